@@ -1,0 +1,34 @@
+//! The domain: attention problems, what they cost, and what they should give.
+//!
+//! Knows nobody. A [`Problem`] is one attention computation; a [`Case`] is a
+//! variant (one implementation) on a problem with parameters.
+
+mod case;
+pub mod inputs;
+mod mask;
+mod problem;
+mod structure;
+
+pub use case::{AUTO, Case, CaseId, ParamValue, Params, VariantId};
+pub use mask::{Align, Mask};
+pub use problem::{Direction, Dtype, Layout, Problem, Varlen};
+pub use structure::{Launch, Structure};
+
+/// A text that is not what it should be; the message says what is wrong and
+/// what may stand there instead.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ParseError(String);
+
+impl ParseError {
+    /// An error with this message.
+    pub fn new(message: impl Into<String>) -> ParseError {
+        ParseError(message.into())
+    }
+
+    /// `text` is none of the names a `what` can have.
+    pub fn one_of<'a>(what: &str, text: &str, names: impl Iterator<Item = &'a str>) -> ParseError {
+        let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+        ParseError(format!("`{text}` is no {what}; use {}", names.join(", ")))
+    }
+}

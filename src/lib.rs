@@ -1,0 +1,8 @@
+//! regatta: a performance-regression harness for attention kernels.
+//!
+//! Data flows one way: suite → plan → workers → run → judgement → report.
+//! Each module below is a room of `docs/ARCHITECTURE.md`; a module imports only
+//! from those above it in this list (`tests/layering.rs` holds it to that).
+
+pub mod attention;
+pub mod worker;

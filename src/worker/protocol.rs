@@ -1,0 +1,261 @@
+//! The messages between the harness and a worker, as `docs/PROTOCOL.md` states them.
+//!
+//! JSON, one object a line; requests on the worker's file descriptor 3, replies
+//! on 4. Types here are the wire's: they change only with [`PROTOCOL_VERSION`].
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::attention::{Direction, Dtype, ParamValue, Params, Problem, Structure};
+
+/// Version of the protocol; a worker that speaks another one is not used.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// Descriptor on which a worker reads requests.
+pub const REQUEST_FD: i32 = 3;
+
+/// Descriptor on which a worker writes replies.
+pub const REPLY_FD: i32 = 4;
+
+/// Elements of each result tensor that a worker sends back for an independent check.
+pub const PROBES: usize = 16;
+
+/// One request line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    /// Repeated in the reply.
+    pub id: u64,
+    /// What is asked.
+    #[serde(flatten)]
+    pub body: RequestBody,
+}
+
+/// What the harness asks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub enum RequestBody {
+    /// Who are you, and what can you run? Always the first request.
+    Hello {
+        /// The harness's [`PROTOCOL_VERSION`].
+        protocol: u32,
+    },
+    /// Make inputs, run the case once, check the result against float64.
+    Prepare(Prepare),
+    /// Time the prepared case.
+    Measure(Measure),
+    /// Count what one call of the prepared case does to the machine.
+    Census,
+    /// Forget the prepared case and free its memory.
+    Release,
+    /// End the process.
+    Shutdown,
+}
+
+/// Asks for a case to be made ready.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Prepare {
+    /// The variant's name within the worker.
+    pub variant: String,
+    /// What to compute; every axis is spelled out.
+    pub problem: Problem,
+    /// Parameters that are not `auto`.
+    #[serde(default)]
+    pub params: Params,
+    /// Seed of the inputs.
+    pub seed: u64,
+}
+
+/// Asks for samples of the prepared case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measure {
+    /// Untimed calls first.
+    pub warmup: u32,
+    /// Samples to take at the most.
+    pub samples: u32,
+    /// Samples to take whatever they cost.
+    pub min_samples: u32,
+    /// Past `min_samples`, no further sample starts after this many milliseconds.
+    pub budget_ms: u64,
+    /// State of the caches before each sample.
+    pub cache: Cache,
+}
+
+/// State of the last-level cache before a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cache {
+    /// Flushed.
+    Cold,
+    /// As the call before left it.
+    Hot,
+}
+
+/// One reply line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reply {
+    /// The request's id.
+    pub id: u64,
+    /// The answer.
+    #[serde(flatten)]
+    pub body: ReplyBody,
+}
+
+/// What a worker answers. `Failed` may answer any request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub enum ReplyBody {
+    /// Answers `Hello`.
+    Hello(Hello),
+    /// Answers `Prepare`: the case can be timed.
+    Prepared(Prepared),
+    /// Answers `Prepare`: this variant does not do this, in the library's own words.
+    Unsupported {
+        /// Why.
+        reason: String,
+    },
+    /// The request could not be carried out; the worker lives on.
+    Failed {
+        /// Why.
+        reason: String,
+    },
+    /// Answers `Measure`.
+    Measured(Measured),
+    /// Answers `Census`.
+    Census(Structure),
+    /// Answers `Release`.
+    Released,
+    /// Answers `Shutdown`.
+    Bye,
+}
+
+/// A worker introduces itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Hello {
+    /// The protocol version it speaks.
+    pub protocol: u32,
+    /// Its name: `cpu`, `torch`, `jax`, ...
+    pub worker: String,
+    /// Versions of what decides its speed: library, toolkit, driver, interpreter.
+    #[serde(default)]
+    pub versions: BTreeMap<String, String>,
+    /// What it runs on.
+    pub device: Device,
+    /// What it can run.
+    pub variants: Vec<VariantInfo>,
+}
+
+/// The device a worker runs on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Device {
+    /// `cpu` or `cuda`.
+    pub kind: String,
+    /// Marketing name, for example `NVIDIA H200`.
+    pub name: String,
+    /// Memory a case may use, in bytes.
+    pub memory_bytes: u64,
+    /// Facts that make two devices comparable or not: `sms`, `driver`, `cuda`,
+    /// `power_limit_w`, `mig`. All of them enter the machine's fingerprint.
+    #[serde(default)]
+    pub facts: BTreeMap<String, String>,
+}
+
+/// One variant of a worker.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VariantInfo {
+    /// Its name within the worker.
+    pub name: String,
+    /// What it is, in a line.
+    #[serde(default)]
+    pub summary: String,
+    /// Storage types it takes.
+    pub dtypes: Vec<Dtype>,
+    /// Directions it runs.
+    pub directions: Vec<Direction>,
+    /// Its parameters, by name. `auto` is always allowed.
+    #[serde(default)]
+    pub parameters: BTreeMap<String, Parameter>,
+    /// True when it keeps the whole score matrix in memory.
+    #[serde(default)]
+    pub stores_scores: bool,
+    /// True when float32 products are rounded to TF32: it is held to that
+    /// tolerance.
+    #[serde(default)]
+    pub tf32: bool,
+}
+
+/// What values a parameter takes beside `auto`: on the wire, the word
+/// `"integer"` or a list of words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Parameter {
+    /// A number.
+    Integer(IntegerWord),
+    /// One of these words.
+    Words(Vec<String>),
+}
+
+/// The word `integer`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum IntegerWord {
+    /// Its only value.
+    Integer,
+}
+
+impl Parameter {
+    /// A parameter that takes a number.
+    pub const INTEGER: Parameter = Parameter::Integer(IntegerWord::Integer);
+
+    /// True when the parameter can take this value.
+    pub fn allows(&self, value: &ParamValue) -> bool {
+        match (self, value) {
+            (_, value) if value.is_auto() => true,
+            (Parameter::Integer(_), ParamValue::Int(_)) => true,
+            (Parameter::Words(words), ParamValue::Word(word)) => words.contains(word),
+            _ => false,
+        }
+    }
+}
+
+/// A case is ready.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Prepared {
+    /// What each parameter became, so far as the variant knows:
+    /// `num_splits_key` asked as `auto` may read 157 here.
+    #[serde(default)]
+    pub effective: BTreeMap<String, ParamValue>,
+    /// Difference from the float64 reference for each result (`out`; `dq`, `dk`, `dv`).
+    pub errors: BTreeMap<String, TensorError>,
+    /// [`PROBES`] elements of each result, for the harness's own check.
+    pub probes: BTreeMap<String, Vec<Option<f64>>>,
+    /// Nanoseconds of the first call, compilation and plan building included.
+    pub first_call_ns: f64,
+}
+
+/// How far a result tensor is from the float64 reference.
+///
+/// `None` stands for a figure that is not finite, which JSON cannot hold.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TensorError {
+    /// `‖result - reference‖₂ / ‖reference‖₂` over the whole tensor.
+    pub relative_l2: Option<f64>,
+    /// `max |result - reference|` over the whole tensor.
+    pub max_abs: Option<f64>,
+}
+
+/// Samples of the prepared case, one entry a call in each list.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Nanoseconds the device worked on the call.
+    pub device_ns: Vec<f64>,
+    /// Nanoseconds the host needed to issue the call; empty where the two are one.
+    #[serde(default)]
+    pub host_ns: Vec<f64>,
+    /// Clock of the device at each sample in MHz; empty where unknown.
+    #[serde(default)]
+    pub clock_mhz: Vec<f64>,
+    /// Most device memory in use during the call, in bytes, where known.
+    #[serde(default)]
+    pub peak_bytes: Option<u64>,
+}

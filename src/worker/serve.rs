@@ -1,0 +1,155 @@
+//! The serving side: turns a [`Worker`] into a process that speaks the protocol.
+
+use std::any::Any;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::{FromRawFd, RawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::protocol::{
+    Hello, Measure, Measured, PROTOCOL_VERSION, Prepare, Prepared, REPLY_FD, REQUEST_FD, Reply,
+    ReplyBody, Request, RequestBody,
+};
+use crate::attention::Structure;
+
+/// Why a case was not made ready.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The variant does not do this.
+    #[error("unsupported: {0}")]
+    Unsupported(String),
+    /// It should, but did not.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// What a worker process can do. Holds at most one prepared case.
+pub trait Worker {
+    /// Introduces itself.
+    fn hello(&self) -> Hello;
+
+    /// Makes a case ready, dropping any other: inputs from the seed, one first
+    /// call on poisoned outputs, and the check against float64.
+    ///
+    /// # Errors
+    /// Why this case cannot be timed.
+    fn prepare(&mut self, request: &Prepare) -> Result<Prepared, Refusal>;
+
+    /// Times the prepared case.
+    ///
+    /// # Errors
+    /// When none is prepared, or the call fails.
+    fn measure(&mut self, request: &Measure) -> Result<Measured, String>;
+
+    /// Counts what one call of the prepared case does.
+    ///
+    /// # Errors
+    /// When none is prepared, or the call fails.
+    fn census(&mut self) -> Result<Structure, String>;
+
+    /// Drops the prepared case.
+    fn release(&mut self);
+}
+
+/// Serves requests on descriptors 3 and 4 until `Shutdown` or end of input.
+///
+/// # Errors
+/// When the descriptors are not open (the process was not started as a worker)
+/// or the channel breaks.
+pub fn serve_on_descriptors(worker: &mut dyn Worker) -> io::Result<()> {
+    let requests = BufReader::new(open(REQUEST_FD)?);
+    let replies = open(REPLY_FD)?;
+    serve(worker, requests, replies)
+}
+
+fn open(fd: RawFd) -> io::Result<File> {
+    nix::fcntl::fcntl(
+        // SAFETY: only asks whether the descriptor is open; it is not kept.
+        unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) },
+        nix::fcntl::FcntlArg::F_GETFD,
+    )
+    .map_err(|_| {
+        io::Error::other(format!(
+            "descriptor {fd} is not open: this command is started by regatta, not by hand \
+             (try `regatta worker check`)"
+        ))
+    })?;
+    // SAFETY: the descriptor is open, was given to this process by the harness for
+    // this purpose, and nothing else in the process uses it.
+    Ok(unsafe { File::from_raw_fd(fd) })
+}
+
+/// Serves requests read from `requests`, answering on `replies`.
+///
+/// # Errors
+/// When the channel breaks. A malformed request is answered, not an error.
+pub fn serve(
+    worker: &mut dyn Worker,
+    requests: impl BufRead,
+    mut replies: impl Write,
+) -> io::Result<()> {
+    for line in requests.lines() {
+        let line = line?;
+        let (id, body) = match serde_json::from_str::<Request>(&line) {
+            Ok(request) => (request.id, answer(worker, request.body)),
+            Err(error) => (
+                0,
+                ReplyBody::Failed {
+                    reason: format!("malformed request: {error}"),
+                },
+            ),
+        };
+        let last = body == ReplyBody::Bye;
+        let mut text = serde_json::to_string(&Reply { id, body })?;
+        text.push('\n');
+        replies.write_all(text.as_bytes())?;
+        replies.flush()?;
+        if last {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Answers one request. A panic in a kernel costs the case, not the worker.
+fn answer(worker: &mut dyn Worker, body: RequestBody) -> ReplyBody {
+    let answered = catch_unwind(AssertUnwindSafe(|| dispatch(worker, body)));
+    answered.unwrap_or_else(|panic| {
+        worker.release();
+        ReplyBody::Failed {
+            reason: format!("panicked: {}", panic_text(panic.as_ref())),
+        }
+    })
+}
+
+fn dispatch(worker: &mut dyn Worker, body: RequestBody) -> ReplyBody {
+    let failed = |reason| ReplyBody::Failed { reason };
+    match body {
+        RequestBody::Hello { protocol } if protocol != PROTOCOL_VERSION => failed(format!(
+            "the harness speaks protocol {protocol}, this worker {PROTOCOL_VERSION}"
+        )),
+        RequestBody::Hello { .. } => ReplyBody::Hello(worker.hello()),
+        RequestBody::Prepare(request) => match worker.prepare(&request) {
+            Ok(prepared) => ReplyBody::Prepared(prepared),
+            Err(Refusal::Unsupported(reason)) => ReplyBody::Unsupported { reason },
+            Err(Refusal::Failed(reason)) => failed(reason),
+        },
+        RequestBody::Measure(request) => worker
+            .measure(&request)
+            .map_or_else(failed, ReplyBody::Measured),
+        RequestBody::Census => worker.census().map_or_else(failed, ReplyBody::Census),
+        RequestBody::Release => {
+            worker.release();
+            ReplyBody::Released
+        }
+        RequestBody::Shutdown => ReplyBody::Bye,
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("without a message")
+}
