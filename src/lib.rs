@@ -5,4 +5,7 @@
 //! from those above it in this list (`tests/layering.rs` holds it to that).
 
 pub mod attention;
+pub mod judge;
+pub mod record;
+pub mod suite;
 pub mod worker;

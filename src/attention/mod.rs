@@ -9,7 +9,7 @@ mod mask;
 mod problem;
 mod structure;
 
-pub use case::{AUTO, Case, CaseId, ParamValue, Params, VariantId};
+pub use case::{AUTO, Case, CaseId, FACETS, ParamValue, Params, VariantId};
 pub use mask::{Align, Mask};
 pub use problem::{Direction, Dtype, Layout, Problem, Varlen};
 pub use structure::{Launch, Structure};

@@ -1,0 +1,3 @@
+//! What to measure: a suite as written in TOML, and the plan it becomes.
+
+pub mod rules;
