@@ -6,3 +6,5 @@
 
 pub mod attention;
 pub mod worker;
+
+pub mod variants;
