@@ -31,7 +31,7 @@ struct Entry {
 }
 
 impl References {
-    /// The reference of a problem; gradients where its direction has them.
+    /// The reference of a problem; gradients if and only if its direction has them.
     ///
     /// # Errors
     /// When it does not fit into memory.
@@ -70,7 +70,8 @@ impl References {
             let gradients = reference::backward(&entry.problem, &inputs, &entry.forward)?;
             entry.gradients = Some(Arc::new(gradients));
         }
-        let references = (entry.forward.clone(), entry.gradients.clone());
+        let gradients = entry.gradients.clone().filter(|_| wanted);
+        let references = (entry.forward.clone(), gradients);
         self.entries.insert(0, entry);
         Ok(references)
     }
@@ -105,7 +106,7 @@ pub fn error(result: &Tensor, reference: &[f64]) -> TensorError {
 
 /// The elements that the protocol asks for.
 pub fn probes(result: &Tensor) -> Vec<Option<f64>> {
-    let mut wanted = probe_indices(result.len() as u64, PROBES).peekable();
+    let mut wanted = probe_indices(result.elements() as u64, PROBES).peekable();
     let mut probes = Vec::with_capacity(PROBES);
     for (index, value) in result.logical().enumerate() {
         while wanted.next_if_eq(&(index as u64)).is_some() {

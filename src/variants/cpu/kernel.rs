@@ -219,6 +219,12 @@ pub struct Tally {
     copies: AtomicU64,
 }
 
+impl Default for Tally {
+    fn default() -> Tally {
+        Tally::new()
+    }
+}
+
 impl Tally {
     /// Nothing counted yet.
     pub fn new() -> Tally {

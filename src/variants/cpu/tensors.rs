@@ -234,8 +234,8 @@ impl Tensor {
             })
     }
 
-    /// Elements.
-    pub fn len(&self) -> usize {
+    /// Elements of the tensor.
+    pub fn elements(&self) -> usize {
         self.shape.rows() * self.shape.heads * self.shape.dim
     }
 

@@ -76,11 +76,9 @@ impl Worker for CpuWorker {
             results.push(("out", &buffers.saved.out, &forward.out));
         }
         if let Some(reference) = gradients.as_deref() {
-            if request.problem.direction.has_backward() {
-                results.push(("dq", &buffers.gradients.dq, &reference.dq));
-                results.push(("dk", &buffers.gradients.dk, &reference.dk));
-                results.push(("dv", &buffers.gradients.dv, &reference.dv));
-            }
+            results.push(("dq", &buffers.gradients.dq, &reference.dq));
+            results.push(("dk", &buffers.gradients.dk, &reference.dk));
+            results.push(("dv", &buffers.gradients.dv, &reference.dv));
         }
         let prepared = Prepared {
             effective: case.effective(),
