@@ -63,6 +63,20 @@ impl FromStr for VariantId {
     }
 }
 
+impl TryFrom<String> for VariantId {
+    type Error = ParseError;
+
+    fn try_from(text: String) -> Result<VariantId, ParseError> {
+        text.parse()
+    }
+}
+
+impl From<VariantId> for String {
+    fn from(variant: VariantId) -> String {
+        variant.to_string()
+    }
+}
+
 /// The value of a variant's parameter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(untagged)]
@@ -156,6 +170,58 @@ impl Case {
     /// The canonical id.
     pub fn id(&self) -> CaseId {
         CaseId(self.to_string())
+    }
+}
+
+/// The names of a case's facets beside its parameters, in the order of its id.
+pub const FACETS: [&str; 15] = [
+    "variant",
+    "worker",
+    "environment",
+    "batch",
+    "heads",
+    "kv_heads",
+    "seq_q",
+    "seq_k",
+    "head_dim",
+    "head_dim_v",
+    "varlen",
+    "dtype",
+    "mask",
+    "layout",
+    "direction",
+];
+
+impl Case {
+    /// One property of the case as text, by the name a suite uses for it: a facet
+    /// of [`FACETS`], or else a parameter (`auto` when it is not set).
+    ///
+    /// `variant` is `worker/name` without the environment, which is a facet of
+    /// its own (empty when it is the default one).
+    pub fn facet(&self, name: &str) -> String {
+        let problem = &self.problem;
+        match name {
+            "variant" => format!("{}/{}", self.variant.worker, self.variant.name),
+            "worker" => self.variant.worker.clone(),
+            "environment" => self.variant.environment.clone().unwrap_or_default(),
+            "batch" => problem.batch.to_string(),
+            "heads" => problem.heads.to_string(),
+            "kv_heads" => problem.kv_heads.to_string(),
+            "seq_q" => problem.seq_q.to_string(),
+            "seq_k" => problem.seq_k.to_string(),
+            "head_dim" => problem.head_dim.to_string(),
+            "head_dim_v" => problem.head_dim_v.to_string(),
+            "varlen" => problem
+                .varlen
+                .as_ref()
+                .map(ToString::to_string)
+                .unwrap_or_default(),
+            "dtype" => problem.dtype.to_string(),
+            "mask" => problem.mask.name(problem.is_square()),
+            "layout" => problem.layout.to_string(),
+            "direction" => problem.direction.to_string(),
+            parameter => self.params.get(parameter).to_string(),
+        }
     }
 }
 
@@ -330,19 +396,5 @@ mod tests {
             let id = case.to_string();
             prop_assert_eq!(id.parse::<Case>().unwrap(), case, "{}", id);
         }
-    }
-}
-
-impl TryFrom<String> for VariantId {
-    type Error = ParseError;
-
-    fn try_from(text: String) -> Result<VariantId, ParseError> {
-        text.parse()
-    }
-}
-
-impl From<VariantId> for String {
-    fn from(variant: VariantId) -> String {
-        variant.to_string()
     }
 }

@@ -12,7 +12,7 @@ mod structure;
 pub mod tolerance;
 pub mod work;
 
-pub use case::{AUTO, Case, CaseId, ParamValue, Params, VariantId};
+pub use case::{AUTO, Case, CaseId, FACETS, ParamValue, Params, VariantId};
 pub use mask::{Align, Mask};
 pub use problem::{Direction, Dtype, Layout, Problem, Varlen};
 pub use structure::{Launch, Structure};

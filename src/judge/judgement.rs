@@ -1,0 +1,278 @@
+//! What the judge says: values only, ready to be shown in any format.
+
+use serde::{Deserialize, Serialize};
+
+use crate::attention::CaseId;
+use crate::suite::rules::Metric;
+
+/// The whole answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Judgement {
+    /// The suite of the head.
+    pub suite: String,
+    /// What was judged.
+    pub head: SideSummary,
+    /// What it was held against; `None`: expectations and completeness alone.
+    pub base: Option<SideSummary>,
+    /// Hard facts in which the two sides differ; times are not compared then.
+    pub incomparable: Vec<Difference>,
+    /// Soft facts in which they differ (versions, host name, revision).
+    pub differences: Vec<Difference>,
+    /// The part of every change that is the machine's.
+    pub common_shift: Option<CommonShift>,
+    /// One row a case, sorted by id.
+    pub rows: Vec<Row>,
+    /// One entry for each case that an expectation holds to something.
+    pub expectations: Vec<ExpectationResult>,
+    /// Sentences worth reading beside the verdict (damaged lines, thin evidence).
+    pub notes: Vec<String>,
+    /// What follows from all of it.
+    pub verdict: Verdict,
+}
+
+/// A side, for the reader.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SideSummary {
+    /// A path or a baseline's name.
+    pub label: String,
+    /// Its suite.
+    pub suite: String,
+    /// When it was measured, RFC 3339.
+    pub started: String,
+    /// Its machine's short name.
+    pub machine: String,
+    /// `revision`, with `+` when the tree was dirty.
+    pub revision: Option<String>,
+    /// Invocations planned.
+    pub invocations: u32,
+}
+
+/// A fact in which the two sides differ.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Difference {
+    /// Its name: `driver`, `schema`, `torch.versions.cudnn`.
+    pub field: String,
+    /// The base's.
+    pub base: String,
+    /// The head's.
+    pub head: String,
+}
+
+/// A change that most cases share belongs to the machine, not to the code.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CommonShift {
+    /// Head over base; 1.03: everything reads 3 % slower.
+    pub ratio: f64,
+    /// Cases it was estimated from.
+    pub cases: usize,
+    /// True when it was divided out of each row.
+    pub removed: bool,
+}
+
+/// One case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Which.
+    pub case: CaseId,
+    /// What is said of it.
+    pub word: Word,
+    /// Why, where the word alone does not say it.
+    pub reason: Option<String>,
+    /// True when the suite's policy allows this case to be unsupported or fail.
+    pub allowed: bool,
+    /// The head's device time.
+    pub head: Option<Timing>,
+    /// The base's device time.
+    pub base: Option<Timing>,
+    /// Head against base.
+    pub change: Option<Change>,
+    /// Causes, most telling first.
+    pub findings: Vec<Finding>,
+}
+
+/// What is said of a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Word {
+    /// Slower, beyond the floor and beyond doubt.
+    Regressed,
+    /// Faster, likewise.
+    Improved,
+    /// Shown to lie within the floor.
+    Same,
+    /// The evidence decides neither way.
+    Inconclusive,
+    /// Failed or missing: nothing to judge.
+    NotMeasured,
+    /// The variant does not do this, now as before.
+    Unsupported,
+    /// Only the head has it.
+    Added,
+    /// Only the base has it.
+    Removed,
+    /// Measured, with nothing to compare it to.
+    Measured,
+}
+
+impl Word {
+    /// The word as it is printed.
+    pub fn text(self) -> &'static str {
+        match self {
+            Word::Regressed => "regressed",
+            Word::Improved => "improved",
+            Word::Same => "same",
+            Word::Inconclusive => "inconclusive",
+            Word::NotMeasured => "not measured",
+            Word::Unsupported => "unsupported",
+            Word::Added => "added",
+            Word::Removed => "removed",
+            Word::Measured => "measured",
+        }
+    }
+}
+
+/// A time over invocations, in nanoseconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Timing {
+    /// Median over invocations.
+    pub median_ns: f64,
+    /// The fastest invocation.
+    pub min_ns: f64,
+    /// The slowest invocation.
+    pub max_ns: f64,
+    /// The invocations' medians, in the order measured, confirming ones last.
+    pub invocations_ns: Vec<f64>,
+    /// Median host time to issue a call, where it is a metric of its own.
+    pub host_ns: Option<f64>,
+    /// Median first call.
+    pub first_call_ns: Option<f64>,
+    /// TFLOP/s at the median, by the formulas of `attention::work`.
+    pub tflops: f64,
+    /// Compulsory bytes over the median, in GB/s.
+    pub gbps: f64,
+    /// Samples behind it.
+    pub samples: u64,
+}
+
+/// Head against base, the common shift taken out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    /// Head over base (Hodges-Lehmann); 1.10: 10 % slower.
+    pub ratio: f64,
+    /// Lower end of its interval.
+    pub low: f64,
+    /// Upper end of its interval.
+    pub high: f64,
+    /// Coverage of the interval, at least the nominal one, as the ranks allow.
+    pub confidence: f64,
+    /// Two-sided exact Mann-Whitney.
+    pub p: f64,
+    /// The smallest p these numbers of invocations can reach.
+    pub reachable_p: f64,
+    /// Smallest change that these invocations could have shown, as a fraction.
+    pub smallest_effect: f64,
+    /// `screen`, or `confirmed` where fresh invocations decided.
+    pub stage: Stage,
+}
+
+/// Which invocations decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stage {
+    /// Those every case has.
+    Screen,
+    /// Fresh ones, taken because the screen was suspicious.
+    Confirm,
+}
+
+/// A named cause with its evidence.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    /// Stable name of the rule: `less-parallel`, `copies-added`, `lower-clock`.
+    pub cause: String,
+    /// A sentence with the figures: `threads 2 -> 1, num_splits_key auto became 1 (was 2)`.
+    pub evidence: String,
+    /// 0 to 1.
+    pub confidence: f64,
+}
+
+/// One case held to an expectation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExpectationResult {
+    /// The expectation's name.
+    pub name: String,
+    /// The case held to it.
+    pub case: CaseId,
+    /// The best case it was held against; `None` when none was measured.
+    pub against: Option<CaseId>,
+    /// Which time.
+    pub metric: Metric,
+    /// Largest allowed ratio.
+    pub within: f64,
+    /// Median ratio over invocations.
+    pub ratio: Option<f64>,
+    /// Lower end of its interval.
+    pub low: Option<f64>,
+    /// Upper end of its interval.
+    pub high: Option<f64>,
+    /// What came of it.
+    pub held: Held,
+    /// Why, where the ratio alone does not say it.
+    pub reason: Option<String>,
+}
+
+/// Whether an expectation held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Held {
+    /// It holds.
+    Yes,
+    /// It is broken beyond doubt.
+    Broken,
+    /// The limit lies within the interval.
+    Inconclusive,
+    /// A case it needs was not measured.
+    NotJudged,
+}
+
+/// What follows: the exit code and its reasons.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// Pass, fail or not judged.
+    pub outcome: VerdictOutcome,
+    /// Sentences, gravest first: `2 of 48 cases regressed`.
+    pub reasons: Vec<String>,
+}
+
+/// Pass, fail or not judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum VerdictOutcome {
+    /// Nothing against it: exit code 0.
+    Passed,
+    /// A regression, a broken expectation, a structural failure: exit code 1.
+    Failed,
+    /// Incomplete, not comparable, no baseline, inconclusive under `--strict`:
+    /// exit code 3.
+    NotJudged,
+}
+
+impl VerdictOutcome {
+    /// The exit code of `docs/ARCHITECTURE.md`'s contract.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            VerdictOutcome::Passed => 0,
+            VerdictOutcome::Failed => 1,
+            VerdictOutcome::NotJudged => 3,
+        }
+    }
+
+    /// The word as it is printed.
+    pub fn text(self) -> &'static str {
+        match self {
+            VerdictOutcome::Passed => "passed",
+            VerdictOutcome::Failed => "FAILED",
+            VerdictOutcome::NotJudged => "NOT JUDGED",
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What a suite demands of its results: expectations and policy.
+//!
+//! A run carries the rules it was measured under, so a stored run is judged as
+//! its suite meant it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::attention::Case;
+
+/// Everything a suite demands.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Rules {
+    /// Relations between cases of one run.
+    pub expectations: Vec<Expectation>,
+    /// How differences are judged.
+    pub policy: Policy,
+}
+
+/// A relation that must hold inside one run, without any baseline: each case
+/// that `case` selects takes at most `within` times the best of the cases that
+/// `against` selects and that are alike in everything neither of them names.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Expectation {
+    /// A sentence: `automatic splits as good as the best explicit ones`.
+    pub name: String,
+    /// The cases held to it.
+    pub case: Selector,
+    /// What they are held against.
+    pub against: Selector,
+    /// Largest allowed ratio of times.
+    pub within: f64,
+    /// Which time.
+    pub metric: Metric,
+}
+
+/// A time that is measured at each call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Metric {
+    /// How long the device worked.
+    #[default]
+    Device,
+    /// How long the host needed to issue the call.
+    Host,
+}
+
+/// Selects cases: every facet named must have one of the values listed.
+/// Facets are the axes, `variant`, `worker`, `environment`, and parameters.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Selector(pub BTreeMap<String, Vec<String>>);
+
+impl Selector {
+    /// True when the case has one of the listed values in every facet named.
+    pub fn matches(&self, case: &Case) -> bool {
+        self.0
+            .iter()
+            .all(|(facet, values)| values.contains(&case.facet(facet)))
+    }
+
+    /// The facets it names.
+    pub fn facets(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+}
+
+/// How differences are judged.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Policy {
+    /// Smallest relative change that counts, for example 0.05. A real but
+    /// smaller one is not called a regression.
+    pub floor: f64,
+    /// Fresh invocations on which a suspected change must show again.
+    pub confirm: u32,
+    /// Patterns of case ids (`*` matches anything) that may fail or be
+    /// unsupported without making the run incomplete.
+    pub allow: Vec<String>,
+}
+
+impl Default for Policy {
+    fn default() -> Policy {
+        Policy {
+            floor: 0.05,
+            confirm: 10,
+            allow: Vec::new(),
+        }
+    }
+}
