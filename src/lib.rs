@@ -10,3 +10,5 @@ pub mod measure;
 pub mod record;
 pub mod suite;
 pub mod worker;
+
+pub mod variants;
