@@ -7,7 +7,10 @@ mod case;
 pub mod inputs;
 mod mask;
 mod problem;
+pub mod reference;
 mod structure;
+pub mod tolerance;
+pub mod work;
 
 pub use case::{AUTO, Case, CaseId, FACETS, ParamValue, Params, VariantId};
 pub use mask::{Align, Mask};
