@@ -73,7 +73,12 @@ fn revision(header: &RunHeader) -> String {
     git.map_or_else(|| ABSENT.to_owned(), revision_text)
 }
 
-fn differ(found: &mut Vec<Difference>, field: impl ToString, base: impl ToString, head: impl ToString) {
+fn differ(
+    found: &mut Vec<Difference>,
+    field: impl ToString,
+    base: impl ToString,
+    head: impl ToString,
+) {
     let (base, head) = (base.to_string(), head.to_string());
     if base != head {
         found.push(Difference {
@@ -107,7 +112,10 @@ fn shared_workers<'a>(
     head: &'a RunHeader,
 ) -> impl Iterator<Item = (&'a str, &'a Worker, &'a Worker)> {
     base.workers.iter().filter_map(|worker| {
-        let other = head.workers.iter().find(|other| other.name == worker.name)?;
+        let other = head
+            .workers
+            .iter()
+            .find(|other| other.name == worker.name)?;
         Some((worker.name.as_str(), worker, other))
     })
 }
@@ -115,29 +123,51 @@ fn shared_workers<'a>(
 /// Names of workers that only one side has.
 fn lone_workers<'a>(base: &'a RunHeader, head: &'a RunHeader) -> BTreeSet<&'a str> {
     let names = |header: &'a RunHeader| -> BTreeSet<&'a str> {
-        header.workers.iter().map(|worker| worker.name.as_str()).collect()
+        header
+            .workers
+            .iter()
+            .map(|worker| worker.name.as_str())
+            .collect()
     };
-    names(base).symmetric_difference(&names(head)).copied().collect()
+    names(base)
+        .symmetric_difference(&names(head))
+        .copied()
+        .collect()
 }
 
 fn overrides(header: &RunHeader) -> String {
     let each = header.suite.overrides.iter().map(|change| {
         let from = change.from.as_ref().map(ToString::to_string);
         let from = from.unwrap_or_else(|| "any".to_owned());
-        format!("{}: {} {from} -> {}", change.variant, change.parameter, change.to)
+        format!(
+            "{}: {} {from} -> {}",
+            change.variant, change.parameter, change.to
+        )
     });
     let text = each.collect::<Vec<_>>().join("; ");
-    if text.is_empty() { "none".to_owned() } else { text }
+    if text.is_empty() {
+        "none".to_owned()
+    } else {
+        text
+    }
 }
 
 fn settings(found: &mut Vec<Difference>, base: &Settings, head: &Settings) {
     let mut each = |name: &str, base: u64, head: u64| {
         differ(found, format!("settings.{name}"), base, head);
     };
-    each("invocations", base.invocations.into(), head.invocations.into());
+    each(
+        "invocations",
+        base.invocations.into(),
+        head.invocations.into(),
+    );
     each("warmup", base.warmup.into(), head.warmup.into());
     each("samples", base.samples.into(), head.samples.into());
-    each("min_samples", base.min_samples.into(), head.min_samples.into());
+    each(
+        "min_samples",
+        base.min_samples.into(),
+        head.min_samples.into(),
+    );
     each("budget_ms", base.budget_ms, head.budget_ms);
     each("seed", base.seed, head.seed);
 }
@@ -165,7 +195,9 @@ mod tests {
         head.schema += 1;
         head.method += 1;
         head.settings.cache = "hot".to_owned();
-        head.machine.hard.insert("driver".to_owned(), "570".to_owned());
+        head.machine
+            .hard
+            .insert("driver".to_owned(), "570".to_owned());
         head.machine.hard.remove("cores");
         head.workers[0].device = "another".to_owned();
         let found = differences(&base, &head, true);
@@ -184,7 +216,9 @@ mod tests {
         head.tool = "9".to_owned();
         head.git = None;
         head.settings.samples += 1;
-        head.workers[0].versions.insert("rust".to_owned(), "9".to_owned());
+        head.workers[0]
+            .versions
+            .insert("rust".to_owned(), "9".to_owned());
         head.workers[0].name = "cpu".to_owned();
         head.machine.soft.insert("host".to_owned(), "b".to_owned());
         head.suite.overrides.push(Override {
@@ -197,7 +231,14 @@ mod tests {
         assert!(found.hard.is_empty());
         assert_eq!(
             fields(&found.soft),
-            ["tool", "revision", "cpu.versions.rust", "overrides", "settings.samples", "host"]
+            [
+                "tool",
+                "revision",
+                "cpu.versions.rust",
+                "overrides",
+                "settings.samples",
+                "host"
+            ]
         );
     }
 

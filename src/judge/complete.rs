@@ -29,7 +29,11 @@ pub fn standing<'a>(
         (Some(reason), _) => return Standing::Said(Word::NotMeasured, Some(reason)),
     }
     let Some(base) = base else {
-        let word = if has_base { Word::Added } else { Word::Measured };
+        let word = if has_base {
+            Word::Added
+        } else {
+            Word::Measured
+        };
         return Standing::Said(word, None);
     };
     match trouble(base) {

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use crate::attention::CaseId;
 use crate::record::side::{CaseRecord, Side, Status};
-use crate::record::types::{
-    Fingerprint, Git, RunHeader, Settings, SuiteRecord, WorkerRecord,
-};
+use crate::record::types::{Fingerprint, Git, RunHeader, Settings, SuiteRecord, WorkerRecord};
 use crate::suite::rules::Rules;
 
 /// A header of a small CPU run.
 pub fn header() -> RunHeader {
     let facts = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
         let pairs = pairs.iter();
-        pairs.map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+        pairs
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+            .collect()
     };
     RunHeader {
         schema: 1,
