@@ -169,10 +169,25 @@ pub struct Change {
     pub p: f64,
     /// The smallest p these numbers of invocations can reach.
     pub reachable_p: f64,
-    /// Smallest change that these invocations could have shown, as a fraction.
+    /// Smallest change that these invocations could have shown, as a fraction;
+    /// infinite (`null` in JSON) where they are too few to show any.
+    #[serde(with = "unbounded")]
     pub smallest_effect: f64,
     /// `screen`, or `confirmed` where fresh invocations decided.
     pub stage: Stage,
+}
+
+/// JSON has no infinity; `null` stands for it.
+mod unbounded {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        value.is_finite().then_some(value).serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        Ok(Option::deserialize(deserializer)?.unwrap_or(f64::INFINITY))
+    }
 }
 
 /// Which invocations decided.

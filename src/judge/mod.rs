@@ -1,5 +1,141 @@
 //! What it means: statistics, verdict, expectations, causes.
 //!
 //! Pure: values in, values out. Nothing here reads a file, a clock or a device.
+//! [`judge`] reads top to bottom: comparable, complete, structure and time,
+//! expectations, verdict. Of a gate it is called twice: once on what was measured,
+//! and again after the [`suspects`] were measured on fresh invocations.
 
+mod causes;
+mod comparable;
+mod complete;
+mod expect;
+mod floor;
 pub mod judgement;
+mod phrase;
+mod reasons;
+mod rows;
+mod shift;
+pub mod statistics;
+mod time;
+mod timing;
+mod values;
+mod verdict;
+
+pub use verdict::Options;
+
+use crate::attention::CaseId;
+use crate::record::side::Side;
+use crate::suite::rules::Policy;
+use comparable::{Differences, differences, revision_text};
+use judgement::{Judgement, SideSummary, Stage, Verdict, VerdictOutcome, Word};
+use rows::Sides;
+
+/// Judges a head by itself, and against a base where there is one.
+///
+/// The head's suite decides the rules. Every case of either side is in the rows;
+/// nothing that is not there can be forgotten.
+pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
+    let found = base.map_or_else(Differences::default, |base| {
+        differences(&base.header, &head.header, options.same_suite)
+    });
+    let rows = rows::rows(&Sides {
+        base,
+        head,
+        comparable: found.hard.is_empty(),
+        soft: &found.soft,
+    });
+    let (expectations, unheld) = expect::expectations(head);
+    let mut judgement = Judgement {
+        suite: head.header.suite.name.clone(),
+        head: summary(head),
+        base: base.map(summary),
+        incomparable: found.hard,
+        differences: found.soft,
+        common_shift: rows.shift,
+        rows: rows.rows,
+        expectations,
+        notes: Vec::new(),
+        verdict: Verdict {
+            outcome: VerdictOutcome::NotJudged,
+            reasons: Vec::new(),
+        },
+    };
+    let mut notes: Vec<String> = damage(head)
+        .chain(base.into_iter().flat_map(damage))
+        .collect();
+    notes.extend(rows.note);
+    notes.extend(notes_on_rows(&judgement));
+    notes.extend(unheld);
+    judgement.notes = notes;
+    judgement.verdict = verdict::verdict(&judgement, options);
+    judgement
+}
+
+/// The cases whose change warrants fresh invocations: those the screen suspects,
+/// and that have none yet. `policy` is the one the head was judged by.
+pub fn suspects(judgement: &Judgement, policy: &Policy) -> Vec<CaseId> {
+    let floor = floor::floor(policy);
+    let suspected = judgement.rows.iter().filter(|row| {
+        let change = row.change.as_ref();
+        change.is_some_and(|c| c.stage == Stage::Screen && time::suspicious(c, floor))
+    });
+    suspected.map(|row| row.case.clone()).collect()
+}
+
+fn summary(side: &Side) -> SideSummary {
+    let header = &side.header;
+    SideSummary {
+        label: side.label.clone(),
+        suite: header.suite.name.clone(),
+        started: header.started.to_string(),
+        machine: header.machine.name.clone(),
+        revision: header.git.as_ref().map(revision_text),
+        invocations: header.settings.invocations,
+    }
+}
+
+fn damage(side: &Side) -> impl Iterator<Item = String> {
+    let damaged = side.damage.iter();
+    damaged.map(|line| format!("{} is damaged: {line}", side.label))
+}
+
+/// What the rows as a whole give to think about.
+fn notes_on_rows(judgement: &Judgement) -> Vec<String> {
+    let rows = || judgement.rows.iter();
+    let mut notes = Vec::new();
+    let mut say = |number: usize, sentence: &str| {
+        if number > 0 {
+            notes.push(format!("{}{sentence}", phrase::count(number, "case")));
+        }
+    };
+    say(
+        rows().filter(|row| row.word == Word::Added).count(),
+        " only in the head: nothing to compare with",
+    );
+    if verdict::another_suite(judgement) {
+        say(
+            rows().filter(|row| row.word == Word::Removed).count(),
+            " only in the base, which was measured under another suite",
+        );
+    }
+    let unconfirmed = rows().filter(|row| {
+        let called = matches!(row.word, Word::Regressed | Word::Improved);
+        let screen = |change: &judgement::Change| change.stage == Stage::Screen;
+        called && row.change.as_ref().is_some_and(screen)
+    });
+    say(
+        unconfirmed.count(),
+        " called on stored invocations alone; fresh ones would confirm",
+    );
+    let restructured = rows().filter(|row| row.word == Word::Same && !row.findings.is_empty());
+    say(
+        restructured.count(),
+        " took as long as before, although what is launched or set aside changed",
+    );
+    notes
+}
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;

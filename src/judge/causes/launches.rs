@@ -1,0 +1,63 @@
+//! Launches of one structure, grouped by kernel.
+
+use std::collections::BTreeMap;
+
+use crate::attention::{Launch, Structure};
+
+/// Launches by kernel name, in the order of names.
+pub fn by_kernel(structure: &Structure) -> BTreeMap<&str, Vec<&Launch>> {
+    let mut kernels: BTreeMap<&str, Vec<&Launch>> = BTreeMap::new();
+    for launch in &structure.launches {
+        kernels.entry(&launch.name).or_default().push(launch);
+    }
+    kernels
+}
+
+/// Words in the names of kernels that only move, fill or convert data.
+const MOVING: [&str; 6] = ["copy", "elementwise", "memset", "fill", "transpose", "cat"];
+
+/// True for a kernel that moves data rather than computing attention.
+pub fn moves_data(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let words: Vec<&str> = name.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+    // `cat` and `fill` occur inside longer words; the others are telling anywhere.
+    MOVING.iter().any(|&moving| match moving {
+        "cat" | "fill" => words.contains(&moving),
+        moving => name.contains(moving),
+    })
+}
+
+/// Threads of a launch over its whole grid.
+pub fn threads(launch: &Launch) -> u64 {
+    blocks(launch).saturating_mul(product(launch.block))
+}
+
+/// Blocks of a launch.
+pub fn blocks(launch: &Launch) -> u64 {
+    product(launch.grid)
+}
+
+fn product(sizes: [u32; 3]) -> u64 {
+    let sizes = sizes.into_iter().map(u64::from);
+    sizes.fold(1, u64::saturating_mul)
+}
+
+/// `157x1x1`.
+pub fn sizes([x, y, z]: [u32; 3]) -> String {
+    format!("{x}x{y}x{z}")
+}
+
+/// A kernel's name without return type and leading namespaces, cut at eighty
+/// characters.
+pub fn short(name: &str) -> String {
+    const LONGEST: usize = 80;
+    let name = name.strip_prefix("void ").unwrap_or(name);
+    let plain = name.find(['(', '<']).unwrap_or(name.len());
+    let start = name[..plain].rfind("::").map_or(0, |at| at + 2);
+    let cut: String = name[start..].chars().take(LONGEST).collect();
+    if cut.len() < name[start..].len() {
+        format!("{cut}...")
+    } else {
+        cut
+    }
+}

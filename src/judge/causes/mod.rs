@@ -1,0 +1,94 @@
+//! Why a case changed: rules over the differences of two records, a file each.
+//!
+//! A rule reads two records and says at most one thing, with the figures it saw.
+//! Its confidence is a judgement, not a probability: exact facts that suffice to
+//! explain a change rank above exact facts that may, and both above conditions
+//! that merely came with it.
+
+mod copies_added;
+mod host_bound;
+mod kernel_replaced;
+mod launches;
+mod launches_added;
+mod less_parallel;
+mod lower_clock;
+mod parameter_changed;
+mod recompiled;
+mod toolchain;
+mod workspace;
+
+use super::floor::beyond;
+use super::judgement::{Difference, Finding};
+use crate::attention::Structure;
+use crate::record::side::CaseRecord;
+
+/// Two records of one case, and what is known around them.
+pub struct Pair<'a> {
+    /// The base's record.
+    pub base: &'a CaseRecord,
+    /// The head's record.
+    pub head: &'a CaseRecord,
+    /// Head over base, with the machine's share left in.
+    pub ratio: f64,
+    /// Smallest change that counts.
+    pub floor: f64,
+    /// Versions in which the case's worker differs.
+    pub versions: Vec<&'a Difference>,
+}
+
+impl Pair<'_> {
+    /// Both structures, where both were counted.
+    fn structures(&self) -> Option<(&Structure, &Structure)> {
+        self.base
+            .structure
+            .as_ref()
+            .zip(self.head.structure.as_ref())
+    }
+
+    /// A count of both structures; one that a structure lacks is zero there, but
+    /// one that both lack is unknown.
+    fn counts(&self, name: &str) -> Option<(u64, u64)> {
+        let (base, head) = self.structures()?;
+        let (base, head) = (base.counts.get(name), head.counts.get(name));
+        (base.is_some() || head.is_some())
+            .then(|| (base.copied().unwrap_or(0), head.copied().unwrap_or(0)))
+    }
+
+    /// True when time changed enough that conditions around it are worth telling.
+    fn moved(&self) -> bool {
+        beyond(self.ratio, self.floor)
+    }
+}
+
+type Rule = fn(&Pair) -> Option<Finding>;
+
+const RULES: [Rule; 10] = [
+    less_parallel::find,
+    parameter_changed::find,
+    kernel_replaced::find,
+    copies_added::find,
+    launches_added::find,
+    recompiled::find,
+    lower_clock::find,
+    host_bound::find,
+    toolchain::find,
+    workspace::find,
+];
+
+/// Everything the rules find, most telling first.
+pub fn findings(pair: &Pair) -> Vec<Finding> {
+    let mut found: Vec<Finding> = RULES.iter().filter_map(|rule| rule(pair)).collect();
+    found.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
+    found
+}
+
+fn finding(cause: &str, evidence: String, confidence: f64) -> Finding {
+    Finding {
+        cause: cause.to_owned(),
+        evidence,
+        confidence,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,252 @@
+use super::*;
+use crate::attention::{Launch, ParamValue};
+use crate::judge::testing::around;
+
+fn launch(name: &str, blocks: u32) -> Launch {
+    Launch {
+        name: name.to_owned(),
+        grid: [blocks, 1, 1],
+        block: [128, 1, 1],
+        registers: Some(128),
+        shared_bytes: None,
+    }
+}
+
+fn launched(launches: &[(&str, u32)]) -> CaseRecord {
+    let launches = launches.iter().map(|(name, blocks)| launch(name, *blocks));
+    with(Structure {
+        launches: launches.collect(),
+        ..Structure::default()
+    })
+}
+
+fn counted(counts: &[(&str, u64)]) -> CaseRecord {
+    let counts = counts.iter().map(|(name, n)| ((*name).to_owned(), *n));
+    with(Structure {
+        counts: counts.collect(),
+        ..Structure::default()
+    })
+}
+
+fn with(structure: Structure) -> CaseRecord {
+    CaseRecord {
+        structure: Some(structure),
+        ..around(100.0)
+    }
+}
+
+fn effective(name: &str, value: i64) -> CaseRecord {
+    let mut record = around(100.0);
+    record
+        .effective
+        .insert(name.to_owned(), ParamValue::Int(value));
+    record
+}
+
+fn found(base: &CaseRecord, head: &CaseRecord, ratio: f64) -> Vec<Finding> {
+    findings(&Pair {
+        base,
+        head,
+        ratio,
+        floor: 0.05,
+        versions: Vec::new(),
+    })
+}
+
+/// The only finding: its cause and evidence.
+fn only(base: &CaseRecord, head: &CaseRecord, ratio: f64) -> (String, String) {
+    let mut all = found(base, head, ratio);
+    assert_eq!(all.len(), 1, "{all:?}");
+    let finding = all.remove(0);
+    assert!((0.0..=1.0).contains(&finding.confidence));
+    (finding.cause, finding.evidence)
+}
+
+fn pair_of(text: (String, String)) -> String {
+    format!("{}: {}", text.0, text.1)
+}
+
+#[test]
+fn equal_records_have_no_cause() {
+    let record = launched(&[("flash", 157)]);
+    assert!(found(&record, &record, 1.0).is_empty());
+    assert!(found(&record, &record, 2.0).is_empty());
+    assert!(found(&around(1.0), &around(2.0), 2.0).is_empty());
+}
+
+#[test]
+fn one_block_where_there_were_157_is_less_parallel() {
+    let name = "void ns::flash_bwd<ns::Tile<64>>(Params)";
+    let text = only(&launched(&[(name, 157)]), &launched(&[(name, 1)]), 40.0);
+    assert_eq!(
+        pair_of(text),
+        "less-parallel: grid 157x1x1 -> 1x1x1 of flash_bwd<ns::Tile<64>>(Params)"
+    );
+    // The other way round nothing was lost.
+    assert!(found(&launched(&[(name, 1)]), &launched(&[(name, 157)]), 0.1).is_empty());
+}
+
+#[test]
+fn fewer_threads_and_splits_are_told_together() {
+    let mut base = counted(&[("threads", 2), ("tasks", 4)]);
+    let mut head = counted(&[("threads", 1), ("tasks", 1)]);
+    base.effective
+        .insert("num_splits_key".to_owned(), ParamValue::Int(4));
+    head.effective
+        .insert("num_splits_key".to_owned(), ParamValue::Int(1));
+    let all = found(&base, &head, 2.0);
+    assert_eq!(all.len(), 1);
+    assert_eq!(
+        all[0].evidence,
+        "threads 2 -> 1, tasks 4 -> 1, num_splits_key became 1 (was 4)"
+    );
+    assert!(all[0].confidence > 0.9);
+}
+
+#[test]
+fn a_parameter_alone_tells_without_structure() {
+    let text = only(
+        &effective("num_splits_key", 157),
+        &effective("num_splits_key", 1),
+        30.0,
+    );
+    assert_eq!(
+        pair_of(text),
+        "less-parallel: num_splits_key became 1 (was 157)"
+    );
+    let text = only(
+        &effective("num_splits_key", 1),
+        &effective("num_splits_key", 4),
+        1.5,
+    );
+    assert_eq!(
+        pair_of(text),
+        "parameter-changed: num_splits_key became 4 (was 1)"
+    );
+    let text = only(&effective("tile", 64), &effective("tile", 32), 1.5);
+    assert_eq!(pair_of(text), "parameter-changed: tile became 32 (was 64)");
+}
+
+#[test]
+fn another_kernel_is_named() {
+    let text = only(
+        &launched(&[("flash_v3", 9)]),
+        &launched(&[("flash_v2", 9)]),
+        1.5,
+    );
+    assert_eq!(pair_of(text), "kernel-replaced: flash_v3 -> flash_v2");
+}
+
+#[test]
+fn added_copies_are_not_added_launches_too() {
+    let text = only(
+        &launched(&[("flash", 9)]),
+        &launched(&[("at::native::elementwise_kernel<128>", 9), ("flash", 9)]),
+        1.3,
+    );
+    assert_eq!(
+        pair_of(text),
+        "copies-added: launches that move data 0 -> 1 (elementwise_kernel<128>)"
+    );
+    let text = only(&counted(&[("copies", 0)]), &counted(&[("copies", 3)]), 1.3);
+    assert_eq!(pair_of(text), "copies-added: copies 0 -> 3");
+    let text = only(
+        &launched(&[("flash", 9)]),
+        &launched(&[("flash", 9), ("reduce", 9)]),
+        1.3,
+    );
+    assert_eq!(pair_of(text), "launches-added: launches 1 -> 2");
+}
+
+#[test]
+fn more_registers_mean_another_compilation() {
+    let mut head = launched(&[("flash", 9)]);
+    head.structure.as_mut().unwrap().launches[0].registers = Some(255);
+    let text = only(&launched(&[("flash", 9)]), &head, 1.3);
+    assert_eq!(pair_of(text), "recompiled: registers 128 -> 255 of flash");
+}
+
+#[test]
+fn a_clock_that_explains_the_time_is_the_machine() {
+    let clocked = |mhz: f64| CaseRecord {
+        clock_mhz: vec![mhz; 5],
+        ..around(100.0)
+    };
+    let (cause, evidence) = only(&clocked(1980.0), &clocked(1410.0), 1.404);
+    assert_eq!(cause, "lower-clock");
+    assert!(evidence.starts_with("clock 1980 -> 1410 MHz"));
+    assert_eq!(
+        only(&clocked(1000.0), &clocked(1200.0), 0.85).0,
+        "higher-clock"
+    );
+    // A tenth of the clock does not make it three times as long, nor does a
+    // lower clock make anything faster.
+    assert!(found(&clocked(1980.0), &clocked(1780.0), 3.0).is_empty());
+    assert!(found(&clocked(1980.0), &clocked(1780.0), 0.8).is_empty());
+    assert!(found(&clocked(1980.0), &clocked(1780.0), 1.0).is_empty());
+}
+
+#[test]
+fn a_slow_host_in_front_of_a_fast_device_is_told() {
+    let issued = |ns: f64| CaseRecord {
+        host_ns: vec![ns; 5],
+        ..around(100.0)
+    };
+    let text = only(&issued(50.0), &issued(300.0), 1.0);
+    assert_eq!(
+        pair_of(text),
+        "host-bound: host time 50.0 ns -> 300 ns a call, and the device needs 100 ns"
+    );
+    assert!(found(&issued(50.0), &issued(90.0), 1.0).is_empty());
+    assert!(found(&issued(300.0), &issued(300.0), 1.0).is_empty());
+}
+
+#[test]
+fn versions_are_told_where_time_moved() {
+    let record = launched(&[("flash", 9)]);
+    let change = Difference {
+        field: "torch.versions.cudnn".to_owned(),
+        base: "9.1".to_owned(),
+        head: "9.2".to_owned(),
+    };
+    let told = |ratio| {
+        findings(&Pair {
+            base: &record,
+            head: &record,
+            ratio,
+            floor: 0.05,
+            versions: vec![&change],
+        })
+    };
+    assert_eq!(
+        told(1.2)[0].evidence,
+        "torch.versions.cudnn 9.1 -> 9.2; structure unchanged"
+    );
+    assert!(told(1.01).is_empty());
+}
+
+#[test]
+fn a_larger_workspace_is_told() {
+    let base = counted(&[("workspace_bytes", 10), ("allocations", 1)]);
+    let head = counted(&[("workspace_bytes", 90), ("allocations", 1)]);
+    let text = only(&base, &head, 1.2);
+    assert_eq!(pair_of(text), "workspace: workspace 10 -> 90 bytes");
+    let peak = |bytes| CaseRecord {
+        peak_bytes: Some(bytes),
+        ..around(1.0)
+    };
+    assert_eq!(only(&peak(10 << 20), &peak(20 << 20), 1.0).0, "workspace");
+    assert!(found(&peak(100 << 20), &peak(101 << 20), 1.0).is_empty());
+}
+
+#[test]
+fn the_most_telling_cause_comes_first() {
+    let mut base = launched(&[("flash", 157)]);
+    let mut head = launched(&[("flash", 1), ("copy_kernel", 9)]);
+    (base.peak_bytes, head.peak_bytes) = (Some(0), Some(1 << 30));
+    let causes: Vec<String> = found(&base, &head, 9.0)
+        .into_iter()
+        .map(|f| f.cause)
+        .collect();
+    assert_eq!(causes, ["less-parallel", "copies-added", "workspace"]);
+}

@@ -1,0 +1,263 @@
+//! Whether two sides may be compared at all, and what else sets them apart.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::judgement::Difference;
+use crate::record::types::{Git, RunHeader, Settings};
+
+/// What stands for a fact that one side does not have.
+const ABSENT: &str = "absent";
+
+/// Differences between two sides.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Differences {
+    /// Times are not compared because of these.
+    pub hard: Vec<Difference>,
+    /// Worth knowing; they may explain a change.
+    pub soft: Vec<Difference>,
+}
+
+/// Facts in which two runs differ.
+///
+/// Hard are those which change what a time means: the file's schema, the timing
+/// method and the state of the caches, the machine, the device of a worker, and
+/// with `same_suite` the suite. A fact that one side lacks counts as different:
+/// nobody knows that it is the same.
+pub fn differences(base: &RunHeader, head: &RunHeader, same_suite: bool) -> Differences {
+    let mut found = Differences::default();
+    let hard = &mut found.hard;
+    differ(hard, "schema", base.schema, head.schema);
+    differ(hard, "method", base.method, head.method);
+    differ(hard, "cache", &base.settings.cache, &head.settings.cache);
+    maps(hard, "", &base.machine.hard, &head.machine.hard);
+    for (name, base, head) in shared_workers(base, head) {
+        let device = |kind: &str, name: &str| format!("{kind} {name}");
+        differ(
+            hard,
+            format!("{name}.device"),
+            device(&base.device_kind, &base.device),
+            device(&head.device_kind, &head.device),
+        );
+    }
+    let suite = if same_suite { hard } else { &mut found.soft };
+    differ(suite, "suite", &base.suite.name, &head.suite.name);
+
+    let soft = &mut found.soft;
+    differ(soft, "tool", &base.tool, &head.tool);
+    differ(soft, "revision", revision(base), revision(head));
+    for (name, base, head) in shared_workers(base, head) {
+        let prefix = format!("{name}.versions.");
+        maps(soft, &prefix, &base.versions, &head.versions);
+    }
+    for name in lone_workers(base, head) {
+        let state = |header: &RunHeader| {
+            let present = header.workers.iter().any(|worker| worker.name == name);
+            if present { "present" } else { ABSENT }
+        };
+        differ(soft, name, state(base), state(head));
+    }
+    differ(soft, "overrides", overrides(base), overrides(head));
+    settings(soft, &base.settings, &head.settings);
+    maps(soft, "", &base.machine.soft, &head.machine.soft);
+    found
+}
+
+/// `revision`, shortened, with `+` when the tree was dirty.
+pub fn revision_text(git: &Git) -> String {
+    let short: String = git.revision.chars().take(12).collect();
+    format!("{short}{}", if git.dirty { "+" } else { "" })
+}
+
+fn revision(header: &RunHeader) -> String {
+    let git = header.git.as_ref();
+    git.map_or_else(|| ABSENT.to_owned(), revision_text)
+}
+
+fn differ(
+    found: &mut Vec<Difference>,
+    field: impl ToString,
+    base: impl ToString,
+    head: impl ToString,
+) {
+    let (base, head) = (base.to_string(), head.to_string());
+    if base != head {
+        found.push(Difference {
+            field: field.to_string(),
+            base,
+            head,
+        });
+    }
+}
+
+fn maps(
+    found: &mut Vec<Difference>,
+    prefix: &str,
+    base: &BTreeMap<String, String>,
+    head: &BTreeMap<String, String>,
+) {
+    let names: BTreeSet<&String> = base.keys().chain(head.keys()).collect();
+    for name in names {
+        let text = |side: &BTreeMap<String, String>| {
+            side.get(name).cloned().unwrap_or_else(|| ABSENT.to_owned())
+        };
+        differ(found, format!("{prefix}{name}"), text(base), text(head));
+    }
+}
+
+type Worker = crate::record::types::WorkerRecord;
+
+/// Workers that both sides have, by name.
+fn shared_workers<'a>(
+    base: &'a RunHeader,
+    head: &'a RunHeader,
+) -> impl Iterator<Item = (&'a str, &'a Worker, &'a Worker)> {
+    base.workers.iter().filter_map(|worker| {
+        let other = head
+            .workers
+            .iter()
+            .find(|other| other.name == worker.name)?;
+        Some((worker.name.as_str(), worker, other))
+    })
+}
+
+/// Names of workers that only one side has.
+fn lone_workers<'a>(base: &'a RunHeader, head: &'a RunHeader) -> BTreeSet<&'a str> {
+    let names = |header: &'a RunHeader| -> BTreeSet<&'a str> {
+        header
+            .workers
+            .iter()
+            .map(|worker| worker.name.as_str())
+            .collect()
+    };
+    names(base)
+        .symmetric_difference(&names(head))
+        .copied()
+        .collect()
+}
+
+fn overrides(header: &RunHeader) -> String {
+    let each = header.suite.overrides.iter().map(|change| {
+        let from = change.from.as_ref().map(ToString::to_string);
+        let from = from.unwrap_or_else(|| "any".to_owned());
+        format!(
+            "{}: {} {from} -> {}",
+            change.variant, change.parameter, change.to
+        )
+    });
+    let text = each.collect::<Vec<_>>().join("; ");
+    if text.is_empty() {
+        "none".to_owned()
+    } else {
+        text
+    }
+}
+
+fn settings(found: &mut Vec<Difference>, base: &Settings, head: &Settings) {
+    let mut each = |name: &str, base: u64, head: u64| {
+        differ(found, format!("settings.{name}"), base, head);
+    };
+    each(
+        "invocations",
+        base.invocations.into(),
+        head.invocations.into(),
+    );
+    each("warmup", base.warmup.into(), head.warmup.into());
+    each("samples", base.samples.into(), head.samples.into());
+    each(
+        "min_samples",
+        base.min_samples.into(),
+        head.min_samples.into(),
+    );
+    each("budget_ms", base.budget_ms, head.budget_ms);
+    each("seed", base.seed, head.seed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::testing::header;
+    use crate::record::types::Override;
+
+    fn fields(differences: &[Difference]) -> Vec<&str> {
+        differences.iter().map(|d| d.field.as_str()).collect()
+    }
+
+    #[test]
+    fn a_run_is_comparable_to_itself() {
+        let header = header();
+        assert_eq!(differences(&header, &header, true), Differences::default());
+    }
+
+    #[test]
+    fn machine_method_schema_and_cache_are_hard() {
+        let base = header();
+        let mut head = base.clone();
+        head.schema += 1;
+        head.method += 1;
+        head.settings.cache = "hot".to_owned();
+        head.machine
+            .hard
+            .insert("driver".to_owned(), "570".to_owned());
+        head.machine.hard.remove("cores");
+        head.workers[0].device = "another".to_owned();
+        let found = differences(&base, &head, true);
+        assert_eq!(
+            fields(&found.hard),
+            ["schema", "method", "cache", "cores", "driver", "cpu.device"]
+        );
+        assert_eq!(found.hard[3].head, ABSENT);
+        assert!(found.soft.is_empty());
+    }
+
+    #[test]
+    fn versions_revision_settings_and_overrides_are_soft() {
+        let base = header();
+        let mut head = base.clone();
+        head.tool = "9".to_owned();
+        head.git = None;
+        head.settings.samples += 1;
+        head.workers[0]
+            .versions
+            .insert("rust".to_owned(), "9".to_owned());
+        head.workers[0].name = "cpu".to_owned();
+        head.machine.soft.insert("host".to_owned(), "b".to_owned());
+        head.suite.overrides.push(Override {
+            variant: "cpu/flash".parse().unwrap(),
+            parameter: "threads".to_owned(),
+            from: None,
+            to: "1".into(),
+        });
+        let found = differences(&base, &head, true);
+        assert!(found.hard.is_empty());
+        assert_eq!(
+            fields(&found.soft),
+            [
+                "tool",
+                "revision",
+                "cpu.versions.rust",
+                "overrides",
+                "settings.samples",
+                "host"
+            ]
+        );
+    }
+
+    #[test]
+    fn another_suite_is_hard_only_where_one_was_promised() {
+        let base = header();
+        let mut head = base.clone();
+        head.suite.name = "other".to_owned();
+        assert_eq!(fields(&differences(&base, &head, false).soft), ["suite"]);
+        assert_eq!(fields(&differences(&base, &head, true).hard), ["suite"]);
+    }
+
+    #[test]
+    fn a_worker_on_one_side_only_is_said() {
+        let base = header();
+        let mut head = base.clone();
+        head.workers[0].name = "torch".to_owned();
+        let found = differences(&base, &head, true);
+        assert!(found.hard.is_empty());
+        assert_eq!(fields(&found.soft), ["cpu", "torch"]);
+    }
+}

@@ -1,0 +1,190 @@
+//! Whether every planned case was measured, and what is said of those that were not.
+
+use super::judgement::Word;
+use crate::attention::CaseId;
+use crate::record::side::{CaseRecord, Status};
+
+/// What there is to judge of one case.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Standing<'a> {
+    /// Both sides have times.
+    Both(&'a CaseRecord, &'a CaseRecord),
+    /// There is nothing to compare; this is said instead.
+    Said(Word, Option<String>),
+}
+
+/// Sorts a case by what its two sides are. `base` is `None` when the base does not
+/// have the case, `has_base` is false when there is no base at all.
+pub fn standing<'a>(
+    base: Option<&'a CaseRecord>,
+    head: Option<&'a CaseRecord>,
+    has_base: bool,
+) -> Standing<'a> {
+    let Some(head) = head else {
+        return Standing::Said(Word::Removed, None);
+    };
+    match (trouble(head), &head.status) {
+        (None, _) => {}
+        (Some(_), Status::Unsupported { reason }) => return unsupported(base, reason),
+        (Some(reason), _) => return Standing::Said(Word::NotMeasured, Some(reason)),
+    }
+    let Some(base) = base else {
+        let word = if has_base {
+            Word::Added
+        } else {
+            Word::Measured
+        };
+        return Standing::Said(word, None);
+    };
+    match trouble(base) {
+        None => Standing::Both(base, head),
+        Some(reason) => {
+            let reason = format!("the base has no time for it: {reason}");
+            Standing::Said(Word::Measured, Some(reason))
+        }
+    }
+}
+
+/// A variant that never did this is no news; one that stopped doing it is.
+fn unsupported<'a>(base: Option<&CaseRecord>, reason: &str) -> Standing<'a> {
+    if base.is_some_and(|base| trouble(base).is_none()) {
+        let reason = format!("no longer supported: {reason}");
+        return Standing::Said(Word::NotMeasured, Some(reason));
+    }
+    Standing::Said(Word::Unsupported, Some(reason.to_owned()))
+}
+
+/// Why there is no time of a case; `None` when there is one.
+fn trouble(record: &CaseRecord) -> Option<String> {
+    match &record.status {
+        Status::Unsupported { reason } => Some(format!("unsupported: {reason}")),
+        Status::Failed { reason } => Some(format!("failed: {reason}")),
+        Status::Missing { reason } => Some(reason.clone()),
+        Status::Measured if usable(&record.device_ns).is_empty() => {
+            Some("none of its times is a positive number".to_owned())
+        }
+        Status::Measured => None,
+    }
+}
+
+/// The times that can be used. A file can be edited: what is no positive number,
+/// or beyond any clock (a femtosecond, a million years), is left out.
+pub fn usable(times: &[f64]) -> Vec<f64> {
+    times.iter().copied().filter(|&ns| is_time(ns)).collect()
+}
+
+/// True for a number of nanoseconds that a clock can have shown.
+pub fn is_time(ns: f64) -> bool {
+    (1e-6..1e23).contains(&ns)
+}
+
+/// True when one of the patterns allows this case to fail or be unsupported.
+pub fn allowed(case: &CaseId, patterns: &[String]) -> bool {
+    patterns.iter().any(|pattern| matches(pattern, &case.0))
+}
+
+/// `*` stands for any text, also across `/`, `:` and `,`; all else for itself.
+///
+/// Greedy with one point to return to: linear in practice, and no pattern is
+/// special beyond `*`, since case ids hold characters that globs treat otherwise.
+fn matches(pattern: &str, text: &str) -> bool {
+    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
+    let (mut p, mut t) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while t < text.len() {
+        if pattern.get(p) == Some(&b'*') {
+            star = Some((p, t));
+            p += 1;
+        } else if pattern.get(p) == Some(&text[t]) {
+            (p, t) = (p + 1, t + 1);
+        } else if let Some((at, taken)) = star {
+            star = Some((at, taken + 1));
+            (p, t) = (at + 1, taken + 1);
+        } else {
+            return false;
+        }
+    }
+    pattern[p..].iter().all(|&byte| byte == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::testing::{failed, timed, unsupported as refused};
+
+    fn said(standing: Standing<'_>) -> (Word, String) {
+        match standing {
+            Standing::Said(word, reason) => (word, reason.unwrap_or_default()),
+            Standing::Both(..) => panic!("compared"),
+        }
+    }
+
+    #[test]
+    fn two_measured_sides_are_compared() {
+        let record = timed(&[1.0]);
+        let standing = standing(Some(&record), Some(&record), true);
+        assert_eq!(standing, Standing::Both(&record, &record));
+    }
+
+    #[test]
+    fn a_case_that_failed_is_not_measured_whatever_it_was_before() {
+        let (crashed, fine) = (failed("segmentation fault"), timed(&[1.0]));
+        for base in [None, Some(&fine), Some(&crashed)] {
+            let (word, reason) = said(standing(base, Some(&crashed), base.is_some()));
+            assert_eq!(word, Word::NotMeasured);
+            assert_eq!(reason, "failed: segmentation fault");
+        }
+    }
+
+    #[test]
+    fn a_variant_that_stopped_supporting_a_case_is_incomplete() {
+        let (fine, no) = (timed(&[1.0]), refused("head_dim 256"));
+        let (word, reason) = said(standing(Some(&fine), Some(&no), true));
+        assert_eq!(word, Word::NotMeasured);
+        assert_eq!(reason, "no longer supported: head_dim 256");
+        for base in [None, Some(&no), Some(&failed("x"))] {
+            assert_eq!(said(standing(base, Some(&no), true)).0, Word::Unsupported);
+        }
+    }
+
+    #[test]
+    fn added_removed_and_newly_measured_cases_have_their_words() {
+        let (fine, no) = (timed(&[1.0]), refused("y"));
+        assert_eq!(said(standing(None, Some(&fine), true)).0, Word::Added);
+        assert_eq!(said(standing(None, Some(&fine), false)).0, Word::Measured);
+        assert_eq!(said(standing(Some(&fine), None, true)).0, Word::Removed);
+        let (word, reason) = said(standing(Some(&no), Some(&fine), true));
+        assert_eq!(word, Word::Measured);
+        assert_eq!(reason, "the base has no time for it: unsupported: y");
+    }
+
+    #[test]
+    fn times_that_no_clock_shows_are_no_measurement() {
+        let wild = [f64::NAN, 0.0, -3.0, f64::INFINITY, 1e300, 1e-300];
+        let record = timed(&wild);
+        assert_eq!(
+            said(standing(None, Some(&record), false)).0,
+            Word::NotMeasured
+        );
+        assert_eq!(usable(&[2.0, f64::NAN]), [2.0]);
+    }
+
+    #[test]
+    fn a_star_crosses_every_separator() {
+        for (pattern, text, expected) in [
+            ("*", "cpu/flash:s64,d64", true),
+            ("*", "", true),
+            ("cpu/*", "cpu/flash:s64,d64", true),
+            ("*d256*", "cpu/flash:s64,d256,bwd", true),
+            ("*bwd", "cpu/flash:s64,d256,bwd", true),
+            ("*bwd", "cpu/flash:s64,bwd,d256", false),
+            ("cpu/flash:s64", "cpu/flash:s64,d64", false),
+            ("cpu/f*s64*d*", "cpu/flash:s64,d64", true),
+            ("", "cpu", false),
+            ("[c]pu", "cpu", false),
+            ("**pu", "cpu", true),
+        ] {
+            assert_eq!(matches(pattern, text), expected, "{pattern} on {text}");
+        }
+    }
+}

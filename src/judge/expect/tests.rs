@@ -1,0 +1,208 @@
+use super::*;
+use crate::judge::testing::{around, failed as crashed, side, timed, unsupported};
+use crate::suite::rules::Selector;
+
+const AUTO: &str = "torch/efficient:s1000,d64,bwd";
+const ONE: &str = "torch/efficient:s1000,d64,bwd:num_splits_key=1";
+const FOUR: &str = "torch/efficient:s1000,d64,bwd:num_splits_key=4";
+
+fn selector(pairs: &[(&str, &[&str])]) -> Selector {
+    let pairs = pairs.iter().map(|(facet, values)| {
+        let values = values.iter().map(|v| (*v).to_owned()).collect();
+        ((*facet).to_owned(), values)
+    });
+    Selector(pairs.collect())
+}
+
+fn splits() -> Expectation {
+    Expectation {
+        name: "automatic splits are good".to_owned(),
+        case: selector(&[("num_splits_key", &["auto"])]),
+        against: selector(&[("num_splits_key", &["1", "4"])]),
+        within: 1.10,
+        metric: Metric::Device,
+    }
+}
+
+fn run(rule: Expectation, cases: Vec<(&str, CaseRecord)>) -> (Vec<ExpectationResult>, Vec<String>) {
+    let mut side = side("run", cases);
+    side.header.rules.expectations.push(rule);
+    expectations(&side)
+}
+
+fn held(auto: CaseRecord, one: CaseRecord, four: CaseRecord) -> ExpectationResult {
+    let (mut results, notes) = run(splits(), vec![(AUTO, auto), (ONE, one), (FOUR, four)]);
+    assert_eq!((results.len(), notes.len()), (1, 0));
+    results.remove(0)
+}
+
+#[test]
+fn automatic_far_behind_the_best_explicit_value_is_broken() {
+    let result = held(around(1000.0), around(990.0), around(100.0));
+    assert_eq!(result.held, Held::Broken);
+    assert_eq!(result.against.unwrap().0, FOUR);
+    assert!((result.ratio.unwrap() - 10.0).abs() < 0.01);
+}
+
+#[test]
+fn within_the_limit_is_kept() {
+    let result = held(around(105.0), around(990.0), around(100.0));
+    assert_eq!(result.held, Held::Yes);
+    assert!(result.low.unwrap() <= 1.05 && result.high.unwrap() >= 1.05);
+}
+
+#[test]
+fn pairs_cancel_what_an_invocation_does_to_both() {
+    let drift = [1.0, 1.5, 2.0, 0.7, 3.0];
+    let result = held(
+        timed(&drift.map(|d| 115.0 * d)),
+        around(9_000.0),
+        timed(&drift.map(|d| 100.0 * d)),
+    );
+    assert_eq!(result.held, Held::Broken);
+}
+
+#[test]
+fn a_limit_inside_the_interval_decides_nothing() {
+    let result = held(
+        timed(&[105.0, 115.0, 112.0, 113.0, 114.0]),
+        around(900.0),
+        timed(&[100.0; 5]),
+    );
+    assert_eq!(result.held, Held::Inconclusive);
+    assert_eq!(
+        result.reason.unwrap(),
+        "4 of 5 invocations above 1.10, not clearly enough"
+    );
+}
+
+#[test]
+fn three_invocations_break_a_limit_only_twice_over() {
+    let best = || timed(&[100.0; 3]);
+    let other = || timed(&[900.0; 3]);
+    let near = held(timed(&[150.0; 3]), other(), best());
+    assert_eq!(near.held, Held::Inconclusive);
+    assert!(near.reason.unwrap().contains("five would decide"));
+    let far = held(timed(&[230.0; 3]), other(), best());
+    assert_eq!(far.held, Held::Broken);
+    let two = held(timed(&[9e3; 2]), timed(&[9e2; 2]), timed(&[1e2; 2]));
+    assert_eq!(two.held, Held::Inconclusive);
+}
+
+#[test]
+fn a_failed_case_or_no_measured_reference_is_not_judged() {
+    let result = held(crashed("x"), around(1.0), around(1.0));
+    assert_eq!(result.held, Held::NotJudged);
+    assert_eq!(result.reason.unwrap(), format!("not measured: {AUTO}"));
+    let result = held(around(1.0), crashed("x"), crashed("y"));
+    assert_eq!(result.held, Held::NotJudged);
+    // One reference is enough: that the other failed is said of its own row.
+    let result = held(around(1.0), crashed("x"), around(1.0));
+    assert_eq!(result.held, Held::Yes);
+}
+
+#[test]
+fn unsupported_and_allowed_cases_are_held_to_nothing() {
+    let cases = vec![(AUTO, unsupported("x")), (ONE, around(1.0))];
+    let (results, notes) = run(splits(), cases);
+    assert!(results.is_empty());
+    assert_eq!(
+        notes,
+        ["`automatic splits are good` was not held against any case"]
+    );
+
+    let mut side = side("run", vec![(AUTO, crashed("x")), (ONE, around(1.0))]);
+    side.header.rules.expectations.push(splits());
+    side.header.rules.policy.allow.push("*bwd".to_owned());
+    assert!(expectations(&side).0.is_empty());
+}
+
+#[test]
+fn a_case_without_any_reference_is_said() {
+    let (results, notes) = run(splits(), vec![(AUTO, around(1.0))]);
+    assert!(results.is_empty());
+    assert!(notes[0].contains("selects 1 case with nothing to hold it against"));
+}
+
+#[test]
+fn only_cases_alike_in_all_else_are_compared() {
+    let other = "torch/efficient:s2000,d64,bwd:num_splits_key=4";
+    let more = "torch/efficient:s1000,d64,bwd:access=views,num_splits_key=4";
+    let (results, _) = run(
+        splits(),
+        vec![
+            (AUTO, around(100.0)),
+            (other, around(1.0)),
+            (more, around(1.0)),
+            (ONE, around(100.0)),
+        ],
+    );
+    assert_eq!(results.len(), 1);
+    assert_eq!(results[0].against.as_ref().unwrap().0, ONE);
+}
+
+#[test]
+fn naming_variants_compares_across_workers() {
+    let rule = Expectation {
+        name: "fused no slower than unfused".to_owned(),
+        case: selector(&[("variant", &["cpu/flash"])]),
+        against: selector(&[("variant", &["torch/math"])]),
+        within: 1.0,
+        metric: Metric::Host,
+    };
+    let cases = vec![
+        ("cpu/flash:s64,d64", around(9.0)),
+        ("torch/math:s64,d64", around(1.0)),
+    ];
+    let (results, _) = run(rule, cases);
+    assert_eq!(results[0].held, Held::Broken);
+}
+
+#[test]
+fn naming_workers_compares_variants_of_one_name() {
+    let rule = Expectation {
+        name: "as good as before".to_owned(),
+        case: selector(&[("worker", &["new"])]),
+        against: selector(&[("worker", &["old"])]),
+        within: 1.0,
+        metric: Metric::Device,
+    };
+    let cases = vec![
+        ("new/a:s64,d64", around(1.0)),
+        ("old/a:s64,d64", around(5.0)),
+        ("old/b:s64,d64", around(0.1)),
+    ];
+    let (results, _) = run(rule, cases);
+    assert_eq!(results.len(), 1);
+    assert_eq!(results[0].against.as_ref().unwrap().0, "old/a:s64,d64");
+}
+
+#[test]
+fn host_times_are_used_where_there_are_any_without_the_confirming_ones() {
+    let rule = Expectation {
+        metric: Metric::Host,
+        ..splits()
+    };
+    let mut auto = around(1.0);
+    auto.host_ns = vec![100.0, 100.0, 100.0, 100.0, 100.0, 1.0, 1.0, 1.0, 1.0, 1.0];
+    let mut four = around(1.0);
+    four.host_ns = vec![10.0; 10];
+    let (results, _) = run(rule, vec![(AUTO, auto), (FOUR, four)]);
+    assert_eq!(results[0].ratio, Some(10.0));
+    assert_eq!(results[0].held, Held::Broken);
+}
+
+#[test]
+fn values_from_an_edited_file_are_no_panic() {
+    let never_both = held(
+        timed(&[f64::NAN, 1.0]),
+        around(2.0),
+        timed(&[1.0, f64::NAN]),
+    );
+    assert_eq!(never_both.held, Held::NotJudged);
+    for within in [f64::NAN, 0.0, -1.0, f64::INFINITY] {
+        let rule = Expectation { within, ..splits() };
+        let (results, _) = run(rule, vec![(AUTO, around(1.0)), (ONE, around(1.0))]);
+        assert_eq!(results[0].held, Held::NotJudged);
+    }
+}

@@ -1,0 +1,96 @@
+//! Why a row's word is what it is, in sentences with the figures.
+
+use super::floor::beyond;
+use super::phrase::{change, count, factor, percent, probability};
+use super::statistics::needed_per_side;
+use super::values::{FEWEST, SUSPICION_P, UNCONFIRMED_P, Values};
+
+/// Called although p alone would not have.
+pub fn unmistakable(values: &Values) -> String {
+    let (base, head) = values.sizes();
+    format!(
+        "{head} against {base} invocations cannot give the p that is asked for otherwise, but \
+         they do not overlap: every ratio lies between {} and {}",
+        factor(values.estimate.low),
+        factor(values.estimate.high),
+    )
+}
+
+/// A suspicion that fresh invocations took back.
+pub fn withdrawn(screen: &Values, fresh: &Values) -> String {
+    format!(
+        "suspected at {}, but {} on {}",
+        change(screen.estimate.ratio),
+        change(fresh.estimate.ratio),
+        count(fresh.sizes().1, "fresh invocation"),
+    )
+}
+
+/// A suspicion that fresh invocations neither bear out nor take back.
+pub fn not_confirmed(
+    screen: &Values,
+    fresh: &Values,
+    adjusted: f64,
+    together: usize,
+    floor: f64,
+) -> String {
+    let said = withdrawn(screen, fresh);
+    let needed = SUSPICION_P / together.max(1) as f64;
+    if !beyond(fresh.estimate.ratio, floor) {
+        format!("{said}; {}", reach(fresh, floor))
+    } else if fresh.reachable() > needed {
+        let (base, head) = fresh.sizes();
+        format!(
+            "{said}; {head} against {base} cannot decide {} together, {} a side could",
+            count(together, "case"),
+            needed_per_side(needed)
+        )
+    } else {
+        format!(
+            "{said} with p {}, which is {} over {} tested together",
+            probability(fresh.p),
+            probability(adjusted),
+            count(together, "case"),
+        )
+    }
+}
+
+/// Neither a change nor its absence is shown, and there are no fresh invocations.
+pub fn undecided(screen: &Values, floor: f64) -> String {
+    let (base, head) = screen.sizes();
+    let ratio = screen.estimate.ratio;
+    let said = change(ratio);
+    if !beyond(ratio, floor) {
+        return format!("{said}; {}", reach(screen, floor));
+    }
+    if screen.reachable() > UNCONFIRMED_P {
+        return format!(
+            "{said}, but {head} against {base} invocations cannot decide; {} a side could",
+            needed_per_side(UNCONFIRMED_P)
+        );
+    }
+    let p = probability(screen.p);
+    if screen.p <= SUSPICION_P {
+        format!("{said} with p {p}: suspected; p {UNCONFIRMED_P} or fresh invocations would decide")
+    } else {
+        format!("{said}, but the invocations of both sides overlap (p {p})")
+    }
+}
+
+/// Why a ratio within the floor is not "same".
+fn reach(values: &Values, floor: f64) -> String {
+    let estimate = &values.estimate;
+    if !beyond(estimate.low, floor) && !beyond(estimate.high, floor) {
+        let (base, head) = values.sizes();
+        return format!(
+            "{head} against {base} invocations are too few to show that nothing changed; \
+             {FEWEST} a side could"
+        );
+    }
+    format!(
+        "it may be anything from {} to {}, and the floor is {}",
+        change(estimate.low),
+        change(estimate.high),
+        percent(floor)
+    )
+}

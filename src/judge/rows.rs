@@ -1,0 +1,133 @@
+//! One row a case, from both sides.
+
+use std::collections::BTreeSet;
+
+use super::causes::{Pair, findings};
+use super::complete::{Standing, allowed, standing};
+use super::floor::floor;
+use super::judgement::{CommonShift, Difference, Finding, Row};
+use super::time::{Compared, compare};
+use super::timing::timing;
+use crate::attention::CaseId;
+use crate::record::side::{CaseRecord, Side};
+
+/// What rows are made from.
+pub struct Sides<'a> {
+    /// The base, if any.
+    pub base: Option<&'a Side>,
+    /// The head.
+    pub head: &'a Side,
+    /// Whether times may be compared.
+    pub comparable: bool,
+    /// Soft differences between the two.
+    pub soft: &'a [Difference],
+}
+
+/// Rows, and what was found over all of them.
+pub struct Rows {
+    /// Sorted by id.
+    pub rows: Vec<Row>,
+    /// The machine's share.
+    pub shift: Option<CommonShift>,
+    /// What was done about it.
+    pub note: Option<String>,
+}
+
+/// Makes the rows. Where the sides cannot be compared, only the head's cases have
+/// one: the base's times stand beside them, and nothing is said of them.
+pub fn rows(sides: &Sides) -> Rows {
+    let base = sides.base.filter(|_| sides.comparable);
+    let floor = floor(&sides.head.header.rules.policy);
+    let own = sides.head.cases.keys();
+    let ids: BTreeSet<&CaseId> = own
+        .chain(base.iter().flat_map(|b| b.cases.keys()))
+        .collect();
+    let standings: Vec<(&CaseId, Standing)> = ids
+        .into_iter()
+        .map(|id| {
+            let before = base.and_then(|base| base.cases.get(id));
+            let standing = standing(before, sides.head.cases.get(id), base.is_some());
+            (id, standing)
+        })
+        .collect();
+    let pairs: Vec<(&CaseRecord, &CaseRecord)> = standings
+        .iter()
+        .filter_map(|(_, standing)| match standing {
+            Standing::Both(base, head) => Some((*base, *head)),
+            Standing::Said(..) => None,
+        })
+        .collect();
+    let (shift, note, compared) = compare(&pairs, floor);
+    let machine = shift.filter(|s| s.removed).map_or(1.0, |s| s.ratio);
+    let mut compared = compared.into_iter();
+    let rows = standings.into_iter().map(|(id, standing)| {
+        let compared = match standing {
+            Standing::Both(base, head) => compared.next().map(|compared| {
+                let ratio = compared.change.ratio * machine;
+                let versions = versions(sides.soft, id);
+                let pair = Pair {
+                    base,
+                    head,
+                    ratio,
+                    floor,
+                    versions,
+                };
+                (compared, findings(&pair))
+            }),
+            Standing::Said(..) => None,
+        };
+        row(sides, id, &standing, compared)
+    });
+    Rows {
+        rows: rows.collect(),
+        shift,
+        note,
+    }
+}
+
+fn row(
+    sides: &Sides,
+    id: &CaseId,
+    standing: &Standing,
+    compared: Option<(Compared, Vec<Finding>)>,
+) -> Row {
+    let time = |side: Option<&Side>| {
+        let record = side.and_then(|side| side.cases.get(id))?;
+        timing(id, record)
+    };
+    let mut row = Row {
+        case: id.clone(),
+        word: super::judgement::Word::Inconclusive,
+        reason: None,
+        allowed: allowed(id, &sides.head.header.rules.policy.allow),
+        head: time(Some(sides.head)),
+        base: time(sides.base),
+        change: None,
+        findings: Vec::new(),
+    };
+    if let Some((compared, findings)) = compared {
+        row.word = compared.word;
+        row.reason = compared.reason;
+        row.change = Some(compared.change);
+        row.findings = findings;
+    } else if let Standing::Said(word, reason) = standing {
+        row.word = *word;
+        row.reason.clone_from(reason);
+    }
+    row
+}
+
+/// Versions in which the worker of a case differs.
+fn versions<'a>(soft: &'a [Difference], id: &CaseId) -> Vec<&'a Difference> {
+    let Ok(case) = id.case() else {
+        return Vec::new();
+    };
+    let worker = match &case.variant.environment {
+        Some(environment) => format!("{}@{environment}", case.variant.worker),
+        None => case.variant.worker,
+    };
+    let prefix = format!("{worker}.versions.");
+    let soft = soft.iter();
+    soft.filter(|change| change.field.starts_with(&prefix))
+        .collect()
+}

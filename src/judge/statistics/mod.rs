@@ -1,0 +1,49 @@
+//! Rank statistics over a handful of invocations.
+//!
+//! Distribution-free and exact for small numbers, because five invocations are
+//! the usual evidence and no normal approximation holds there. Checked against
+//! SciPy: `tests/vectors/make_statistics.py` makes the numbers in
+//! `tests/vectors/statistics.json`.
+
+mod hodges_lehmann;
+mod holm;
+mod mann_whitney;
+
+pub use hodges_lehmann::{Estimate, paired_ratio, two_sample_ratio};
+pub use holm::holm_adjusted;
+pub use mann_whitney::{Test, mann_whitney, needed_per_side, reachable_p};
+
+use statrs::distribution::{ContinuousCDF, Normal};
+
+/// Upper tail of the standard normal distribution.
+fn normal_upper(z: f64) -> f64 {
+    Normal::standard().sf(z)
+}
+
+/// The point that a fraction `p` of the standard normal distribution exceeds.
+fn normal_upper_quantile(p: f64) -> f64 {
+    Normal::standard().inverse_cdf(1.0 - p)
+}
+
+/// How many order statistics to leave out at each end of a list so that the rest
+/// is an interval of at least `nominal` coverage, and that coverage.
+///
+/// `lower_tail(k)` is the probability, under the null hypothesis, that the rank
+/// statistic is at most `k`. Nothing is left out when even the whole range has
+/// less than the nominal coverage; the coverage then says so.
+fn trim(nominal: f64, mut lower_tail: impl FnMut(usize) -> f64, longest: usize) -> (usize, f64) {
+    let mut skipped = 0;
+    let mut coverage = 1.0 - 2.0 * lower_tail(0);
+    while skipped + 1 < longest.div_ceil(2) {
+        let next = 1.0 - 2.0 * lower_tail(skipped + 1);
+        if next < nominal {
+            break;
+        }
+        skipped += 1;
+        coverage = next;
+    }
+    (skipped, coverage.clamp(0.0, 1.0))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,159 @@
+//! The rule for times: screen, confirm, and one of four words.
+//!
+//! The values are medians of invocations; single samples are no evidence, because
+//! samples of one process share its luck. With a floor of 5 %:
+//!
+//! - A case is **suspected** when the exact Mann-Whitney p of its invocations is
+//!   at most 0.05 (or the smallest their number allows) and the Hodges-Lehmann
+//!   ratio lies beyond the floor. Being suspected costs fresh invocations.
+//! - With fresh invocations only these count, on the head's side at least: p at
+//!   most 0.05 after Holm's correction over all cases that have them, and the ratio
+//!   beyond the floor, is *regressed* or *improved*. A regression thus has to show
+//!   twice, and a sweep of hundreds of cases stays below 5 % false alarms
+//!   (`tests/judge_rates.rs`).
+//! - Without fresh invocations the bar is p at most 0.01 instead. Four against four
+//!   cannot get there: they must not overlap at all, with the whole interval
+//!   beyond the floor.
+//! - Either way three against three suffice for a factor of two between the
+//!   slowest of one side and the fastest of the other. Holm over many cases, or
+//!   few invocations, must not make the gate blind to a hundredfold slowdown.
+//! - *Same* needs proof: the whole interval within the floor, at 90 % coverage or
+//!   more, which is equivalence by two one-sided tests at 5 % (Schuirmann 1987).
+//! - All else is *inconclusive*, with the reason.
+//!
+//! "Beyond the floor" is symmetric in logarithms: above `1 + floor` or below
+//! `1 / (1 + floor)`.
+
+use super::complete::usable;
+use super::floor::beyond;
+use super::judgement::{Change, CommonShift, Stage, Word};
+use super::reasons;
+use super::shift::common_shift;
+use super::statistics::holm_adjusted;
+use super::values::{SUSPICION_P, UNCONFIRMED_P, Values, reaches};
+use crate::record::side::CaseRecord;
+
+/// What the times of one case say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Compared {
+    /// Regressed, improved, same or inconclusive.
+    pub word: Word,
+    /// Why.
+    pub reason: Option<String>,
+    /// The figures.
+    pub change: Change,
+}
+
+/// True when the figures warrant fresh invocations.
+pub fn suspicious(change: &Change, floor: f64) -> bool {
+    beyond(change.ratio, floor) && reaches(change.p, SUSPICION_P.max(change.reachable_p))
+}
+
+/// Judges the times of all cases together: the common shift, then each case.
+/// Pairs are base and head, each with at least one usable time.
+pub fn compare(
+    pairs: &[(&CaseRecord, &CaseRecord)],
+    floor: f64,
+) -> (Option<CommonShift>, Option<String>, Vec<Compared>) {
+    let screened = pairs.iter().map(|(base, head)| {
+        Values::of(&base.device_ns, &head.device_ns, 1.0).map(|values| values.estimate.ratio)
+    });
+    let ratios: Vec<f64> = screened.flatten().collect();
+    let (shift, note) = common_shift(&ratios, floor);
+    let divisor = shift.filter(|s| s.removed).map_or(1.0, |s| s.ratio);
+    let evidence: Vec<Evidence> = pairs
+        .iter()
+        .map(|(base, head)| Evidence::of(base, head, divisor))
+        .collect();
+    let confirming = evidence.iter().filter_map(|e| e.confirm.as_ref());
+    let p: Vec<f64> = confirming.map(|values| values.p).collect();
+    let mut adjusted = holm_adjusted(&p).into_iter();
+    let together = p.len();
+    let compared = evidence.iter().map(|evidence| match &evidence.confirm {
+        Some(fresh) => {
+            let adjusted = adjusted.next().unwrap_or(1.0);
+            confirmed(fresh, &evidence.screen, adjusted, together, floor)
+        }
+        None => unconfirmed(&evidence.screen, floor),
+    });
+    (shift, note, compared.collect())
+}
+
+/// What is known of one case.
+struct Evidence {
+    screen: Values,
+    confirm: Option<Values>,
+}
+
+impl Evidence {
+    /// Fresh values of the head are held against fresh ones of the base where it
+    /// has any (both were measured side by side), else against those it has.
+    fn of(base: &CaseRecord, head: &CaseRecord, divisor: f64) -> Evidence {
+        let fresh_base = if usable(&base.confirm_ns).is_empty() {
+            &base.device_ns
+        } else {
+            &base.confirm_ns
+        };
+        let screen = Values::of(&base.device_ns, &head.device_ns, divisor);
+        Evidence {
+            screen: screen.unwrap_or_else(Values::none),
+            confirm: Values::of(fresh_base, &head.confirm_ns, divisor),
+        }
+    }
+}
+
+fn direction(ratio: f64) -> Word {
+    if ratio > 1.0 {
+        Word::Regressed
+    } else {
+        Word::Improved
+    }
+}
+
+fn confirmed(
+    fresh: &Values,
+    screen: &Values,
+    adjusted: f64,
+    together: usize,
+    floor: f64,
+) -> Compared {
+    let change = fresh.change(Stage::Confirm, floor, SUSPICION_P / together as f64);
+    let counts = beyond(change.ratio, floor);
+    let (word, reason) = if counts && reaches(adjusted, SUSPICION_P) {
+        (direction(change.ratio), None)
+    } else if counts && fresh.unmistakable() {
+        (direction(change.ratio), Some(reasons::unmistakable(fresh)))
+    } else if fresh.equivalent(floor) {
+        (Word::Same, Some(reasons::withdrawn(screen, fresh)))
+    } else {
+        let reason = reasons::not_confirmed(screen, fresh, adjusted, together, floor);
+        (Word::Inconclusive, Some(reason))
+    };
+    Compared {
+        word,
+        reason,
+        change,
+    }
+}
+
+fn unconfirmed(screen: &Values, floor: f64) -> Compared {
+    let change = screen.change(Stage::Screen, floor, UNCONFIRMED_P);
+    let counts = beyond(change.ratio, floor);
+    let (word, reason) = if counts && reaches(change.p, UNCONFIRMED_P) {
+        (direction(change.ratio), None)
+    } else if counts && (screen.unmistakable() || screen.fully_apart(floor)) {
+        (direction(change.ratio), Some(reasons::unmistakable(screen)))
+    } else if screen.equivalent(floor) {
+        (Word::Same, None)
+    } else {
+        (Word::Inconclusive, Some(reasons::undecided(screen, floor)))
+    };
+    Compared {
+        word,
+        reason,
+        change,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,206 @@
+//! What follows from all of it: an outcome and its reasons.
+
+use super::judgement::{
+    Change, ExpectationResult, Held, Judgement, Row, Verdict, VerdictOutcome, Word,
+};
+use super::phrase::{count, factor};
+
+/// How strictly to judge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// What is inconclusive is not judged, instead of passed.
+    pub strict: bool,
+    /// Another suite is another experiment, and refused.
+    pub same_suite: bool,
+}
+
+/// Combines everything that was found, gravest first. A failure outranks what was
+/// not judged: one regression in an incomplete run is a regression.
+pub fn verdict(judgement: &Judgement, options: &Options) -> Verdict {
+    let failures: Vec<String> = [broken(judgement), regressed(judgement)]
+        .into_iter()
+        .flatten()
+        .collect();
+    let gaps = [
+        incomparable(judgement),
+        nothing(judgement),
+        not_measured(judgement),
+        removed(judgement),
+        not_judged(judgement),
+    ];
+    let open = [inconclusive(judgement), open_expectations(judgement)];
+    let open = open.into_iter().filter(|_| options.strict);
+    let mut gaps: Vec<String> = gaps.into_iter().chain(open).flatten().collect();
+    let outcome = match (failures.is_empty(), gaps.is_empty()) {
+        (false, _) => VerdictOutcome::Failed,
+        (true, false) => VerdictOutcome::NotJudged,
+        (true, true) => VerdictOutcome::Passed,
+    };
+    let mut reasons = failures;
+    reasons.append(&mut gaps);
+    Verdict { outcome, reasons }
+}
+
+fn rows(judgement: &Judgement, word: Word) -> Vec<&Row> {
+    let rows = judgement.rows.iter();
+    rows.filter(|row| row.word == word).collect()
+}
+
+fn ratio(row: &Row) -> f64 {
+    row.change.as_ref().map_or(1.0, |change| change.ratio)
+}
+
+fn held(judgement: &Judgement, held: Held) -> Vec<&ExpectationResult> {
+    let results = judgement.expectations.iter();
+    results.filter(|result| result.held == held).collect()
+}
+
+/// How far beyond its limit.
+fn excess(result: &ExpectationResult) -> f64 {
+    result.ratio.unwrap_or(0.0) / result.within
+}
+
+fn broken(judgement: &Judgement) -> Option<String> {
+    let broken = held(judgement, Held::Broken);
+    let worst = broken
+        .iter()
+        .max_by(|a, b| excess(a).total_cmp(&excess(b)))?;
+    let are = if broken.len() == 1 { "is" } else { "are" };
+    let against = worst.against.as_ref();
+    Some(format!(
+        "{} {are} broken, worst `{}`: {} takes {} times as long as {}, and {} is the limit",
+        count(broken.len(), "expectation"),
+        worst.name,
+        worst.case,
+        factor(worst.ratio.unwrap_or(0.0)),
+        against.map_or_else(|| "its reference".to_owned(), ToString::to_string),
+        factor(worst.within),
+    ))
+}
+
+fn regressed(judgement: &Judgement) -> Option<String> {
+    let rows = rows(judgement, Word::Regressed);
+    let worst = rows.iter().max_by(|a, b| ratio(a).total_cmp(&ratio(b)))?;
+    let compared = judgement.rows.iter().filter(|row| row.change.is_some());
+    Some(format!(
+        "{} of {} regressed, worst {}: {} times as long",
+        rows.len(),
+        count(compared.count(), "case"),
+        worst.case,
+        factor(ratio(worst)),
+    ))
+}
+
+fn incomparable(judgement: &Judgement) -> Option<String> {
+    let first = judgement.incomparable.first()?;
+    let more = match judgement.incomparable.len() - 1 {
+        0 => String::new(),
+        more => format!(", and {} more", count(more, "difference")),
+    };
+    Some(format!(
+        "the two sides cannot be compared: {} is {} in the base and {} in the head{more}",
+        first.field, first.base, first.head
+    ))
+}
+
+/// A run in which nothing could have gone wrong must not pass.
+fn nothing(judgement: &Judgement) -> Option<String> {
+    let measured = judgement.rows.iter().any(|row| row.head.is_some());
+    if !measured {
+        return Some("nothing was measured".to_owned());
+    }
+    let compared = judgement.rows.iter().any(|row| row.change.is_some());
+    let comparable = judgement.base.is_some() && judgement.incomparable.is_empty();
+    (comparable && !compared).then(|| "no case was measured on both sides".to_owned())
+}
+
+fn not_measured(judgement: &Judgement) -> Option<String> {
+    let mut missing = rows(judgement, Word::NotMeasured);
+    missing.retain(|row| !row.allowed);
+    let first = missing.first()?;
+    let reason = first.reason.as_deref().unwrap_or("no reason is known");
+    let planned = judgement
+        .rows
+        .iter()
+        .filter(|row| row.word != Word::Removed);
+    let were = if missing.len() == 1 { "was" } else { "were" };
+    Some(format!(
+        "{} of {} {were} not measured, first {}: {reason}",
+        missing.len(),
+        count(planned.count(), "case"),
+        first.case,
+    ))
+}
+
+/// Of one suite, a case that is gone is a gap in the gate; of two suites, it is
+/// what makes them two.
+fn removed(judgement: &Judgement) -> Option<String> {
+    if another_suite(judgement) {
+        return None;
+    }
+    let mut removed = rows(judgement, Word::Removed);
+    removed.retain(|row| !row.allowed);
+    let first = removed.first()?;
+    let is = if removed.len() == 1 { "is" } else { "are" };
+    Some(format!(
+        "{} of the base {is} no longer in the suite, first {}",
+        count(removed.len(), "case"),
+        first.case,
+    ))
+}
+
+/// True when the base was measured under another suite.
+pub fn another_suite(judgement: &Judgement) -> bool {
+    let base = judgement.base.as_ref();
+    base.is_some_and(|base| base.suite != judgement.suite)
+}
+
+fn not_judged(judgement: &Judgement) -> Option<String> {
+    let open = held(judgement, Held::NotJudged);
+    let first = open.first()?;
+    Some(format!(
+        "{} could not be judged, first `{}` on {}: {}",
+        count(open.len(), "expectation"),
+        first.name,
+        first.case,
+        first.reason.as_deref().unwrap_or("no reason is known"),
+    ))
+}
+
+fn inconclusive(judgement: &Judgement) -> Option<String> {
+    let rows = rows(judgement, Word::Inconclusive);
+    let uncertain = |row: &Row| {
+        row.change
+            .as_ref()
+            .map_or(0.0, |change: &Change| change.ratio)
+    };
+    let worst = rows
+        .iter()
+        .max_by(|a, b| uncertain(a).total_cmp(&uncertain(b)))?;
+    let is = if rows.len() == 1 { "is" } else { "are" };
+    Some(format!(
+        "{} {is} inconclusive, worst {}: {}",
+        count(rows.len(), "case"),
+        worst.case,
+        worst
+            .reason
+            .as_deref()
+            .unwrap_or("the evidence decides neither way"),
+    ))
+}
+
+fn open_expectations(judgement: &Judgement) -> Option<String> {
+    let open = held(judgement, Held::Inconclusive);
+    let worst = open.iter().max_by(|a, b| excess(a).total_cmp(&excess(b)))?;
+    let is = if open.len() == 1 { "is" } else { "are" };
+    Some(format!(
+        "{} {is} inconclusive, worst `{}` on {}: {}",
+        count(open.len(), "expectation"),
+        worst.name,
+        worst.case,
+        worst
+            .reason
+            .as_deref()
+            .unwrap_or("the limit lies within the interval"),
+    ))
+}
