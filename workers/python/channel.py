@@ -28,6 +28,14 @@ class Failed(Exception):
     """The request cannot be carried out, for a reason that needs no traceback."""
 
 
+def required(message: Message, field: str) -> Any:
+    """A field that the protocol says is there."""
+    try:
+        return message[field]
+    except KeyError:
+        raise Failed(f"malformed request: it has no `{field}`") from None
+
+
 class Worker(Protocol):
     """What a library module provides. Holds at most one prepared case."""
 

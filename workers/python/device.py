@@ -32,7 +32,12 @@ class NvidiaDevice:
         self._cuda = _library("libcuda.so.1")
         self._nvml = _library("libnvidia-ml.so.1")
         self._handle: ctypes.c_void_p | None = None
-        if self._cuda is None or self._cuda.cuInit(0) != 0:
+        self._ordinal = ctypes.c_int()
+        if (
+            self._cuda is None
+            or self._cuda.cuInit(0) != 0
+            or self._cuda.cuDeviceGet(ctypes.byref(self._ordinal), 0) != 0
+        ):
             self._cuda = None
             return
         bus_id = ctypes.create_string_buffer(32)
@@ -41,16 +46,17 @@ class NvidiaDevice:
             self._nvml is not None
             and self._nvml.nvmlInit_v2() == 0
             # By bus: CUDA_VISIBLE_DEVICES renumbers devices for CUDA, not for NVML.
-            and self._cuda.cuDeviceGetPCIBusId(bus_id, len(bus_id), 0) == 0
+            and self._cuda.cuDeviceGetPCIBusId(bus_id, len(bus_id), self._ordinal) == 0
             and self._nvml.nvmlDeviceGetHandleByPciBusId_v2(bus_id, ctypes.byref(handle)) == 0
         ):
             self._handle = handle
 
     def _attribute(self, attribute: int) -> int | None:
         value = ctypes.c_int()
-        if self._cuda and self._cuda.cuDeviceGetAttribute(ctypes.byref(value), attribute, 0) == 0:
-            return value.value
-        return None
+        if self._cuda is None:
+            return None
+        status = self._cuda.cuDeviceGetAttribute(ctypes.byref(value), attribute, self._ordinal)
+        return value.value if status == 0 else None
 
     def _nvml_number(self, function: str, *arguments: Any) -> int | None:
         """The answer of an NVML function whose last argument is an `unsigned int *`."""

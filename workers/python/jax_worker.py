@@ -24,7 +24,7 @@ import numpy as np
 import device
 import inputs
 import timing
-from channel import Failed, Message, Unsupported
+from channel import Failed, Message, Unsupported, required
 from problem import DIRECTIONS, Problem
 from reference import Arrays, ReferenceCache, difference, probes
 
@@ -157,7 +157,8 @@ class JaxWorker:
     def prepare(self, request: Message) -> Message:
         """Inputs, compilation and first call, and the check against float64."""
         self.release()
-        problem, variant = Problem.from_wire(request["problem"]), request["variant"]
+        problem = Problem.from_wire(required(request, "problem"))
+        variant, seed = required(request, "variant"), required(request, "seed")
         if variant not in ("xla", "cudnn"):
             raise Failed(f"library jax has no variant `{variant}`")
         if unknown := [
@@ -170,7 +171,6 @@ class JaxWorker:
                 "it has no packed ragged batch"
             )
         attend = _attention(problem, variant)
-        seed = request["seed"]
         host = {
             name: inputs.numpy_input(problem, name, seed, DTYPES[problem.dtype])
             for name in (inputs.TENSORS if problem.has_backward else ("q", "k", "v"))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from channel import required
 from device import NvidiaDevice
 
 MIN_FLUSH_BYTES = 256 << 20
@@ -32,11 +33,11 @@ class Plan:
     def from_wire(request: dict[str, Any]) -> Plan:
         """The plan of a `measure` request."""
         return Plan(
-            warmup=int(request["warmup"]),
-            samples=int(request["samples"]),
-            min_samples=int(request["min_samples"]),
-            budget_ms=float(request["budget_ms"]),
-            cold=request["cache"] == "cold",
+            warmup=int(required(request, "warmup")),
+            samples=int(required(request, "samples")),
+            min_samples=int(required(request, "min_samples")),
+            budget_ms=float(required(request, "budget_ms")),
+            cold=required(request, "cache") == "cold",
         )
 
     def rounds(self, clock: Callable[[], float] = time.monotonic) -> Iterator[int]:
