@@ -49,29 +49,40 @@ def wire(**axes: Any) -> dict[str, Any]:
     return problem
 
 
+def _pipe_above_nine() -> list[int]:
+    """A pipe whose ends are not overwritten when one end of another is put on 3 or 4."""
+    ends = []
+    for end in os.pipe():
+        ends.append(fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10))
+        os.close(end)
+    return ends
+
+
 class StartedWorker:
     """A worker process as the harness starts it: requests on 3, replies on 4."""
 
     def __init__(self, library: str, *interpreter_options: str) -> None:
-        # Above 9, so that putting one end on 3 cannot overwrite the other.
-        ends = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in (*os.pipe(), *os.pipe())]
-        request_read, request_write, reply_read, reply_write = ends
-        self.log = tempfile.NamedTemporaryFile()
+        request_read, request_write = _pipe_above_nine()
+        reply_read, reply_write = _pipe_above_nine()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the worker)
         main = str(WORKER / "main.py")
         self.pid = os.posix_spawn(
             sys.executable,
             [sys.executable, *interpreter_options, main, "--library", library],
             os.environ,
             file_actions=[
+                # First, because the log itself may lie on 3 or 4.
+                (os.POSIX_SPAWN_DUP2, self._log.fileno(), 2),
                 (os.POSIX_SPAWN_DUP2, request_read, 3),
                 (os.POSIX_SPAWN_DUP2, reply_write, 4),
-                (os.POSIX_SPAWN_DUP2, self.log.fileno(), 2),
             ],
         )
         os.close(request_read)
         os.close(reply_write)
         self.requests = os.fdopen(request_write, "wb")
         self.replies = os.fdopen(reply_read, "rb")
+        self.log = b""
+        """What the worker printed on its standard error, once it has ended."""
         self._next = 0
 
     def send(self, line: bytes) -> dict[str, Any]:
@@ -102,4 +113,7 @@ class StartedWorker:
         signal.alarm(REPLY_LIMIT_S)
         _, status = os.waitpid(self.pid, 0)
         signal.alarm(0)
+        self._log.seek(0)
+        self.log = self._log.read()
+        self._log.close()
         return os.waitstatus_to_exitcode(status)

@@ -124,8 +124,7 @@ class Ending(unittest.TestCase):
             self.assertIn(f"`{library}`", reply["reason"])
             self.assertIn("pip install", reply["reason"])
             self.assertEqual(worker.exit_status(), 0, "the end of requests is a good end")
-            worker.log.seek(0)
-            self.assertIn(b"Traceback", worker.log.read())
+            self.assertIn(b"Traceback", worker.log)
 
     def test_started_by_hand_it_says_so(self) -> None:
         import subprocess
