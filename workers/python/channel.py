@@ -5,6 +5,7 @@ Knows nothing of attention or of any library. docs/PROTOCOL.md is the contract.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -87,7 +88,7 @@ class Session:
             case "hello":
                 return self._hello(request)
             case "prepare":
-                return {"type": "prepared", **self._ready().prepare(request)}
+                return {"type": "prepared", **self._prepare(request)}
             case "measure":
                 return {"type": "measured", **self._ready().measure(request)}
             case "census":
@@ -108,6 +109,17 @@ class Session:
         if self._worker is None:
             self._worker = self._open_worker()
         return {"type": "hello", "protocol": PROTOCOL_VERSION, **self._worker.hello()}
+
+    def _prepare(self, request: Message) -> Message:
+        worker = self._ready()
+        try:
+            return worker.prepare(request)
+        except Exception:
+            # A case whose results were not checked must not stay there to be timed. Where
+            # the device itself is broken this fails too, and the first error says more.
+            with contextlib.suppress(Exception):
+                worker.release()
+            raise
 
     def _ready(self) -> Worker:
         if self._worker is None:

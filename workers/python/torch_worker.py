@@ -140,17 +140,18 @@ class TorchWorker:
         splits = self._effective_splits(problem, variant, num_splits_key)
         if splits is not None:
             effective["num_splits_key"] = splits
-        with torch.no_grad():
-            exact = self._references.of(problem, seed, tensors)
-            return {
-                "effective": effective,
-                "errors": {
-                    name: difference(self._arrays, value, exact[name])
-                    for name, value in results.items()
-                },
-                "probes": {name: probes(value) for name, value in results.items()},
-                "first_call_ns": first_call_ns,
-            }
+        # Detached, or the reference would keep a graph of all its temporaries.
+        values = {name: tensor.detach() for name, tensor in tensors.items()}
+        exact = self._references.of(problem, seed, values)
+        return {
+            "effective": effective,
+            "errors": {
+                name: difference(self._arrays, value, exact[name])
+                for name, value in results.items()
+            },
+            "probes": {name: probes(value) for name, value in results.items()},
+            "first_call_ns": first_call_ns,
+        }
 
     def _first_call(
         self,

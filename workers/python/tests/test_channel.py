@@ -19,6 +19,9 @@ from main import open_worker
 class Scripted:
     """A worker that does what the variant's name says."""
 
+    def __init__(self) -> None:
+        self.released = 0
+
     def hello(self) -> dict[str, Any]:
         return {"worker": "scripted"}
 
@@ -40,7 +43,7 @@ class Scripted:
         return {"launches": [], "counts": {}}
 
     def release(self) -> None:
-        pass
+        self.released += 1
 
 
 def talk(*lines: str) -> list[dict[str, Any]]:
@@ -71,6 +74,16 @@ class Channel(unittest.TestCase):
         self.assertEqual(replies[1]["reason"], "head_dim must be a multiple of 8")
         self.assertIn("last line", replies[2]["reason"])
         self.assertEqual(replies[3]["errors"]["out"], {"relative_l2": None, "max_abs": None})
+
+    def test_a_case_that_was_not_checked_is_dropped(self) -> None:
+        worker = Scripted()
+        session = Session(lambda: worker)
+        session.answer(HELLO.encode())
+        session.answer(b'{"id":2,"type":"prepare","variant":"overflows"}')
+        self.assertEqual(worker.released, 0)
+        with contextlib.redirect_stderr(io.StringIO()):
+            session.answer(b'{"id":3,"type":"prepare","variant":"breaks"}')
+        self.assertEqual(worker.released, 1)
 
     def test_malformed_requests_are_answered(self) -> None:
         replies = talk(
