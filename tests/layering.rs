@@ -15,8 +15,8 @@ const MAY: [(&str, &[&str]); 8] = [
     ),
     ("record", &["attention", "suite", "worker::protocol"]),
     ("measure", &["attention", "suite", "worker", "record"]),
-    ("judge", &["attention", "suite::rules", "record"]),
-    ("report", &["attention", "suite::rules", "record", "judge"]),
+    ("judge", &["attention", "suite", "record"]),
+    ("report", &["attention", "suite", "record", "judge"]),
 ];
 
 /// `commands` knows every room; that is said apart because it is the only one.

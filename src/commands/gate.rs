@@ -54,7 +54,8 @@ pub fn run(args: &GateArgs) -> Ended {
     let mut writer = ready.measure()?;
     let label = ready.directory.display().to_string();
     let judged = |run: &_| judge::judge(&Side::from_run(&label, run), Some(&base), &options);
-    let suspects = judge::suspects(&judged(&read(writer.path())?));
+    let policy = &ready.suite.rules.policy;
+    let suspects = judge::suspects(&judged(&read(writer.path())?), policy);
     if !suspects.is_empty() && ready.suite.rules.policy.confirm > 0 {
         note(format!(
             "{} of {} cases look different; measuring them again on {} fresh invocations",

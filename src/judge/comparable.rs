@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::judgement::Difference;
-use crate::record::types::{Git, RunHeader, Settings};
+use crate::record::types::{Git, RunHeader};
+use crate::suite::Settings;
 
 /// What stands for a fact that one side does not have.
 const ABSENT: &str = "absent";
