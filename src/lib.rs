@@ -9,6 +9,5 @@ pub mod judge;
 pub mod measure;
 pub mod record;
 pub mod suite;
-pub mod worker;
-
 pub mod variants;
+pub mod worker;
