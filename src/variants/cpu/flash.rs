@@ -16,6 +16,16 @@ use crate::attention::ParamValue;
 /// Keys of a tile whose `dk` and `dv` one task sums.
 const GRADIENT_KEYS: usize = 128;
 
+/// Queries of a tile, for this many rows over all sequences and heads: large tiles
+/// make the products efficient, small ones give every thread two of them.
+fn query_tile(rows: usize, threads: usize) -> usize {
+    let mut tile = QUERIES;
+    while tile > 32 && rows / tile < 2 * threads {
+        tile /= 2;
+    }
+    tile
+}
+
 /// A tile of rows of one sequence and head.
 struct Task {
     plane: (usize, usize),
@@ -43,7 +53,9 @@ impl Flash {
             }
             tasks
         };
-        let query_tiles = tasks(&mut shape.planes(), &shape.queries, QUERIES);
+        let rows_q: usize = shape.queries.iter().map(|span| span.len).sum();
+        let query_tile = query_tile(rows_q * shape.heads, rayon::current_num_threads());
+        let query_tiles = tasks(&mut shape.planes(), &shape.queries, query_tile);
         let key_tiles = tasks(&mut shape.kv_planes(), &shape.keys, GRADIENT_KEYS);
         Flash {
             shape,
@@ -166,5 +178,17 @@ impl Kernel for Flash {
             // SAFETY: no other task has these queries of this sequence and head.
             unsafe { dq.store(task.plane.0, task.plane.1, task.rows.clone(), &tile) };
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_rows_are_cut_finer() {
+        assert_eq!(query_tile(8 * 2048, 2), 256);
+        assert_eq!(query_tile(2048, 8), 128);
+        assert_eq!(query_tile(2048, 64), 32);
     }
 }

@@ -10,8 +10,9 @@ use super::gemm::{Matrix, multiply};
 use super::kernel::{Geometry, Operands, Saved, tiles};
 use super::{scratch, softmax};
 
-/// Queries of a tile.
-pub const QUERIES: usize = 128;
+/// Queries of a tile at the most. With as many keys, a tile of scores is 256 KiB,
+/// which stays in a core's second cache.
+pub const QUERIES: usize = 256;
 /// Keys of a tile.
 pub const KEYS: usize = 256;
 

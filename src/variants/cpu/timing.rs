@@ -21,11 +21,18 @@ const CACHE_LINE: usize = 64;
 /// left (hot), and one call is timed with the monotonic clock. The sweep is outside
 /// the sample but inside the budget, which is there to bound the waiting.
 ///
+/// `kept` holds the buffer of the sweep from one request to the next.
+///
 /// # Errors
 /// When there is no memory to sweep.
-pub fn measure(request: &Measure, mut call: impl FnMut()) -> Result<Measured, String> {
+pub fn measure(
+    request: &Measure,
+    kept: &mut Option<Sweep>,
+    mut call: impl FnMut(),
+) -> Result<Measured, String> {
     let sweep = match request.cache {
-        Cache::Cold => Some(Sweep::new()?),
+        Cache::Cold if kept.is_none() => Some(&*kept.insert(Sweep::new()?)),
+        Cache::Cold => kept.as_ref(),
         Cache::Hot => None,
     };
     for _ in 0..request.warmup {
@@ -38,7 +45,7 @@ pub fn measure(request: &Measure, mut call: impl FnMut()) -> Result<Measured, St
         if sample >= request.min_samples && start.elapsed() >= budget {
             break;
         }
-        if let Some(sweep) = &sweep {
+        if let Some(sweep) = sweep {
             sweep.run();
         }
         device_ns.push(time(&mut call));
@@ -58,7 +65,7 @@ pub fn time(call: impl FnOnce()) -> f64 {
 
 /// A buffer larger than the last-level cache: once it has been read, nothing else
 /// is cached.
-struct Sweep {
+pub struct Sweep {
     buffer: Vec<u8>,
 }
 
@@ -95,7 +102,7 @@ mod tests {
             budget_ms,
             cache: Cache::Hot,
         };
-        let measured = measure(&request, || calls += 1).unwrap();
+        let measured = measure(&request, &mut None, || calls += 1).unwrap();
         (measured.device_ns.len(), calls)
     }
 

@@ -25,6 +25,8 @@ const ACCESS: &str = "access";
 const VIEWS: &str = "views";
 const COPIES: &str = "copies";
 
+const NO_CASE: &str = "no case is prepared";
+
 /// Calls of a census, of which the one with the most threads counts.
 const CENSUS_CALLS: usize = 5;
 
@@ -33,18 +35,13 @@ const CENSUS_CALLS: usize = 5;
 pub struct CpuWorker {
     references: References,
     case: Option<Case>,
+    sweep: Option<timing::Sweep>,
 }
 
 impl CpuWorker {
     /// A worker with no case prepared.
     pub fn new() -> CpuWorker {
         CpuWorker::default()
-    }
-
-    fn case(&mut self) -> Result<&mut Case, String> {
-        self.case
-            .as_mut()
-            .ok_or_else(|| "no case is prepared".to_owned())
     }
 }
 
@@ -99,13 +96,13 @@ impl Worker for CpuWorker {
     }
 
     fn measure(&mut self, request: &Measure) -> Result<Measured, String> {
-        let case = self.case()?;
+        let case = self.case.as_mut().ok_or(NO_CASE)?;
         let tally = Tally::new();
-        timing::measure(request, || case.call(&tally))
+        timing::measure(request, &mut self.sweep, || case.call(&tally))
     }
 
     fn census(&mut self) -> Result<Structure, String> {
-        let case = self.case()?;
+        let case = self.case.as_mut().ok_or(NO_CASE)?;
         // The pool may give the tasks of a short call to fewer threads than it
         // has, by chance; what a call can occupy is the most over a few.
         let mut threads = 0;

@@ -1,0 +1,132 @@
+//! The reference against three loops, and against the slope of itself.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::attention::{Align, Varlen};
+
+/// Three loops over logical indices, sharing no code with the module above.
+fn textbook(problem: &Problem, inputs: &Inputs) -> Vec<f64> {
+    let (h, kv) = (problem.heads as usize, problem.kv_heads as usize);
+    let (d, dv) = (problem.head_dim as usize, problem.head_dim_v as usize);
+    let mut out = Vec::new();
+    let (mut first_q, mut first_k) = (0, 0);
+    for (seq_q, seq_k) in problem.sequences() {
+        for i in 0..seq_q {
+            for head in 0..h {
+                let kv_head = head * kv / h;
+                let (mut sum, mut row) = (0.0, vec![0.0; dv]);
+                for j in problem.mask.visible(i, seq_q, seq_k) {
+                    let mut score = 0.0;
+                    for x in 0..d {
+                        score += inputs.q[((first_q + i) * h + head) * d + x]
+                            * inputs.k[((first_k + j) * kv + kv_head) * d + x];
+                    }
+                    let weight = (score / (d as f64).sqrt()).exp();
+                    sum += weight;
+                    for (x, cell) in row.iter_mut().enumerate() {
+                        *cell += weight * inputs.v[((first_k + j) * kv + kv_head) * dv + x];
+                    }
+                }
+                out.extend(row.iter().map(|x| if sum > 0.0 { x / sum } else { 0.0 }));
+            }
+        }
+        (first_q, first_k) = (first_q + seq_q, first_k + seq_k);
+    }
+    out
+}
+
+fn tiny() -> impl Strategy<Value = Problem> {
+    let side = || prop::option::of(0u32..4);
+    (
+        (1u32..3, 1u32..3, 1u32..3),
+        prop::collection::vec((1u32..5, 1u32..5), 1..3),
+        (1u32..11, 1u32..4, any::<bool>()),
+        (side(), side(), any::<bool>()),
+    )
+        .prop_map(|((batch, group, kv_heads), lengths, more, mask)| {
+            let (head_dim, head_dim_v, ragged) = more;
+            let mut problem = Problem {
+                batch,
+                heads: group * kv_heads,
+                kv_heads,
+                seq_q: lengths[0].0,
+                seq_k: lengths[0].1,
+                head_dim_v,
+                mask: Mask {
+                    left: mask.0,
+                    right: mask.1,
+                    align: [Align::TopLeft, Align::BottomRight][usize::from(mask.2)],
+                },
+                ..Problem::new(1, head_dim)
+            };
+            if ragged {
+                problem.batch = lengths.len() as u32;
+                let (q, k): (Vec<u32>, Vec<u32>) = lengths.into_iter().unzip();
+                problem.seq_q = *q.iter().max().unwrap();
+                problem.seq_k = *k.iter().max().unwrap();
+                problem.varlen = Some(Varlen { q, k });
+            }
+            problem.validated().unwrap()
+        })
+}
+
+fn weighted(problem: &Problem, inputs: &Inputs) -> f64 {
+    dot(&forward(problem, inputs).unwrap().out, &inputs.dout)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn forward_is_the_textbook(problem in tiny(), seed in any::<u64>()) {
+        let inputs = Inputs::generate(&problem, seed).unwrap();
+        let found = forward(&problem, &inputs).unwrap().out;
+        for (a, b) in found.iter().zip(textbook(&problem, &inputs)) {
+            prop_assert!((a - b).abs() < 1e-12, "{problem}: {a} {b}");
+        }
+    }
+
+    #[test]
+    fn backward_is_the_slope_of_forward(problem in tiny(), seed in any::<u64>()) {
+        const STEP: f64 = 1e-5;
+        let inputs = Inputs::generate(&problem, seed).unwrap();
+        let saved = forward(&problem, &inputs).unwrap();
+        let found = backward(&problem, &inputs, &saved).unwrap();
+        type Pick = fn(&mut Inputs) -> &mut [f64];
+        let axes: [(&[f64], Pick); 3] = [
+            (&found.dq, |inputs| &mut inputs.q),
+            (&found.dk, |inputs| &mut inputs.k),
+            (&found.dv, |inputs| &mut inputs.v),
+        ];
+        for (gradient, pick) in axes {
+            for (i, slope) in gradient.iter().enumerate() {
+                let nudged = |by: f64| {
+                    let mut inputs = inputs.clone();
+                    pick(&mut inputs)[i] += by;
+                    weighted(&problem, &inputs)
+                };
+                let measured = (nudged(STEP) - nudged(-STEP)) / (2.0 * STEP);
+                prop_assert!((slope - measured).abs() < 1e-7, "{problem}: {slope} {measured}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_query_without_keys_is_zero() {
+    let problem: Problem = "s4,sk2,d3,causal-br".parse().unwrap();
+    let inputs = Inputs::generate(&problem, 1).unwrap();
+    let saved = forward(&problem, &inputs).unwrap();
+    assert_eq!(saved.out[..6], [0.0; 6]);
+    assert_eq!(saved.lse[..2], [f64::NEG_INFINITY; 2]);
+    let gradients = backward(&problem, &inputs, &saved).unwrap();
+    assert_eq!(gradients.dq[..6], [0.0; 6]);
+    assert!(gradients.dk.iter().all(|x| x.is_finite()));
+}
+
+#[test]
+fn what_does_not_fit_is_an_error() {
+    let problem: Problem = "b4000000000,h4000000000,s4,d3".parse().unwrap();
+    assert!(Inputs::generate(&problem, 1).is_err());
+}
