@@ -6,6 +6,9 @@
 
 pub mod attention;
 pub mod judge;
+pub mod measure;
 pub mod record;
 pub mod suite;
 pub mod worker;
+
+pub mod variants;

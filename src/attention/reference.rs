@@ -470,7 +470,8 @@ mod tests {
             let inputs = Inputs::generate(&problem, seed).unwrap();
             let saved = forward(&problem, &inputs).unwrap();
             let found = backward(&problem, &inputs, &saved).unwrap();
-            let axes: [(&[f64], fn(&mut Inputs) -> &mut [f64]); 3] = [
+            type Pick = fn(&mut Inputs) -> &mut [f64];
+            let axes: [(&[f64], Pick); 3] = [
                 (&found.dq, |inputs| &mut inputs.q),
                 (&found.dk, |inputs| &mut inputs.k),
                 (&found.dv, |inputs| &mut inputs.v),

@@ -106,8 +106,8 @@ pub fn probes_agree(
             ));
         };
         let allowed = limit * (8.0 * rms + expected.abs());
-        // Not `>`: a probe that is not a number must fail.
-        if !((found - expected).abs() <= allowed) {
+        let off = (found - expected).abs();
+        if off.is_nan() || off > allowed {
             return Err(format!(
                 "{tensor}[{index}] is {found:.6e}; the reference has {expected:.6e} \
                  and allows a difference of {allowed:.1e}"

@@ -1,7 +1,16 @@
-//! What is kept: runs, baselines, and tables of them.
+//! What is kept: runs and baselines, on disk and as one side of a comparison.
 
+pub mod baseline;
+mod line;
+pub mod run_file;
 pub mod side;
 pub mod types;
+
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
 
 /// Version of the file formats in `docs/FORMAT.md`.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -9,3 +18,110 @@ pub const SCHEMA_VERSION: u32 = 1;
 /// Version of the way times are taken. Times of different methods are never
 /// compared.
 pub const METHOD_VERSION: u32 = 1;
+
+/// What can go wrong with a record.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The system refused.
+    #[error("{path}: {error}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's words.
+        error: io::Error,
+    },
+    /// The file is not what it should be.
+    #[error("{path}:{line}: {problem}")]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// Counts from 1.
+        line: usize,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The file is of another schema.
+    #[error(
+        "{path}: its schema is {found}, this regatta reads {SCHEMA_VERSION}; \
+         measure again, or use the version that wrote it"
+    )]
+    Schema {
+        /// The file.
+        path: PathBuf,
+        /// Its schema.
+        found: u32,
+    },
+    /// Another process writes there now.
+    #[error(
+        "{0}: another regatta is measuring into this folder; wait for it, or choose \
+         another with --out"
+    )]
+    Busy(PathBuf),
+    /// A baseline is there already.
+    #[error("{0} is there already; a baseline is replaced with --replace only")]
+    Exists(PathBuf),
+    /// There is no such baseline.
+    #[error("no baseline `{name}` in {root}")]
+    Absent {
+        /// The name.
+        name: String,
+        /// The folder looked in.
+        root: PathBuf,
+    },
+    /// A name that cannot be a folder's.
+    #[error("`{0}` cannot name a baseline; use letters, digits, `-`, `_` and `.`")]
+    Name(String),
+    /// A record that cannot be written as JSON.
+    #[error("cannot be written as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+impl RecordError {
+    fn io(path: &Path, error: io::Error) -> RecordError {
+        RecordError::Io {
+            path: path.to_owned(),
+            error,
+        }
+    }
+
+    fn invalid(path: &Path, line: usize, problem: impl Into<String>) -> RecordError {
+        RecordError::Invalid {
+            path: path.to_owned(),
+            line,
+            problem: problem.into(),
+        }
+    }
+}
+
+/// Refuses a file of another schema before its first line is read as one of ours:
+/// another schema's line may hold anything.
+fn check_schema(path: &Path, first: &str) -> Result<(), RecordError> {
+    #[derive(Deserialize)]
+    struct Versioned {
+        schema: u32,
+    }
+    match serde_json::from_str::<Versioned>(first) {
+        Ok(Versioned { schema }) if schema != SCHEMA_VERSION => Err(RecordError::Schema {
+            path: path.to_owned(),
+            found: schema,
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Writes a file whole or not at all.
+fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), RecordError> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let write = || -> io::Result<()> {
+        // Others may read it, as far as the umask allows: a temporary file is private.
+        let mode = std::fs::Permissions::from_mode(0o666);
+        let mut file = tempfile::Builder::new()
+            .permissions(mode)
+            .tempfile_in(folder)?;
+        file.write_all(bytes)?;
+        file.as_file().sync_data()?;
+        file.persist(path)?;
+        Ok(())
+    };
+    write().map_err(|error| RecordError::io(path, error))
+}

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::attention::{CaseId, ParamValue, Structure, VariantId};
+use crate::attention::{CaseId, ParamValue, Structure};
 use crate::suite::rules::Rules;
+use crate::suite::{Override, Settings};
 
 /// The first line of a run: everything needed to judge it later.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -57,40 +58,6 @@ pub struct SuiteRecord {
     /// Parameters handed to a variant in place of those its cases ask for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<Override>,
-}
-
-/// Hands a variant another value than its cases ask for, while the cases keep
-/// their ids: how a caller's bug is put in front of a kernel.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Override {
-    /// The variant.
-    pub variant: VariantId,
-    /// The parameter.
-    pub parameter: String,
-    /// The value it replaces; `None`: whatever is asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub from: Option<ParamValue>,
-    /// The value handed over.
-    pub to: ParamValue,
-}
-
-/// How samples are taken.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Settings {
-    /// Starts of each worker process.
-    pub invocations: u32,
-    /// Untimed calls before the samples.
-    pub warmup: u32,
-    /// Most samples of a case in an invocation.
-    pub samples: u32,
-    /// Samples taken whatever they cost.
-    pub min_samples: u32,
-    /// Milliseconds after which no further sample begins.
-    pub budget_ms: u64,
-    /// `cold` or `hot`.
-    pub cache: String,
-    /// Seed of inputs and of the order of cases.
-    pub seed: u64,
 }
 
 /// What a machine is. Times are compared only where all `hard` facts agree.

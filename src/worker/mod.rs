@@ -1,7 +1,11 @@
 //! The one boundary: the harness process never runs the code under test.
 //!
-//! Every variant runs in a worker process that speaks [`protocol`]; [`serve`]
-//! is the worker's side of it.
+//! Every variant runs in a worker process that speaks [`protocol`]. [`host`] is
+//! the harness's side of it, [`serve`] the worker's, [`check`] holds a worker of
+//! somebody else's to the protocol.
 
+mod descendants;
+pub mod host;
 pub mod protocol;
+pub mod python;
 pub mod serve;

@@ -52,6 +52,20 @@ pub enum RequestBody {
     Shutdown,
 }
 
+impl RequestBody {
+    /// The request's name on the wire.
+    pub fn name(&self) -> &'static str {
+        match self {
+            RequestBody::Hello { .. } => "hello",
+            RequestBody::Prepare(_) => "prepare",
+            RequestBody::Measure(_) => "measure",
+            RequestBody::Census => "census",
+            RequestBody::Release => "release",
+            RequestBody::Shutdown => "shutdown",
+        }
+    }
+}
+
 /// Asks for a case to be made ready.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prepare {

@@ -97,7 +97,9 @@ struct Shape {
 
 impl Shape {
     fn rows(&self) -> usize {
-        self.sequences.last().map_or(0, |last| last.start + last.len)
+        self.sequences
+            .last()
+            .map_or(0, |last| last.start + last.len)
     }
 
     fn row_stride(&self) -> usize {
@@ -232,8 +234,8 @@ impl Tensor {
             })
     }
 
-    /// Elements.
-    pub fn len(&self) -> usize {
+    /// Elements of the tensor.
+    pub fn elements(&self) -> usize {
         self.shape.rows() * self.shape.heads * self.shape.dim
     }
 

@@ -1,0 +1,135 @@
+//! What machine this is, from what its workers say and the system tells.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use crate::record::types::{Fingerprint, WorkerRecord};
+use crate::worker::protocol::{Device, Hello};
+
+/// The fingerprint of a machine whose workers introduced themselves so.
+///
+/// A GPU's facts are hard for every worker that runs on one. The processor's are
+/// hard only when some worker runs on it: device times of a GPU do not depend on
+/// which host rents it out.
+pub fn fingerprint(hellos: &BTreeMap<String, Hello>) -> Fingerprint {
+    let mut print = Fingerprint::default();
+    let mut names = Vec::new();
+    for device in hellos.values().map(|hello| &hello.device) {
+        let kind = &device.kind;
+        if kind == "cpu" {
+            continue;
+        }
+        print.hard.insert(kind.clone(), device.name.clone());
+        for (fact, value) in &device.facts {
+            print.hard.insert(format!("{kind}.{fact}"), value.clone());
+        }
+        names.push(gpu_name(device));
+    }
+    let runs_on_cpu = hellos.values().any(|hello| hello.device.kind == "cpu");
+    let cpu = if runs_on_cpu {
+        &mut print.hard
+    } else {
+        &mut print.soft
+    };
+    let (model, cores) = (cpu_model(), cores());
+    cpu.insert("cpu".to_owned(), model.clone());
+    cpu.insert("cpu.cores".to_owned(), cores.to_string());
+    cpu.insert("arch".to_owned(), std::env::consts::ARCH.to_owned());
+    if runs_on_cpu {
+        names.push(format!("{}-{cores}c", slug(&model)));
+    }
+    let file = |path| fs::read_to_string(path).map(|text| text.trim().to_owned());
+    if let Ok(kernel) = file("/proc/sys/kernel/osrelease") {
+        print.soft.insert("kernel".to_owned(), kernel);
+    }
+    if let Ok(host) = file("/proc/sys/kernel/hostname") {
+        print.soft.insert("host".to_owned(), host);
+    }
+    names.sort();
+    names.dedup();
+    print.name = names.join("+");
+    print
+}
+
+/// The record of a worker as it introduced itself.
+pub fn worker_record(name: &str, hello: &Hello) -> WorkerRecord {
+    WorkerRecord {
+        name: name.to_owned(),
+        device_kind: hello.device.kind.clone(),
+        device: hello.device.name.clone(),
+        versions: hello.versions.clone(),
+    }
+}
+
+/// The processor's marketing name.
+pub fn cpu_model() -> String {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        matches!(key.trim(), "model name" | "Processor" | "cpu model").then(|| value.trim())
+    });
+    model.unwrap_or("unknown").to_owned()
+}
+
+/// Hardware threads this process may use.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn gpu_name(device: &Device) -> String {
+    let name = slug(&device.name.replace("NVIDIA", ""));
+    match device.facts.get("sms") {
+        Some(sms) => format!("{name}-{sms}sm"),
+        None => name,
+    }
+}
+
+/// `Intel(R) Xeon(R) Processor` → `intel-xeon-processor`.
+fn slug(name: &str) -> String {
+    let plain = name.replace("(R)", " ").replace("(TM)", " ");
+    let words: Vec<String> = plain
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .map(str::to_lowercase)
+        .collect();
+    words.join("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hello(kind: &str, name: &str, sms: &str) -> Hello {
+        Hello {
+            protocol: 1,
+            worker: "w".to_owned(),
+            versions: BTreeMap::new(),
+            device: Device {
+                kind: kind.to_owned(),
+                name: name.to_owned(),
+                memory_bytes: 1,
+                facts: BTreeMap::from([("sms".to_owned(), sms.to_owned())]),
+            },
+            variants: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_processor_is_hard_only_where_something_runs_on_it() {
+        let gpu = BTreeMap::from([("torch".to_owned(), hello("cuda", "NVIDIA H200", "132"))]);
+        let print = fingerprint(&gpu);
+        assert_eq!(print.name, "h200-132sm");
+        assert_eq!(print.hard["cuda.sms"], "132");
+        assert!(print.soft.contains_key("cpu"));
+        let mut both = gpu;
+        both.insert("cpu".to_owned(), hello("cpu", "x", "0"));
+        let print = fingerprint(&both);
+        assert!(print.hard.contains_key("cpu"));
+        assert!(print.name.contains("h200-132sm"), "{}", print.name);
+    }
+
+    #[test]
+    fn names_become_file_names() {
+        assert_eq!(slug("Intel(R) Xeon(R) Processor"), "intel-xeon-processor");
+    }
+}

@@ -1,0 +1,8 @@
+//! How it is measured: schedule, invocations, checks, machine.
+
+pub mod machine;
+pub mod preflight;
+pub mod schedule;
+pub mod session;
+pub mod verify;
+pub mod workers;

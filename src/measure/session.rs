@@ -1,0 +1,239 @@
+//! Runs a schedule: starts workers, has cases prepared and timed, and hands on what
+//! came of each, whatever it is.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::preflight::variant_of;
+use super::schedule::Block;
+use super::verify::{self, Verifier};
+use crate::attention::Case;
+use crate::record::types::{Entry, Measurement, Outcome};
+use crate::suite::Suite;
+use crate::worker::host::{Conversation, HostError};
+use crate::worker::protocol::{Cache, Measure, Prepare, ReplyBody, RequestBody};
+
+/// Releasing memory, and saying goodbye, must not take longer.
+const RELEASE_LIMIT: Duration = Duration::from_secs(60);
+
+/// Starts workers.
+pub trait Launcher {
+    /// Starts the worker of this name and has it introduce itself.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    fn start(&mut self, worker: &str) -> Result<Box<dyn Conversation>, HostError>;
+}
+
+/// Is told what happens.
+pub trait Observer {
+    /// An invocation of a worker begins.
+    fn block(&mut self, _block: &Block) {}
+    /// A case begins.
+    fn case(&mut self, _case: &Case) {}
+    /// A case ended.
+    fn done(&mut self, _entry: &Entry) {}
+}
+
+/// Everything a schedule is run with.
+pub struct Session<'a> {
+    suite: &'a Suite,
+    launcher: &'a mut dyn Launcher,
+    verifier: Verifier,
+}
+
+impl<'a> Session<'a> {
+    /// A session over the cases of a suite.
+    pub fn new(suite: &'a Suite, launcher: &'a mut dyn Launcher) -> Session<'a> {
+        Session {
+            suite,
+            launcher,
+            verifier: Verifier::default(),
+        }
+    }
+
+    /// Runs blocks in order, handing each entry to `keep` as soon as it is there.
+    ///
+    /// # Errors
+    /// Whatever `keep` fails with; nothing a worker does is an error here.
+    pub fn run<E>(
+        &mut self,
+        blocks: &[Block],
+        observer: &mut dyn Observer,
+        keep: &mut dyn FnMut(&Entry) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for block in blocks {
+            observer.block(block);
+            let mut worker = None;
+            for case in &block.cases {
+                observer.case(case);
+                let entry = Entry {
+                    case: case.id(),
+                    invocation: block.invocation,
+                    outcome: self.outcome(&mut worker, block, case),
+                };
+                keep(&entry)?;
+                observer.done(&entry);
+            }
+        }
+        Ok(())
+    }
+
+    /// What comes of one case; a worker that is lost over it is started anew for
+    /// the next one.
+    fn outcome(
+        &mut self,
+        worker: &mut Option<Box<dyn Conversation>>,
+        block: &Block,
+        case: &Case,
+    ) -> Outcome {
+        let mut conversation = match worker.take() {
+            Some(conversation) => conversation,
+            None => match self.launcher.start(&block.worker) {
+                Ok(conversation) => conversation,
+                Err(error) => return lost(&error),
+            },
+        };
+        match self.measure(conversation.as_mut(), case, block.invocation == 0) {
+            Ok(outcome) => {
+                *worker = Some(conversation);
+                outcome
+            }
+            Err(error) => lost(&error),
+        }
+    }
+
+    fn measure(
+        &mut self,
+        worker: &mut dyn Conversation,
+        case: &Case,
+        census: bool,
+    ) -> Result<Outcome, HostError> {
+        let settings = &self.suite.settings;
+        let limit = Duration::from_secs(settings.timeout_s.into());
+        let prepare = Prepare {
+            variant: case.variant.name.clone(),
+            problem: case.problem.clone(),
+            params: self.suite.params_for(case),
+            seed: settings.seed,
+        };
+        let prepared = match worker.ask(RequestBody::Prepare(prepare), limit)? {
+            ReplyBody::Prepared(prepared) => prepared,
+            ReplyBody::Unsupported { reason } => return Ok(Outcome::Unsupported { reason }),
+            ReplyBody::Failed { reason } => return Ok(failed(reason)),
+            other => return Ok(out_of_turn(&other)),
+        };
+        let variant = match variant_of(case, worker.hello()) {
+            Ok(variant) => variant.clone(),
+            Err(error) => return Ok(failed(error.to_string())),
+        };
+        let checked = self
+            .verifier
+            .check(&case.problem, settings.seed, &variant, &prepared);
+        let errors = match checked {
+            Ok(errors) => errors,
+            Err(reason) => {
+                worker.ask(RequestBody::Release, RELEASE_LIMIT)?;
+                return Ok(failed(reason));
+            }
+        };
+        let outcome = match timed(worker, case, self.suite, limit)? {
+            Err(outcome) => outcome,
+            Ok(measurement) => Outcome::Measured(Measurement {
+                first_call_ns: prepared.first_call_ns,
+                effective: prepared.effective,
+                errors,
+                structure: if census {
+                    counted(worker, limit)?
+                } else {
+                    None
+                },
+                ..measurement
+            }),
+        };
+        worker.ask(RequestBody::Release, RELEASE_LIMIT)?;
+        Ok(outcome)
+    }
+}
+
+fn timed(
+    worker: &mut dyn Conversation,
+    case: &Case,
+    suite: &Suite,
+    limit: Duration,
+) -> Result<Result<Measurement, Outcome>, HostError> {
+    let settings = &suite.settings;
+    let measure = Measure {
+        warmup: settings.warmup,
+        samples: settings.samples,
+        min_samples: settings.min_samples,
+        budget_ms: settings.budget_ms,
+        cache: match settings.cache.as_str() {
+            "hot" => Cache::Hot,
+            _ => Cache::Cold,
+        },
+    };
+    let limit = limit + Duration::from_millis(settings.budget_ms);
+    let measured = match worker.ask(RequestBody::Measure(measure), limit)? {
+        ReplyBody::Measured(measured) => measured,
+        ReplyBody::Failed { reason } => return Ok(Err(failed(reason))),
+        other => return Ok(Err(out_of_turn(&other))),
+    };
+    if let Err(reason) = verify::samples(&case.problem, &worker.hello().device, &measured) {
+        return Ok(Err(failed(format!("unusable samples: {reason}"))));
+    }
+    Ok(Ok(Measurement {
+        device_ns: measured.device_ns,
+        host_ns: measured.host_ns,
+        clock_mhz: measured.clock_mhz,
+        peak_bytes: measured.peak_bytes,
+        ..Measurement::default()
+    }))
+}
+
+/// The structure of one call. A worker that cannot count loses nothing by it.
+fn counted(
+    worker: &mut dyn Conversation,
+    limit: Duration,
+) -> Result<Option<crate::attention::Structure>, HostError> {
+    match worker.ask(RequestBody::Census, limit)? {
+        ReplyBody::Census(structure) => Ok(Some(structure)),
+        _ => Ok(None),
+    }
+}
+
+fn failed(reason: String) -> Outcome {
+    Outcome::Failed {
+        reason,
+        log: String::new(),
+    }
+}
+
+fn out_of_turn(reply: &ReplyBody) -> Outcome {
+    let text = serde_json::to_string(reply).unwrap_or_default();
+    let start: String = text.chars().take(120).collect();
+    failed(format!("the worker answered out of turn: {start}"))
+}
+
+fn lost(error: &HostError) -> Outcome {
+    Outcome::Failed {
+        reason: error.to_string(),
+        log: error.log().to_owned(),
+    }
+}
+
+/// Counts of what came of the entries seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally(pub BTreeMap<&'static str, usize>);
+
+impl Tally {
+    /// Counts one more entry.
+    pub fn add(&mut self, entry: &Entry) {
+        let word = match entry.outcome {
+            Outcome::Measured(_) => "measured",
+            Outcome::Unsupported { .. } => "unsupported",
+            Outcome::Failed { .. } => "failed",
+        };
+        *self.0.entry(word).or_default() += 1;
+    }
+}

@@ -1,0 +1,171 @@
+//! Which command starts a worker, and in which environment.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::session::Launcher;
+use crate::suite::document::nearest;
+use crate::suite::{Environment, Suite};
+use crate::worker::host::{Conversation, HostError, Process, Spec};
+use crate::worker::python;
+
+/// Importing a large library on a cold disk takes its time.
+const HELLO_LIMIT: Duration = Duration::from_secs(180);
+
+/// Workers that are this executable.
+const OWN: [&str; 1] = ["cpu"];
+
+/// Why a worker has no command.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NoCommand(String);
+
+/// Starts workers as processes, each with a log of its own.
+pub struct Processes {
+    specs: BTreeMap<String, Spec>,
+    logs: PathBuf,
+}
+
+impl Processes {
+    /// Finds the command of every worker named. `environment` is the one used
+    /// where a variant names none.
+    ///
+    /// # Errors
+    /// A worker or an environment that nobody declared.
+    pub fn find<'a>(
+        workers: impl Iterator<Item = &'a String>,
+        suite: &Suite,
+        environment: Option<&str>,
+        logs: PathBuf,
+    ) -> Result<Processes, NoCommand> {
+        let specs = workers
+            .map(|name| Ok((name.clone(), spec(name, suite, environment)?)))
+            .collect::<Result<_, NoCommand>>()?;
+        Ok(Processes { specs, logs })
+    }
+}
+
+impl Launcher for Processes {
+    fn start(&mut self, worker: &str) -> Result<Box<dyn Conversation>, HostError> {
+        let Some(spec) = self.specs.get(worker) else {
+            return Err(HostError::Refused {
+                name: worker.to_owned(),
+                reason: "nobody declared this worker".to_owned(),
+            });
+        };
+        // Starting fails with a clear message if the folder cannot be made.
+        let _ = fs::create_dir_all(&self.logs);
+        let log = self.logs.join(format!("{worker}.log"));
+        Ok(Box::new(Process::start(spec, &log, HELLO_LIMIT)?))
+    }
+}
+
+fn spec(name: &str, suite: &Suite, default: Option<&str>) -> Result<Spec, NoCommand> {
+    let (worker, environment) = match name.split_once('@') {
+        Some((worker, environment)) => (worker, Some(environment)),
+        None => (name, default),
+    };
+    let environment = match environment {
+        Some(wanted) => find_environment(wanted, suite)?,
+        None => suite
+            .environments
+            .get("default")
+            .cloned()
+            .unwrap_or_default(),
+    };
+    let env = environment.env.clone().into_iter().collect();
+    if let Some(command) = suite.workers.get(worker) {
+        let (program, args) = command
+            .0
+            .split_first()
+            .ok_or_else(|| NoCommand(format!("worker `{worker}` has an empty command")))?;
+        return Ok(Spec {
+            name: name.to_owned(),
+            program: PathBuf::from(program),
+            args: args.to_vec(),
+            env,
+            fix: format!("see `command` of [workers.{worker}]"),
+        });
+    }
+    if OWN.contains(&worker) {
+        let program = std::env::current_exe()
+            .map_err(|error| NoCommand(format!("cannot find regatta's own executable: {error}")))?;
+        return Ok(Spec {
+            name: name.to_owned(),
+            program,
+            args: vec!["worker".to_owned(), "serve".to_owned(), worker.to_owned()],
+            env,
+            fix: "is the executable still there?".to_owned(),
+        });
+    }
+    if python::LIBRARIES.contains(&worker) {
+        return python_spec(name, worker, &environment);
+    }
+    let known = OWN.iter().chain(&python::LIBRARIES).copied();
+    let known: Vec<&str> = known
+        .chain(suite.workers.keys().map(String::as_str))
+        .collect();
+    let hint = match nearest(worker, known.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!(
+            "known: {}; others are declared in [workers.NAME]",
+            known.join(", ")
+        ),
+    };
+    Err(NoCommand(format!("no worker is called `{worker}`; {hint}")))
+}
+
+fn find_environment(wanted: &str, suite: &Suite) -> Result<Environment, NoCommand> {
+    if let Some(environment) = suite.environments.get(wanted) {
+        return Ok(environment.clone());
+    }
+    let known = suite.environments.keys().map(String::as_str);
+    let hint = match nearest(wanted, known) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("declare it as [environments.{wanted}] in the suite or in regatta.toml"),
+    };
+    Err(NoCommand(format!(
+        "no environment is called `{wanted}`; {hint}"
+    )))
+}
+
+fn python_spec(name: &str, library: &str, environment: &Environment) -> Result<Spec, NoCommand> {
+    let main = python::install().map_err(|error| {
+        NoCommand(format!(
+            "cannot write the Python worker into the cache: {error}"
+        ))
+    })?;
+    let interpreter = environment
+        .interpreter
+        .clone()
+        .or_else(|| std::env::var("REGATTA_PYTHON").ok())
+        .unwrap_or_else(|| "python3".to_owned());
+    let mut env: Vec<(String, String)> = environment.env.clone().into_iter().collect();
+    if !environment.import_paths.is_empty() {
+        let mut paths = environment.import_paths.clone();
+        paths.extend(
+            std::env::var("PYTHONPATH")
+                .ok()
+                .filter(|path| !path.is_empty()),
+        );
+        env.push(("PYTHONPATH".to_owned(), paths.join(":")));
+    }
+    // A worker is read-only to the user's checkout and talks on its own channel.
+    env.push(("PYTHONDONTWRITEBYTECODE".to_owned(), "1".to_owned()));
+    env.push(("PYTHONUNBUFFERED".to_owned(), "1".to_owned()));
+    Ok(Spec {
+        name: name.to_owned(),
+        program: PathBuf::from(interpreter),
+        args: vec![
+            main.display().to_string(),
+            "--library".to_owned(),
+            library.to_owned(),
+        ],
+        env,
+        fix: "name the interpreter in [environments.default] of regatta.toml or in \
+              REGATTA_PYTHON"
+            .to_owned(),
+    })
+}

@@ -1,0 +1,314 @@
+//! From the TOML of a suite to its cases and rules.
+
+use super::axes::{self, Point};
+use super::document::{DocumentError, Source, Table, Value};
+use super::rules::{Expectation, Metric, Policy, Selector};
+use super::{Environment, Override, Settings, Suite, WorkerCommand};
+use crate::attention::{Case, FACETS, ParamValue, Params, VariantId};
+
+/// Version of the suite format.
+const SUITE_SCHEMA: i64 = 1;
+
+/// Reads one suite. `base` finds the suite it extends.
+///
+/// # Errors
+/// The first thing in it that cannot stand.
+pub fn suite(
+    name: &str,
+    source: &Source,
+    base: &dyn Fn(&str) -> Result<Suite, DocumentError>,
+) -> Result<Suite, DocumentError> {
+    source.read(|root| {
+        schema(&root.require("schema")?)?;
+        let mut suite = match root.get("extends") {
+            Some(value) => {
+                let mut suite =
+                    base(&value.string()?).map_err(|error| value.error(error.to_string()))?;
+                suite.extends = Some(suite.name.clone());
+                suite
+            }
+            None => Suite::default(),
+        };
+        suite.name = name.to_owned();
+        suite.description = root.require("description")?.string()?;
+        if let Some(table) = root.get("measure") {
+            settings(&table.table()?, &mut suite.settings)?;
+        }
+        if let Some(table) = root.get("policy") {
+            policy(&table.table()?, &mut suite.rules.policy)?;
+        }
+        for value in tables(root, "sweep")? {
+            sweep(&value, &mut suite.cases)?;
+        }
+        for value in tables(root, "expect")? {
+            suite.rules.expectations.push(expectation(&value)?);
+        }
+        for value in tables(root, "override")? {
+            suite.overrides.push(overriding(&value)?);
+        }
+        environments(root, &mut suite)?;
+        suite.cases.sort();
+        suite.cases.dedup();
+        if suite.cases.is_empty() {
+            return Err(source.error("makes no case; add a [[sweep]]"));
+        }
+        expectations_meet_cases(source, &suite)?;
+        Ok(suite)
+    })
+}
+
+/// Reads the `[environments]` and `[workers]` of a suite or of `regatta.toml`.
+///
+/// # Errors
+/// The first thing that cannot stand.
+pub fn environments(root: &Table<'_>, suite: &mut Suite) -> Result<(), DocumentError> {
+    if let Some(value) = root.get("environments") {
+        for (name, value) in value.table()?.entries() {
+            let environment = environment(&value.table()?)?;
+            suite.environments.insert(name, environment);
+        }
+    }
+    if let Some(value) = root.get("workers") {
+        for (name, value) in value.table()?.entries() {
+            let table = value.table()?;
+            let command = table.require("command")?;
+            let words = strings(command.list()?)?;
+            if words.is_empty() {
+                return Err(command.error("an empty command starts nothing"));
+            }
+            table.finish()?;
+            suite.workers.insert(name, WorkerCommand(words));
+        }
+    }
+    Ok(())
+}
+
+fn schema(value: &Value<'_>) -> Result<(), DocumentError> {
+    match value.integer()? {
+        SUITE_SCHEMA => Ok(()),
+        _ => Err(value.error(format!(
+            "this regatta reads suites of schema {SUITE_SCHEMA}"
+        ))),
+    }
+}
+
+fn tables<'a>(root: &Table<'a>, key: &'static str) -> Result<Vec<Table<'a>>, DocumentError> {
+    match root.get(key) {
+        Some(value) => value.list()?.iter().map(Value::table).collect(),
+        None => Ok(Vec::new()),
+    }
+}
+
+fn strings(values: Vec<Value<'_>>) -> Result<Vec<String>, DocumentError> {
+    values.iter().map(Value::string).collect()
+}
+
+fn settings(table: &Table<'_>, settings: &mut Settings) -> Result<(), DocumentError> {
+    let whole = |key, least, target: &mut u32| -> Result<(), DocumentError> {
+        if let Some(value) = table.get(key) {
+            *target = value.integer_within(least, 100_000)? as u32;
+        }
+        Ok(())
+    };
+    whole("invocations", 1, &mut settings.invocations)?;
+    whole("warmup", 0, &mut settings.warmup)?;
+    whole("samples", 1, &mut settings.samples)?;
+    whole("min_samples", 1, &mut settings.min_samples)?;
+    whole("timeout_s", 1, &mut settings.timeout_s)?;
+    if let Some(value) = table.get("budget_ms") {
+        settings.budget_ms = value.integer_within(1, 3_600_000)? as u64;
+    }
+    if let Some(value) = table.get("seed") {
+        settings.seed = value.integer_within(0, i64::MAX)? as u64;
+    }
+    if let Some(value) = table.get("cache") {
+        settings.cache = match value.string()?.as_str() {
+            word @ ("cold" | "hot") => word.to_owned(),
+            _ => return Err(value.error("use `cold` (flushed before each call) or `hot`")),
+        };
+    }
+    settings.min_samples = settings.min_samples.min(settings.samples);
+    table.finish()
+}
+
+fn policy(table: &Table<'_>, policy: &mut Policy) -> Result<(), DocumentError> {
+    if let Some(value) = table.get("floor") {
+        policy.floor = value.number()?;
+        if !(0.0..=10.0).contains(&policy.floor) {
+            return Err(value.error("a floor is a fraction: 0.05 is 5 %"));
+        }
+    }
+    if let Some(value) = table.get("confirm") {
+        policy.confirm = value.integer_within(0, 1000)? as u32;
+    }
+    if let Some(value) = table.get("allow") {
+        policy.allow = strings(value.list()?)?;
+    }
+    table.finish()
+}
+
+fn sweep(table: &Table<'_>, cases: &mut Vec<Case>) -> Result<(), DocumentError> {
+    let mut variants = Vec::new();
+    for value in table.require("variants")?.one_or_more()? {
+        let id: VariantId = value
+            .string()?
+            .parse()
+            .map_err(|error| value.error(format!("{error}")))?;
+        variants.push(id);
+    }
+    let mut shapes = vec![Point::new()];
+    if let Some(value) = table.get("shapes") {
+        shapes.clear();
+        for shape in value.one_or_more()? {
+            let shape = shape.table()?;
+            shapes.extend(axes::points(&shape)?);
+            shape.finish()?;
+        }
+    }
+    let axes = axes::points(table)?;
+    let params = params(table)?;
+    table.finish()?;
+    for shape in &shapes {
+        for point in &axes {
+            if let Some(axis) = point.keys().find(|axis| shape.contains_key(*axis)) {
+                return Err(table.error(format!("`{axis}` is set both in `shapes` and beside it")));
+            }
+            let mut point = point.clone();
+            point.extend(shape.clone());
+            let problem = axes::problem(&point).map_err(|error| {
+                let values: Vec<String> = point.iter().map(|(k, v)| format!("{k} = {v}")).collect();
+                table.error(format!("{error} (at {})", values.join(", ")))
+            })?;
+            for variant in &variants {
+                cases.extend(params.iter().map(|params| Case {
+                    variant: variant.clone(),
+                    problem: problem.clone(),
+                    params: params.clone(),
+                }));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn params(table: &Table<'_>) -> Result<Vec<Params>, DocumentError> {
+    let mut all = vec![Params::default()];
+    let Some(value) = table.get("params") else {
+        return Ok(all);
+    };
+    for (name, value) in value.table()?.entries() {
+        let mut texts = Vec::new();
+        for item in value.one_or_more()? {
+            texts.push(item.scalar()?);
+        }
+        all = all
+            .iter()
+            .flat_map(|params| {
+                texts.iter().map(|text| {
+                    let mut params = params.clone();
+                    params.set(&name, ParamValue::from(text.as_str()));
+                    params
+                })
+            })
+            .collect();
+    }
+    Ok(all)
+}
+
+fn expectation(table: &Table<'_>) -> Result<Expectation, DocumentError> {
+    let within = table.require("within")?;
+    let expectation = Expectation {
+        name: table.require("name")?.string()?,
+        case: selector(&table.require("case")?)?,
+        against: selector(&table.require("against")?)?,
+        within: within.number()?,
+        metric: match table.get("metric") {
+            None => Metric::Device,
+            Some(value) => match value.string()?.as_str() {
+                "device" => Metric::Device,
+                "host" => Metric::Host,
+                _ => return Err(value.error("use `device` or `host`")),
+            },
+        },
+    };
+    if expectation.within <= 0.0 {
+        return Err(within.error("a limit is a ratio of times: 1.10 allows 10 % more"));
+    }
+    table.finish()?;
+    Ok(expectation)
+}
+
+fn selector(value: &Value<'_>) -> Result<Selector, DocumentError> {
+    let mut selector = Selector::default();
+    for (facet, value) in value.table()?.entries() {
+        let mut texts = Vec::new();
+        for item in value.one_or_more()? {
+            texts.push(item.scalar()?);
+        }
+        selector.0.insert(facet, texts);
+    }
+    Ok(selector)
+}
+
+fn overriding(table: &Table<'_>) -> Result<Override, DocumentError> {
+    let variant = table.require("variant")?;
+    let scalar = |value: Value<'_>| value.scalar().map(|text| ParamValue::from(text.as_str()));
+    let overriding = Override {
+        variant: variant
+            .string()?
+            .parse()
+            .map_err(|error| variant.error(format!("{error}")))?,
+        parameter: table.require("parameter")?.string()?,
+        from: table.get("from").map(scalar).transpose()?,
+        to: scalar(table.require("to")?)?,
+    };
+    table.finish()?;
+    Ok(overriding)
+}
+
+fn environment(table: &Table<'_>) -> Result<Environment, DocumentError> {
+    let mut environment = Environment::default();
+    if let Some(value) = table.get("interpreter") {
+        environment.interpreter = Some(value.string()?);
+    }
+    if let Some(value) = table.get("env") {
+        for (name, value) in value.table()?.entries() {
+            environment.env.insert(name, value.string()?);
+        }
+    }
+    if let Some(value) = table.get("import_paths") {
+        environment.import_paths = strings(value.list()?)?;
+    }
+    table.finish()?;
+    Ok(environment)
+}
+
+/// An expectation that selects nothing would hold for ever: refuse it now.
+fn expectations_meet_cases(source: &Source, suite: &Suite) -> Result<(), DocumentError> {
+    let knows = |facet: &str| {
+        FACETS.contains(&facet)
+            || suite
+                .cases
+                .iter()
+                .any(|case| case.params.iter().any(|(name, _)| name == facet))
+    };
+    for expectation in &suite.rules.expectations {
+        for (side, selector) in [
+            ("case", &expectation.case),
+            ("against", &expectation.against),
+        ] {
+            let about = format!("expectation \"{}\": `{side}`", expectation.name);
+            if let Some(facet) = selector.facets().find(|facet| !knows(facet)) {
+                let near = super::document::nearest(facet, FACETS.iter().copied());
+                let hint = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+                return Err(source.error(format!(
+                    "{about} names `{facet}`, which is neither an axis nor a parameter of this suite{hint}"
+                )));
+            }
+            if !suite.cases.iter().any(|case| selector.matches(case)) {
+                return Err(source.error(format!("{about} selects no case of this suite")));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,212 @@
+//! Every variant against the float64 reference, through the worker.
+
+use proptest::prelude::*;
+
+use super::CpuWorker;
+use crate::attention::{
+    Align, Direction, Dtype, Layout, Mask, ParamValue, Params, Problem, Varlen, tolerance,
+};
+use crate::worker::protocol::{Cache, Measure, Prepare, Prepared};
+use crate::worker::serve::{Refusal, Worker};
+
+fn request(variant: &str, problem: Problem, params: &[(&str, &str)]) -> Prepare {
+    let mut request = Prepare {
+        variant: variant.to_owned(),
+        problem,
+        params: Params::default(),
+        seed: 42,
+    };
+    for (name, value) in params {
+        request.params.set(name, ParamValue::from(*value));
+    }
+    request
+}
+
+fn verdict(problem: &Problem, prepared: &Prepared) -> Result<(), String> {
+    let results = tolerance::results(problem.direction);
+    assert_eq!(prepared.errors.len(), results.len());
+    for (name, direction) in results {
+        let error = prepared.errors[*name].relative_l2;
+        tolerance::tolerable(problem.dtype, false, *direction, error)
+            .map_err(|reason| format!("{name}: {reason}"))?;
+        assert_eq!(prepared.probes[*name].len(), 16);
+    }
+    Ok(())
+}
+
+fn mask() -> impl Strategy<Value = Mask> {
+    let side = || prop::option::of(0u32..150);
+    (side(), side(), any::<bool>()).prop_map(|(left, right, bottom)| Mask {
+        left,
+        right,
+        align: [Align::TopLeft, Align::BottomRight][usize::from(bottom)],
+    })
+}
+
+/// Sizes around the edges of tiles: 64, 128 and 256.
+fn length() -> impl Strategy<Value = u32> {
+    prop_oneof![1u32..20, 60u32..70, 120u32..140, 250u32..300]
+}
+
+fn problem() -> impl Strategy<Value = Problem> {
+    (
+        (1u32..3, 1u32..4, 1u32..3, any::<bool>()),
+        prop::collection::vec((length(), length()), 1..4),
+        (1u32..36, 1u32..36),
+        prop::sample::select(Dtype::ALL.to_vec()),
+        mask(),
+        prop::sample::select(Layout::ALL.to_vec()),
+        prop::sample::select(Direction::ALL.to_vec()),
+    )
+        .prop_map(|(sizes, lengths, dims, dtype, mask, layout, direction)| {
+            let (batch, group, kv_heads, ragged) = sizes;
+            let mut problem = Problem {
+                batch,
+                heads: group * kv_heads,
+                kv_heads,
+                seq_q: lengths[0].0,
+                seq_k: lengths[0].1,
+                head_dim_v: dims.1,
+                dtype,
+                mask,
+                layout,
+                direction,
+                ..Problem::new(1, dims.0)
+            };
+            if ragged {
+                problem.layout = Layout::Bshd;
+                problem.batch = lengths.len() as u32;
+                let (q, k): (Vec<u32>, Vec<u32>) = lengths.into_iter().unzip();
+                problem.seq_q = *q.iter().max().unwrap();
+                problem.seq_k = *k.iter().max().unwrap();
+                problem.varlen = Some(Varlen { q, k });
+            }
+            problem.validated().unwrap()
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn every_variant_agrees_with_float64(
+        problem in problem(),
+        splits in prop_oneof![Just("auto"), Just("-1"), Just("2"), Just("3"), Just("50")],
+    ) {
+        // One worker: the variants share the reference.
+        let mut worker = CpuWorker::new();
+        for access in ["views", "copies"] {
+            for variant in ["naive", "flash", "split-key"] {
+                let mut params = vec![("access", access)];
+                if variant == "split-key" {
+                    params.push(("num_splits_key", splits));
+                }
+                let request = request(variant, problem.clone(), &params);
+                let prepared = worker.prepare(&request).unwrap();
+                let verdict = verdict(&problem, &prepared);
+                prop_assert!(verdict.is_ok(), "{variant} {access} {splits}: {problem}: {verdict:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn where_every_query_sees_one_key_the_gradient_is_zero() {
+    let problem: Problem = "s70,d16,window-0-0,both".parse().unwrap();
+    for variant in ["naive", "flash", "split-key"] {
+        let prepared = CpuWorker::new()
+            .prepare(&request(variant, problem.clone(), &[]))
+            .unwrap();
+        assert_eq!(verdict(&problem, &prepared), Ok(()), "{variant}");
+    }
+}
+
+#[test]
+fn the_split_that_was_asked_for_is_reported() {
+    let mut worker = CpuWorker::new();
+    for (asked, effective) in [("-1", 1), ("3", 3), ("1000", 4)] {
+        let problem: Problem = "s200,d8,bwd".parse().unwrap();
+        let params = [("num_splits_key", asked)];
+        let prepared = worker
+            .prepare(&request("split-key", problem, &params))
+            .unwrap();
+        assert_eq!(
+            prepared.effective["num_splits_key"],
+            ParamValue::Int(effective)
+        );
+        let counts = worker.census().unwrap().counts;
+        assert_eq!(counts["tasks"], effective as u64);
+        if effective == 1 {
+            assert_eq!(counts["threads"], 1, "one split of one head is one thread");
+        }
+    }
+}
+
+#[test]
+fn copies_are_counted() {
+    let mut worker = CpuWorker::new();
+    for (direction, access, copies) in [
+        ("fwd", "views", 0),
+        ("fwd", "copies", 4),
+        ("bwd", "copies", 8),
+        ("both", "copies", 8),
+    ] {
+        let problem = format!("h2,s70,d8,bf16,{direction}").replace(",fwd", "");
+        let params = [("access", access)];
+        let request = request("flash", problem.parse().unwrap(), &params);
+        let prepared = worker.prepare(&request).unwrap();
+        assert_eq!(prepared.effective["access"], ParamValue::from(access));
+        assert_eq!(worker.census().unwrap().counts["copies"], copies);
+    }
+}
+
+#[test]
+fn what_cannot_be_served_is_refused_with_the_reason() {
+    let mut worker = CpuWorker::new();
+    let small = || Problem::new(16, 8);
+    let mut refuse = |variant: &str, problem: Problem, params: &[(&str, &str)]| {
+        worker
+            .prepare(&request(variant, problem, params))
+            .unwrap_err()
+    };
+    let unsupported = |text: &str| Refusal::Unsupported(text.to_owned());
+    assert_eq!(
+        refuse("cutlass", small(), &[]),
+        unsupported("the cpu worker has no variant `cutlass`")
+    );
+    assert_eq!(
+        refuse("flash", small(), &[("num_splits_key", "2")]),
+        unsupported("cpu/flash has no parameter `num_splits_key`")
+    );
+    assert_eq!(
+        refuse("naive", small(), &[("access", "magic")]),
+        unsupported("`access` of cpu/naive is views or copies, not `magic`")
+    );
+    let vast = "b4000000000,h4000000000,s4000000000,d4000000000";
+    for variant in ["flash", "naive", "split-key"] {
+        for size in [vast, "s100000000,d64", "b4000000000,s1,d1"] {
+            let error = refuse(variant, size.parse().unwrap(), &[]);
+            assert!(matches!(error, Refusal::Failed(_)), "{variant}: {error}");
+        }
+    }
+}
+
+#[test]
+fn measuring_needs_a_case() {
+    let mut worker = CpuWorker::new();
+    let measure = Measure {
+        warmup: 1,
+        samples: 3,
+        min_samples: 1,
+        budget_ms: 10_000,
+        cache: Cache::Hot,
+    };
+    assert!(worker.measure(&measure).is_err());
+    assert!(worker.census().is_err());
+    worker
+        .prepare(&request("flash", Problem::new(16, 8), &[]))
+        .unwrap();
+    assert_eq!(worker.measure(&measure).unwrap().device_ns.len(), 3);
+    worker.release();
+    assert!(worker.measure(&measure).is_err());
+}

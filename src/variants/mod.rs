@@ -1,0 +1,16 @@
+//! The project's own kernels under test, behind the worker protocol.
+//!
+//! Nothing else in the program runs them: they are reached through
+//! `regatta worker NAME`, like any other worker.
+
+pub mod cpu;
+
+use crate::worker::serve::Worker;
+
+/// The built-in worker of this name.
+pub fn worker(name: &str) -> Option<Box<dyn Worker>> {
+    match name {
+        cpu::NAME => Some(Box::new(cpu::CpuWorker::new())),
+        _ => None,
+    }
+}
