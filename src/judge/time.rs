@@ -4,8 +4,9 @@
 //! samples of one process share its luck. With a floor of 5 %:
 //!
 //! - A case is **suspected** when the exact Mann-Whitney p of its invocations is
-//!   at most 0.05 (or the smallest their number allows) and the Hodges-Lehmann
-//!   ratio lies beyond the floor. Being suspected costs fresh invocations.
+//!   at most 0.10, which is 0.05 in each direction (or the smallest their number
+//!   allows), and the Hodges-Lehmann ratio lies beyond the floor. Being suspected
+//!   costs fresh invocations, nothing else.
 //! - With fresh invocations only these count, on the head's side at least: p at
 //!   most 0.05 after Holm's correction over all cases that have them, and the ratio
 //!   beyond the floor, is *regressed* or *improved*. A regression thus has to show
@@ -30,7 +31,7 @@ use super::judgement::{Change, CommonShift, Stage, Word};
 use super::reasons;
 use super::shift::common_shift;
 use super::statistics::holm_adjusted;
-use super::values::{SUSPICION_P, UNCONFIRMED_P, Values, reaches};
+use super::values::{CONFIRM_P, SCREEN_P, UNCONFIRMED_P, Values, reaches};
 use crate::record::side::CaseRecord;
 
 /// What the times of one case say.
@@ -46,7 +47,7 @@ pub struct Compared {
 
 /// True when the figures warrant fresh invocations.
 pub fn suspicious(change: &Change, floor: f64) -> bool {
-    beyond(change.ratio, floor) && reaches(change.p, SUSPICION_P.max(change.reachable_p))
+    beyond(change.ratio, floor) && reaches(change.p, SCREEN_P.max(change.reachable_p))
 }
 
 /// Judges the times of all cases together: the common shift, then each case.
@@ -117,9 +118,9 @@ fn confirmed(
     together: usize,
     floor: f64,
 ) -> Compared {
-    let change = fresh.change(Stage::Confirm, floor, SUSPICION_P / together as f64);
+    let change = fresh.change(Stage::Confirm, floor, CONFIRM_P / together as f64);
     let counts = beyond(change.ratio, floor);
-    let (word, reason) = if counts && reaches(adjusted, SUSPICION_P) {
+    let (word, reason) = if counts && reaches(adjusted, CONFIRM_P) {
         (direction(change.ratio), None)
     } else if counts && fresh.unmistakable() {
         (direction(change.ratio), Some(reasons::unmistakable(fresh)))
