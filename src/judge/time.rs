@@ -22,6 +22,11 @@
 //!   more, which is equivalence by two one-sided tests at 5 % (Schuirmann 1987).
 //! - All else is *inconclusive*, with the reason.
 //!
+//! Simulated sweeps of 200 cases with five invocations a side and ten fresh ones find
+//! a change of 10 % in more than 95 of 100 cases, or more than 80 on a machine that
+//! runs in two modes. Two stored runs, with nothing fresh, alarm falsely more often
+//! when the machine is noisy, and the judgement says that nothing was confirmed.
+//!
 //! "Beyond the floor" is symmetric in logarithms: above `1 + floor` or below
 //! `1 / (1 + floor)`.
 
@@ -52,6 +57,9 @@ pub fn suspicious(change: &Change, floor: f64) -> bool {
 
 /// Judges the times of all cases together: the common shift, then each case.
 /// Pairs are base and head, each with at least one usable time.
+///
+/// The shift is estimated from the screen, where every case takes part, and divided
+/// out of fresh invocations too: those of a few suspects cannot tell a drift.
 pub fn compare(
     pairs: &[(&CaseRecord, &CaseRecord)],
     floor: f64,
