@@ -5,10 +5,17 @@
 //! from those above it in this list (`tests/layering.rs` holds it to that).
 
 pub mod attention;
-pub mod judge;
-pub mod measure;
-pub mod record;
 pub mod suite;
 pub mod worker;
 
 pub mod variants;
+
+pub mod record;
+
+pub mod measure;
+
+pub mod judge;
+
+pub mod report;
+
+pub mod commands;

@@ -1,1 +1,71 @@
-fn main() {}
+//! Parses the command line, runs one command, and turns its outcome into an exit
+//! code.
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use owo_colors::OwoColorize;
+use regatta::commands::{
+    Ended, Stop, baseline, completions, diff, doctor, gate, list, report, run, worker,
+};
+
+/// A performance-regression harness for attention kernels: whether it got slower,
+/// how sure that is, and why.
+#[derive(Parser, Debug)]
+#[command(
+    version,
+    after_help = "Exit codes: 0 nothing against it; 1 regression, broken expectation or \
+                  structural failure;\n2 usage or configuration error, nothing was measured; \
+                  3 not judged. Results go to standard\noutput, progress and diagnostics to \
+                  standard error.\n\nStart with: regatta run quick"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    Run(run::RunArgs),
+    Gate(gate::GateArgs),
+    Diff(diff::DiffArgs),
+    Baseline(baseline::BaselineArgs),
+    Report(report::ReportArgs),
+    List(list::ListArgs),
+    Doctor(doctor::DoctorArgs),
+    Worker(worker::WorkerArgs),
+    Completions(completions::CompletionsArgs),
+}
+
+fn main() -> ExitCode {
+    let ended = dispatch(&Cli::parse().command);
+    ExitCode::from(ended.unwrap_or_else(|stop| {
+        complain(&stop);
+        stop.exit_code()
+    }))
+}
+
+fn dispatch(command: &Command) -> Ended {
+    match command {
+        Command::Run(args) => run::run(args),
+        Command::Gate(args) => gate::run(args),
+        Command::Diff(args) => diff::run(args),
+        Command::Baseline(args) => baseline::run(args),
+        Command::Report(args) => report::run(args),
+        Command::List(args) => list::run(args),
+        Command::Doctor(args) => doctor::run(args),
+        Command::Worker(args) => worker::run(args),
+        Command::Completions(args) => completions::run(args, Cli::command()),
+    }
+}
+
+/// Prints the chain of an error, without the backtrace that `RUST_BACKTRACE` would
+/// add to its debug form.
+fn complain(stop: &Stop) {
+    let (word, error) = match stop {
+        Stop::Usage(error) => ("error", error),
+        Stop::NotJudged(error) => ("not judged", error),
+        Stop::Unread => return,
+    };
+    anstream::eprintln!("{}: {error:#}", word.red().bold());
+}

@@ -1,5 +1,6 @@
 //! How it is measured: schedule, invocations, checks, machine.
 
+pub mod conformance;
 pub mod machine;
 pub mod preflight;
 pub mod schedule;

@@ -7,8 +7,27 @@ use std::path::{Path, PathBuf};
 /// The libraries the Python worker knows.
 pub const LIBRARIES: [&str; 2] = ["torch", "jax"];
 
+macro_rules! file {
+    ($name:literal) => {
+        ($name, include_str!(concat!("../../workers/python/", $name)))
+    };
+}
+
 /// Its files: name and text.
-const FILES: [(&str, &str); 0] = [];
+const FILES: [(&str, &str); 12] = [
+    file!("channel.py"),
+    file!("cutlass_splits.py"),
+    file!("device.py"),
+    file!("inputs.py"),
+    file!("jax_worker.py"),
+    file!("main.py"),
+    file!("problem.py"),
+    file!("reference.py"),
+    file!("timing.py"),
+    file!("torch_census.py"),
+    file!("torch_variants.py"),
+    file!("torch_worker.py"),
+];
 
 /// Writes the Python worker into the user's cache and gives the path of its
 /// `main.py`. Files already there are left alone: the folder's name is a checksum
@@ -52,4 +71,22 @@ fn cache() -> io::Result<PathBuf> {
     let folder = std::env::temp_dir().join("regatta-cache");
     fs::create_dir_all(&folder)?;
     Ok(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_of_the_worker_is_in_the_binary() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/workers/python");
+        let mut there: Vec<String> = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|name| name.ends_with(".py"))
+            .collect();
+        there.sort();
+        let embedded: Vec<&str> = FILES.iter().map(|(name, _)| *name).collect();
+        assert_eq!(there, embedded);
+    }
 }

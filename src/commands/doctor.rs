@@ -1,0 +1,190 @@
+//! `regatta doctor`: what this machine can run, and what is missing, with the fix.
+
+use std::path::Path;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::list::{first_line, introductions};
+use super::{Ended, Stop, print};
+use crate::measure::machine;
+use crate::record::baseline::Store;
+use crate::report::files::check_writable;
+use crate::suite::{self, Suite};
+
+/// What this machine can run, and what is missing, with the fix
+#[derive(Args, Debug)]
+pub struct DoctorArgs {
+    /// Environment of workers that name none
+    #[arg(long, value_name = "NAME")]
+    environment: Option<String>,
+
+    /// Machine-readable output
+    #[arg(long)]
+    json: bool,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+struct Finding {
+    what: String,
+    state: State,
+    detail: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    fix: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    /// It works.
+    Ok,
+    /// It is not here, and need not be.
+    Absent,
+    /// It should work and does not.
+    Broken,
+}
+
+/// Runs the command. Exits 3 when something that is always needed is broken.
+///
+/// # Errors
+/// See [`super::Stop`].
+pub fn run(args: &DoctorArgs) -> Ended {
+    let mut config = Suite::default();
+    suite::configure(&mut config, Path::new("regatta.toml")).map_err(Stop::usage)?;
+    let mut findings = vec![processor()];
+    findings.extend(workers(&config, args.environment.as_deref())?);
+    findings.push(gpu_driver());
+    findings.push(reports());
+    findings.push(baselines());
+    let broken = findings.iter().any(|finding| finding.state == State::Broken);
+    if args.json {
+        let text = serde_json::to_string(&findings).map_err(Stop::not_judged)?;
+        print(format!("{text}\n"))?;
+    } else {
+        for finding in &findings {
+            print(shown(finding))?;
+        }
+    }
+    Ok(if broken { 3 } else { 0 })
+}
+
+fn shown(finding: &Finding) -> String {
+    let mark = match finding.state {
+        State::Ok => "ok     ",
+        State::Absent => "absent ",
+        State::Broken => "BROKEN ",
+    };
+    let mut text = format!("{mark}{}: {}\n", finding.what, finding.detail);
+    if !finding.fix.is_empty() {
+        text += &format!("         fix: {}\n", finding.fix);
+    }
+    text
+}
+
+fn processor() -> Finding {
+    Finding {
+        what: "processor".to_owned(),
+        state: State::Ok,
+        detail: format!("{}, {} threads", machine::cpu_model(), machine::cores()),
+        fix: String::new(),
+    }
+}
+
+fn workers(config: &Suite, environment: Option<&str>) -> Result<Vec<Finding>, Stop> {
+    let mut findings = Vec::new();
+    for (worker, hello) in introductions(config, environment)? {
+        let what = format!("worker {worker}");
+        findings.push(match hello {
+            Ok(hello) => {
+                let versions = hello.versions.iter().map(|(name, v)| format!("{name} {v}"));
+                Finding {
+                    what,
+                    state: State::Ok,
+                    detail: format!(
+                        "{} variants on {} ({})",
+                        hello.variants.len(),
+                        hello.device.name,
+                        versions.collect::<Vec<_>>().join(", ")
+                    ),
+                    fix: String::new(),
+                }
+            }
+            Err(reason) => Finding {
+                fix: match worker.as_str() {
+                    "cpu" => "it is part of regatta: please report this".to_owned(),
+                    _ => format!(
+                        "name a Python that has it in [environments.default] of regatta.toml, \
+                         or in REGATTA_PYTHON; suites without {worker}/ variants do not need it"
+                    ),
+                },
+                state: match worker.as_str() {
+                    "cpu" => State::Broken,
+                    _ => State::Absent,
+                },
+                what,
+                detail: first_line(&reason).to_owned(),
+            },
+        });
+    }
+    Ok(findings)
+}
+
+/// Looks for NVIDIA's driver the way the loader would, without loading it.
+fn gpu_driver() -> Finding {
+    let version = std::fs::read_to_string("/proc/driver/nvidia/version").ok();
+    let what = "NVIDIA driver".to_owned();
+    match version.as_deref().map(first_line) {
+        Some(version) => Finding {
+            what,
+            state: State::Ok,
+            detail: version.trim().to_owned(),
+            fix: String::new(),
+        },
+        None => Finding {
+            what,
+            state: State::Absent,
+            detail: "no /proc/driver/nvidia/version: nothing here can run on a GPU".to_owned(),
+            fix: "none needed for suites on cpu/ variants, such as quick".to_owned(),
+        },
+    }
+}
+
+fn reports() -> Finding {
+    let what = "report folder".to_owned();
+    match check_writable(Path::new("reports/.doctor")) {
+        Ok(()) => Finding {
+            what,
+            state: State::Ok,
+            detail: "reports/ can be written".to_owned(),
+            fix: String::new(),
+        },
+        Err(error) => Finding {
+            what,
+            state: State::Broken,
+            detail: error.to_string(),
+            fix: "start regatta elsewhere, or give --out DIR".to_owned(),
+        },
+    }
+}
+
+fn baselines() -> Finding {
+    let (stored, broken) = Store::new("baselines").list();
+    let state = match broken.is_empty() {
+        true => State::Ok,
+        false => State::Broken,
+    };
+    let mut detail = format!("{} in baselines/", stored.len());
+    for error in &broken {
+        detail += &format!("; {error}");
+    }
+    Finding {
+        what: "baselines".to_owned(),
+        state,
+        detail,
+        fix: match state {
+            State::Broken => "restore the file from version control, or save it anew".to_owned(),
+            _ => String::new(),
+        },
+    }
+}

@@ -1,0 +1,115 @@
+//! `regatta gate`: measure, hold against a baseline, confirm, report.
+
+use std::path::PathBuf;
+
+use anyhow::anyhow;
+use clap::Args;
+
+use super::measuring::{MeasureArgs, Ready, finish, read};
+use super::reporting::{self, Show};
+use super::{Ended, Stop, note};
+use crate::judge::{self, Options};
+use crate::record::baseline::{self, Store};
+use crate::record::side::Side;
+
+/// Measure a suite and hold it against a baseline
+///
+/// Exits 0 when nothing got slower and every expectation holds, 1 on a confirmed
+/// regression or a broken expectation, 3 when it cannot be judged: no baseline,
+/// another machine, cases that could not be measured.
+#[derive(Args, Debug)]
+pub struct GateArgs {
+    #[command(flatten)]
+    measure: MeasureArgs,
+
+    /// The baseline to hold it against [default: the suite's name]
+    #[arg(long, value_name = "NAME")]
+    baseline: Option<String>,
+
+    /// The folder of baselines
+    #[arg(long, value_name = "DIR", default_value = "baselines")]
+    baselines: PathBuf,
+
+    /// Call an inconclusive result not judged (exit code 3)
+    #[arg(long)]
+    strict: bool,
+
+    #[command(flatten)]
+    show: Show,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// See [`super::Stop`].
+pub fn run(args: &GateArgs) -> Ended {
+    let mut ready = Ready::prepare(&args.measure)?;
+    let options = Options {
+        strict: args.strict,
+        same_suite: true,
+    };
+    let name = args.baseline.clone().unwrap_or_else(|| ready.suite.name.clone());
+    let base = find(&Store::new(&args.baselines), &name, &ready)?;
+    refuse_before_measuring(&ready, &base, &options)?;
+    let mut writer = ready.measure()?;
+    let label = ready.directory.display().to_string();
+    let judged = |run: &_| judge::judge(&Side::from_run(&label, run), Some(&base), &options);
+    let policy = &ready.suite.rules.policy;
+    let suspects = judge::suspects(&judged(&read(writer.path())?), policy);
+    if !suspects.is_empty() && ready.suite.rules.policy.confirm > 0 {
+        note(format!(
+            "{} of {} cases look different; measuring them again on {} fresh invocations",
+            suspects.len(),
+            ready.header.plan.len(),
+            ready.suite.rules.policy.confirm
+        ));
+        ready.confirm(&mut writer, &suspects)?;
+    }
+    let run = finish(writer)?;
+    let judgement = judged(&run);
+    reporting::write(&ready.directory, &judgement, &run, Some(&base))?;
+    reporting::show(&judgement, &run, Some(&base), &args.show, Some(&ready.directory))
+}
+
+/// The baseline of this name for this machine.
+fn find(store: &Store, name: &str, ready: &Ready) -> Result<Side, Stop> {
+    let files = store.files(name).map_err(Stop::usage)?;
+    let machine = &ready.header.machine.name;
+    let own = files.iter().find(|path| path.file_stem().is_some_and(|stem| *stem == **machine));
+    // One of another machine is read too, so that what differs can be said.
+    let Some(path) = own.or(files.first()) else {
+        return Err(Stop::NotJudged(anyhow!(
+            "there is no baseline `{name}` in {}; make one from a run that passed:\n  \
+             regatta run {suite}\n  regatta baseline save {name}",
+            store.root().display(),
+            suite = ready.suite.name,
+        )));
+    };
+    baseline::read(path).map_err(Stop::not_judged)
+}
+
+/// A comparison that will be refused need not be measured for.
+fn refuse_before_measuring(ready: &Ready, base: &Side, options: &Options) -> Result<(), Stop> {
+    let head = Side {
+        label: String::new(),
+        header: ready.header.clone(),
+        cases: Default::default(),
+        damage: Vec::new(),
+    };
+    let differs = judge::judge(&head, Some(base), options).incomparable;
+    if differs.is_empty() {
+        return Ok(());
+    }
+    let lines: Vec<String> = differs
+        .iter()
+        .map(|d| format!("  {}: {} there, {} here", d.field, d.base, d.head))
+        .collect();
+    Err(Stop::NotJudged(anyhow!(
+        "baseline `{}` cannot be compared with this machine and suite (nothing was measured):\n{}\n\
+         make one here: regatta run {suite} && regatta baseline save {}",
+        base.label,
+        lines.join("\n"),
+        base.label,
+        suite = ready.suite.name,
+    )))
+}

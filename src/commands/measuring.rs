@@ -1,0 +1,292 @@
+//! What `run` and `gate` share: from a suite's name to a run on disk.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+use jiff::Timestamp;
+
+use super::progress::Progress;
+use super::{Stop, note};
+use crate::attention::{CaseId, ParamValue};
+use crate::measure::machine::{fingerprint, worker_record};
+use crate::measure::preflight;
+use crate::measure::schedule::{blocks, worker_of};
+use crate::measure::session::Session;
+use crate::measure::workers::Processes;
+use crate::record::run_file::{self, Before, RUN_FILE, RunWriter};
+use crate::record::types::{Git, Run, RunHeader, SuiteRecord};
+use crate::record::{METHOD_VERSION, SCHEMA_VERSION};
+use crate::report::files::check_writable;
+use crate::suite::document::nearest;
+use crate::suite::{self, Override, Suite};
+
+/// What to measure, and how.
+#[derive(Args, Debug)]
+pub struct MeasureArgs {
+    /// A built-in suite's name, or the path of a suite file
+    pub suite: String,
+
+    /// Measure only cases whose id matches: a glob with `*`, or a part of the id
+    /// (may be given several times)
+    #[arg(long, short, value_name = "PATTERN")]
+    pub filter: Vec<String>,
+
+    /// Hand a variant another parameter value than its cases ask for, keeping their
+    /// ids: `cpu/split-key.num_splits_key=1`
+    #[arg(long, value_name = "VARIANT.PARAMETER=VALUE")]
+    pub set: Vec<String>,
+
+    /// Environment of workers that name none (declared in the suite or regatta.toml)
+    #[arg(long, value_name = "NAME")]
+    pub environment: Option<String>,
+
+    /// Starts of each worker, in place of the suite's number
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub invocations: Option<u32>,
+
+    /// Where the run and its reports go [default: reports/SUITE]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+
+    /// Begin anew even where an unfinished run could go on
+    #[arg(long)]
+    pub fresh: bool,
+
+    /// No progress on standard error
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// A suite whose workers came up, ready to be measured.
+pub struct Ready {
+    /// The suite, filtered and overridden.
+    pub suite: Suite,
+    /// The first line of the run.
+    pub header: RunHeader,
+    /// The report directory.
+    pub directory: PathBuf,
+    processes: Processes,
+    fresh: bool,
+    quiet: bool,
+}
+
+impl Ready {
+    /// Reads the suite, looks at the report directory, and has the workers
+    /// introduce themselves. Nothing is measured or written over.
+    ///
+    /// # Errors
+    /// Whatever is wrong with the suite, the command line, the directory or a
+    /// worker: exit code 2.
+    pub fn prepare(args: &MeasureArgs) -> Result<Ready, Stop> {
+        let suite = load(args)?;
+        let directory = match &args.out {
+            Some(directory) => directory.clone(),
+            None => Path::new("reports").join(&suite.name),
+        };
+        check_writable(&directory.join(RUN_FILE)).map_err(Stop::usage)?;
+        let workers: Vec<String> = suite.cases.iter().map(worker_of).collect();
+        let environment = args.environment.as_deref();
+        let logs = directory.join("logs");
+        let mut processes =
+            Processes::find(workers.iter(), &suite, environment, logs).map_err(Stop::usage)?;
+        let hellos = preflight::check(&suite, &mut processes).map_err(|error| {
+            let log = match &error {
+                preflight::Preflight::Worker(error) => error.log().to_owned(),
+                preflight::Preflight::Plan(_) => String::new(),
+            };
+            Stop::Usage(with_log(error, &log))
+        })?;
+        let header = RunHeader {
+            schema: SCHEMA_VERSION,
+            method: METHOD_VERSION,
+            tool: env!("CARGO_PKG_VERSION").to_owned(),
+            argv: std::env::args().collect(),
+            started: Timestamp::now(),
+            git: git(),
+            suite: SuiteRecord {
+                name: suite.name.clone(),
+                description: suite.description.clone(),
+                overrides: suite.overrides.clone(),
+            },
+            rules: suite.rules.clone(),
+            settings: suite.settings.clone(),
+            machine: fingerprint(&hellos),
+            workers: hellos.iter().map(|(name, hello)| worker_record(name, hello)).collect(),
+            plan: suite.cases.iter().map(|case| case.id()).collect(),
+        };
+        Ok(Ready {
+            suite,
+            header,
+            directory,
+            processes,
+            fresh: args.fresh,
+            quiet: args.quiet,
+        })
+    }
+
+    /// Measures every invocation, or what is left of them.
+    ///
+    /// # Errors
+    /// When the run cannot be written: exit code 3.
+    pub fn measure(&mut self) -> Result<RunWriter, Stop> {
+        let (mut writer, before) = RunWriter::open(&self.directory, &self.header, self.fresh)
+            .map_err(Stop::not_judged)?;
+        match before {
+            Before::Nothing => {}
+            Before::Resumed { entries, damaged } => {
+                note(format!("resuming: {entries} entries of an unfinished run are kept"));
+                if damaged > 0 {
+                    note(format!("{damaged} lines could not be used and are measured again"));
+                }
+            }
+            Before::Kept(path) => note(format!("the run before is kept as {}", path.display())),
+        }
+        let all: Vec<CaseId> = self.header.plan.clone();
+        self.invocations(&mut writer, &all, 0..self.suite.settings.invocations)?;
+        Ok(writer)
+    }
+
+    /// Measures some cases again, on invocations after the regular ones.
+    ///
+    /// # Errors
+    /// As [`measure`](Ready::measure).
+    pub fn confirm(&mut self, writer: &mut RunWriter, cases: &[CaseId]) -> Result<(), Stop> {
+        let first = self.suite.settings.invocations;
+        let fresh = first..first + self.suite.rules.policy.confirm;
+        self.invocations(writer, cases, fresh)
+    }
+
+    fn invocations(
+        &mut self,
+        writer: &mut RunWriter,
+        ids: &[CaseId],
+        range: std::ops::Range<u32>,
+    ) -> Result<(), Stop> {
+        let cases: Vec<_> = self
+            .suite
+            .cases
+            .iter()
+            .filter(|case| ids.contains(&case.id()))
+            .cloned()
+            .collect();
+        let seed = self.suite.settings.seed;
+        let blocks = blocks(&cases, range.clone(), seed, &writer.done);
+        let mut progress = Progress::new(&blocks, range, self.quiet);
+        let mut session = Session::new(&self.suite, &mut self.processes);
+        session
+            .run(&blocks, &mut progress, &mut |entry| writer.append(entry))
+            .map_err(|error| {
+                Stop::NotJudged(anyhow::Error::new(error).context(
+                    "the run stops here; what was measured is kept, and the same command goes on",
+                ))
+            })
+    }
+}
+
+/// Marks the run as finished and reads it back from its file.
+///
+/// # Errors
+/// When the file cannot be written or read: exit code 3.
+pub fn finish(mut writer: RunWriter) -> Result<Run, Stop> {
+    writer.finish(Timestamp::now()).map_err(Stop::not_judged)?;
+    read(writer.path())
+}
+
+/// Reads a run back from its file.
+///
+/// # Errors
+/// When it cannot be read: exit code 3.
+pub fn read(path: &Path) -> Result<Run, Stop> {
+    run_file::read(path).map_err(Stop::not_judged)
+}
+
+/// The suite as the command line wants it.
+///
+/// # Errors
+/// Whatever is wrong with either: exit code 2.
+pub fn load(args: &MeasureArgs) -> Result<Suite, Stop> {
+    let mut suite = suite::load(&args.suite).map_err(Stop::usage)?;
+    suite::configure(&mut suite, Path::new("regatta.toml")).map_err(Stop::usage)?;
+    for text in &args.set {
+        let change = parse_override(text, &suite).map_err(Stop::Usage)?;
+        suite.overrides.push(change);
+    }
+    if let Some(invocations) = args.invocations {
+        suite.settings.invocations = invocations;
+    }
+    let ids: Vec<String> = suite.cases.iter().map(ToString::to_string).collect();
+    suite.keep(&args.filter);
+    if suite.cases.is_empty() {
+        let near = args.filter.iter().find_map(|p| nearest(p, ids.iter().map(String::as_str)));
+        let example = near.or(ids.first().map(String::as_str)).unwrap_or_default();
+        return Err(Stop::Usage(anyhow!(
+            "--filter {} leaves no case of {} (which has {}, for example {example})",
+            args.filter.join(" "),
+            suite.name,
+            ids.len(),
+        )));
+    }
+    Ok(suite)
+}
+
+/// `cpu/split-key.num_splits_key=1`
+fn parse_override(text: &str, suite: &Suite) -> anyhow::Result<Override> {
+    let wrong = || {
+        anyhow!("--set {text}: write VARIANT.PARAMETER=VALUE, for example cpu/split-key.num_splits_key=1")
+    };
+    let (target, value) = text.split_once('=').ok_or_else(wrong)?;
+    let (variant, parameter) = target.rsplit_once('.').ok_or_else(wrong)?;
+    if parameter.is_empty() || value.is_empty() {
+        return Err(wrong());
+    }
+    let variant = variant.parse().with_context(|| format!("--set {text}"))?;
+    if !suite.cases.iter().any(|case| case.variant == variant) {
+        let known: BTreeMap<String, ()> =
+            suite.cases.iter().map(|case| (case.variant.to_string(), ())).collect();
+        let hint = match nearest(&variant.to_string(), known.keys().map(String::as_str)) {
+            Some(near) => format!("did you mean {near}?"),
+            None => format!("it has {}", known.into_keys().collect::<Vec<_>>().join(", ")),
+        };
+        return Err(anyhow!("--set {text}: suite {} does not measure {variant}; {hint}", suite.name));
+    }
+    Ok(Override {
+        variant,
+        parameter: parameter.to_owned(),
+        // What a case asks for explicitly stays explicit: it is the automatic choice
+        // that a caller's bug replaces.
+        from: Some(ParamValue::auto()),
+        to: ParamValue::from(value),
+    })
+}
+
+/// An error with the last lines its worker printed.
+pub(super) fn with_log(error: impl Into<anyhow::Error>, log: &str) -> anyhow::Error {
+    let error = error.into();
+    match log.is_empty() {
+        true => error,
+        false => {
+            let lines: Vec<String> = log.lines().map(|line| format!("  | {line}")).collect();
+            anyhow!("{error:#}\nIts last words:\n{}", lines.join("\n"))
+        }
+    }
+}
+
+/// The state of the checkout this was started in, if it is one.
+fn git() -> Option<Git> {
+    let git = |args: &[&str]| -> Option<String> {
+        let output = Command::new("git").args(args).output().ok()?;
+        output
+            .status
+            .success()
+            .then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let revision = git(&["rev-parse", "HEAD"])?;
+    let changes = git(&["status", "--porcelain", "--untracked-files=no"])?;
+    Some(Git {
+        revision,
+        dirty: !changes.is_empty(),
+    })
+}

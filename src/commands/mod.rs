@@ -1,0 +1,70 @@
+//! One file a subcommand: arguments in, calls, what is printed.
+
+pub mod baseline;
+pub mod completions;
+pub mod diff;
+pub mod doctor;
+pub mod gate;
+pub mod list;
+mod measuring;
+mod progress;
+mod reporting;
+pub mod report;
+pub mod run;
+mod sides;
+pub mod worker;
+
+use std::fmt::Display;
+use std::io::{self, Write};
+
+use crate::judge::judgement::VerdictOutcome;
+
+/// Why a command ends without a verdict, and with which exit code.
+#[derive(Debug)]
+pub enum Stop {
+    /// The command line or a file it names is wrong; nothing was measured: 2.
+    Usage(anyhow::Error),
+    /// It cannot be judged: 3.
+    NotJudged(anyhow::Error),
+    /// Whoever read the output went away: 0, as nothing is wrong with the answer.
+    Unread,
+}
+
+/// What a command comes to.
+pub type Ended = Result<u8, Stop>;
+
+impl Stop {
+    /// A usage or configuration error.
+    pub fn usage(error: impl Into<anyhow::Error>) -> Stop {
+        Stop::Usage(error.into())
+    }
+
+    /// Something that keeps a verdict from being reached.
+    pub fn not_judged(error: impl Into<anyhow::Error>) -> Stop {
+        Stop::NotJudged(error.into())
+    }
+
+    /// The exit code of `docs/ARCHITECTURE.md`'s contract.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Stop::Usage(_) => 2,
+            Stop::NotJudged(_) => VerdictOutcome::NotJudged.exit_code(),
+            Stop::Unread => 0,
+        }
+    }
+}
+
+/// Prints a result to standard output, coloured where that is wanted.
+fn print(text: impl Display) -> Result<(), Stop> {
+    let mut stdout = anstream::stdout().lock();
+    let written = write!(stdout, "{text}").and_then(|()| stdout.flush());
+    written.map_err(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => Stop::Unread,
+        _ => Stop::NotJudged(anyhow::Error::new(error).context("cannot write to standard output")),
+    })
+}
+
+/// Says something about the work on standard error. Nobody may be reading it.
+fn note(text: impl Display) {
+    let _ = writeln!(anstream::stderr(), "{text}");
+}

@@ -1,0 +1,68 @@
+//! Progress of a measurement on standard error: a bar on a terminal, nothing else
+//! where nobody watches.
+
+use std::io::IsTerminal;
+use std::ops::Range;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::attention::Case;
+use crate::measure::schedule::Block;
+use crate::measure::session::Observer;
+use crate::record::types::{Entry, Outcome};
+
+/// Shows where a schedule is.
+pub struct Progress {
+    bar: ProgressBar,
+    range: Range<u32>,
+    failed: usize,
+}
+
+impl Progress {
+    /// A bar over the cases of these blocks.
+    pub fn new(blocks: &[Block], range: Range<u32>, quiet: bool) -> Progress {
+        let cases: usize = blocks.iter().map(|block| block.cases.len()).sum();
+        let bar = ProgressBar::new(cases as u64);
+        if quiet || !std::io::stderr().is_terminal() {
+            bar.set_draw_target(ProgressDrawTarget::hidden());
+        }
+        let style = "{prefix} [{bar:20}] {pos}/{len} {eta:>4} left  {wide_msg}";
+        if let Ok(style) = ProgressStyle::with_template(style) {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        bar.enable_steady_tick(Duration::from_millis(250));
+        Progress {
+            bar,
+            range,
+            failed: 0,
+        }
+    }
+}
+
+impl Observer for Progress {
+    fn block(&mut self, block: &Block) {
+        let at = block.invocation - self.range.start + 1;
+        let of = self.range.len();
+        self.bar.set_prefix(format!("invocation {at}/{of}"));
+    }
+
+    fn case(&mut self, case: &Case) {
+        let failed = match self.failed {
+            0 => String::new(),
+            n => format!("{n} failed  "),
+        };
+        self.bar.set_message(format!("{failed}{case}"));
+    }
+
+    fn done(&mut self, entry: &Entry) {
+        self.failed += usize::from(matches!(entry.outcome, Outcome::Failed { .. }));
+        self.bar.inc(1);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,66 @@
+//! `regatta report`: write reports of stored runs.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+use clap::Args;
+
+use super::reporting::{self, Outputs};
+use super::{Ended, Stop, print, sides};
+use crate::judge::{self, Options};
+use crate::record::baseline::Store;
+
+/// Write reports of stored runs
+///
+/// Without a format, the page and the tables are written beside each run.
+#[derive(Args, Debug)]
+pub struct ReportArgs {
+    /// Run files or report folders
+    #[arg(required = true)]
+    runs: Vec<String>,
+
+    /// Hold them against this run or baseline
+    #[arg(long, value_name = "RUN")]
+    base: Option<String>,
+
+    /// The folder of baselines
+    #[arg(long, value_name = "DIR", default_value = "baselines")]
+    baselines: PathBuf,
+
+    #[command(flatten)]
+    outputs: Outputs,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// See [`super::Stop`].
+pub fn run(args: &ReportArgs) -> Ended {
+    args.outputs.check()?;
+    if args.runs.len() > 1 && args.outputs.any() {
+        return Err(Stop::Usage(anyhow!(
+            "one path cannot hold the reports of {} runs; leave it out to write each beside its run",
+            args.runs.len()
+        )));
+    }
+    let store = Store::new(&args.baselines);
+    let options = Options::default();
+    for name in &args.runs {
+        let head = sides::find(name, &store, None)?;
+        let machine = head.side.header.machine.name.clone();
+        let base = match &args.base {
+            Some(base) => Some(sides::find(base, &store, Some(&machine))?.side),
+            None => None,
+        };
+        let judgement = judge::judge(&head.side, base.as_ref(), &options);
+        if args.outputs.any() {
+            args.outputs.write(&judgement, &head.run, base.as_ref())?;
+        } else {
+            let folder = head.path.parent().unwrap_or(Path::new("."));
+            for path in reporting::write(folder, &judgement, &head.run, base.as_ref())? {
+                print(format!("{}\n", path.display()))?;
+            }
+        }
+    }
+    Ok(0)
+}

@@ -1,0 +1,269 @@
+//! Holds a worker to `docs/PROTOCOL.md` and says what is wrong with it.
+
+use std::time::Duration;
+
+use super::verify::{self, Verifier};
+use crate::attention::{Align, Case, Direction, Dtype, Mask, Params, Problem, VariantId};
+use crate::worker::host::{Conversation, HostError};
+use crate::worker::protocol::{
+    Cache, Hello, Measure, Prepare, Prepared, ReplyBody, RequestBody, VariantInfo,
+};
+
+/// Small problems need no more.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// One thing that was tried.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Check {
+    /// What.
+    pub name: String,
+    /// What came of it.
+    pub result: CheckResult,
+}
+
+/// What came of a check.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(tag = "result", content = "detail", rename_all = "lowercase")]
+pub enum CheckResult {
+    /// As the protocol says.
+    Passed,
+    /// The worker says it does not do this, which it may.
+    Unsupported(String),
+    /// Against the protocol.
+    Failed(String),
+}
+
+/// Goes through the protocol with a worker that has just introduced itself.
+///
+/// # Errors
+/// When the worker is lost; the checks made until then are in the error.
+pub fn check(worker: &mut dyn Conversation) -> Result<Vec<Check>, (Vec<Check>, HostError)> {
+    let mut checks = introduced(worker.hello());
+    match converse(worker, &mut checks) {
+        Ok(()) => Ok(checks),
+        Err(error) => Err((checks, error)),
+    }
+}
+
+fn converse(worker: &mut dyn Conversation, checks: &mut Vec<Check>) -> Result<(), HostError> {
+    let variants = worker.hello().variants.clone();
+    let mut verifier = Verifier::default();
+    for variant in &variants {
+        for problem in problems(variant) {
+            one_problem(worker, &mut verifier, variant, problem, checks)?;
+        }
+    }
+    let mut add = |name: &str, result: Result<(), String>| push(checks, name, result);
+    let unknown = Prepare {
+        variant: "no-such-variant".to_owned(),
+        problem: Problem::new(16, 16),
+        params: Params::default(),
+        seed: 1,
+    };
+    let reply = worker.ask(RequestBody::Prepare(unknown), LIMIT)?;
+    add(
+        "an unknown variant is answered and survived",
+        match reply {
+            ReplyBody::Failed { .. } | ReplyBody::Unsupported { .. } => Ok(()),
+            other => Err(format!("answered {}", shown(&other))),
+        },
+    );
+    let reply = worker.ask(RequestBody::Measure(measure()), LIMIT)?;
+    add(
+        "measure without a prepared case fails",
+        match reply {
+            ReplyBody::Failed { .. } => Ok(()),
+            other => Err(format!("answered {}", shown(&other))),
+        },
+    );
+    let reply = worker.ask(RequestBody::Shutdown, LIMIT)?;
+    add(
+        "shutdown is answered",
+        match reply {
+            ReplyBody::Bye => Ok(()),
+            other => Err(format!("answered {}", shown(&other))),
+        },
+    );
+    Ok(())
+}
+
+fn introduced(hello: &Hello) -> Vec<Check> {
+    let mut checks = Vec::new();
+    push(&mut checks, "hello", Ok(()));
+    push(
+        &mut checks,
+        "hello lists variants",
+        match hello.variants.is_empty() {
+            true => Err("no variant".to_owned()),
+            false => Ok(()),
+        },
+    );
+    for variant in &hello.variants {
+        let id = format!("{}/{}", hello.worker, variant.name);
+        let name = format!("{id} is a name that ids can hold, with dtypes and directions");
+        let sound = match id.parse::<VariantId>() {
+            Err(error) => Err(error.to_string()),
+            Ok(_) if variant.dtypes.is_empty() => Err("no dtype".to_owned()),
+            Ok(_) if variant.directions.is_empty() => Err("no direction".to_owned()),
+            Ok(_) => Ok(()),
+        };
+        push(&mut checks, &name, sound);
+    }
+    push(
+        &mut checks,
+        "hello says how much memory a case may use",
+        match hello.device.memory_bytes {
+            0 => Err("memory_bytes is 0: no case would fit".to_owned()),
+            _ => Ok(()),
+        },
+    );
+    checks
+}
+
+/// Small problems that tell the usual mistakes apart: odd sizes, a mask, groups of
+/// heads, queries and keys of different lengths.
+fn problems(variant: &VariantInfo) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for &direction in &variant.directions {
+        for &dtype in &variant.dtypes {
+            problems.push(Problem {
+                direction,
+                dtype,
+                ..Problem::new(48, 16)
+            });
+        }
+    }
+    let plain = Problem {
+        direction: variant
+            .directions
+            .first()
+            .copied()
+            .unwrap_or(Direction::Forward),
+        dtype: variant.dtypes.first().copied().unwrap_or(Dtype::F32),
+        batch: 2,
+        heads: 4,
+        kv_heads: 4,
+        ..Problem::new(33, 16)
+    };
+    problems.push(plain.clone());
+    problems.push(Problem {
+        mask: Mask::causal(Align::TopLeft),
+        ..plain.clone()
+    });
+    problems.push(Problem {
+        kv_heads: 2,
+        ..plain.clone()
+    });
+    problems.push(Problem {
+        seq_k: 40,
+        mask: Mask::causal(Align::BottomRight),
+        ..plain
+    });
+    problems
+}
+
+fn one_problem(
+    worker: &mut dyn Conversation,
+    verifier: &mut Verifier,
+    variant: &VariantInfo,
+    problem: Problem,
+    checks: &mut Vec<Check>,
+) -> Result<(), HostError> {
+    let id = Case {
+        variant: VariantId {
+            worker: worker.hello().worker.clone(),
+            name: variant.name.clone(),
+            environment: None,
+        },
+        problem: problem.clone(),
+        params: Params::default(),
+    };
+    let prepare = |seed| {
+        RequestBody::Prepare(Prepare {
+            variant: variant.name.clone(),
+            problem: problem.clone(),
+            params: Params::default(),
+            seed,
+        })
+    };
+    let name = format!("{id}: right, and found right by regatta's own float64");
+    let prepared = match worker.ask(prepare(42), LIMIT)? {
+        ReplyBody::Prepared(prepared) => prepared,
+        ReplyBody::Unsupported { reason } => {
+            checks.push(Check {
+                name,
+                result: CheckResult::Unsupported(reason),
+            });
+            return Ok(());
+        }
+        other => {
+            push(checks, &name, Err(format!("answered {}", shown(&other))));
+            return Ok(());
+        }
+    };
+    let checked = verifier.check(&problem, 42, variant, &prepared);
+    push(checks, &name, checked.map(|_| ()));
+    let timed = match worker.ask(RequestBody::Measure(measure()), LIMIT)? {
+        ReplyBody::Measured(measured) => {
+            let count = measured.device_ns.len();
+            verify::samples(&problem, &worker.hello().device, &measured).and_then(|()| {
+                match (2..=5).contains(&count) {
+                    true => Ok(()),
+                    false => Err(format!(
+                        "{count} samples; at least 2 and at most 5 were asked for"
+                    )),
+                }
+            })
+        }
+        other => Err(format!("answered {}", shown(&other))),
+    };
+    push(checks, &format!("{id}: timed"), timed);
+    let counted = match worker.ask(RequestBody::Census, LIMIT)? {
+        ReplyBody::Census(_) | ReplyBody::Failed { .. } => Ok(()),
+        other => Err(format!("answered {}", shown(&other))),
+    };
+    push(checks, &format!("{id}: census is answered"), counted);
+    let released = match worker.ask(RequestBody::Release, LIMIT)? {
+        ReplyBody::Released => Ok(()),
+        other => Err(format!("answered {}", shown(&other))),
+    };
+    push(checks, &format!("{id}: released"), released);
+    if let ReplyBody::Prepared(again) = worker.ask(prepare(43), LIMIT)? {
+        let name = format!("{id}: another seed makes other inputs");
+        push(checks, &name, seeds_differ(&prepared, &again));
+        worker.ask(RequestBody::Release, LIMIT)?;
+    }
+    Ok(())
+}
+
+fn seeds_differ(one: &Prepared, other: &Prepared) -> Result<(), String> {
+    match one.probes == other.probes {
+        true => Err("the results are the same".to_owned()),
+        false => Ok(()),
+    }
+}
+
+fn measure() -> Measure {
+    Measure {
+        warmup: 1,
+        samples: 5,
+        min_samples: 2,
+        budget_ms: 1000,
+        cache: Cache::Hot,
+    }
+}
+
+fn push(checks: &mut Vec<Check>, name: &str, result: Result<(), String>) {
+    checks.push(Check {
+        name: name.to_owned(),
+        result: match result {
+            Ok(()) => CheckResult::Passed,
+            Err(reason) => CheckResult::Failed(reason),
+        },
+    });
+}
+
+fn shown(reply: &ReplyBody) -> String {
+    let text = serde_json::to_string(reply).unwrap_or_default();
+    text.chars().take(160).collect()
+}

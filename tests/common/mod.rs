@@ -1,0 +1,102 @@
+//! A folder to run regatta in, with a suite on the fake worker.
+
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use assert_cmd::Command;
+use regatta::record::run_file;
+use regatta::record::types::Run;
+
+/// The fake worker's executable, which `cargo test` builds among the examples.
+pub fn fake_worker() -> PathBuf {
+    let regatta = assert_cmd::cargo::cargo_bin!("regatta");
+    let path = regatta.with_file_name("examples").join("fake-worker");
+    assert!(
+        path.exists(),
+        "{} is missing; build it: cargo build --example fake-worker",
+        path.display()
+    );
+    path
+}
+
+/// A temporary working directory.
+pub struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    pub fn new() -> Place {
+        Place {
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn write(&self, name: &str, text: &str) {
+        fs::write(self.path().join(name), text).unwrap();
+    }
+
+    /// Writes a suite of these variants on the fake worker, started with `args`.
+    pub fn suite(&self, name: &str, variants: &[&str], args: &[&str], more: &str) {
+        let quoted = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
+            words.join(", ")
+        };
+        let worker = fake_worker().display().to_string();
+        let command = quoted(&[&[worker.as_str()], args].concat());
+        self.write(
+            &format!("{name}.toml"),
+            &format!(
+                "schema = 1\ndescription = \"{name}\"\n\
+                 [measure]\ninvocations = 5\nsamples = 10\ntimeout_s = 3\n\
+                 [policy]\nfloor = 0.02\nconfirm = 6\n\
+                 [workers.fake]\ncommand = [{command}]\n\
+                 [[sweep]]\nvariants = [{}]\nseq = [32, 48, 64]\nhead_dim = 16\n\
+                 direction = [\"forward\", \"backward\"]\n{more}",
+                quoted(variants)
+            ),
+        );
+    }
+
+    /// regatta, to be run here.
+    pub fn regatta(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(assert_cmd::cargo::cargo_bin!("regatta"));
+        command
+            .current_dir(self.path())
+            .env("XDG_CACHE_HOME", self.path().join("cache"))
+            .env_remove("REGATTA_PYTHON")
+            .args(args);
+        command
+    }
+
+    /// Runs regatta and gives `(exit code, standard output, standard error)`.
+    pub fn ran(&self, args: &[&str]) -> (i32, String, String) {
+        let output = self.regatta(args).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (
+            output.status.code().unwrap_or(-1),
+            text(&output.stdout),
+            text(&output.stderr),
+        )
+    }
+
+    /// The run of a suite, read back.
+    pub fn run(&self, suite: &str) -> Run {
+        run_file::read(&self.path().join("reports").join(suite).join("run.jsonl")).unwrap()
+    }
+}
+
+/// Runs regatta and asserts the exit code, showing everything when it differs.
+#[macro_export]
+macro_rules! exits {
+    ($place:expr, $code:expr, [$($arg:expr),* $(,)?]) => {{
+        let (code, stdout, stderr) = $place.ran(&[$($arg),*]);
+        assert_eq!(code, $code, "stdout:\n{stdout}\nstderr:\n{stderr}");
+        (stdout, stderr)
+    }};
+}

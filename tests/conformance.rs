@@ -1,0 +1,45 @@
+//! `regatta worker check` on workers of all kinds.
+
+mod common;
+
+use common::{Place, fake_worker};
+
+fn check(command: &[&str]) -> (i32, String, String) {
+    let args = [&["worker", "check", "--"], command].concat();
+    Place::new().ran(&args)
+}
+
+#[test]
+fn a_worker_in_sixty_lines_of_perl_conforms() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/workers/naive.pl");
+    let (code, stdout, stderr) = check(&["perl", path]);
+    assert_eq!(code, 0, "{stdout}{stderr}");
+    assert!(stdout.contains("conforms:"), "{stdout}");
+    let lines = std::fs::read_to_string(path).unwrap().lines().count();
+    assert!(lines <= 60, "{lines} lines");
+}
+
+#[test]
+fn the_built_in_worker_conforms() {
+    let regatta = assert_cmd::cargo::cargo_bin!("regatta");
+    let regatta = regatta.to_str().unwrap();
+    let (code, stdout, stderr) = check(&[regatta, "worker", "serve", "cpu"]);
+    assert_eq!(code, 0, "{stdout}{stderr}");
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    let fake = fake_worker();
+    // Its behaviours include wrong results, and one that ends it.
+    let (code, stdout, _) = check(&[fake.to_str().unwrap()]);
+    assert_eq!(code, 1, "{stdout}");
+    assert!(stdout.contains("relative L2 error 2.5e-1"), "{stdout}");
+    assert!(
+        stdout.contains("found by regatta's own float64 check"),
+        "{stdout}"
+    );
+    let (code, _, stderr) = check(&["./no-such-worker"]);
+    assert_eq!(code, 2, "{stderr}");
+    let (code, _, stderr) = check(&[fake.to_str().unwrap(), "--start", "version"]);
+    assert_eq!(code, 2, "{stderr}");
+}

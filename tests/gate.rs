@@ -1,0 +1,219 @@
+//! The verdict from end to end, on a worker whose times are made up.
+
+mod common;
+
+use common::Place;
+use regatta::record::side::Side;
+use regatta::record::types::Outcome;
+
+fn with_baseline(variants: &[&str]) -> Place {
+    let place = Place::new();
+    place.suite("s", variants, &[], "");
+    exits!(place, 0, ["run", "./s.toml"]);
+    exits!(place, 0, ["baseline", "save", "s"]);
+    place
+}
+
+#[test]
+fn nothing_changed_passes_and_leaves_its_reports() {
+    let place = with_baseline(&["fake/steady", "fake/other"]);
+    let (stdout, _) = exits!(place, 0, ["gate", "./s.toml"]);
+    assert!(stdout.to_lowercase().contains("passed"), "{stdout}");
+    for file in ["run.jsonl", "index.html", "cases.csv", "samples.csv"] {
+        assert!(place.path().join("reports/s").join(file).exists(), "{file}");
+    }
+    let past = std::fs::read_dir(place.path().join("reports/s/past")).unwrap();
+    assert_eq!(past.count(), 1, "the run before is kept");
+}
+
+#[test]
+fn a_lost_split_is_confirmed_named_and_explained() {
+    let place = with_baseline(&["fake/steady", "fake/other"]);
+    let (stdout, stderr) = exits!(
+        place,
+        1,
+        ["gate", "./s.toml", "--set", "fake/steady.num_splits_key=1"]
+    );
+    assert!(stderr.contains("on 6 fresh invocations"), "{stderr}");
+    assert!(stdout.contains("fake/steady:s64,d16,bwd"), "{stdout}");
+    assert!(
+        stdout.contains("num_splits_key"),
+        "the cause is named: {stdout}"
+    );
+    assert!(
+        !stdout.contains("fake/other:"),
+        "what did not change is not accused: {stdout}"
+    );
+    let run = place.run("s");
+    let confirmed = run
+        .entries
+        .iter()
+        .filter(|entry| entry.invocation >= 5)
+        .count();
+    assert_eq!(confirmed, 6 * 6, "only the suspects are measured again");
+}
+
+#[test]
+fn small_changes_below_the_floor_pass() {
+    let place = with_baseline(&["fake/steady"]);
+    exits!(
+        place,
+        0,
+        ["gate", "./s.toml", "--set", "fake/steady.slower_percent=1"]
+    );
+    exits!(
+        place,
+        1,
+        ["gate", "./s.toml", "--set", "fake/steady.slower_percent=5"]
+    );
+}
+
+#[test]
+fn an_unknown_baseline_says_how_to_make_one_and_measures_nothing() {
+    let place = Place::new();
+    place.suite("s", &["fake/steady"], &[], "");
+    let (_, stderr) = exits!(place, 3, ["gate", "./s.toml", "--baseline", "main"]);
+    assert!(stderr.contains("regatta baseline save main"), "{stderr}");
+    assert!(!place.path().join("reports/s/run.jsonl").exists());
+}
+
+#[test]
+fn a_baseline_of_another_machine_or_schema_is_refused() {
+    let place = with_baseline(&["fake/steady"]);
+    let folder = place.path().join("baselines/s");
+    let file = std::fs::read_dir(&folder)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    let text = std::fs::read_to_string(&file).unwrap();
+    // Another machine's file, sums and all, as it would come from that machine.
+    let side = regatta::record::baseline::read(&file).unwrap();
+    let mut other: Side = side.clone();
+    other
+        .header
+        .machine
+        .hard
+        .insert("cpu.cores".to_owned(), "96".to_owned());
+    other.header.machine.name = "big-96c".to_owned();
+    std::fs::remove_file(&file).unwrap();
+    let store = regatta::record::baseline::Store::new(place.path().join("baselines"));
+    store
+        .save("s", &other, other.header.started, false)
+        .unwrap();
+    let (_, stderr) = exits!(place, 3, ["gate", "./s.toml"]);
+    assert!(stderr.contains("cpu.cores: 96 there"), "{stderr}");
+
+    std::fs::remove_dir_all(&folder).unwrap();
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(&file, text.replace("\"schema\":1", "\"schema\":2")).unwrap();
+    let (_, stderr) = exits!(place, 3, ["gate", "./s.toml"]);
+    assert!(stderr.contains("its schema is 2"), "{stderr}");
+}
+
+#[test]
+fn baselines_are_never_replaced_by_chance_nor_made_of_failures() {
+    let place = with_baseline(&["fake/steady"]);
+    let (_, stderr) = exits!(place, 2, ["baseline", "save", "s"]);
+    assert!(stderr.contains("--replace"), "{stderr}");
+    exits!(place, 0, ["baseline", "save", "s", "--replace"]);
+    place.suite("bad", &["fake/steady", "fake/dead"], &[], "");
+    exits!(place, 3, ["run", "./bad.toml"]);
+    let (_, stderr) = exits!(place, 3, ["baseline", "save", "bad", "reports/bad"]);
+    assert!(stderr.contains("did not pass"), "{stderr}");
+    let (stdout, _) = exits!(place, 0, ["baseline", "list"]);
+    assert!(stdout.starts_with("s\n"), "{stdout}");
+    exits!(place, 0, ["baseline", "show", "s"]);
+    exits!(place, 0, ["baseline", "remove", "s"]);
+    exits!(place, 3, ["gate", "./s.toml"]);
+}
+
+#[test]
+fn expectations_need_no_baseline() {
+    let place = Place::new();
+    let expect = "params = { num_splits_key = [\"auto\", 1, 2, 4] }\n\
+         [[expect]]\nname = \"automatic splits are good\"\nwithin = 1.10\n\
+         case = { num_splits_key = \"auto\" }\nagainst = { num_splits_key = [1, 2, 4] }\n";
+    place.suite("s", &["fake/steady"], &[], expect);
+    exits!(place, 0, ["run", "./s.toml"]);
+    let (stdout, _) = exits!(
+        place,
+        1,
+        ["run", "./s.toml", "--set", "fake/steady.num_splits_key=-1"]
+    );
+    assert!(stdout.contains("automatic splits are good"), "{stdout}");
+    let past = place.path().join("reports/s/past");
+    let before = std::fs::read_dir(past)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    let (stdout, _) = exits!(place, 1, ["diff", before.to_str().unwrap(), "reports/s"]);
+    assert!(stdout.contains("fake/steady:s64,d16,bwd"), "{stdout}");
+}
+
+#[test]
+fn a_worker_killed_in_mid_run_costs_one_case_in_one_invocation() {
+    let place = Place::new();
+    let state = place.path().join("state");
+    let args = ["--state", state.to_str().unwrap()];
+    place.suite("s", &["fake/steady", "fake/dies-once"], &args, "");
+    std::fs::write(&state, "died").unwrap();
+    exits!(place, 0, ["run", "./s.toml"]);
+    exits!(place, 0, ["baseline", "save", "s"]);
+    std::fs::remove_file(&state).unwrap();
+    let (stdout, _) = exits!(place, 3, ["gate", "./s.toml"]);
+    assert!(stdout.contains("fake/dies-once"), "{stdout}");
+    let run = place.run("s");
+    assert_eq!(run.entries.len(), 12 * 5, "the rest is measured");
+    let failed: Vec<_> = run
+        .entries
+        .iter()
+        .filter(|e| matches!(e.outcome, Outcome::Failed { .. }))
+        .collect();
+    assert_eq!(failed.len(), 1);
+}
+
+#[test]
+fn json_is_for_machines() {
+    let place = with_baseline(&["fake/steady"]);
+    for args in [
+        &["gate", "./s.toml", "--json"][..],
+        &["diff", "s", "reports/s", "--json"],
+        &["run", "./s.toml", "--json"],
+        &["list", "./s.toml", "--json"],
+        &["baseline", "list", "--json"],
+        &["baseline", "show", "s", "--json"],
+    ] {
+        let (code, stdout, stderr) = place.ran(args);
+        assert_eq!(code, 0, "{args:?}: {stderr}");
+        let value: serde_json::Value = serde_json::from_str(&stdout).expect("JSON");
+        assert!(!value.is_null(), "{args:?}");
+    }
+}
+
+#[test]
+fn output_fits_and_pipes_cleanly() {
+    let place = with_baseline(&["fake/steady", "fake/other"]);
+    let (stdout, stderr) = exits!(
+        place,
+        1,
+        [
+            "gate",
+            "./s.toml",
+            "--all",
+            "--set",
+            "fake/steady.num_splits_key=1"
+        ]
+    );
+    for line in stdout.lines().chain(stderr.lines()) {
+        assert!(
+            line.chars().count() <= 80,
+            "{} columns: {line}",
+            line.chars().count()
+        );
+        assert!(!line.contains('\x1b'), "escape codes in a pipe: {line:?}");
+    }
+}

@@ -1,0 +1,121 @@
+//! Holds the source to the order of rooms in docs/ARCHITECTURE.md.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What each room may import. A room always knows itself.
+const MAY: [(&str, &[&str]); 8] = [
+    ("attention", &[]),
+    ("suite", &["attention"]),
+    ("worker", &["attention"]),
+    (
+        "variants",
+        &["attention", "worker::protocol", "worker::serve"],
+    ),
+    ("record", &["attention", "suite", "worker::protocol"]),
+    ("measure", &["attention", "suite", "worker", "record"]),
+    ("judge", &["attention", "suite", "record"]),
+    ("report", &["attention", "suite", "record", "judge"]),
+];
+
+/// `commands` knows every room; that is said apart because it is the only one.
+const KNOWS_ALL: &str = "commands";
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// The paths after `crate::` in a source text, braces opened one level.
+fn imports(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices("crate::") {
+        let rest = &text[at + "crate::".len()..];
+        if let Some(group) = rest.strip_prefix('{') {
+            let group = group.split('}').next().unwrap_or_default();
+            found.extend(group.split(',').map(|part| part.trim().to_owned()));
+        } else {
+            let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_' && c != ':');
+            found.push(rest[..end.unwrap_or(rest.len())].to_owned());
+        }
+    }
+    found.retain(|path| !path.is_empty());
+    found
+}
+
+fn violations(room: &str, text: &str) -> Vec<String> {
+    let may: BTreeMap<&str, &[&str]> = MAY.into_iter().collect();
+    let allowed = |path: &str| {
+        let first = path.split("::").next().unwrap_or_default();
+        if first == room || room == KNOWS_ALL {
+            return true;
+        }
+        // What is not a room is a macro or an item of the crate root.
+        if !may.contains_key(first) && first != KNOWS_ALL {
+            return true;
+        }
+        may[room].iter().any(|room| {
+            path == *room
+                || path
+                    .strip_prefix(room)
+                    .is_some_and(|rest| rest.starts_with("::"))
+        })
+    };
+    imports(text)
+        .into_iter()
+        .filter(|path| !allowed(path))
+        .collect()
+}
+
+#[test]
+fn imports_run_down_the_list_only() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut found = Vec::new();
+    for entry in fs::read_dir(&root).unwrap().flatten() {
+        if !entry.path().is_dir() {
+            continue;
+        }
+        let room = entry.file_name().to_string_lossy().into_owned();
+        assert!(
+            room == KNOWS_ALL || MAY.iter().any(|(name, _)| *name == room),
+            "src/{room} is no room of docs/ARCHITECTURE.md; add it there and here"
+        );
+        for path in sources(&entry.path()) {
+            let text = fs::read_to_string(&path).unwrap();
+            for import in violations(&room, &text) {
+                found.push(format!("{}: {room} may not know {import}", path.display()));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn a_forbidden_import_is_seen() {
+    assert_eq!(
+        violations("judge", "use crate::measure::session::Session;"),
+        ["measure::session::Session"]
+    );
+    assert_eq!(
+        violations("attention", "use crate::{suite, record};").len(),
+        2
+    );
+    assert_eq!(
+        violations("variants", "use crate::worker::host::Spec;").len(),
+        1
+    );
+    assert!(violations("variants", "use crate::worker::serve::Worker;").is_empty());
+    assert_eq!(
+        violations("report", "let x = crate::commands::run();").len(),
+        1
+    );
+}

@@ -1,0 +1,258 @@
+//! A worker that misbehaves as told: what most tests of the harness run on.
+//!
+//! Its variants are behaviours (`fake/steady`, `fake/dead`, ...). Times are made up
+//! from the problem's FLOPs, so nothing here sleeps and no test depends on how fast
+//! the machine is. An example rather than a binary, so that it is built with the
+//! tests and never installed.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::FromRawFd;
+use std::path::PathBuf;
+use std::process::{Command, exit};
+use std::thread::sleep;
+use std::time::Duration;
+
+use rand::{Rng, RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use regatta::attention::inputs::probe_indices;
+use regatta::attention::reference::{Inputs, backward, forward};
+use regatta::attention::tolerance::results;
+use regatta::attention::{Direction, Dtype, ParamValue, Structure, work};
+use regatta::worker::protocol::{
+    Device, Hello, Measure, Measured, PROBES, PROTOCOL_VERSION, Parameter, Prepare, Prepared,
+    REPLY_FD, TensorError, VariantInfo,
+};
+use regatta::worker::serve::{Refusal, Worker, serve_on_descriptors};
+
+const VARIANTS: [(&str, &str); 15] = [
+    ("steady", "the same time within a few parts in a thousand"),
+    ("other", "as steady"),
+    ("slow", "twice the time of steady"),
+    ("noisy", "invocations differ by a fifth"),
+    (
+        "drifting",
+        "every sample a little slower than the one before",
+    ),
+    ("wrong", "its result is off and it says so"),
+    ("lying", "its result is off and it says it is right"),
+    ("nan", "its result is not finite"),
+    ("silent", "never answers prepare"),
+    ("forking", "starts a child that outlives it, and hangs"),
+    ("dead", "dies when it should measure"),
+    ("dies-once", "dies when it should measure, the first time"),
+    ("garbage", "writes something else on its channel"),
+    ("unsupported", "does not do this"),
+    ("impossible", "its clock does not move"),
+];
+
+struct Fake {
+    state: Option<PathBuf>,
+    version: u32,
+    rng: ChaCha8Rng,
+    prepared: Option<Prepare>,
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let value = |name: &str| {
+        let at = args.iter().position(|arg| arg == name)?;
+        args.get(at + 1).cloned()
+    };
+    let mut version = PROTOCOL_VERSION;
+    match value("--start").as_deref() {
+        Some("exit") => {
+            eprintln!("fake: cannot find libattention.so.9");
+            exit(7);
+        }
+        Some("silent") => sleep(Duration::from_secs(3600)),
+        Some("garbage") => raw_reply("Welcome to libattention 9!\n"),
+        Some("version") => version = PROTOCOL_VERSION + 1,
+        _ => {}
+    }
+    let seed = match value("--seed") {
+        Some(seed) => seed.parse().expect("--seed takes a number"),
+        None => rand::rng().next_u64(),
+    };
+    let mut fake = Fake {
+        state: value("--state").map(PathBuf::from),
+        version,
+        rng: ChaCha8Rng::seed_from_u64(seed),
+        prepared: None,
+    };
+    if let Err(error) = serve_on_descriptors(&mut fake) {
+        eprintln!("{error}");
+        exit(1);
+    }
+}
+
+/// Writes on the reply channel behind the protocol's back.
+fn raw_reply(text: &str) {
+    // SAFETY: the harness opened it; it is not closed here.
+    let mut replies = std::mem::ManuallyDrop::new(unsafe { File::from_raw_fd(REPLY_FD) });
+    replies
+        .write_all(text.as_bytes())
+        .expect("the channel is open");
+}
+
+impl Fake {
+    fn noise(&mut self, width: f64) -> f64 {
+        1.0 + width * (self.rng.random::<f64>() - 0.5)
+    }
+}
+
+impl Worker for Fake {
+    fn hello(&self) -> Hello {
+        Hello {
+            protocol: self.version,
+            worker: "fake".to_owned(),
+            versions: BTreeMap::from([("fake".to_owned(), "1.0".to_owned())]),
+            device: Device {
+                kind: "cpu".to_owned(),
+                name: "fake device".to_owned(),
+                memory_bytes: 1 << 30,
+                facts: BTreeMap::from([("model".to_owned(), "fake".to_owned())]),
+            },
+            variants: VARIANTS
+                .iter()
+                .map(|(name, summary)| VariantInfo {
+                    name: (*name).to_owned(),
+                    summary: (*summary).to_owned(),
+                    dtypes: Dtype::ALL.to_vec(),
+                    directions: Direction::ALL.to_vec(),
+                    parameters: BTreeMap::from([
+                        ("num_splits_key".to_owned(), Parameter::INTEGER),
+                        ("slower_percent".to_owned(), Parameter::INTEGER),
+                    ]),
+                    stores_scores: false,
+                    tf32: false,
+                })
+                .collect(),
+        }
+    }
+
+    fn prepare(&mut self, request: &Prepare) -> Result<Prepared, Refusal> {
+        println!("fake: preparing {}", request.variant);
+        match request.variant.as_str() {
+            "silent" => sleep(Duration::from_secs(3600)),
+            "forking" => {
+                let child = Command::new("sleep").arg("3600").spawn();
+                let child = child.expect("sleep is everywhere");
+                if let Some(state) = &self.state {
+                    std::fs::write(state, child.id().to_string()).expect("state is writable");
+                }
+                sleep(Duration::from_secs(3600));
+            }
+            "garbage" => raw_reply("tuning 24 configurations...\n"),
+            "unsupported" => {
+                return Err(Refusal::Unsupported(
+                    "needs compute capability 9.0".to_owned(),
+                ));
+            }
+            _ => {}
+        }
+        let problem = &request.problem;
+        let too_large = |error| Refusal::Failed(format!("{error}"));
+        let inputs = Inputs::generate(problem, request.seed).map_err(too_large)?;
+        let saved = forward(problem, &inputs).map_err(too_large)?;
+        let gradients = backward(problem, &inputs, &saved).map_err(too_large)?;
+        let tensors = BTreeMap::from([
+            ("out", saved.out),
+            ("dq", gradients.dq),
+            ("dk", gradients.dk),
+            ("dv", gradients.dv),
+        ]);
+        let (error, factor) = match request.variant.as_str() {
+            "wrong" => (Some(0.25), 1.25),
+            "lying" => (Some(1e-7), 1.25),
+            "nan" => (None, f64::NAN),
+            _ => (Some(1e-7), 1.0),
+        };
+        let mut prepared = Prepared {
+            effective: BTreeMap::new(),
+            errors: BTreeMap::new(),
+            probes: BTreeMap::new(),
+            first_call_ns: 1e6,
+        };
+        let splits = splits(request) as i64;
+        prepared
+            .effective
+            .insert("num_splits_key".to_owned(), ParamValue::Int(splits));
+        for (name, _) in results(problem.direction) {
+            let tensor = &tensors[name];
+            let probes = probe_indices(tensor.len() as u64, PROBES)
+                .map(|i| Some(tensor[i as usize] * factor).filter(|value| value.is_finite()));
+            prepared.probes.insert((*name).to_owned(), probes.collect());
+            prepared.errors.insert(
+                (*name).to_owned(),
+                TensorError {
+                    relative_l2: error,
+                    max_abs: error,
+                },
+            );
+        }
+        self.prepared = Some(request.clone());
+        Ok(prepared)
+    }
+
+    fn measure(&mut self, request: &Measure) -> Result<Measured, String> {
+        let case = self.prepared.clone().ok_or("no case is prepared")?;
+        match case.variant.as_str() {
+            "dead" => {
+                eprintln!("fake: CUDA error 700: an illegal memory access was encountered");
+                exit(7);
+            }
+            "dies-once" => {
+                let state = self.state.clone().ok_or("dies-once needs --state FILE")?;
+                if !state.exists() {
+                    std::fs::write(&state, "died").map_err(|error| error.to_string())?;
+                    exit(7);
+                }
+            }
+            _ => {}
+        }
+        let slower = match case.params.get("slower_percent") {
+            ParamValue::Int(percent) => 1.0 + percent as f64 / 100.0,
+            ParamValue::Word(_) => 1.0,
+        };
+        let base = (1e4 + work::flops(&case.problem) * 1e-2) * slower / splits(&case) as f64;
+        let base = base
+            * match case.variant.as_str() {
+                "slow" => 2.0,
+                "noisy" => self.noise(0.4),
+                _ => self.noise(0.004),
+            };
+        let device_ns = (0..request.samples)
+            .map(|sample| match case.variant.as_str() {
+                "impossible" => 0.0,
+                "drifting" => base * (1.0 + 0.01 * f64::from(sample)),
+                _ => base * self.noise(0.01),
+            })
+            .collect();
+        Ok(Measured {
+            device_ns,
+            ..Measured::default()
+        })
+    }
+
+    fn census(&mut self) -> Result<Structure, String> {
+        let case = self.prepared.as_ref().ok_or("no case is prepared")?;
+        Ok(Structure {
+            launches: Vec::new(),
+            counts: BTreeMap::from([("threads".to_owned(), splits(case))]),
+        })
+    }
+
+    fn release(&mut self) {
+        self.prepared = None;
+    }
+}
+
+/// The rule of the fake kernel: automatic is four splits, a sentinel becomes one.
+fn splits(case: &Prepare) -> u64 {
+    match case.params.get("num_splits_key") {
+        ParamValue::Int(splits) => splits.clamp(1, 8) as u64,
+        ParamValue::Word(_) => 4,
+    }
+}

@@ -1,0 +1,40 @@
+"""Starts the Python worker for one library: `python3 main.py --library torch`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import traceback
+
+from channel import Failed, Session, Worker, open_descriptors, serve
+
+WORKERS = {"torch": ("torch_worker", "TorchWorker"), "jax": ("jax_worker", "JaxWorker")}
+
+
+def open_worker(library: str) -> Worker:
+    """The worker of a library, which is imported here and not before."""
+    module, name = WORKERS[library]
+    try:
+        return getattr(importlib.import_module(module), name)()
+    except ImportError as error:
+        traceback.print_exc()
+        raise Failed(
+            f"the Python module `{error.name or library}`, which library `{library}` needs, "
+            f"cannot be imported by {sys.executable} (Python {sys.version.split()[0]}): {error}. "
+            f"Install it there with `{sys.executable} -m pip install {library}`, or name an "
+            "interpreter that has it in the suite's environment table"
+        ) from error
+
+
+def main() -> None:
+    """Serves requests on descriptors 3 and 4 until told to stop."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--library", required=True, choices=sorted(WORKERS))
+    library = parser.parse_args().library
+    requests, replies = open_descriptors()
+    serve(Session(lambda: open_worker(library)), requests, replies)
+
+
+if __name__ == "__main__":
+    main()

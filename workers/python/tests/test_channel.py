@@ -1,0 +1,150 @@
+"""Replies that need no library, and the measure loop on clocks of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import math
+import unittest
+from typing import Any
+
+import support  # noqa: F401  (puts the worker's modules on the path)
+
+import timing
+from channel import Failed, Session, Unsupported, serve
+from main import open_worker
+
+
+class Scripted:
+    """A worker that does what the variant's name says."""
+
+    def __init__(self) -> None:
+        self.released = 0
+
+    def hello(self) -> dict[str, Any]:
+        return {"worker": "scripted"}
+
+    def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
+        match request["variant"]:
+            case "refuses":
+                raise Unsupported("head_dim must be a multiple of 8")
+            case "breaks":
+                raise RuntimeError("first line\nlast line")
+            case "overflows":
+                return {"errors": {"out": {"relative_l2": math.nan, "max_abs": math.inf}}}
+        raise Failed("no such variant")
+
+    def measure(self, request: dict[str, Any]) -> dict[str, Any]:
+        timing.Plan.from_wire(request)
+        return {"device_ns": [1.0]}
+
+    def census(self) -> dict[str, Any]:
+        return {"launches": [], "counts": {}}
+
+    def release(self) -> None:
+        self.released += 1
+
+
+def talk(*lines: str) -> list[dict[str, Any]]:
+    """The replies to these request lines."""
+    requests, replies = io.BytesIO("\n".join(lines).encode()), io.BytesIO()
+    with contextlib.redirect_stderr(io.StringIO()):
+        serve(Session(Scripted), requests, replies)
+    return [json.loads(line) for line in replies.getvalue().splitlines()]
+
+
+HELLO = '{"id":1,"type":"hello","protocol":1}'
+
+
+class Channel(unittest.TestCase):
+    def test_a_failure_does_not_end_the_worker(self) -> None:
+        replies = talk(
+            HELLO,
+            '{"id":2,"type":"prepare","variant":"refuses"}',
+            '{"id":3,"type":"prepare","variant":"breaks"}',
+            '{"id":4,"type":"prepare","variant":"overflows"}',
+            '{"id":5,"type":"release","a field of tomorrow":1}',
+            '{"id":6,"type":"shutdown"}',
+            '{"id":7,"type":"release"}',
+        )
+        self.assertEqual([reply["id"] for reply in replies], [1, 2, 3, 4, 5, 6])
+        kinds = [reply["type"] for reply in replies]
+        self.assertEqual(kinds, ["hello", "unsupported", "failed", "prepared", "released", "bye"])
+        self.assertEqual(replies[1]["reason"], "head_dim must be a multiple of 8")
+        self.assertIn("last line", replies[2]["reason"])
+        self.assertEqual(replies[3]["errors"]["out"], {"relative_l2": None, "max_abs": None})
+
+    def test_a_case_that_was_not_checked_is_dropped(self) -> None:
+        worker = Scripted()
+        session = Session(lambda: worker)
+        session.answer(HELLO.encode())
+        session.answer(b'{"id":2,"type":"prepare","variant":"overflows"}')
+        self.assertEqual(worker.released, 0)
+        with contextlib.redirect_stderr(io.StringIO()):
+            session.answer(b'{"id":3,"type":"prepare","variant":"breaks"}')
+        self.assertEqual(worker.released, 1)
+
+    def test_malformed_requests_are_answered(self) -> None:
+        replies = talk(
+            "{", "[]", '{"type":"hello"}', HELLO, '{"id":8,"type":"dance"}', '{"id":9}',
+            '{"id":10,"type":"measure","warmup":1}',
+        )  # fmt: skip
+        self.assertEqual([reply["id"] for reply in replies], [0, 0, 0, 1, 8, 9, 10])
+        for reply in replies[:3] + replies[4:]:
+            self.assertEqual(reply["type"], "failed")
+            self.assertIn("malformed request", reply["reason"])
+        self.assertIn("`samples`", replies[6]["reason"])
+
+    def test_another_protocol_is_refused_before_anything_else(self) -> None:
+        wrong, early = talk('{"id":1,"type":"hello","protocol":2}', '{"id":2,"type":"census"}')
+        self.assertEqual(wrong["type"], "failed")
+        self.assertIn("protocol 2", wrong["reason"])
+        self.assertIn("speaks 1", wrong["reason"])
+        self.assertIn("hello", early["reason"])
+
+    def test_a_missing_library_is_named(self) -> None:
+        library = next((name for name in ("torch", "jax") if not support.installed(name)), None)
+        if library is None:
+            self.skipTest("every library is installed")
+        with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(Failed) as caught:
+            open_worker(library)
+        for word in (f"`{library}`", support.sys.executable, "environment", "pip install"):
+            self.assertIn(word, str(caught.exception))
+
+
+class Rounds(unittest.TestCase):
+    def taken(self, seconds_each: float, **plan: Any) -> int:
+        """Samples taken when each of them takes this long."""
+        now = [0.0]
+        settings = {"warmup": 0, "samples": 10, "min_samples": 2, "budget_ms": 100.0, "cold": False}
+        count = 0
+        for _ in timing.Plan(**(settings | plan)).rounds(clock=lambda: now[0]):
+            now[0] += seconds_each
+            count += 1
+        return count
+
+    def test_samples_end_by_number_budget_or_minimum(self) -> None:
+        self.assertEqual(self.taken(0.001), 10)
+        self.assertEqual(self.taken(0.030), 4, "starts at 0, 30, 60 and 90 ms, not at 120")
+        self.assertEqual(self.taken(9.0), 2)
+        self.assertEqual(self.taken(9.0, min_samples=0), 1, "the first is always within budget")
+        self.assertEqual(self.taken(0.001, samples=1, min_samples=3), 3)
+
+    def test_each_call_is_waited_for_and_flushed_before(self) -> None:
+        done: list[str] = []
+        plan = timing.Plan(warmup=1, samples=2, min_samples=2, budget_ms=0.0, cold=True)
+        measured = timing.measure_wall(
+            lambda: done.append("call"),
+            lambda result: done.append("wait"),
+            plan,
+            lambda: done.append("flush"),
+        )
+        self.assertEqual(done, ["call", "wait"] + ["flush", "call", "wait"] * 2)
+        self.assertEqual(len(measured["device_ns"]), 2)
+        self.assertEqual(measured["host_ns"], [])
+        self.assertNotIn("clock_mhz", measured)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,50 @@
+"""The rule by which `num_splits_key` becomes a number of blocks."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+import support
+
+from cutlass_splits import effective_splits
+from problem import Problem
+
+HOPPER = {"capability": (9, 0), "shared_bytes": 232448}
+
+
+def splits(requested: int | None, **axes: Any) -> int | None:
+    axes = {"batch": 1, "direction": "backward"} | axes
+    return effective_splits(Problem.from_wire(support.wire(**axes)), requested, **HOPPER)
+
+
+class Splits(unittest.TestCase):
+    def test_xformers_issue_1176(self) -> None:
+        """157 blocks on the grid before, 1 after: see the issue."""
+        case = {"heads": 1, "seq_q": 10000, "head_dim": 32}
+        self.assertEqual(splits(None, **case), 157)
+        self.assertEqual(splits(-1, **case), 1)
+        self.assertEqual(splits(1, **case), 1)
+        self.assertEqual(splits(16, **case), 16)
+        self.assertEqual(splits(1000, **case), 157)
+
+    def test_many_heads_and_few_keys_are_not_split(self) -> None:
+        self.assertEqual(splits(None, heads=256, seq_q=128, head_dim=32), 1)
+        self.assertEqual(splits(None, heads=255, seq_q=128, head_dim=32), 2)
+
+    def test_staged_gradients_cap_the_heuristic_alone(self) -> None:
+        wide = {"seq_q": 8192, "head_dim": 256, "dtype": "bf16"}
+        self.assertEqual(splits(None, heads=8, **wide), 25)
+        self.assertEqual(splits(64, heads=8, **wide), 64)
+        self.assertEqual(splits(None, heads=256, **wide), 1, "200 / 256 is 0, raised to 1")
+        self.assertEqual(splits(None, heads=8, seq_q=8192, head_dim=256), 128, "f32 stages none")
+
+    def test_unknown_tiles_give_no_number(self) -> None:
+        problem = Problem.from_wire(support.wire(direction="backward"))
+        self.assertIsNone(effective_splits(problem, None, (10, 0), 232448))
+        self.assertIsNone(effective_splits(problem, None, (8, 6), 101376))
+        self.assertEqual(effective_splits(problem, 8, (8, 0), 166912, deterministic=True), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

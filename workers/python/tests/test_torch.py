@@ -1,0 +1,226 @@
+"""The torch worker: for real on the CPU, and its CUDA calls by shape alone."""
+
+from __future__ import annotations
+
+import os
+import unittest
+from typing import Any
+
+import support
+
+if not support.installed("torch"):
+    raise unittest.SkipTest("torch is not installed")
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+import inputs
+from channel import Unsupported
+from problem import Problem
+from reference import Arrays, ReferenceCache
+from torch_census import _is_copy, _launch
+from torch_variants import Access, build_efficient
+
+TOLERANCE = {"f32": 1e-5, "f16": 2e-3, "bf16": 1.5e-2}
+RAGGED = {"q": [3, 24], "k": [5, 24]}
+
+
+class Inputs(unittest.TestCase):
+    def test_frozen_values(self) -> None:
+        first = [0.836805286714029, -1.1781049573266253, -0.7669481822728474]
+        self.assertEqual(inputs.torch_elements(42, "q", 0, 3, "cpu").tolist(), first)
+        last = inputs.torch_elements(42, "dout", 1000, 1, "cpu").item()
+        self.assertEqual(last, -1.3725259712649156)
+
+    def test_the_layout_is_in_the_strides(self) -> None:
+        for layout in ("bshd", "bhsd"):
+            problem = Problem.from_wire(support.wire(layout=layout))
+            tensor = inputs.torch_input(problem, "q", 1, torch.float16, "cpu")
+            self.assertEqual(tuple(tensor.shape), (2, 24, 4, 16))
+            held = tensor if layout == "bshd" else tensor.transpose(1, 2)
+            self.assertTrue(held.is_contiguous())
+
+    @unittest.skipUnless(support.installed("numpy"), "numpy is not installed")
+    def test_numpy_makes_the_same(self) -> None:
+        import numpy as np
+
+        for seed in (42, (1 << 64) - 1):
+            theirs = inputs.numpy_elements(seed, "v", 3, 1000)
+            ours = inputs.torch_elements(seed, "v", 3, 1000, "cpu").numpy()
+            self.assertTrue((ours == theirs).all())
+        problem = Problem.from_wire(
+            support.wire(heads=4, kv_heads=2, direction="both", mask=support.CAUSAL_BR, seq_k=9)
+        )
+        references = []
+        for arrays, tensors in (
+            (
+                Arrays.of_numpy(),
+                {t: inputs.numpy_input(problem, t, 5, np.float32) for t in inputs.TENSORS},
+            ),
+            (
+                Arrays.of_torch("cpu"),
+                {
+                    t: inputs.torch_input(problem, t, 5, torch.float32, "cpu")
+                    for t in inputs.TENSORS
+                },
+            ),
+        ):
+            references.append(ReferenceCache(arrays).of(problem, 5, tensors))
+        for name, value in references[0].items():
+            np.testing.assert_allclose(references[1][name].numpy(), value, atol=1e-12)
+
+
+class Conversation(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        cls.worker = support.StartedWorker("torch")
+        cls.hello = cls.worker.ask("hello", protocol=1)
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        assert cls.worker.ask("shutdown")["type"] == "bye"
+        assert cls.worker.exit_status() == 0
+
+    def right(self, reply: dict[str, Any], dtype: str = "f32") -> None:
+        self.assertEqual(reply["type"], "prepared", reply)
+        for name, error in reply["errors"].items():
+            self.assertLess(error["relative_l2"], TOLERANCE[dtype], name)
+            self.assertEqual(len(reply["probes"][name]), 16)
+
+    def test_hello(self) -> None:
+        names = [variant["name"] for variant in self.hello["variants"]]
+        sdpa = ["sdpa-math", "sdpa-flash", "sdpa-efficient", "sdpa-cudnn"]
+        self.assertEqual(names, [*sdpa, "efficient"])
+        self.assertEqual(self.hello["variants"][-1]["parameters"]["num_splits_key"], "integer")
+        self.assertEqual(self.hello["device"]["kind"], "cpu")
+
+    def test_sdpa_on_the_cpu(self) -> None:
+        masks = (support.FULL, support.CAUSAL, {"left": 4, "right": 2, "align": "bottom-right"})
+        for variant in ("sdpa-math", "sdpa-flash"):
+            for mask in masks:
+                for layout in ("bshd", "bhsd"):
+                    for direction in ("forward", "backward", "both"):
+                        for access in ("views", "copies"):
+                            axes = {"mask": mask, "layout": layout, "direction": direction}
+                            with self.subTest(variant=variant, access=access, **axes):
+                                params = {"access": access}
+                                reply = self.worker.prepare(variant, params, kv_heads=2, **axes)
+                                self.right(reply)
+                                self.assertEqual(reply["effective"], params)
+
+    def test_bottom_right_is_never_is_causal(self) -> None:
+        for seq_q, seq_k in ((9, 24), (24, 9)):
+            axes = {"seq_q": seq_q, "seq_k": seq_k, "mask": support.CAUSAL_BR}
+            self.right(self.worker.prepare("sdpa-math", direction="both", **axes))
+
+    def test_half_types(self) -> None:
+        for dtype in ("f16", "bf16"):
+            self.right(self.worker.prepare("sdpa-math", dtype=dtype, direction="both"), dtype)
+
+    def test_refusals_are_the_librarys(self) -> None:
+        for variant, axes, words in (
+            ("sdpa-flash", {"head_dim_v": 8}, "the same last dimension"),
+            ("sdpa-cudnn", {}, "backend"),
+            ("sdpa-math", {"varlen": RAGGED}, "ragged"),
+            ("efficient", {}, "aten::_efficient_attention_forward"),
+        ):
+            reply = self.worker.prepare(variant, **axes)
+            self.assertEqual(reply["type"], "unsupported", reply)
+            self.assertIn(words, reply["reason"])
+
+    def test_mistakes_are_failures(self) -> None:
+        for variant, params in (
+            ("sdpa-math", {"num_splits_key": 1}),
+            ("efficient", {"num_splits_key": "many"}),
+            ("efficient", {"access": "sideways"}),
+        ):
+            reply = self.worker.prepare(variant, params)
+            self.assertEqual(reply["type"], "failed", reply)
+
+    def test_measure_and_census(self) -> None:
+        self.right(self.worker.prepare("sdpa-flash", direction="backward"))
+        plan = {"warmup": 1, "samples": 3, "min_samples": 3, "budget_ms": 0}
+        for cache in ("hot", "cold"):
+            measured = self.worker.ask("measure", cache=cache, **plan)
+            self.assertEqual(len(measured["device_ns"]), 3, measured)
+            self.assertEqual(measured["host_ns"], [])
+        census = self.worker.ask("census")
+        self.assertEqual((census["launches"], census["counts"]), ([], {}))
+
+
+class EfficientByShape(unittest.TestCase):
+    """The ops' schemas and the shapes of what they return, without a GPU."""
+
+    def call(self, splits: int | None = None, copies: bool = False, **axes: Any) -> Any:
+        problem = Problem.from_wire(support.wire(**axes))
+        with FakeTensorMode():
+            tensors = {}
+            for name in inputs.TENSORS:
+                tensor = torch.empty(problem.shape(name), device="cuda")
+                if problem.layout == "bhsd":
+                    tensor = tensor.transpose(1, 2).contiguous().transpose(1, 2)
+                tensors[name] = tensor
+            results = build_efficient(problem, tensors, Access(problem, copies), splits)()
+        self.assertEqual(
+            [tuple(result.shape) for result in results],
+            [problem.shape(name) for name in problem.results],
+        )
+        return results
+
+    def test_directions(self) -> None:
+        for direction in ("forward", "backward", "both"):
+            self.call(direction=direction)
+            self.call(direction=direction, mask=support.CAUSAL_BR, seq_q=9)
+            self.call(direction=direction, varlen=RAGGED, mask=support.CAUSAL)
+        self.call(mask={"left": 4, "right": 0, "align": "top-left"})
+
+    def test_num_splits_key_reaches_backward_only(self) -> None:
+        for splits in (-1, 1, 4):
+            self.call(splits, direction="backward")
+            with self.assertRaises(Unsupported):
+                self.call(splits, direction="forward")
+
+    def test_copies_come_back_in_the_callers_layout(self) -> None:
+        for result in self.call(copies=True, layout="bhsd", direction="both"):
+            self.assertTrue(result.transpose(1, 2).is_contiguous())
+
+    def test_grouped_heads(self) -> None:
+        self.call(kv_heads=1)
+        for axes in ({"kv_heads": 2}, {"kv_heads": 1, "direction": "backward"}):
+            with self.assertRaises(Unsupported):
+                self.call(**axes)
+
+
+class Census(unittest.TestCase):
+    def test_events_of_the_trace(self) -> None:
+        """Fields as the profiler writes them to a trace file."""
+        kernel = {
+            "cat": "kernel",
+            "name": "flash_fwd_kernel",
+            "args": {
+                "grid": [64, 1, 16],
+                "block": [128, 1, 1],
+                "registers per thread": 255,
+                "shared memory": 49152,
+            },
+        }
+        self.assertEqual(
+            _launch(kernel),
+            {
+                "name": "flash_fwd_kernel",
+                "grid": [64, 1, 16],
+                "block": [128, 1, 1],
+                "registers": 255,
+                "shared_bytes": 49152,
+            },
+        )
+        copy = "void at::native::elementwise_kernel<128, 4, at::native::direct_copy_kernel_cuda>"
+        self.assertFalse(_is_copy(kernel))
+        self.assertTrue(_is_copy(kernel | {"name": copy}))
+        self.assertTrue(_is_copy({"cat": "gpu_memcpy", "name": "Memcpy DtoD"}))
+        self.assertFalse(_is_copy({"cat": "gpu_memset", "name": "Memset (Device)"}))
+
+
+if __name__ == "__main__":
+    unittest.main()

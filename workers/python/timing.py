@@ -1,0 +1,142 @@
+"""The measure loop: each sample is one call, with the device idle before it.
+
+Two clocks. A CUDA device that lets us put events on its stream is timed by its
+own clock; everything else by the host's monotonic clock around call and wait.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from channel import required
+from device import NvidiaDevice
+
+MIN_FLUSH_BYTES = 256 << 20
+"""Smallest flush on a GPU. 256 MiB read and written keep an H200 busy for about
+0.1 ms, which is what the host needs to issue most calls behind it."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a `measure` request asks for."""
+
+    warmup: int
+    samples: int
+    min_samples: int
+    budget_ms: float
+    cold: bool
+
+    @staticmethod
+    def from_wire(request: dict[str, Any]) -> Plan:
+        """The plan of a `measure` request."""
+        return Plan(
+            warmup=int(required(request, "warmup")),
+            samples=int(required(request, "samples")),
+            min_samples=int(required(request, "min_samples")),
+            budget_ms=float(required(request, "budget_ms")),
+            cold=required(request, "cache") == "cold",
+        )
+
+    def rounds(self, clock: Callable[[], float] = time.monotonic) -> Iterator[int]:
+        """Numbers of the samples to take; ends when they are enough or the budget is spent."""
+        begin = clock()
+        for number in range(max(self.samples, self.min_samples)):
+            spent_ms = (clock() - begin) * 1e3
+            if number >= self.min_samples and spent_ms > self.budget_ms:
+                return
+            yield number
+
+
+def flush_bytes(cache_bytes: int | None) -> int:
+    """Bytes to write so that nothing of a GPU's last-level cache survives."""
+    return max(2 * (cache_bytes or 0), MIN_FLUSH_BYTES)
+
+
+def _with_clocks(measured: dict[str, Any], clocks: list[float | None]) -> dict[str, Any]:
+    """Adds the clock of each sample if it was known at each."""
+    if clocks and None not in clocks:
+        measured["clock_mhz"] = clocks
+    return measured
+
+
+def measure_wall(
+    call: Callable[[], Any],
+    wait: Callable[[Any], Any],
+    plan: Plan,
+    flush: Callable[[], None],
+    gpu: NvidiaDevice | None = None,
+) -> dict[str, Any]:
+    """Times call and wait by the host's monotonic clock.
+
+    With `gpu` the device works apart from the host behind a stream that the library
+    hides: `device_ns` is then the time from issuing the call until it is done, launch
+    latency included, and `host_ns` the time until the call returned. Without, host
+    and device are one and `host_ns` stays empty.
+    """
+    for _ in range(plan.warmup):
+        wait(call())
+    device_ns: list[float] = []
+    host_ns: list[float] = []
+    clocks: list[float | None] = []
+    for _ in plan.rounds():
+        if plan.cold:
+            flush()
+        begin = time.perf_counter_ns()
+        result = call()
+        issued = time.perf_counter_ns()
+        wait(result)
+        device_ns.append(float(time.perf_counter_ns() - begin))
+        # Its memory must be free again before the next sample allocates.
+        del result
+        if gpu:
+            host_ns.append(float(issued - begin))
+            clocks.append(gpu.clock_mhz())
+    return _with_clocks({"device_ns": device_ns, "host_ns": host_ns}, clocks)
+
+
+def measure_cuda(call: Callable[[], Any], plan: Plan, gpu: NvidiaDevice) -> dict[str, Any]:
+    """Times the call by two events on torch's current stream.
+
+    The flush also hides the launch latency: while the device is still writing, the host
+    queues start event, call and stop event, so that the device passes from one to the
+    other without waiting for the host. That holds for as long as the flush takes; a call
+    that needs longer to issue (backward through autograd on a small problem), and any
+    hot sample, shows the host's time in part. Holding the stream at a gate until all is
+    queued removes that limit and comes later.
+    """
+    import torch
+
+    size = flush_bytes(gpu.l2_bytes()) if plan.cold else 0
+    flush = torch.randint(0, 256, (size,), dtype=torch.uint8, device="cuda").bitwise_not_()
+    for _ in range(plan.warmup):
+        call()
+    start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    # Events are created when first recorded: not inside a sample.
+    start.record()
+    stop.record()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    device_ns: list[float] = []
+    host_ns: list[float] = []
+    clocks: list[float | None] = []
+    for _ in plan.rounds():
+        torch.cuda.synchronize()
+        if plan.cold:
+            # Random bytes read, inverted and written: a fill with zeros can be done
+            # without moving the data, on a device that compresses its memory.
+            flush.bitwise_not_()
+        start.record()
+        begin = time.perf_counter_ns()
+        result = call()
+        host_ns.append(float(time.perf_counter_ns() - begin))
+        stop.record()
+        torch.cuda.synchronize()
+        device_ns.append(start.elapsed_time(stop) * 1e6)
+        clocks.append(gpu.clock_mhz())
+        # Its memory must be free again before the next sample allocates.
+        del result
+    peak = torch.cuda.max_memory_allocated() - flush.numel()
+    return _with_clocks({"device_ns": device_ns, "host_ns": host_ns, "peak_bytes": peak}, clocks)
