@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::judgement::Difference;
-use crate::record::types::{Git, RunHeader};
+use crate::record::types::{Git, RunHeader, WorkerRecord};
 use crate::suite::Settings;
 
 /// What stands for a fact that one side does not have.
@@ -105,13 +105,11 @@ fn maps(
     }
 }
 
-type Worker = crate::record::types::WorkerRecord;
-
 /// Workers that both sides have, by name.
 fn shared_workers<'a>(
     base: &'a RunHeader,
     head: &'a RunHeader,
-) -> impl Iterator<Item = (&'a str, &'a Worker, &'a Worker)> {
+) -> impl Iterator<Item = (&'a str, &'a WorkerRecord, &'a WorkerRecord)> {
     base.workers.iter().filter_map(|worker| {
         let other = head
             .workers
@@ -177,7 +175,7 @@ fn settings(found: &mut Vec<Difference>, base: &Settings, head: &Settings) {
 mod tests {
     use super::*;
     use crate::judge::testing::header;
-    use crate::record::types::Override;
+    use crate::suite::Override;
 
     fn fields(differences: &[Difference]) -> Vec<&str> {
         differences.iter().map(|d| d.field.as_str()).collect()

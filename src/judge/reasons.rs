@@ -3,7 +3,7 @@
 use super::floor::beyond;
 use super::phrase::{change, count, factor, percent, probability};
 use super::statistics::needed_per_side;
-use super::values::{FEWEST, SUSPICION_P, UNCONFIRMED_P, Values};
+use super::values::{CONFIRM_P, FEWEST, SCREEN_P, UNCONFIRMED_P, Values};
 
 /// Called although p alone would not have.
 pub fn unmistakable(values: &Values) -> String {
@@ -35,7 +35,7 @@ pub fn not_confirmed(
     floor: f64,
 ) -> String {
     let said = withdrawn(screen, fresh);
-    let needed = SUSPICION_P / together.max(1) as f64;
+    let needed = CONFIRM_P / together.max(1) as f64;
     if !beyond(fresh.estimate.ratio, floor) {
         format!("{said}; {}", reach(fresh, floor))
     } else if fresh.reachable() > needed {
@@ -70,7 +70,7 @@ pub fn undecided(screen: &Values, floor: f64) -> String {
         );
     }
     let p = probability(screen.p);
-    if screen.p <= SUSPICION_P {
+    if screen.p <= SCREEN_P {
         format!("{said} with p {p}: suspected; p {UNCONFIRMED_P} or fresh invocations would decide")
     } else {
         format!("{said}, but the invocations of both sides overlap (p {p})")

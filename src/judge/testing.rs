@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::attention::CaseId;
 use crate::record::side::{CaseRecord, Side, Status};
-use crate::record::types::{Fingerprint, Git, RunHeader, Settings, SuiteRecord, WorkerRecord};
+use crate::record::types::{Fingerprint, Git, RunHeader, SuiteRecord, WorkerRecord};
+use crate::suite::Settings;
 use crate::suite::rules::Rules;
 
 /// A header of a small CPU run.
@@ -39,6 +40,7 @@ pub fn header() -> RunHeader {
             budget_ms: 100,
             cache: "cold".to_owned(),
             seed: 1,
+            timeout_s: 120,
         },
         machine: Fingerprint {
             name: "xeon-2c".to_owned(),

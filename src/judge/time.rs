@@ -4,8 +4,9 @@
 //! samples of one process share its luck. With a floor of 5 %:
 //!
 //! - A case is **suspected** when the exact Mann-Whitney p of its invocations is
-//!   at most 0.05 (or the smallest their number allows) and the Hodges-Lehmann
-//!   ratio lies beyond the floor. Being suspected costs fresh invocations.
+//!   at most 0.10, which is 0.05 in each direction (or the smallest their number
+//!   allows), and the Hodges-Lehmann ratio lies beyond the floor. Being suspected
+//!   costs fresh invocations, nothing else.
 //! - With fresh invocations only these count, on the head's side at least: p at
 //!   most 0.05 after Holm's correction over all cases that have them, and the ratio
 //!   beyond the floor, is *regressed* or *improved*. A regression thus has to show
@@ -21,6 +22,11 @@
 //!   more, which is equivalence by two one-sided tests at 5 % (Schuirmann 1987).
 //! - All else is *inconclusive*, with the reason.
 //!
+//! Simulated sweeps of 200 cases with five invocations a side and ten fresh ones find
+//! a change of 10 % in more than 95 of 100 cases, or more than 80 on a machine that
+//! runs in two modes. Two stored runs, with nothing fresh, alarm falsely more often
+//! when the machine is noisy, and the judgement says that nothing was confirmed.
+//!
 //! "Beyond the floor" is symmetric in logarithms: above `1 + floor` or below
 //! `1 / (1 + floor)`.
 
@@ -30,7 +36,7 @@ use super::judgement::{Change, CommonShift, Stage, Word};
 use super::reasons;
 use super::shift::common_shift;
 use super::statistics::holm_adjusted;
-use super::values::{SUSPICION_P, UNCONFIRMED_P, Values, reaches};
+use super::values::{CONFIRM_P, SCREEN_P, UNCONFIRMED_P, Values, reaches};
 use crate::record::side::CaseRecord;
 
 /// What the times of one case say.
@@ -46,11 +52,14 @@ pub struct Compared {
 
 /// True when the figures warrant fresh invocations.
 pub fn suspicious(change: &Change, floor: f64) -> bool {
-    beyond(change.ratio, floor) && reaches(change.p, SUSPICION_P.max(change.reachable_p))
+    beyond(change.ratio, floor) && reaches(change.p, SCREEN_P.max(change.reachable_p))
 }
 
 /// Judges the times of all cases together: the common shift, then each case.
 /// Pairs are base and head, each with at least one usable time.
+///
+/// The shift is estimated from the screen, where every case takes part, and divided
+/// out of fresh invocations too: those of a few suspects cannot tell a drift.
 pub fn compare(
     pairs: &[(&CaseRecord, &CaseRecord)],
     floor: f64,
@@ -117,9 +126,9 @@ fn confirmed(
     together: usize,
     floor: f64,
 ) -> Compared {
-    let change = fresh.change(Stage::Confirm, floor, SUSPICION_P / together as f64);
+    let change = fresh.change(Stage::Confirm, floor, CONFIRM_P / together as f64);
     let counts = beyond(change.ratio, floor);
-    let (word, reason) = if counts && reaches(adjusted, SUSPICION_P) {
+    let (word, reason) = if counts && reaches(adjusted, CONFIRM_P) {
         (direction(change.ratio), None)
     } else if counts && fresh.unmistakable() {
         (direction(change.ratio), Some(reasons::unmistakable(fresh)))

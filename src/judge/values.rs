@@ -5,8 +5,13 @@ use super::floor::beyond;
 use super::judgement::{Change, Stage};
 use super::statistics::{Estimate, mann_whitney, reachable_p, two_sample_ratio};
 
-/// p at which the screen suspects, and at which Holm calls on fresh invocations.
-pub const SUSPICION_P: f64 = 0.05;
+/// p at which the screen suspects: 0.05 in each direction. A suspicion costs a few
+/// invocations and accuses nobody, so the screen may be generous; what it misses
+/// is never looked at again.
+pub const SCREEN_P: f64 = 0.10;
+
+/// p at which Holm calls on fresh invocations.
+pub const CONFIRM_P: f64 = 0.05;
 
 /// p at which a change is called without fresh invocations.
 pub const UNCONFIRMED_P: f64 = 0.01;
