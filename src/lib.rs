@@ -7,5 +7,6 @@
 pub mod attention;
 pub mod judge;
 pub mod record;
+pub mod report;
 pub mod suite;
 pub mod worker;

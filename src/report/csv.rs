@@ -1,0 +1,258 @@
+//! Two tables for a spreadsheet or a data frame: `cases.csv`, `samples.csv`.
+//!
+//! Plain numbers, the unit in the column's name, an empty cell where there is
+//! nothing. A failed case is a row with its error, never a lost row.
+
+use std::collections::BTreeSet;
+
+use ::csv::Writer;
+
+use super::text::one_line;
+use super::{Document, Exporter, RenderError, Report};
+use crate::attention::{Case, FACETS};
+use crate::judge::judgement::{Change, Finding, Row, Stage, Timing};
+use crate::record::side::{CaseRecord, Side};
+use crate::record::types::Outcome;
+
+/// Writes both tables.
+pub(super) struct Csv;
+
+impl Exporter for Csv {
+    fn export(&self, report: &Report) -> Result<Vec<Document>, RenderError> {
+        Ok(vec![
+            document("cases.csv", |table| cases(table, report))?,
+            document("samples.csv", |table| samples(table, report))?,
+        ])
+    }
+}
+
+type Table = Writer<Vec<u8>>;
+
+fn document(
+    name: &'static str,
+    fill: impl FnOnce(&mut Table) -> Result<(), ::csv::Error>,
+) -> Result<Document, RenderError> {
+    let broken = |problem: String| RenderError::Table { name, problem };
+    let mut table = Writer::from_writer(Vec::new());
+    fill(&mut table).map_err(|error| broken(error.to_string()))?;
+    let bytes = table
+        .into_inner()
+        .map_err(|error| broken(error.to_string()))?;
+    let text = String::from_utf8(bytes).map_err(|error| broken(error.to_string()))?;
+    Ok(Document { name, text })
+}
+
+/// Columns of `cases.csv` between the facets and the parameters.
+const FIGURES: [&str; 25] = [
+    "word",
+    "allowed",
+    "reason",
+    "head_ns",
+    "head_min_ns",
+    "head_max_ns",
+    "base_ns",
+    "base_min_ns",
+    "base_max_ns",
+    "ratio",
+    "ratio_low",
+    "ratio_high",
+    "confidence",
+    "p",
+    "reachable_p",
+    "smallest_effect",
+    "stage",
+    "tflops",
+    "gbps",
+    "host_ns",
+    "first_call_ns",
+    "samples",
+    "invocations",
+    "peak_bytes",
+    "findings",
+];
+
+fn cases(table: &mut Table, report: &Report) -> Result<(), ::csv::Error> {
+    let head = Side::from_run("head", report.head);
+    let parsed: Vec<Option<Case>> = report
+        .judgement
+        .rows
+        .iter()
+        .map(|row| row.case.case().ok())
+        .collect();
+    let params: BTreeSet<&str> = parsed
+        .iter()
+        .flatten()
+        .flat_map(|case| case.params.iter())
+        .map(|(name, _)| name.as_str())
+        .collect();
+    let effective: BTreeSet<&str> = head
+        .cases
+        .values()
+        .flat_map(|record| record.effective.keys())
+        .map(String::as_str)
+        .collect();
+
+    let mut names: Vec<String> = vec!["case".into()];
+    names.extend(FACETS.iter().chain(&FIGURES).map(ToString::to_string));
+    names.extend(params.iter().map(|name| format!("param_{name}")));
+    names.extend(effective.iter().map(|name| format!("effective_{name}")));
+    table.write_record(&names)?;
+
+    for (row, case) in report.judgement.rows.iter().zip(&parsed) {
+        let record = head.cases.get(&row.case);
+        let mut cells = vec![row.case.to_string()];
+        let facet = |name: &str| case.as_ref().map_or(String::new(), |case| case.facet(name));
+        cells.extend(FACETS.iter().map(|name| facet(name)));
+        cells.extend(figures(row, record));
+        cells.extend(params.iter().map(|name| facet(name)));
+        cells.extend(effective.iter().map(|&name| {
+            let value = record.and_then(|record| record.effective.get(name));
+            value.map_or(String::new(), ToString::to_string)
+        }));
+        table.write_record(&cells)?;
+    }
+    Ok(())
+}
+
+/// The cells under [`FIGURES`].
+fn figures(row: &Row, record: Option<&CaseRecord>) -> [String; 25] {
+    let head = |figure: fn(&Timing) -> f64| cell(row.head.as_ref().map(figure));
+    let base = |figure: fn(&Timing) -> f64| cell(row.base.as_ref().map(figure));
+    let change = |figure: fn(&Change) -> f64| cell(row.change.as_ref().map(figure));
+    [
+        row.word.text().to_owned(),
+        row.allowed.to_string(),
+        row.reason.as_deref().map(one_line).unwrap_or_default(),
+        head(|timing| timing.median_ns),
+        head(|timing| timing.min_ns),
+        head(|timing| timing.max_ns),
+        base(|timing| timing.median_ns),
+        base(|timing| timing.min_ns),
+        base(|timing| timing.max_ns),
+        change(|change| change.ratio),
+        change(|change| change.low),
+        change(|change| change.high),
+        change(|change| change.confidence),
+        change(|change| change.p),
+        change(|change| change.reachable_p),
+        change(|change| change.smallest_effect),
+        row.change
+            .as_ref()
+            .map_or("", |change| match change.stage {
+                Stage::Screen => "screen",
+                Stage::Confirm => "confirm",
+            })
+            .to_owned(),
+        head(|timing| timing.tflops),
+        head(|timing| timing.gbps),
+        cell(row.head.as_ref().and_then(|timing| timing.host_ns)),
+        cell(row.head.as_ref().and_then(|timing| timing.first_call_ns)),
+        cell(row.head.as_ref().map(|timing| timing.samples)),
+        cell(row.head.as_ref().map(|timing| timing.invocations_ns.len())),
+        cell(record.and_then(|record| record.peak_bytes)),
+        findings(&row.findings),
+    ]
+}
+
+fn findings(findings: &[Finding]) -> String {
+    let texts: Vec<String> = findings
+        .iter()
+        .map(|finding| one_line(&format!("{}: {}", finding.cause, finding.evidence)))
+        .collect();
+    texts.join("; ")
+}
+
+fn cell(value: Option<impl ToString>) -> String {
+    value.map_or(String::new(), |value| value.to_string())
+}
+
+fn samples(table: &mut Table, report: &Report) -> Result<(), ::csv::Error> {
+    table.write_record([
+        "case",
+        "invocation",
+        "sample",
+        "confirm",
+        "device_ns",
+        "host_ns",
+        "clock_mhz",
+    ])?;
+    let planned = report.head.header.settings.invocations;
+    for entry in &report.head.entries {
+        let Outcome::Measured(measurement) = &entry.outcome else {
+            continue;
+        };
+        for (sample, device_ns) in measurement.device_ns.iter().enumerate() {
+            table.write_record([
+                entry.case.to_string(),
+                entry.invocation.to_string(),
+                sample.to_string(),
+                (entry.invocation >= planned).to_string(),
+                device_ns.to_string(),
+                cell(measurement.host_ns.get(sample)),
+                cell(measurement.clock_mhz.get(sample)),
+            ])?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{Format, fixture, render};
+
+    /// A table as rows of `column = cell`, empty cells left out.
+    fn readable(text: &str) -> String {
+        let mut reader = ::csv::Reader::from_reader(text.as_bytes());
+        let names = reader.headers().unwrap().clone();
+        let mut out = String::new();
+        for record in reader.records() {
+            for (name, value) in names.iter().zip(&record.unwrap()) {
+                if !value.is_empty() {
+                    out += &format!("{name} = {}\n", super::super::text::shorten(value, 90));
+                }
+            }
+            out.push('\n');
+        }
+        out
+    }
+
+    #[test]
+    fn a_row_has_everything_about_its_case() {
+        let scene = fixture::failed();
+        let text = &render(Format::Csv, &scene.report()).unwrap()[0].text;
+        let case = "torch/efficient:s10000,d32,bwd\n";
+        let readable = readable(text);
+        let row = readable
+            .split("\n\n")
+            .find(|row| row.contains(case))
+            .unwrap();
+        insta::assert_snapshot!(row);
+    }
+
+    #[test]
+    fn failed_cases_are_rows_with_their_error() {
+        let scene = fixture::incomplete();
+        let text = &render(Format::Csv, &scene.report()).unwrap()[0].text;
+        insta::assert_snapshot!(readable(text));
+    }
+
+    #[test]
+    fn samples_are_numbered_and_confirming_ones_marked() {
+        let scene = fixture::failed();
+        let documents = render(Format::Csv, &scene.report()).unwrap();
+        let lines: Vec<&str> = documents[1].text.lines().collect();
+        let taken: usize = scene
+            .head
+            .entries
+            .iter()
+            .map(|entry| match &entry.outcome {
+                Outcome::Measured(measurement) => measurement.device_ns.len(),
+                _ => 0,
+            })
+            .sum();
+        assert_eq!(lines.len(), taken + 1);
+        assert!(lines[1].starts_with("\"torch/efficient:s10000,d32,bwd\",0,0,false,"));
+        assert!(lines.iter().any(|line| line.contains(",5,0,true,")));
+    }
+}

@@ -1,0 +1,188 @@
+//! The edge: rendered reports become files, whole or not at all.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+
+use super::{Format, RenderError, Report, render};
+
+/// Why a report could not be written; the message names the path and the fix.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// A directory stands where the file should be.
+    #[error(
+        "cannot write {path}: it is a directory; name a file in it, for example {path}/{example}"
+    )]
+    IsDirectory {
+        /// The target.
+        path: PathBuf,
+        /// A file in it.
+        example: &'static str,
+    },
+    /// A file stands where a directory should be.
+    #[error(
+        "cannot write {path}: {parent} is a file, not a directory; move it away, or name another path"
+    )]
+    ParentIsFile {
+        /// The target.
+        path: PathBuf,
+        /// What is in the way.
+        parent: PathBuf,
+    },
+    /// The directory could not be created.
+    #[error("cannot create the directory {path}: {source}; create it, or name another path")]
+    Create {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The file could not be written.
+    #[error(
+        "cannot write {path}: {source}; check the permissions and the free space of its directory"
+    )]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// There is nothing to write.
+    #[error(transparent)]
+    Render(#[from] RenderError),
+}
+
+/// Checks that a file can be written at `path`, before hours are spent on what
+/// goes into it: creates its directory, and a temporary file there.
+///
+/// # Errors
+/// When it cannot, with what is in the way.
+pub fn check_writable(path: &Path) -> Result<(), WriteError> {
+    temporary(path).map(drop)
+}
+
+/// Writes a file so that a reader sees the old one or the new one, never a part.
+///
+/// # Errors
+/// When its directory cannot be created or written.
+pub fn write(path: &Path, text: &str) -> Result<(), WriteError> {
+    let failed = |source| WriteError::Write {
+        path: path.to_owned(),
+        source,
+    };
+    let mut file = temporary(path)?;
+    file.write_all(text.as_bytes()).map_err(failed)?;
+    file.persist(path).map_err(|error| failed(error.error))?;
+    Ok(())
+}
+
+/// Writes every document of a format into a directory, under their own names.
+/// Returns the paths.
+///
+/// # Errors
+/// When one cannot be rendered or written; those before it are.
+pub fn write_format(
+    dir: &Path,
+    format: Format,
+    report: &Report,
+) -> Result<Vec<PathBuf>, WriteError> {
+    let mut paths = Vec::new();
+    for document in render(format, report)? {
+        let path = dir.join(document.name);
+        write(&path, &document.text)?;
+        paths.push(path);
+    }
+    Ok(paths)
+}
+
+/// Writes what stands beside every run: `index.html`, `cases.csv` and
+/// `samples.csv`. Returns the paths, the page first.
+///
+/// # Errors
+/// When one cannot be rendered or written; those before it are.
+pub fn write_all(dir: &Path, report: &Report) -> Result<Vec<PathBuf>, WriteError> {
+    let mut paths = write_format(dir, Format::Html, report)?;
+    paths.extend(write_format(dir, Format::Csv, report)?);
+    Ok(paths)
+}
+
+/// A temporary file in the directory of `path`: only there is a rename atomic.
+fn temporary(path: &Path) -> Result<NamedTempFile, WriteError> {
+    if path.is_dir() {
+        return Err(WriteError::IsDirectory {
+            path: path.to_owned(),
+            example: "report.html",
+        });
+    }
+    let dir = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    if let Some(file) = dir.ancestors().find(|ancestor| ancestor.is_file()) {
+        return Err(WriteError::ParentIsFile {
+            path: path.to_owned(),
+            parent: file.to_owned(),
+        });
+    }
+    fs::create_dir_all(dir).map_err(|source| WriteError::Create {
+        path: dir.to_owned(),
+        source,
+    })?;
+    // A temporary file is its owner's alone; a report is everyone's to read, as
+    // far as the umask, which is taken off this mode, allows.
+    let mode = fs::Permissions::from_mode(0o666);
+    let file = tempfile::Builder::new().permissions(mode).tempfile_in(dir);
+    file.map_err(|source| WriteError::Write {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::fixture;
+
+    #[test]
+    fn a_report_is_three_files_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("reports/quick");
+        let scene = fixture::passed();
+        for _ in 0..2 {
+            write_all(&target, &scene.report()).unwrap();
+        }
+        let mut names: Vec<String> = fs::read_dir(&target)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        assert_eq!(names, ["cases.csv", "index.html", "samples.csv"]);
+    }
+
+    #[test]
+    fn what_is_in_the_way_is_named_with_the_fix() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("taken");
+        fs::write(&file, "").unwrap();
+        check_writable(&file).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "");
+        check_writable(&dir.path().join("new/deep/report.html")).unwrap();
+
+        let error = check_writable(dir.path()).unwrap_err().to_string();
+        assert!(
+            error.contains("it is a directory; name a file in it"),
+            "{error}"
+        );
+        let error = check_writable(&file.join("report.html")).unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.contains("taken is a file, not a directory"),
+            "{error}"
+        );
+        let error = check_writable(&file.join("deeper/report.html")).unwrap_err();
+        assert!(matches!(error, WriteError::ParentIsFile { .. }), "{error}");
+    }
+}

@@ -1,0 +1,71 @@
+//! The judgement as one JSON document.
+
+use serde::Serialize;
+
+use super::{Document, Exporter, RenderError, Report};
+use crate::judge::judgement::Judgement;
+use crate::record::SCHEMA_VERSION;
+
+/// Writes `judgement.json`. Numbers that JSON cannot hold read `null`.
+pub(super) struct Json;
+
+#[derive(Serialize)]
+struct Envelope<'a> {
+    schema: u32,
+    kind: &'static str,
+    tool: &'a str,
+    exit_code: u8,
+    #[serde(flatten)]
+    judgement: &'a Judgement,
+}
+
+/// The document alone, for `--json` on standard output.
+///
+/// # Errors
+/// Never for a judgement; the serializer's signature asks for it.
+pub(super) fn document(judgement: &Judgement, tool: &str) -> Result<String, RenderError> {
+    let envelope = Envelope {
+        schema: SCHEMA_VERSION,
+        kind: "judgement",
+        tool,
+        exit_code: judgement.verdict.outcome.exit_code(),
+        judgement,
+    };
+    let mut text = serde_json::to_string_pretty(&envelope)?;
+    text.push('\n');
+    Ok(text)
+}
+
+impl Exporter for Json {
+    fn export(&self, report: &Report) -> Result<Vec<Document>, RenderError> {
+        Ok(vec![Document {
+            name: "judgement.json",
+            text: document(report.judgement, &report.head.header.tool)?,
+        }])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::report::{Format, fixture, render};
+
+    #[test]
+    fn the_document_reads_back() {
+        let scene = fixture::failed();
+        let text = &render(Format::Json, &scene.report()).unwrap()[0].text;
+        let value: serde_json::Value = serde_json::from_str(text).unwrap();
+        assert_eq!(value["schema"], 1);
+        assert_eq!(value["exit_code"], 1);
+        assert_eq!(value["verdict"]["outcome"], "failed");
+        let judgement: crate::judge::judgement::Judgement = serde_json::from_str(text).unwrap();
+        assert_eq!(judgement, scene.judgement);
+    }
+
+    #[test]
+    fn numbers_that_are_none_are_null() {
+        let scene = fixture::incomplete();
+        let text = &render(Format::Json, &scene.report()).unwrap()[0].text;
+        let value: serde_json::Value = serde_json::from_str(text).unwrap();
+        assert!(value["rows"][0]["head"]["median_ns"].is_null());
+    }
+}

@@ -1,0 +1,270 @@
+//! JUnit XML for the test view of a CI system.
+//!
+//! A case is a test, named by its full id: GitLab drops all but the first of
+//! equal names. What the code did is a `failure`, what the harness could not do
+//! is an `error`, what nobody can say is `skipped`, with its reason. The verdict
+//! is a test of its own, so that a run that was not judged is never green.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::format::Factor;
+use super::summary::evidence;
+use super::text::{clean, one_line, shorten};
+use super::{Document, Exporter, RenderError, Report};
+use crate::judge::judgement::{
+    ExpectationResult, Held, Judgement, Row, Verdict, VerdictOutcome, Word,
+};
+
+/// Writes `junit.xml`.
+pub(super) struct Junit;
+
+impl Exporter for Junit {
+    fn export(&self, report: &Report) -> Result<Vec<Document>, RenderError> {
+        Ok(vec![Document {
+            name: "junit.xml",
+            text: document(report.judgement),
+        }])
+    }
+}
+
+/// Longest `message` attribute, in columns; the body has the whole text.
+const MESSAGE: usize = 200;
+
+/// One `testcase`.
+struct Test {
+    class: String,
+    name: String,
+    seconds: Option<f64>,
+    outcome: Outcome,
+}
+
+enum Outcome {
+    Passed,
+    Failure {
+        kind: &'static str,
+        message: String,
+        body: String,
+    },
+    Error {
+        message: String,
+        body: String,
+    },
+    Skipped {
+        message: String,
+    },
+}
+
+fn document(judgement: &Judgement) -> String {
+    let mut tests = vec![of_verdict(&judgement.verdict)];
+    tests.extend(judgement.rows.iter().map(of_row));
+    tests.extend(judgement.expectations.iter().map(of_expectation));
+    make_names_unique(&mut tests);
+
+    let count = |kind: fn(&Outcome) -> bool| tests.iter().filter(|t| kind(&t.outcome)).count();
+    let counts = format!(
+        r#"tests="{}" failures="{}" errors="{}" skipped="{}""#,
+        tests.len(),
+        count(|outcome| matches!(outcome, Outcome::Failure { .. })),
+        count(|outcome| matches!(outcome, Outcome::Error { .. })),
+        count(|outcome| matches!(outcome, Outcome::Skipped { .. })),
+    );
+    let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
+    let name = format!("regatta {} {}", judgement.suite, judgement.head.machine);
+    let _ = writeln!(xml, "<testsuites {counts}>");
+    let _ = writeln!(
+        xml,
+        r#"<testsuite name="{}" {counts} timestamp="{}">"#,
+        escaped(&one_line(&name)),
+        escaped(&one_line(&judgement.head.started)),
+    );
+    for test in &tests {
+        write_test(&mut xml, test);
+    }
+    xml.push_str("</testsuite>\n</testsuites>\n");
+    xml
+}
+
+fn of_verdict(verdict: &Verdict) -> Test {
+    let message = verdict.reasons.join("; ");
+    let body = verdict.reasons.join("\n");
+    Test {
+        class: "regatta".into(),
+        name: "verdict".into(),
+        seconds: None,
+        outcome: match verdict.outcome {
+            VerdictOutcome::Passed => Outcome::Passed,
+            VerdictOutcome::Failed => Outcome::Failure {
+                kind: "verdict",
+                message,
+                body,
+            },
+            VerdictOutcome::NotJudged => Outcome::Error { message, body },
+        },
+    }
+}
+
+fn of_row(row: &Row) -> Test {
+    let reason = row.reason.clone().unwrap_or_default();
+    let skipped = || Outcome::Skipped {
+        message: match reason.is_empty() {
+            true => row.word.text().to_owned(),
+            false => format!("{}: {reason}", row.word.text()),
+        },
+    };
+    let outcome = match row.word {
+        Word::Regressed => Outcome::Failure {
+            kind: "regression",
+            message: evidence(row).unwrap_or_else(|| reason.clone()),
+            body: explanation(row),
+        },
+        Word::NotMeasured if !row.allowed => Outcome::Error {
+            message: reason.clone(),
+            body: reason.clone(),
+        },
+        Word::NotMeasured | Word::Unsupported | Word::Inconclusive | Word::Removed => skipped(),
+        Word::Improved | Word::Same | Word::Added | Word::Measured => Outcome::Passed,
+    };
+    let variant = row.case.0.split(':').next().unwrap_or_default();
+    Test {
+        class: variant.replace('/', "."),
+        name: row.case.to_string(),
+        seconds: row.head.as_ref().map(|timing| timing.median_ns / 1e9),
+        outcome,
+    }
+}
+
+fn explanation(row: &Row) -> String {
+    let mut lines: Vec<String> = evidence(row).into_iter().collect();
+    lines.extend(row.reason.clone());
+    let findings = row.findings.iter();
+    lines.extend(findings.map(|finding| format!("{}: {}", finding.cause, finding.evidence)));
+    lines.join("\n")
+}
+
+fn of_expectation(expectation: &ExpectationResult) -> Test {
+    let reason = expectation.reason.clone().unwrap_or_default();
+    let outcome = match expectation.held {
+        Held::Yes => Outcome::Passed,
+        Held::Broken => Outcome::Failure {
+            kind: "expectation",
+            message: format!(
+                "takes {}, at most {} is allowed",
+                Factor(expectation.ratio.unwrap_or(f64::NAN)),
+                Factor(expectation.within)
+            ),
+            body: match &expectation.against {
+                Some(against) => format!("held against {against}\n{reason}"),
+                None => reason,
+            },
+        },
+        Held::Inconclusive => Outcome::Skipped {
+            message: format!("inconclusive: {reason}"),
+        },
+        Held::NotJudged => Outcome::Skipped {
+            message: format!("not judged: {reason}"),
+        },
+    };
+    Test {
+        class: "expectation".into(),
+        name: format!("{}: {}", expectation.name, expectation.case),
+        seconds: None,
+        outcome,
+    }
+}
+
+fn make_names_unique(tests: &mut [Test]) {
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    for test in tests {
+        let times = seen.entry(test.name.clone()).or_default();
+        *times += 1;
+        if *times > 1 {
+            test.name = format!("{} ({times})", test.name);
+        }
+    }
+}
+
+fn write_test(xml: &mut String, test: &Test) {
+    let _ = write!(
+        xml,
+        r#"<testcase classname="{}" name="{}""#,
+        escaped(&one_line(&test.class)),
+        escaped(&one_line(&test.name))
+    );
+    if let Some(seconds) = test.seconds.filter(|seconds| seconds.is_finite()) {
+        let _ = write!(xml, r#" time="{seconds:.9}""#);
+    }
+    let message = |text: &str| escaped(&shorten(&one_line(text), MESSAGE));
+    let _ = match &test.outcome {
+        Outcome::Passed => writeln!(xml, "/>"),
+        Outcome::Failure {
+            kind,
+            message: text,
+            body,
+        } => writeln!(
+            xml,
+            r#"><failure type="{kind}" message="{}">{}</failure></testcase>"#,
+            message(text),
+            escaped(&clean(body))
+        ),
+        Outcome::Error {
+            message: text,
+            body,
+        } => writeln!(
+            xml,
+            r#"><error type="not-measured" message="{}">{}</error></testcase>"#,
+            message(text),
+            escaped(&clean(body))
+        ),
+        Outcome::Skipped { message: text } => {
+            writeln!(xml, r#"><skipped message="{}"/></testcase>"#, message(text))
+        }
+    };
+}
+
+/// The text as XML content or as an attribute in double quotes. Characters that
+/// XML forbids are gone already: [`clean`] drops them.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::report::{Format, fixture, render};
+
+    fn junit(scene: &fixture::Scene) -> String {
+        render(Format::Junit, &scene.report())
+            .unwrap()
+            .remove(0)
+            .text
+    }
+
+    #[test]
+    fn a_failed_gate() {
+        insta::assert_snapshot!(junit(&fixture::failed()));
+    }
+
+    #[test]
+    fn hostile_reasons_are_escaped() {
+        insta::assert_snapshot!(
+            junit(&fixture::incomplete()).replace("template&lt;int, int&gt; ", "")
+        );
+    }
+
+    #[test]
+    fn a_run_that_was_not_judged_is_never_green() {
+        assert!(junit(&fixture::refused()).contains(r#"errors="1""#));
+        assert!(junit(&fixture::empty()).contains(r#"errors="1""#));
+        assert!(junit(&fixture::passed()).contains(r#"failures="0" errors="0""#));
+    }
+}

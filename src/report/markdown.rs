@@ -1,0 +1,266 @@
+//! A comment for a pull request: verdict, what changed, the rest folded away.
+//!
+//! GitHub refuses comments of more than 65,536 characters, so lists end at
+//! [`MOST_ROWS`] and say how many they left out.
+
+use std::fmt::Write;
+
+use super::format::{Factor, RatioChange, RatioInterval, ShortTime};
+use super::summary::Summary;
+use super::text::{one_line, shell_quoted, shorten};
+use super::{Document, Exporter, RenderError, Report};
+use crate::judge::judgement::{ExpectationResult, Judgement, Row, Timing, VerdictOutcome};
+
+/// Writes `report.md`.
+pub(super) struct Markdown;
+
+impl Exporter for Markdown {
+    fn export(&self, report: &Report) -> Result<Vec<Document>, RenderError> {
+        Ok(vec![Document {
+            name: "report.md",
+            text: document(report.judgement),
+        }])
+    }
+}
+
+/// Rows of one table at the most.
+const MOST_ROWS: usize = 40;
+
+/// Columns of one reason at the most.
+const REASON: usize = 240;
+
+fn document(judgement: &Judgement) -> String {
+    let summary = Summary::of(judgement);
+    let mut out = String::new();
+    verdict(&mut out, judgement);
+    changes(&mut out, "Regressed", &summary.regressed);
+    broken(&mut out, &summary.broken);
+    reasons(&mut out, "Not measured", &summary.not_measured);
+    changes(
+        &mut out,
+        "Another structure, the same time",
+        &summary.restructured,
+    );
+    changes(&mut out, "Improved", &summary.improved);
+    let rest = summary.rest_line();
+    if !rest.is_empty() {
+        let before = if summary.is_quiet() { "" } else { "The rest: " };
+        let _ = writeln!(out, "\n{before}{rest}.");
+    }
+    details(&mut out, judgement, &summary);
+    out
+}
+
+fn verdict(out: &mut String, judgement: &Judgement) {
+    let word = match judgement.verdict.outcome {
+        VerdictOutcome::Passed => "✅ Passed",
+        VerdictOutcome::Failed => "❌ Failed",
+        VerdictOutcome::NotJudged => "⚠️ Not judged",
+    };
+    let _ = writeln!(out, "### {word}: {}\n", prose(&judgement.suite));
+    for reason in &judgement.verdict.reasons {
+        let _ = writeln!(out, "- {}", prose(reason));
+    }
+    for difference in &judgement.incomparable {
+        let _ = writeln!(
+            out,
+            "- not comparable: {} {} → {}",
+            prose(&difference.field),
+            code(&difference.base),
+            code(&difference.head)
+        );
+    }
+}
+
+fn changes(out: &mut String, name: &str, rows: &[&Row]) {
+    if rows.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "\n#### {name} ({})\n", rows.len());
+    out.push_str("| case | base | head | change | interval |\n|---|--:|--:|--:|--:|\n");
+    let time = |timing: &Option<Timing>| {
+        ShortTime(timing.as_ref().map_or(f64::NAN, |timing| timing.median_ns)).to_string()
+    };
+    for row in rows.iter().take(MOST_ROWS) {
+        let (ratio, low, high) = row
+            .change
+            .as_ref()
+            .map_or((f64::NAN, f64::NAN, f64::NAN), |c| (c.ratio, c.low, c.high));
+        let _ = write!(out, "| {}", code(&row.case.0));
+        for finding in &row.findings {
+            let _ = write!(
+                out,
+                "<br>{}: {}",
+                prose(&finding.cause),
+                prose(&finding.evidence)
+            );
+        }
+        let _ = writeln!(
+            out,
+            " | {} | {} | **{}** | {} |",
+            time(&row.base),
+            time(&row.head),
+            RatioChange(ratio),
+            RatioInterval(low, high)
+        );
+    }
+    left_out(out, rows.len());
+}
+
+fn reasons(out: &mut String, name: &str, rows: &[&Row]) {
+    if rows.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "\n#### {name} ({})\n", rows.len());
+    for row in rows.iter().take(MOST_ROWS) {
+        let reason = row.reason.as_deref().unwrap_or_default();
+        let _ = writeln!(out, "- {} {}", code(&row.case.0), prose(reason));
+    }
+    left_out(out, rows.len());
+}
+
+fn broken(out: &mut String, broken: &[&ExpectationResult]) {
+    if broken.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "\n#### Broken expectations ({})\n", broken.len());
+    out.push_str("| expectation | case | against | ratio | allowed |\n|---|---|---|--:|--:|\n");
+    for expectation in broken.iter().take(MOST_ROWS) {
+        let against = expectation.against.as_ref();
+        let _ = writeln!(
+            out,
+            "| {} | {} | {} | **{}** | {} |",
+            prose(&expectation.name),
+            code(&expectation.case.0),
+            against.map_or(String::new(), |case| code(&case.0)),
+            Factor(expectation.ratio.unwrap_or(f64::NAN)),
+            Factor(expectation.within)
+        );
+    }
+    left_out(out, broken.len());
+}
+
+fn left_out(out: &mut String, count: usize) {
+    if count > MOST_ROWS {
+        let _ = writeln!(out, "\nand {} more", count - MOST_ROWS);
+    }
+}
+
+fn details(out: &mut String, judgement: &Judgement, summary: &Summary) {
+    out.push_str("\n<details><summary>How it was measured</summary>\n\n");
+    let sides = [
+        ("head", Some(&judgement.head)),
+        ("base", judgement.base.as_ref()),
+    ];
+    for (name, side) in sides {
+        let Some(side) = side else { continue };
+        let _ = writeln!(
+            out,
+            "- {name}: {} on {}, revision {}, {} invocations, {}",
+            code(&side.label),
+            code(&side.machine),
+            code(side.revision.as_deref().unwrap_or("none")),
+            side.invocations,
+            prose(&side.started)
+        );
+    }
+    if let Some(shift) = &judgement.common_shift {
+        let _ = writeln!(
+            out,
+            "- shared by most cases, so the machine's: {} over {} cases, {}",
+            RatioChange(shift.ratio),
+            shift.cases,
+            if shift.removed {
+                "taken out of each row"
+            } else {
+                "left in"
+            }
+        );
+    }
+    for difference in judgement.differences.iter().take(MOST_ROWS) {
+        let _ = writeln!(
+            out,
+            "- differs: {} {} → {}",
+            prose(&difference.field),
+            code(&difference.base),
+            code(&difference.head)
+        );
+    }
+    for note in judgement.notes.iter().take(MOST_ROWS) {
+        let _ = writeln!(out, "- note: {}", prose(note));
+    }
+    if let Some(row) = summary.regressed.first() {
+        let _ = writeln!(
+            out,
+            "\nMeasure the slowest one again:\n\n```sh\nregatta run {} --filter {}\n```",
+            one_line(&judgement.suite),
+            shell_quoted(&one_line(&row.case.0))
+        );
+    }
+    out.push_str("\n</details>\n");
+}
+
+/// Text from outside as Markdown prose, on one line, also inside a table.
+fn prose(text: &str) -> String {
+    let mut out = String::new();
+    for c in shorten(&one_line(text), REASON).chars() {
+        match c {
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            // An invisible comment keeps people and issues from being called.
+            '@' | '#' => {
+                out.push(c);
+                out.push_str("<!---->");
+            }
+            '|' | '\\' | '`' | '*' | '_' | '[' | ']' | '~' => {
+                out.push('\\');
+                out.push(c);
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Text from outside as a code span, on one line, also inside a table.
+fn code(text: &str) -> String {
+    let text = shorten(&one_line(text), REASON);
+    // A code span cannot hold a backtick, nor a table's cell a bar.
+    format!("`{}`", text.replace('`', "'").replace('|', "¦"))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::report::{Format, fixture, render};
+
+    fn markdown(scene: &fixture::Scene) -> String {
+        render(Format::Markdown, &scene.report())
+            .unwrap()
+            .remove(0)
+            .text
+    }
+
+    #[test]
+    fn a_failed_gate() {
+        insta::assert_snapshot!(markdown(&fixture::failed()));
+    }
+
+    #[test]
+    fn hostile_reasons_stay_text() {
+        insta::assert_snapshot!(markdown(&fixture::incomplete()));
+    }
+
+    #[test]
+    fn a_refused_comparison() {
+        insta::assert_snapshot!(markdown(&fixture::refused()));
+    }
+
+    #[test]
+    fn a_comment_has_a_largest_size() {
+        let mut scene = fixture::large(60);
+        let slow = scene.judgement.rows[5].clone();
+        scene.judgement.rows = vec![slow; 2000];
+        assert!(markdown(&scene).len() < 65_536);
+    }
+}

@@ -1,0 +1,123 @@
+//! How it is shown: one file a format.
+//!
+//! Values in, text out: nothing here reads a clock or a device, and only
+//! [`files`] writes. Every text that came from outside the process (a worker's
+//! reason, a kernel's name, a path) passes [`text`] before it is shown.
+
+mod csv;
+pub mod files;
+pub mod format;
+mod html;
+mod json;
+mod junit;
+mod markdown;
+mod plot;
+pub mod summary;
+pub mod terminal;
+pub mod text;
+
+#[cfg(test)]
+mod fixture;
+
+use crate::judge::judgement::Judgement;
+use crate::record::side::Side;
+use crate::record::types::Run;
+
+/// Everything a report shows.
+#[derive(Clone, Copy, Debug)]
+pub struct Report<'a> {
+    /// What is said of the run.
+    pub judgement: &'a Judgement,
+    /// The run itself, for its samples.
+    pub head: &'a Run,
+    /// What it was held against, if anything.
+    pub base: Option<&'a Side>,
+}
+
+/// A format a report can be written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Format {
+    /// One self-contained page.
+    Html,
+    /// Two tables: of cases and of samples.
+    Csv,
+    /// For a comment on a pull request.
+    Markdown,
+    /// For the test view of a CI system.
+    Junit,
+    /// The judgement as one document.
+    Json,
+}
+
+/// One rendered file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document {
+    /// What it is called in a report's directory.
+    pub name: &'static str,
+    /// What is in it.
+    pub text: String,
+}
+
+/// Why a report could not be rendered.
+#[derive(Debug, thiserror::Error)]
+pub enum RenderError {
+    /// A table could not be written.
+    #[error("cannot write the table {name}: {problem}")]
+    Table {
+        /// The document.
+        name: &'static str,
+        /// What the writer said.
+        problem: String,
+    },
+    /// The page could not be filled in.
+    #[error("cannot fill in the page: {0}")]
+    Page(#[from] minijinja::Error),
+    /// A figure could not be drawn.
+    #[error("cannot draw the figure of {figure}: {problem}")]
+    Figure {
+        /// Which.
+        figure: &'static str,
+        /// What the drawing said.
+        problem: String,
+    },
+    /// The judgement could not be written as JSON.
+    #[error("cannot write the judgement as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+/// Renders reports in one format.
+trait Exporter {
+    /// The documents of a report, the one that matters most first.
+    fn export(&self, report: &Report) -> Result<Vec<Document>, RenderError>;
+}
+
+impl Format {
+    /// Every format, in the order of its declaration.
+    pub const ALL: [Format; 5] = [
+        Format::Html,
+        Format::Csv,
+        Format::Markdown,
+        Format::Junit,
+        Format::Json,
+    ];
+
+    fn exporter(self) -> &'static dyn Exporter {
+        match self {
+            Format::Html => &html::Html,
+            Format::Csv => &csv::Csv,
+            Format::Markdown => &markdown::Markdown,
+            Format::Junit => &junit::Junit,
+            Format::Json => &json::Json,
+        }
+    }
+}
+
+/// The documents of a report in one format, the one that matters most first:
+/// one each, but for [`Format::Csv`], which has `cases.csv` and `samples.csv`.
+///
+/// # Errors
+/// Only for what no values should bring about: a template or a figure that does
+/// not fit its own data.
+pub fn render(format: Format, report: &Report) -> Result<Vec<Document>, RenderError> {
+    format.exporter().export(report)
+}

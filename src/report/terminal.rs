@@ -1,0 +1,331 @@
+//! The answer on standard output: verdict, reasons, what changed, the rest.
+//!
+//! At most [`COLUMNS`] columns. Colour is asked for by [`Options::colour`] and
+//! printed through `anstream`, which drops it in pipes and under `NO_COLOR`.
+
+use std::fmt::Display;
+
+use owo_colors::{OwoColorize, Style};
+
+use super::format::{Factor, RatioChange, ShortTime, counted};
+use super::summary::{Summary, evidence};
+use super::text::{one_line, shorten, shorten_middle, wrap};
+use crate::judge::judgement::{
+    ExpectationResult, Held, Judgement, Row, SideSummary, VerdictOutcome, Word,
+};
+
+/// Widest line.
+pub const COLUMNS: usize = 80;
+
+/// Longest reason, in columns; the whole of it is in the other formats.
+const REASON: usize = 320;
+
+/// How to print.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// With colours.
+    pub colour: bool,
+    /// Every case, not only those that changed.
+    pub all: bool,
+}
+
+/// The answer, ending in a newline.
+pub fn render(judgement: &Judgement, options: Options) -> String {
+    let mut screen = Screen {
+        text: String::new(),
+        colour: options.colour,
+    };
+    let summary = Summary::of(judgement);
+    verdict(&mut screen, judgement);
+    screen.rows("Regressed", &summary.regressed, bad());
+    expectations(&mut screen, &summary.broken);
+    screen.rows("Not measured", &summary.not_measured, doubtful());
+    screen.rows(
+        "Another structure, the same time",
+        &summary.restructured,
+        doubtful(),
+    );
+    screen.rows("Improved", &summary.improved, good());
+    if options.all {
+        table(&mut screen, &judgement.rows);
+    }
+    closing(&mut screen, judgement, &summary);
+    screen.text
+}
+
+fn bad() -> Style {
+    Style::new().red().bold()
+}
+
+fn good() -> Style {
+    Style::new().green().bold()
+}
+
+fn doubtful() -> Style {
+    Style::new().yellow().bold()
+}
+
+/// Text being laid out.
+struct Screen {
+    text: String,
+    colour: bool,
+}
+
+impl Screen {
+    fn paint(&self, text: impl Display, style: Style) -> String {
+        if self.colour {
+            text.style(style).to_string()
+        } else {
+            text.to_string()
+        }
+    }
+
+    fn line(&mut self, line: impl AsRef<str>) {
+        self.text.push_str(line.as_ref());
+        self.text.push('\n');
+    }
+
+    /// A paragraph from outside, on one indent.
+    fn wrapped(&mut self, indent: usize, text: &str) {
+        let text = shorten(&one_line(text), REASON);
+        for line in wrap(&text, COLUMNS - indent) {
+            self.line(format!("{:indent$}{line}", ""));
+        }
+    }
+
+    fn heading(&mut self, name: &str, count: usize, style: Style) {
+        let heading = self.paint(format!("{name} ({count})"), style);
+        self.line("");
+        self.line(heading);
+    }
+
+    fn case(&mut self, indent: usize, id: &str) {
+        let id = shorten_middle(&one_line(id), COLUMNS - indent);
+        let id = self.paint(id, Style::new().bold());
+        self.line(format!("{:indent$}{id}", ""));
+    }
+
+    fn rows(&mut self, name: &str, rows: &[&Row], style: Style) {
+        if rows.is_empty() {
+            return;
+        }
+        self.heading(name, rows.len(), style);
+        for row in rows {
+            self.case(2, &row.case.0);
+            if let Some(evidence) = evidence(row) {
+                self.line(format!("    {evidence}"));
+            }
+            if let Some(reason) = &row.reason {
+                self.wrapped(4, reason);
+            }
+            for finding in &row.findings {
+                self.wrapped(4, &format!("{}: {}", finding.cause, finding.evidence));
+            }
+        }
+    }
+}
+
+fn verdict(screen: &mut Screen, judgement: &Judgement) {
+    let verdict = &judgement.verdict;
+    let style = match verdict.outcome {
+        VerdictOutcome::Passed => good(),
+        VerdictOutcome::Failed => bad(),
+        VerdictOutcome::NotJudged => doubtful(),
+    };
+    let word = screen.paint(verdict.outcome.text(), style);
+    let suite = shorten(&one_line(&judgement.suite), 40);
+    screen.line(format!("{word}  {suite}"));
+    for reason in &verdict.reasons {
+        screen.wrapped(2, reason);
+    }
+    let side = |name: &str, side: &SideSummary| {
+        let revision = side.revision.as_deref().unwrap_or("no revision");
+        format!(
+            "{name} {} ({}, {}, {})",
+            side.label,
+            side.machine,
+            shorten(revision, 13),
+            counted(side.invocations as usize, "invocation")
+        )
+    };
+    screen.line("");
+    screen.wrapped(2, &side("head", &judgement.head));
+    if let Some(base) = &judgement.base {
+        screen.wrapped(2, &side("base", base));
+    }
+    for difference in &judgement.incomparable {
+        screen.wrapped(
+            2,
+            &format!(
+                "not comparable: {} {} → {}",
+                difference.field, difference.base, difference.head
+            ),
+        );
+    }
+    if let Some(shift) = &judgement.common_shift {
+        let what = if shift.removed {
+            "taken out of each row"
+        } else {
+            "left in"
+        };
+        screen.wrapped(
+            2,
+            &format!(
+                "shared by most cases, so the machine's: {} over {}, {what}",
+                RatioChange(shift.ratio),
+                counted(shift.cases, "case"),
+            ),
+        );
+    }
+}
+
+fn expectations(screen: &mut Screen, broken: &[&ExpectationResult]) {
+    if broken.is_empty() {
+        return;
+    }
+    screen.heading("Broken expectations", broken.len(), bad());
+    for expectation in broken {
+        screen.wrapped(2, &expectation.name);
+        screen.case(4, &expectation.case.0);
+        let ratio = Factor(expectation.ratio.unwrap_or(f64::NAN));
+        let limit = Factor(expectation.within);
+        match &expectation.against {
+            Some(against) => {
+                screen.line(format!("    takes {ratio}, at most {limit} is allowed, of"));
+                screen.case(4, &against.0);
+            }
+            None => screen.line(format!("    takes {ratio}, at most {limit} is allowed")),
+        }
+        if let Some(reason) = &expectation.reason {
+            screen.wrapped(4, reason);
+        }
+    }
+}
+
+fn closing(screen: &mut Screen, judgement: &Judgement, summary: &Summary) {
+    screen.line("");
+    let rest = summary.rest_line();
+    if !rest.is_empty() {
+        let before = if summary.is_quiet() { "" } else { "the rest: " };
+        screen.wrapped(0, &format!("{before}{rest}"));
+    }
+    let held = |held| {
+        judgement
+            .expectations
+            .iter()
+            .filter(move |e| e.held == held)
+    };
+    if !judgement.expectations.is_empty() {
+        let mut parts = vec![format!("{} hold", held(Held::Yes).count())];
+        for (kind, name) in [
+            (Held::Broken, "broken"),
+            (Held::Inconclusive, "inconclusive"),
+            (Held::NotJudged, "not judged"),
+        ] {
+            match held(kind).count() {
+                0 => {}
+                count => parts.push(format!("{count} {name}")),
+            }
+        }
+        screen.wrapped(0, &format!("expectations: {}", parts.join(", ")));
+    }
+    for note in &judgement.notes {
+        screen.wrapped(0, &format!("note: {note}"));
+    }
+}
+
+/// Every case in two lines: its id, then its figures in columns.
+fn table(screen: &mut Screen, rows: &[Row]) {
+    screen.heading("Every case", rows.len(), Style::new().bold());
+    for row in rows {
+        screen.case(2, &row.case.0);
+        let style = match row.word {
+            Word::Regressed => Style::new().red(),
+            Word::Improved => Style::new().green(),
+            Word::NotMeasured | Word::Inconclusive => Style::new().yellow(),
+            _ => Style::new(),
+        };
+        // Padded outside the paint: colour must not add spaces.
+        let word = row.word.text();
+        let padding = " ".repeat(13usize.saturating_sub(word.len()));
+        let word = screen.paint(word, style);
+        let time = |timing: Option<f64>| match timing {
+            Some(ns) => ShortTime(ns).to_string(),
+            None => String::new(),
+        };
+        let figures = format!(
+            "{:>10}  {:>10}  {:>14}  {:>8}",
+            time(row.base.as_ref().map(|timing| timing.median_ns)),
+            time(row.head.as_ref().map(|timing| timing.median_ns)),
+            row.change
+                .as_ref()
+                .map_or(String::new(), |change| RatioChange(change.ratio)
+                    .to_string()),
+            row.head.as_ref().map_or(String::new(), |timing| format!(
+                "{} TFLOP/s",
+                super::format::Digits(timing.tflops)
+            )),
+        );
+        screen.line(format!("    {word}{padding}{figures}").trim_end());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{fixture, text};
+
+    fn plain(scene: &fixture::Scene) -> String {
+        render(&scene.judgement, Options::default())
+    }
+
+    #[test]
+    fn a_failed_gate_says_what_and_why() {
+        insta::assert_snapshot!(plain(&fixture::failed()));
+    }
+
+    #[test]
+    fn a_run_alone() {
+        insta::assert_snapshot!(plain(&fixture::passed()));
+    }
+
+    #[test]
+    fn every_case_on_request() {
+        let options = Options {
+            all: true,
+            ..Options::default()
+        };
+        insta::assert_snapshot!(render(&fixture::failed().judgement, options));
+    }
+
+    #[test]
+    fn hostile_reasons_stay_inside_their_lines() {
+        insta::assert_snapshot!(plain(&fixture::incomplete()));
+    }
+
+    #[test]
+    fn a_refused_comparison_says_what_differs() {
+        insta::assert_snapshot!(plain(&fixture::refused()));
+    }
+
+    #[test]
+    fn nothing_is_no_reason_to_fail() {
+        insta::assert_snapshot!(plain(&fixture::empty()));
+    }
+
+    #[test]
+    fn lines_fit_and_colour_is_all_that_colour_adds() {
+        for scene in [fixture::failed(), fixture::incomplete(), fixture::refused()] {
+            for all in [false, true] {
+                let plain = render(&scene.judgement, Options { colour: false, all });
+                for line in plain.lines() {
+                    assert!(text::width(line) <= COLUMNS, "{line}");
+                }
+                assert!(!plain.contains('\u{1b}'));
+                let coloured = render(&scene.judgement, Options { colour: true, all });
+                assert!(coloured.contains('\u{1b}'));
+                assert_eq!(anstream::adapter::strip_str(&coloured).to_string(), plain);
+            }
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Text from outside the process, made fit to be shown.
+//!
+//! Workers hand over whatever a library printed: colour codes, progress bars,
+//! megabytes of C++ template names. None of it may move a cursor, break a table
+//! or hide what stands beside it.
+
+/// The text without terminal sequences and control characters; lines stay apart.
+pub fn clean(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '\u{1b}' => skip_sequence(&mut rest),
+            '\n' => out.push('\n'),
+            '\t' => out.push(' '),
+            '\r' if rest.peek() == Some(&'\n') => {}
+            '\r' => out.push('\n'),
+            c if c.is_control() || reorders(c) => {}
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Skips what follows an escape character: `[31m`, `]0;title` up to its end, or
+/// a single letter.
+fn skip_sequence(rest: &mut std::iter::Peekable<std::str::Chars>) {
+    match rest.next() {
+        Some('[') => {
+            for c in rest.by_ref() {
+                if ('\u{40}'..='\u{7e}').contains(&c) {
+                    break;
+                }
+            }
+        }
+        Some(']') => {
+            while let Some(c) = rest.next() {
+                if c == '\u{7}' || (c == '\u{1b}' && rest.next_if_eq(&'\\').is_some()) {
+                    break;
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Characters that change the order of the text around them, are invisible, or
+/// that XML 1.0 forbids.
+fn reorders(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
+}
+
+/// The text on one line, with single spaces.
+pub fn one_line(text: &str) -> String {
+    let cleaned = clean(text);
+    let words: Vec<&str> = cleaned.split_whitespace().collect();
+    words.join(" ")
+}
+
+/// At most `columns` columns of the text; `…` stands for what was cut off its end.
+pub fn shorten(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let mut out = String::new();
+    let mut used = 1;
+    for c in text.chars() {
+        used += char_width(c);
+        if used > columns {
+            break;
+        }
+        out.push(c);
+    }
+    out.truncate(out.trim_end().len());
+    out.push('…');
+    out
+}
+
+/// At most `columns` columns of the text, the cut in its middle: both ends of a
+/// case id tell cases apart.
+pub fn shorten_middle(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let chars: Vec<char> = text.chars().collect();
+    let keep = columns.saturating_sub(1);
+    let front: String = chars.iter().take(keep.div_ceil(2)).collect();
+    let back = keep / 2;
+    let back: String = chars[chars.len().saturating_sub(back)..].iter().collect();
+    format!("{front}…{back}")
+}
+
+/// Lines of at most `columns` columns, broken between words. A word longer than
+/// a line is cut, never wrapped.
+pub fn wrap(text: &str, columns: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        let word = shorten(word, columns);
+        if !line.is_empty() && width(&line) + 1 + width(&word) > columns {
+            lines.push(std::mem::take(&mut line));
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(&word);
+    }
+    if !line.is_empty() {
+        lines.push(line);
+    }
+    lines
+}
+
+/// Columns a text takes on a terminal.
+pub fn width(text: &str) -> usize {
+    text.chars().map(char_width).sum()
+}
+
+/// Columns a character takes: 2 for East Asian wide ones and emoji, 0 for
+/// combining ones. The ranges of UAX #11 that a library's message may hold.
+fn char_width(c: char) -> usize {
+    match u32::from(c) {
+        0x300..=0x36f | 0xfe00..=0xfe0f => 0,
+        0x1100..=0x115f
+        | 0x2e80..=0xa4cf
+        | 0xac00..=0xd7a3
+        | 0xf900..=0xfaff
+        | 0xfe30..=0xfe6f
+        | 0xff00..=0xff60
+        | 0xffe0..=0xffe6
+        | 0x1f300..=0x1faff
+        | 0x20000..=0x3fffd => 2,
+        _ => 1,
+    }
+}
+
+/// The text as one argument of a POSIX shell.
+pub fn shell_quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn terminal_sequences_and_controls_are_gone() {
+        let nasty = "\u{1b}[31mred\u{1b}[0m\u{1b}]0;title\u{7} a\tb\r\nc\u{8}\u{0}\u{202e}d";
+        assert_eq!(clean(nasty), "red a b\ncd");
+        assert_eq!(one_line(nasty), "red a b cd");
+        assert_eq!(clean("\u{1b}["), "");
+        assert_eq!(clean("\u{1b}]0;never ended"), "");
+        assert_eq!(clean("50%\r100%"), "50%\n100%");
+    }
+
+    #[test]
+    fn shortening_keeps_what_tells_apart() {
+        assert_eq!(shorten("abcdef", 6), "abcdef");
+        assert_eq!(shorten("abcdef", 4), "abc…");
+        assert_eq!(shorten_middle("abcdefgh", 5), "ab…gh");
+        assert_eq!(shorten("メモリ不足", 5), "メモ…");
+    }
+
+    #[test]
+    fn a_quote_does_not_end_an_argument() {
+        assert_eq!(shell_quoted("a'b"), r"'a'\''b'");
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_is_too_wide(text in "\\PC{0,200}", columns in 2usize..40) {
+            for line in wrap(&text, columns) {
+                prop_assert!(width(&line) <= columns, "{line}");
+            }
+            prop_assert!(width(&shorten(&text, columns)) <= columns);
+        }
+    }
+}
