@@ -1,11 +1,321 @@
-//! stub
-use super::{Document, Exporter, RenderError, Report};
+//! One self-contained page: no network, no font of its own, works from a file.
+//!
+//! The template escapes everything but the figures, which escape their own text.
+//! Without scripts the page is complete: every case lies open.
+
+mod case;
+mod change;
+mod expectation;
+mod measured;
+
+use std::collections::BTreeMap;
+
+use minijinja::Environment;
+use serde::Serialize;
+
+use self::case::CaseView;
+use self::change::ChangeView;
+use self::expectation::ExpectationView;
+use self::measured::MeasuredView;
+use super::plot::{Bar, Ink, Whisker, forest, throughput};
+use super::summary::{Summary, tally};
+use super::text::{clean, one_line};
+use super::{Document, Exporter, RenderError, Report, format};
+use crate::attention::CaseId;
+use crate::judge::judgement::{SideSummary, VerdictOutcome, Word};
+use crate::record::side::{CaseRecord, Side};
+use crate::record::types::Entry;
+
+/// Writes `index.html`.
 pub(super) struct Html;
+
 impl Exporter for Html {
-    fn export(&self, _report: &Report) -> Result<Vec<Document>, RenderError> {
+    fn export(&self, report: &Report) -> Result<Vec<Document>, RenderError> {
+        let mut templates = Environment::new();
+        templates.set_undefined_behavior(minijinja::UndefinedBehavior::Strict);
+        // The file's extension turns escaping on.
+        templates.add_template("page.html", include_str!("page.html"))?;
+        templates.add_template("cases.html", include_str!("cases.html"))?;
+        templates.add_template("measured.html", include_str!("measured.html"))?;
+        let page = page(&Context::of(report))?;
         Ok(vec![Document {
             name: "index.html",
-            text: String::new(),
+            text: templates
+                .get_template("page.html")?
+                .render(minijinja::value::Serde(page))?,
         }])
     }
 }
+
+/// A report with what its parts look up.
+struct Context<'a> {
+    report: &'a Report<'a>,
+    /// The head, reduced as the judge saw it.
+    head: Side,
+    /// What was measured of each case, in the order of invocations.
+    entries: BTreeMap<&'a CaseId, Vec<&'a Entry>>,
+    /// The number of each case in the table, which names its row.
+    numbers: BTreeMap<&'a CaseId, usize>,
+}
+
+impl<'a> Context<'a> {
+    fn of(report: &'a Report<'a>) -> Context<'a> {
+        let mut entries: BTreeMap<&CaseId, Vec<&Entry>> = BTreeMap::new();
+        for entry in &report.head.entries {
+            entries.entry(&entry.case).or_default().push(entry);
+        }
+        let rows = report.judgement.rows.iter().enumerate();
+        Context {
+            report,
+            head: Side::from_run("head", report.head),
+            entries,
+            numbers: rows.map(|(i, row)| (&row.case, i)).collect(),
+        }
+    }
+
+    fn head_record(&self, case: &CaseId) -> Option<&CaseRecord> {
+        self.head.cases.get(case)
+    }
+
+    fn base_record(&self, case: &CaseId) -> Option<&CaseRecord> {
+        self.report.base?.cases.get(case)
+    }
+
+    /// The floor of changes that count, within what a figure can show.
+    fn floor(&self) -> f64 {
+        let floor = self.report.head.header.rules.policy.floor;
+        if floor.is_finite() {
+            floor.clamp(0.01, 1.0)
+        } else {
+            0.05
+        }
+    }
+}
+
+/// The whole page, as the template takes it.
+#[derive(Serialize)]
+struct Page {
+    style: &'static str,
+    script: &'static str,
+    suite: String,
+    description: String,
+    outcome: &'static str,
+    outcome_word: &'static str,
+    reasons: Vec<String>,
+    head: SideView,
+    base: Option<SideView>,
+    incomparable: Vec<DifferenceView>,
+    overrides: Vec<String>,
+    shift: Option<String>,
+    notes: Vec<String>,
+    groups: Vec<Group>,
+    rest: String,
+    expectations: Vec<ExpectationView>,
+    forest: Option<String>,
+    throughput: Option<String>,
+    cases: Vec<CaseView>,
+    words: Vec<WordCount>,
+    floor: String,
+    measured: MeasuredView,
+}
+
+/// Changes of one kind.
+#[derive(Serialize)]
+struct Group {
+    name: &'static str,
+    tone: &'static str,
+    changes: Vec<ChangeView>,
+}
+
+/// How many cases have a word.
+#[derive(Serialize)]
+struct WordCount {
+    word: &'static str,
+    tone: &'static str,
+    count: usize,
+}
+
+/// A side in a line.
+#[derive(Serialize)]
+struct SideView {
+    label: String,
+    machine: String,
+    revision: String,
+    started: String,
+    invocations: String,
+}
+
+/// A fact in which the sides differ.
+#[derive(Serialize)]
+struct DifferenceView {
+    field: String,
+    base: String,
+    head: String,
+}
+
+fn page(context: &Context) -> Result<Page, RenderError> {
+    let judgement = context.report.judgement;
+    let header = &context.report.head.header;
+    let summary = Summary::of(judgement);
+    let sentences = |texts: &[String]| texts.iter().map(|text| clean(text)).collect();
+    let (outcome, outcome_word) = match judgement.verdict.outcome {
+        VerdictOutcome::Passed => ("good", "Passed"),
+        VerdictOutcome::Failed => ("bad", "Failed"),
+        VerdictOutcome::NotJudged => ("doubtful", "Not judged"),
+    };
+    let shift = judgement.common_shift.map(|shift| {
+        format!(
+            "Most cases share a change of {}, estimated over {}: it belongs to the machine, and was {}.",
+            format::RatioChange(shift.ratio),
+            format::counted(shift.cases, "case"),
+            if shift.removed { "taken out of every row" } else { "left in" },
+        )
+    });
+    let cases: Result<Vec<CaseView>, RenderError> = judgement
+        .rows
+        .iter()
+        .enumerate()
+        .map(|(i, row)| CaseView::of(context, row, i))
+        .collect();
+    let expectations: Result<Vec<ExpectationView>, RenderError> = judgement
+        .expectations
+        .iter()
+        .map(|result| ExpectationView::of(context, result))
+        .collect();
+    Ok(Page {
+        style: include_str!("style.css"),
+        script: include_str!("page.js"),
+        suite: one_line(&judgement.suite),
+        description: one_line(&header.suite.description),
+        outcome,
+        outcome_word,
+        reasons: sentences(&judgement.verdict.reasons),
+        head: side(&judgement.head),
+        base: judgement.base.as_ref().map(side),
+        incomparable: judgement.incomparable.iter().map(difference).collect(),
+        overrides: measured::overrides(&header.suite.overrides),
+        shift,
+        notes: sentences(&judgement.notes),
+        groups: groups(context, &summary),
+        rest: summary.rest_line(),
+        expectations: expectations?,
+        forest: all_ratios(context)?,
+        throughput: side_by_side(context)?,
+        cases: cases?,
+        words: words(context),
+        floor: format::Percent(header.rules.policy.floor).to_string(),
+        measured: MeasuredView::of(context),
+    })
+}
+
+fn groups(context: &Context, summary: &Summary) -> Vec<Group> {
+    let all = [
+        ("Regressed", "bad", &summary.regressed),
+        ("Not measured", "doubtful", &summary.not_measured),
+        (
+            "Another structure, the same time",
+            "doubtful",
+            &summary.restructured,
+        ),
+        ("Improved", "good", &summary.improved),
+    ];
+    all.into_iter()
+        .filter(|(_, _, rows)| !rows.is_empty())
+        .map(|(name, tone, rows)| Group {
+            name,
+            tone,
+            changes: rows
+                .iter()
+                .map(|row| ChangeView::of(context, row))
+                .collect(),
+        })
+        .collect()
+}
+
+fn words(context: &Context) -> Vec<WordCount> {
+    tally(&context.report.judgement.rows)
+        .into_iter()
+        .map(|(word, count)| WordCount {
+            word: word.text(),
+            tone: tone(word),
+            count,
+        })
+        .collect()
+}
+
+/// How a word is coloured; the word itself always stands beside its colour.
+fn tone(word: Word) -> &'static str {
+    match word {
+        Word::Regressed => "bad",
+        Word::Improved => "good",
+        Word::NotMeasured | Word::Inconclusive => "doubtful",
+        _ => "calm",
+    }
+}
+
+fn side(side: &SideSummary) -> SideView {
+    SideView {
+        label: one_line(&side.label),
+        machine: one_line(&side.machine),
+        revision: side.revision.as_deref().map_or("none".to_owned(), one_line),
+        started: one_line(&side.started),
+        invocations: format::counted(side.invocations as usize, "invocation"),
+    }
+}
+
+fn difference(difference: &crate::judge::judgement::Difference) -> DifferenceView {
+    DifferenceView {
+        field: one_line(&difference.field),
+        base: one_line(&difference.base),
+        head: one_line(&difference.head),
+    }
+}
+
+fn all_ratios(context: &Context) -> Result<Option<String>, RenderError> {
+    let whiskers: Vec<Whisker> = context
+        .report
+        .judgement
+        .rows
+        .iter()
+        .filter_map(|row| {
+            let change = row.change.as_ref()?;
+            Some(Whisker {
+                case: &row.case.0,
+                ratio: change.ratio,
+                interval: (change.low, change.high),
+                ink: match row.word {
+                    Word::Regressed => Ink::Slow,
+                    Word::Improved => Ink::Fast,
+                    _ => Ink::Base,
+                },
+            })
+        })
+        .collect();
+    forest(&whiskers, context.floor())
+}
+
+fn side_by_side(context: &Context) -> Result<Option<String>, RenderError> {
+    let bars: Vec<Bar> = context
+        .report
+        .judgement
+        .rows
+        .iter()
+        .filter_map(|row| {
+            let case = row.case.case().ok()?;
+            let params: Vec<String> = case
+                .params
+                .iter()
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect();
+            Some(Bar {
+                problem: case.problem.to_string(),
+                variant: [case.variant.to_string(), params.join(" ")].join(" "),
+                tflops: row.head.as_ref()?.tflops,
+            })
+        })
+        .collect();
+    throughput(&bars)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,288 @@
+//! One case in the table: its figures in a row, and all that is known beneath.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::Context;
+use super::change::{Comparison, FindingView, comparison, findings, reason, reproduce};
+use super::tone;
+use crate::attention::{ParamValue, Structure};
+use crate::judge::judgement::{Row, Timing};
+use crate::record::side::{CaseRecord, median};
+use crate::record::types::Outcome;
+use crate::report::RenderError;
+use crate::report::format::{Bytes, Digits, ShortTime};
+use crate::report::plot::{Invocation, Strip, strip};
+use crate::report::text::{clean, one_line};
+
+/// A case, as the template takes it.
+#[derive(Serialize)]
+pub(super) struct CaseView {
+    number: usize,
+    case: String,
+    word: &'static str,
+    tone: &'static str,
+    allowed: bool,
+    base: Option<String>,
+    head: Option<String>,
+    tflops: Option<String>,
+    gbps: Option<String>,
+    /// What the columns are sorted by; absent where there is no number.
+    sort: SortKeys,
+    comparison: Option<Comparison>,
+    reason: Option<String>,
+    findings: Vec<FindingView>,
+    samples: Option<String>,
+    facts: Vec<Fact>,
+    effective: Vec<Fact>,
+    errors: Vec<Fact>,
+    structure: Vec<StructureView>,
+    log: Option<String>,
+    reproduce: String,
+}
+
+#[derive(Serialize)]
+struct SortKeys {
+    base: Option<f64>,
+    head: Option<f64>,
+    ratio: Option<f64>,
+    tflops: Option<f64>,
+    gbps: Option<f64>,
+}
+
+/// A named figure.
+#[derive(Serialize)]
+struct Fact {
+    name: String,
+    value: String,
+    /// True when head and base do not agree on it.
+    differs: bool,
+}
+
+/// What one call does, of one side.
+#[derive(Serialize)]
+struct StructureView {
+    side: &'static str,
+    launches: Vec<LaunchView>,
+    counts: String,
+}
+
+#[derive(Serialize)]
+struct LaunchView {
+    kernel: String,
+    grid: String,
+    block: String,
+    blocks: u64,
+    registers: String,
+    shared: String,
+}
+
+impl CaseView {
+    pub(super) fn of(context: &Context, row: &Row, number: usize) -> Result<CaseView, RenderError> {
+        let head = context.head_record(&row.case);
+        let base = context.base_record(&row.case);
+        let figure = |side: &Option<Timing>, read: fn(&Timing) -> f64| {
+            let value = side.as_ref().map(read);
+            // Five digits sort as well as seventeen.
+            let digits = |value: f64| format!("{value:.4e}").parse().ok();
+            value.filter(|value| value.is_finite()).and_then(digits)
+        };
+        let time = |timing: &Option<Timing>| {
+            let timing = timing.as_ref()?;
+            Some(ShortTime(timing.median_ns).to_string())
+        };
+        let rate = |read: fn(&Timing) -> f64| Some(Digits(read(row.head.as_ref()?)).to_string());
+        let ratio = row.change.as_ref().map(|change| change.ratio);
+        Ok(CaseView {
+            number,
+            case: one_line(&row.case.0),
+            word: row.word.text(),
+            tone: tone(row.word),
+            allowed: row.allowed,
+            base: time(&row.base),
+            head: time(&row.head),
+            tflops: rate(|timing| timing.tflops),
+            gbps: rate(|timing| timing.gbps),
+            sort: SortKeys {
+                base: figure(&row.base, |timing| timing.median_ns),
+                head: figure(&row.head, |timing| timing.median_ns),
+                ratio: ratio.filter(|ratio| ratio.is_finite()),
+                tflops: figure(&row.head, |timing| timing.tflops),
+                gbps: figure(&row.head, |timing| timing.gbps),
+            },
+            comparison: comparison(context, row),
+            reason: reason(row),
+            findings: findings(row),
+            samples: samples(context, row)?,
+            facts: facts(row, head),
+            effective: effective(head, base),
+            errors: errors(head),
+            structure: structure(head, base),
+            log: log(context, row),
+            reproduce: reproduce(context, &row.case.0),
+        })
+    }
+}
+
+/// The strip plot, with fewer points a case the more cases there are: the page
+/// must stay small enough to open on a phone.
+fn samples(context: &Context, row: &Row) -> Result<Option<String>, RenderError> {
+    let planned = context.report.head.header.settings.invocations;
+    let entries = context.entries.get(&row.case).into_iter().flatten();
+    let head = entries
+        .filter_map(|entry| match &entry.outcome {
+            Outcome::Measured(measurement) => Some(Invocation {
+                device_ns: &measurement.device_ns,
+                confirms: entry.invocation >= planned,
+            }),
+            _ => None,
+        })
+        .collect();
+    let base_ns = row
+        .base
+        .as_ref()
+        .map_or(&[][..], |timing| &timing.invocations_ns);
+    let cases = context.report.judgement.rows.len().max(1);
+    strip(&Strip {
+        case: &one_line(&row.case.0),
+        base_ns,
+        head,
+        most: (80_000 / cases).clamp(60, 400),
+    })
+}
+
+fn facts(row: &Row, record: Option<&CaseRecord>) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    let mut add = |name: &str, value: String| facts.push(fact(name, value));
+    if let Some(timing) = &row.head {
+        let range = [timing.min_ns, timing.max_ns].map(|ns| ShortTime(ns).to_string());
+        add("head, fastest to slowest invocation", range.join(" to "));
+    }
+    if let Some(timing) = &row.base {
+        let range = [timing.min_ns, timing.max_ns].map(|ns| ShortTime(ns).to_string());
+        add("base, fastest to slowest invocation", range.join(" to "));
+    }
+    if let Some(timing) = &row.head {
+        if let Some(ns) = timing.host_ns {
+            let base = row.base.as_ref().and_then(|base| base.host_ns);
+            add("host time to issue a call", before_after(base, ns));
+        }
+        if let Some(ns) = timing.first_call_ns {
+            let base = row.base.as_ref().and_then(|base| base.first_call_ns);
+            add("first call", before_after(base, ns));
+        }
+        add(
+            "samples",
+            format!(
+                "{} in {} invocations",
+                timing.samples,
+                timing.invocations_ns.len()
+            ),
+        );
+    }
+    if let Some(bytes) = record.and_then(|record| record.peak_bytes) {
+        add("most device memory in use", Bytes(bytes).to_string());
+    }
+    if let Some(clock) = record.and_then(|record| median(&record.clock_mhz)) {
+        add("device clock", format!("{clock:.0} MHz"));
+    }
+    facts
+}
+
+fn before_after(base: Option<f64>, head: f64) -> String {
+    match base {
+        Some(base) => format!("{} → {}", ShortTime(base), ShortTime(head)),
+        None => ShortTime(head).to_string(),
+    }
+}
+
+fn fact(name: &str, value: String) -> Fact {
+    Fact {
+        name: name.to_owned(),
+        value,
+        differs: false,
+    }
+}
+
+/// What each parameter became: `157`, or `157 → 1` where the base differs.
+fn effective(head: Option<&CaseRecord>, base: Option<&CaseRecord>) -> Vec<Fact> {
+    let none = BTreeMap::new();
+    let head = head.map_or(&none, |record| &record.effective);
+    let base = base.map_or(&none, |record| &record.effective);
+    let names: BTreeSet<&String> = head.keys().chain(base.keys()).collect();
+    let text = |value: Option<&ParamValue>| {
+        value.map_or("unknown".to_owned(), |value| one_line(&value.to_string()))
+    };
+    names
+        .into_iter()
+        .map(|name| {
+            let (before, now) = (base.get(name), head.get(name));
+            let differs = before.is_some() && before != now;
+            Fact {
+                name: one_line(name),
+                value: if differs {
+                    format!("{} → {}", text(before), text(now))
+                } else {
+                    text(now)
+                },
+                differs,
+            }
+        })
+        .collect()
+}
+
+fn errors(head: Option<&CaseRecord>) -> Vec<Fact> {
+    let errors = head.into_iter().flat_map(|record| &record.errors);
+    errors
+        .map(|(result, error)| fact(&one_line(result), format!("{error:.1e}")))
+        .collect()
+}
+
+/// The head's structure; the base's too, where it is another one.
+fn structure(head: Option<&CaseRecord>, base: Option<&CaseRecord>) -> Vec<StructureView> {
+    let of = |record: Option<&CaseRecord>| record.and_then(|record| record.structure.clone());
+    let (head, base) = (of(head), of(base));
+    let differs = base.is_some() && base != head;
+    let mut views: Vec<StructureView> = Vec::new();
+    views.extend(head.map(|structure| structure_view("head", &structure)));
+    if differs {
+        views.extend(base.map(|structure| structure_view("base", &structure)));
+    }
+    views
+}
+
+fn structure_view(side: &'static str, structure: &Structure) -> StructureView {
+    let triple = |sizes: [u32; 3]| sizes.map(|size| size.to_string()).join(" × ");
+    let launches = structure.launches.iter().map(|launch| LaunchView {
+        kernel: one_line(&launch.name),
+        grid: triple(launch.grid),
+        block: triple(launch.block),
+        blocks: launch.grid.iter().map(|&size| u64::from(size)).product(),
+        registers: launch
+            .registers
+            .map_or("–".to_owned(), |count| count.to_string()),
+        shared: launch
+            .shared_bytes
+            .map_or("–".to_owned(), |bytes| Bytes(bytes).to_string()),
+    });
+    let counts: Vec<String> = structure
+        .counts
+        .iter()
+        .map(|(name, count)| format!("{} {count}", one_line(name)))
+        .collect();
+    StructureView {
+        side,
+        launches: launches.collect(),
+        counts: counts.join(", "),
+    }
+}
+
+/// The last lines a worker printed before it failed.
+fn log(context: &Context, row: &Row) -> Option<String> {
+    let entries = context.entries.get(&row.case)?;
+    entries.iter().rev().find_map(|entry| match &entry.outcome {
+        Outcome::Failed { log, .. } if !log.trim().is_empty() => Some(clean(log)),
+        _ => None,
+    })
+}

@@ -1,0 +1,144 @@
+//! One case that changed: times, ratio, causes, and how to see it again.
+
+use serde::Serialize;
+
+use super::Context;
+use crate::judge::judgement::{Change, Row, Stage, Timing};
+use crate::report::format::{Percent, Probability, RatioChange, RatioInterval, ShortTime};
+use crate::report::text::{clean, one_line, shell_quoted};
+
+/// A case that changed, as the template takes it.
+#[derive(Serialize)]
+pub(super) struct ChangeView {
+    number: Option<usize>,
+    case: String,
+    base: Option<String>,
+    head: Option<String>,
+    comparison: Option<Comparison>,
+    reason: Option<String>,
+    findings: Vec<FindingView>,
+    reproduce: String,
+}
+
+/// A cause with its evidence.
+#[derive(Serialize)]
+pub(super) struct FindingView {
+    cause: String,
+    evidence: String,
+    confidence: String,
+}
+
+/// Head against base, in words and as a whisker.
+#[derive(Serialize)]
+pub(super) struct Comparison {
+    change: String,
+    interval: String,
+    confidence: String,
+    p: String,
+    reachable_p: String,
+    smallest_effect: String,
+    stage: &'static str,
+    whisker: Option<WhiskerView>,
+}
+
+/// Where a whisker lies, in percent of its track.
+#[derive(Serialize)]
+pub(super) struct WhiskerView {
+    from: f64,
+    width: f64,
+    at: f64,
+    band_from: f64,
+    band_width: f64,
+    beyond: bool,
+}
+
+impl ChangeView {
+    pub(super) fn of(context: &Context, row: &Row) -> ChangeView {
+        let time = |timing: &Option<Timing>| {
+            let timing = timing.as_ref()?;
+            Some(ShortTime(timing.median_ns).to_string())
+        };
+        ChangeView {
+            number: context.numbers.get(&row.case).copied(),
+            case: one_line(&row.case.0),
+            base: time(&row.base),
+            head: time(&row.head),
+            comparison: comparison(context, row),
+            reason: reason(row),
+            findings: findings(row),
+            reproduce: reproduce(context, &row.case.0),
+        }
+    }
+}
+
+/// The command that measures one case again.
+pub(super) fn reproduce(context: &Context, case: &str) -> String {
+    let suite = one_line(&context.report.judgement.suite);
+    format!(
+        "regatta run {suite} --filter {}",
+        shell_quoted(&one_line(case))
+    )
+}
+
+/// The row's reason, lines kept apart; `None` when it has none.
+pub(super) fn reason(row: &Row) -> Option<String> {
+    let reason = clean(row.reason.as_deref()?);
+    (!reason.trim().is_empty()).then_some(reason)
+}
+
+pub(super) fn findings(row: &Row) -> Vec<FindingView> {
+    row.findings
+        .iter()
+        .map(|finding| FindingView {
+            cause: one_line(&finding.cause),
+            evidence: one_line(&finding.evidence),
+            confidence: Percent(finding.confidence).to_string(),
+        })
+        .collect()
+}
+
+pub(super) fn comparison(context: &Context, row: &Row) -> Option<Comparison> {
+    let change = row.change.as_ref()?;
+    Some(Comparison {
+        change: RatioChange(change.ratio).to_string(),
+        interval: RatioInterval(change.low, change.high).to_string(),
+        confidence: Percent(change.confidence).to_string(),
+        p: Probability(change.p).to_string(),
+        reachable_p: Probability(change.reachable_p).to_string(),
+        smallest_effect: Percent(change.smallest_effect).to_string(),
+        stage: match change.stage {
+            Stage::Screen => "from the screening invocations",
+            Stage::Confirm => "confirmed by fresh invocations",
+        },
+        whisker: whisker(change, context.floor()),
+    })
+}
+
+/// All whiskers of a page have one scale, three floors either way by logarithm,
+/// so that they can be compared down a column.
+fn whisker(change: &Change, floor: f64) -> Option<WhiskerView> {
+    let floor = (1.0 + floor).ln();
+    let half = 3.0 * floor;
+    let place = |ratio: f64| {
+        let share = 50.0 + 50.0 * ratio.ln() / half;
+        // One decimal: a track is not a thousand pixels wide.
+        (share.clamp(0.0, 100.0) * 10.0).round() / 10.0
+    };
+    let sane = |ratio: f64| ratio.is_finite() && ratio > 0.0;
+    if ![change.ratio, change.low, change.high]
+        .into_iter()
+        .all(sane)
+    {
+        return None;
+    }
+    let (from, to) = (place(change.low), place(change.high));
+    let round = |share: f64| (share * 10.0).round() / 10.0;
+    Some(WhiskerView {
+        from,
+        width: round((to - from).max(0.5)),
+        at: place(change.ratio),
+        band_from: round(50.0 - 50.0 * floor / half),
+        band_width: round(100.0 * floor / half),
+        beyond: change.ratio.ln().abs() > half,
+    })
+}

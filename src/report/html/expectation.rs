@@ -1,0 +1,168 @@
+//! Expectations, and for a broken one the figure that shows by how much.
+
+use serde::Serialize;
+
+use super::Context;
+use super::change::reproduce;
+use crate::attention::{Case, FACETS, ParamValue};
+use crate::judge::judgement::{ExpectationResult, Held};
+use crate::report::RenderError;
+use crate::report::format::Factor;
+use crate::report::plot::{Splits, splits};
+use crate::report::text::{clean, one_line};
+use crate::suite::rules::Metric;
+
+/// An expectation, as the template takes it.
+#[derive(Serialize)]
+pub(super) struct ExpectationView {
+    name: String,
+    number: Option<usize>,
+    case: String,
+    against: Option<String>,
+    metric: &'static str,
+    within: String,
+    ratio: String,
+    interval: Option<String>,
+    held: &'static str,
+    tone: &'static str,
+    broken: bool,
+    reason: Option<String>,
+    figure: Option<String>,
+    reproduce: String,
+}
+
+impl ExpectationView {
+    pub(super) fn of(
+        context: &Context,
+        result: &ExpectationResult,
+    ) -> Result<ExpectationView, RenderError> {
+        let (held, tone) = match result.held {
+            Held::Yes => ("holds", "calm"),
+            Held::Broken => ("broken", "bad"),
+            Held::Inconclusive => ("inconclusive", "doubtful"),
+            Held::NotJudged => ("not judged", "doubtful"),
+        };
+        let broken = result.held == Held::Broken;
+        let figure = match dependence(context, result).filter(|_| broken) {
+            Some(dependence) => splits(&dependence.figure())?,
+            None => None,
+        };
+        Ok(ExpectationView {
+            name: one_line(&result.name),
+            number: context.numbers.get(&result.case).copied(),
+            case: one_line(&result.case.0),
+            against: result.against.as_ref().map(|case| one_line(&case.0)),
+            metric: match result.metric {
+                Metric::Device => "device time",
+                Metric::Host => "host time",
+            },
+            within: Factor(result.within).to_string(),
+            ratio: Factor(result.ratio.unwrap_or(f64::NAN)).to_string(),
+            interval: result
+                .low
+                .zip(result.high)
+                .map(|(low, high)| format!("[{}, {}]", Factor(low), Factor(high))),
+            held,
+            tone,
+            broken,
+            reason: result.reason.as_deref().map(clean),
+            figure,
+            reproduce: reproduce(context, &family(&result.case.0)),
+        })
+    }
+}
+
+/// A pattern that matches a case and its siblings with other parameters: what it
+/// is held against must be measured with it.
+fn family(case: &str) -> String {
+    let parsed: Result<Case, _> = case.parse();
+    match parsed {
+        Ok(case) => format!("{}:{}*", case.variant, case.problem),
+        Err(_) => case.to_owned(),
+    }
+}
+
+/// Times of one case over the explicit values of one of its parameters.
+struct Dependence {
+    parameter: String,
+    points: Vec<(i64, f64)>,
+    auto: Option<(f64, Option<i64>)>,
+    limit_ns: Option<f64>,
+}
+
+impl Dependence {
+    fn figure(&self) -> Splits<'_> {
+        Splits {
+            parameter: &self.parameter,
+            points: self.points.clone(),
+            auto: self.auto,
+            limit_ns: self.limit_ns,
+        }
+    }
+}
+
+/// The dependence on the parameter the expectation is about: one that its rule
+/// names, or else one in which the two cases differ. `None` when it is about
+/// something else.
+fn dependence(context: &Context, result: &ExpectationResult) -> Option<Dependence> {
+    let case = result.case.case().ok()?;
+    let parameter = parameter(context, result, &case)?;
+    let mut found = Dependence {
+        parameter: parameter.clone(),
+        points: Vec::new(),
+        auto: None,
+        limit_ns: None,
+    };
+    let alike = |mut case: Case| {
+        case.params.set(&parameter, ParamValue::auto());
+        case
+    };
+    let family = alike(case);
+    for row in &context.report.judgement.rows {
+        let (Ok(sibling), Some(timing)) = (row.case.case(), &row.head) else {
+            continue;
+        };
+        let ns = match result.metric {
+            Metric::Device => timing.median_ns,
+            Metric::Host => timing.host_ns.unwrap_or(f64::NAN),
+        };
+        let value = sibling.params.get(&parameter);
+        if alike(sibling) != family {
+            continue;
+        }
+        if result.against.as_ref() == Some(&row.case) {
+            found.limit_ns = Some(ns * result.within);
+        }
+        match value {
+            ParamValue::Int(value) => found.points.push((value, ns)),
+            value if value.is_auto() => {
+                let record = context.head_record(&row.case);
+                let became = record.and_then(|record| record.effective.get(&parameter));
+                let became = match became {
+                    Some(ParamValue::Int(value)) => Some(*value),
+                    _ => None,
+                };
+                found.auto = Some((ns, became));
+            }
+            ParamValue::Word(_) => {}
+        }
+    }
+    Some(found)
+}
+
+fn parameter(context: &Context, result: &ExpectationResult, case: &Case) -> Option<String> {
+    let rules = &context.report.head.header.rules.expectations;
+    let rule = rules.iter().find(|rule| rule.name == result.name);
+    let named = rule.and_then(|rule| {
+        let facets = rule.case.facets().chain(rule.against.facets());
+        let mut parameters = facets.filter(|facet| !FACETS.contains(facet));
+        parameters.next().map(str::to_owned)
+    });
+    named.or_else(|| {
+        let against = result.against.as_ref()?.case().ok()?;
+        let mut names = case.params.iter().chain(against.params.iter());
+        names
+            .find(|(name, _)| case.params.get(name) != against.params.get(name))
+            .map(|(name, _)| name.clone())
+    })
+}

@@ -1,0 +1,95 @@
+//! What the page must be, whatever it shows.
+
+use crate::report::fixture::{self, Scene};
+use crate::report::{Format, render};
+
+fn page(scene: &Scene) -> String {
+    render(Format::Html, &scene.report())
+        .unwrap()
+        .remove(0)
+        .text
+}
+
+fn scenes() -> [(&'static str, Scene); 6] {
+    [
+        ("passed", fixture::passed()),
+        ("failed", fixture::failed()),
+        ("incomplete", fixture::incomplete()),
+        ("refused", fixture::refused()),
+        ("large", fixture::large(500)),
+        ("empty", fixture::empty()),
+    ]
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+        .replace('\'', "&#x27;")
+        .replace('/', "&#x2f;")
+}
+
+#[test]
+fn every_case_is_on_the_page_and_nothing_is_fetched() {
+    for (name, scene) in scenes() {
+        let page = page(&scene);
+        for outside in ["http://", "https://", "src=", "@import", "url("] {
+            assert!(!page.contains(outside), "{name} has {outside}");
+        }
+        for row in &scene.judgement.rows {
+            let id = format!("<span class=\"id\">{}</span>", escaped(&row.case.0));
+            assert!(page.contains(&id), "{name} lacks {id}");
+        }
+        for reason in &scene.judgement.verdict.reasons {
+            assert!(page.contains(&escaped(reason)), "{name} lacks {reason}");
+        }
+    }
+}
+
+#[test]
+fn what_comes_from_outside_is_text() {
+    let page = page(&fixture::incomplete());
+    assert!(!page.contains("<script>alert"));
+    assert!(page.contains("&lt;script&gt;alert"));
+    assert!(!page.contains("<b>'id'"));
+    assert!(!page.contains("</pre> the worker"));
+    assert!(!page.contains('\u{1b}') && !page.contains('\u{202e}'));
+    assert_eq!(page.matches("</html>").count(), 1);
+}
+
+#[test]
+fn what_failed_is_shown_with_its_cause_and_its_figure() {
+    let page = page(&fixture::failed());
+    for needed in [
+        "102.5x slower",
+        "<b>less-parallel</b>",
+        "Time against num_splits_key",
+        "auto became 1",
+        "Head over base, every case",
+        "regatta run quick --filter &#x27;torch&#x2f;efficient:s10000,d32,bwd&#x27;",
+        "Samples of cpu/flash:h8,s128,d64",
+    ] {
+        assert!(page.contains(needed), "lacks {needed}");
+    }
+}
+
+#[test]
+fn a_page_of_five_hundred_cases_opens_on_a_phone() {
+    let page = page(&fixture::large(500));
+    assert!(page.len() < 5_000_000, "{} bytes", page.len());
+}
+
+/// Writes every fixture's page for a look in a browser, into the directory that
+/// `REGATTA_PAGES` names: `REGATTA_PAGES=DIR cargo test --lib pages -- --ignored`.
+#[test]
+#[ignore = "writes files for people to look at"]
+fn pages() {
+    let dir = std::env::var("REGATTA_PAGES").expect("REGATTA_PAGES names a directory");
+    for (name, scene) in scenes() {
+        let path = std::path::Path::new(&dir).join(format!("{name}.html"));
+        let page = page(&scene);
+        println!("{name}: {} bytes", page.len());
+        crate::report::files::write(&path, &page).unwrap();
+    }
+}

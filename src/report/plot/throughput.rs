@@ -1,0 +1,125 @@
+//! Variants side by side, a group for each problem: who is fastest where?
+
+use plotters::style::text_anchor::HPos;
+
+use super::{Drawn, Frame, Ink};
+use crate::report::RenderError;
+use crate::report::format::Digits;
+use crate::report::text::shorten_middle;
+
+/// One case.
+pub(in crate::report) struct Bar {
+    /// What is computed; bars of one problem stand together.
+    pub problem: String,
+    /// Who computes it, with parameters.
+    pub variant: String,
+    /// TFLOP/s.
+    pub tflops: f64,
+}
+
+/// Problems drawn at the most.
+const MOST_PROBLEMS: usize = 24;
+
+const WIDTH: i32 = 900;
+const LEFT: i32 = 330;
+const RIGHT: i32 = 800;
+const ROW: i32 = 18;
+const HEAD: i32 = 30;
+
+/// Draws the problems that several variants solve, the first ones where there are
+/// many; `None` when there is none. Each problem has its own scale: what is
+/// compared is its variants.
+pub(in crate::report) fn throughput(bars: &[Bar]) -> Result<Option<String>, RenderError> {
+    let mut groups: Vec<(&str, Vec<&Bar>)> = Vec::new();
+    for bar in bars
+        .iter()
+        .filter(|bar| bar.tflops.is_finite() && bar.tflops > 0.0)
+    {
+        match groups
+            .iter_mut()
+            .find(|(problem, _)| *problem == bar.problem)
+        {
+            Some((_, group)) => group.push(bar),
+            None => groups.push((&bar.problem, vec![bar])),
+        }
+    }
+    groups.retain(|(_, group)| group.len() > 1);
+    groups.truncate(MOST_PROBLEMS);
+    if groups.is_empty() {
+        return Ok(None);
+    }
+    for (_, group) in &mut groups {
+        group.sort_by(|a, b| b.tflops.total_cmp(&a.tflops));
+    }
+    let rows: usize = groups.iter().map(|(_, group)| group.len()).sum();
+    let height = HEAD * groups.len() as i32 + ROW * rows as i32 + 8;
+    Frame {
+        figure: "throughput",
+        title: "TFLOP/s by problem and variant",
+        description: &format!(
+            "{rows} cases of {} problems, the fastest first",
+            groups.len()
+        ),
+        size: (WIDTH as u32, height as u32),
+    }
+    .draw(|canvas| {
+        let mut y = 0;
+        for (problem, group) in &groups {
+            canvas.text(
+                &shorten_middle(problem, 90),
+                (8, y + 18),
+                HPos::Left,
+                12.0,
+                Ink::Text,
+            )?;
+            y += HEAD;
+            let best = group.first().map_or(1.0, |bar| bar.tflops);
+            for bar in group {
+                row(canvas, bar, bar.tflops / best, y)?;
+                y += ROW;
+            }
+        }
+        Ok(())
+    })
+    .map(Some)
+}
+
+fn row(canvas: &super::Canvas, bar: &Bar, share: f64, y: i32) -> Drawn {
+    let middle = y + ROW / 2;
+    let name = shorten_middle(&bar.variant, 48);
+    canvas.text(&name, (LEFT - 10, middle), HPos::Right, 11.0, Ink::Muted)?;
+    let end = LEFT + (share.clamp(0.0, 1.0) * f64::from(RIGHT - LEFT)).round() as i32;
+    canvas.block(
+        (LEFT, y + 3),
+        (end.max(LEFT + 1), y + ROW - 3),
+        Ink::Head,
+        1.0,
+    )?;
+    let label = Digits(bar.tflops).to_string();
+    canvas.text(&label, (end + 8, middle), HPos::Left, 11.0, Ink::Text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_problems_with_something_to_compare_are_drawn() {
+        let bar = |problem: &str, tflops| Bar {
+            problem: problem.to_owned(),
+            variant: "cpu/flash".to_owned(),
+            tflops,
+        };
+        assert_eq!(throughput(&[]).unwrap(), None);
+        assert_eq!(
+            throughput(&[bar("s1,d1", 1.0), bar("s2,d1", 1.0)]).unwrap(),
+            None
+        );
+        let bars = [
+            bar("s1,d1", 1.0),
+            bar("s1,d1", f64::NAN),
+            bar("s1,d1", 1e-9),
+        ];
+        assert!(throughput(&bars).unwrap().is_some());
+    }
+}
