@@ -33,6 +33,7 @@ impl Exporter for Html {
     fn export(&self, report: &Report) -> Result<Vec<Document>, RenderError> {
         let mut templates = Environment::new();
         templates.set_undefined_behavior(minijinja::UndefinedBehavior::Strict);
+        templates.add_filter("breakable", breakable);
         // The file's extension turns escaping on.
         templates.add_template("page.html", include_str!("page.html"))?;
         templates.add_template("cases.html", include_str!("cases.html"))?;
@@ -45,6 +46,24 @@ impl Exporter for Html {
                 .render(minijinja::value::Serde(page))?,
         }])
     }
+}
+
+/// An id with leave to break a line after its separators, and nowhere else.
+fn breakable(id: &str) -> minijinja::Value {
+    let mut out = String::new();
+    for c in id.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            ',' | ':' => {
+                out.push(c);
+                out.push_str("<wbr>");
+            }
+            c => out.push(c),
+        }
+    }
+    minijinja::Value::from_safe_string(out)
 }
 
 /// A report with what its parts look up.

@@ -38,7 +38,7 @@ fn every_case_is_on_the_page_and_nothing_is_fetched() {
             assert!(!page.contains(outside), "{name} has {outside}");
         }
         for row in &scene.judgement.rows {
-            let id = format!("<span class=\"id\">{}</span>", escaped(&row.case.0));
+            let id = format!(" data-id=\"{}\"", escaped(&row.case.0));
             assert!(page.contains(&id), "{name} lacks {id}");
         }
         for reason in &scene.judgement.verdict.reasons {

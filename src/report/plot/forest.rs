@@ -100,7 +100,7 @@ pub(in crate::report) fn forest(
     .map(Some)
 }
 
-/// Half the axis as a logarithm: nine in ten intervals fit, the floor is seen,
+/// Half the axis as a logarithm: three in four intervals fit, the floor is seen,
 /// and one hundredfold slowdown does not flatten the rest.
 fn half_range(sorted: &[&Whisker], floor: f64) -> f64 {
     let mut reach: Vec<f64> = sorted
@@ -109,7 +109,7 @@ fn half_range(sorted: &[&Whisker], floor: f64) -> f64 {
         .filter(|reach| reach.is_finite())
         .collect();
     reach.sort_by(f64::total_cmp);
-    let most = reach.get(reach.len() * 9 / 10).or(reach.last());
+    let most = reach.get(reach.len() * 3 / 4).or(reach.last());
     (1.2 * most.copied().unwrap_or(0.0)).clamp(2.5 * (1.0 + floor).ln(), 4f64.ln())
 }
 
