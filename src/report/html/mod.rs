@@ -17,7 +17,7 @@ use self::case::CaseView;
 use self::change::ChangeView;
 use self::expectation::ExpectationView;
 use self::measured::MeasuredView;
-use super::plot::{Bar, Ink, Whisker, forest, throughput};
+use super::plot::{Bar, Ink, NAMED, Whisker, forest, throughput};
 use super::summary::{Summary, tally};
 use super::text::{clean, one_line};
 use super::{Document, Exporter, RenderError, Report, format};
@@ -131,6 +131,8 @@ struct Page {
     rest: String,
     expectations: Vec<ExpectationView>,
     forest: Option<String>,
+    /// True when the figure has no room for names.
+    forest_unnamed: bool,
     throughput: Option<String>,
     cases: Vec<CaseView>,
     words: Vec<WordCount>,
@@ -219,6 +221,7 @@ fn page(context: &Context) -> Result<Page, RenderError> {
         rest: summary.rest_line(),
         expectations: expectations?,
         forest: all_ratios(context)?,
+        forest_unnamed: judgement.rows.len() > NAMED,
         throughput: side_by_side(context)?,
         cases: cases?,
         words: words(context),
@@ -328,7 +331,9 @@ fn side_by_side(context: &Context) -> Result<Option<String>, RenderError> {
                 .collect();
             Some(Bar {
                 problem: case.problem.to_string(),
-                variant: [case.variant.to_string(), params.join(" ")].join(" "),
+                variant: format!("{} {}", case.variant, params.join(" "))
+                    .trim()
+                    .to_owned(),
                 tflops: row.head.as_ref()?.tflops,
             })
         })

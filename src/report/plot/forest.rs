@@ -22,7 +22,7 @@ pub(in crate::report) struct Whisker<'a> {
 }
 
 /// Beyond these many rows there is no room for names.
-const NAMED: usize = 90;
+pub(in crate::report) const NAMED: usize = 90;
 
 const WIDTH: i32 = 900;
 const TOP: i32 = 34;
@@ -63,7 +63,7 @@ pub(in crate::report) fn forest(
         Layout {
             left: 40,
             right: 860,
-            row: 4,
+            row: (1200 / sorted.len() as i32).clamp(2, 6),
             named: false,
         }
     };
@@ -164,17 +164,17 @@ fn ticks(scale: &Scale) -> Vec<f64> {
 
 fn mark(canvas: &Canvas, whisker: &Whisker, scale: &Scale, layout: &Layout, y: i32) -> Drawn {
     let (low, high) = whisker.interval;
+    let (radius, width) = if layout.named { (4, 2) } else { (2, 1) };
     if low.is_finite() && high.is_finite() {
         let (from, to) = (scale.at(low), scale.at(high));
-        canvas.line((from, y), (to, y), whisker.ink, 2)?;
+        canvas.line((from, y), (to, y), whisker.ink, width)?;
     }
     if scale.holds(whisker.ratio) {
-        let radius = if layout.named { 4 } else { 2 };
         canvas.dot((scale.at(whisker.ratio), y), radius, whisker.ink)
     } else if whisker.ratio > 1.0 {
-        canvas.triangle((layout.right + 6, y), 1, whisker.ink)
+        canvas.triangle((layout.right + 2 + 2 * radius, y), 2 * radius, whisker.ink)
     } else {
-        canvas.triangle((layout.left - 6, y), -1, whisker.ink)
+        canvas.triangle((layout.left - 2 - 2 * radius, y), -2 * radius, whisker.ink)
     }
 }
 
