@@ -121,3 +121,52 @@ impl Format {
 pub fn render(format: Format, report: &Report) -> Result<Vec<Document>, RenderError> {
     format.exporter().export(report)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_format_takes_any_number() {
+        let odd = [
+            f64::NAN,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            0.0,
+            -0.0,
+            -1.0,
+            1e308,
+            5e-324,
+        ];
+        for number in odd {
+            let mut scene = fixture::failed();
+            scene.head.header.rules.policy.floor = number;
+            for row in &mut scene.judgement.rows {
+                for timing in row.head.iter_mut().chain(&mut row.base) {
+                    (timing.median_ns, timing.min_ns, timing.max_ns) = (number, number, number);
+                    (timing.tflops, timing.gbps) = (number, number);
+                    timing.invocations_ns = vec![number; 3];
+                }
+                if let Some(change) = &mut row.change {
+                    (change.ratio, change.low, change.high) = (number, number, number);
+                    (change.p, change.smallest_effect) = (number, number);
+                }
+            }
+            for expectation in &mut scene.judgement.expectations {
+                (expectation.ratio, expectation.within) = (Some(number), number);
+            }
+            for entry in &mut scene.head.entries {
+                if let crate::record::types::Outcome::Measured(measurement) = &mut entry.outcome {
+                    measurement.device_ns = vec![number, 1.0, number];
+                }
+            }
+            for format in Format::ALL {
+                render(format, &scene.report()).unwrap();
+            }
+            for all in [false, true] {
+                let options = terminal::Options { colour: true, all };
+                terminal::render(&scene.judgement, options);
+            }
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! What deserves to be read first, the same in every format.
 
-use crate::judge::judgement::{ExpectationResult, Held, Judgement, Row, Word};
+use super::format::{Probability, RatioChange, RatioInterval, ShortTime};
+use crate::judge::judgement::{ExpectationResult, Held, Judgement, Row, Stage, Word};
 
 /// A judgement sorted by what a reader has to act upon.
 #[derive(Clone, Debug)]
@@ -105,9 +106,6 @@ fn ratio(row: &Row) -> f64 {
 /// A row's times in a line's worth of words: what the base took, what the head
 /// takes, how sure that is.
 pub fn evidence(row: &Row) -> Option<String> {
-    use super::format::{Probability, RatioChange, RatioInterval, ShortTime};
-    use crate::judge::judgement::Stage;
-
     let head = ShortTime(row.head.as_ref()?.median_ns);
     let (Some(base), Some(change)) = (&row.base, &row.change) else {
         return Some(head.to_string());

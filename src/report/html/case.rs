@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::Context;
-use super::change::{Comparison, FindingView, comparison, findings, reason, reproduce};
+use super::change::{Comparison, EXCERPT, FindingView, comparison, findings, reason, reproduce};
 use super::tone;
 use crate::attention::{ParamValue, Structure};
 use crate::judge::judgement::{Row, Timing};
@@ -282,7 +282,18 @@ fn structure_view(side: &'static str, structure: &Structure) -> StructureView {
 fn log(context: &Context, row: &Row) -> Option<String> {
     let entries = context.entries.get(&row.case)?;
     entries.iter().rev().find_map(|entry| match &entry.outcome {
-        Outcome::Failed { log, .. } if !log.trim().is_empty() => Some(clean(log)),
+        Outcome::Failed { log, .. } if !log.trim().is_empty() => Some(tail(&clean(log))),
         _ => None,
     })
+}
+
+/// The end of a log: what a worker said last is what it died of.
+fn tail(log: &str) -> String {
+    let skipped = log.chars().count().saturating_sub(EXCERPT);
+    let end: String = log.chars().skip(skipped).collect();
+    if skipped > 0 {
+        format!("…{end}")
+    } else {
+        end
+    }
 }

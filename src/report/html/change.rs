@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::Context;
 use crate::judge::judgement::{Change, Row, Stage, Timing};
 use crate::report::format::{Percent, Probability, RatioChange, RatioInterval, ShortTime};
-use crate::report::text::{clean, one_line, shell_quoted};
+use crate::report::text::{clean, one_line, shell_quoted, shorten};
 
 /// A case that changed, as the template takes it.
 #[derive(Serialize)]
@@ -80,9 +80,13 @@ pub(super) fn reproduce(context: &Context, case: &str) -> String {
     )
 }
 
+/// Columns of one reason or log at the most: a thousand of them must still be a
+/// page that opens.
+pub(super) const EXCERPT: usize = 4000;
+
 /// The row's reason, lines kept apart; `None` when it has none.
 pub(super) fn reason(row: &Row) -> Option<String> {
-    let reason = clean(row.reason.as_deref()?);
+    let reason = shorten(&clean(row.reason.as_deref()?), EXCERPT);
     (!reason.trim().is_empty()).then_some(reason)
 }
 
@@ -117,7 +121,7 @@ pub(super) fn comparison(context: &Context, row: &Row) -> Option<Comparison> {
 /// All whiskers of a page have one scale, three floors either way by logarithm,
 /// so that they can be compared down a column.
 fn whisker(change: &Change, floor: f64) -> Option<WhiskerView> {
-    let floor = (1.0 + floor.clamp(0.01, 1.0)).ln();
+    let floor = (1.0 + floor).ln();
     let half = 3.0 * floor;
     let place = |ratio: f64| {
         let share = 50.0 + 50.0 * ratio.ln() / half;

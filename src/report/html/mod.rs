@@ -17,7 +17,7 @@ use self::case::CaseView;
 use self::change::ChangeView;
 use self::expectation::ExpectationView;
 use self::measured::MeasuredView;
-use super::plot::{Bar, Ink, Whisker, forest, throughput};
+use super::plot::{Bar, Ink, NAMED, Whisker, forest, throughput};
 use super::summary::{Summary, tally};
 use super::text::{clean, one_line};
 use super::{Document, Exporter, RenderError, Report, format};
@@ -33,6 +33,7 @@ impl Exporter for Html {
     fn export(&self, report: &Report) -> Result<Vec<Document>, RenderError> {
         let mut templates = Environment::new();
         templates.set_undefined_behavior(minijinja::UndefinedBehavior::Strict);
+        templates.add_filter("breakable", breakable);
         // The file's extension turns escaping on.
         templates.add_template("page.html", include_str!("page.html"))?;
         templates.add_template("cases.html", include_str!("cases.html"))?;
@@ -45,6 +46,24 @@ impl Exporter for Html {
                 .render(minijinja::value::Serde(page))?,
         }])
     }
+}
+
+/// An id with leave to break a line after its separators, and nowhere else.
+fn breakable(id: &str) -> minijinja::Value {
+    let mut out = String::new();
+    for c in id.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            ',' | ':' => {
+                out.push(c);
+                out.push_str("<wbr>");
+            }
+            c => out.push(c),
+        }
+    }
+    minijinja::Value::from_safe_string(out)
 }
 
 /// A report with what its parts look up.
@@ -81,8 +100,14 @@ impl<'a> Context<'a> {
         self.report.base?.cases.get(case)
     }
 
+    /// The floor of changes that count, within what a figure can show.
     fn floor(&self) -> f64 {
-        self.report.head.header.rules.policy.floor
+        let floor = self.report.head.header.rules.policy.floor;
+        if floor.is_finite() {
+            floor.clamp(0.01, 1.0)
+        } else {
+            0.05
+        }
     }
 }
 
@@ -106,6 +131,8 @@ struct Page {
     rest: String,
     expectations: Vec<ExpectationView>,
     forest: Option<String>,
+    /// True when the figure has no room for names.
+    forest_unnamed: bool,
     throughput: Option<String>,
     cases: Vec<CaseView>,
     words: Vec<WordCount>,
@@ -194,10 +221,11 @@ fn page(context: &Context) -> Result<Page, RenderError> {
         rest: summary.rest_line(),
         expectations: expectations?,
         forest: all_ratios(context)?,
+        forest_unnamed: judgement.rows.len() > NAMED,
         throughput: side_by_side(context)?,
         cases: cases?,
         words: words(context),
-        floor: format::Percent(context.floor()).to_string(),
+        floor: format::Percent(header.rules.policy.floor).to_string(),
         measured: MeasuredView::of(context),
     })
 }
@@ -303,7 +331,9 @@ fn side_by_side(context: &Context) -> Result<Option<String>, RenderError> {
                 .collect();
             Some(Bar {
                 problem: case.problem.to_string(),
-                variant: [case.variant.to_string(), params.join(" ")].join(" "),
+                variant: format!("{} {}", case.variant, params.join(" "))
+                    .trim()
+                    .to_owned(),
                 tflops: row.head.as_ref()?.tflops,
             })
         })

@@ -22,7 +22,7 @@ pub(in crate::report) struct Whisker<'a> {
 }
 
 /// Beyond these many rows there is no room for names.
-const NAMED: usize = 90;
+pub(in crate::report) const NAMED: usize = 90;
 
 const WIDTH: i32 = 900;
 const TOP: i32 = 34;
@@ -40,6 +40,12 @@ pub(in crate::report) fn forest(
     whiskers: &[Whisker],
     floor: f64,
 ) -> Result<Option<String>, RenderError> {
+    // No suite may have a floor of NaN, but no figure may fall over one.
+    let floor = if floor.is_finite() {
+        floor.clamp(0.01, 1.0)
+    } else {
+        0.05
+    };
     let usable = |w: &&Whisker| w.ratio.is_finite() && w.ratio > 0.0;
     let mut sorted: Vec<&Whisker> = whiskers.iter().filter(usable).collect();
     if sorted.is_empty() {
@@ -57,7 +63,7 @@ pub(in crate::report) fn forest(
         Layout {
             left: 40,
             right: 860,
-            row: 4,
+            row: (1200 / sorted.len() as i32).clamp(2, 6),
             named: false,
         }
     };
@@ -94,7 +100,7 @@ pub(in crate::report) fn forest(
     .map(Some)
 }
 
-/// Half the axis as a logarithm: nine in ten intervals fit, the floor is seen,
+/// Half the axis as a logarithm: three in four intervals fit, the floor is seen,
 /// and one hundredfold slowdown does not flatten the rest.
 fn half_range(sorted: &[&Whisker], floor: f64) -> f64 {
     let mut reach: Vec<f64> = sorted
@@ -103,8 +109,7 @@ fn half_range(sorted: &[&Whisker], floor: f64) -> f64 {
         .filter(|reach| reach.is_finite())
         .collect();
     reach.sort_by(f64::total_cmp);
-    let most = reach.get(reach.len() * 9 / 10).or(reach.last());
-    let floor = floor.clamp(0.01, 1.0);
+    let most = reach.get(reach.len() * 3 / 4).or(reach.last());
     (1.2 * most.copied().unwrap_or(0.0)).clamp(2.5 * (1.0 + floor).ln(), 4f64.ln())
 }
 
@@ -159,17 +164,17 @@ fn ticks(scale: &Scale) -> Vec<f64> {
 
 fn mark(canvas: &Canvas, whisker: &Whisker, scale: &Scale, layout: &Layout, y: i32) -> Drawn {
     let (low, high) = whisker.interval;
+    let (radius, width) = if layout.named { (4, 2) } else { (2, 1) };
     if low.is_finite() && high.is_finite() {
         let (from, to) = (scale.at(low), scale.at(high));
-        canvas.line((from, y), (to, y), whisker.ink, 2)?;
+        canvas.line((from, y), (to, y), whisker.ink, width)?;
     }
     if scale.holds(whisker.ratio) {
-        let radius = if layout.named { 4 } else { 2 };
         canvas.dot((scale.at(whisker.ratio), y), radius, whisker.ink)
     } else if whisker.ratio > 1.0 {
-        canvas.triangle((layout.right + 6, y), 1, whisker.ink)
+        canvas.triangle((layout.right + 2 + 2 * radius, y), 2 * radius, whisker.ink)
     } else {
-        canvas.triangle((layout.left - 6, y), -1, whisker.ink)
+        canvas.triangle((layout.left - 2 - 2 * radius, y), -2 * radius, whisker.ink)
     }
 }
 

@@ -16,7 +16,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-pub(super) use forest::{Whisker, forest};
+pub(super) use forest::{NAMED, Whisker, forest};
 pub(super) use samples::{Invocation, Strip, strip};
 pub(super) use splits::{Splits, splits};
 pub(super) use throughput::{Bar, throughput};
@@ -158,8 +158,10 @@ impl Canvas<'_> {
             .draw(&Polygon::new(corners, ink.code().filled()))?)
     }
 
-    fn triangle(&self, (x, y): Point, towards: i32, ink: Ink) -> Drawn {
-        let corners = vec![(x, y), (x - 7 * towards, y - 5), (x - 7 * towards, y + 5)];
+    /// An arrow head at a point; it is `length` long, to the left when negative.
+    fn triangle(&self, (x, y): Point, length: i32, ink: Ink) -> Drawn {
+        let half = length.abs() / 2 + 1;
+        let corners = vec![(x, y), (x - length, y - half), (x - length, y + half)];
         Ok(self
             .area
             .draw(&Polygon::new(corners, ink.code().filled()))?)

@@ -104,7 +104,9 @@ impl Scale {
     }
 
     fn log_ticks(&self, about: usize) -> Vec<f64> {
-        let decades = self.low.log10().floor() as i32..=self.high.log10().ceil() as i32;
+        // An end beyond what a float holds must not become two billion decades.
+        let decade = |end: f64| end.log10().clamp(-300.0, 300.0);
+        let decades = decade(self.low).floor() as i32..=decade(self.high).ceil() as i32;
         let within = |factors: &[f64]| -> Vec<f64> {
             decades
                 .clone()
@@ -116,7 +118,9 @@ impl Scale {
         if fine.len() <= 2 * about {
             return fine;
         }
-        within(&[1.0])
+        let coarse = within(&[1.0]);
+        let every = coarse.len().div_ceil(2 * about.max(1)).max(1);
+        coarse.into_iter().step_by(every).collect()
     }
 }
 

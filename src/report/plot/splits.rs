@@ -23,7 +23,7 @@ pub(in crate::report) struct Splits<'a> {
 const SIZE: (u32, u32) = (640, 320);
 const LEFT: i32 = 88;
 const RIGHT: i32 = 560;
-const TOP: i32 = 26;
+const TOP: i32 = 40;
 const BOTTOM: i32 = 256;
 
 /// Draws it; `None` with fewer than two points, which show no dependence.
@@ -136,13 +136,13 @@ fn automatic(
     let x = value.at(became as f64);
     canvas.diamond((x, y), 8, Ink::Auto)?;
     let label = format!("auto became {became}");
-    // Beside the mark, on the side with room, and clear of the line.
+    // Above its line, where the curve of the explicit values never is.
     let (x, anchor) = if x > (LEFT + RIGHT) / 2 {
-        (x - 12, HPos::Right)
+        (x + 8, HPos::Right)
     } else {
-        (x + 12, HPos::Left)
+        (x - 8, HPos::Left)
     };
-    let y = if y < TOP + 24 { y + 14 } else { y - 12 };
+    let y = y - 18;
     canvas.text(&label, (x, y), anchor, 12.0, Ink::Auto)
 }
 
