@@ -78,7 +78,14 @@ pub fn run(args: &BaselineArgs) -> Ended {
             run,
             replace,
             even_failed,
-        } => save(&store, name, run.as_deref(), *replace, *even_failed, args.json),
+        } => save(
+            &store,
+            name,
+            run.as_deref(),
+            *replace,
+            *even_failed,
+            args.json,
+        ),
         Action::List => list(&store, args.json),
         Action::Show { name } => show(&store, name, args.json),
         Action::Remove { name, machine } => remove(&store, name, machine.as_deref(), args.json),
@@ -113,9 +120,16 @@ fn save(
         })?;
     let cases = side.cases.len();
     if json {
-        print(format!("{}\n", json!({"saved": path, "run": side.label, "cases": cases})))?;
+        print(format!(
+            "{}\n",
+            json!({"saved": path, "run": side.label, "cases": cases})
+        ))?;
     } else {
-        print(format!("{}\n  {cases} cases of {}\n", path.display(), side.label))?;
+        print(format!(
+            "{}\n  {cases} cases of {}\n",
+            path.display(),
+            side.label
+        ))?;
     }
     Ok(0)
 }
@@ -137,7 +151,11 @@ fn newest_that_passed(reports: &Path) -> Result<Side, Stop> {
         if run.end.is_some() && verdict.outcome == VerdictOutcome::Passed {
             return Ok(side);
         }
-        note(format!("{}: not taken, {}", path.display(), verdict.reasons.join("; ")));
+        note(format!(
+            "{}: not taken, {}",
+            path.display(),
+            verdict.reasons.join("; ")
+        ));
     }
     Err(Stop::NotJudged(anyhow!(
         "none of the {count} runs under {} passed; make one: regatta run quick",
@@ -203,7 +221,11 @@ fn show(store: &Store, name: &str, json: bool) -> Ended {
                 colour: true,
                 all: true,
             };
-            print(format!("{}\n{}", path.display(), terminal::render(&judgement, options)))?;
+            print(format!(
+                "{}\n{}",
+                path.display(),
+                terminal::render(&judgement, options)
+            ))?;
         }
     }
     Ok(0)

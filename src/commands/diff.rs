@@ -51,6 +51,7 @@ pub fn run(args: &DiffArgs) -> Ended {
         same_suite: false,
     };
     let judgement = judge::judge(&head.side, Some(&base.side), &options);
-    args.outputs.write(&judgement, &head.run, Some(&base.side))?;
+    args.outputs
+        .write(&judgement, &head.run, Some(&base.side))?;
     reporting::show(&judgement, &head.run, Some(&base.side), &args.show, None)
 }

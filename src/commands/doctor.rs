@@ -57,7 +57,9 @@ pub fn run(args: &DoctorArgs) -> Ended {
     findings.push(gpu_driver());
     findings.push(reports());
     findings.push(baselines());
-    let broken = findings.iter().any(|finding| finding.state == State::Broken);
+    let broken = findings
+        .iter()
+        .any(|finding| finding.state == State::Broken);
     if args.json {
         let text = serde_json::to_string(&findings).map_err(Stop::not_judged)?;
         print(format!("{text}\n"))?;

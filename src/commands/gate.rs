@@ -48,7 +48,10 @@ pub fn run(args: &GateArgs) -> Ended {
         strict: args.strict,
         same_suite: true,
     };
-    let name = args.baseline.clone().unwrap_or_else(|| ready.suite.name.clone());
+    let name = args
+        .baseline
+        .clone()
+        .unwrap_or_else(|| ready.suite.name.clone());
     let base = find(&Store::new(&args.baselines), &name, &ready)?;
     refuse_before_measuring(&ready, &base, &options)?;
     let mut writer = ready.measure()?;
@@ -68,14 +71,22 @@ pub fn run(args: &GateArgs) -> Ended {
     let run = finish(writer)?;
     let judgement = judged(&run);
     reporting::write(&ready.directory, &judgement, &run, Some(&base))?;
-    reporting::show(&judgement, &run, Some(&base), &args.show, Some(&ready.directory))
+    reporting::show(
+        &judgement,
+        &run,
+        Some(&base),
+        &args.show,
+        Some(&ready.directory),
+    )
 }
 
 /// The baseline of this name for this machine.
 fn find(store: &Store, name: &str, ready: &Ready) -> Result<Side, Stop> {
     let files = store.files(name).map_err(Stop::usage)?;
     let machine = &ready.header.machine.name;
-    let own = files.iter().find(|path| path.file_stem().is_some_and(|stem| *stem == **machine));
+    let own = files
+        .iter()
+        .find(|path| path.file_stem().is_some_and(|stem| *stem == **machine));
     // One of another machine is read too, so that what differs can be said.
     let Some(path) = own.or(files.first()) else {
         return Err(Stop::NotJudged(anyhow!(

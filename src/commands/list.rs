@@ -84,7 +84,10 @@ fn variants(args: &ListArgs) -> Ended {
             })
             .collect();
         let suites: Vec<&str> = BUILTIN.iter().map(|(name, _)| *name).collect();
-        print(format!("{}\n", json!({ "workers": entries, "suites": suites })))?;
+        print(format!(
+            "{}\n",
+            json!({ "workers": entries, "suites": suites })
+        ))?;
         return Ok(0);
     }
     for (worker, hello) in &found {
@@ -109,8 +112,8 @@ pub(super) fn introductions(
         .chain(config.workers.keys().cloned())
         .collect();
     let logs: PathBuf = std::env::temp_dir().join(format!("regatta-{}", std::process::id()));
-    let mut processes = Processes::find(names.iter(), config, environment, logs.clone())
-        .map_err(Stop::usage)?;
+    let mut processes =
+        Processes::find(names.iter(), config, environment, logs.clone()).map_err(Stop::usage)?;
     let found = names
         .into_iter()
         .map(|name| {

@@ -114,7 +114,10 @@ impl Ready {
             rules: suite.rules.clone(),
             settings: suite.settings.clone(),
             machine: fingerprint(&hellos),
-            workers: hellos.iter().map(|(name, hello)| worker_record(name, hello)).collect(),
+            workers: hellos
+                .iter()
+                .map(|(name, hello)| worker_record(name, hello))
+                .collect(),
             plan: suite.cases.iter().map(|case| case.id()).collect(),
         };
         Ok(Ready {
@@ -132,14 +135,18 @@ impl Ready {
     /// # Errors
     /// When the run cannot be written: exit code 3.
     pub fn measure(&mut self) -> Result<RunWriter, Stop> {
-        let (mut writer, before) = RunWriter::open(&self.directory, &self.header, self.fresh)
-            .map_err(Stop::not_judged)?;
+        let (mut writer, before) =
+            RunWriter::open(&self.directory, &self.header, self.fresh).map_err(Stop::not_judged)?;
         match before {
             Before::Nothing => {}
             Before::Resumed { entries, damaged } => {
-                note(format!("resuming: {entries} entries of an unfinished run are kept"));
+                note(format!(
+                    "resuming: {entries} entries of an unfinished run are kept"
+                ));
                 if damaged > 0 {
-                    note(format!("{damaged} lines could not be used and are measured again"));
+                    note(format!(
+                        "{damaged} lines could not be used and are measured again"
+                    ));
                 }
             }
             Before::Kept(path) => note(format!("the run before is kept as {}", path.display())),
@@ -220,7 +227,10 @@ pub fn load(args: &MeasureArgs) -> Result<Suite, Stop> {
     let ids: Vec<String> = suite.cases.iter().map(ToString::to_string).collect();
     suite.keep(&args.filter);
     if suite.cases.is_empty() {
-        let near = args.filter.iter().find_map(|p| nearest(p, ids.iter().map(String::as_str)));
+        let near = args
+            .filter
+            .iter()
+            .find_map(|p| nearest(p, ids.iter().map(String::as_str)));
         let example = near.or(ids.first().map(String::as_str)).unwrap_or_default();
         return Err(Stop::Usage(anyhow!(
             "--filter {} leaves no case of {} (which has {}, for example {example})",
@@ -235,7 +245,9 @@ pub fn load(args: &MeasureArgs) -> Result<Suite, Stop> {
 /// `cpu/split-key.num_splits_key=1`
 fn parse_override(text: &str, suite: &Suite) -> anyhow::Result<Override> {
     let wrong = || {
-        anyhow!("--set {text}: write VARIANT.PARAMETER=VALUE, for example cpu/split-key.num_splits_key=1")
+        anyhow!(
+            "--set {text}: write VARIANT.PARAMETER=VALUE, for example cpu/split-key.num_splits_key=1"
+        )
     };
     let (target, value) = text.split_once('=').ok_or_else(wrong)?;
     let (variant, parameter) = target.rsplit_once('.').ok_or_else(wrong)?;
@@ -244,13 +256,22 @@ fn parse_override(text: &str, suite: &Suite) -> anyhow::Result<Override> {
     }
     let variant = variant.parse().with_context(|| format!("--set {text}"))?;
     if !suite.cases.iter().any(|case| case.variant == variant) {
-        let known: BTreeMap<String, ()> =
-            suite.cases.iter().map(|case| (case.variant.to_string(), ())).collect();
+        let known: BTreeMap<String, ()> = suite
+            .cases
+            .iter()
+            .map(|case| (case.variant.to_string(), ()))
+            .collect();
         let hint = match nearest(&variant.to_string(), known.keys().map(String::as_str)) {
             Some(near) => format!("did you mean {near}?"),
-            None => format!("it has {}", known.into_keys().collect::<Vec<_>>().join(", ")),
+            None => format!(
+                "it has {}",
+                known.into_keys().collect::<Vec<_>>().join(", ")
+            ),
         };
-        return Err(anyhow!("--set {text}: suite {} does not measure {variant}; {hint}", suite.name));
+        return Err(anyhow!(
+            "--set {text}: suite {} does not measure {variant}; {hint}",
+            suite.name
+        ));
     }
     Ok(Override {
         variant,

@@ -50,7 +50,9 @@ impl Outputs {
             (Format::Markdown, &self.markdown),
             (Format::Junit, &self.junit),
         ];
-        pairs.into_iter().filter_map(|(format, path)| Some((format, path.as_ref()?)))
+        pairs
+            .into_iter()
+            .filter_map(|(format, path)| Some((format, path.as_ref()?)))
     }
 
     /// True when a file was asked for.
@@ -77,7 +79,12 @@ impl Outputs {
     ///
     /// # Errors
     /// When one cannot be written: exit code 3.
-    pub fn write(&self, judgement: &Judgement, head: &Run, base: Option<&Side>) -> Result<(), Stop> {
+    pub fn write(
+        &self,
+        judgement: &Judgement,
+        head: &Run,
+        base: Option<&Side>,
+    ) -> Result<(), Stop> {
         let report = Report {
             judgement,
             head,

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 
 use super::Stop;
+use crate::record::RecordError;
 use crate::record::baseline::{self, Store};
 use crate::record::run_file::{self, RUN_FILE};
 use crate::record::side::Side;
 use crate::record::types::Run;
-use crate::record::RecordError;
 
 /// A stored run or baseline. A baseline has no samples: its run is empty.
 pub struct Stored {
@@ -38,7 +38,10 @@ pub fn find(what: &str, store: &Store, machine: Option<&str>) -> Result<Stored, 
         Ok(files) => files,
         Err(_) => Vec::new(),
     };
-    let own = |path: &&PathBuf| path.file_stem().is_some_and(|stem| machine.is_some_and(|m| stem == m));
+    let own = |path: &&PathBuf| {
+        path.file_stem()
+            .is_some_and(|stem| machine.is_some_and(|m| stem == m))
+    };
     match (files.iter().find(own), files.as_slice()) {
         (Some(path), _) | (None, [path]) => read(path, what),
         (None, []) => Err(Stop::Usage(anyhow!(

@@ -70,8 +70,8 @@ fn check(command: &[String], json: bool) -> Ended {
         fix: "is it installed, and is the path right?".to_owned(),
     };
     let log = tempfile::NamedTempFile::new().map_err(Stop::usage)?;
-    let mut worker = Process::start(&spec, log.path(), Duration::from_secs(180))
-        .map_err(|error| {
+    let mut worker =
+        Process::start(&spec, log.path(), Duration::from_secs(180)).map_err(|error| {
             let log = error.log().to_owned();
             Stop::Usage(super::measuring::with_log(error, &log))
         })?;
@@ -88,7 +88,10 @@ fn check(command: &[String], json: bool) -> Ended {
             note(format!("its last words:\n{}", error.log()));
         }
     }
-    let failures = checks.iter().filter(|c| matches!(c.result, CheckResult::Failed(_))).count();
+    let failures = checks
+        .iter()
+        .filter(|c| matches!(c.result, CheckResult::Failed(_)))
+        .count();
     if json {
         let text = serde_json::to_string(&checks).map_err(Stop::not_judged)?;
         print(format!("{text}\n"))?;
@@ -107,7 +110,11 @@ fn check(command: &[String], json: bool) -> Ended {
 fn shown(check: &Check) -> String {
     match &check.result {
         CheckResult::Passed => format!("ok           {}\n", check.name),
-        CheckResult::Unsupported(reason) => format!("unsupported  {}\n             {reason}\n", check.name),
-        CheckResult::Failed(reason) => format!("FAILED       {}\n             {reason}\n", check.name),
+        CheckResult::Unsupported(reason) => {
+            format!("unsupported  {}\n             {reason}\n", check.name)
+        }
+        CheckResult::Failed(reason) => {
+            format!("FAILED       {}\n             {reason}\n", check.name)
+        }
     }
 }

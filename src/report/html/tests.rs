@@ -75,6 +75,13 @@ fn what_failed_is_shown_with_its_cause_and_its_figure() {
 }
 
 #[test]
+fn a_refused_comparison_does_not_read_as_no_change() {
+    let page = page(&fixture::refused());
+    assert!(page.contains("Nobody can say: the times were not compared."));
+    assert!(page.contains("NVIDIA H100 80GB HBM3"));
+}
+
+#[test]
 fn a_page_of_five_hundred_cases_opens_on_a_phone() {
     let page = page(&fixture::large(500));
     assert!(page.len() < 5_000_000, "{} bytes", page.len());

@@ -110,7 +110,9 @@ fn half_range(sorted: &[&Whisker], floor: f64) -> f64 {
         .collect();
     reach.sort_by(f64::total_cmp);
     let most = reach.get(reach.len() * 3 / 4).or(reach.last());
-    (1.2 * most.copied().unwrap_or(0.0)).clamp(2.5 * (1.0 + floor).ln(), 4f64.ln())
+    let least = 2.5 * (1.0 + floor).ln();
+    let wanted = (1.2 * most.copied().unwrap_or(0.0)).min(4f64.ln());
+    wanted.max(least)
 }
 
 fn backdrop(canvas: &Canvas, scale: &Scale, layout: &Layout, floor: f64, height: i32) -> Drawn {
