@@ -30,9 +30,14 @@ fn the_built_in_worker_conforms() {
 #[test]
 fn what_is_wrong_is_said() {
     let fake = fake_worker();
-    // Its behaviours include wrong results, and one that ends it.
-    let (code, stdout, _) = check(&[fake.to_str().unwrap()]);
+    let (code, stdout, stderr) = check(&[
+        fake.to_str().unwrap(),
+        "--variants",
+        "steady,unsupported,wrong,lying,dead",
+    ]);
     assert_eq!(code, 1, "{stdout}");
+    assert!(stdout.contains("exit code 7"), "{stdout}");
+    assert!(stderr.contains("an illegal memory access"), "{stderr}");
     assert!(stdout.contains("relative L2 error 2.5e-1"), "{stdout}");
     assert!(
         stdout.contains("found by regatta's own float64 check"),

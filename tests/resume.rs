@@ -34,10 +34,12 @@ fn kill_nine_at_ten_random_moments_and_resume() {
         &[],
         "",
     );
+    // Long enough that ten kills do not let it come to its end.
+    let args = ["run", "./s.toml", "--invocations", "60"];
     let mut rng = ChaCha8Rng::seed_from_u64(20_261_120);
     for _ in 0..10 {
         let mut child = Command::new(assert_cmd::cargo::cargo_bin!("regatta"))
-            .args(["run", "./s.toml"])
+            .args(args)
             .current_dir(place.path())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -47,7 +49,10 @@ fn kill_nine_at_ten_random_moments_and_resume() {
         child.kill().unwrap();
         child.wait().unwrap();
     }
-    exits!(place, 0, ["run", "./s.toml"]);
+    let cut_short = place.run("s");
+    assert!(cut_short.end.is_none() && !cut_short.entries.is_empty());
+    let (_, stderr) = exits!(place, 0, [args[0], args[1], args[2], args[3]]);
+    assert!(stderr.contains("resuming:"), "{stderr}");
     complete(&place.run("s"));
     // Every moment but those before the first line resumed one and the same run.
     let past = place.path().join("reports/s/past");

@@ -52,7 +52,12 @@ pub fn run(args: &GateArgs) -> Ended {
         .baseline
         .clone()
         .unwrap_or_else(|| ready.suite.name.clone());
-    let base = find(&Store::new(&args.baselines), &name, &ready)?;
+    let mut base = find(&Store::new(&args.baselines), &name, &ready)?;
+    if ready.filtered {
+        // A part of the suite is held against the same part of the baseline.
+        base.cases
+            .retain(|case, _| ready.header.plan.contains(case));
+    }
     refuse_before_measuring(&ready, &base, &options)?;
     let mut writer = ready.measure()?;
     let label = ready.directory.display().to_string();
@@ -96,7 +101,7 @@ fn find(store: &Store, name: &str, ready: &Ready) -> Result<Side, Stop> {
             suite = ready.suite.name,
         )));
     };
-    baseline::read(path).map_err(Stop::not_judged)
+    baseline::read(path).map_err(Stop::usage)
 }
 
 /// A comparison that will be refused need not be measured for.

@@ -68,6 +68,8 @@ pub struct Ready {
     pub header: RunHeader,
     /// The report directory.
     pub directory: PathBuf,
+    /// True when the command line left cases of the suite out.
+    pub filtered: bool,
     processes: Processes,
     fresh: bool,
     quiet: bool,
@@ -124,6 +126,7 @@ impl Ready {
             suite,
             header,
             directory,
+            filtered: !args.filter.is_empty(),
             processes,
             fresh: args.fresh,
             quiet: args.quiet,

@@ -25,7 +25,7 @@ pub struct Stored {
 /// baseline's name.
 ///
 /// # Errors
-/// When there is none (2), or it cannot be read (3).
+/// When there is none, or it cannot be read: exit code 2.
 pub fn find(what: &str, store: &Store, machine: Option<&str>) -> Result<Stored, Stop> {
     let path = Path::new(what);
     if path.is_dir() {
@@ -69,6 +69,9 @@ fn known(store: &Store) -> String {
 }
 
 /// Reads a file that holds a run or a baseline.
+///
+/// # Errors
+/// When it is absent, or its first line cannot be read: exit code 2.
 pub fn read(path: &Path, label: &str) -> Result<Stored, Stop> {
     match run_file::read(path) {
         Ok(run) => Ok(Stored {
@@ -76,7 +79,9 @@ pub fn read(path: &Path, label: &str) -> Result<Stored, Stop> {
             run,
             path: path.to_owned(),
         }),
-        Err(error @ (RecordError::Io { .. } | RecordError::Schema { .. })) => Err(stop(error)),
+        Err(error @ (RecordError::Io { .. } | RecordError::Schema { .. })) => {
+            Err(Stop::usage(error))
+        }
         Err(not_a_run) => match baseline::read(path) {
             Ok(side) => Ok(Stored {
                 run: Run {
@@ -88,16 +93,7 @@ pub fn read(path: &Path, label: &str) -> Result<Stored, Stop> {
                 side,
                 path: path.to_owned(),
             }),
-            Err(_) => Err(stop(not_a_run)),
+            Err(_) => Err(Stop::usage(not_a_run)),
         },
-    }
-}
-
-/// A file that is absent is a slip of the command line; one that cannot be used
-/// keeps a verdict from being reached.
-fn stop(error: RecordError) -> Stop {
-    match error {
-        RecordError::Io { .. } => Stop::usage(error),
-        _ => Stop::not_judged(error),
     }
 }

@@ -48,6 +48,7 @@ const VARIANTS: [(&str, &str); 15] = [
 ];
 
 struct Fake {
+    variants: Vec<(&'static str, &'static str)>,
     state: Option<PathBuf>,
     version: u32,
     rng: ChaCha8Rng,
@@ -75,7 +76,16 @@ fn main() {
         Some(seed) => seed.parse().expect("--seed takes a number"),
         None => rand::rng().next_u64(),
     };
+    let only = value("--variants");
+    let wanted = |name: &str| {
+        let only = only.as_deref();
+        only.is_none_or(|only| only.split(',').any(|one| one == name))
+    };
     let mut fake = Fake {
+        variants: VARIANTS
+            .into_iter()
+            .filter(|(name, _)| wanted(name))
+            .collect(),
         state: value("--state").map(PathBuf::from),
         version,
         rng: ChaCha8Rng::seed_from_u64(seed),
@@ -114,7 +124,8 @@ impl Worker for Fake {
                 memory_bytes: 1 << 30,
                 facts: BTreeMap::from([("model".to_owned(), "fake".to_owned())]),
             },
-            variants: VARIANTS
+            variants: self
+                .variants
                 .iter()
                 .map(|(name, summary)| VariantInfo {
                     name: (*name).to_owned(),

@@ -1,43 +1,37 @@
 #!/usr/bin/perl
 # A regatta worker from docs/PROTOCOL.md alone: attention forward in float32, in doubles inside.
-use strict; use warnings; use JSON::PP; use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
+use strict; use warnings; use JSON::PP; use IO::Handle; use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 open(my $in, '<&=', 3) or die "descriptor 3: $!"; open(my $out, '>&=', 4) or die "descriptor 4: $!";
-$out->autoflush(1);
-my ($problem, $tensors);
-
+$out->autoflush(1); my ($problem, $tensors);
 sub element {    # SplitMix64; `use integer` wraps, plain `>>` is logical
     my ($seed, $tensor, $index) = @_; my $z;
     { use integer; $z = $seed + (($tensor << 40) + $index + 1) * -7046029254386353131; }
     { my $x = $z ^ ($z >> 30); use integer; $z = $x * -4658895280553007687; }
     { my $x = $z ^ ($z >> 27); use integer; $z = $x * -7723592293110705685; }
-    $z = $z ^ ($z >> 31);
-    return unpack 'f', pack 'f', (2 * (($z >> 11) / 2**53) - 1) * sqrt 3;
+    $z ^= $z >> 31; return unpack 'f', pack 'f', (2 * (($z >> 11) / 2**53) - 1) * sqrt 3;
 }
+sub now { return 1e9 * clock_gettime(CLOCK_MONOTONIC) }
 sub fill { my ($seed, $t, $n) = @_; return [map { element($seed, $t, $_) } 0 .. $n - 1] }
-
 sub attend {     # tensors in logical order [batch, seq, heads, head_dim]
     my ($p, $q, $k, $v) = @_; my @out;
     my ($d, $dv, $h, $kv) = @$p{qw(head_dim head_dim_v heads kv_heads)};
     my $offset = $p->{mask}{align} eq 'bottom-right' ? $p->{seq_k} - $p->{seq_q} : 0;
     for my $b (0 .. $p->{batch} - 1) { for my $i (0 .. $p->{seq_q} - 1) { for my $head (0 .. $h - 1) {
-        my ($left, $right) = @{$p->{mask}}{qw(left right)}; my (@p, @j, $sum);
+        my ($left, $right) = @{$p->{mask}}{qw(left right)}; my $sum = 0;
         my $first = defined $left ? $i + $offset - $left : 0; $first = 0 if $first < 0;
         my $last = defined $right ? $i + $offset + $right : $p->{seq_k} - 1;
-        $last = $p->{seq_k} - 1 if $last > $p->{seq_k} - 1;
-        my $row = (($b * $p->{seq_q} + $i) * $h + $head); my @sum = (0) x $dv;
+        $last = $p->{seq_k} - 1 if $last >= $p->{seq_k};
+        my $row = ($b * $p->{seq_q} + $i) * $h + $head; my @sum = (0) x $dv;
         for my $j ($first .. $last) {
             my $key = ($b * $p->{seq_k} + $j) * $kv + int($head / ($h / $kv)); my $dot = 0;
             $dot += $q->[$row * $d + $_] * $k->[$key * $d + $_] for 0 .. $d - 1;
             my $w = exp($dot / sqrt $d); $sum += $w; # unit variance: no overflow without the maximum
             $sum[$_] += $w * $v->[$key * $dv + $_] for 0 .. $dv - 1;
-        }
-        push @out, map { $sum ? $_ / $sum : 0 } @sum;
-    } } }
-    return \@out;
+        } push @out, map { $sum ? $_ / $sum : 0 } @sum;
+    } } } return \@out;
 }
-sub now { return 1e9 * clock_gettime(CLOCK_MONOTONIC) }
 sub prepare {
-    my ($r) = @_; ($problem, $tensors) = (undef, undef); my $p = $r->{problem};
+    my ($r) = @_; my $p = $r->{problem}; $problem = undef;
     return {type => 'failed', reason => "no variant $r->{variant}"} if $r->{variant} ne 'naive';
     return {type => 'unsupported', reason => "$p->{dtype} $p->{direction}: f32 forward only"}
         if $p->{dtype} ne 'f32' or $p->{direction} ne 'forward' or $p->{varlen};
@@ -52,8 +46,7 @@ sub measure {
     my ($r) = @_; return {type => 'failed', reason => 'nothing is prepared'} if !$problem;
     attend($problem, @$tensors) for 1 .. $r->{warmup}; my ($begin, @ns) = now();
     while (@ns < $r->{samples} and (@ns < $r->{min_samples} or now() - $begin < 1e6 * $r->{budget_ms})) {
-        my $start = now(); attend($problem, @$tensors); push @ns, now() - $start;
-    }
+        my $start = now(); attend($problem, @$tensors); push @ns, now() - $start; }
     return {type => 'measured', device_ns => \@ns};
 }
 my %answers = (prepare => \&prepare, measure => \&measure, census => sub { {type => 'census'} },
