@@ -167,6 +167,7 @@ fn side() -> Side {
             suite: SuiteRecord {
                 name: "simulated".to_owned(),
                 description: String::new(),
+                arguments: Vec::new(),
                 overrides: Vec::new(),
             },
             rules: Rules::default(),

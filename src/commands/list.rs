@@ -101,11 +101,14 @@ fn variants(args: &ListArgs) -> Ended {
     Ok(0)
 }
 
-/// Every worker that is known, with what it says of itself or why it is not here.
+/// A worker's name with what it says of itself, or why it is not here.
+pub(super) type Introduction = (String, Result<Hello, String>);
+
+/// Every worker that is known.
 pub(super) fn introductions(
     config: &Suite,
     environment: Option<&str>,
-) -> Result<Vec<(String, Result<Hello, String>)>, Stop> {
+) -> Result<Vec<Introduction>, Stop> {
     let names = std::iter::once("cpu").chain(LIBRARIES);
     let names: Vec<String> = names
         .map(str::to_owned)

@@ -60,6 +60,20 @@ pub struct MeasureArgs {
     pub quiet: bool,
 }
 
+impl MeasureArgs {
+    /// The arguments that choose what is measured, beside a filter.
+    fn choosing(&self) -> Vec<String> {
+        let mut words = vec![self.suite.clone()];
+        for change in &self.set {
+            words.extend(["--set".to_owned(), change.clone()]);
+        }
+        if let Some(environment) = &self.environment {
+            words.extend(["--environment".to_owned(), environment.clone()]);
+        }
+        words
+    }
+}
+
 /// A suite whose workers came up, ready to be measured.
 pub struct Ready {
     /// The suite, filtered and overridden.
@@ -111,6 +125,7 @@ impl Ready {
             suite: SuiteRecord {
                 name: suite.name.clone(),
                 description: suite.description.clone(),
+                arguments: args.choosing(),
                 overrides: suite.overrides.clone(),
             },
             rules: suite.rules.clone(),

@@ -34,10 +34,8 @@ pub fn find(what: &str, store: &Store, machine: Option<&str>) -> Result<Stored, 
     if path.is_file() {
         return read(path, what);
     }
-    let files = match store.files(what) {
-        Ok(files) => files,
-        Err(_) => Vec::new(),
-    };
+    // A name that cannot be a baseline's is no baseline.
+    let files = store.files(what).unwrap_or_default();
     let own = |path: &&PathBuf| {
         path.file_stem()
             .is_some_and(|stem| machine.is_some_and(|m| stem == m))

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::causes::{self, Pair};
 use super::complete::{allowed, is_time, usable};
 use super::judgement::{ExpectationResult, Held};
 use super::phrase::{count, factor, list};
@@ -177,7 +178,27 @@ fn hold(rule: &Expectation, held: &Candidate, references: &[&Candidate]) -> Expe
     };
     result.against = Some(best.id.clone());
     compare(rule, held.record, best.record, &mut result);
+    if result.held == Held::Broken {
+        result.reason = cause(held.record, best.record, &result);
+    }
     result
+}
+
+/// What sets a case apart from the one it was held against: the rules that explain
+/// a change over time explain a difference within a run as well.
+fn cause(held: &CaseRecord, best: &CaseRecord, result: &ExpectationResult) -> Option<String> {
+    let pair = Pair {
+        base: best,
+        head: held,
+        ratio: result.ratio?,
+        floor: result.within - 1.0,
+        versions: Vec::new(),
+    };
+    let finding = causes::findings(&pair).into_iter().next()?;
+    Some(format!(
+        "{}, from the best to this one: {}",
+        finding.cause, finding.evidence
+    ))
 }
 
 fn compare(

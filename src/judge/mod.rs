@@ -87,7 +87,7 @@ fn summary(side: &Side) -> SideSummary {
     SideSummary {
         label: side.label.clone(),
         suite: header.suite.name.clone(),
-        started: header.started.to_string(),
+        started: header.started.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         machine: header.machine.name.clone(),
         revision: header.git.as_ref().map(revision_text),
         invocations: header.settings.invocations,

@@ -29,6 +29,7 @@ pub fn header() -> RunHeader {
         suite: SuiteRecord {
             name: "quick".to_owned(),
             description: String::new(),
+            arguments: Vec::new(),
             overrides: Vec::new(),
         },
         rules: Rules::default(),

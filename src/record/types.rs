@@ -55,6 +55,10 @@ pub struct SuiteRecord {
     pub name: String,
     /// Its description, in a line.
     pub description: String,
+    /// What chooses it on the command line: its name or path, and whatever changes
+    /// what is measured (`--set`, `--environment`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arguments: Vec<String>,
     /// Parameters handed to a variant in place of those its cases ask for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<Override>,

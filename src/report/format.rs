@@ -45,6 +45,23 @@ impl fmt::Display for Digits {
     }
 }
 
+/// A rate in TFLOP/s with the unit that fits, without its `FLOP/s`: `12.4 T`,
+/// `193.4 G`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate(pub f64);
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (value, unit) = match self.0.abs() {
+            tera if !tera.is_finite() => return f.pad(NONE),
+            tera if tera < 0.999_95e-3 => (self.0 * 1e6, "M"),
+            tera if tera < 0.999_95 => (self.0 * 1e3, "G"),
+            _ => (self.0, "T"),
+        };
+        f.pad(&format!("{} {unit}", Digits(value)))
+    }
+}
+
 /// Head over base as a change: `+12.3 %` below a factor of two, `102.5x slower`
 /// or `3.1x faster` beyond.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -6,8 +6,8 @@
 use std::fmt::Write;
 
 use super::format::{Factor, RatioChange, RatioInterval, ShortTime};
-use super::summary::Summary;
-use super::text::{one_line, shell_quoted, shorten};
+use super::summary::{Summary, reproduce};
+use super::text::{one_line, shorten};
 use super::{Document, Exporter, RenderError, Report};
 use crate::judge::judgement::{ExpectationResult, Judgement, Row, Timing, VerdictOutcome};
 
@@ -18,7 +18,7 @@ impl Exporter for Markdown {
     fn export(&self, report: &Report) -> Result<Vec<Document>, RenderError> {
         Ok(vec![Document {
             name: "report.md",
-            text: document(report.judgement),
+            text: document(report),
         }])
     }
 }
@@ -29,7 +29,8 @@ const MOST_ROWS: usize = 40;
 /// Columns of one reason at the most.
 const REASON: usize = 240;
 
-fn document(judgement: &Judgement) -> String {
+fn document(report: &Report) -> String {
+    let judgement = report.judgement;
     let summary = Summary::of(judgement);
     let mut out = String::new();
     verdict(&mut out, judgement);
@@ -47,7 +48,7 @@ fn document(judgement: &Judgement) -> String {
         let before = if summary.is_quiet() { "" } else { "The rest: " };
         let _ = writeln!(out, "\n{before}{rest}.");
     }
-    details(&mut out, judgement, &summary);
+    details(&mut out, report, &summary);
     out
 }
 
@@ -146,7 +147,8 @@ fn left_out(out: &mut String, count: usize) {
     }
 }
 
-fn details(out: &mut String, judgement: &Judgement, summary: &Summary) {
+fn details(out: &mut String, report: &Report, summary: &Summary) {
+    let judgement = report.judgement;
     out.push_str("\n<details><summary>How it was measured</summary>\n\n");
     let sides = [
         ("head", Some(&judgement.head)),
@@ -192,9 +194,8 @@ fn details(out: &mut String, judgement: &Judgement, summary: &Summary) {
     if let Some(row) = summary.regressed.first() {
         let _ = writeln!(
             out,
-            "\nMeasure the slowest one again:\n\n```sh\nregatta run {} --filter {}\n```",
-            one_line(&judgement.suite),
-            shell_quoted(&one_line(&row.case.0))
+            "\nMeasure the slowest one again:\n\n```sh\n{}\n```",
+            reproduce(report, &row.case.0)
         );
     }
     out.push_str("\n</details>\n");

@@ -1,6 +1,8 @@
 //! What deserves to be read first, the same in every format.
 
+use super::Report;
 use super::format::{Probability, RatioChange, RatioInterval, ShortTime};
+use super::text::{one_line, shell_quoted};
 use crate::judge::judgement::{ExpectationResult, Held, Judgement, Row, Stage, Word};
 
 /// A judgement sorted by what a reader has to act upon.
@@ -121,4 +123,19 @@ pub fn evidence(row: &Row) -> Option<String> {
         RatioInterval(change.low, change.high),
         Probability(change.p),
     ))
+}
+
+/// The command that measures again the cases whose id matches `pattern`.
+pub fn reproduce(report: &Report, pattern: &str) -> String {
+    let suite = &report.head.header.suite;
+    let mut words = match suite.arguments.is_empty() {
+        true => vec![suite.name.clone()],
+        false => suite.arguments.clone(),
+    };
+    words.extend(["--filter".to_owned(), pattern.to_owned()]);
+    let words: Vec<String> = words
+        .iter()
+        .map(|word| shell_quoted(&one_line(word)))
+        .collect();
+    format!("regatta run {}", words.join(" "))
 }

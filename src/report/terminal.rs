@@ -262,8 +262,8 @@ fn table(screen: &mut Screen, rows: &[Row]) {
                 .map_or(String::new(), |change| RatioChange(change.ratio)
                     .to_string()),
             row.head.as_ref().map_or(String::new(), |timing| format!(
-                "{} TFLOP/s",
-                super::format::Digits(timing.tflops)
+                "{}FLOP/s",
+                super::format::Rate(timing.tflops)
             )),
         );
         screen.line(format!("    {word}{padding}{figures}").trim_end());

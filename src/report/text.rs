@@ -137,6 +137,10 @@ fn char_width(c: char) -> usize {
 
 /// The text as one argument of a POSIX shell.
 pub fn shell_quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@+%".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 

@@ -147,6 +147,10 @@ impl Worker for Fake {
         println!("fake: preparing {}", request.variant);
         match request.variant.as_str() {
             "silent" => sleep(Duration::from_secs(3600)),
+            #[allow(
+                clippy::zombie_processes,
+                reason = "a child left behind is what is tested"
+            )]
             "forking" => {
                 let child = Command::new("sleep").arg("3600").spawn();
                 let child = child.expect("sleep is everywhere");

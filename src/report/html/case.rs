@@ -5,15 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::Context;
-use super::change::{Comparison, EXCERPT, FindingView, comparison, findings, reason, reproduce};
+use super::change::{Comparison, EXCERPT, FindingView, comparison, findings, reason};
 use super::tone;
 use crate::attention::{ParamValue, Structure};
 use crate::judge::judgement::{Row, Timing};
 use crate::record::side::{CaseRecord, median};
 use crate::record::types::Outcome;
 use crate::report::RenderError;
-use crate::report::format::{Bytes, Digits, ShortTime};
+use crate::report::format::{Bytes, Digits, Rate, ShortTime};
 use crate::report::plot::{Invocation, Strip, strip};
+use crate::report::summary::reproduce;
 use crate::report::text::{clean, one_line};
 
 /// A case, as the template takes it.
@@ -102,7 +103,10 @@ impl CaseView {
             allowed: row.allowed,
             base: time(&row.base),
             head: time(&row.head),
-            tflops: rate(|timing| timing.tflops),
+            tflops: row
+                .head
+                .as_ref()
+                .map(|timing| Rate(timing.tflops).to_string()),
             gbps: rate(|timing| timing.gbps),
             sort: SortKeys {
                 base: figure(&row.base, |timing| timing.median_ns),
@@ -120,7 +124,7 @@ impl CaseView {
             errors: errors(head),
             structure: structure(head, base),
             log: log(context, row),
-            reproduce: reproduce(context, &row.case.0),
+            reproduce: reproduce(context.report, &row.case.0),
         })
     }
 }

@@ -5,7 +5,8 @@ use serde::Serialize;
 use super::Context;
 use crate::judge::judgement::{Change, Row, Stage, Timing};
 use crate::report::format::{Percent, Probability, RatioChange, RatioInterval, ShortTime};
-use crate::report::text::{clean, one_line, shell_quoted, shorten};
+use crate::report::summary::reproduce;
+use crate::report::text::{clean, one_line, shorten};
 
 /// A case that changed, as the template takes it.
 #[derive(Serialize)]
@@ -66,18 +67,9 @@ impl ChangeView {
             comparison: comparison(context, row),
             reason: reason(row),
             findings: findings(row),
-            reproduce: reproduce(context, &row.case.0),
+            reproduce: reproduce(context.report, &row.case.0),
         }
     }
-}
-
-/// The command that measures one case again.
-pub(super) fn reproduce(context: &Context, case: &str) -> String {
-    let suite = one_line(&context.report.judgement.suite);
-    format!(
-        "regatta run {suite} --filter {}",
-        shell_quoted(&one_line(case))
-    )
 }
 
 /// Columns of one reason or log at the most: a thousand of them must still be a

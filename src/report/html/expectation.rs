@@ -3,12 +3,12 @@
 use serde::Serialize;
 
 use super::Context;
-use super::change::reproduce;
 use crate::attention::{Case, FACETS, ParamValue};
 use crate::judge::judgement::{ExpectationResult, Held};
 use crate::report::RenderError;
 use crate::report::format::Factor;
 use crate::report::plot::{Splits, splits};
+use crate::report::summary::reproduce;
 use crate::report::text::{clean, one_line};
 use crate::suite::rules::Metric;
 
@@ -67,7 +67,7 @@ impl ExpectationView {
             broken,
             reason: result.reason.as_deref().map(clean),
             figure,
-            reproduce: reproduce(context, &family(&result.case.0)),
+            reproduce: reproduce(context.report, &family(&result.case.0)),
         })
     }
 }

@@ -67,7 +67,7 @@ fn what_failed_is_shown_with_its_cause_and_its_figure() {
         "Time against num_splits_key",
         "auto became 1",
         "Head over base, every case",
-        "regatta run quick --filter &#x27;torch&#x2f;efficient:s10000,d32,bwd&#x27;",
+        "regatta run quick --filter torch&#x2f;efficient:s10000,d32,bwd",
         "Samples of cpu/flash:h8,s128,d64",
     ] {
         assert!(page.contains(needed), "lacks {needed}");
@@ -77,7 +77,7 @@ fn what_failed_is_shown_with_its_cause_and_its_figure() {
 #[test]
 fn a_refused_comparison_does_not_read_as_no_change() {
     let page = page(&fixture::refused());
-    assert!(page.contains("Nobody can say: the times were not compared."));
+    assert!(page.contains("The times were not compared."));
     assert!(page.contains("NVIDIA H100 80GB HBM3"));
 }
 

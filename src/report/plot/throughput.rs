@@ -4,7 +4,7 @@ use plotters::style::text_anchor::HPos;
 
 use super::{Drawn, Frame, Ink};
 use crate::report::RenderError;
-use crate::report::format::Digits;
+use crate::report::format::Rate;
 use crate::report::text::shorten_middle;
 
 /// One case.
@@ -55,7 +55,7 @@ pub(in crate::report) fn throughput(bars: &[Bar]) -> Result<Option<String>, Rend
     let height = HEAD * groups.len() as i32 + ROW * rows as i32 + 8;
     Frame {
         figure: "throughput",
-        title: "TFLOP/s by problem and variant",
+        title: "FLOP/s by problem and variant",
         description: &format!(
             "{rows} cases of {} problems, the fastest first",
             groups.len()
@@ -95,7 +95,7 @@ fn row(canvas: &super::Canvas, bar: &Bar, share: f64, y: i32) -> Drawn {
         Ink::Head,
         1.0,
     )?;
-    let label = Digits(bar.tflops).to_string();
+    let label = Rate(bar.tflops).to_string();
     canvas.text(&label, (end + 8, middle), HPos::Left, 11.0, Ink::Text)
 }
 

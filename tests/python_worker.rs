@@ -1,0 +1,101 @@
+//! The Python worker on a real library: JAX on the processor.
+//!
+//! `REGATTA_TEST_PYTHON` names an interpreter that has it; CI makes one from
+//! `workers/python/requirements-jax-cpu.txt`. Without it these tests say so and
+//! check what is said of a Python that has no library.
+
+mod common;
+
+use common::Place;
+use regatta::record::types::Outcome;
+
+const SUITE: &str = "schema = 1\ndescription = \"JAX\"\n\
+    [measure]\ninvocations = 2\nsamples = 3\nmin_samples = 2\nbudget_ms = 100\ncache = \"hot\"\n\
+    [[sweep]]\nvariants = [\"jax/xla\", \"jax/cudnn\"]\n\
+    shapes = [\n\
+      { heads = 2, seq = 64, head_dim = 32 },\n\
+      { batch = 2, heads = 4, kv_heads = 2, seq_q = 48, seq_k = 80, head_dim = 16, mask = \"causal-br\" },\n\
+      { heads = 2, seq = 64, head_dim = 32, dtype = \"bf16\", mask = \"causal\", layout = \"bhsd\" },\n\
+    ]\ndirection = [\"forward\", \"backward\", \"both\"]\n";
+
+fn python() -> Option<String> {
+    let python = std::env::var("REGATTA_TEST_PYTHON").ok();
+    if python.is_none() {
+        eprintln!("not run: REGATTA_TEST_PYTHON names no interpreter with JAX");
+    }
+    python
+}
+
+#[test]
+fn jax_is_measured_and_what_it_cannot_do_is_unsupported() {
+    let Some(python) = python() else { return };
+    let place = Place::new();
+    place.write("jax.toml", SUITE);
+    let output = place
+        .regatta(&["run", "./jax.toml"])
+        .env("REGATTA_PYTHON", python)
+        .env("JAX_PLATFORMS", "cpu")
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let run = place.run("jax");
+    assert_eq!(run.entries.len(), 18 * 2);
+    for entry in &run.entries {
+        match (&entry.outcome, entry.case.0.starts_with("jax/xla")) {
+            (Outcome::Measured(_), true) => {}
+            (Outcome::Unsupported { reason }, false) => {
+                assert!(reason.to_lowercase().contains("cudnn"), "{reason}");
+            }
+            (other, _) => panic!("{}: {other:?}", entry.case),
+        }
+    }
+    assert!(run.header.workers[0].versions.contains_key("jax"));
+}
+
+#[test]
+fn an_environment_chooses_the_interpreter() {
+    let Some(python) = python() else { return };
+    let place = Place::new();
+    let environment = format!(
+        "[environments.pinned]\ninterpreter = {python:?}\nenv = {{ JAX_PLATFORMS = \"cpu\" }}\n"
+    );
+    place.write("regatta.toml", &environment);
+    place.write(
+        "jax.toml",
+        &SUITE.replace("\"jax/xla\", \"jax/cudnn\"", "\"jax/xla@pinned\""),
+    );
+    let filter = "*:h2,s64,d32";
+    exits!(place, 0, ["run", "./jax.toml", "--filter", filter]);
+    let run = place.run("jax");
+    assert_eq!(run.header.plan[0].0, "jax/xla@pinned:h2,s64,d32");
+}
+
+#[test]
+fn a_python_without_the_library_is_told_what_to_do() {
+    let place = Place::new();
+    place.write(
+        "jax.toml",
+        &SUITE.replace("jax/", "torch/").replace("xla", "sdpa-math"),
+    );
+    let output = place
+        .regatta(&["run", "./jax.toml", "--filter", "sdpa-math"])
+        // An interpreter whose only packages are its own.
+        .env("REGATTA_PYTHON", "/usr/bin/python3")
+        .env("PYTHONNOUSERSITE", "1")
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("torch"), "{stderr}");
+    assert!(!place.path().join("reports/jax/run.jsonl").exists());
+
+    let output = place
+        .regatta(&["run", "./jax.toml", "--filter", "sdpa-math"])
+        .env("REGATTA_PYTHON", "/no/such/python")
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("REGATTA_PYTHON"), "{stderr}");
+}
