@@ -119,7 +119,7 @@ impl Ready {
             schema: SCHEMA_VERSION,
             method: METHOD_VERSION,
             tool: env!("CARGO_PKG_VERSION").to_owned(),
-            argv: std::env::args().collect(),
+            argv: argv(),
             started: Timestamp::now(),
             git: git(),
             suite: SuiteRecord {
@@ -299,6 +299,17 @@ fn parse_override(text: &str, suite: &Suite) -> anyhow::Result<Override> {
         from: Some(ParamValue::auto()),
         to: ParamValue::from(value),
     })
+}
+
+/// The command line. Where the executable lies is nobody's business: runs and
+/// baselines are shared.
+fn argv() -> Vec<String> {
+    let mut argv: Vec<String> = std::env::args().collect();
+    if let Some(program) = argv.first_mut() {
+        let name = Path::new(program.as_str()).file_name();
+        *program = name.map_or("regatta".into(), |name| name.to_string_lossy().into_owned());
+    }
+    argv
 }
 
 /// An error with the last lines its worker printed.

@@ -69,6 +69,13 @@ pub struct CommonShift {
     pub removed: bool,
 }
 
+impl CommonShift {
+    /// True when it is worth a reader's time: at least 1 %.
+    pub fn is_noticeable(&self) -> bool {
+        self.removed || (self.ratio - 1.0).abs() >= 0.01
+    }
+}
+
 /// One case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {

@@ -9,7 +9,9 @@ use super::format::{Factor, RatioChange, RatioInterval, ShortTime};
 use super::summary::{Summary, reproduce};
 use super::text::{one_line, shorten};
 use super::{Document, Exporter, RenderError, Report};
-use crate::judge::judgement::{ExpectationResult, Judgement, Row, Timing, VerdictOutcome};
+use crate::judge::judgement::{
+    CommonShift, ExpectationResult, Judgement, Row, Timing, VerdictOutcome,
+};
 
 /// Writes `report.md`.
 pub(super) struct Markdown;
@@ -166,7 +168,7 @@ fn details(out: &mut String, report: &Report, summary: &Summary) {
             prose(&side.started)
         );
     }
-    if let Some(shift) = &judgement.common_shift {
+    if let Some(shift) = judgement.common_shift.filter(CommonShift::is_noticeable) {
         let _ = writeln!(
             out,
             "- shared by most cases, so the machine's: {} over {} cases, {}",

@@ -11,7 +11,7 @@ use super::format::{Factor, RatioChange, ShortTime, counted};
 use super::summary::{Summary, evidence};
 use super::text::{one_line, shorten, shorten_middle, wrap};
 use crate::judge::judgement::{
-    ExpectationResult, Held, Judgement, Row, SideSummary, VerdictOutcome, Word,
+    CommonShift, ExpectationResult, Held, Judgement, Row, SideSummary, VerdictOutcome, Word,
 };
 
 /// Widest line.
@@ -162,7 +162,7 @@ fn verdict(screen: &mut Screen, judgement: &Judgement) {
             ),
         );
     }
-    if let Some(shift) = &judgement.common_shift {
+    if let Some(shift) = judgement.common_shift.filter(CommonShift::is_noticeable) {
         let what = if shift.removed {
             "taken out of each row"
         } else {

@@ -47,12 +47,15 @@ pub fn sizes([x, y, z]: [u32; 3]) -> String {
     format!("{x}x{y}x{z}")
 }
 
-/// A kernel's name without return type and leading namespaces, cut at eighty
-/// characters.
+/// A kernel's name without return type, leading namespaces and the types of its
+/// arguments, cut at eighty characters. Template arguments stay: they are often all
+/// that tells two kernels apart.
 pub fn short(name: &str) -> String {
     const LONGEST: usize = 80;
     let name = name.strip_prefix("void ").unwrap_or(name);
-    let plain = name.find(['(', '<']).unwrap_or(name.len());
+    let name = name.replace("(anonymous namespace)::", "");
+    let name = name.split('(').next().unwrap_or_default();
+    let plain = name.find('<').unwrap_or(name.len());
     let start = name[..plain].rfind("::").map_or(0, |at| at + 2);
     let cut: String = name[start..].chars().take(LONGEST).collect();
     if cut.len() < name[start..].len() {

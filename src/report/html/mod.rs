@@ -22,7 +22,7 @@ use super::summary::{Summary, tally};
 use super::text::{clean, one_line};
 use super::{Document, Exporter, RenderError, Report, format};
 use crate::attention::CaseId;
-use crate::judge::judgement::{SideSummary, VerdictOutcome, Word};
+use crate::judge::judgement::{CommonShift, SideSummary, VerdictOutcome, Word};
 use crate::record::side::{CaseRecord, Side};
 use crate::record::types::Entry;
 
@@ -184,7 +184,7 @@ fn page(context: &Context) -> Result<Page, RenderError> {
         VerdictOutcome::Failed => ("bad", "Failed"),
         VerdictOutcome::NotJudged => ("doubtful", "Not judged"),
     };
-    let shift = judgement.common_shift.map(|shift| {
+    let shift = judgement.common_shift.filter(CommonShift::is_noticeable).map(|shift| {
         format!(
             "Most cases share a change of {}, estimated over {}: it belongs to the machine, and was {}.",
             format::RatioChange(shift.ratio),
