@@ -7,7 +7,7 @@ use super::document::{DocumentError, Source, nearest};
 use super::{Suite, parse};
 
 /// The suites in the binary: name and text.
-pub const BUILTIN: [(&str, &str); 3] = [
+pub const BUILTIN: [(&str, &str); 4] = [
     ("quick", include_str!("../../suites/quick.toml")),
     (
         "xformers-backward",
@@ -17,6 +17,7 @@ pub const BUILTIN: [(&str, &str); 3] = [
         "xformers-0.0.26",
         include_str!("../../suites/xformers-0.0.26.toml"),
     ),
+    ("sdpa", include_str!("../../suites/sdpa.toml")),
 ];
 
 /// The suite of this name or at this path.
