@@ -3,6 +3,7 @@
 //! Knows nobody. A [`Problem`] is one attention computation; a [`Case`] is a
 //! variant (one implementation) on a problem with parameters.
 
+mod axes;
 mod case;
 pub mod inputs;
 mod mask;
@@ -12,9 +13,10 @@ mod structure;
 pub mod tolerance;
 pub mod work;
 
+pub use axes::{Direction, Dtype, Layout, Varlen};
 pub use case::{AUTO, Case, CaseId, FACETS, ParamValue, Params, VariantId};
 pub use mask::{Align, Mask};
-pub use problem::{Direction, Dtype, Layout, Problem, Varlen};
+pub use problem::Problem;
 pub use structure::{Launch, Structure};
 
 /// A text that is not what it should be; the message says what is wrong and
