@@ -46,7 +46,10 @@ pub fn render(judgement: &Judgement, options: Options) -> String {
         doubtful(),
     );
     screen.rows("Improved", &summary.improved, good());
-    if options.all {
+    let few = (1..=FEW).contains(&judgement.rows.len());
+    if judgement.base.is_none() && (options.all || few) {
+        table_alone(&mut screen, &judgement.rows);
+    } else if options.all {
         table(&mut screen, &judgement.rows);
     }
     closing(&mut screen, judgement, &summary);
@@ -231,6 +234,32 @@ fn closing(screen: &mut Screen, judgement: &Judgement, summary: &Summary) {
     }
     for note in &judgement.notes {
         screen.wrapped(0, &format!("note: {note}"));
+    }
+}
+
+/// Cases of a run without a base that are printed unasked.
+const FEW: usize = 60;
+
+/// Every case of a run without a base, in a line each where its id leaves room.
+fn table_alone(screen: &mut Screen, rows: &[Row]) {
+    const ID: usize = 50;
+    screen.heading("Every case", rows.len(), Style::new().bold());
+    for row in rows {
+        let figures = match &row.head {
+            Some(timing) => format!(
+                "{:>10}  {:>9}FLOP/s",
+                ShortTime(timing.median_ns).to_string(),
+                super::format::Rate(timing.tflops).to_string()
+            ),
+            None => format!("{:>10}", row.word.text()),
+        };
+        let id = one_line(&row.case.0);
+        if id.len() <= ID {
+            screen.line(&format!("  {id:ID$}{figures}"));
+        } else {
+            screen.case(2, &row.case.0);
+            screen.line(&format!("  {:ID$}{figures}", ""));
+        }
     }
 }
 
