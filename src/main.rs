@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use owo_colors::OwoColorize;
 use regatta::commands::{
-    Ended, Stop, baseline, completions, diff, doctor, gate, list, report, run, worker,
+    Ended, Stop, baseline, completions, diff, doctor, gate, list, note, report, run, worker,
 };
 
 /// A performance-regression harness for attention kernels: whether it got slower,
@@ -67,5 +67,5 @@ fn complain(stop: &Stop) {
         Stop::NotJudged(error) => ("not judged", error),
         Stop::Unread => return,
     };
-    anstream::eprintln!("{}: {error:#}", word.red().bold());
+    note(format!("{}: {error:#}", word.red().bold()));
 }

@@ -6,7 +6,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::list::{first_line, introductions};
-use super::{Ended, Stop, print};
+use super::{Ended, Stop, indented, print};
 use crate::measure::machine;
 use crate::record::baseline::Store;
 use crate::report::files::check_writable;
@@ -73,13 +73,14 @@ pub fn run(args: &DoctorArgs) -> Ended {
 
 fn shown(finding: &Finding) -> String {
     let mark = match finding.state {
-        State::Ok => "ok     ",
-        State::Absent => "absent ",
-        State::Broken => "BROKEN ",
+        State::Ok => "ok",
+        State::Absent => "absent",
+        State::Broken => "BROKEN",
     };
-    let mut text = format!("{mark}{}: {}\n", finding.what, finding.detail);
+    let detail = indented(&format!("{}: {}", finding.what, finding.detail), 9, 9);
+    let mut text = format!("{mark:<9}{}", detail.trim_start());
     if !finding.fix.is_empty() {
-        text += &format!("         fix: {}\n", finding.fix);
+        text += &indented(&format!("fix: {}", finding.fix), 9, 14);
     }
     text
 }

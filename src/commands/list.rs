@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
-use super::{Ended, Stop, note, print};
+use super::{Ended, Stop, indented, note, print};
 use crate::measure::session::Launcher;
 use crate::measure::workers::Processes;
 use crate::suite::{self, BUILTIN, Suite};
+use crate::worker::host::HostError;
 use crate::worker::protocol::{Hello, Parameter};
 use crate::worker::python::LIBRARIES;
 
@@ -93,7 +94,11 @@ fn variants(args: &ListArgs) -> Ended {
     for (worker, hello) in &found {
         match hello {
             Ok(hello) => print(described(worker, hello))?,
-            Err(reason) => note(format!("{worker}: not here: {}", first_line(reason))),
+            Err(reason) => print(indented(
+                &format!("{worker} is not here: {}", first_line(reason)),
+                0,
+                6,
+            ))?,
         }
     }
     let names: Vec<&str> = BUILTIN.iter().map(|(name, _)| *name).collect();
@@ -121,9 +126,10 @@ pub(super) fn introductions(
         .into_iter()
         .map(|name| {
             let hello = processes.start(&name).map(|worker| worker.hello().clone());
-            let hello = hello.map_err(|error| match error.log() {
-                "" => error.to_string(),
-                log => format!("{error}\n{log}"),
+            let hello = hello.map_err(|error| match &error {
+                HostError::Refused { reason, .. } => reason.clone(),
+                error if error.log().is_empty() => error.to_string(),
+                error => format!("{error}\n{}", error.log()),
             });
             (name, hello)
         })

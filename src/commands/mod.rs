@@ -15,9 +15,11 @@ mod sides;
 pub mod worker;
 
 use std::fmt::Display;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use crate::judge::judgement::VerdictOutcome;
+use crate::report::terminal::COLUMNS;
+use crate::report::text::{width, wrap};
 
 /// Why a command ends without a verdict, and with which exit code.
 #[derive(Debug)]
@@ -65,6 +67,34 @@ fn print(text: impl Display) -> Result<(), Stop> {
 }
 
 /// Says something about the work on standard error. Nobody may be reading it.
-fn note(text: impl Display) {
-    let _ = writeln!(anstream::stderr(), "{text}");
+pub fn note(text: impl Display) {
+    let text = text.to_string();
+    // On a terminal, lines as long as a reader's; in a pipe, one line a message,
+    // which can be searched.
+    let text = match io::stderr().is_terminal() {
+        true => indented(&text, 0, 2),
+        false => text,
+    };
+    let _ = writeln!(anstream::stderr(), "{}", text.trim_end());
+}
+
+/// A text in lines of at most eighty columns, the first of each paragraph indented
+/// by `first`, its others by `rest`. Ends in a line feed.
+fn indented(text: &str, first: usize, rest: usize) -> String {
+    let mut out = String::new();
+    for paragraph in text.lines() {
+        let words = paragraph.trim_start();
+        let own = paragraph.len() - words.len();
+        let columns = COLUMNS.saturating_sub(own + first.max(rest));
+        // A path that is longer than a line must stay whole to be of use.
+        let lines = match words.split_whitespace().any(|word| width(word) > columns) {
+            true => vec![words.to_owned()],
+            false => wrap(words, columns),
+        };
+        for (i, line) in lines.iter().enumerate() {
+            let indent = own + if i == 0 { first } else { rest };
+            out += &format!("{:indent$}{line}\n", "");
+        }
+    }
+    out
 }
