@@ -80,7 +80,7 @@ fn one_block_where_there_were_157_is_less_parallel() {
     let text = only(&launched(&[(name, 157)]), &launched(&[(name, 1)]), 40.0);
     assert_eq!(
         pair_of(text),
-        "less-parallel: grid 157x1x1 -> 1x1x1 of flash_bwd<ns::Tile<64>>(Params)"
+        "less-parallel: grid 157x1x1 -> 1x1x1 of flash_bwd<ns::Tile<64>>"
     );
     // The other way round nothing was lost.
     assert!(found(&launched(&[(name, 1)]), &launched(&[(name, 157)]), 0.1).is_empty());
