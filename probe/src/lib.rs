@@ -1,0 +1,28 @@
+//! regatta's GPU clock: what one call costs the device and the host.
+//!
+//! [`clock`] is the timing contract and reads from top to bottom; it knows a device
+//! only as the trait [`Device`], so the whole contract runs against a simulated one in
+//! the tests. [`cuda`] is the real device. [`capi`] is the same clock for callers in
+//! other languages, so that every framework is timed by the same code.
+//!
+//! Nothing is linked: the driver's libraries are opened when first needed, and on a
+//! machine without them every entry answers [`Error::Unavailable`].
+
+pub mod capi;
+pub mod clock;
+pub mod cuda;
+mod driver;
+mod error;
+pub mod gate;
+mod library;
+pub mod measure;
+mod nvml;
+
+pub use clock::{Begun, Cache, Calibration, Clock, Device, Mark, Sample, Settings};
+pub use cuda::{Cuda, Graph};
+pub use error::{Error, Result};
+pub use measure::{Measured, Plan};
+pub use nvml::State;
+
+/// Version of the clock's method: two readings compare only under the same one.
+pub const VERSION: &str = "0.1";
