@@ -16,7 +16,11 @@ mod error;
 pub mod gate;
 mod library;
 pub mod measure;
+#[cfg(test)]
+mod mock;
 mod nvml;
+#[cfg(test)]
+mod tests;
 
 pub use clock::{Begun, Cache, Calibration, Clock, Device, Mark, Sample, Settings};
 pub use cuda::{Cuda, Graph};
