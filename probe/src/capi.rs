@@ -18,7 +18,8 @@
 //! void regatta_probe_close(regatta_probe *);
 //! int  regatta_probe_configure(regatta_probe *, uint32_t calls_per_sample,
 //!                              uint32_t clock_every, double limit_ms);
-//! int  regatta_probe_calibrate(regatta_probe *, double *pair_ns, double *null_kernel_ns);
+//! int  regatta_probe_calibrate(regatta_probe *, double *pair_ns, double *null_kernel_ns,
+//!                              double *cost_ns);     // see sample.rs, Calibration
 //! int  regatta_probe_sample_begin(regatta_probe *, int cold);
 //! int  regatta_probe_sample_end(regatta_probe *, double *device_ns, double *host_ns,
 //!                               double *clock_mhz, uint32_t *flags);
@@ -42,9 +43,10 @@
 //! `measure` writes at most max(`samples`, `min_samples`) elements to each array. The
 //! callback returns 0, or anything else to stop with `CALL_FAILED`.
 
-use crate::clock::{Begun, Cache, Clock, Device, Sample, Settings};
+use crate::clock::{Begun, Clock, Device};
 use crate::cuda::Cuda;
 use crate::measure::Plan;
+use crate::sample::{Cache, Sample, Settings};
 use crate::{Error, Result, VERSION};
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -282,6 +284,7 @@ pub unsafe extern "C" fn regatta_probe_calibrate(
     handle: *mut Probe,
     pair_ns: *mut f64,
     null_kernel_ns: *mut f64,
+    cost_ns: *mut f64,
 ) -> c_int {
     entry(|| {
         // SAFETY: the caller's.
@@ -292,6 +295,7 @@ pub unsafe extern "C" fn regatta_probe_calibrate(
         unsafe {
             put(pair_ns, 0, found.pair_ns);
             put(null_kernel_ns, 0, found.null_kernel_ns.unwrap_or(f64::NAN));
+            put(cost_ns, 0, found.cost_ns);
         }
         Ok(())
     })
@@ -422,8 +426,13 @@ pub unsafe extern "C" fn regatta_probe_measure(
 /// As [`probe`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn regatta_probe_null_kernel(handle: *mut Probe) -> c_int {
-    // SAFETY: the caller's.
-    entry(|| unsafe { probe(handle)? }.clock.device().null_kernel())
+    entry(|| {
+        // SAFETY: the caller's.
+        let loaded = unsafe { probe(handle)? }.clock.device().null_kernel()?;
+        loaded
+            .then_some(())
+            .ok_or_else(|| Error::Unavailable("the driver does not load PTX".to_owned()))
+    })
 }
 
 /// Clocks, throttling, power, temperature and neighbours of the device.

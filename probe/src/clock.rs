@@ -4,14 +4,16 @@
 //! flush L2 (cold) or not (hot)
 //! synchronise                      the device is idle, the flush is not timed
 //! close the gate                   the stream now waits for the host
+//! queue the run-up                 kernels that do nothing: see `RUN_UP`
 //! record the start event
 //!   host clock                     host time begins
 //!   the call                       the host queues its work, the device does nothing
 //!   host clock                     host time ends
 //! record the stop event
-//! open the gate                    start, work and stop run back to back
+//! open the gate                    run-up, start, work and stop, back to back
 //! synchronise
 //! read the events, the SM clock
+//! subtract what measuring costs    see `Calibration`
 //! ```
 //!
 //! Without the gate the device would sit between start and stop waiting for the host
@@ -19,6 +21,7 @@
 //! Nothing else is asked of the device between the two events.
 
 use crate::gate::{ClosedGate, Watchdog, Word};
+use crate::sample::{Cache, Calibration, EMPTY_KERNEL_NS, Sample, Settings};
 use crate::{Error, Result};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -49,73 +52,22 @@ pub trait Device {
     fn host_ns(&mut self) -> u64;
     /// Clock of the SMs now; `None` where it cannot be known.
     fn clock_mhz(&mut self) -> Option<f64>;
-    /// Queues a kernel of one thread that does nothing.
-    fn null_kernel(&mut self) -> Result<()>;
+    /// Queues a kernel of one thread that does nothing; false where none can be loaded.
+    /// It is loaded before: loading can synchronise (nvbench#340).
+    fn null_kernel(&mut self) -> Result<bool>;
 }
 
-/// Whether the last-level cache is flushed before a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cache {
-    /// As after other work: inputs come from memory.
-    Cold,
-    /// As the call before left it.
-    Hot,
-}
+/// Kernels that do nothing between the gate and the start event.
+///
+/// Held at the gate, the device has not fetched the commands behind it, and after a
+/// flush it fetches them from further away: the first kernel then starts 0.9 µs late
+/// on an H200, inside the events (7.5 µs for one of 5.5 µs; hot: 6.0 for 5.0). While the
+/// run-up runs, the device reads ahead, as it does in any stream that is kept busy.
+/// One or two left some samples late, eight none.
+const RUN_UP: u32 = 8;
 
-/// How samples are taken.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Settings {
-    /// Calls between the events; the reading is divided by it. More than one averages
-    /// out the steps of the event clock for kernels of a few µs, but all calls after
-    /// the first find the cache warm.
-    pub calls_per_sample: u32,
-    /// The SM clock is read with every n-th sample, outside the events; 0 is never.
-    pub clock_every: u32,
-    /// The watchdog opens a gate closed for this long. A call that synchronises needs
-    /// it to end at all, so it is short; it must exceed the host time of any honest
-    /// call, which nothing in attention brings near 50 ms.
-    pub limit: Duration,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            calls_per_sample: 1,
-            clock_every: 1,
-            limit: Duration::from_millis(50),
-        }
-    }
-}
-
-/// What measuring costs. Subtracted from each sample: `pair_ns`.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Calibration {
-    /// Reading with nothing between the events (1.28 µs on an H200).
-    pub pair_ns: f64,
-    /// Reading of a kernel that does nothing, `pair_ns` subtracted: the floor under
-    /// every kernel, launch on the device included. `None` where none can be loaded.
-    pub null_kernel_ns: Option<f64>,
-}
-
-/// One sample. Times are of one call: divided by `calls_per_sample`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Sample {
-    /// Time of the device from start to stop event, less the cost of measuring, never
-    /// below zero.
-    pub device_ns: f64,
-    /// Time the host needed to issue the call, the gate being closed: nothing in it is
-    /// waiting for the device, unless `synchronised`.
-    pub host_ns: f64,
-    /// Clock of the SMs right after, if read with this sample.
-    pub clock_mhz: Option<f64>,
-    /// The call did not return within the limit while the gate was closed, most likely
-    /// because it waits for the device. The watchdog opened the gate; `device_ns` then
-    /// holds waits for the host, and `host_ns` the limit.
-    pub synchronised: bool,
-}
-
-/// Samples for one calibration: an odd number, so that the median is a reading.
-const CALIBRATION_SAMPLES: usize = 51;
+/// Readings for one calibration; the highest and the lowest tenth are dropped.
+const CALIBRATION_READINGS: usize = 50;
 
 /// Times calls on a device.
 pub struct Clock<D: Device> {
@@ -175,6 +127,9 @@ impl<D: Device> Clock<D> {
         let deadline = Instant::now() + self.settings.limit;
         let gate = self.watchdog.close(self.ticket, deadline);
         self.device.wait(self.ticket)?;
+        for _ in 0..RUN_UP {
+            self.device.null_kernel()?;
+        }
         self.device.record(Mark::Start)?;
         let host_ns = self.device.host_ns();
         Ok(Begun { gate, host_ns })
@@ -189,7 +144,7 @@ impl<D: Device> Clock<D> {
         let raw = self.end_raw(begun)?;
         let calls = f64::from(self.settings.calls_per_sample);
         Ok(Sample {
-            device_ns: (raw.device_ns - self.calibration.pair_ns).max(0.0) / calls,
+            device_ns: (raw.device_ns - self.calibration.cost_ns).max(0.0) / calls,
             host_ns: raw.host_ns / calls,
             ..raw
         })
@@ -235,29 +190,35 @@ impl<D: Device> Clock<D> {
     /// # Errors
     /// The device's. A device without stream memory operations fails here first.
     pub fn calibrate(&mut self) -> Result<Calibration> {
-        let pair_ns = self.median_raw(|_| Ok(()))?;
-        // Loading a kernel can synchronise (nvbench#340), so one runs before the gate.
-        let null_kernel_ns = match self.device.null_kernel() {
-            Ok(()) => Some((self.median_raw(D::null_kernel)? - pair_ns).max(0.0)),
-            Err(Error::Unavailable(_)) => None,
-            Err(error) => return Err(error),
-        };
-        self.calibration = Calibration {
+        let pair_ns = self.mean_raw(|_| Ok(()))?;
+        let mut found = Calibration {
             pair_ns,
-            null_kernel_ns,
+            null_kernel_ns: None,
+            cost_ns: pair_ns,
         };
-        Ok(self.calibration)
+        if self.device.null_kernel()? {
+            let null_kernel_ns = self.mean_raw(|device| device.null_kernel().map(drop))? - pair_ns;
+            found.null_kernel_ns = Some(null_kernel_ns);
+            found.cost_ns += (null_kernel_ns - EMPTY_KERNEL_NS).max(0.0);
+        }
+        self.calibration = found;
+        Ok(found)
     }
 
-    fn median_raw(&mut self, mut call: impl FnMut(&mut D) -> Result<()>) -> Result<f64> {
-        let mut readings = Vec::with_capacity(CALIBRATION_SAMPLES);
-        for _ in 0..CALIBRATION_SAMPLES {
+    /// Mean of the middle readings. Not the median: readings come in steps of 32 ns, and
+    /// on an H200 a null kernel's in two heaps 160 ns apart, so the median of one process
+    /// could differ from the next one's by more than a small kernel's noise.
+    fn mean_raw(&mut self, mut call: impl FnMut(&mut D) -> Result<()>) -> Result<f64> {
+        let mut readings = Vec::with_capacity(CALIBRATION_READINGS);
+        for _ in 0..CALIBRATION_READINGS {
             let begun = self.begin(Cache::Hot)?;
             call(&mut self.device)?;
             readings.push(self.end_raw(begun)?.device_ns);
         }
         readings.sort_by(f64::total_cmp);
-        Ok(readings[CALIBRATION_SAMPLES / 2])
+        let dropped = CALIBRATION_READINGS / 10;
+        let middle = &readings[dropped..CALIBRATION_READINGS - dropped];
+        Ok(middle.iter().sum::<f64>() / middle.len() as f64)
     }
 
     /// The device, to queue work on.

@@ -3,13 +3,12 @@
 use crate::clock::{Device, Mark};
 use crate::driver::{self, Context, DevicePointer, Driver, Event, Function, Module, Stream, cu};
 use crate::gate::Word;
-use crate::measure::Capture;
 use crate::nvml::{Nvml, State};
+use crate::pinned::PinnedWord;
 use crate::{Error, Result};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 use std::time::Instant;
 
 /// A kernel of one thread that does nothing; the driver compiles it for any device.
@@ -19,66 +18,12 @@ const NULL_KERNEL: &CStr = c".version 6.0
 .visible .entry regatta_null() { ret; }
 ";
 
-/// The gate's word: pinned memory of the host that the device reads.
-///
-/// Owned through an `Arc`, by everyone who may still write it.
-struct PinnedWord {
-    driver: &'static Driver,
-    word: *const AtomicU32,
-}
-
-// SAFETY: the memory is pinned for every thread (PORTABLE), and only touched as an atomic.
-unsafe impl Send for PinnedWord {}
-// SAFETY: as above.
-unsafe impl Sync for PinnedWord {}
-
-impl PinnedWord {
-    /// Allocates the word, at zero, and gives it with its address on the device.
-    fn new(driver: &'static Driver) -> Result<(Self, DevicePointer)> {
-        let mut host: *mut c_void = ptr::null_mut();
-        let flags = driver::MEM_HOST_ALLOC_PORTABLE | driver::MEM_HOST_ALLOC_DEVICEMAP;
-        // SAFETY: `host` is a live out-pointer. The memory is page-aligned, and written
-        // as an integer before anything refers to it as an atomic.
-        let pinned = unsafe {
-            cu!(
-                driver,
-                cuMemHostAlloc(&raw mut host, size_of::<AtomicU32>(), flags)
-            )?;
-            host.cast::<u32>().write(0);
-            Self {
-                driver,
-                word: host.cast(),
-            }
-        };
-        let mut device = 0;
-        // SAFETY: the memory was allocated with DEVICEMAP just above.
-        unsafe {
-            cu!(driver, cuMemHostGetDevicePointer(&raw mut device, host, 0))?;
-        }
-        Ok((pinned, device))
-    }
-}
-
-impl Word for PinnedWord {
-    fn raise(&self, ticket: u32) {
-        // SAFETY: allocated and initialised in `new`, freed in `drop` and not before.
-        unsafe { &*self.word }.raise(ticket);
-    }
-}
-
-impl Drop for PinnedWord {
-    fn drop(&mut self) {
-        // SAFETY: ours, and the last owner lets go. A failure has nobody to tell.
-        unsafe { (self.driver.cuMemFreeHost)(self.word.cast_mut().cast()) };
-    }
-}
-
 /// One stream of a CUDA device, with what timing on it needs.
 pub struct Cuda {
-    driver: &'static Driver,
+    pub(crate) driver: &'static Driver,
     nvml: Option<Nvml>,
     ordinal: c_int,
-    stream: Stream,
+    pub(crate) stream: Stream,
     word: Arc<PinnedWord>,
     word_on_device: DevicePointer,
     start: Event,
@@ -138,11 +83,13 @@ impl Cuda {
         cuda.record(Mark::Start)?;
         cuda.record(Mark::Stop)?;
         cuda.load_null_kernel();
+        // Lazy loading ends with the first launch.
+        cuda.null_kernel()?;
         cuda.synchronise()?;
         Ok(cuda)
     }
 
-    /// Without it only the reading of a kernel that does nothing is missing.
+    /// Without it there is no run-up, and launching is not known apart from work.
     fn load_null_kernel(&mut self) {
         let driver = self.driver;
         // SAFETY: PTX text and name end with a NUL.
@@ -306,11 +253,9 @@ impl Device for Cuda {
         self.nvml.and_then(|nvml| nvml.sm_mhz()).map(f64::from)
     }
 
-    fn null_kernel(&mut self) -> Result<()> {
+    fn null_kernel(&mut self) -> Result<bool> {
         if self.null_kernel.is_null() {
-            return Err(Error::Unavailable(
-                "the driver does not load PTX".to_owned(),
-            ));
+            return Ok(false);
         }
         // SAFETY: the kernel takes no arguments and touches no memory.
         unsafe {
@@ -329,79 +274,9 @@ impl Device for Cuda {
                     ptr::null_mut(),
                     ptr::null_mut(),
                 )
-            )
+            )?;
         }
-    }
-}
-
-/// A call as a CUDA graph.
-pub struct Graph {
-    driver: &'static Driver,
-    exec: driver::GraphExec,
-}
-
-impl Drop for Graph {
-    fn drop(&mut self) {
-        // SAFETY: ours; the driver lets running replays end first.
-        unsafe { (self.driver.cuGraphExecDestroy)(self.exec) };
-    }
-}
-
-/// `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` (900) to `..._WRONG_THREAD` (908): each says
-/// that what was asked for cannot be done in a capture.
-fn not_capturable(error: Error) -> Error {
-    match error {
-        Error::Cuda {
-            code: 900..=908, ..
-        } => Error::NotCapturable(error.to_string()),
-        other => other,
-    }
-}
-
-impl Capture for Cuda {
-    type Graph = Graph;
-
-    fn begin_capture(&mut self) -> Result<()> {
-        if self.stream.is_null() {
-            return Err(Error::NotCapturable(
-                "the legacy default stream has no capture; open the clock on another stream"
-                    .to_owned(),
-            ));
-        }
-        // Thread-local: other threads of a framework may go on allocating.
-        // SAFETY: the stream is live, see `open`.
-        unsafe {
-            cu!(
-                self.driver,
-                cuStreamBeginCapture(self.stream, driver::CAPTURE_MODE_THREAD_LOCAL)
-            )
-        }
-        .map_err(not_capturable)
-    }
-
-    fn end_capture(&mut self) -> Result<Graph> {
-        let mut graph = ptr::null_mut();
-        let mut exec = ptr::null_mut();
-        // SAFETY: out-pointers as in `open`; the graph is destroyed once, after its use.
-        unsafe {
-            cu!(self.driver, cuStreamEndCapture(self.stream, &raw mut graph))
-                .map_err(not_capturable)?;
-            let made = cu!(
-                self.driver,
-                cuGraphInstantiateWithFlags(&raw mut exec, graph, 0)
-            );
-            (self.driver.cuGraphDestroy)(graph);
-            made?;
-        }
-        Ok(Graph {
-            driver: self.driver,
-            exec,
-        })
-    }
-
-    fn launch(&mut self, graph: &Graph) -> Result<()> {
-        // SAFETY: the graph is instantiated, and the stream live.
-        unsafe { cu!(self.driver, cuGraphLaunch(graph.exec, self.stream)) }
+        Ok(true)
     }
 }
 

@@ -14,19 +14,24 @@ pub mod cuda;
 mod driver;
 mod error;
 pub mod gate;
+mod graph;
 mod library;
 pub mod measure;
 #[cfg(test)]
 mod mock;
 mod nvml;
+mod pinned;
+pub mod sample;
 #[cfg(test)]
 mod tests;
 
-pub use clock::{Begun, Cache, Calibration, Clock, Device, Mark, Sample, Settings};
-pub use cuda::{Cuda, Graph};
+pub use clock::{Begun, Clock, Device, Mark};
+pub use cuda::Cuda;
 pub use error::{Error, Result};
+pub use graph::Graph;
 pub use measure::{Measured, Plan};
 pub use nvml::State;
+pub use sample::{Cache, Calibration, Sample, Settings};
 
 /// Version of the clock's method: two readings compare only under the same one.
 pub const VERSION: &str = "0.1";

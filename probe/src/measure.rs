@@ -1,7 +1,8 @@
 //! Many samples of one call: first call, warm-up, samples within a budget; as it is or
 //! as a CUDA graph.
 
-use crate::clock::{Cache, Clock, Device, Sample};
+use crate::clock::{Clock, Device};
+use crate::sample::{Cache, Sample};
 use crate::{Error, Result};
 
 /// What is measured.

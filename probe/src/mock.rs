@@ -4,6 +4,7 @@
 use crate::clock::{Device, Mark};
 use crate::gate::Word;
 use crate::measure::Capture;
+use crate::sample::EMPTY_KERNEL_NS;
 use crate::{Error, Result};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,6 +21,7 @@ pub enum Step {
     Record(Mark),
     HostClock,
     Kernel,
+    NullKernel,
     OpenGate,
     Elapsed,
     SmClock,
@@ -35,12 +37,14 @@ enum Work {
     Wait(u32),
     Record(Mark),
     Kernel(u64),
+    NullKernel,
 }
 
 /// Time the host needs for anything it queues, and the device for an event pair.
 pub const ISSUE_NS: u64 = 5_000;
 pub const PAIR_NS: u64 = 1_280;
-pub const NULL_KERNEL_NS: u64 = 1_500;
+/// The device's part of launching any kernel.
+pub const LAUNCH_NS: u64 = 900;
 const FLUSH_NS: u64 = 40_000;
 
 /// A kernel that finds its inputs in the cache needs this part less.
@@ -171,9 +175,10 @@ impl Mock {
             }
             Work::Kernel(ns) => {
                 let saved = if self.cached { ns / HOT_SHARE } else { 0 };
-                self.device_ns += ns - saved;
+                self.device_ns += LAUNCH_NS + ns - saved;
                 self.cached = true;
             }
+            Work::NullKernel => self.device_ns += LAUNCH_NS + EMPTY_KERNEL_NS as u64,
         }
     }
 }
@@ -239,13 +244,13 @@ impl Device for Mock {
         Some(1_979.0 + f64::from(self.clock_reads))
     }
 
-    fn null_kernel(&mut self) -> Result<()> {
+    fn null_kernel(&mut self) -> Result<bool> {
         if !self.loads_kernels {
-            return Err(Error::Unavailable("no PTX".to_owned()));
+            return Ok(false);
         }
-        self.step(Step::Kernel)?;
-        self.queue(Work::Kernel(NULL_KERNEL_NS));
-        Ok(())
+        self.step(Step::NullKernel)?;
+        self.queue(Work::NullKernel);
+        Ok(true)
     }
 }
 

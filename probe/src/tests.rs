@@ -1,8 +1,9 @@
 //! The contract, held against the simulated device.
 
-use crate::clock::{Cache, Clock, Device, Mark, Sample, Settings};
+use crate::clock::{Clock, Device, Mark};
 use crate::measure::Plan;
-use crate::mock::{HOT_SHARE, ISSUE_NS, Mock, NULL_KERNEL_NS, PAIR_NS, Step, failure};
+use crate::mock::{HOT_SHARE, ISSUE_NS, LAUNCH_NS, Mock, PAIR_NS, Step, failure};
+use crate::sample::{Cache, EMPTY_KERNEL_NS, Sample, Settings};
 use crate::{Error, Result, VERSION};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -34,9 +35,17 @@ fn kernel(device: &mut Mock) -> Result<()> {
     device.kernel(KERNEL_NS)
 }
 
-const BEFORE: [Step; 4] = [
+const BEFORE: [Step; 12] = [
     Step::Synchronise,
     Step::CloseGate,
+    Step::NullKernel,
+    Step::NullKernel,
+    Step::NullKernel,
+    Step::NullKernel,
+    Step::NullKernel,
+    Step::NullKernel,
+    Step::NullKernel,
+    Step::NullKernel,
     Step::Record(Mark::Start),
     Step::HostClock,
 ];
@@ -101,8 +110,9 @@ fn calibration_reads_the_pair_and_the_null_kernel() {
     let mut clock = Clock::new(Mock::new(), Settings::default()).unwrap();
     let found = clock.calibrate().unwrap();
     assert_eq!(found.pair_ns, PAIR_NS as f64);
-    let hot = NULL_KERNEL_NS - NULL_KERNEL_NS / HOT_SHARE;
-    assert_eq!(found.null_kernel_ns, Some(hot as f64));
+    let launched = LAUNCH_NS as f64 + EMPTY_KERNEL_NS;
+    assert_eq!(found.null_kernel_ns, Some(launched));
+    assert_eq!(found.cost_ns, (PAIR_NS + LAUNCH_NS) as f64);
     // A second calibration does not subtract the first.
     assert_eq!(clock.calibrate().unwrap(), found);
 }
@@ -113,10 +123,14 @@ fn without_kernels_the_pair_is_still_known() {
     device.loads_kernels = false;
     let mut clock = Clock::new(device, Settings::default()).unwrap();
     let found = clock.calibrate().unwrap();
+    assert_eq!(found.null_kernel_ns, None);
     assert_eq!(
-        (found.pair_ns, found.null_kernel_ns),
-        (PAIR_NS as f64, None)
+        (found.pair_ns, found.cost_ns),
+        (PAIR_NS as f64, PAIR_NS as f64)
     );
+    clock.device().take_trace();
+    clock.sample(Cache::Cold, kernel).unwrap();
+    assert!(!clock.device().take_trace().contains(&Step::NullKernel));
 }
 
 #[test]
@@ -135,7 +149,9 @@ fn several_calls_are_divided() {
     });
     let sample = clock.sample(Cache::Cold, kernel).unwrap();
     let saved = 3 * KERNEL_NS / HOT_SHARE;
-    assert_eq!(sample.device_ns, (4 * KERNEL_NS - saved) as f64 / 4.0);
+    // One launch is the cost of measuring, the others are the calls'.
+    let expected = 4 * KERNEL_NS - saved + 3 * LAUNCH_NS;
+    assert_eq!(sample.device_ns, expected as f64 / 4.0);
     assert_eq!(sample.host_ns, ISSUE_NS as f64);
     let trace = clock.device().take_trace();
     assert_eq!(
@@ -206,6 +222,7 @@ fn a_failure_at_any_step_surfaces_and_leaves_the_gate_open() {
         Step::Flush,
         Step::Synchronise,
         Step::CloseGate,
+        Step::NullKernel,
         Step::Record(Mark::Start),
         Step::Kernel,
         Step::Record(Mark::Stop),

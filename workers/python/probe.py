@@ -37,6 +37,15 @@ class Sample:
     synchronised: bool
 
 
+@dataclass(frozen=True)
+class Calibration:
+    """In ns: an empty reading, a kernel that does nothing, and what is subtracted."""
+
+    pair_ns: float
+    null_kernel_ns: float | None
+    cost_ns: float
+
+
 class Probe:
     """A clock on one CUDA stream of the current context; stream 0 is the legacy default."""
 
@@ -85,11 +94,12 @@ class Probe:
             ctypes.c_double(limit_ms),
         )
 
-    def calibrate(self) -> tuple[float, float | None]:
-        """Reading of nothing, which is subtracted, and of a kernel that does nothing, in ns."""
-        pair, null_kernel = ctypes.c_double(), ctypes.c_double()
-        self._ask("calibrate", self._handle, ctypes.byref(pair), ctypes.byref(null_kernel))
-        return pair.value, _known(null_kernel.value)
+    def calibrate(self) -> Calibration:
+        """Measures anew what measuring costs; opening has done it once."""
+        figures = [ctypes.c_double() for _ in range(3)]
+        self._ask("calibrate", self._handle, *map(ctypes.byref, figures))
+        pair, null_kernel, cost = (figure.value for figure in figures)
+        return Calibration(pair, _known(null_kernel), cost)
 
     def null_kernel(self) -> None:
         """Queues a kernel that does nothing."""
