@@ -17,7 +17,7 @@
 //! int  regatta_probe_open(int ordinal, void *stream, regatta_probe **probe);
 //! void regatta_probe_close(regatta_probe *);
 //! int  regatta_probe_configure(regatta_probe *, uint32_t calls_per_sample,
-//!                              uint32_t clock_every, double limit_ms);
+//!                              uint32_t clock_every, uint32_t run_up, double limit_ms);
 //! int  regatta_probe_calibrate(regatta_probe *, double *pair_ns, double *null_kernel_ns,
 //!                              double *cost_ns);     // see sample.rs, Calibration
 //! int  regatta_probe_sample_begin(regatta_probe *, int cold);
@@ -32,7 +32,8 @@
 //! int  regatta_probe_state(regatta_probe *, regatta_probe_state_t *);
 //! ```
 //!
-//! Every function that gives an `int` gives 0 or one of the codes below. Every
+//! Every function that gives an `int` gives 0 or one of the codes of
+//! [`status`](crate::status). Every
 //! out-pointer but `probe` may be null. A NaN is a figure that is not known. One thread
 //! at a time may use a clock, with the context that was current when it was opened.
 //!
@@ -47,28 +48,10 @@ use crate::clock::{Begun, Clock, Device};
 use crate::cuda::Cuda;
 use crate::measure::Plan;
 use crate::sample::{Cache, Sample, Settings};
+use crate::status::entry;
 use crate::{Error, Result, VERSION};
-use std::cell::RefCell;
-use std::ffi::{CString, c_char, c_int, c_void};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ffi::{c_char, c_int, c_void};
 use std::time::Duration;
-
-/// All went well.
-pub const OK: c_int = 0;
-/// No driver, no device, or no stream memory operations.
-pub const UNAVAILABLE: c_int = 1;
-/// The driver failed, or the timed call's work did.
-pub const CUDA_FAILED: c_int = 2;
-/// A null or out-of-range argument.
-pub const BAD_ARGUMENT: c_int = 3;
-/// `sample_end` without `sample_begin`.
-pub const WRONG_ORDER: c_int = 4;
-/// The callback said that the call failed.
-pub const CALL_FAILED: c_int = 5;
-/// The call cannot be captured into a CUDA graph.
-pub const NOT_CAPTURABLE: c_int = 6;
-/// A bug in the clock.
-pub const PANICKED: c_int = 7;
 
 /// Flag of a sample: the call did not return before the watchdog opened the gate.
 pub const SYNCHRONISED: u32 = 1;
@@ -101,43 +84,6 @@ pub struct CState {
     power_mw: u32,
     temperature_c: u32,
     other_processes: u32,
-}
-
-thread_local! {
-    static LAST_ERROR: RefCell<CString> = RefCell::default();
-}
-
-fn code(error: &Error) -> c_int {
-    match error {
-        Error::Unavailable(_) => UNAVAILABLE,
-        Error::Cuda { .. } => CUDA_FAILED,
-        Error::Argument(_) => BAD_ARGUMENT,
-        Error::Order(_) => WRONG_ORDER,
-        Error::Call(_) => CALL_FAILED,
-        Error::NotCapturable(_) => NOT_CAPTURABLE,
-    }
-}
-
-fn remember(words: String) {
-    let words = CString::new(words.replace('\0', " ")).unwrap_or_default();
-    // A thread that is ending has no last error, and nobody who asks.
-    let _ = LAST_ERROR.try_with(|last| *last.borrow_mut() = words);
-}
-
-/// Runs an entry: an error becomes a code and words, and no panic leaves this library
-/// (unwinding into a caller in another language is undefined).
-fn entry(work: impl FnOnce() -> Result<()>) -> c_int {
-    match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(Ok(())) => OK,
-        Ok(Err(error)) => {
-            remember(error.to_string());
-            code(&error)
-        }
-        Err(_) => {
-            remember("panic inside the clock; its message is on standard error".to_owned());
-            PANICKED
-        }
-    }
 }
 
 fn missing(what: &str) -> Error {
@@ -202,14 +148,6 @@ pub extern "C" fn regatta_probe_version() -> *const c_char {
     TEXT.as_ptr().cast()
 }
 
-/// Words of this thread's last failure; valid until its next one.
-#[unsafe(no_mangle)]
-pub extern "C" fn regatta_probe_last_error() -> *const c_char {
-    LAST_ERROR
-        .try_with(|last| last.borrow().as_ptr())
-        .unwrap_or(c"".as_ptr())
-}
-
 /// Opens a clock on a stream (null: the legacy default stream) and calibrates it.
 ///
 /// # Safety
@@ -259,6 +197,7 @@ pub unsafe extern "C" fn regatta_probe_configure(
     handle: *mut Probe,
     calls_per_sample: u32,
     clock_every: u32,
+    run_up: u32,
     limit_ms: f64,
 ) -> c_int {
     entry(|| {
@@ -270,6 +209,7 @@ pub unsafe extern "C" fn regatta_probe_configure(
         probe.clock.configure(Settings {
             calls_per_sample,
             clock_every,
+            run_up,
             limit,
         })
     })
@@ -463,3 +403,6 @@ pub unsafe extern "C" fn regatta_probe_state(handle: *mut Probe, state: *mut CSt
         Ok(())
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@
 //! flush L2 (cold) or not (hot)
 //! synchronise                      the device is idle, the flush is not timed
 //! close the gate                   the stream now waits for the host
-//! queue the run-up                 kernels that do nothing: see `RUN_UP`
+//! queue the run-up                 kernels that do nothing: `Settings::run_up`
 //! record the start event
 //!   host clock                     host time begins
 //!   the call                       the host queues its work, the device does nothing
@@ -56,15 +56,6 @@ pub trait Device {
     /// It is loaded before: loading can synchronise (nvbench#340).
     fn null_kernel(&mut self) -> Result<bool>;
 }
-
-/// Kernels that do nothing between the gate and the start event.
-///
-/// Held at the gate, the device has not fetched the commands behind it, and after a
-/// flush it fetches them from further away: the first kernel then starts 0.9 µs late
-/// on an H200, inside the events (7.5 µs for one of 5.5 µs; hot: 6.0 for 5.0). While the
-/// run-up runs, the device reads ahead, as it does in any stream that is kept busy.
-/// One or two left some samples late, eight none.
-const RUN_UP: u32 = 8;
 
 /// Readings for one calibration; the highest and the lowest tenth are dropped.
 const CALIBRATION_READINGS: usize = 50;
@@ -127,7 +118,7 @@ impl<D: Device> Clock<D> {
         let deadline = Instant::now() + self.settings.limit;
         let gate = self.watchdog.close(self.ticket, deadline);
         self.device.wait(self.ticket)?;
-        for _ in 0..RUN_UP {
+        for _ in 0..self.settings.run_up {
             self.device.null_kernel()?;
         }
         self.device.record(Mark::Start)?;
@@ -206,8 +197,7 @@ impl<D: Device> Clock<D> {
     }
 
     /// Mean of the middle readings. Not the median: readings come in steps of 32 ns, and
-    /// on an H200 a null kernel's in two heaps 160 ns apart, so the median of one process
-    /// could differ from the next one's by more than a small kernel's noise.
+    /// on an H200 a null kernel's in two heaps 160 ns apart, between which a median jumps.
     fn mean_raw(&mut self, mut call: impl FnMut(&mut D) -> Result<()>) -> Result<f64> {
         let mut readings = Vec::with_capacity(CALIBRATION_READINGS);
         for _ in 0..CALIBRATION_READINGS {

@@ -22,6 +22,7 @@ mod mock;
 mod nvml;
 mod pinned;
 pub mod sample;
+pub mod status;
 #[cfg(test)]
 mod tests;
 

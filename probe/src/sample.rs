@@ -20,6 +20,15 @@ pub struct Settings {
     pub calls_per_sample: u32,
     /// The SM clock is read with every n-th sample, outside the events; 0 is never.
     pub clock_every: u32,
+    /// Kernels that do nothing between the gate and the start event.
+    ///
+    /// Held at the gate, the device has not fetched the commands behind it, and after a
+    /// flush it fetches them from further away: the first kernel then starts 0.9 µs late
+    /// on an H200, inside the events (7.5 µs for one of 5.5; hot: 6.0 for 5.0). While the
+    /// run-up runs the device reads ahead, as in any stream that is kept busy. Of one or
+    /// two, some samples were late; of eight, none. Each costs the host some µs between
+    /// samples, and nothing within them.
+    pub run_up: u32,
     /// The watchdog opens a gate closed for this long. A call that synchronises needs
     /// it to end at all, so it is short; it must exceed the host time of any honest
     /// call, which nothing in attention brings near 50 ms.
@@ -31,6 +40,7 @@ impl Default for Settings {
         Self {
             calls_per_sample: 1,
             clock_every: 1,
+            run_up: 8,
             limit: Duration::from_millis(50),
         }
     }
@@ -46,8 +56,8 @@ pub const EMPTY_KERNEL_NS: f64 = 600.0;
 pub struct Calibration {
     /// Reading with nothing between the events (1.3 µs on an H200).
     pub pair_ns: f64,
-    /// Reading of a kernel that does nothing, `pair_ns` subtracted (1.4 µs). `None`
-    /// where none can be loaded.
+    /// Reading of a kernel that does nothing, `pair_ns` subtracted (1.4 to
+    /// 1.6 µs, by process). `None` where none can be loaded.
     pub null_kernel_ns: Option<f64>,
     /// What is subtracted from each sample: the pair, and one launch on the device
     /// (`null_kernel_ns` less [`EMPTY_KERNEL_NS`]). The launches of a call after its

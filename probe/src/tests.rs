@@ -27,6 +27,14 @@ fn clock_with(settings: Settings) -> Clock<Mock> {
     clock
 }
 
+/// For calls that meet it on purpose.
+const SOON: Settings = Settings {
+    calls_per_sample: 1,
+    clock_every: 1,
+    run_up: 8,
+    limit: Duration::from_millis(2),
+};
+
 fn clock() -> Clock<Mock> {
     clock_with(Settings::default())
 }
@@ -186,12 +194,7 @@ fn the_sm_clock_is_read_with_every_nth_sample() {
 #[test]
 fn a_call_that_synchronises_is_let_through_and_says_so() {
     let mut clock = clock();
-    clock
-        .configure(Settings {
-            limit: Duration::from_millis(2),
-            ..Settings::default()
-        })
-        .unwrap();
+    clock.configure(SOON).unwrap();
     let sample = clock
         .sample(Cache::Cold, |device| {
             kernel(device)?;
@@ -273,9 +276,16 @@ fn a_sample_given_up_opens_the_gate() {
 #[test]
 fn a_guard_that_outlives_its_sample_harms_no_later_one() {
     let mut clock = clock();
-    let late = clock.begin(Cache::Hot).unwrap();
-    drop(clock);
-    drop(late);
+    clock.configure(SOON).unwrap();
+    let mut late = Some(clock.begin(Cache::Hot).unwrap());
+    let sample = clock
+        .sample(Cache::Hot, |device| {
+            drop(late.take());
+            assert!(!device.gate_is_open());
+            device.synchronise()
+        })
+        .unwrap();
+    assert!(sample.synchronised);
 }
 
 #[test]

@@ -125,6 +125,22 @@ def host_cost(clock: probe.Probe) -> None:
     clock.configure()
 
 
+def run_ups(clock: probe.Probe, call: Callable[[], Any]) -> None:
+    """Which run-up is long enough: late samples, and what each costs the host."""
+    for run_up in (0, 1, 2, 3, 4, 6, 8, 12):
+        clock.configure(run_up=run_up)
+        for _ in range(5):
+            clock.sample(True, call)
+        readings = sorted(clock.sample(True, call).device_ns for _ in range(300))
+        late = sum(reading > readings[30] + 400 for reading in readings)
+        cost = per_call_ns(lambda: clock.sample(True, lambda: None))
+        print(
+            f"      run-up {run_up}: {readings[150] / 1e3:.2f} us cold, tenth "
+            f"{readings[30] / 1e3:.2f}, {late} of 300 late, an empty sample {cost / 1e3:.1f} us"
+        )
+    clock.configure()
+
+
 def misbehaving_calls(clock: probe.Probe, call: Callable[[], Any]) -> None:
     """A call that waits, and one that fails, harm themselves alone."""
 
@@ -155,6 +171,7 @@ def main() -> int:
     compare(clock, "a kernel that does nothing", False, clock.null_kernel)
     small = torch.randn(1024, device="cuda")
     compare(clock, "1024 elements plus one", True, lambda: small.add_(1.0))
+    host_cost(clock)
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
         for batch, heads, seq, head_dim in SHAPES:
             q, k, v = (
@@ -167,10 +184,11 @@ def main() -> int:
             def call() -> torch.Tensor:
                 return F.scaled_dot_product_attention(q, k, v)  # noqa: B023
 
+            if seq == 128:
+                run_ups(clock, call)
             for cold in (True, False):
                 compare(clock, f"FlashAttention-2 {(batch, heads, seq, head_dim)}", cold, call)
         misbehaving_calls(clock, call)
-    host_cost(clock)
     clock.close()
     print(f"{len(failures)} failed" if failures else "all right")
     return 1 if failures else 0

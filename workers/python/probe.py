@@ -83,14 +83,19 @@ class Probe:
         self._handle = ctypes.c_void_p()
 
     def configure(
-        self, calls_per_sample: int = 1, clock_every: int = 1, limit_ms: float = 50
+        self,
+        calls_per_sample: int = 1,
+        clock_every: int = 1,
+        run_up: int = 8,
+        limit_ms: float = 50,
     ) -> None:
-        """How later samples are taken: probe/src/clock.rs, `Settings`."""
+        """How later samples are taken: probe/src/sample.rs, `Settings`."""
         self._ask(
             "configure",
             self._handle,
             ctypes.c_uint32(calls_per_sample),
             ctypes.c_uint32(clock_every),
+            ctypes.c_uint32(run_up),
             ctypes.c_double(limit_ms),
         )
 
