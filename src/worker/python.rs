@@ -14,13 +14,14 @@ macro_rules! file {
 }
 
 /// Its files: name and text.
-const FILES: [(&str, &str); 12] = [
+const FILES: [(&str, &str); 13] = [
     file!("channel.py"),
     file!("cutlass_splits.py"),
     file!("device.py"),
     file!("inputs.py"),
     file!("jax_worker.py"),
     file!("main.py"),
+    file!("probe.py"),
     file!("problem.py"),
     file!("reference.py"),
     file!("timing.py"),

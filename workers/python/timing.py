@@ -1,7 +1,8 @@
 """The measure loop: each sample is one call, with the device idle before it.
 
-Two clocks. A CUDA device that lets us put events on its stream is timed by its
-own clock; everything else by the host's monotonic clock around call and wait.
+Three clocks, best first. Where `REGATTA_PROBE` names regatta's GPU clock, a stream that
+torch shows us is timed by its own clock behind a gate; without it by plain events;
+everything else by the host's monotonic clock around call and wait.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import probe
 from channel import required
 from device import NvidiaDevice
+from probe import Probe, Sample
 
 MIN_FLUSH_BYTES = 256 << 20
 """Smallest flush on a GPU. 256 MiB read and written keep an H200 busy for about
@@ -97,22 +100,64 @@ def measure_wall(
     return _with_clocks({"device_ns": device_ns, "host_ns": host_ns}, clocks)
 
 
+def cuda_clock() -> str:
+    """What times torch's current stream; part of the versions that a reading depends on."""
+    gated = _gated_clock()
+    return f"probe {gated.version}" if gated else "events"
+
+
+def _gated_clock() -> Probe | None:
+    import torch
+
+    return probe.of_stream(torch.cuda.current_stream().cuda_stream)
+
+
 def measure_cuda(call: Callable[[], Any], plan: Plan, gpu: NvidiaDevice) -> dict[str, Any]:
-    """Times the call by two events on torch's current stream.
+    """Times the call on torch's current stream: gated, or else by plain events."""
+    for _ in range(plan.warmup):
+        call()
+    if gated := _gated_clock():
+        # A call that waits for the device waits for the gate, until that is opened by
+        # force after 50 ms: those would be the host's time in each sample.
+        if not gated.sample(plan.cold, call).synchronised:
+            return measure_gated(call, plan, gated)
+        print("the call waits for the device: timed by plain events, not behind the gate")
+        return measure_events(call, plan, gpu) | {"synchronised": True}
+    return measure_events(call, plan, gpu)
+
+
+def measure_gated(call: Callable[[], Any], plan: Plan, gated: Probe) -> dict[str, Any]:
+    """Samples by regatta's own clock; what a sample is stands in probe/src/clock.rs."""
+    import torch
+
+    torch.cuda.reset_peak_memory_stats()
+    samples = [gated.sample(plan.cold, call) for _ in plan.rounds()]
+    return _of_samples(samples) | {"peak_bytes": torch.cuda.max_memory_allocated()}
+
+
+def _of_samples(samples: list[Sample]) -> dict[str, Any]:
+    measured: dict[str, Any] = {
+        "device_ns": [sample.device_ns for sample in samples],
+        "host_ns": [sample.host_ns for sample in samples],
+    }
+    if any(sample.synchronised for sample in samples):
+        measured["synchronised"] = True
+    return _with_clocks(measured, [sample.clock_mhz for sample in samples])
+
+
+def measure_events(call: Callable[[], Any], plan: Plan, gpu: NvidiaDevice) -> dict[str, Any]:
+    """Samples by two events on torch's current stream, after the warm-up.
 
     The flush also hides the launch latency: while the device is still writing, the host
     queues start event, call and stop event, so that the device passes from one to the
     other without waiting for the host. That holds for as long as the flush takes; a call
     that needs longer to issue (backward through autograd on a small problem), and any
-    hot sample, shows the host's time in part. Holding the stream at a gate until all is
-    queued removes that limit and comes later.
+    hot sample, shows the host's time in part.
     """
     import torch
 
     size = flush_bytes(gpu.l2_bytes()) if plan.cold else 0
     flush = torch.randint(0, 256, (size,), dtype=torch.uint8, device="cuda").bitwise_not_()
-    for _ in range(plan.warmup):
-        call()
     start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     # Events are created when first recorded: not inside a sample.
     start.record()

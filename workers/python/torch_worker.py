@@ -76,6 +76,8 @@ class TorchWorker:
             found["cuda"] = str(torch.version.cuda)
             found["cudnn"] = str(torch.backends.cudnn.version())
             found["driver"] = self._gpu.driver()
+            # Readings of different clocks are not to be compared.
+            found["clock"] = timing.cuda_clock()
             with contextlib.suppress(importlib.metadata.PackageNotFoundError):
                 found["triton"] = importlib.metadata.version("triton")
         return found

@@ -1,0 +1,61 @@
+//! What the C interface answers to misuse, with or without a GPU.
+
+use super::*;
+use crate::status::{BAD_ARGUMENT, OK, UNAVAILABLE};
+use std::ptr::{null, null_mut};
+
+#[test]
+fn null_pointers_are_answered() {
+    let none = null_mut::<Probe>();
+    let (figure, count) = (null_mut::<f64>(), null_mut::<u32>());
+    // SAFETY: null is allowed everywhere here.
+    unsafe {
+        for status in [
+            regatta_probe_open(0, null_mut(), null_mut()),
+            regatta_probe_configure(none, 1, 1, 8, 50.0),
+            regatta_probe_calibrate(none, figure, figure, figure),
+            regatta_probe_sample_begin(none, 1),
+            regatta_probe_sample_end(none, figure, figure, figure, count),
+            regatta_probe_sample_cancel(none),
+            regatta_probe_null_kernel(none),
+            regatta_probe_state(none, null_mut()),
+            regatta_probe_measure(
+                none,
+                None,
+                null_mut(),
+                null(),
+                figure,
+                figure,
+                figure,
+                figure,
+                count,
+                count,
+            ),
+        ] {
+            assert_eq!(status, BAD_ARGUMENT);
+        }
+        regatta_probe_close(none);
+    }
+}
+
+#[test]
+fn without_a_driver_opening_says_so() {
+    let mut probe = null_mut();
+    // SAFETY: the out-pointer is to a live variable.
+    let status = unsafe { regatta_probe_open(0, null_mut(), &raw mut probe) };
+    if status == OK {
+        // A machine with a GPU.
+        // SAFETY: opened just above.
+        unsafe { regatta_probe_close(probe) };
+    } else {
+        assert_eq!(status, UNAVAILABLE);
+        assert!(probe.is_null());
+    }
+}
+
+#[test]
+fn the_version_ends_with_a_nul() {
+    // SAFETY: a static string.
+    let version = unsafe { std::ffi::CStr::from_ptr(regatta_probe_version()) };
+    assert_eq!(version.to_str(), Ok(VERSION));
+}

@@ -1,0 +1,160 @@
+//! The gate: a word in memory that the stream waits for and the host writes.
+//!
+//! While it is closed the host can queue start event, call and stop event in its own
+//! time; once it opens the device passes from one to the next without waiting for the
+//! host. nvbench's blocking kernel does the same with a spinning kernel; a stream
+//! memory operation leaves every SM free and needs no kernel to be loaded.
+//!
+//! Tickets only grow, and the stream waits for *at least* its ticket. So opening twice,
+//! late, or from two threads is harmless, and nothing ever has to be reset.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// A ticket that never decreases, written by the host and waited for by a stream.
+pub trait Word: Send + Sync {
+    /// Lets every wait for this ticket or an earlier one through.
+    fn raise(&self, ticket: u32);
+}
+
+impl Word for AtomicU32 {
+    /// Release: what the host wrote before is visible to work that the gate lets through.
+    fn raise(&self, ticket: u32) {
+        self.fetch_max(ticket, Ordering::Release);
+    }
+}
+
+/// What the watchdog thread and the clock share.
+struct Shared {
+    word: Arc<dyn Word>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The closed gate's ticket, and when to open it whatever happens.
+    closed: Option<(u32, Instant)>,
+    /// The last ticket that the watchdog, not the clock, let through.
+    forced: u32,
+    ending: bool,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic elsewhere must not keep the gate closed.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Opens the gate when a call takes too long: one that synchronises inside would wait
+/// for the device, which waits for the gate (a deadlock; nvbench ends the process
+/// there, nvbench#240).
+pub struct Watchdog {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watchdog {
+    /// Starts the thread; it looks `limit / 4` apart, so a gate is closed for at most
+    /// `1.25 · limit`. Looking now and then costs no wake-up per sample, which would
+    /// disturb the call on a machine with few cores.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn start(word: Arc<dyn Word>, limit: Duration) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared {
+            word,
+            state: Mutex::default(),
+        });
+        let pause = (limit / 4).max(Duration::from_micros(100));
+        let watched = Arc::clone(&shared);
+        let thread = thread::Builder::new()
+            .name("regatta-gate".to_owned())
+            .spawn(move || watch(&watched, pause))?;
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    /// Takes note that a gate is about to be closed. From here on it will be opened:
+    /// by [`ClosedGate::open`], by dropping the guard, or at `deadline`.
+    #[must_use]
+    pub fn close(&self, ticket: u32, deadline: Instant) -> ClosedGate {
+        self.shared.state().closed = Some((ticket, deadline));
+        ClosedGate {
+            shared: Arc::clone(&self.shared),
+            ticket,
+        }
+    }
+}
+
+impl Drop for Watchdog {
+    /// Waits for the thread: it must not write a word whose memory is freed next.
+    fn drop(&mut self) {
+        {
+            let mut state = self.shared.state();
+            state.ending = true;
+            if let Some((ticket, _)) = state.closed.take() {
+                self.shared.word.raise(ticket);
+            }
+        }
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // It panics nowhere, and if it did there is nothing left to do here.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn watch(shared: &Shared, pause: Duration) {
+    loop {
+        thread::park_timeout(pause);
+        let mut state = shared.state();
+        if let Some((ticket, deadline)) = state.closed
+            && Instant::now() >= deadline
+        {
+            shared.word.raise(ticket);
+            state.forced = ticket;
+            state.closed = None;
+        }
+        if state.ending {
+            return;
+        }
+    }
+}
+
+/// A gate that is closed, or is about to be. Dropping it opens it.
+///
+/// No path out of a sample may leave the gate closed, neither an error nor a panic in
+/// the timed call: the stream, and everything that anyone queues on it later, would
+/// wait for ever, and so would the driver at the end of the process.
+pub struct ClosedGate {
+    shared: Arc<Shared>,
+    ticket: u32,
+}
+
+impl ClosedGate {
+    /// Opens the gate; true if the watchdog had to do it before.
+    pub fn open(self) -> bool {
+        self.release()
+    }
+
+    fn release(&self) -> bool {
+        self.shared.word.raise(self.ticket);
+        let mut state = self.shared.state();
+        // Only its own: a guard that outlived its sample must not disarm the next one.
+        if matches!(state.closed, Some((ticket, _)) if ticket == self.ticket) {
+            state.closed = None;
+        }
+        state.forced == self.ticket
+    }
+}
+
+impl Drop for ClosedGate {
+    fn drop(&mut self) {
+        self.release();
+    }
+}

@@ -1,0 +1,38 @@
+//! regatta's GPU clock: what one call costs the device and the host.
+//!
+//! [`clock`] is the timing contract and reads from top to bottom; it knows a device
+//! only as the trait [`Device`], so the whole contract runs against a simulated one in
+//! the tests. [`cuda`] is the real device. [`capi`] is the same clock for callers in
+//! other languages, so that every framework is timed by the same code.
+//!
+//! Nothing is linked: the driver's libraries are opened when first needed, and on a
+//! machine without them every entry answers [`Error::Unavailable`].
+
+pub mod capi;
+pub mod clock;
+pub mod cuda;
+mod driver;
+mod error;
+pub mod gate;
+mod graph;
+mod library;
+pub mod measure;
+#[cfg(test)]
+mod mock;
+mod nvml;
+mod pinned;
+pub mod sample;
+pub mod status;
+#[cfg(test)]
+mod tests;
+
+pub use clock::{Begun, Clock, Device, Mark};
+pub use cuda::Cuda;
+pub use error::{Error, Result};
+pub use graph::Graph;
+pub use measure::{Measured, Plan};
+pub use nvml::State;
+pub use sample::{Cache, Calibration, Sample, Settings};
+
+/// Version of the clock's method: two readings compare only under the same one.
+pub const VERSION: &str = "0.1";

@@ -1,0 +1,83 @@
+//! How samples are taken, and what they are.
+
+use std::time::Duration;
+
+/// Whether the last-level cache is flushed before a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cache {
+    /// As after other work: inputs come from memory.
+    Cold,
+    /// As the call before left it.
+    Hot,
+}
+
+/// How samples are taken.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Settings {
+    /// Calls between the events; the reading is divided by it. More than one averages
+    /// out the steps of the event clock for kernels of a few µs, but all calls after
+    /// the first find the cache warm.
+    pub calls_per_sample: u32,
+    /// The SM clock is read with every n-th sample, outside the events; 0 is never.
+    pub clock_every: u32,
+    /// Kernels that do nothing between the gate and the start event.
+    ///
+    /// Held at the gate, the device has not fetched the commands behind it, and after a
+    /// flush it fetches them from further away: the first kernel then starts 0.9 µs late
+    /// on an H200, inside the events (7.5 µs for one of 5.5; hot: 6.0 for 5.0). While the
+    /// run-up runs the device reads ahead, as in any stream that is kept busy. Of one or
+    /// two, some samples were late; of eight, none. Each costs the host some µs between
+    /// samples, and nothing within them.
+    pub run_up: u32,
+    /// The watchdog opens a gate closed for this long. A call that synchronises needs
+    /// it to end at all, so it is short; it must exceed the host time of any honest
+    /// call, which nothing in attention brings near 50 ms.
+    pub limit: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            calls_per_sample: 1,
+            clock_every: 1,
+            run_up: 8,
+            limit: Duration::from_millis(50),
+        }
+    }
+}
+
+/// What CUPTI says a kernel that does nothing takes: 0.51 to 0.66 µs on an H200
+/// (`probe/tests/ruler.py` prints it). The rest of such a kernel's reading is the
+/// device launching it, which is no work of any kernel.
+pub const EMPTY_KERNEL_NS: f64 = 600.0;
+
+/// What measuring costs.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Calibration {
+    /// Reading with nothing between the events (1.3 µs on an H200).
+    pub pair_ns: f64,
+    /// Reading of a kernel that does nothing, `pair_ns` subtracted (1.4 to
+    /// 1.6 µs, by process). `None` where none can be loaded.
+    pub null_kernel_ns: Option<f64>,
+    /// What is subtracted from each sample: the pair, and one launch on the device
+    /// (`null_kernel_ns` less [`EMPTY_KERNEL_NS`]). The launches of a call after its
+    /// first, and the gaps between them, are the call's own and stay in.
+    pub cost_ns: f64,
+}
+
+/// One sample. Times are of one call: divided by `calls_per_sample`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sample {
+    /// Time of the device from start to stop event, less the cost of measuring, never
+    /// below zero.
+    pub device_ns: f64,
+    /// Time the host needed to issue the call, the gate being closed: nothing in it is
+    /// waiting for the device, unless `synchronised`.
+    pub host_ns: f64,
+    /// Clock of the SMs right after, if read with this sample.
+    pub clock_mhz: Option<f64>,
+    /// The call did not return within the limit while the gate was closed, most likely
+    /// because it waits for the device. The watchdog opened the gate; `device_ns` then
+    /// holds waits for the host, and `host_ns` the limit.
+    pub synchronised: bool,
+}
