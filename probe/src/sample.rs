@@ -46,7 +46,7 @@ impl Default for Settings {
     }
 }
 
-/// What CUPTI says a kernel that does nothing takes: 0.51 to 0.66 µs on an H200
+/// What CUPTI says a kernel that does nothing takes: 0.51 to 0.64 µs on an H200
 /// (`probe/tests/ruler.py` prints it). The rest of such a kernel's reading is the
 /// device launching it, which is no work of any kernel.
 pub const EMPTY_KERNEL_NS: f64 = 600.0;

@@ -39,6 +39,7 @@ pub fn differences(base: &RunHeader, head: &RunHeader, same_suite: bool) -> Diff
             device(&base.device_kind, &base.device),
             device(&head.device_kind, &head.device),
         );
+        differ(hard, format!("{name}.clock"), clock(base), clock(head));
     }
     let suite = if same_suite { hard } else { &mut found.soft };
     differ(suite, "suite", &base.suite.name, &head.suite.name);
@@ -61,6 +62,13 @@ pub fn differences(base: &RunHeader, head: &RunHeader, same_suite: bool) -> Diff
     settings(soft, &base.settings, &head.settings);
     maps(soft, "", &base.machine.soft, &head.machine.soft);
     found
+}
+
+/// What took a worker's times. Readings of two clocks are not compared: on a kernel
+/// of 5 µs they differ by more than half. A worker that does not say has one way only.
+fn clock(worker: &WorkerRecord) -> &str {
+    let clock = worker.versions.get("clock").map(String::as_str);
+    clock.unwrap_or("events")
 }
 
 /// `revision`, shortened, with `+` when the tree was dirty.
@@ -206,6 +214,19 @@ mod tests {
         );
         assert_eq!(found.hard[3].head, ABSENT);
         assert!(found.soft.is_empty());
+    }
+
+    #[test]
+    fn readings_of_two_clocks_are_not_compared() {
+        let base = header();
+        let mut head = base.clone();
+        let versions = &mut head.workers[0].versions;
+        versions.insert("clock".to_owned(), "events".to_owned());
+        assert!(differences(&base, &head, true).hard.is_empty());
+        let versions = &mut head.workers[0].versions;
+        versions.insert("clock".to_owned(), "probe 0.1".to_owned());
+        let found = differences(&base, &head, true);
+        assert_eq!(fields(&found.hard), ["cpu.clock"]);
     }
 
     #[test]
