@@ -17,6 +17,7 @@ namespace simt {
 template <int D>
 struct Backward {
     static constexpr int THREADS = D == 32 ? 128 : 256;
+    static constexpr int BLOCKS = D == 128 ? 1 : 2;  // that fit on one SM
     // Threads of the score products: 16 along keys, the rest along queries.
     static constexpr int QUERY_THREADS = THREADS / 16;
     static constexpr int QUERIES = TILE / QUERY_THREADS, KEYS = 4;  // a thread's share
