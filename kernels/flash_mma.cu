@@ -27,7 +27,8 @@ using namespace mma;
 
 template <typename T, int D>
 struct Forward {
-    static constexpr int THREADS = 128, QUERIES = 128, KEYS = 64;
+    static constexpr int THREADS = 128, QUERIES = 128;
+    static constexpr int KEYS = 8192 / D;  // as many scores and outputs a thread as registers hold
     static constexpr int STRIPS = 2;  // of 16 queries a warp
     static constexpr int ROW_BYTES = D * 2;
     static constexpr int SCORE_TILES = KEYS / 8, OUT_TILES = D / 8;
@@ -120,40 +121,63 @@ struct Forward {
             }
     }
 
-    /// Scores to probabilities, with the running maximum, sum and output rescaled.
+    /// Scores to probabilities exp(score - shift), and their sum; `shift` is scaled and in
+    /// units of log2.
+    ///
+    /// The shift follows the row maximum only once that has grown by a factor of 2^SLACK:
+    /// it cancels in the end whatever it is, and sums and products stay far inside the range
+    /// of T and float. So the output is rescaled in the first tiles alone (the idea is
+    /// FlashAttention-4's).
+    static constexpr float SLACK = 8.f;
+    /// Where a shift starts: below any score, yet finite, so that a row that sees no
+    /// key has exp2(-inf - shift) = 0 and not NaN.
+    static constexpr float LOWEST = -1e30f;
     static __device__ __forceinline__ void softmax(float scale, Scores& s, Out& acc,
-                                                   float (&maximum)[STRIPS][2],
+                                                   float (&shift)[STRIPS][2],
                                                    float (&sum)[STRIPS][2]) {
+        float above[STRIPS][2];
+        bool grown = false;
 #pragma unroll
         for (int m = 0; m < STRIPS; ++m)
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
-                float above = maximum[m][half];
+                float x = s[m][0][half * 2];
 #pragma unroll
                 for (int n = 0; n < SCORE_TILES; ++n)
-                    above = fmaxf(above, fmaxf(s[m][n][half * 2], s[m][n][half * 2 + 1]));
-                above = fmaxf(above, __shfl_xor_sync(0xffffffffu, above, 1));
-                above = fmaxf(above, __shfl_xor_sync(0xffffffffu, above, 2));
-                // No key seen so far: any finite shift makes exp2(-inf) = 0.
-                const float shift = above == negative_infinity() ? 0.f : above * scale;
-                const float decay = exp2_fast(fmaf(maximum[m][half], scale, -shift));
-                maximum[m][half] = above;
-                float added = 0.f;
+                    x = fmaxf(x, fmaxf(s[m][n][half * 2], s[m][n][half * 2 + 1]));
+                x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
+                x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+                above[m][half] = x * scale;
+                grown |= above[m][half] > shift[m][half] + SLACK;
+            }
+        if (__any_sync(0xffffffffu, grown)) {
+#pragma unroll
+            for (int m = 0; m < STRIPS; ++m)
+#pragma unroll
+                for (int half = 0; half < 2; ++half) {
+                    const float next = fmaxf(shift[m][half], above[m][half]);
+                    const float decay = exp2_fast(shift[m][half] - next);
+                    shift[m][half] = next;
+                    sum[m][half] *= decay;
+#pragma unroll
+                    for (int d = 0; d < OUT_TILES; ++d) {
+                        acc[m][d][half * 2] *= decay;
+                        acc[m][d][half * 2 + 1] *= decay;
+                    }
+                }
+        }
+#pragma unroll
+        for (int m = 0; m < STRIPS; ++m)
+#pragma unroll
+            for (int half = 0; half < 2; ++half)
 #pragma unroll
                 for (int n = 0; n < SCORE_TILES; ++n)
 #pragma unroll
                     for (int e = 0; e < 2; ++e) {
                         float& x = s[m][n][half * 2 + e];
-                        x = exp2_fast(fmaf(x, scale, -shift));
-                        added += x;
+                        x = exp2_fast(fmaf(x, scale, -shift[m][half]));
+                        sum[m][half] += x;
                     }
-                sum[m][half] = fmaf(sum[m][half], decay, added);
-#pragma unroll
-                for (int d = 0; d < OUT_TILES; ++d) {
-                    acc[m][d][half * 2] *= decay;
-                    acc[m][d][half * 2 + 1] *= decay;
-                }
-            }
     }
 };
 
@@ -183,10 +207,9 @@ __device__ __forceinline__ void forward(const Problem& p) {
     const int row = i0 + threadIdx.x / 32 * 16 * F::STRIPS + lane / 4;
     const float scale = p.scale * LOG2E;
     typename F::Out acc = {};
-    float maximum[F::STRIPS][2], sum[F::STRIPS][2] = {};
+    float shift[F::STRIPS][2], sum[F::STRIPS][2] = {};
 #pragma unroll
-    for (int m = 0; m < F::STRIPS; ++m)
-        maximum[m][0] = maximum[m][1] = negative_infinity();
+    for (int m = 0; m < F::STRIPS; ++m) shift[m][0] = shift[m][1] = F::LOWEST;
 
     for (int j0 = first; j0 < end; j0 += F::KEYS) {
         copy_async_wait<0>();
@@ -203,7 +226,7 @@ __device__ __forceinline__ void forward(const Problem& p) {
             load_tile<T, D, F::KEYS, F::THREADS>(tile.k, k, p.k.seq, j0 + F::KEYS, p.seq_k,
                                                  p.head_dim);
         copy_async_commit();
-        F::softmax(scale, s, acc, maximum, sum);
+        F::softmax(scale, s, acc, shift, sum);
         tile.add_values(s, acc);
     }
 
@@ -220,14 +243,14 @@ __device__ __forceinline__ void forward(const Problem& p) {
             const int i = row + m * 16 + half * 8;
             if (i >= p.seq_q) continue;
             const float inverse = total > 0.f ? 1.f / total : 0.f;
+            T* to = out + i * p.out.seq + lane % 4 * 2;
             if (lane % 4 == 0)
-                lse[i] = total > 0.f ? maximum[m][half] * p.scale + logf(total)
+                lse[i] = total > 0.f ? LN2 * shift[m][half] + logf(total)
                                      : negative_infinity();
 #pragma unroll
             for (int n = 0; n < F::OUT_TILES; ++n) {
-                const int d = n * 8 + lane % 4 * 2;
-                if (d < p.head_dim_v)
-                    *reinterpret_cast<unsigned*>(out + i * p.out.seq + d) = Half2<T>::pack(
+                if (n * 8 < p.head_dim_v)
+                    *reinterpret_cast<unsigned*>(to + n * 8) = Half2<T>::pack(
                         acc[m][n][half * 2] * inverse, acc[m][n][half * 2 + 1] * inverse);
             }
         }
@@ -241,7 +264,7 @@ __device__ __forceinline__ void forward(const Problem& p) {
         forward<T, D>(p);                                      \
     }
 
-FLASH_MMA(f16, __half, 64, 3)
+FLASH_MMA(f16, __half, 64, 2)
 FLASH_MMA(f16, __half, 128, 2)
-FLASH_MMA(bf16, __nv_bfloat16, 64, 3)
+FLASH_MMA(bf16, __nv_bfloat16, 64, 2)
 FLASH_MMA(bf16, __nv_bfloat16, 128, 2)

@@ -92,9 +92,32 @@ struct Backward {
         copy_async_commit();
     }
 
+    /// This warp's 16 rows of K or V as A operands. Shared memory is what bounds this
+    /// kernel, so they stay in registers where head_dim leaves some free.
+    struct KeyRows {
+        static constexpr bool HELD = D == 64;
+        unsigned lane, held[HELD ? D / 16 : 1][4];
+
+        __device__ __forceinline__ explicit KeyRows(unsigned tile) {
+            lane = tile + lane_rows_first<D>(threadIdx.x / 32 * 16, 0);
+            if constexpr (HELD) {
+#pragma unroll
+                for (int d = 0; d < D / 16; ++d) load_matrices(held[d], lane ^ d * 32);
+            }
+        }
+        __device__ __forceinline__ void get(int d, unsigned (&a)[4]) const {
+            if constexpr (HELD) {
+#pragma unroll
+                for (int e = 0; e < 4; ++e) a[e] = held[d][e];
+            } else {
+                load_matrices(a, lane ^ d * 32);
+            }
+        }
+    };
+
     /// s = keys·queriesᵀ over head_dim: 16 rows of this warp, all 64 queries.
-    static __device__ __forceinline__ void multiply_rows(unsigned keys_lane, unsigned queries_lane,
-                                                         Scores& s) {
+    static __device__ __forceinline__ void multiply_rows(const KeyRows& keys,
+                                                         unsigned queries_lane, Scores& s) {
 #pragma unroll
         for (int n = 0; n < QUERY_TILES; ++n)
 #pragma unroll
@@ -102,7 +125,7 @@ struct Backward {
 #pragma unroll
         for (int d = 0; d < D / 16; ++d) {
             unsigned a[4];
-            load_matrices(a, keys_lane ^ d * 32);
+            keys.get(d, a);
 #pragma unroll
             for (int n = 0; n < QUERY_TILES; n += 2) {
                 unsigned b[4];
@@ -184,11 +207,12 @@ struct Backward {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const int j = j0 + threadIdx.x / 32 * 16 + lane / 4 + half * 8;
+            T* row = to + j * gradient.seq + lane % 4 * 2;
+            if (j >= p.seq_k) continue;
 #pragma unroll
             for (int n = 0; n < OUT_TILES; ++n) {
-                const int d = n * 8 + lane % 4 * 2;
-                if (j < p.seq_k && d < columns)
-                    *reinterpret_cast<unsigned*>(to + j * gradient.seq + d) = Half2<T>::pack(
+                if (n * 8 < columns)
+                    *reinterpret_cast<unsigned*>(row + n * 8) = Half2<T>::pack(
                         acc[n][half * 2] * factor, acc[n][half * 2 + 1] * factor);
             }
         }
@@ -216,9 +240,10 @@ __device__ __forceinline__ void backward(const Problem& p) {
     if (steps > 0) tile.load_queries(p, batch, kv * group, first_tile * QUERIES, 0);
 
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const unsigned k_lane = tile.k + lane_rows_first<D>(warp * 16, 0);
-    const unsigned v_lane = tile.v + lane_rows_first<D>(warp * 16, 0);
     const float scale = p.scale * LOG2E;
+    copy_async_wait<0>();
+    __syncthreads();  // K and V are here
+    const typename B::KeyRows k_rows(tile.k), v_rows(tile.v);
     typename B::Out dk = {}, dv = {};
 
     int head = kv * group, tile_index = first_tile;
@@ -235,7 +260,7 @@ __device__ __forceinline__ void backward(const Problem& p) {
         const unsigned dout = tile.dout + stage * B::QUERY_BYTES;
         const float* lse = tile.row_values + stage * 2 * QUERIES + lane % 4 * 2;
         typename B::Scores s;
-        B::multiply_rows(k_lane, q + lane_columns_first<D>(0, 0), s);
+        B::multiply_rows(k_rows, q + lane_columns_first<D>(0, 0), s);
 #pragma unroll
         for (int n = 0; n < B::QUERY_TILES; ++n) {
             const float2 shift = *reinterpret_cast<const float2*>(lse + n * 8);
@@ -260,7 +285,7 @@ __device__ __forceinline__ void backward(const Problem& p) {
         typename B::Fragments a;
         B::pack(s, a);
         typename B::Scores dp;
-        B::multiply_rows(v_lane, dout + lane_columns_first<D>(0, 0), dp);
+        B::multiply_rows(v_rows, dout + lane_columns_first<D>(0, 0), dp);
 #pragma unroll
         for (int n = 0; n < B::QUERY_TILES; ++n) {
             const float2 delta = *reinterpret_cast<const float2*>(lse + QUERIES + n * 8);
@@ -274,7 +299,6 @@ __device__ __forceinline__ void backward(const Problem& p) {
         B::multiply_queries(a, q + lane_rows_first<D>(0, 0), dk);
         tile.add_query_grads(dq);
     }
-    copy_async_wait<0>();
     B::store(p.dv, p, dv, 1.f, p.head_dim_v, j0);
     B::store(p.dk, p, dk, p.scale, p.head_dim, j0);
 }

@@ -102,14 +102,14 @@ __device__ __forceinline__ void load_tile(unsigned tile, const T* plane, long lo
     static_assert(STEP % 8 == 0 && ROWS % STEP == 0, "one swizzle a thread, whole chunks");
     const int row = threadIdx.x / CHUNKS, column = threadIdx.x % CHUNKS * 8;
     const unsigned to = tile + swizzled<D>(row, column);
-    // A chunk that is not read still needs an address: the plane's own.
     const T* from = plane + (row0 + row) * stride + column;
-    const bool column_inside = column < columns;
+    // Rows of this thread's column that exist, from its first on.
+    const int existing = column < columns ? rows - row0 - row : 0;
 #pragma unroll
     for (int part = 0; part < ROWS / STEP; ++part) {
-        const bool inside = column_inside && row0 + row + part * STEP < rows;
-        copy_async_16(to + part * STEP * D * 2, inside ? from + part * STEP * stride : plane,
-                      inside);
+        // Where nothing is read, the address is only formed.
+        copy_async_16(to + part * STEP * D * 2, from, part * STEP < existing);
+        from += STEP * stride;
     }
 }
 

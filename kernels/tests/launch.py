@@ -142,7 +142,7 @@ def flash_mma(driver, p, dtype, direction):
     d = bucket(p, (64, 128))
     if direction == "forward":
         driver.launch("flash_mma", f"flash_mma_forward_{dtype}_d{d}",
-                      (ceil_div(p.seq_q, 128), p.heads, p.batch), 128, (128 + 2 * 64) * d * 2, p)
+                      (ceil_div(p.seq_q, 128), p.heads, p.batch), 128, (128 * d + 2 * 8192) * 2, p)
     else:
         run = lambda name, grid, shared: driver.launch(
             "flash_mma_backward", f"flash_mma_{name}_{dtype}_d{d}", grid, 256, shared, p)
