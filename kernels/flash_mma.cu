@@ -4,7 +4,7 @@
 //
 // A block of 4 warps owns 128 queries, 32 a warp, so that each fragment of K and V read from
 // shared memory feeds two mma. Q stays in shared memory: in registers it would not
-// leave room for the 32 × D of output. Scores live in registers only, and become the A
+// leave room for the 32 × D of output. A key tile has 64 keys at D = 128, 128 at D = 64. Scores live in registers only, and become the A
 // operand of P·V without moving (the accumulator of one mma has the layout of the
 // operand of the next). V travels during Q·Kᵀ, the next K during softmax and P·V; two
 // blocks an SM fill each other's waits. exp(x - m) is one FMA and one ex2, with
@@ -14,7 +14,7 @@
 // and head_dim_v):
 //
 //     flash_mma_forward_DTYPE_dD   grid (ceil(seq_q/128), heads, batch)   block 128
-//       dynamic shared memory (128 + 2·64)·D·2 bytes = 32768 (64), 65536 (128)
+//       dynamic shared memory (128·D + 2·8192)·2 bytes = 49152 (64), 65536 (128)
 //
 // No workspace; writes out and lse. head_dim and head_dim_v multiples of 8; every
 // stride a multiple of 8 elements, data 16-byte aligned.
@@ -28,7 +28,7 @@ using namespace mma;
 template <typename T, int D>
 struct Forward {
     static constexpr int THREADS = 128, QUERIES = 128;
-    static constexpr int KEYS = 8192 / D;  // as many scores and outputs a thread as registers hold
+    static constexpr int KEYS = 8192 / D;  // as many as registers hold beside D of output
     static constexpr int STRIPS = 2;  // of 16 queries a warp
     static constexpr int ROW_BYTES = D * 2;
     static constexpr int SCORE_TILES = KEYS / 8, OUT_TILES = D / 8;

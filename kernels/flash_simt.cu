@@ -3,7 +3,7 @@
 // FlashAttention, arXiv:2205.14135, and FlashAttention-2, arXiv:2307.08691). No score
 // touches global memory. No tensor cores: see simt_tile.cuh.
 //
-// Forward: a block of 256 threads owns 64 queries. A half-warp owns 4 of their rows through
+// Forward: a block of 256 threads owns 128 queries. A half-warp owns 8 of their rows through
 // scores, softmax and output alike, so that row maxima and sums are shuffles and the
 // probabilities go through shared memory without a block barrier. The next K travels
 // during P·V, V during Q·Kᵀ.
@@ -11,8 +11,8 @@
 // Launch contract, D one of 32, 64, 128 (the smallest that is >= head_dim and head_dim_v):
 //
 //   forward
-//     flash_simt_forward_f32_dD   grid (ceil(seq_q/64), heads, batch)     block 256
-//       dynamic shared memory 4·(3·64·(D + 4) + 64·72) bytes = 46080 (32), 70656 (64), 119808 (128)
+//     flash_simt_forward_f32_dD   grid (ceil(seq_q/128), heads, batch)    block 256
+//       dynamic shared memory 4·(256·(D + 4) + 128·72) bytes = 73728 (32), 106496 (64), 172032 (128)
 //   backward, in this order; reads out and lse, uses delta
 //     flash_simt_prepare          grid (ceil(seq_q/8), heads, batch)      block 256
 //     flash_simt_backward_f32_dD  grid (ceil(seq_k/64), kv_heads, batch)  block 128 (D=32), 256 (D=64, 128)
@@ -30,7 +30,8 @@ using namespace simt;
 template <int D>
 struct Forward {
     static constexpr int THREADS = 256;
-    static constexpr int ROWS = 4, ROW_STEP = 16;  // queries ty + 16 r
+    static constexpr int QUERIES = 128, ROW_STEP = 16;
+    static constexpr int ROWS = QUERIES / ROW_STEP;  // queries ty + 16 r
     static constexpr int WIDTH = D / 16;           // columns of out a thread holds, in 4s or 2
     static constexpr int TENSOR_FLOATS = TILE * ROW<D>;
 
@@ -39,7 +40,7 @@ struct Forward {
 
     __device__ __forceinline__ explicit Forward(float* shared) {
         q = shared;
-        k = q + TENSOR_FLOATS;
+        k = q + QUERIES * ROW<D>;
         v = k + TENSOR_FLOATS;
         probabilities = v + TENSOR_FLOATS;
         tx = threadIdx.x % 16;
@@ -50,7 +51,7 @@ struct Forward {
     __device__ __forceinline__ void scores(const Problem& p, const Band& band, int i0, int j0,
                                            float (&s)[ROWS][4]) {
         multiply_rows<D, ROWS, 4, ROW_STEP, 16>(s, q + ty * ROW<D>, k + tx * ROW<D>);
-        const bool whole = j0 + TILE <= p.seq_k && band.covers(i0, i0 + TILE, j0, j0 + TILE);
+        const bool whole = j0 + TILE <= p.seq_k && band.covers(i0, i0 + QUERIES, j0, j0 + TILE);
         const float scale = p.scale * LOG2E;
 #pragma unroll
         for (int r = 0; r < ROWS; ++r)
@@ -106,16 +107,16 @@ __device__ __forceinline__ void forward(const Problem& p) {
     using F = Forward<D>;
     F tile(shared);
     const int head = blockIdx.y, batch = blockIdx.z, kv = head / (p.heads / p.kv_heads);
-    const int i0 = blockIdx.x * TILE;
+    const int i0 = blockIdx.x * F::QUERIES;
     const Band band(p);
     int first, end;
-    band.keys(i0, min(i0 + TILE, p.seq_q), p.seq_k, first, end);
+    band.keys(i0, min(i0 + F::QUERIES, p.seq_q), p.seq_k, first, end);
     first -= first % TILE;
 
     const float* k = plane<float>(p.k, batch, kv);
     const float* v = plane<float>(p.v, batch, kv);
-    load_tile<D, F::THREADS>(tile.q, plane<float>(p.q, batch, head), p.q.seq, i0, p.seq_q,
-                             p.head_dim);
+    load_tile<D, F::THREADS, F::QUERIES>(tile.q, plane<float>(p.q, batch, head), p.q.seq, i0,
+                                         p.seq_q, p.head_dim);
     if (first < end)
         load_tile<D, F::THREADS>(tile.k, k, p.k.seq, first, p.seq_k, p.head_dim);
     copy_async_commit();

@@ -9,7 +9,8 @@
 // k [batch, seq_k, kv_heads, head_dim], v [.., head_dim_v] in any order of batch,
 // seq and head (element strides); the last axis is contiguous. Query head h reads
 // key-value head h / (heads / kv_heads). A query that sees no key has out = 0,
-// lse = -inf, and gives no gradient.
+// lse = -inf, and gives no gradient. All sizes are at least 1, kv_heads divides heads,
+// and batch, heads and batch·heads are below 65536 (they are grid axes).
 //
 // Compiles under nvcc and NVRTC (which has no libc headers) alike.
 #pragma once

@@ -24,20 +24,24 @@ __device__ __forceinline__ float4 load4(const float* shared) {
     return *reinterpret_cast<const float4*>(shared);
 }
 
-/// Starts copying rows [row0, row0 + 64) of a plane into a padded tile; rows past
-/// `rows` and columns past `columns` become zero.
-template <int D, int THREADS>
+/// Starts copying rows [row0, row0 + ROWS) of a plane into a padded tile; rows from
+/// `rows` on and columns from `columns` on become zero.
+template <int D, int THREADS, int ROWS = TILE>
 __device__ __forceinline__ void load_tile(float* tile, const float* plane, long long stride,
                                           int row0, int rows, int columns) {
     constexpr int CHUNKS = D / 4;
-    static_assert(THREADS % CHUNKS == 0 && TILE * CHUNKS % THREADS == 0, "whole chunks a thread");
-    const int column = threadIdx.x % CHUNKS * 4;
+    constexpr int STEP = THREADS / CHUNKS;
+    static_assert(THREADS % CHUNKS == 0 && ROWS % STEP == 0, "whole chunks a thread");
+    const int row = threadIdx.x / CHUNKS, column = threadIdx.x % CHUNKS * 4;
+    const unsigned to = shared_address(tile + row * ROW<D> + column);
+    const float* from = plane + (row0 + row) * stride + column;
+    // Rows of this thread's column that exist, from its first on.
+    const int existing = column < columns ? rows - row0 - row : 0;
 #pragma unroll
-    for (int part = 0; part < TILE * CHUNKS / THREADS; ++part) {
-        const int row = part * (THREADS / CHUNKS) + threadIdx.x / CHUNKS;
-        const bool inside = row0 + row < rows && column < columns;
-        const float* from = inside ? plane + (row0 + row) * stride + column : plane;
-        copy_async_16(shared_address(tile + row * ROW<D> + column), from, inside);
+    for (int part = 0; part < ROWS / STEP; ++part) {
+        // Where nothing is read, the address is only formed.
+        copy_async_16(to + part * STEP * ROW<D> * 4, from, part * STEP < existing);
+        from += STEP * stride;
     }
 }
 

@@ -46,6 +46,12 @@ CASES = [
     (1, 2, 2, 4096, 4096, 32, 32, FULL, "bshd"),
     (1, 2, 2, 4096, 4096, 128, 128, CAUSAL, "bshd"),
 ]
+# The same with scores of up to about ±100 that grow along the keys, so that the running
+# maximum of the softmax moves in every tile.
+LOUD = [
+    (1, 2, 1, 300, 1100, 64, 64, FULL, "bshd"),
+    (1, 2, 2, 1000, 1000, 128, 128, CAUSAL, "bhsd"),
+]
 
 
 def problem_of(case):
@@ -66,7 +72,7 @@ def shape_of(p, name):
 class Case:
     """A problem with its tensors on the GPU."""
 
-    def __init__(self, torch, case, dtype, seed=0):
+    def __init__(self, torch, case, dtype, seed=0, loud=False):
         self.torch, self.case, self.dtype, self.layout = torch, case, dtype, case[-1]
         self.problem = problem_of(case)
         self.kind = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[dtype]
@@ -76,7 +82,10 @@ class Case:
             tensor = self.empty(shape_of(self.problem, name))
             if name in ("q", "k", "v", "dout"):
                 uniform = torch.rand(tensor.shape, device="cuda", generator=generator)
-                tensor.copy_((2 * uniform - 1) * math.sqrt(3))
+                values = (2 * uniform - 1) * math.sqrt(3)
+                if loud and name == "k":
+                    values *= torch.linspace(0.1, 20, values.shape[1], device="cuda")[:, None, None]
+                tensor.copy_(values)
             self.tensors[name] = tensor
         rows = (self.problem.batch, self.problem.heads, self.problem.seq_q)
         self.lse, self.delta = (torch.empty(rows, device="cuda") for _ in range(2))
@@ -145,8 +154,8 @@ def describe(case):
 def check(torch, driver, only):
     """Relative L2 errors of every variant on every case; returns how many are too large."""
     bad, worst = 0, {}
-    for case, dtype in itertools.product(CASES, ("f32", "f16", "bf16")):
-        held = Case(torch, case, dtype)
+    for case, dtype in itertools.product(CASES + LOUD, ("f32", "f16", "bf16")):
+        held = Case(torch, case, dtype, loud=case in LOUD)
         reference, lse = held.reference()
         for variant, (launch, dtypes, directions) in VARIANTS.items():
             if dtype not in dtypes or only and variant not in only:

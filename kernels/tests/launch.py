@@ -120,8 +120,8 @@ def flash_simt(driver, p, dtype, direction):
     d = bucket(p, (32, 64, 128))
     if direction == "forward":
         driver.launch("flash_simt", f"flash_simt_forward_f32_d{d}",
-                      (ceil_div(p.seq_q, 64), p.heads, p.batch), 256,
-                      4 * (3 * 64 * (d + 4) + 64 * 72), p)
+                      (ceil_div(p.seq_q, 128), p.heads, p.batch), 256,
+                      4 * (256 * (d + 4) + 128 * 72), p)
     else:
         block, shared = simt_backward_shape(d)
         driver.launch("flash_simt", "flash_simt_prepare", (ceil_div(p.seq_q, 8), p.heads, p.batch),
