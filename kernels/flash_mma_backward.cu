@@ -3,7 +3,7 @@
 // appendix B.4). Its forward is flash_mma.cu.
 //
 // A block of 8 warps owns 128 keys, 16 a warp, with their dK and dV in registers, and walks
-// over the queries that see them, 64 at a time, for every query head of the group. It
+// over the queries that see them, Q = 8192/D at a time, for every query head of the group. It
 // computes the scores transposed, [keys, queries]: then P and dS, still in registers, are
 // the A operands of dV = Pᵀ·dO and dK = dSᵀ·Q, and only dS goes through shared memory once,
 // for dQ = dS·K. The next Q and dO travel during all five products.
@@ -13,14 +13,14 @@
 // bytes, and the last kernel puts the elements in their places.
 //
 // Launch contract, DTYPE one of f16, bf16, D one of 64, 128 (the smallest that is >= head_dim
-// and head_dim_v), in this order; reads out and lse, uses delta:
+// and head_dim_v), Q = 8192/D, in this order; reads out and lse, uses delta:
 //
-//     flash_mma_prepare_DTYPE_dD    grid (ceil(seq_q/64), heads, batch)      block 256
+//     flash_mma_prepare_DTYPE_dD    grid (ceil(seq_q/Q), heads, batch)       block 256
 //     flash_mma_backward_DTYPE_dD   grid (ceil(seq_k/128), kv_heads, batch)  block 256
-//       dynamic shared memory (2·128 + 4·64)·D·2 + 128·64·2 + 4·64·4 bytes = 82944 (64), 148480 (128)
-//     flash_mma_finish_DTYPE_dD     grid (ceil(seq_q/64), heads, batch)      block 256
+//       dynamic shared memory 4·128·D + 8·Q·D + 256·Q + 16·Q bytes = 133120 (64), 148480 (128)
+//     flash_mma_finish_DTYPE_dD     grid (ceil(seq_q/Q), heads, batch)       block 256
 //
-// Workspace: 4·batch·heads·ceil(seq_q/64)·64·D bytes, 16-byte aligned, in any state (the
+// Workspace: 32768·batch·heads·ceil(seq_q/Q) bytes, 16-byte aligned, in any state (the
 // first kernel clears it). head_dim and head_dim_v multiples of 8; every stride a
 // multiple of 8 elements, data 16-byte aligned. dq is summed in no fixed order.
 
@@ -30,13 +30,19 @@ namespace {
 
 using namespace mma;
 
-constexpr int THREADS = 256, WARPS = 8, KEYS = 128, QUERIES = 64;
+constexpr int THREADS = 256, WARPS = 8, KEYS = 128;
+/// Queries of a tile: as many as registers hold beside dK and dV.
+template <int D>
+constexpr int QUERIES_OF = 8192 / D;
 
 /// The float32 dQ of one tile of queries, in the order of the fragments: float4 `n` of
 /// `warp` and `lane` lies at [warp][n][lane].
 template <int D>
 struct QueryGrads {
-    static constexpr int TILES = D / 16;  // 8 columns each; a warp holds half of D
+    static constexpr int QUERIES = QUERIES_OF<D>;
+    static constexpr int ROW_WARPS = QUERIES / 16;            // 16 queries a warp
+    static constexpr int COLUMNS = D / (WARPS / ROW_WARPS);   // and its part of D
+    static constexpr int TILES = COLUMNS / 8;
     static __device__ __forceinline__ float4* of(const Problem& p, int batch, int head, int tile) {
         const long long index =
             (static_cast<long long>(batch) * p.heads + head) * ceil_div(p.seq_q, QUERIES) + tile;
@@ -44,20 +50,21 @@ struct QueryGrads {
                threadIdx.x / 32 * TILES * 32 + threadIdx.x % 32;
     }
     static __device__ __forceinline__ int row() {
-        return threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;  // and 8 more
+        return threadIdx.x / 32 % ROW_WARPS * 16 + threadIdx.x % 32 / 4;  // and 8 more
     }
     static __device__ __forceinline__ int column(int n) {
-        return threadIdx.x / 128 * (D / 2) + n * 8 + threadIdx.x % 4 * 2;  // and 1 more
+        return threadIdx.x / 32 / ROW_WARPS * COLUMNS + n * 8 + threadIdx.x % 4 * 2;  // and 1 more
     }
 };
 
 template <typename T, int D>
 struct Backward {
+    static constexpr int QUERIES = QUERIES_OF<D>;
     static constexpr int ROW_BYTES = D * 2, GRAD_ROW_BYTES = QUERIES * 2;
     static constexpr int QUERY_TILES = QUERIES / 8, OUT_TILES = D / 8;
     static constexpr int QUERY_BYTES = QUERIES * ROW_BYTES;
 
-    using Scores = float[QUERY_TILES][4];         // 16 keys × 64 queries
+    using Scores = float[QUERY_TILES][4];         // 16 keys × the tile's queries
     using Fragments = unsigned[QUERIES / 16][4];  // the same, packed as A operands
     using Out = float[OUT_TILES][4];              // 16 keys × D
 
@@ -115,7 +122,7 @@ struct Backward {
         }
     };
 
-    /// s = keys·queriesᵀ over head_dim: 16 rows of this warp, all 64 queries.
+    /// s = keys·queriesᵀ over head_dim: 16 rows of this warp, all queries of the tile.
     static __device__ __forceinline__ void multiply_rows(const KeyRows& keys,
                                                          unsigned queries_lane, Scores& s) {
 #pragma unroll
@@ -136,7 +143,7 @@ struct Backward {
         }
     }
 
-    /// acc += scores·queries over the 64 queries: 16 rows of this warp, all of D.
+    /// acc += scores·queries over the queries of the tile: 16 rows of this warp, all of D.
     static __device__ __forceinline__ void multiply_queries(const Fragments& a,
                                                             unsigned queries_lane, Out& acc) {
 #pragma unroll
@@ -174,12 +181,15 @@ struct Backward {
         }
     }
 
-    /// dQ = dS·K for 16 queries and half of D a warp, added to the workspace.
+    /// dQ = dS·K for a warp's queries and part of D, added to the workspace.
     __device__ __forceinline__ void add_query_grads(float4* to) const {
-        constexpr int TILES = QueryGrads<D>::TILES;
+        using Grads = QueryGrads<D>;
+        constexpr int TILES = Grads::TILES;
         const int warp = threadIdx.x / 32;
-        const unsigned a_lane = score_grads + lane_columns_first<QUERIES>(0, warp % 4 * 16);
-        const unsigned b_lane = k + lane_rows_first<D>(0, warp / 4 * (D / 2));
+        const unsigned a_lane =
+            score_grads + lane_columns_first<QUERIES>(0, warp % Grads::ROW_WARPS * 16);
+        const unsigned b_lane =
+            k + lane_rows_first<D>(0, warp / Grads::ROW_WARPS * Grads::COLUMNS);
         float acc[TILES][4] = {};
 #pragma unroll
         for (int j = 0; j < KEYS / 16; ++j) {
@@ -223,6 +233,7 @@ template <typename T, int D>
 __device__ __forceinline__ void backward(const Problem& p) {
     extern __shared__ __align__(1024) unsigned char shared[];
     using B = Backward<T, D>;
+    constexpr int QUERIES = B::QUERIES;
     const B tile(shared);
     const int kv = blockIdx.y, batch = blockIdx.z, group = p.heads / p.kv_heads;
     const int j0 = blockIdx.x * KEYS;
@@ -303,9 +314,10 @@ __device__ __forceinline__ void backward(const Problem& p) {
     B::store(p.dk, p, dk, p.scale, p.head_dim, j0);
 }
 
-/// delta of 64 queries, and zeros into their part of the workspace.
+/// delta of a tile of queries, and zeros into their part of the workspace.
 template <typename T, int D>
 __device__ __forceinline__ void prepare(const Problem& p) {
+    constexpr int QUERIES = QUERIES_OF<D>;
     const int head = blockIdx.y, batch = blockIdx.z, lane = threadIdx.x % 32;
     const T* out = plane<T>(p.out, batch, head);
     const T* dout = plane<T>(p.dout, batch, head);
@@ -336,7 +348,7 @@ __device__ __forceinline__ void finish(const Problem& p) {
     const int head = blockIdx.y, batch = blockIdx.z;
     const float4* from = QueryGrads<D>::of(p, batch, head, blockIdx.x);
     T* dq = plane<T>(p.dq, batch, head);
-    const int i = blockIdx.x * QUERIES + QueryGrads<D>::row();
+    const int i = blockIdx.x * QUERIES_OF<D> + QueryGrads<D>::row();
 #pragma unroll
     for (int n = 0; n < QueryGrads<D>::TILES; ++n) {
         const float4 x = from[n * 32];

@@ -146,10 +146,11 @@ def flash_mma(driver, p, dtype, direction):
     else:
         run = lambda name, grid, shared: driver.launch(
             "flash_mma_backward", f"flash_mma_{name}_{dtype}_d{d}", grid, 256, shared, p)
-        queries = (ceil_div(p.seq_q, 64), p.heads, p.batch)
+        tile = 8192 // d
+        queries = (ceil_div(p.seq_q, tile), p.heads, p.batch)
         run("prepare", queries, 0)
         run("backward", (ceil_div(p.seq_k, 128), p.kv_heads, p.batch),
-            (2 * 128 + 4 * 64) * d * 2 + 128 * 64 * 2 + 4 * 64 * 4)
+            4 * 128 * d + 8 * tile * d + 256 * tile + 16 * tile)
         run("finish", queries, 0)
 
 
@@ -157,7 +158,7 @@ def workspace_bytes(variant, p, direction):
     if variant is naive:
         return (4 if direction == "forward" else 8) * p.batch * p.heads * p.seq_q * p.seq_k
     if variant is flash_mma and direction == "backward":
-        return 4 * p.batch * p.heads * ceil_div(p.seq_q, 64) * 64 * bucket(p, (64, 128))
+        return 32768 * p.batch * p.heads * ceil_div(p.seq_q, 8192 // bucket(p, (64, 128)))
     return 0
 
 
