@@ -2,13 +2,14 @@
 // FlashAttention-2 is (Dao, arXiv:2307.08691), which is also what it is measured
 // against. Forward here, backward in flash_mma_backward.cu.
 //
-// A block of 4 warps owns 128 queries, 32 a warp, so that each fragment of K and V read from
-// shared memory feeds two mma. Q stays in shared memory: in registers it would not
-// leave room for the 32 × D of output. A key tile has 64 keys at D = 128, 128 at D = 64. Scores live in registers only, and become the A
-// operand of P·V without moving (the accumulator of one mma has the layout of the
-// operand of the next). V travels during Q·Kᵀ, the next K during softmax and P·V; two
-// blocks an SM fill each other's waits. exp(x - m) is one FMA and one ex2, with
-// scale·log2(e) folded in. A masked problem starts its longest rows first.
+// A block of 4 warps owns 128 queries, 32 a warp, so that each fragment of K and V read
+// from shared memory feeds two mma. Q stays in shared memory: in registers it would not
+// leave room for the 32 × D of output. Scores live in registers only, and become the A
+// operand of P·V without moving (the accumulator of one mma has the layout of the operand
+// of the next); a key tile has 64 keys at D = 128 and 128 at D = 64, what fits there. V
+// travels during Q·Kᵀ, the next K during softmax and P·V; two blocks an SM fill each
+// other's waits. exp(x - m) is one FMA and one ex2, with scale·log2(e) folded in, and m is
+// allowed to lag (see softmax). A masked problem starts its longest rows first.
 //
 // Launch contract, DTYPE one of f16, bf16, D one of 64, 128 (the smallest that is >= head_dim
 // and head_dim_v):
@@ -29,14 +30,14 @@ template <typename T, int D>
 struct Forward {
     static constexpr int THREADS = 128, QUERIES = 128;
     static constexpr int KEYS = 8192 / D;  // as many as registers hold beside D of output
-    static constexpr int STRIPS = 2;  // of 16 queries a warp
+    static constexpr int STRIPS = 2;       // of 16 queries a warp
     static constexpr int ROW_BYTES = D * 2;
     static constexpr int SCORE_TILES = KEYS / 8, OUT_TILES = D / 8;
 
     using Scores = float[STRIPS][SCORE_TILES][4];
     using Out = float[STRIPS][OUT_TILES][4];
 
-    unsigned q, k, v;              // tiles
+    unsigned q, k, v;                 // tiles
     unsigned q_lane, k_lane, v_lane;  // and where this lane points ldmatrix
 
     __device__ __forceinline__ explicit Forward(const void* shared) {
@@ -121,17 +122,15 @@ struct Forward {
             }
     }
 
-    /// Scores to probabilities exp(score - shift), and their sum; `shift` is scaled and in
-    /// units of log2.
-    ///
-    /// The shift follows the row maximum only once that has grown by a factor of 2^SLACK:
-    /// it cancels in the end whatever it is, and sums and products stay far inside the range
-    /// of T and float. So the output is rescaled in the first tiles alone (the idea is
-    /// FlashAttention-4's).
+    /// A shift follows its row maximum only once that has grown by 2^SLACK. The shift cancels
+    /// in the end whatever it is, and sums and products stay far inside the range of T and
+    /// float; so the output is rescaled in the first tiles alone. FlashAttention-4's idea.
     static constexpr float SLACK = 8.f;
     /// Where a shift starts: below any score, yet finite, so that a row that sees no
     /// key has exp2(-inf - shift) = 0 and not NaN.
     static constexpr float LOWEST = -1e30f;
+
+    /// Scores to probabilities exp2(score·scale - shift), and their sums.
     static __device__ __forceinline__ void softmax(float scale, Scores& s, Out& acc,
                                                    float (&shift)[STRIPS][2],
                                                    float (&sum)[STRIPS][2]) {

@@ -17,7 +17,7 @@
 //
 //     flash_mma_prepare_DTYPE_dD    grid (ceil(seq_q/Q), heads, batch)       block 256
 //     flash_mma_backward_DTYPE_dD   grid (ceil(seq_k/128), kv_heads, batch)  block 256
-//       dynamic shared memory 4·128·D + 8·Q·D + 256·Q + 16·Q bytes = 133120 (64), 148480 (128)
+//       dynamic shared memory 512·D + 8·Q·D + 272·Q bytes = 133120 (64), 148480 (128)
 //     flash_mma_finish_DTYPE_dD     grid (ceil(seq_q/Q), heads, batch)       block 256
 //
 // Workspace: 32768·batch·heads·ceil(seq_q/Q) bytes, 16-byte aligned, in any state (the

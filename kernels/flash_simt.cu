@@ -12,11 +12,11 @@
 //
 //   forward
 //     flash_simt_forward_f32_dD   grid (ceil(seq_q/128), heads, batch)    block 256
-//       dynamic shared memory 4·(256·(D + 4) + 128·72) bytes = 73728 (32), 106496 (64), 172032 (128)
+//       dynamic shared memory 4·(256·(D + 4) + 128·72) bytes = 73728, 106496, 172032
 //   backward, in this order; reads out and lse, uses delta
 //     flash_simt_prepare          grid (ceil(seq_q/8), heads, batch)      block 256
-//     flash_simt_backward_f32_dD  grid (ceil(seq_k/64), kv_heads, batch)  block 128 (D=32), 256 (D=64, 128)
-//       dynamic shared memory 4·(4·64·(D + 4) + 2·64·72 + 128) bytes = 74240 (32), 107008 (64), 172544 (128)
+//     flash_simt_backward_f32_dD  grid (ceil(seq_k/64), kv_heads, batch)  block 128, 256, 256
+//       dynamic shared memory 4·(256·(D + 4) + 2·64·72 + 128) bytes = 74240, 107008, 172544
 //
 // float32 only; no workspace. head_dim and head_dim_v multiples of 4; every stride a
 // multiple of 4 elements, data 16-byte aligned. dq is summed in no fixed order.

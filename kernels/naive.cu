@@ -15,7 +15,8 @@
 //     naive_delta_DTYPE         grid (seq_q, 1, batch·heads)                block 32
 //     naive_score_grads_DTYPE   grid (ceil(seq_k/128), seq_q, batch·heads)  block 128
 //     naive_query_grads_DTYPE   grid (ceil(head_dim/128), seq_q, batch·heads)    block 128
-//     naive_key_grads_DTYPE     grid (ceil(max(head_dim,head_dim_v)/128), seq_k, batch·kv_heads)  block 128
+//     naive_key_grads_DTYPE     grid (ceil(max(head_dim, head_dim_v)/128), seq_k,
+//                                     batch·kv_heads)                       block 128
 //
 // Limits: seq_q, seq_k and batch·heads below 65536 (grid y and z).
 

@@ -7,10 +7,10 @@
 // Launch contract, D one of 32, 64, 128 (the smallest that is >= head_dim and head_dim_v):
 //
 //     split_key_prepare         grid (ceil(seq_q/8), heads, batch)   block 256
-//     split_key_f32_dD          grid (num_splits, kv_heads, batch)   block 128 (D=32), 256 (D=64, 128)
+//     split_key_f32_dD          grid (num_splits, kv_heads, batch)   block 128, 256, 256
 //
 // num_splits from 1 to ceil(seq_k/64), decided by the host. Dynamic shared memory of the
-// second: 4·(4·64·(D + 4) + 2·64·72 + 128) bytes = 74240 (32), 107008 (64), 172544 (128).
+// second: 4·(256·(D + 4) + 2·64·72 + 128) bytes = 74240, 107008, 172544.
 // float32 only; needs out, lse, delta; no workspace. head_dim and head_dim_v multiples
 // of 4; every stride of q, k, v, dout, dq, dk, dv a multiple of 4 elements, and their
 // data 16-byte aligned. dq is summed in no fixed order: not deterministic.

@@ -224,6 +224,7 @@ def race(torch, driver, only, samples):
         ("flash_mma", "bf16", (*big, CAUSAL, "bshd"), None, SDPBackend.FLASH_ATTENTION),
         ("flash_mma", "f16", (1, 32, 32, 8192, 8192, 64, 64, FULL, "bshd"), None, SDPBackend.FLASH_ATTENTION),
         ("flash_mma", "bf16", (4, 16, 16, 1024, 1024, 64, 64, CAUSAL, "bshd"), None, SDPBackend.FLASH_ATTENTION),
+        ("flash_mma", "bf16", (2, 32, 8, 4096, 4096, 128, 128, CAUSAL, "bshd"), None, SDPBackend.FLASH_ATTENTION),
         ("flash_simt", "f32", (1, 16, 16, 4096, 4096, 64, 64, FULL, "bshd"), None, SDPBackend.EFFICIENT_ATTENTION),
         ("flash_simt", "f32", (1, 16, 16, 2048, 2048, 128, 128, FULL, "bshd"), None, SDPBackend.EFFICIENT_ATTENTION),
         ("flash_simt", "f32", (4, 16, 16, 2048, 2048, 32, 32, FULL, "bshd"), None, SDPBackend.EFFICIENT_ATTENTION),
@@ -241,7 +242,8 @@ def race(torch, driver, only, samples):
         launch, _, directions = VARIANTS[variant]
         views = [held.tensors[n].transpose(1, 2).detach().requires_grad_() for n in "qkv"]
         dout = held.tensors["dout"].transpose(1, 2)
-        sdpa = lambda: torch.nn.functional.scaled_dot_product_attention(*views, is_causal=p.mask_right == 0)
+        sdpa = lambda: torch.nn.functional.scaled_dot_product_attention(
+            *views, is_causal=p.mask_right == 0, enable_gqa=p.heads != p.kv_heads)
         if variant == "split_key":  # its forward is flash_simt's
             held.prepare("flash_simt", "forward")
             VARIANTS["flash_simt"][0](driver, p, dtype, "forward")
