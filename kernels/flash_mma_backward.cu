@@ -40,20 +40,30 @@ constexpr int QUERIES_OF = 8192 / D;
 template <int D>
 struct QueryGrads {
     static constexpr int QUERIES = QUERIES_OF<D>;
-    static constexpr int ROW_WARPS = QUERIES / 16;            // 16 queries a warp
-    static constexpr int COLUMNS = D / (WARPS / ROW_WARPS);   // and its part of D
-    static constexpr int TILES = COLUMNS / 8;
+    // A warp holds 32 queries and 32 columns: the square reads the least shared memory.
+    static constexpr int ROW_WARPS = QUERIES / 32;
+    static constexpr int STRIPS = 2, STRIP_TILES = 4;  // of 16 queries; of 8 columns
+    static constexpr int TILES = STRIPS * STRIP_TILES;
+    static_assert(ROW_WARPS * D / 32 == WARPS, "the warps cover the tile");
     static __device__ __forceinline__ float4* of(const Problem& p, int batch, int head, int tile) {
         const long long index =
             (static_cast<long long>(batch) * p.heads + head) * ceil_div(p.seq_q, QUERIES) + tile;
         return reinterpret_cast<float4*>(p.workspace) + index * (QUERIES * D / 4) +
                threadIdx.x / 32 * TILES * 32 + threadIdx.x % 32;
     }
-    static __device__ __forceinline__ int row() {
-        return threadIdx.x / 32 % ROW_WARPS * 16 + threadIdx.x % 32 / 4;  // and 8 more
+    static __device__ __forceinline__ int row_of_warp() {
+        return threadIdx.x / 32 % ROW_WARPS * 32;
+    }
+    static __device__ __forceinline__ int column_of_warp() {
+        return threadIdx.x / 32 / ROW_WARPS * 32;
+    }
+    /// First row and column of float4 `n`: its elements are (row, column), (row, column + 1),
+    /// (row + 8, column), (row + 8, column + 1).
+    static __device__ __forceinline__ int row(int n) {
+        return row_of_warp() + n / STRIP_TILES * 16 + threadIdx.x % 32 / 4;
     }
     static __device__ __forceinline__ int column(int n) {
-        return threadIdx.x / 32 / ROW_WARPS * COLUMNS + n * 8 + threadIdx.x % 4 * 2;  // and 1 more
+        return column_of_warp() + n % STRIP_TILES * 8 + threadIdx.x % 4 * 2;
     }
 };
 
@@ -184,28 +194,32 @@ struct Backward {
     /// dQ = dS·K for a warp's queries and part of D, added to the workspace.
     __device__ __forceinline__ void add_query_grads(float4* to) const {
         using Grads = QueryGrads<D>;
-        constexpr int TILES = Grads::TILES;
-        const int warp = threadIdx.x / 32;
         const unsigned a_lane =
-            score_grads + lane_columns_first<QUERIES>(0, warp % Grads::ROW_WARPS * 16);
-        const unsigned b_lane =
-            k + lane_rows_first<D>(0, warp / Grads::ROW_WARPS * Grads::COLUMNS);
-        float acc[TILES][4] = {};
+            score_grads + lane_columns_first<QUERIES>(0, Grads::row_of_warp());
+        const unsigned b_lane = k + lane_rows_first<D>(0, Grads::column_of_warp());
+        float acc[Grads::STRIPS][Grads::STRIP_TILES][4] = {};
 #pragma unroll
         for (int j = 0; j < KEYS / 16; ++j) {
-            unsigned a[4];
-            load_transposed(a, a_lane + j * 16 * GRAD_ROW_BYTES);
+            unsigned a[Grads::STRIPS][4];
 #pragma unroll
-            for (int d = 0; d < TILES; d += 2) {
+            for (int m = 0; m < Grads::STRIPS; ++m)
+                load_transposed(a[m], (a_lane ^ m * 32) + j * 16 * GRAD_ROW_BYTES);
+#pragma unroll
+            for (int d = 0; d < Grads::STRIP_TILES; d += 2) {
                 unsigned b[4];
                 load_transposed(b, (b_lane ^ d * 16) + j * 16 * ROW_BYTES);
-                Half2<T>::multiply(acc[d], a, b[0], b[1]);
-                Half2<T>::multiply(acc[d + 1], a, b[2], b[3]);
+#pragma unroll
+                for (int m = 0; m < Grads::STRIPS; ++m) {
+                    Half2<T>::multiply(acc[m][d], a[m], b[0], b[1]);
+                    Half2<T>::multiply(acc[m][d + 1], a[m], b[2], b[3]);
+                }
             }
         }
 #pragma unroll
-        for (int d = 0; d < TILES; ++d)
-            atomicAdd(to + d * 32, make_float4(acc[d][0], acc[d][1], acc[d][2], acc[d][3]));
+        for (int n = 0; n < Grads::TILES; ++n) {
+            const float* x = acc[n / Grads::STRIP_TILES][n % Grads::STRIP_TILES];
+            atomicAdd(to + n * 32, make_float4(x[0], x[1], x[2], x[3]));
+        }
     }
 
     /// Writes this warp's rows of dK or dV.
@@ -348,10 +362,10 @@ __device__ __forceinline__ void finish(const Problem& p) {
     const int head = blockIdx.y, batch = blockIdx.z;
     const float4* from = QueryGrads<D>::of(p, batch, head, blockIdx.x);
     T* dq = plane<T>(p.dq, batch, head);
-    const int i = blockIdx.x * QUERIES_OF<D> + QueryGrads<D>::row();
 #pragma unroll
     for (int n = 0; n < QueryGrads<D>::TILES; ++n) {
         const float4 x = from[n * 32];
+        const int i = blockIdx.x * QUERIES_OF<D> + QueryGrads<D>::row(n);
         const int d = QueryGrads<D>::column(n);
         if (d >= p.head_dim) continue;
         if (i < p.seq_q)
