@@ -1,0 +1,145 @@
+// What every attention kernel here is given, and the small pieces they share.
+//
+// One plain struct, passed by value as the only kernel argument, so that a host
+// in any language can launch any variant: fill `Problem`, pick the entry point by
+// dtype and head_dim, launch. Layout is that of a C struct with 8-byte pointers
+// and strides first, 4-byte fields last; there is no padding.
+//
+// softmax(mask(q kᵀ · scale)) v, with q [batch, seq_q, heads, head_dim],
+// k [batch, seq_k, kv_heads, head_dim], v [.., head_dim_v] in any order of batch,
+// seq and head (element strides); the last axis is contiguous. Query head h reads
+// key-value head h / (heads / kv_heads). A query that sees no key has out = 0,
+// lse = -inf, and gives no gradient. All sizes are at least 1, kv_heads divides heads,
+// and batch, heads and batch·heads are below 65536 (they are grid axes).
+//
+// Compiles under nvcc and NVRTC (which has no libc headers) alike.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+/// A tensor on the device: where it starts, and its strides in elements.
+struct Tensor {
+    void* data;
+    long long batch;
+    long long seq;
+    long long head;
+};
+
+struct Problem {
+    Tensor q, k, v, out;        // out: written by forward, read by backward
+    Tensor dout, dq, dk, dv;    // backward only
+    float* lse;                 // [batch, heads, seq_q], ln Σ exp(score); written by forward
+    float* delta;               // [batch, heads, seq_q], Σ out ∘ dout; scratch of backward
+    float* workspace;           // see each kernel's contract; may be null where none is asked for
+    int batch, heads, kv_heads;
+    int seq_q, seq_k;
+    int head_dim, head_dim_v;
+    int mask_left, mask_right;  // -1: unbounded
+    int mask_align;             // 0: top-left, 1: bottom-right
+    int num_splits;             // of the key axis; read by split_key alone (it equals gridDim.x)
+    float scale;                // 1 / sqrt(head_dim)
+};
+
+constexpr float LOG2E = 1.4426950408889634f;
+constexpr float LN2 = 0.6931471805599453f;
+
+__device__ __forceinline__ float negative_infinity() { return __int_as_float(0xff800000); }
+__device__ __forceinline__ int ceil_div(int a, int b) { return (a + b - 1) / b; }
+
+/// Query i sees key j if and only if i - left <= j - offset <= i + right. Held as
+/// the difference j - i, unbounded sides as values that no difference reaches.
+struct Band {
+    int low, high;  // low <= j - i <= high
+
+    __device__ __forceinline__ explicit Band(const Problem& p) {
+        // No index reaches 2^30, so sums with these do not overflow.
+        const int offset = p.mask_align ? p.seq_k - p.seq_q : 0;
+        low = p.mask_left < 0 ? -(1 << 30) : offset - min(p.mask_left, 1 << 29);
+        high = p.mask_right < 0 ? 1 << 30 : offset + min(p.mask_right, 1 << 29);
+    }
+    __device__ __forceinline__ bool sees(int i, int j) const {
+        return j - i >= low && j - i <= high;
+    }
+    /// Keys that some query of [i0, i1) sees: [first, end), possibly empty.
+    __device__ __forceinline__ void keys(int i0, int i1, int seq_k, int& first, int& end) const {
+        first = max(i0 + low, 0);
+        end = min(i1 + high, seq_k);
+    }
+    /// Queries that see some key of [j0, j1): [first, end), possibly empty.
+    __device__ __forceinline__ void queries(int j0, int j1, int seq_q, int& first, int& end) const {
+        first = max(j0 - high, 0);
+        end = min(j1 - low, seq_q);
+    }
+    /// True when every query of [i0, i1) sees every key of [j0, j1).
+    __device__ __forceinline__ bool covers(int i0, int i1, int j0, int j1) const {
+        return j0 - (i1 - 1) >= low && (j1 - 1) - i0 <= high;
+    }
+};
+
+template <typename T>
+__device__ __forceinline__ T* plane(const Tensor& t, int batch, int head) {
+    return static_cast<T*>(t.data) + batch * t.batch + head * t.head;
+}
+
+/// Start of row 0 of a [batch, heads, seq_q] array of floats.
+__device__ __forceinline__ float* rows_of(float* base, const Problem& p, int batch, int head) {
+    return base + (static_cast<long long>(batch) * p.heads + head) * p.seq_q;
+}
+
+__device__ __forceinline__ float to_float(float x) { return x; }
+__device__ __forceinline__ float to_float(__half x) { return __half2float(x); }
+__device__ __forceinline__ float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
+
+template <typename T>
+__device__ __forceinline__ T from_float(float x);
+template <>
+__device__ __forceinline__ float from_float<float>(float x) { return x; }
+template <>
+__device__ __forceinline__ __half from_float<__half>(float x) { return __float2half_rn(x); }
+template <>
+__device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float x) {
+    return __float2bfloat16_rn(x);
+}
+
+__device__ __forceinline__ float warp_sum(float x) {
+#pragma unroll
+    for (int step = 16; step > 0; step >>= 1) x += __shfl_xor_sync(0xffffffffu, x, step);
+    return x;
+}
+
+__device__ __forceinline__ float warp_max(float x) {
+#pragma unroll
+    for (int step = 16; step > 0; step >>= 1) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step));
+    return x;
+}
+
+/// Copies 16 bytes from global to shared memory in the background; writes zeros,
+/// and reads nothing, when `inside` is false.
+__device__ __forceinline__ void copy_async_16(unsigned shared, const void* global, bool inside) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(shared), "l"(global),
+                 "r"(inside ? 16 : 0));
+}
+__device__ __forceinline__ void copy_async_4(unsigned shared, const void* global, bool inside) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;\n" ::"r"(shared), "l"(global),
+                 "r"(inside ? 4 : 0));
+}
+__device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;\n" ::); }
+/// Waits until at most `PENDING` of this thread's committed groups are still under way.
+template <int PENDING>
+__device__ __forceinline__ void copy_async_wait() {
+    asm volatile("cp.async.wait_group %0;\n" ::"n"(PENDING) : "memory");
+}
+__device__ __forceinline__ unsigned shared_address(const void* pointer) {
+    return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
+}
+
+/// delta = Σ out ∘ dout of one query, by one warp.
+template <typename T>
+__device__ __forceinline__ float row_delta(const Problem& p, int batch, int head, int i, int lane) {
+    const T* out = plane<T>(p.out, batch, head) + i * p.out.seq;
+    const T* dout = plane<T>(p.dout, batch, head) + i * p.dout.seq;
+    float sum = 0.f;
+    for (int d = lane; d < p.head_dim_v; d += 32) sum += to_float(out[d]) * to_float(dout[d]);
+    return warp_sum(sum);
+}

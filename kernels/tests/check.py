@@ -1,0 +1,323 @@
+"""Checks every kernel against float64 on the GPU, then races it against PyTorch's.
+
+    python3 kernels/tests/check.py                    compile, check, time
+    python3 kernels/tests/check.py --cubins DIR       with cubins made elsewhere
+    compute-sanitizer python3 kernels/tests/check.py --cubins DIR --memory
+
+--memory launches tiny odd problems on allocations of their exact size, without PyTorch,
+for a memory checker to watch. Exits with 1 if any result is outside the tolerance of
+src/attention/tolerance.rs.
+"""
+
+import argparse
+import ctypes
+import itertools
+import math
+import os
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from launch import ELEMENT, VARIANTS, Driver, Problem, auto_splits, build, ceil_div, workspace_bytes
+
+LIMIT = {"f32": 5e-6, "f16": 2e-3, "bf16": 1e-2}  # forward; backward twice that
+RESULTS = {"forward": ("out",), "backward": ("dq", "dk", "dv")}
+
+# batch, heads, kv_heads, seq_q, seq_k, head_dim, head_dim_v, (left, right, align), layout
+FULL, CAUSAL, CAUSAL_BR = (-1, -1, 0), (-1, 0, 0), (-1, 0, 1)
+CASES = [
+    (1, 1, 1, 64, 64, 64, 64, FULL, "bshd"),
+    (2, 3, 3, 128, 192, 32, 32, FULL, "bhsd"),
+    (2, 4, 2, 257, 259, 128, 128, FULL, "bshd"),
+    (1, 2, 1, 1, 333, 64, 64, FULL, "bshd"),
+    (1, 8, 1, 200, 77, 128, 128, FULL, "bhsd"),
+    (1, 2, 2, 300, 300, 128, 128, CAUSAL, "bshd"),
+    (2, 4, 2, 513, 513, 64, 64, CAUSAL, "bhsd"),
+    (1, 2, 1, 100, 400, 64, 64, CAUSAL, "bshd"),
+    (1, 2, 1, 100, 400, 128, 128, CAUSAL_BR, "bshd"),
+    (1, 2, 1, 400, 100, 128, 128, CAUSAL, "bhsd"),
+    (1, 2, 1, 400, 100, 64, 64, CAUSAL_BR, "bshd"),  # rows that see no key
+    (1, 2, 2, 700, 700, 64, 64, (128, 0, 0), "bshd"),
+    (1, 4, 2, 500, 611, 128, 128, (37, 5, 1), "bhsd"),
+    (1, 2, 2, 300, 40, 64, 64, (10, 3, 0), "bshd"),  # rows that see no key, below
+    (1, 2, 1, 150, 150, 80, 80, CAUSAL, "bshd"),
+    (1, 2, 2, 130, 190, 72, 104, FULL, "bhsd"),
+    (1, 3, 3, 1025, 1023, 40, 40, CAUSAL, "bshd"),
+    (1, 2, 2, 4096, 4096, 32, 32, FULL, "bshd"),
+    (1, 2, 2, 4096, 4096, 128, 128, CAUSAL, "bshd"),
+]
+# The same with scores of up to about ±100 that grow along the keys, so that the running
+# maximum of the softmax moves in every tile.
+LOUD = [
+    (1, 2, 1, 300, 1100, 64, 64, FULL, "bshd"),
+    (1, 2, 2, 1000, 1000, 128, 128, CAUSAL, "bhsd"),
+]
+
+
+def problem_of(case):
+    b, h, hkv, sq, sk, d, dv, (left, right, align), _ = case
+    return Problem(batch=b, heads=h, kv_heads=hkv, seq_q=sq, seq_k=sk, head_dim=d, head_dim_v=dv,
+                   mask_left=left, mask_right=right, mask_align=align, num_splits=0,
+                   scale=1 / math.sqrt(d))
+
+
+def shape_of(p, name):
+    """Logical order: batch, seq, heads, head_dim."""
+    keys = name in ("k", "v", "dk", "dv")
+    wide = name in ("v", "dv", "out", "dout")
+    return (p.batch, p.seq_k if keys else p.seq_q, p.kv_heads if keys else p.heads,
+            p.head_dim_v if wide else p.head_dim)
+
+
+class Case:
+    """A problem with its tensors on the GPU."""
+
+    def __init__(self, torch, case, dtype, seed=0, loud=False):
+        self.torch, self.case, self.dtype, self.layout = torch, case, dtype, case[-1]
+        self.problem = problem_of(case)
+        self.kind = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[dtype]
+        generator = torch.Generator("cuda").manual_seed(seed)
+        self.tensors = {}
+        for name in Problem.TENSORS:
+            tensor = self.empty(shape_of(self.problem, name))
+            if name in ("q", "k", "v", "dout"):
+                uniform = torch.rand(tensor.shape, device="cuda", generator=generator)
+                values = (2 * uniform - 1) * math.sqrt(3)
+                if loud and name == "k":
+                    values *= torch.linspace(0.1, 20, values.shape[1], device="cuda")[:, None, None]
+                tensor.copy_(values)
+            self.tensors[name] = tensor
+        rows = (self.problem.batch, self.problem.heads, self.problem.seq_q)
+        self.lse, self.delta = (torch.empty(rows, device="cuda") for _ in range(2))
+        self.workspace = None
+        self.fill()
+
+    def empty(self, shape):
+        """In logical order whatever the layout."""
+        b, s, h, d = shape
+        if self.layout == "bshd":
+            return self.torch.empty(b, s, h, d, device="cuda", dtype=self.kind)
+        return self.torch.empty(b, h, s, d, device="cuda", dtype=self.kind).transpose(1, 2)
+
+    def fill(self):
+        for name, tensor in self.tensors.items():
+            field = getattr(self.problem, name)
+            field.data = tensor.data_ptr()
+            field.batch, field.seq, field.head = tensor.stride()[:3]
+        self.problem.lse, self.problem.delta = self.lse.data_ptr(), self.delta.data_ptr()
+
+    def prepare(self, variant, direction, splits=None):
+        """Poisons what the variant writes, and gives it its workspace."""
+        for name in RESULTS[direction]:
+            self.tensors[name].fill_(math.nan)
+        self.delta.fill_(math.nan)
+        if direction == "forward":
+            self.lse.fill_(math.nan)
+        size = workspace_bytes(VARIANTS[variant][0], self.problem, direction)
+        self.workspace = self.torch.full((ceil_div(size, 4),), math.nan, device="cuda") if size else None
+        self.problem.workspace = self.workspace.data_ptr() if size else None
+        self.problem.num_splits = splits or auto_splits(self.problem)
+
+    def reference(self):
+        """All results and lse in float64, on the same rounded inputs."""
+        torch, p = self.torch, self.problem
+        q, k, v = (self.tensors[n].double().transpose(1, 2).detach().requires_grad_() for n in "qkv")
+        group = p.heads // p.kv_heads
+        scores = q @ k.repeat_interleave(group, 1).transpose(2, 3) * (1 / math.sqrt(p.head_dim))
+        i = torch.arange(p.seq_q, device="cuda")[:, None]
+        own = torch.arange(p.seq_k, device="cuda") - (p.seq_k - p.seq_q if p.mask_align else 0) - i
+        seen = torch.ones_like(own, dtype=torch.bool)
+        if p.mask_left >= 0:
+            seen &= own >= -p.mask_left
+        if p.mask_right >= 0:
+            seen &= own <= p.mask_right
+        lse = torch.logsumexp(scores.masked_fill(~seen, -math.inf), -1)
+        safe = torch.where(lse == -math.inf, 0.0, lse)[..., None]
+        weights = torch.where(seen, torch.exp(torch.where(seen, scores, -1e300) - safe), 0.0)
+        out = weights @ v.repeat_interleave(group, 1)
+        grads = torch.autograd.grad(out, (q, k, v), self.tensors["dout"].double().transpose(1, 2))
+        found = dict(zip(("out", "dq", "dk", "dv"), (out, *grads)))
+        return {n: t.detach().transpose(1, 2) for n, t in found.items()}, lse.detach()
+
+
+def relative(result, reference):
+    norm = reference.norm().item()
+    error = (result.double() - reference).norm().item()
+    return error / norm if norm else error
+
+
+def describe(case):
+    b, h, hkv, sq, sk, d, dv, (left, right, align), layout = case
+    return f"b{b} h{h}/{hkv} q{sq} k{sk} d{d}/{dv} mask{left},{right},{'br' if align else 'tl'} {layout}"
+
+
+def check(torch, driver, only):
+    """Relative L2 errors of every variant on every case; returns how many are too large."""
+    bad, worst = 0, {}
+    for case, dtype in itertools.product(CASES + LOUD, ("f32", "f16", "bf16")):
+        held = Case(torch, case, dtype, loud=case in LOUD)
+        reference, lse = held.reference()
+        for variant, (launch, dtypes, directions) in VARIANTS.items():
+            if dtype not in dtypes or only and variant not in only:
+                continue
+            for direction in directions:
+                splits = (None, 1, 3) if variant == "split_key" else (None,)
+                for count in splits:
+                    held.prepare(variant, direction, count)
+                    if direction == "backward":  # forward's results, exact up to rounding
+                        held.tensors["out"].copy_(reference["out"])
+                        held.lse.copy_(lse)
+                    launch(driver, held.problem, dtype, direction)
+                    driver.synchronize()
+                    errors = {n: relative(held.tensors[n], reference[n]) for n in RESULTS[direction]}
+                    limit = LIMIT[dtype] * (1 if direction == "forward" else 2)
+                    if direction == "forward":
+                        same = (held.lse == lse) | ((held.lse - lse).abs() < 1e-3)
+                        errors["lse"] = 0.0 if bool(same.all()) else math.inf
+                    key = (variant, dtype, direction)
+                    worst[key] = max(worst.get(key, 0), *errors.values())
+                    if not all(e <= limit for e in errors.values()):
+                        bad += 1
+                        print("WRONG", variant, dtype, direction, count, describe(case),
+                              {n: f"{e:.1e}" for n, e in errors.items()}, flush=True)
+    for key, error in worst.items():
+        print(f"{' '.join(key):32} worst relative L2 {error:.2e}")
+    print(f"{bad} wrong")
+    return bad
+
+
+def flops(p, direction):
+    offset = p.seq_k - p.seq_q if p.mask_align else 0
+    pairs = 0
+    for i in range(p.seq_q):
+        low = 0 if p.mask_left < 0 else max(0, i + offset - p.mask_left)
+        high = p.seq_k - 1 if p.mask_right < 0 else min(p.seq_k - 1, i + offset + p.mask_right)
+        pairs += max(0, high - low + 1)
+    d, dv = p.head_dim, p.head_dim_v
+    return 2 * p.batch * p.heads * pairs * (d + dv if direction == "forward" else 3 * d + 2 * dv)
+
+
+def median_ms(torch, call, flush, samples):
+    for _ in range(2):
+        call()
+    times = []
+    for _ in range(samples):
+        flush.zero_()
+        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        # The flush takes longer than the host needs to enqueue what follows it.
+        start.record()
+        call()
+        stop.record()
+        stop.synchronize()
+        times.append(start.elapsed_time(stop))
+    return sorted(times)[len(times) // 2]
+
+
+def race(torch, driver, only, samples):
+    """Medians of cold calls beside PyTorch's backends, in the same process."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+    big = (1, 16, 16, 8192, 8192, 128, 128)
+    races = [
+        ("flash_mma", "bf16", (*big, FULL, "bshd"), None, SDPBackend.FLASH_ATTENTION),
+        ("flash_mma", "bf16", (*big, CAUSAL, "bshd"), None, SDPBackend.FLASH_ATTENTION),
+        ("flash_mma", "f16", (1, 32, 32, 8192, 8192, 64, 64, FULL, "bshd"), None, SDPBackend.FLASH_ATTENTION),
+        ("flash_mma", "bf16", (4, 16, 16, 1024, 1024, 64, 64, CAUSAL, "bshd"), None, SDPBackend.FLASH_ATTENTION),
+        ("flash_mma", "bf16", (2, 32, 8, 4096, 4096, 128, 128, CAUSAL, "bshd"), None, SDPBackend.FLASH_ATTENTION),
+        ("flash_simt", "f32", (1, 16, 16, 4096, 4096, 64, 64, FULL, "bshd"), None, SDPBackend.EFFICIENT_ATTENTION),
+        ("flash_simt", "f32", (1, 16, 16, 2048, 2048, 128, 128, FULL, "bshd"), None, SDPBackend.EFFICIENT_ATTENTION),
+        ("flash_simt", "f32", (4, 16, 16, 2048, 2048, 32, 32, FULL, "bshd"), None, SDPBackend.EFFICIENT_ATTENTION),
+        ("split_key", "f32", (1, 1, 1, 10000, 10000, 32, 32, FULL, "bshd"), None, SDPBackend.EFFICIENT_ATTENTION),
+        ("split_key", "f32", (1, 1, 1, 10000, 10000, 32, 32, FULL, "bshd"), 16, None),
+        ("split_key", "f32", (1, 1, 1, 10000, 10000, 32, 32, FULL, "bshd"), 1, None),
+        ("split_key", "f32", (1, 1, 1, 20000, 20000, 64, 64, FULL, "bshd"), None, SDPBackend.EFFICIENT_ATTENTION),
+        ("naive", "bf16", (1, 16, 16, 1024, 1024, 64, 64, FULL, "bshd"), None, SDPBackend.MATH),
+    ]
+    for variant, dtype, case, splits, backend in races:
+        if only and variant not in only:
+            continue
+        held = Case(torch, case, dtype)
+        p = held.problem
+        launch, _, directions = VARIANTS[variant]
+        views = [held.tensors[n].transpose(1, 2).detach().requires_grad_() for n in "qkv"]
+        dout = held.tensors["dout"].transpose(1, 2)
+        sdpa = lambda: torch.nn.functional.scaled_dot_product_attention(
+            *views, is_causal=p.mask_right == 0, enable_gqa=p.heads != p.kv_heads)
+        if variant == "split_key":  # its forward is flash_simt's
+            held.prepare("flash_simt", "forward")
+            VARIANTS["flash_simt"][0](driver, p, dtype, "forward")
+        for direction in directions:
+            held.prepare(variant, direction, splits)
+            ours = median_ms(torch, lambda: launch(driver, p, dtype, direction), flush,
+                             3 if splits == 1 else samples)
+            rate = lambda ms: flops(p, direction) / ms / 1e9
+            line = (f"{variant:10} {dtype:4} {direction:8} splits {splits or '-':>2} "
+                    f"{describe(case):48} {ours:9.3f} ms {rate(ours):6.1f} TFLOP/s")
+            if backend is not None:
+                with sdpa_kernel(backend):
+                    result = sdpa()
+                    theirs = median_ms(
+                        torch, (lambda: sdpa()) if direction == "forward" else
+                        (lambda: torch.autograd.grad(result, views, dout, retain_graph=True)),
+                        flush, samples)
+                line += f" | {backend.name} {theirs:8.3f} ms {rate(theirs):6.1f} | ratio {theirs / ours:.3f}"
+            print(line, flush=True)
+
+
+def memory(driver, only):
+    """Tiny odd problems, each tensor in an allocation of exactly its size."""
+    cases = [(2, 4, 2, 67, 131, 64, 64, FULL, ""), (1, 2, 1, 130, 65, 128, 128, CAUSAL_BR, ""),
+             (1, 2, 2, 1, 3, 40, 24, CAUSAL, ""), (1, 2, 1, 70, 150, 32, 32, (20, 9, 1), "")]
+    for case, dtype in itertools.product(cases, ("f32", "bf16")):
+        p = problem_of(case)
+        for name in Problem.TENSORS:
+            b, s, h, d = shape_of(p, name)
+            size = b * s * h * d * ELEMENT[dtype]
+            field = getattr(p, name)
+            field.data = driver.allocate(size)
+            field.batch, field.seq, field.head = s * h * d, h * d, d
+            driver.call("cuMemsetD8_v2", ctypes.c_ulonglong(field.data), 0x3C, ctypes.c_size_t(size))
+        rows = p.batch * p.heads * p.seq_q * 4
+        p.lse, p.delta = driver.allocate(rows), driver.allocate(rows)
+        for variant, (launch, dtypes, directions) in VARIANTS.items():
+            if dtype not in dtypes or only and variant not in only:
+                continue
+            if variant == "split_key":
+                VARIANTS["flash_simt"][0](driver, p, dtype, "forward")
+            for direction in directions:
+                p.workspace = driver.allocate(workspace_bytes(launch, p, direction))
+                p.num_splits = 2 if p.seq_k > 64 else 1
+                launch(driver, p, dtype, direction)
+                driver.synchronize()
+    print("launched")
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--cubins", help="directory of NAME.cubin files; otherwise they are compiled")
+    arguments.add_argument("--memory", action="store_true", help="tiny problems for a memory checker")
+    arguments.add_argument("--only", nargs="*", default=[], help="variants")
+    arguments.add_argument("--no-check", action="store_true")
+    arguments.add_argument("--no-race", action="store_true")
+    arguments.add_argument("--samples", type=int, default=15)
+    given = arguments.parse_args()
+    cubins = given.cubins
+    if not cubins:
+        cubins = tempfile.mkdtemp()
+        build(cubins)
+    if given.memory:
+        memory(Driver(cubins), given.only)
+        return 0
+    import torch
+
+    torch.zeros(1, device="cuda")
+    driver = Driver(cubins)
+    bad = 0 if given.no_check else check(torch, driver, given.only)
+    if not given.no_race:
+        race(torch, driver, given.only, given.samples)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

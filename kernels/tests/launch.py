@@ -1,0 +1,180 @@
+"""Launches the attention kernels through the CUDA driver, from Python's standard library.
+
+The one place in Python that repeats the launch contracts at the heads of the kernel
+files: shared memory, grids and workspaces as written there.
+"""
+
+import ctypes
+import os
+import shutil
+import subprocess
+
+KERNELS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+FILES = ["naive", "flash_simt", "split_key", "flash_mma", "flash_mma_backward"]
+ELEMENT = {"f32": 4, "f16": 2, "bf16": 2}
+
+
+class Tensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p)] + [(s, ctypes.c_longlong) for s in ("batch", "seq", "head")]
+
+
+class Problem(ctypes.Structure):
+    """`Problem` of problem.cuh, field by field."""
+
+    TENSORS = ("q", "k", "v", "out", "dout", "dq", "dk", "dv")
+    SIZES = ("batch", "heads", "kv_heads", "seq_q", "seq_k", "head_dim", "head_dim_v",
+             "mask_left", "mask_right", "mask_align", "num_splits")
+    _fields_ = ([(name, Tensor) for name in TENSORS]
+                + [(name, ctypes.c_void_p) for name in ("lse", "delta", "workspace")]
+                + [(name, ctypes.c_int) for name in SIZES] + [("scale", ctypes.c_float)])
+
+
+def ceil_div(a, b):
+    return -(-a // b)
+
+
+def compiler(arch, name):
+    """The command that compiles kernel file NAME, but for where to."""
+    nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+    return [nvcc, "-std=c++17", f"-arch={arch}", "-cubin", "-lineinfo", f"{KERNELS}/{name}.cu"]
+
+
+def build(directory, arch="sm_90a"):
+    """Compiles every kernel file into DIRECTORY/NAME.cubin."""
+    running = [subprocess.Popen([*compiler(arch, name), "-o", f"{directory}/{name}.cubin"])
+               for name in FILES]
+    if any([process.wait() for process in running]):
+        raise SystemExit("a kernel does not compile")
+
+
+class Driver:
+    """The loaded cubins, in the primary context of device 0."""
+
+    def __init__(self, cubins):
+        self.cuda = ctypes.CDLL("libcuda.so.1")
+        context, device = ctypes.c_void_p(), ctypes.c_int()
+        self.call("cuInit", 0)
+        self.call("cuDeviceGet", ctypes.byref(device), 0)
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        self.call("cuCtxSetCurrent", context)
+        self.modules, self.functions = {}, {}
+        for name in FILES:
+            with open(f"{cubins}/{name}.cubin", "rb") as file:
+                image = file.read()
+            module = ctypes.c_void_p()
+            self.call("cuModuleLoadData", ctypes.byref(module), image)
+            self.modules[name] = module
+
+    def call(self, name, *arguments):
+        code = getattr(self.cuda, name)(*arguments)
+        if code:
+            text = ctypes.c_char_p()
+            self.cuda.cuGetErrorString(code, ctypes.byref(text))
+            raise RuntimeError(f"{name}: {code} {(text.value or b'').decode()}")
+
+    def function(self, file, name, shared):
+        if name not in self.functions:
+            function = ctypes.c_void_p()
+            self.call("cuModuleGetFunction", ctypes.byref(function), self.modules[file], name.encode())
+            # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            self.call("cuFuncSetAttribute", function, 8, shared)
+            self.functions[name] = function
+        return self.functions[name]
+
+    def launch(self, file, name, grid, block, shared, problem):
+        arguments = (ctypes.c_void_p * 1)(ctypes.addressof(problem))
+        self.call("cuLaunchKernel", self.function(file, name, shared), *grid, block, 1, 1, shared,
+                  None, arguments, None)
+
+    def allocate(self, size):
+        pointer = ctypes.c_ulonglong()
+        self.call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(max(size, 1)))
+        return pointer.value
+
+    def synchronize(self):
+        self.call("cuCtxSynchronize")
+
+
+def bucket(problem, sizes):
+    """The smallest compiled head_dim that holds the problem's."""
+    return next(d for d in sizes if d >= max(problem.head_dim, problem.head_dim_v))
+
+
+def naive(driver, p, dtype, direction):
+    planes = p.batch * p.heads
+    run = lambda name, grid, block: driver.launch("naive", f"naive_{name}_{dtype}", grid, block, 0, p)
+    blocks = lambda n: ceil_div(n, 128)
+    if direction == "forward":
+        run("scores", (blocks(p.seq_k), p.seq_q, planes), 128)
+        run("softmax", (p.seq_q, 1, planes), 128)
+        run("out", (blocks(p.head_dim_v), p.seq_q, planes), 128)
+    else:
+        run("delta", (p.seq_q, 1, planes), 32)
+        run("score_grads", (blocks(p.seq_k), p.seq_q, planes), 128)
+        run("query_grads", (blocks(p.head_dim), p.seq_q, planes), 128)
+        run("key_grads", (blocks(max(p.head_dim, p.head_dim_v)), p.seq_k, p.batch * p.kv_heads), 128)
+
+
+def simt_backward_shape(d):
+    return 128 if d == 32 else 256, 4 * (4 * 64 * (d + 4) + 2 * 64 * 72 + 128)
+
+
+def flash_simt(driver, p, dtype, direction):
+    d = bucket(p, (32, 64, 128))
+    if direction == "forward":
+        driver.launch("flash_simt", f"flash_simt_forward_f32_d{d}",
+                      (ceil_div(p.seq_q, 128), p.heads, p.batch), 256,
+                      4 * (256 * (d + 4) + 128 * 72), p)
+    else:
+        block, shared = simt_backward_shape(d)
+        driver.launch("flash_simt", "flash_simt_prepare", (ceil_div(p.seq_q, 8), p.heads, p.batch),
+                      256, 0, p)
+        driver.launch("flash_simt", f"flash_simt_backward_f32_d{d}",
+                      (ceil_div(p.seq_k, 64), p.kv_heads, p.batch), block, shared, p)
+
+
+def split_key(driver, p, dtype, direction):
+    d = bucket(p, (32, 64, 128))
+    block, shared = simt_backward_shape(d)
+    driver.launch("split_key", "split_key_prepare", (ceil_div(p.seq_q, 8), p.heads, p.batch), 256, 0, p)
+    driver.launch("split_key", f"split_key_f32_d{d}", (p.num_splits, p.kv_heads, p.batch), block,
+                  shared, p)
+
+
+def flash_mma(driver, p, dtype, direction):
+    d = bucket(p, (64, 128))
+    if direction == "forward":
+        driver.launch("flash_mma", f"flash_mma_forward_{dtype}_d{d}",
+                      (ceil_div(p.seq_q, 128), p.heads, p.batch), 128, (128 * d + 2 * 8192) * 2, p)
+    else:
+        run = lambda name, grid, shared: driver.launch(
+            "flash_mma_backward", f"flash_mma_{name}_{dtype}_d{d}", grid, 256, shared, p)
+        tile = 8192 // d
+        queries = (ceil_div(p.seq_q, tile), p.heads, p.batch)
+        run("prepare", queries, 0)
+        run("backward", (ceil_div(p.seq_k, 128), p.kv_heads, p.batch),
+            512 * d + 8 * tile * d + 272 * tile)
+        run("finish", queries, 0)
+
+
+def workspace_bytes(variant, p, direction):
+    if variant is naive:
+        return (4 if direction == "forward" else 8) * p.batch * p.heads * p.seq_q * p.seq_k
+    if variant is flash_mma and direction == "backward":
+        return 32768 * p.batch * p.heads * ceil_div(p.seq_q, 8192 // bucket(p, (64, 128)))
+    return 0
+
+
+def auto_splits(p):
+    """PyTorch's rule for float32, _efficient_attention_backward in attention_backward.cu."""
+    few = p.kv_heads * p.batch >= 256 and p.seq_k <= 128
+    return 1 if few else ceil_div(p.seq_k, 64)
+
+
+# name -> (launcher, dtypes, directions)
+VARIANTS = {
+    "naive": (naive, ("f32", "f16", "bf16"), ("forward", "backward")),
+    "flash_simt": (flash_simt, ("f32",), ("forward", "backward")),
+    "split_key": (split_key, ("f32",), ("backward",)),
+    "flash_mma": (flash_mma, ("f16", "bf16"), ("forward", "backward")),
+}
