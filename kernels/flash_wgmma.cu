@@ -1,0 +1,448 @@
+// Attention forward for Hopper: TMA, warp specialisation, wgmma, softmax in its shadow.
+//
+// A block computes 128 queries of one head. One warpgroup only copies: it keeps a ring of
+// key and value tiles in shared memory full. Two warpgroups compute, 64 queries each, with
+// the online softmax (Milakov & Gimelshein 2018, arXiv:1805.02867; FlashAttention-2, Dao
+// 2023, arXiv:2307.08691): scores of a tile by wgmma from shared memory, running maximum
+// and sum in registers, probabilities rounded in place to become the register operand of
+// the second product. A tile costs about half as many cycles of exponentials as of matrix
+// products, so both must run at once. As in FlashAttention-3 (Shah et al. 2024,
+// arXiv:2407.08608) that happens twice over: within a warpgroup the next tile's QK^T and
+// this tile's PV are in flight while the softmax runs, and between the two warpgroups a
+// pair of named barriers makes one issue its products while the other is in its softmax.
+//
+// Tiles are walked from the last key to the first: only the tiles at the ends of the band
+// need masking, and tiles that no query of the block sees are never loaded.
+//
+// Launch contract
+//   kernels  flash_wgmma_{bf16,f16}_d{64,128}_n{128,176}; nN is the keys of a tile (kN)
+//   block    384 threads
+//   grid     x: any number of blocks >= 1, each takes tiles blockIdx.x, + gridDim.x, ...
+//            of ceil(seq_q / 128) * batch * heads. All tiles: the hardware balances them
+//            (best for a causal mask); one block per SM: the next tile's loads overlap the
+//            last tile's epilogue (best for a full mask).
+//   shared   dynamic, 1024 + 128 * head_dim * 2 + kStages * 2 * kN * head_dim * 2 + 256
+//            bytes, kStages = 2: 164,096 for d128_n128, 213,... (flash_wgmma_shared below)
+//   maps     CU_TENSOR_MAP_DATA_TYPE_{BFLOAT16,FLOAT16}, rank 5, swizzle 128B, interleave
+//            none, no OOB NaN fill; dims (64, seq, head_dim / 64, heads, batch), strides of
+//            axes 1..4 in bytes (seq stride, 128, head stride, batch stride); box
+//            (64, 64, head_dim / 64, 1, 1) for q and out, (64, kN, head_dim / 64, 1, 1) for
+//            k and v. So: base address and strides multiples of 16 bytes.
+//   limits   seq_q, seq_k >= 1; kv_heads divides heads; |band| bounds within +-2^30 and
+//            sequences below 2^30
+//   mask     query i sees keys i + band_low <= j <= i + band_high. Full: -2^30, 2^30.
+//            Causal: -2^30, 0 (top-left) or seq_k - seq_q (bottom-right).
+//   out      in the input dtype, through its map; 0 for a query that sees no key
+//   lse      f32 [batch, heads, seq_q], natural logarithm; -inf for such a query
+//   order    heads_per_section >= 1: blocks finish the tiles of that many heads, longest
+//            first, before the next section. 1 for a full mask; for a causal mask as many
+//            heads as have their keys and values fit into L2 together.
+#include "hopper.cuh"
+
+namespace {
+
+using namespace hopper;
+
+constexpr int kBlockM = 128;                // queries of a block
+constexpr int kConsumers = 2;               // warpgroups that compute
+constexpr int kRowsOfWarpgroup = 64;        // queries of each: the M of wgmma
+constexpr int kThreads = (1 + kConsumers) * kWarpgroup;
+constexpr int kProducerRegisters = 24;
+constexpr int kConsumerRegisters = 240;     // 2 * 128 * 240 + 128 * 24 = 384 * 168
+constexpr int kPingpongBarrier = 1;         // named barriers 1 and 2
+constexpr int kEpilogueBarrier = 3;         // named barriers 3 and 4
+constexpr float kNegativeInfinity = -__builtin_huge_valf();
+
+struct Shape {
+    int batch, heads, kv_heads, seq_q, seq_k, band_low, band_high, heads_per_section;
+};
+
+// Where one tile of queries is, and which tiles of keys it needs.
+struct Tile {
+    int batch, head, kv_head, first_query, begin, end;
+};
+
+template <int kN>
+__device__ __forceinline__ Tile tile_at(int index, const Shape& shape) {
+    const int rows = (shape.seq_q + kBlockM - 1) / kBlockM;
+    const int all_heads = shape.batch * shape.heads;
+    const int section = index / (shape.heads_per_section * rows);
+    const int first_head = section * shape.heads_per_section;
+    const int heads = min(shape.heads_per_section, all_heads - first_head);
+    const int within = index - first_head * rows;
+    // The last queries see the most keys of a causal mask.
+    const int row = rows - 1 - within / heads;
+    const int plane = first_head + within % heads;
+
+    Tile tile;
+    tile.batch = plane / shape.heads;
+    tile.head = plane % shape.heads;
+    tile.kv_head = tile.head / (shape.heads / shape.kv_heads);
+    tile.first_query = row * kBlockM;
+    const int last_query = min(tile.first_query + kBlockM, shape.seq_q) - 1;
+    const int first_key = max(0, tile.first_query + shape.band_low);
+    const int end_key = min(shape.seq_k, last_query + shape.band_high + 1);
+    tile.begin = first_key / kN;
+    tile.end = end_key > first_key ? (end_key + kN - 1) / kN : tile.begin;
+    return tile;
+}
+
+// Position in a ring of buffers, and the parity of its barriers.
+template <int kStages>
+struct Ring {
+    int stage = 0;
+    u32 parity = 0;
+
+    __device__ __forceinline__ void next() {
+        if (++stage == kStages) {
+            stage = 0;
+            parity ^= 1;
+        }
+    }
+};
+
+// Shared memory, as byte addresses. A queries' block doubles as the staging buffer of the
+// output: the same warpgroup owns both.
+template <int kHeadDim, int kN, int kStages>
+struct Shared {
+    static constexpr int kQueryBytes = kRowsOfWarpgroup * kHeadDim * 2;
+    static constexpr int kTileBytes = kN * kHeadDim * 2;
+    static constexpr int kBlocks = kConsumers * kQueryBytes + 2 * kStages * kTileBytes;
+    static constexpr int kBarriers = 2 * kConsumers + 4 * kStages;
+    static constexpr int kBytes = 1024 + kBlocks + 256;
+    static_assert(kBarriers * 8 <= 256, "barriers outgrow their room");
+    static_assert(kBytes <= 232448, "more than the 227 KiB a block may have");
+
+    u32 base;
+
+    __device__ __forceinline__ u32 q(int consumer) const { return base + consumer * kQueryBytes; }
+    __device__ __forceinline__ u32 k(int stage) const {
+        return base + kConsumers * kQueryBytes + stage * kTileBytes;
+    }
+    __device__ __forceinline__ u32 v(int stage) const { return k(kStages + stage); }
+    __device__ __forceinline__ u32 barrier(int index) const { return base + kBlocks + index * 8; }
+    __device__ __forceinline__ u32 q_full(int consumer) const { return barrier(consumer); }
+    __device__ __forceinline__ u32 q_empty(int consumer) const {
+        return barrier(kConsumers + consumer);
+    }
+    __device__ __forceinline__ u32 k_full(int stage) const {
+        return barrier(2 * kConsumers + stage);
+    }
+    __device__ __forceinline__ u32 k_empty(int stage) const { return k_full(kStages + stage); }
+    __device__ __forceinline__ u32 v_full(int stage) const { return k_full(2 * kStages + stage); }
+    __device__ __forceinline__ u32 v_empty(int stage) const { return k_full(3 * kStages + stage); }
+};
+
+// One thread: keeps the ring full.
+template <int kHeadDim, int kN, int kStages>
+__device__ __forceinline__ void produce(const Shared<kHeadDim, kN, kStages>& shared,
+                                        const Shape& shape, const TensorMap* map_q,
+                                        const TensorMap* map_k, const TensorMap* map_v) {
+    using Memory = Shared<kHeadDim, kN, kStages>;
+    const int tiles = (shape.seq_q + kBlockM - 1) / kBlockM * shape.batch * shape.heads;
+    Ring<kStages> ring;
+    u32 q_parity = 0;
+    for (int index = blockIdx.x; index < tiles; index += gridDim.x) {
+        const Tile tile = tile_at<kN>(index, shape);
+        const auto load_queries = [&] {
+            for (int consumer = 0; consumer < kConsumers; ++consumer) {
+                barrier_wait(shared.q_empty(consumer), q_parity ^ 1);
+                barrier_expect(shared.q_full(consumer), Memory::kQueryBytes);
+                tensor_load(shared.q(consumer), map_q, shared.q_full(consumer),
+                            tile.first_query + consumer * kRowsOfWarpgroup, tile.head, tile.batch);
+            }
+        };
+        for (int n = tile.end - 1; n >= tile.begin; --n) {
+            barrier_wait(shared.k_empty(ring.stage), ring.parity ^ 1);
+            barrier_expect(shared.k_full(ring.stage), Memory::kTileBytes);
+            tensor_load(shared.k(ring.stage), map_k, shared.k_full(ring.stage), n * kN,
+                        tile.kv_head, tile.batch);
+            // Behind the first keys: the wait for the last tile's epilogue, which still
+            // holds the queries' buffer, then does not hold the keys up.
+            if (n == tile.end - 1) load_queries();
+            barrier_wait(shared.v_empty(ring.stage), ring.parity ^ 1);
+            barrier_expect(shared.v_full(ring.stage), Memory::kTileBytes);
+            tensor_load(shared.v(ring.stage), map_v, shared.v_full(ring.stage), n * kN,
+                        tile.kv_head, tile.batch);
+            ring.next();
+        }
+        if (tile.begin >= tile.end) load_queries();
+        q_parity ^= 1;
+    }
+}
+
+// Scores of the accumulator layout: thread (warp, lane) holds, of the 8-key column block j,
+// s[4j..4j+1] of row lane / 4 and s[4j+2..4j+3] of the row 8 below, keys 2 * (lane % 4) on.
+template <int kN>
+__device__ __forceinline__ void mask_scores(float (&s)[kN / 2], int first_key, int row,
+                                            const Shape& shape) {
+    const int column = first_key + 2 * (threadIdx.x % 4);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const int query = row + 8 * half;
+        const int low = query + shape.band_low - column;
+        const int high = min(query + shape.band_high, shape.seq_k - 1) - column;
+#pragma unroll
+        for (int i = 0; i < kN / 4; ++i) {
+            const int key = i / 2 * 8 + i % 2;
+            float& score = s[i / 2 * 4 + half * 2 + i % 2];
+            if (key < low || key > high) score = kNegativeInfinity;
+        }
+    }
+}
+
+// One step of the online softmax on 2 rows a thread: scores become probabilities,
+// `correction` is what earlier sums and outputs must be multiplied by. The sum stays apart
+// in the four threads of a row until the end.
+template <int kN>
+__device__ __forceinline__ void softmax_step(float (&s)[kN / 2], float (&row_max)[2],
+                                             float (&row_sum)[2], float (&correction)[2],
+                                             float scale_log2) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        float top = row_max[half];
+#pragma unroll
+        for (int i = 0; i < kN / 4; ++i) top = fmaxf(top, s[i / 2 * 4 + half * 2 + i % 2]);
+        top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
+        top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
+        // A row that has seen no key yet has maximum -inf; any finite number in its place
+        // gives exp2(-inf) = 0 below instead of NaN.
+        const float shift = top == kNegativeInfinity ? 0.f : top * scale_log2;
+        correction[half] = exp2_approx(row_max[half] * scale_log2 - shift);
+        row_max[half] = top;
+        float sum = row_sum[half] * correction[half];
+#pragma unroll
+        for (int i = 0; i < kN / 4; ++i) {
+            float& score = s[i / 2 * 4 + half * 2 + i % 2];
+            score = exp2_approx(score * scale_log2 - shift);
+            sum += score;
+        }
+        row_sum[half] = sum;
+    }
+}
+
+template <Dtype kDtype, int kHeadDim, int kN, int kStages, bool kPingpong>
+__device__ __forceinline__ void consume(const Shared<kHeadDim, kN, kStages>& shared,
+                                        const Shape& shape, int consumer, float scale_log2,
+                                        const TensorMap* map_out, float* lse) {
+    using Memory = Shared<kHeadDim, kN, kStages>;
+    const int thread = threadIdx.x % kWarpgroup;
+    const int lane = thread % 32;
+    const int warp_row = thread / 32 * 16;
+    const bool elected = lane == 0;
+    const int tiles = (shape.seq_q + kBlockM - 1) / kBlockM * shape.batch * shape.heads;
+    const u64 q = operand(shared.q(consumer), 0);
+
+    float s[kN / 2];
+    float o[kHeadDim / 2];
+    u32 p[kN / 4];
+    float row_max[2], row_sum[2], correction[2];
+
+    const auto my_turn = [&] {
+        if constexpr (kPingpong) named_sync(kPingpongBarrier + consumer, 2 * kWarpgroup);
+    };
+    const auto your_turn = [&] {
+        if constexpr (kPingpong) named_arrive(kPingpongBarrier + 1 - consumer, 2 * kWarpgroup);
+    };
+    const auto issue_scores = [&](int stage) {
+        const u64 k = operand(shared.k(stage), 0);
+        hold(s);
+        wgmma_fence();
+#pragma unroll
+        for (int step = 0; step < kHeadDim / 16; ++step) {
+            const int block = step / 4, within = step % 4 * 32;
+            wgmma_ss<kDtype, kN>(s, advance(q, block * kRowsOfWarpgroup * 128 + within),
+                                 advance(k, block * kN * 128 + within), step != 0);
+        }
+        wgmma_commit();
+    };
+    const auto issue_output = [&](int stage) {
+        const u64 v = operand(shared.v(stage), kN * 128);
+        hold(o);
+        wgmma_fence();
+#pragma unroll
+        for (int step = 0; step < kN / 16; ++step)
+            wgmma_rs<kDtype, kHeadDim>(o, p + 4 * step, advance(v, step * 2048));
+        wgmma_commit();
+    };
+    const auto round_probabilities = [&] {
+#pragma unroll
+        for (int i = 0; i < kN / 4; ++i) p[i] = pack<kDtype>(s[2 * i], s[2 * i + 1]);
+    };
+
+    Ring<kStages> keys, values;
+    u32 q_parity = 0;
+    if (kPingpong && consumer == 1) your_turn();
+    for (int index = blockIdx.x; index < tiles; index += gridDim.x) {
+        const Tile tile = tile_at<kN>(index, shape);
+        const int first_row = tile.first_query + consumer * kRowsOfWarpgroup;
+        const int row = first_row + warp_row + lane / 4;
+        const auto mask_if_needed = [&](int n) {
+            const int first_key = n * kN, last_key = first_key + kN - 1;
+            if (last_key >= shape.seq_k || last_key > first_row + shape.band_high ||
+                first_key < first_row + kRowsOfWarpgroup - 1 + shape.band_low)
+                mask_scores<kN>(s, first_key, row, shape);
+        };
+#pragma unroll
+        for (int i = 0; i < kHeadDim / 2; ++i) o[i] = 0.f;
+        row_max[0] = row_max[1] = kNegativeInfinity;
+        row_sum[0] = row_sum[1] = 0.f;
+
+        barrier_wait(shared.q_full(consumer), q_parity);
+        q_parity ^= 1;
+        if (tile.begin < tile.end) {
+            barrier_wait(shared.k_full(keys.stage), keys.parity);
+            issue_scores(keys.stage);
+            wgmma_wait<0>();
+            hold(s);
+            if (elected) barrier_arrive(shared.k_empty(keys.stage));
+            keys.next();
+            mask_if_needed(tile.end - 1);
+            softmax_step<kN>(s, row_max, row_sum, correction, scale_log2);
+            round_probabilities();
+
+            for (int n = tile.end - 2; n >= tile.begin; --n) {
+                barrier_wait(shared.k_full(keys.stage), keys.parity);
+                my_turn();
+                issue_scores(keys.stage);
+                barrier_wait(shared.v_full(values.stage), values.parity);
+                issue_output(values.stage);
+                your_turn();
+                wgmma_wait<1>();
+                hold(s);
+                if (elected) barrier_arrive(shared.k_empty(keys.stage));
+                keys.next();
+                mask_if_needed(n);
+                softmax_step<kN>(s, row_max, row_sum, correction, scale_log2);
+                wgmma_wait<0>();
+                hold(o);
+                hold(p);
+                if (elected) barrier_arrive(shared.v_empty(values.stage));
+                values.next();
+                round_probabilities();
+#pragma unroll
+                for (int i = 0; i < kHeadDim / 2; ++i) o[i] *= correction[i / 2 % 2];
+            }
+
+            barrier_wait(shared.v_full(values.stage), values.parity);
+            issue_output(values.stage);
+            wgmma_wait<0>();
+            hold(o);
+            hold(p);
+            if (elected) barrier_arrive(shared.v_empty(values.stage));
+            values.next();
+        }
+
+        // Epilogue: divide by the sum, store the logarithm of the sum, and the output by
+        // way of the queries' buffer, from which TMA leaves out rows past the end.
+        float inverse[2];
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            float sum = row_sum[half];
+            sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+            sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+            inverse[half] = sum > 0.f ? 1.f / sum : 0.f;
+            const int query = row + 8 * half;
+            if (lane % 4 == 0 && query < shape.seq_q) {
+                const float ln2 = 0.693147180559945309f;
+                const size_t plane = (size_t)tile.batch * shape.heads + tile.head;
+                lse[plane * shape.seq_q + query] =
+                    sum > 0.f ? (row_max[half] * scale_log2 + log2_approx(sum)) * ln2
+                              : kNegativeInfinity;
+            }
+        }
+        // Every warp is past its last read of the queries.
+        named_sync(kEpilogueBarrier + consumer, kWarpgroup);
+        const int stored_row = warp_row + lane % 16;
+#pragma unroll
+        for (int i = 0; i < kHeadDim / 16; ++i) {
+            const int chunk = 2 * i + lane / 16;  // of 8 elements, 16 bytes
+            const u32 address = shared.q(consumer) + chunk / 8 * kRowsOfWarpgroup * 128 +
+                                stored_row * 128 + (chunk % 8 ^ stored_row % 8) * 16;
+            store_matrices(address,
+                           pack<kDtype>(o[8 * i] * inverse[0], o[8 * i + 1] * inverse[0]),
+                           pack<kDtype>(o[8 * i + 2] * inverse[1], o[8 * i + 3] * inverse[1]),
+                           pack<kDtype>(o[8 * i + 4] * inverse[0], o[8 * i + 5] * inverse[0]),
+                           pack<kDtype>(o[8 * i + 6] * inverse[1], o[8 * i + 7] * inverse[1]));
+        }
+        async_proxy_fence();
+        named_sync(kEpilogueBarrier + consumer, kWarpgroup);
+        if (thread == 0) {
+            if (first_row < shape.seq_q)
+                tensor_store(map_out, shared.q(consumer), first_row, tile.head, tile.batch);
+            tensor_store_wait();
+            barrier_arrive(shared.q_empty(consumer));
+        }
+    }
+    // The last turn was passed to the first warpgroup: taken, so that no barrier is left
+    // half full.
+    if (kPingpong && consumer == 0) my_turn();
+}
+
+template <Dtype kDtype, int kHeadDim, int kN, int kStages, bool kPingpong>
+__device__ __forceinline__ void flash(const TensorMap* map_q, const TensorMap* map_k,
+                                      const TensorMap* map_v, const TensorMap* map_out, float* lse,
+                                      const Shape& shape, float scale_log2) {
+    using Memory = Shared<kHeadDim, kN, kStages>;
+    extern __shared__ unsigned char dynamic_shared[];
+    // The swizzle is a function of the address: blocks start at multiples of 1024 bytes.
+    const Memory shared{(shared_address(dynamic_shared) + 1023u) & ~1023u};
+    if (threadIdx.x == 0) {
+        for (int consumer = 0; consumer < kConsumers; ++consumer) {
+            barrier_init(shared.q_full(consumer), 1);
+            barrier_init(shared.q_empty(consumer), 1);
+        }
+        for (int stage = 0; stage < kStages; ++stage) {
+            barrier_init(shared.k_full(stage), 1);
+            barrier_init(shared.v_full(stage), 1);
+            // One arrival a warp: a warp's wait says nothing about the other three.
+            barrier_init(shared.k_empty(stage), kConsumers * kWarpgroup / 32);
+            barrier_init(shared.v_empty(stage), kConsumers * kWarpgroup / 32);
+        }
+        barrier_init_fence();
+        tensor_prefetch(map_q);
+        tensor_prefetch(map_k);
+        tensor_prefetch(map_v);
+        tensor_prefetch(map_out);
+    }
+    __syncthreads();
+
+    const int warpgroup = uniform(threadIdx.x / kWarpgroup);
+    if (warpgroup == 0) {
+        give_registers<kProducerRegisters>();
+        if (threadIdx.x == 0) produce(shared, shape, map_q, map_k, map_v);
+    } else {
+        take_registers<kConsumerRegisters>();
+        consume<kDtype, kHeadDim, kN, kStages, kPingpong>(shared, shape, warpgroup - 1, scale_log2,
+                                                          map_out, lse);
+    }
+}
+
+}  // namespace
+
+#define FLASH_WGMMA(NAME, DTYPE, HEAD_DIM, N, STAGES, PINGPONG)                                    \
+    extern "C" __global__ void __launch_bounds__(kThreads, 1)                                      \
+        NAME(const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k,             \
+             const __grid_constant__ TensorMap v, const __grid_constant__ TensorMap out,           \
+             float* lse, int batch, int heads, int kv_heads, int seq_q, int seq_k, int band_low,   \
+             int band_high, int heads_per_section, float scale_log2) {                             \
+        const Shape shape{batch, heads,    kv_heads,  seq_q,                                       \
+                          seq_k, band_low, band_high, heads_per_section};                          \
+        flash<Dtype::DTYPE, HEAD_DIM, N, STAGES, PINGPONG>(&q, &k, &v, &out, lse, shape,           \
+                                                           scale_log2);                            \
+    }
+
+FLASH_WGMMA(flash_wgmma_bf16_d128_n176, bf16, 128, 176, 2, true)
+FLASH_WGMMA(flash_wgmma_bf16_d128_n128, bf16, 128, 128, 2, true)
+#ifdef FLASH_WGMMA_STUDY
+FLASH_WGMMA(flash_wgmma_bf16_d128_n176_solo, bf16, 128, 176, 2, false)
+FLASH_WGMMA(flash_wgmma_bf16_d128_n128_solo, bf16, 128, 128, 2, false)
+FLASH_WGMMA(flash_wgmma_bf16_d128_n160, bf16, 128, 160, 2, true)
+FLASH_WGMMA(flash_wgmma_bf16_d128_n128_s3, bf16, 128, 128, 3, true)
+FLASH_WGMMA(flash_wgmma_bf16_d64_n176, bf16, 64, 176, 2, true)
+FLASH_WGMMA(flash_wgmma_bf16_d64_n192, bf16, 64, 192, 2, true)
+#endif
+FLASH_WGMMA(flash_wgmma_f16_d128_n176, f16, 128, 176, 2, true)
+FLASH_WGMMA(flash_wgmma_f16_d128_n128, f16, 128, 128, 2, true)
+FLASH_WGMMA(flash_wgmma_bf16_d64_n128, bf16, 64, 128, 2, true)
+FLASH_WGMMA(flash_wgmma_f16_d64_n128, f16, 64, 128, 2, true)
