@@ -301,8 +301,8 @@ __device__ __forceinline__ void consume(const Shared<kHeadDim, kN, kStages>& sha
             softmax_step<kN>(s, row_max, row_sum, correction, scale_log2);
             round_probabilities();
 
+            if (tile.end - 2 >= tile.begin) barrier_wait(shared.k_full(keys.stage), keys.parity);
             for (int n = tile.end - 2; n >= tile.begin; --n) {
-                barrier_wait(shared.k_full(keys.stage), keys.parity);
                 my_turn();
                 issue_scores(keys.stage);
                 barrier_wait(shared.v_full(values.stage), values.parity);
@@ -314,6 +314,11 @@ __device__ __forceinline__ void consume(const Shared<kHeadDim, kN, kStages>& sha
                 keys.next();
                 mask_if_needed(n);
                 softmax_step<kN>(s, row_max, row_sum, correction, scale_log2);
+                // The assembler would rather move the softmax behind the wait for the output,
+                // where nothing hides it. It does not move it across a branch: so the next
+                // keys are waited for here, long before they are needed.
+                hold(s);
+                if (n > tile.begin) barrier_wait(shared.k_full(keys.stage), keys.parity);
                 wgmma_wait<0>();
                 hold(o);
                 hold(p);

@@ -1,0 +1,361 @@
+#!/usr/bin/env python3
+"""Checks and times the Hopper kernels on the GPU of this machine.
+
+    python3 kernels/tests/check_hopper.py [--cubins DIR] [--study] [--only flash|split]
+
+Loads `flash_wgmma.cubin` and `split_kv.cubin` from DIR (built there with nvcc when they
+are missing), holds each kernel's results to a float64 reference over dtypes, masks,
+grouped heads, odd lengths and both layouts, and then times them beside PyTorch's own
+backends in the same process. Outputs are poisoned with NaN before each check and stand
+between guards that must come out untouched. Exit code 1 when any check fails.
+
+Needs torch and libcuda only. `--study` also takes the tile variants that are compiled
+under -DFLASH_WGMMA_STUDY.
+"""
+
+import argparse
+import ctypes
+import itertools
+import math
+import pathlib
+import statistics
+import subprocess
+import sys
+
+import torch
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+KERNELS = pathlib.Path(__file__).resolve().parent.parent
+DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
+LIMITS = {"bf16": 1e-2, "f16": 2e-3, "f32": 5e-6}  # relative L2, as the harness has them
+UNBOUNDED = 1 << 30
+GUARD = 4096  # elements on either side of an output
+
+cuda = ctypes.CDLL("libcuda.so.1")
+
+
+def driver(name, *arguments):
+    """Calls the driver; an error code becomes an exception that names the call."""
+    code = getattr(cuda, name)(*arguments)
+    if code != 0:
+        text = ctypes.c_char_p()
+        cuda.cuGetErrorName(code, ctypes.byref(text))
+        raise RuntimeError(f"{name}: {(text.value or b'?').decode()}")
+
+
+# ---------------------------------------------------------------- modules and launches
+
+
+class Module:
+    """A cubin, and its functions by name."""
+
+    def __init__(self, directory, source, defines):
+        path = directory / (source + ".cubin")
+        if not path.exists():
+            directory.mkdir(parents=True, exist_ok=True)
+            flags = ["-std=c++17", "-cubin", "-gencode=arch=compute_90a,code=sm_90a", *defines]
+            command = ["nvcc", *flags, "-o", str(path), str(KERNELS / (source + ".cu"))]
+            subprocess.run(command, check=True)
+        self.handle = ctypes.c_void_p()
+        driver("cuModuleLoad", ctypes.byref(self.handle), str(path).encode())
+
+    def function(self, name, shared):
+        function = ctypes.c_void_p()
+        driver("cuModuleGetFunction", ctypes.byref(function), self.handle, name.encode())
+        max_dynamic_shared = 8
+        driver("cuFuncSetAttribute", function, max_dynamic_shared, ctypes.c_int(shared))
+        return function
+
+
+class Launch:
+    """A launch with everything bound: calling it enqueues the kernel."""
+
+    def __init__(self, function, grid, block, shared, arguments):
+        self.keep = arguments
+        pointers = [ctypes.cast(ctypes.pointer(a), ctypes.c_void_p) for a in arguments]
+        self.parameters = (ctypes.c_void_p * len(pointers))(*pointers)
+        self.function, self.grid, self.block, self.shared = function, grid, block, shared
+
+    def __call__(self):
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        grid = [ctypes.c_uint(n) for n in self.grid]
+        driver("cuLaunchKernel", self.function, *grid, ctypes.c_uint(self.block), ctypes.c_uint(1),
+               ctypes.c_uint(1), ctypes.c_uint(self.shared), stream, self.parameters, None)
+
+
+class TensorMap(ctypes.Structure):
+    _fields_ = [("opaque", ctypes.c_uint64 * 16)]
+
+
+def tensor_map(tensor, rows):
+    """The five-axis view of a [batch, seq, heads, head_dim] tensor, `rows` rows a box."""
+    batch, seq, heads, head_dim = tensor.shape
+    stride_b, stride_s, stride_h, stride_d = tensor.stride()
+    assert stride_d == 1 and tensor.element_size() == 2
+    dims = (ctypes.c_uint64 * 5)(64, seq, head_dim // 64, heads, batch)
+    strides = (ctypes.c_uint64 * 4)(2 * stride_s, 128, 2 * stride_h, 2 * stride_b)
+    box = (ctypes.c_uint32 * 5)(64, rows, head_dim // 64, 1, 1)
+    steps = (ctypes.c_uint32 * 5)(1, 1, 1, 1, 1)
+    kind = {torch.float16: 6, torch.bfloat16: 9}[tensor.dtype]
+    room = ctypes.create_string_buffer(128 + 64)
+    result = TensorMap.from_buffer(room, -ctypes.addressof(room) % 64)
+    no_interleave, swizzle_128, promote_256, zero_fill = 0, 3, 3, 0
+    driver("cuTensorMapEncodeTiled", ctypes.byref(result), kind, 5,
+           ctypes.c_void_p(tensor.data_ptr()), dims, strides, box, steps, no_interleave,
+           swizzle_128, promote_256, zero_fill)
+    return result
+
+
+def pointer(tensor):
+    return ctypes.c_void_p(tensor.data_ptr())
+
+
+def integers(*values):
+    return [ctypes.c_int(v) for v in values]
+
+
+# ---------------------------------------------------------------- problems and the reference
+
+
+class Problem:
+    """Random inputs of one attention problem, and poisoned, guarded outputs.
+
+    Tensors are seen as [batch, seq, heads, head_dim] whatever lies in memory.
+    """
+
+    def __init__(self, dtype, batch, heads, kv_heads, seq_q, seq_k, head_dim, layout="bshd",
+                 low=-UNBOUNDED, high=UNBOUNDED):
+        self.dtype, self.head_dim, self.layout, self.low, self.high = dtype, head_dim, layout, low, high
+        self.batch, self.heads, self.kv_heads = batch, heads, kv_heads
+        self.seq_q, self.seq_k = seq_q, seq_k
+        self.q, self.k, self.v = (
+            self.logical(torch.randn(self.physical(s, h), device="cuda", dtype=DTYPES[dtype]))
+            for s, h in ((seq_q, heads), (seq_k, kv_heads), (seq_k, kv_heads)))
+        self.out, self.out_guards = guarded(self.physical(seq_q, heads), DTYPES[dtype])
+        self.out = self.logical(self.out)
+        self.lse, self.lse_guards = guarded((batch, heads, seq_q), torch.float32)
+        self.scale = 1 / math.sqrt(head_dim)
+
+    def physical(self, seq, heads):
+        if self.layout == "bshd":
+            return (self.batch, seq, heads, self.head_dim)
+        return (self.batch, heads, seq, self.head_dim)
+
+    def logical(self, tensor):
+        return tensor if self.layout == "bshd" else tensor.transpose(1, 2)
+
+    def visible(self):
+        i = torch.arange(self.seq_q, device="cuda")[:, None]
+        j = torch.arange(self.seq_k, device="cuda")[None, :]
+        return (j >= i + self.low) & (j <= i + self.high)
+
+    def pairs(self):
+        """Query-key pairs that one head looks at."""
+        i = torch.arange(self.seq_q, dtype=torch.int64)
+        first = (i + self.low).clamp(0, self.seq_k)
+        end = (i + self.high + 1).clamp(0, self.seq_k)
+        return int((end - first).clamp(min=0).sum())
+
+    def flops(self):
+        return 4 * self.batch * self.heads * self.pairs() * self.head_dim
+
+    def reference(self):
+        """Output and log-sum-exp in float64; 0 and -inf for a query that sees no key."""
+        group = self.heads // self.kv_heads
+        q, k, v = (t.double().transpose(1, 2) for t in (self.q, self.k, self.v))
+        k, v = (t.repeat_interleave(group, 1) for t in (k, v))
+        scores = (q @ k.transpose(2, 3) * self.scale).masked_fill(~self.visible(), -math.inf)
+        lse = torch.logsumexp(scores, 3)
+        weights = torch.exp(scores - lse.nan_to_num(neginf=0.0)[..., None])
+        return (weights @ v).transpose(1, 2), lse
+
+    def verdict(self):
+        """Relative L2 error of the output, and what is wrong with it, if anything."""
+        out, lse = self.reference()
+        error = ((self.out.double() - out).norm() / out.norm()).item()
+        some = torch.isfinite(lse)
+        off = (self.lse.double() - lse)[some].abs().max().item() if some.any() else 0.0
+        wrong = []
+        if not error <= LIMITS[self.dtype]:
+            wrong.append("out")
+        if not off <= 2e-3 or not torch.equal(torch.isfinite(self.lse), some):
+            wrong.append(f"lse({off:.1e})")
+        if not all((g == 7).all() for g in (*self.out_guards, *self.lse_guards)):
+            wrong.append("guards")
+        return error, off, wrong
+
+
+def guarded(shape, dtype):
+    count = math.prod(shape)
+    room = torch.full((count + 2 * GUARD,), 7.0, device="cuda", dtype=dtype)
+    middle = room[GUARD:GUARD + count]
+    middle.fill_(math.nan)
+    return middle.view(shape), (room[:GUARD], room[GUARD + count:])
+
+
+# ---------------------------------------------------------------- flash_wgmma
+
+FLASH_BLOCK_M = 128
+FLASH = {  # kernel: dtype, head_dim, keys of a tile, stages
+    "flash_wgmma_bf16_d128_n176": ("bf16", 128, 176, 2),
+    "flash_wgmma_bf16_d128_n128": ("bf16", 128, 128, 2),
+    "flash_wgmma_f16_d128_n176": ("f16", 128, 176, 2),
+    "flash_wgmma_f16_d128_n128": ("f16", 128, 128, 2),
+    "flash_wgmma_bf16_d64_n128": ("bf16", 64, 128, 2),
+    "flash_wgmma_f16_d64_n128": ("f16", 64, 128, 2),
+}
+FLASH_STUDY = {
+    "flash_wgmma_bf16_d128_n176_solo": ("bf16", 128, 176, 2),
+    "flash_wgmma_bf16_d128_n128_solo": ("bf16", 128, 128, 2),
+    "flash_wgmma_bf16_d128_n160": ("bf16", 128, 160, 2),
+    "flash_wgmma_bf16_d128_n128_s3": ("bf16", 128, 128, 3),
+    "flash_wgmma_bf16_d64_n176": ("bf16", 64, 176, 2),
+    "flash_wgmma_bf16_d64_n192": ("bf16", 64, 192, 2),
+}
+
+
+def flash_launch(module, name, config, problem, persistent, section=None):
+    _, head_dim, tile_n, stages = config
+    shared = 1024 + FLASH_BLOCK_M * head_dim * 2 + stages * 2 * tile_n * head_dim * 2 + 256
+    tiles = -(-problem.seq_q // FLASH_BLOCK_M) * problem.batch * problem.heads
+    sms = torch.cuda.get_device_properties(0).multi_processor_count
+    grid = min(tiles, sms) if persistent else tiles
+    if section is None:
+        section = flash_section(problem)
+    maps = [tensor_map(problem.q, 64), tensor_map(problem.k, tile_n), tensor_map(problem.v, tile_n),
+            tensor_map(problem.out, 64)]
+    arguments = maps + [pointer(problem.lse)] + integers(
+        problem.batch, problem.heads, problem.kv_heads, problem.seq_q, problem.seq_k, problem.low,
+        problem.high, section) + [ctypes.c_float(problem.scale * math.log2(math.e))]
+    return Launch(module.function(name, shared), (grid, 1, 1), 384, shared, arguments)
+
+
+def flash_section(problem):
+    """Heads whose tiles are finished before others are begun: see the kernel's contract."""
+    if problem.high >= problem.seq_k:
+        return 1
+    bytes_of_kv_head = 2 * problem.seq_k * problem.head_dim * 2
+    kv_heads = max(1, (32 << 20) // bytes_of_kv_head)
+    return min(kv_heads * (problem.heads // problem.kv_heads), problem.batch * problem.heads)
+
+
+FLASH_SHAPES = [  # batch, heads, kv_heads, seq_q, seq_k, and bands (low, high)
+    (1, 1, 1, 128, 128, "full"), (2, 4, 4, 512, 512, "full"), (2, 4, 2, 512, 512, "causal"),
+    (1, 8, 2, 1, 1, "full"), (2, 3, 1, 333, 777, "full"), (2, 6, 2, 777, 333, "causal"),
+    (1, 4, 4, 200, 1111, "causal-br"), (2, 4, 1, 1000, 1000, "causal"), (1, 2, 2, 65, 4097, "full"),
+    (1, 2, 1, 1500, 1500, "window"), (1, 2, 2, 700, 300, "causal-br"), (3, 16, 4, 1025, 1025, "causal"),
+]
+
+
+def band(name, seq_q, seq_k):
+    return {"full": (-UNBOUNDED, UNBOUNDED), "causal": (-UNBOUNDED, 0),
+            "causal-br": (-UNBOUNDED, seq_k - seq_q), "window": (-200, 37)}[name]
+
+
+def check_flash(module, kernels):
+    failures = 0
+    print(f"\n{'kernel':36} {'cases':>5} {'worst rel L2':>12} {'worst lse':>10}  verdict")
+    for name, config in kernels.items():
+        worst, worst_lse, bad = 0.0, 0.0, []
+        cases = list(itertools.product(FLASH_SHAPES, ("bshd", "bhsd"), (False, True)))
+        for (b, h, hk, sq, sk, mask), layout, persistent in cases:
+            low, high = band(mask, sq, sk)
+            problem = Problem(config[0], b, h, hk, sq, sk, config[1], layout, low, high)
+            flash_launch(module, name, config, problem, persistent)()
+            torch.cuda.synchronize()
+            error, off, wrong = problem.verdict()
+            worst, worst_lse = max(worst, error), max(worst_lse, off)
+            if wrong or math.isnan(error):
+                bad.append(f"    {b=} {h=} {hk=} {sq=} {sk=} {mask} {layout} {persistent=}: "
+                           f"{error:.2e} {' '.join(wrong)}")
+        print(f"{name:36} {len(cases):5} {worst:12.2e} {worst_lse:10.1e}  "
+              f"{'FAIL ' + str(len(bad)) if bad else 'ok'}")
+        print("\n".join(bad[:8]), end="\n" if bad else "")
+        failures += len(bad)
+    return failures
+
+
+# ---------------------------------------------------------------- timing
+
+
+class Clock:
+    """Median device time of 20 calls in ms, each after a flush of L2."""
+
+    def __init__(self):
+        self.flush = torch.empty(256 << 20, dtype=torch.int8, device="cuda")
+
+    def __call__(self, call, samples=20):
+        for _ in range(3):
+            call()
+        times = []
+        for _ in range(samples):
+            self.flush.zero_()
+            start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            call()
+            stop.record()
+            torch.cuda.synchronize()
+            times.append(start.elapsed_time(stop))
+        return statistics.median(times)
+
+
+def sdpa(problem, backend):
+    q, k, v = (t.transpose(1, 2) for t in (problem.q, problem.k, problem.v))
+    causal = problem.high == 0
+
+    def call():
+        with sdpa_kernel(backend):
+            F.scaled_dot_product_attention(q, k, v, is_causal=causal,
+                                           enable_gqa=problem.heads != problem.kv_heads)
+    return call
+
+
+def time_flash(module, kernels):
+    clock = Clock()
+    shapes = [("bf16", 1, 16, 16, 8192, 128), ("bf16", 4, 16, 16, 2048, 128),
+              ("bf16", 1, 64, 8, 8192, 128), ("bf16", 1, 16, 16, 8192, 64)]
+    for (dtype, b, h, hk, s, d), mask in itertools.product(shapes, ("full", "causal")):
+        low, high = band(mask, s, s)
+        problem = Problem(dtype, b, h, hk, s, s, d, "bhsd", low, high)
+        print(f"\n{dtype} B={b} H={h}/{hk} S={s} D={d} {mask}, bhsd, TFLOP/s (ratio to cuDNN)")
+        rate = lambda ms: problem.flops() / ms / 1e9
+        cudnn = rate(clock(sdpa(problem, SDPBackend.CUDNN_ATTENTION)))
+        flash2 = rate(clock(sdpa(problem, SDPBackend.FLASH_ATTENTION)))
+        print(f"  {'cuDNN':34} {cudnn:7.0f}\n  {'FlashAttention-2':34} {flash2:7.0f}  {flash2 / cudnn:5.2f}")
+        for name, config in kernels.items():
+            if config[:2] != (dtype, d):
+                continue
+            found = []
+            for persistent, section in itertools.product((False, True), (None, 1, b * h)):
+                call = flash_launch(module, name, config, problem, persistent, section)
+                found.append(rate(clock(call)))
+            order = "all tiles: " + " ".join(f"{r:4.0f}" for r in found[:3]) + \
+                    " | one block per SM: " + " ".join(f"{r:4.0f}" for r in found[3:])
+            best = max(found)
+            print(f"  {name:34} {best:7.0f}  {best / cudnn:5.2f}   {order}")
+        again = rate(clock(sdpa(problem, SDPBackend.CUDNN_ATTENTION)))
+        print(f"  {'cuDNN again':34} {again:7.0f}  {again / cudnn:5.2f}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--cubins", type=pathlib.Path, default=KERNELS / "build")
+    parser.add_argument("--study", action="store_true", help="also the tile variants")
+    parser.add_argument("--only", choices=("flash", "split"))
+    options = parser.parse_args()
+    torch.manual_seed(torch.seed())
+    torch.backends.cuda.matmul.allow_tf32 = False
+    print(torch.cuda.get_device_name(0), "torch", torch.__version__)
+    failures = 0
+    if options.only != "split":
+        defines = ["-DFLASH_WGMMA_STUDY"] if options.study else []
+        module = Module(options.cubins, "flash_wgmma", defines)
+        kernels = FLASH | FLASH_STUDY if options.study else FLASH
+        failures += check_flash(module, kernels)
+        time_flash(module, kernels)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
