@@ -276,6 +276,86 @@ def check_flash(module, kernels):
     return failures
 
 
+# ---------------------------------------------------------------- split_kv
+
+SPLIT = [(dtype, head_dim) for dtype in ("bf16", "f16", "f32") for head_dim in (64, 128)]
+SPLIT_SHAPES = [  # batch, heads, kv_heads, seq_q, seq_k, band
+    (2, 8, 2, 1, 4096, "full"), (1, 4, 4, 1, 1, "full"), (3, 8, 1, 1, 1000, "full"),
+    (2, 8, 2, 4, 777, "causal-br"), (1, 16, 2, 3, 2049, "causal-br"), (1, 4, 1, 16, 5000, "full"),
+    (2, 32, 1, 1, 333, "full"), (1, 6, 2, 7, 130, "causal"), (1, 2, 1, 5, 900, "window"),
+]
+
+
+def split_slots(dtype, head_dim):
+    blocks = 1 if (dtype, head_dim) == ("f32", 128) else 2
+    return blocks * torch.cuda.get_device_properties(0).multi_processor_count
+
+
+def automatic_splits(problem):
+    """The kernel's rule: the fewest splits whose last wave is nearly as full as the best."""
+    rows = problem.heads // problem.kv_heads * problem.seq_q
+    tiles = -(-rows // 16) * problem.batch * problem.kv_heads
+    slots = split_slots(problem.dtype, problem.head_dim)
+    most = max(1, min(128, -(-problem.seq_k // 256)))
+    waves = [n * tiles / slots for n in range(1, most + 1)]
+    fullness = [w / math.ceil(w) for w in waves]
+    return 1 + next(i for i, f in enumerate(fullness) if f >= 0.85 * max(fullness))
+
+
+def split_launches(module, problem, num_splits):
+    """The two kernels of one call, bound to a poisoned workspace."""
+    rows = problem.heads // problem.kv_heads * problem.seq_q
+    all_rows = problem.batch * problem.heads * problem.seq_q
+    suffix = f"{problem.dtype}_d{problem.head_dim}"
+    shared = 98304
+    if problem.dtype == "f32":
+        shared = {64: 98304, 128: 196608}[problem.head_dim] + 64 * problem.head_dim + 4096
+    workspace, _ = guarded((num_splits * all_rows * (problem.head_dim + 1),), torch.float32)
+
+    def strides(tensor):
+        return (ctypes.c_longlong * 3)(*tensor.stride()[:3])
+
+    part_arguments = [pointer(problem.q), pointer(problem.k), pointer(problem.v),
+                      pointer(workspace), strides(problem.q), strides(problem.k),
+                      strides(problem.v)] + integers(
+        problem.batch, problem.heads, problem.kv_heads, problem.seq_q, problem.seq_k, problem.low,
+        problem.high, num_splits) + [ctypes.c_float(problem.scale * math.log2(math.e))]
+    part = Launch(module.function("split_kv_part_" + suffix, shared),
+                  (num_splits, -(-rows // 16), problem.batch * problem.kv_heads), 128, shared,
+                  part_arguments)
+    join_arguments = [pointer(workspace), pointer(problem.out), pointer(problem.lse),
+                      strides(problem.out)] + integers(
+        problem.batch, problem.heads, problem.kv_heads, problem.seq_q, num_splits)
+    join = Launch(module.function("split_kv_join_" + suffix, 0), (-(-all_rows // 4), 1, 1), 128, 0,
+                  join_arguments)
+    part.keep = [part_arguments, workspace]
+    return part, join
+
+
+def check_split(module):
+    failures = 0
+    print(f"\n{'kernel':36} {'cases':>5} {'worst rel L2':>12} {'worst lse':>10}  verdict")
+    for dtype, head_dim in SPLIT:
+        worst, worst_lse, bad = 0.0, 0.0, []
+        cases = list(itertools.product(SPLIT_SHAPES, ("bshd", "bhsd"), (None, 1, 3, 40)))
+        for (b, h, hk, sq, sk, mask), layout, splits in cases:
+            low, high = band(mask, sq, sk)
+            problem = Problem(dtype, b, h, hk, sq, sk, head_dim, layout, low, high)
+            for launch in split_launches(module, problem, splits or automatic_splits(problem)):
+                launch()
+            torch.cuda.synchronize()
+            error, off, wrong = problem.verdict()
+            worst, worst_lse = max(worst, error), max(worst_lse, off)
+            if wrong or math.isnan(error):
+                bad.append(f"    {b=} {h=} {hk=} {sq=} {sk=} {mask} {layout} {splits=}: "
+                           f"{error:.2e} {' '.join(wrong)}")
+        print(f"{f'split_kv_{dtype}_d{head_dim}':36} {len(cases):5} {worst:12.2e} "
+              f"{worst_lse:10.1e}  {'FAIL ' + str(len(bad)) if bad else 'ok'}")
+        print("\n".join(bad[:8]), end="\n" if bad else "")
+        failures += len(bad)
+    return failures
+
+
 # ---------------------------------------------------------------- timing
 
 
@@ -338,6 +418,32 @@ def time_flash(module, kernels):
         print(f"  {'cuDNN again':34} {again:7.0f}  {again / cudnn:5.2f}")
 
 
+def time_split(module):
+    clock = Clock()
+    target = torch.empty_like(clock.flush)
+    copied = 2 * target.numel() / clock(lambda: target.copy_(clock.flush)) / 1e9
+    print(f"\ncopy of 256 MiB: {copied:.2f} TB/s; split_kv below in TB/s of keys and values")
+    for dtype, b, h, hk, sq, sk, d in [
+            ("bf16", 8, 32, 8, 1, 32768, 128), ("f16", 8, 32, 8, 1, 32768, 128),
+            ("bf16", 1, 32, 8, 1, 32768, 128), ("bf16", 1, 8, 1, 1, 131072, 128),
+            ("bf16", 8, 32, 8, 4, 32768, 128), ("bf16", 8, 32, 8, 1, 32768, 64),
+            ("f32", 8, 32, 8, 1, 16384, 128), ("f32", 8, 32, 8, 4, 16384, 128),
+            ("f32", 8, 32, 8, 1, 32768, 64), ("bf16", 64, 32, 8, 1, 4096, 128)]:
+        problem = Problem(dtype, b, h, hk, sq, sk, d)
+        size = 2 * problem.k.numel() * problem.k.element_size()
+        automatic = automatic_splits(problem)
+        found = {}
+        for splits in sorted({1, 2, 4, 8, 16, 32, 64, automatic}):
+            part, join = split_launches(module, problem, splits)
+            found[splits] = clock(lambda: (part(), join()), 10)
+        row = " ".join(f"{n}:{size / ms / 1e9:.2f}" for n, ms in found.items())
+        best = min(found.values())
+        print(f"  {dtype:4} B={b} H={h}/{hk} Sq={sq} Sk={sk} D={d}: automatic {automatic} "
+              f"{found[automatic] * 1e3:.0f} us = {size / found[automatic] / 1e9:.2f} "
+              f"({size / found[automatic] / 1e9 / copied:.0%} of copy, {best / found[automatic]:.2f} "
+              f"of best) | {row}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--cubins", type=pathlib.Path, default=KERNELS / "build")
@@ -354,6 +460,11 @@ def main():
         kernels = FLASH | FLASH_STUDY if options.study else FLASH
         failures += check_flash(module, kernels)
         time_flash(module, kernels)
+    if options.only != "flash":
+        module = Module(options.cubins, "split_kv", [])
+        failures += check_split(module)
+        time_split(module)
+    print(f"\n{failures} failures")
     return 1 if failures else 0
 
 

@@ -1,0 +1,515 @@
+// Decode attention: few queries, many keys, the keys split over blocks.
+//
+// With one or a few queries attention does no more than read the keys and values once, so
+// the only question is how many multiprocessors read at the same time. Batch times
+// key-value heads is often less than the device has; the keys are therefore cut into
+// `num_splits` ranges, each block attends to one of them, and a second kernel joins the
+// parts by their log-sum-exps (Flash-Decoding: Dao, Haziza, Massa & Sizov 2023,
+// https://crfm.stanford.edu/2023/10/12/flashdecoding.html). All query heads of a group,
+// and all queries, are the rows of one tile, so that their common keys are read once.
+//
+// Inside a block every warp is on its own until the end: it takes every fourth 16 keys of
+// the block's range through a ring of its own in shared memory (cp.async, swizzled in
+// 16-byte chunks), and keeps its own maximum, sum and output. No block-wide barrier stands
+// in the stream. 16-bit types multiply by mma.sync m16n8k16; most of the 16 rows are
+// padding when the group is small, which costs nothing here. f32 multiplies in f32: TF32
+// would lose 13 bits.
+//
+// Launch contract
+//   kernels  split_kv_part_{bf16,f16,f32}_d{64,128}, then split_kv_join_{...} likewise
+//   part     grid (num_splits, ceil(heads / kv_heads * seq_q / 16), batch * kv_heads),
+//            block 128, dynamic shared memory 98,304 bytes; f32: 106,496 for d64, 208,896
+//            for d128 (rings 98,304 or 196,608, queries 64 * head_dim, probabilities 4096)
+//   join     grid (ceil(batch * heads * seq_q / 4), 1, 1), block 128, no dynamic shared
+//   q, k, v, out  strided; strides in elements, of batch, sequence and head; the head
+//            dimension is contiguous; base addresses and strides multiples of 16 bytes
+//   workspace  f32, num_splits * batch * heads * seq_q * (head_dim + 1) elements, 16-byte
+//            aligned, need not be cleared: part writes what join reads
+//   lse      f32 [batch, heads, seq_q], natural logarithm; -inf for a query without keys
+//   mask     query i sees keys i + band_low <= j <= i + band_high; full: -2^30, 2^30;
+//            causal, bottom-right: -2^30, seq_k - seq_q
+//   limits   1 <= num_splits <= 65535; seq_q and seq_k >= 1 and below 2^30; kv_heads
+//            divides heads; batch * kv_heads <= 65535. Meant for seq_q <= 16: right
+//            beyond, but the keys are read once more for each 16 rows.
+//
+// How many splits: enough to fill the device and no more, since each adds a row of
+// workspace. Two blocks fit on a multiprocessor (f32 d128: one), so with `tiles` =
+// grid.y * grid.z and slots = 2 * multiprocessors (or 1 *): among n = 1 .. min(128, ceil(seq_k / 256)) the smallest
+// whose last wave is at least 85 % as full as the best n's, fullness being
+// w / ceil(w) with w = n * tiles / slots (FlashAttention-2's rule, on this kernel's slots).
+
+#include "hopper.cuh"
+
+namespace {
+
+using namespace hopper;
+using u16 = unsigned short;
+
+constexpr int kRows = 16;       // packed queries of a block: the M of mma.sync
+constexpr int kWarps = 4;
+constexpr int kThreads = kWarps * 32;
+constexpr int kKeys = 16;       // keys of a warp's step
+constexpr int kBlockKeys = kWarps * kKeys;
+constexpr float kNegativeInfinity = -__builtin_huge_valf();
+
+// In elements.
+struct Strides {
+    long long batch, seq, head;
+};
+
+struct Shape {
+    int batch, heads, kv_heads, seq_q, seq_k, band_low, band_high, num_splits;
+};
+
+// The rows of a block are queries, and the heads of the group within a query.
+struct Part {
+    int batch, kv_head, group, first_row, rows, begin, end;
+
+    __device__ explicit Part(const Shape& shape) {
+        batch = blockIdx.z / shape.kv_heads;
+        kv_head = blockIdx.z % shape.kv_heads;
+        group = shape.heads / shape.kv_heads;
+        first_row = blockIdx.y * kRows;
+        rows = min(kRows, group * shape.seq_q - first_row);
+        // Splits are cut where the key index is a multiple of 64, as evenly as that goes.
+        const long long tiles = (shape.seq_k + kBlockKeys - 1) / kBlockKeys;
+        begin = static_cast<int>(tiles * blockIdx.x / shape.num_splits) * kBlockKeys;
+        end = static_cast<int>(tiles * (blockIdx.x + 1) / shape.num_splits) * kBlockKeys;
+        end = min(end, shape.seq_k);
+        // Of those, what at least one row sees.
+        end = min(end, query(rows - 1) + shape.band_high + 1);
+        begin = max(begin, query(0) + shape.band_low);
+    }
+
+    __device__ __forceinline__ int query(int row) const { return (first_row + row) / group; }
+    __device__ __forceinline__ int head(int row) const {
+        return kv_head * group + (first_row + row) % group;
+    }
+    // Where a row is in the workspace, counted in rows.
+    __device__ __forceinline__ long long place(int row, const Shape& shape) const {
+        const long long all = (long long)shape.batch * shape.heads * shape.seq_q;
+        return blockIdx.x * all +
+               ((long long)batch * shape.heads + head(row)) * shape.seq_q + query(row);
+    }
+};
+
+// A warp's ring: kStages slots of [16 keys][head_dim], keys then values.
+template <Dtype kDtype, int kHeadDim>
+struct Ring {
+    static constexpr int kElement = kDtype == Dtype::f32 ? 4 : 2;
+    static constexpr int kRowBytes = kHeadDim * kElement;
+    static constexpr int kHalf = kKeys * kRowBytes;
+    static constexpr int kSlot = 2 * kHalf;
+    // About 64 KiB under way at each multiprocessor, by Little's law enough for its share
+    // of the memory bandwidth at a latency of 2 us.
+    static constexpr int kStages = kSlot < 8192 ? 6 : 3;
+    static constexpr int kWarpBytes = kStages * kSlot;
+
+    // Rows of at least 128 bytes: XOR with the row spreads 8 rows over all 32 banks.
+    static __device__ __forceinline__ u32 at(int row, int chunk) {
+        return row * kRowBytes + (chunk ^ (row & 7)) * 16;
+    }
+
+    static __device__ __forceinline__ void load(u32 slot, const char* k, const char* v,
+                                                long long k_stride, long long v_stride, int key,
+                                                int end) {
+        constexpr int kChunks = kRowBytes / 16;       // of a row
+        constexpr int kRowsAtOnce = 32 / kChunks ? 32 / kChunks : 1;
+        const int lane = threadIdx.x % 32;
+#pragma unroll
+        for (int i = 0; i < kKeys * kChunks / 32; ++i) {
+            const int chunk = lane % kChunks;
+            const int row = i * kRowsAtOnce + lane / kChunks;
+            const bool inside = key + row < end;
+            const long long index = inside ? key + row : 0;
+            copy_async(slot + at(row, chunk), k + index * k_stride + chunk * 16, inside ? 16 : 0);
+            copy_async(slot + kHalf + at(row, chunk), v + index * v_stride + chunk * 16,
+                       inside ? 16 : 0);
+        }
+    }
+};
+
+// Joins the four warps' parts, each `maximum` (of scaled scores, base 2), `sum` and output
+// [16][head_dim] in shared memory, and writes the block's rows to the workspace.
+template <int kHeadDim>
+__device__ __forceinline__ void join_warps(u32 outputs, u32 statistics, const Part& part,
+                                           const Shape& shape, float* workspace) {
+    float* const lse = workspace + (long long)shape.num_splits * shape.batch * shape.heads *
+                                       shape.seq_q * kHeadDim;
+    for (int index = threadIdx.x; index < part.rows * kHeadDim; index += kThreads) {
+        const int row = index / kHeadDim, column = index % kHeadDim;
+        float top = kNegativeInfinity;
+        for (int warp = 0; warp < kWarps; ++warp)
+            top = fmaxf(top, load_float(statistics + (warp * 2 * kRows + row) * 4));
+        float sum = 0.f, out = 0.f;
+        if (top != kNegativeInfinity) {
+            for (int warp = 0; warp < kWarps; ++warp) {
+                const u32 own = statistics + (warp * 2 * kRows + row) * 4;
+                const float weight = exp2_approx(load_float(own) - top);
+                sum += weight * load_float(own + kRows * 4);
+                out += weight * load_float(outputs + ((warp * kRows + row) * kHeadDim + column) * 4);
+            }
+        }
+        const long long place = part.place(row, shape);
+        if (sum > 0.f) workspace[place * kHeadDim + column] = out / sum;
+        if (column == 0) lse[place] = sum > 0.f ? top + log2f(sum) : kNegativeInfinity;
+    }
+}
+
+// 16-bit types: scores and outputs by mma.sync.
+template <Dtype kDtype, int kHeadDim>
+__device__ __forceinline__ void part_mma(const u16* q, const u16* k, const u16* v,
+                                         float* workspace, const Strides& q_strides,
+                                         const Strides& k_strides, const Strides& v_strides,
+                                         const Shape& shape, float scale_log2) {
+    using Slots = Ring<kDtype, kHeadDim>;
+    extern __shared__ __align__(128) unsigned char dynamic_shared[];
+    __shared__ float statistics[kWarps * 2 * kRows];
+    const Part part(shape);
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const u32 ring = shared_address(dynamic_shared) + warp * Slots::kWarpBytes;
+    const char* const k_head = reinterpret_cast<const char*>(
+        k + part.batch * k_strides.batch + part.kv_head * k_strides.head);
+    const char* const v_head = reinterpret_cast<const char*>(
+        v + part.batch * v_strides.batch + part.kv_head * v_strides.head);
+
+    const int first = part.begin + warp * kKeys;
+    int loaded = first;
+    const auto load_next = [&](int stage) {
+        if (loaded < part.end)
+            Slots::load(ring + stage * Slots::kSlot, k_head, v_head, k_strides.seq * 2,
+                        v_strides.seq * 2, loaded, part.end);
+        loaded += kBlockKeys;
+        copy_commit();  // an empty group too: the count of groups is the clock
+    };
+#pragma unroll
+    for (int stage = 0; stage < Slots::kStages - 1; ++stage) load_next(stage);
+
+    // Queries as the A operand, read while the first keys are under way.
+    u32 a[kHeadDim / 16][4];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const int row = lane / 4 + 8 * half;
+        const bool inside = row < part.rows;
+        const u16* const source = q + part.batch * q_strides.batch +
+                                  (inside ? part.query(row) * q_strides.seq +
+                                                part.head(row) * q_strides.head
+                                          : 0);
+#pragma unroll
+        for (int i = 0; i < kHeadDim / 16; ++i)
+#pragma unroll
+            for (int side = 0; side < 2; ++side)
+                a[i][half + 2 * side] =
+                    inside ? *reinterpret_cast<const u32*>(source + 16 * i + 8 * side +
+                                                           2 * (lane % 4))
+                           : 0;
+    }
+
+    float o[kHeadDim / 8][4] = {};
+    float row_max[2] = {kNegativeInfinity, kNegativeInfinity}, row_sum[2] = {};
+    int low[2], high[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const int query = part.query(min(lane / 4 + 8 * half, part.rows - 1));
+        low[half] = query + shape.band_low;
+        high[half] = min(query + shape.band_high, part.end - 1);
+    }
+
+    int stage = 0;
+    for (int key = first; key < part.end; key += kBlockKeys) {
+        load_next(stage == 0 ? Slots::kStages - 1 : stage - 1);
+        copy_wait<Slots::kStages - 1>();
+        __syncwarp();
+        const u32 slot = ring + stage * Slots::kSlot;
+        float s[2][4] = {};
+#pragma unroll
+        for (int i = 0; i < kHeadDim / 16; ++i) {
+            u32 b[4];
+            load_matrices(b, slot + Slots::at(lane % 8 + lane / 16 * 8, 2 * i + lane / 8 % 2));
+            mma<kDtype>(s[0], a[i], b[0], b[1]);
+            mma<kDtype>(s[1], a[i], b[2], b[3]);
+        }
+        u32 p[4];
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            float x[4], top = row_max[half];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const int column = key + i / 2 * 8 + 2 * (lane % 4) + i % 2;
+                x[i] = s[i / 2][2 * half + i % 2] * scale_log2;
+                if (column < low[half] || column > high[half]) x[i] = kNegativeInfinity;
+                top = fmaxf(top, x[i]);
+            }
+            top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
+            top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
+            const float shift = top == kNegativeInfinity ? 0.f : top;
+            const float correction = exp2_approx(row_max[half] - shift);
+            row_max[half] = top;
+            row_sum[half] *= correction;
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                x[i] = exp2_approx(x[i] - shift);
+                row_sum[half] += x[i];
+            }
+            p[half] = pack<kDtype>(x[0], x[1]);
+            p[half + 2] = pack<kDtype>(x[2], x[3]);
+#pragma unroll
+            for (int i = 0; i < kHeadDim / 8; ++i) {
+                o[i][2 * half] *= correction;
+                o[i][2 * half + 1] *= correction;
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < kHeadDim / 16; ++i) {
+            u32 b[4];
+            load_matrices_transposed(b, slot + Slots::kHalf + Slots::at(lane % 16, 2 * i + lane / 16));
+            mma<kDtype>(o[2 * i], p, b[0], b[1]);
+            mma<kDtype>(o[2 * i + 1], p, b[2], b[3]);
+        }
+        __syncwarp();  // all lanes have read the slot that the next step fills
+        if (++stage == Slots::kStages) stage = 0;
+    }
+
+    // The rings become the outputs' meeting place.
+    copy_wait<0>();
+    __syncthreads();
+    const u32 outputs = shared_address(dynamic_shared);
+    const u32 stats = shared_address(statistics);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const int row = lane / 4 + 8 * half;
+        float sum = row_sum[half];
+        sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+        sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+        if (lane % 4 == 0) {
+            store_float(stats + (warp * 2 * kRows + row) * 4, row_max[half]);
+            store_float(stats + (warp * 2 * kRows + kRows + row) * 4, sum);
+        }
+#pragma unroll
+        for (int i = 0; i < kHeadDim / 8; ++i)
+#pragma unroll
+            for (int side = 0; side < 2; ++side)
+                store_float(outputs + ((warp * kRows + row) * kHeadDim + 8 * i + 2 * (lane % 4) + side) * 4,
+                            o[i][2 * half + side]);
+    }
+    __syncthreads();
+    join_warps<kHeadDim>(outputs, stats, part, shape, workspace);
+}
+
+// f32: a lane owns one key (and half of its elements) for the scores, and head_dim / 32
+// columns for the output; probabilities pass through shared memory in between.
+template <int kHeadDim>
+__device__ __forceinline__ void part_f32(const float* q, const float* k, const float* v,
+                                         float* workspace, const Strides& q_strides,
+                                         const Strides& k_strides, const Strides& v_strides,
+                                         const Shape& shape, float scale_log2) {
+    using Slots = Ring<Dtype::f32, kHeadDim>;
+    constexpr int kColumns = kHeadDim / 32;
+    extern __shared__ __align__(128) unsigned char dynamic_shared[];
+    __shared__ float statistics[kWarps * 2 * kRows];
+    const Part part(shape);
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const u32 base = shared_address(dynamic_shared);
+    const u32 ring = base + warp * Slots::kWarpBytes;
+    const u32 queries = base + kWarps * Slots::kWarpBytes;
+    const u32 probabilities = queries + kRows * kHeadDim * 4 + warp * kRows * kKeys * 4;
+    const char* const k_head = reinterpret_cast<const char*>(
+        k + part.batch * k_strides.batch + part.kv_head * k_strides.head);
+    const char* const v_head = reinterpret_cast<const char*>(
+        v + part.batch * v_strides.batch + part.kv_head * v_strides.head);
+
+    const int first = part.begin + warp * kKeys;
+    int loaded = first;
+    const auto load_next = [&](int stage) {
+        if (loaded < part.end)
+            Slots::load(ring + stage * Slots::kSlot, k_head, v_head, k_strides.seq * 4,
+                        v_strides.seq * 4, loaded, part.end);
+        loaded += kBlockKeys;
+        copy_commit();
+    };
+#pragma unroll
+    for (int stage = 0; stage < Slots::kStages - 1; ++stage) load_next(stage);
+    for (int index = threadIdx.x; index < kRows * kHeadDim; index += kThreads) {
+        const int row = index / kHeadDim, column = index % kHeadDim;
+        float x = 0.f;
+        if (row < part.rows)
+            x = q[part.batch * q_strides.batch + part.query(row) * q_strides.seq +
+                  part.head(row) * q_strides.head + column] * scale_log2;
+        store_float(queries + index * 4, x);
+    }
+    __syncthreads();
+
+    float o[kRows][kColumns] = {};
+    float row_max[kRows], row_sum[kRows] = {};
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) row_max[row] = kNegativeInfinity;
+    const int own_key = lane % kKeys, side = lane / kKeys;
+
+    int stage = 0;
+    for (int key = first; key < part.end; key += kBlockKeys) {
+        load_next(stage == 0 ? Slots::kStages - 1 : stage - 1);
+        copy_wait<Slots::kStages - 1>();
+        __syncwarp();
+        const u32 slot = ring + stage * Slots::kSlot;
+        float s[kRows] = {}, correction[kRows];
+        // Rows go by fours, and fours beyond the last row are left out.
+#pragma unroll 2
+        for (int i = 0; i < kHeadDim / 8; ++i) {
+            const int chunk = side * (kHeadDim / 8) + i;
+            const float4 x = load_float4(slot + Slots::at(own_key, chunk));
+#pragma unroll
+            for (int four = 0; four < kRows; four += 4) {
+                if (four >= part.rows) break;
+#pragma unroll
+                for (int row = four; row < four + 4; ++row) {
+                    const float4 y = load_float4(queries + (row * kHeadDim + chunk * 4) * 4);
+                    s[row] += x.x * y.x + x.y * y.y + x.z * y.z + x.w * y.w;
+                }
+            }
+        }
+#pragma unroll
+        for (int row = 0; row < kRows; ++row) {
+            if (row / 4 * 4 >= part.rows) break;
+            const int query = part.query(min(row, part.rows - 1));
+            float x = s[row] + __shfl_xor_sync(0xffffffffu, s[row], kKeys);
+            const int column = key + own_key;
+            if (column < query + shape.band_low || column >= part.end ||
+                column > query + shape.band_high)
+                x = kNegativeInfinity;
+            float top = fmaxf(row_max[row], x);
+#pragma unroll
+            for (int step = 1; step < kKeys; step *= 2)
+                top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, step));
+            const float shift = top == kNegativeInfinity ? 0.f : top;
+            correction[row] = exp2_approx(row_max[row] - shift);
+            row_max[row] = top;
+            x = exp2_approx(x - shift);
+            row_sum[row] = row_sum[row] * correction[row] + x;
+            if (side == 0) store_float(probabilities + (row * kKeys + own_key) * 4, x);
+        }
+        __syncwarp();
+#pragma unroll
+        for (int row = 0; row < kRows; ++row) {
+            if (row / 4 * 4 >= part.rows) break;
+#pragma unroll
+            for (int c = 0; c < kColumns; ++c) o[row][c] *= correction[row];
+        }
+#pragma unroll 1
+        for (int four_keys = 0; four_keys < kKeys; four_keys += 4) {
+            float x[4][kColumns];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const int byte = lane * kColumns * 4;
+                const u32 from = slot + Slots::kHalf + Slots::at(four_keys + i, byte / 16) + byte % 16;
+                if constexpr (kColumns == 4) {
+                    const float4 y = load_float4(from);
+                    x[i][0] = y.x, x[i][1] = y.y, x[i][2] = y.z, x[i][3] = y.w;
+                } else {
+#pragma unroll
+                    for (int c = 0; c < kColumns; ++c) x[i][c] = load_float(from + c * 4);
+                }
+            }
+#pragma unroll
+            for (int row = 0; row < kRows; ++row) {
+                if (row / 4 * 4 >= part.rows) break;
+                const float4 p = load_float4(probabilities + (row * kKeys + four_keys) * 4);
+#pragma unroll
+                for (int c = 0; c < kColumns; ++c)
+                    o[row][c] += p.x * x[0][c] + p.y * x[1][c] + p.z * x[2][c] + p.w * x[3][c];
+            }
+        }
+        __syncwarp();
+        if (++stage == Slots::kStages) stage = 0;
+    }
+
+    copy_wait<0>();
+    __syncthreads();
+    const u32 stats = shared_address(statistics);
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) {
+        float sum = row_sum[row];
+#pragma unroll
+        for (int step = 1; step < kKeys; step *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+        if (lane == 0) {
+            store_float(stats + (warp * 2 * kRows + row) * 4, row_max[row]);
+            store_float(stats + (warp * 2 * kRows + kRows + row) * 4, sum);
+        }
+#pragma unroll
+        for (int c = 0; c < kColumns; ++c)
+            store_float(base + ((warp * kRows + row) * kHeadDim + lane * kColumns + c) * 4, o[row][c]);
+    }
+    __syncthreads();
+    join_warps<kHeadDim>(base, stats, part, shape, workspace);
+}
+
+// A warp a row of the output: the splits' parts, weighted by what each holds of the sum.
+template <Dtype kDtype, int kHeadDim>
+__device__ __forceinline__ void join_splits(const float* workspace, void* out, float* lse,
+                                            const Strides& strides, const Shape& shape) {
+    constexpr int kColumns = kHeadDim / 32;
+    const long long rows = (long long)shape.batch * shape.heads * shape.seq_q;
+    const long long row = (long long)blockIdx.x * kWarps + threadIdx.x / 32;
+    if (row >= rows) return;
+    const int lane = threadIdx.x % 32;
+    const float* const part_lse = workspace + shape.num_splits * rows * kHeadDim + row;
+    float top = kNegativeInfinity;
+    for (int split = lane; split < shape.num_splits; split += 32)
+        top = fmaxf(top, part_lse[split * rows]);
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2)
+        top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, step));
+
+    float x[kColumns] = {}, sum = 0.f;
+    for (int split = 0; split < shape.num_splits; ++split) {
+        const float own = part_lse[split * rows];
+        if (own == kNegativeInfinity) continue;  // its output was never written
+        const float weight = exp2_approx(own - top);
+        sum += weight;
+        const float* const source = workspace + (split * rows + row) * kHeadDim + lane * kColumns;
+#pragma unroll
+        for (int c = 0; c < kColumns; ++c) x[c] += weight * source[c];
+    }
+    const float inverse = sum > 0.f ? 1.f / sum : 0.f;
+    const int query = static_cast<int>(row % shape.seq_q);
+    const int head = static_cast<int>(row / shape.seq_q % shape.heads);
+    const long long batch = row / shape.seq_q / shape.heads;
+    const long long offset =
+        batch * strides.batch + query * strides.seq + head * strides.head + lane * kColumns;
+#pragma unroll
+    for (int c = 0; c < kColumns; c += 2) {
+        if constexpr (kDtype == Dtype::f32) {
+            static_cast<float*>(out)[offset + c] = x[c] * inverse;
+            static_cast<float*>(out)[offset + c + 1] = x[c + 1] * inverse;
+        } else {
+            *reinterpret_cast<u32*>(static_cast<u16*>(out) + offset + c) =
+                pack<kDtype>(x[c] * inverse, x[c + 1] * inverse);
+        }
+    }
+    if (lane == 0)
+        lse[row] = sum > 0.f ? (top + log2f(sum)) * 0.693147180559945309f : kNegativeInfinity;
+}
+
+}  // namespace
+
+#define SPLIT_KV(TYPE, DTYPE, PART, HEAD_DIM)                                                      \
+    extern "C" __global__ void __launch_bounds__(kThreads, 2) split_kv_part_##DTYPE##_d##HEAD_DIM( \
+        const TYPE* q, const TYPE* k, const TYPE* v, float* workspace, Strides q_strides,          \
+        Strides k_strides, Strides v_strides, int batch, int heads, int kv_heads, int seq_q,       \
+        int seq_k, int band_low, int band_high, int num_splits, float scale_log2) {                \
+        const Shape shape{batch, heads,    kv_heads,  seq_q,                                       \
+                          seq_k, band_low, band_high, num_splits};                                 \
+        PART(q, k, v, workspace, q_strides, k_strides, v_strides, shape, scale_log2);              \
+    }                                                                                              \
+    extern "C" __global__ void __launch_bounds__(kThreads) split_kv_join_##DTYPE##_d##HEAD_DIM(    \
+        const float* workspace, TYPE* out, float* lse, Strides out_strides, int batch, int heads,  \
+        int kv_heads, int seq_q, int num_splits) {                                                 \
+        const Shape shape{batch, heads, kv_heads, seq_q, 0, 0, 0, num_splits};                     \
+        join_splits<Dtype::DTYPE, HEAD_DIM>(workspace, out, lse, out_strides, shape);              \
+    }
+
+SPLIT_KV(u16, bf16, (part_mma<Dtype::bf16, 64>), 64)
+SPLIT_KV(u16, bf16, (part_mma<Dtype::bf16, 128>), 128)
+SPLIT_KV(u16, f16, (part_mma<Dtype::f16, 64>), 64)
+SPLIT_KV(u16, f16, (part_mma<Dtype::f16, 128>), 128)
+SPLIT_KV(float, f32, part_f32<64>, 64)
+SPLIT_KV(float, f32, part_f32<128>, 128)
