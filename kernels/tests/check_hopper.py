@@ -451,6 +451,7 @@ def main():
     parser.add_argument("--only", choices=("flash", "split"))
     options = parser.parse_args()
     torch.manual_seed(torch.seed())
+    torch.zeros(1, device="cuda")  # makes the device's context current in this thread
     torch.backends.cuda.matmul.allow_tf32 = False
     print(torch.cuda.get_device_name(0), "torch", torch.__version__)
     failures = 0
