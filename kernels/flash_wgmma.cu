@@ -43,15 +43,28 @@ namespace {
 
 using namespace hopper;
 
-constexpr int kBlockM = 128;                // queries of a block
-constexpr int kConsumers = 2;               // warpgroups that compute
-constexpr int kRowsOfWarpgroup = 64;        // queries of each: the M of wgmma
-constexpr int kThreads = (1 + kConsumers) * kWarpgroup;
-constexpr int kProducerRegisters = 24;
-constexpr int kConsumerRegisters = 240;     // 2 * 128 * 240 + 128 * 24 = 384 * 168
-constexpr int kPingpongBarrier = 1;         // named barriers 1 and 2
-constexpr int kEpilogueBarrier = 3;         // named barriers 3 and 4
+constexpr int kRowsOfWarpgroup = 64;  // queries of a warpgroup: the M of wgmma
+constexpr int kTurnBarrier = 1;       // named barriers 1 to 3, one a consumer
+constexpr int kEpilogueBarrier = 4;   // named barriers 4 to 6
 constexpr float kNegativeInfinity = -__builtin_huge_valf();
+
+// What distinguishes one kernel of this file from the next.
+template <Dtype kDtype_, int kHeadDim_, int kConsumers_, int kN_, bool kTurns_ = true,
+          bool kLazy_ = true, int kStages_ = 2>
+struct Config {
+    static constexpr Dtype kDtype = kDtype_;
+    static constexpr int kHeadDim = kHeadDim_;
+    static constexpr int kConsumers = kConsumers_;  // warpgroups that compute
+    static constexpr int kN = kN_;                  // keys of a tile
+    static constexpr bool kTurns = kTurns_;         // consumers issue their products in turn
+    static constexpr bool kLazy = kLazy_;           // see softmax_step
+    static constexpr int kStages = kStages_;        // key tiles, and value tiles, in the ring
+    static constexpr int kM = kConsumers * kRowsOfWarpgroup;
+    static constexpr int kThreads = (1 + kConsumers) * kWarpgroup;
+    // Together what the block starts with: 384 * 168 or 512 * 128.
+    static constexpr int kProducerRegisters = kConsumers == 2 ? 24 : 32;
+    static constexpr int kConsumerRegisters = kConsumers == 2 ? 240 : 160;
+};
 
 struct Shape {
     int batch, heads, kv_heads, seq_q, seq_k, band_low, band_high, heads_per_section;
@@ -62,9 +75,14 @@ struct Tile {
     int batch, head, kv_head, first_query, begin, end;
 };
 
-template <int kN>
+template <int kM>
+__device__ __forceinline__ int count_tiles(const Shape& shape) {
+    return (shape.seq_q + kM - 1) / kM * shape.batch * shape.heads;
+}
+
+template <int kM, int kN>
 __device__ __forceinline__ Tile tile_at(int index, const Shape& shape) {
-    const int rows = (shape.seq_q + kBlockM - 1) / kBlockM;
+    const int rows = (shape.seq_q + kM - 1) / kM;
     const int all_heads = shape.batch * shape.heads;
     const int section = index / (shape.heads_per_section * rows);
     const int first_head = section * shape.heads_per_section;
@@ -78,8 +96,8 @@ __device__ __forceinline__ Tile tile_at(int index, const Shape& shape) {
     tile.batch = plane / shape.heads;
     tile.head = plane % shape.heads;
     tile.kv_head = tile.head / (shape.heads / shape.kv_heads);
-    tile.first_query = row * kBlockM;
-    const int last_query = min(tile.first_query + kBlockM, shape.seq_q) - 1;
+    tile.first_query = row * kM;
+    const int last_query = min(tile.first_query + kM, shape.seq_q) - 1;
     const int first_key = max(0, tile.first_query + shape.band_low);
     const int end_key = min(shape.seq_k, last_query + shape.band_high + 1);
     tile.begin = first_key / kN;
@@ -103,10 +121,11 @@ struct Ring {
 
 // Shared memory, as byte addresses. A queries' block doubles as the staging buffer of the
 // output: the same warpgroup owns both.
-template <int kHeadDim, int kN, int kStages>
+template <typename C>
 struct Shared {
-    static constexpr int kQueryBytes = kRowsOfWarpgroup * kHeadDim * 2;
-    static constexpr int kTileBytes = kN * kHeadDim * 2;
+    static constexpr int kConsumers = C::kConsumers, kStages = C::kStages;
+    static constexpr int kQueryBytes = kRowsOfWarpgroup * C::kHeadDim * 2;
+    static constexpr int kTileBytes = C::kN * C::kHeadDim * 2;
     static constexpr int kBlocks = kConsumers * kQueryBytes + 2 * kStages * kTileBytes;
     static constexpr int kBarriers = 2 * kConsumers + 4 * kStages;
     static constexpr int kBytes = 1024 + kBlocks + 256;
@@ -134,18 +153,19 @@ struct Shared {
 };
 
 // One thread: keeps the ring full.
-template <int kHeadDim, int kN, int kStages>
-__device__ __forceinline__ void produce(const Shared<kHeadDim, kN, kStages>& shared,
-                                        const Shape& shape, const TensorMap* map_q,
-                                        const TensorMap* map_k, const TensorMap* map_v) {
-    using Memory = Shared<kHeadDim, kN, kStages>;
-    const int tiles = (shape.seq_q + kBlockM - 1) / kBlockM * shape.batch * shape.heads;
-    Ring<kStages> ring;
+template <typename C>
+__device__ __forceinline__ void produce(const Shared<C>& shared, const Shape& shape,
+                                        const TensorMap* map_q, const TensorMap* map_k,
+                                        const TensorMap* map_v) {
+    using Memory = Shared<C>;
+    constexpr int kN = C::kN;
+    const int tiles = count_tiles<C::kM>(shape);
+    Ring<C::kStages> ring;
     u32 q_parity = 0;
     for (int index = blockIdx.x; index < tiles; index += gridDim.x) {
-        const Tile tile = tile_at<kN>(index, shape);
+        const Tile tile = tile_at<C::kM, kN>(index, shape);
         const auto load_queries = [&] {
-            for (int consumer = 0; consumer < kConsumers; ++consumer) {
+            for (int consumer = 0; consumer < C::kConsumers; ++consumer) {
                 barrier_wait(shared.q_empty(consumer), q_parity ^ 1);
                 barrier_expect(shared.q_full(consumer), Memory::kQueryBytes);
                 tensor_load(shared.q(consumer), map_q, shared.q_full(consumer),
@@ -191,58 +211,66 @@ __device__ __forceinline__ void mask_scores(float (&s)[kN / 2], int first_key, i
     }
 }
 
-// One step of the online softmax on 2 rows a thread: scores become probabilities,
-// `correction` is what earlier sums and outputs must be multiplied by. The sum stays apart
-// in the four threads of a row until the end.
-template <int kN>
-__device__ __forceinline__ void softmax_step(float (&s)[kN / 2], float (&row_max)[2],
+// One step of the online softmax on 2 rows a thread: scores become probabilities relative
+// to exp2(`shift`), `correction` is what earlier sums and outputs must be multiplied by.
+// The sum stays apart in the four threads of a row until the end.
+//
+// Any shift gives the same result as long as nothing overflows. A lazy one follows the
+// maximum only when that has grown by more than 2^8 (FlashAttention-4's rule, Zadouri et
+// al. 2026, arXiv:2603.05451), so that after the first tiles outputs hardly ever need to
+// be rescaled; probabilities then reach 256 at most, which f16 holds as exactly as 1.
+template <int kN, bool kLazy>
+__device__ __forceinline__ void softmax_step(float (&s)[kN / 2], float (&shift)[2],
                                              float (&row_sum)[2], float (&correction)[2],
                                              float scale_log2) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        float top = row_max[half];
+        float top = kNegativeInfinity;
 #pragma unroll
         for (int i = 0; i < kN / 4; ++i) top = fmaxf(top, s[i / 2 * 4 + half * 2 + i % 2]);
         top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
-        top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
-        // A row that has seen no key yet has maximum -inf; any finite number in its place
+        top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2)) * scale_log2;
+        const float slack = kLazy ? 8.f : 0.f;
+        const float next = top > shift[half] + slack ? top : shift[half];
+        // A row that has seen no key yet has shift -inf; any finite number in its place
         // gives exp2(-inf) = 0 below instead of NaN.
-        const float shift = top == kNegativeInfinity ? 0.f : top * scale_log2;
-        correction[half] = exp2_approx(row_max[half] * scale_log2 - shift);
-        row_max[half] = top;
+        const float finite = next == kNegativeInfinity ? 0.f : next;
+        correction[half] = exp2_approx(shift[half] - finite);
+        shift[half] = next;
         float sum = row_sum[half] * correction[half];
 #pragma unroll
         for (int i = 0; i < kN / 4; ++i) {
             float& score = s[i / 2 * 4 + half * 2 + i % 2];
-            score = exp2_approx(score * scale_log2 - shift);
+            score = exp2_approx(score * scale_log2 - finite);
             sum += score;
         }
         row_sum[half] = sum;
     }
 }
 
-template <Dtype kDtype, int kHeadDim, int kN, int kStages, bool kPingpong>
-__device__ __forceinline__ void consume(const Shared<kHeadDim, kN, kStages>& shared,
-                                        const Shape& shape, int consumer, float scale_log2,
-                                        const TensorMap* map_out, float* lse) {
-    using Memory = Shared<kHeadDim, kN, kStages>;
+template <typename C>
+__device__ __forceinline__ void consume(const Shared<C>& shared, const Shape& shape, int consumer,
+                                        float scale_log2, const TensorMap* map_out, float* lse) {
+    constexpr Dtype kDtype = C::kDtype;
+    constexpr int kHeadDim = C::kHeadDim, kN = C::kN;
     const int thread = threadIdx.x % kWarpgroup;
     const int lane = thread % 32;
     const int warp_row = thread / 32 * 16;
     const bool elected = lane == 0;
-    const int tiles = (shape.seq_q + kBlockM - 1) / kBlockM * shape.batch * shape.heads;
+    const int tiles = count_tiles<C::kM>(shape);
     const u64 q = operand(shared.q(consumer), 0);
 
     float s[kN / 2];
     float o[kHeadDim / 2];
     u32 p[kN / 4];
-    float row_max[2], row_sum[2], correction[2];
+    float shift[2], row_sum[2], correction[2];
 
     const auto my_turn = [&] {
-        if constexpr (kPingpong) named_sync(kPingpongBarrier + consumer, 2 * kWarpgroup);
+        if constexpr (C::kTurns) named_sync(kTurnBarrier + consumer, 2 * kWarpgroup);
     };
-    const auto your_turn = [&] {
-        if constexpr (kPingpong) named_arrive(kPingpongBarrier + 1 - consumer, 2 * kWarpgroup);
+    const auto next_turn = [&] {
+        const int next = consumer + 1 == C::kConsumers ? 0 : consumer + 1;
+        if constexpr (C::kTurns) named_arrive(kTurnBarrier + next, 2 * kWarpgroup);
     };
     const auto issue_scores = [&](int stage) {
         const u64 k = operand(shared.k(stage), 0);
@@ -270,11 +298,11 @@ __device__ __forceinline__ void consume(const Shared<kHeadDim, kN, kStages>& sha
         for (int i = 0; i < kN / 4; ++i) p[i] = pack<kDtype>(s[2 * i], s[2 * i + 1]);
     };
 
-    Ring<kStages> keys, values;
+    Ring<C::kStages> keys, values;
     u32 q_parity = 0;
-    if (kPingpong && consumer == 1) your_turn();
+    if (consumer == C::kConsumers - 1) next_turn();
     for (int index = blockIdx.x; index < tiles; index += gridDim.x) {
-        const Tile tile = tile_at<kN>(index, shape);
+        const Tile tile = tile_at<C::kM, kN>(index, shape);
         const int first_row = tile.first_query + consumer * kRowsOfWarpgroup;
         const int row = first_row + warp_row + lane / 4;
         const auto mask_if_needed = [&](int n) {
@@ -285,7 +313,7 @@ __device__ __forceinline__ void consume(const Shared<kHeadDim, kN, kStages>& sha
         };
 #pragma unroll
         for (int i = 0; i < kHeadDim / 2; ++i) o[i] = 0.f;
-        row_max[0] = row_max[1] = kNegativeInfinity;
+        shift[0] = shift[1] = kNegativeInfinity;
         row_sum[0] = row_sum[1] = 0.f;
 
         barrier_wait(shared.q_full(consumer), q_parity);
@@ -298,7 +326,7 @@ __device__ __forceinline__ void consume(const Shared<kHeadDim, kN, kStages>& sha
             if (elected) barrier_arrive(shared.k_empty(keys.stage));
             keys.next();
             mask_if_needed(tile.end - 1);
-            softmax_step<kN>(s, row_max, row_sum, correction, scale_log2);
+            softmax_step<kN, C::kLazy>(s, shift, row_sum, correction, scale_log2);
             round_probabilities();
 
             if (tile.end - 2 >= tile.begin) barrier_wait(shared.k_full(keys.stage), keys.parity);
@@ -307,26 +335,33 @@ __device__ __forceinline__ void consume(const Shared<kHeadDim, kN, kStages>& sha
                 issue_scores(keys.stage);
                 barrier_wait(shared.v_full(values.stage), values.parity);
                 issue_output(values.stage);
-                your_turn();
+                next_turn();
                 wgmma_wait<1>();
                 hold(s);
                 if (elected) barrier_arrive(shared.k_empty(keys.stage));
                 keys.next();
                 mask_if_needed(n);
-                softmax_step<kN>(s, row_max, row_sum, correction, scale_log2);
+                softmax_step<kN, C::kLazy>(s, shift, row_sum, correction, scale_log2);
+                const bool rescale =
+                    !C::kLazy ||
+                    __any_sync(0xffffffffu, correction[0] != 1.f || correction[1] != 1.f);
                 // The assembler would rather move the softmax behind the wait for the output,
-                // where nothing hides it. It does not move it across a branch: so the next
-                // keys are waited for here, long before they are needed.
+                // where nothing hides it. A branch that depends on the sums (which are never
+                // negative) holds it back. Its other use: to wait for the next keys, here
+                // where they are not yet needed.
                 hold(s);
-                if (n > tile.begin) barrier_wait(shared.k_full(keys.stage), keys.parity);
+                if (n > tile.begin && !(row_sum[0] + row_sum[1] < 0.f))
+                    barrier_wait(shared.k_full(keys.stage), keys.parity);
                 wgmma_wait<0>();
                 hold(o);
                 hold(p);
                 if (elected) barrier_arrive(shared.v_empty(values.stage));
                 values.next();
                 round_probabilities();
+                if (rescale) {
 #pragma unroll
-                for (int i = 0; i < kHeadDim / 2; ++i) o[i] *= correction[i / 2 % 2];
+                    for (int i = 0; i < kHeadDim / 2; ++i) o[i] *= correction[i / 2 % 2];
+                }
             }
 
             barrier_wait(shared.v_full(values.stage), values.parity);
@@ -352,7 +387,7 @@ __device__ __forceinline__ void consume(const Shared<kHeadDim, kN, kStages>& sha
                 const float ln2 = 0.693147180559945309f;
                 const size_t plane = (size_t)tile.batch * shape.heads + tile.head;
                 lse[plane * shape.seq_q + query] =
-                    sum > 0.f ? (row_max[half] * scale_log2 + log2_approx(sum)) * ln2
+                    sum > 0.f ? (shift[half] + log2_approx(sum)) * ln2
                               : kNegativeInfinity;
             }
         }
@@ -381,28 +416,27 @@ __device__ __forceinline__ void consume(const Shared<kHeadDim, kN, kStages>& sha
     }
     // The last turn was passed to the first warpgroup: taken, so that no barrier is left
     // half full.
-    if (kPingpong && consumer == 0) my_turn();
+    if (consumer == 0) my_turn();
 }
 
-template <Dtype kDtype, int kHeadDim, int kN, int kStages, bool kPingpong>
+template <typename C>
 __device__ __forceinline__ void flash(const TensorMap* map_q, const TensorMap* map_k,
                                       const TensorMap* map_v, const TensorMap* map_out, float* lse,
                                       const Shape& shape, float scale_log2) {
-    using Memory = Shared<kHeadDim, kN, kStages>;
     extern __shared__ unsigned char dynamic_shared[];
     // The swizzle is a function of the address: blocks start at multiples of 1024 bytes.
-    const Memory shared{(shared_address(dynamic_shared) + 1023u) & ~1023u};
+    const Shared<C> shared{(shared_address(dynamic_shared) + 1023u) & ~1023u};
     if (threadIdx.x == 0) {
-        for (int consumer = 0; consumer < kConsumers; ++consumer) {
+        for (int consumer = 0; consumer < C::kConsumers; ++consumer) {
             barrier_init(shared.q_full(consumer), 1);
             barrier_init(shared.q_empty(consumer), 1);
         }
-        for (int stage = 0; stage < kStages; ++stage) {
+        for (int stage = 0; stage < C::kStages; ++stage) {
             barrier_init(shared.k_full(stage), 1);
             barrier_init(shared.v_full(stage), 1);
             // One arrival a warp: a warp's wait says nothing about the other three.
-            barrier_init(shared.k_empty(stage), kConsumers * kWarpgroup / 32);
-            barrier_init(shared.v_empty(stage), kConsumers * kWarpgroup / 32);
+            barrier_init(shared.k_empty(stage), C::kConsumers * kWarpgroup / 32);
+            barrier_init(shared.v_empty(stage), C::kConsumers * kWarpgroup / 32);
         }
         barrier_init_fence();
         tensor_prefetch(map_q);
@@ -414,40 +448,38 @@ __device__ __forceinline__ void flash(const TensorMap* map_q, const TensorMap* m
 
     const int warpgroup = uniform(threadIdx.x / kWarpgroup);
     if (warpgroup == 0) {
-        give_registers<kProducerRegisters>();
+        give_registers<C::kProducerRegisters>();
         if (threadIdx.x == 0) produce(shared, shape, map_q, map_k, map_v);
     } else {
-        take_registers<kConsumerRegisters>();
-        consume<kDtype, kHeadDim, kN, kStages, kPingpong>(shared, shape, warpgroup - 1, scale_log2,
-                                                          map_out, lse);
+        take_registers<C::kConsumerRegisters>();
+        consume(shared, shape, warpgroup - 1, scale_log2, map_out, lse);
     }
 }
 
 }  // namespace
 
-#define FLASH_WGMMA(NAME, DTYPE, HEAD_DIM, N, STAGES, PINGPONG)                                    \
-    extern "C" __global__ void __launch_bounds__(kThreads, 1)                                      \
+#define FLASH_WGMMA(NAME, ...)                                                                     \
+    extern "C" __global__ void __launch_bounds__(Config<__VA_ARGS__>::kThreads, 1)                 \
         NAME(const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k,             \
              const __grid_constant__ TensorMap v, const __grid_constant__ TensorMap out,           \
              float* lse, int batch, int heads, int kv_heads, int seq_q, int seq_k, int band_low,   \
              int band_high, int heads_per_section, float scale_log2) {                             \
         const Shape shape{batch, heads,    kv_heads,  seq_q,                                       \
                           seq_k, band_low, band_high, heads_per_section};                          \
-        flash<Dtype::DTYPE, HEAD_DIM, N, STAGES, PINGPONG>(&q, &k, &v, &out, lse, shape,           \
-                                                           scale_log2);                            \
+        flash<Config<__VA_ARGS__>>(&q, &k, &v, &out, lse, shape, scale_log2);                      \
     }
 
-FLASH_WGMMA(flash_wgmma_bf16_d128_n176, bf16, 128, 176, 2, true)
-FLASH_WGMMA(flash_wgmma_bf16_d128_n128, bf16, 128, 128, 2, true)
+FLASH_WGMMA(flash_wgmma_bf16_d128_m128_n176, Dtype::bf16, 128, 2, 176)
+FLASH_WGMMA(flash_wgmma_bf16_d128_m128_n128, Dtype::bf16, 128, 2, 128)
+FLASH_WGMMA(flash_wgmma_bf16_d64_m192_n128, Dtype::bf16, 64, 3, 128)
+FLASH_WGMMA(flash_wgmma_f16_d128_m128_n176, Dtype::f16, 128, 2, 176)
+FLASH_WGMMA(flash_wgmma_f16_d128_m128_n128, Dtype::f16, 128, 2, 128)
+FLASH_WGMMA(flash_wgmma_f16_d64_m192_n128, Dtype::f16, 64, 3, 128)
 #ifdef FLASH_WGMMA_STUDY
-FLASH_WGMMA(flash_wgmma_bf16_d128_n176_solo, bf16, 128, 176, 2, false)
-FLASH_WGMMA(flash_wgmma_bf16_d128_n128_solo, bf16, 128, 128, 2, false)
-FLASH_WGMMA(flash_wgmma_bf16_d128_n160, bf16, 128, 160, 2, true)
-FLASH_WGMMA(flash_wgmma_bf16_d128_n128_s3, bf16, 128, 128, 3, true)
-FLASH_WGMMA(flash_wgmma_bf16_d64_n176, bf16, 64, 176, 2, true)
-FLASH_WGMMA(flash_wgmma_bf16_d64_n192, bf16, 64, 192, 2, true)
+FLASH_WGMMA(flash_wgmma_bf16_d128_m128_n176_free, Dtype::bf16, 128, 2, 176, false)
+FLASH_WGMMA(flash_wgmma_bf16_d128_m128_n176_eager, Dtype::bf16, 128, 2, 176, true, false)
+FLASH_WGMMA(flash_wgmma_bf16_d128_m128_n160, Dtype::bf16, 128, 2, 160)
+FLASH_WGMMA(flash_wgmma_bf16_d64_m192_n128_free, Dtype::bf16, 64, 3, 128, false)
+FLASH_WGMMA(flash_wgmma_bf16_d64_m128_n192, Dtype::bf16, 64, 2, 192)
+FLASH_WGMMA(flash_wgmma_bf16_d64_m128_n192_free, Dtype::bf16, 64, 2, 192, false)
 #endif
-FLASH_WGMMA(flash_wgmma_f16_d128_n176, f16, 128, 176, 2, true)
-FLASH_WGMMA(flash_wgmma_f16_d128_n128, f16, 128, 128, 2, true)
-FLASH_WGMMA(flash_wgmma_bf16_d64_n128, bf16, 64, 128, 2, true)
-FLASH_WGMMA(flash_wgmma_f16_d64_n128, f16, 64, 128, 2, true)

@@ -20,7 +20,7 @@
 //   part     grid (num_splits, ceil(heads / kv_heads * seq_q / 16), batch * kv_heads),
 //            block 128, dynamic shared memory 98,304 bytes; f32: 106,496 for d64, 208,896
 //            for d128 (rings 98,304 or 196,608, queries 64 * head_dim, probabilities 4096)
-//   join     grid (ceil(batch * heads * seq_q / 4), 1, 1), block 128, no dynamic shared
+//   join     grid (batch * heads * seq_q, 1, 1), block 128, no dynamic shared memory
 //   q, k, v, out  strided; strides in elements, of batch, sequence and head; the head
 //            dimension is contiguous; base addresses and strides multiples of 16 bytes
 //   workspace  f32, num_splits * batch * heads * seq_q * (head_dim + 1) elements, 16-byte
@@ -442,15 +442,16 @@ __device__ __forceinline__ void part_f32(const float* q, const float* k, const f
     join_warps<kHeadDim>(base, stats, part, shape, workspace);
 }
 
-// A warp a row of the output: the splits' parts, weighted by what each holds of the sum.
+// A block a row of the output: the splits' parts, weighted by what each holds of the sum.
+// Every warp takes each fourth split; a lane first finds the weight of one of 32 of them.
 template <Dtype kDtype, int kHeadDim>
 __device__ __forceinline__ void join_splits(const float* workspace, void* out, float* lse,
                                             const Strides& strides, const Shape& shape) {
     constexpr int kColumns = kHeadDim / 32;
+    __shared__ float outputs[kWarps][kHeadDim], sums[kWarps];
     const long long rows = (long long)shape.batch * shape.heads * shape.seq_q;
-    const long long row = (long long)blockIdx.x * kWarps + threadIdx.x / 32;
-    if (row >= rows) return;
-    const int lane = threadIdx.x % 32;
+    const long long row = blockIdx.x;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const float* const part_lse = workspace + shape.num_splits * rows * kHeadDim + row;
     float top = kNegativeInfinity;
     for (int split = lane; split < shape.num_splits; split += 32)
@@ -460,32 +461,51 @@ __device__ __forceinline__ void join_splits(const float* workspace, void* out, f
         top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, step));
 
     float x[kColumns] = {}, sum = 0.f;
-    for (int split = 0; split < shape.num_splits; ++split) {
-        const float own = part_lse[split * rows];
-        if (own == kNegativeInfinity) continue;  // its output was never written
-        const float weight = exp2_approx(own - top);
-        sum += weight;
-        const float* const source = workspace + (split * rows + row) * kHeadDim + lane * kColumns;
+    for (int first = warp; first < shape.num_splits; first += 32 * kWarps) {
+        const int own = first + lane * kWarps;
+        const float own_lse = own < shape.num_splits ? part_lse[own * rows] : kNegativeInfinity;
+        const float own_weight = own_lse == kNegativeInfinity ? 0.f : exp2_approx(own_lse - top);
+        sum += own_weight;
+        const int count = min(32, (shape.num_splits - first + kWarps - 1) / kWarps);
+#pragma unroll 8
+        for (int i = 0; i < count; ++i) {
+            const float weight = __shfl_sync(0xffffffffu, own_weight, i);
+            const float* const source =
+                workspace + ((first + i * kWarps) * rows + row) * kHeadDim + lane * kColumns;
+            // A split without keys has weight 0, and its output was never written.
 #pragma unroll
-        for (int c = 0; c < kColumns; ++c) x[c] += weight * source[c];
+            for (int c = 0; c < kColumns; ++c) x[c] += weight > 0.f ? weight * source[c] : 0.f;
+        }
     }
-    const float inverse = sum > 0.f ? 1.f / sum : 0.f;
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) outputs[warp][lane * kColumns + c] = x[c];
+    if (lane == 0) sums[warp] = sum;
+    __syncthreads();
+
+    sum = sums[0] + sums[1] + sums[2] + sums[3];
     const int query = static_cast<int>(row % shape.seq_q);
     const int head = static_cast<int>(row / shape.seq_q % shape.heads);
     const long long batch = row / shape.seq_q / shape.heads;
-    const long long offset =
-        batch * strides.batch + query * strides.seq + head * strides.head + lane * kColumns;
+    const long long offset = batch * strides.batch + query * strides.seq + head * strides.head;
+    const int column = 2 * threadIdx.x;
+    if (column < kHeadDim) {
+        float pair[2];
 #pragma unroll
-    for (int c = 0; c < kColumns; c += 2) {
-        if constexpr (kDtype == Dtype::f32) {
-            static_cast<float*>(out)[offset + c] = x[c] * inverse;
-            static_cast<float*>(out)[offset + c + 1] = x[c + 1] * inverse;
-        } else {
-            *reinterpret_cast<u32*>(static_cast<u16*>(out) + offset + c) =
-                pack<kDtype>(x[c] * inverse, x[c + 1] * inverse);
+        for (int c = 0; c < 2; ++c) {
+            const float all = outputs[0][column + c] + outputs[1][column + c] +
+                              outputs[2][column + c] + outputs[3][column + c];
+            pair[c] = sum > 0.f ? all / sum : 0.f;
         }
+        if constexpr (kDtype == Dtype::f32)
+            *reinterpret_cast<float2*>(static_cast<float*>(out) + offset + column) =
+                make_float2(pair[0], pair[1]);
+        else
+            *reinterpret_cast<u32*>(static_cast<u16*>(out) + offset + column) =
+                pack<kDtype>(pair[0], pair[1]);
     }
-    if (lane == 0)
+    if (threadIdx.x == 0)
         lse[row] = sum > 0.f ? (top + log2f(sum)) * 0.693147180559945309f : kNegativeInfinity;
 }
 

@@ -18,6 +18,7 @@ import ctypes
 import itertools
 import math
 import pathlib
+import random
 import statistics
 import subprocess
 import sys
@@ -196,29 +197,24 @@ def guarded(shape, dtype):
 
 # ---------------------------------------------------------------- flash_wgmma
 
-FLASH_BLOCK_M = 128
-FLASH = {  # kernel: dtype, head_dim, keys of a tile, stages
-    "flash_wgmma_bf16_d128_n176": ("bf16", 128, 176, 2),
-    "flash_wgmma_bf16_d128_n128": ("bf16", 128, 128, 2),
-    "flash_wgmma_f16_d128_n176": ("f16", 128, 176, 2),
-    "flash_wgmma_f16_d128_n128": ("f16", 128, 128, 2),
-    "flash_wgmma_bf16_d64_n128": ("bf16", 64, 128, 2),
-    "flash_wgmma_f16_d64_n128": ("f16", 64, 128, 2),
+FLASH = {  # kernel: dtype, head_dim, queries and keys of a tile
+    f"flash_wgmma_{dtype}_d{d}_m{m}_n{n}": (dtype, d, m, n)
+    for dtype in ("bf16", "f16") for d, m, n in ((128, 128, 176), (128, 128, 128), (64, 192, 128))
 }
 FLASH_STUDY = {
-    "flash_wgmma_bf16_d128_n176_solo": ("bf16", 128, 176, 2),
-    "flash_wgmma_bf16_d128_n128_solo": ("bf16", 128, 128, 2),
-    "flash_wgmma_bf16_d128_n160": ("bf16", 128, 160, 2),
-    "flash_wgmma_bf16_d128_n128_s3": ("bf16", 128, 128, 3),
-    "flash_wgmma_bf16_d64_n176": ("bf16", 64, 176, 2),
-    "flash_wgmma_bf16_d64_n192": ("bf16", 64, 192, 2),
+    "flash_wgmma_bf16_d128_m128_n176_free": ("bf16", 128, 128, 176),
+    "flash_wgmma_bf16_d128_m128_n176_eager": ("bf16", 128, 128, 176),
+    "flash_wgmma_bf16_d128_m128_n160": ("bf16", 128, 128, 160),
+    "flash_wgmma_bf16_d64_m192_n128_free": ("bf16", 64, 192, 128),
+    "flash_wgmma_bf16_d64_m128_n192": ("bf16", 64, 128, 192),
+    "flash_wgmma_bf16_d64_m128_n192_free": ("bf16", 64, 128, 192),
 }
 
 
 def flash_launch(module, name, config, problem, persistent, section=None):
-    _, head_dim, tile_n, stages = config
-    shared = 1024 + FLASH_BLOCK_M * head_dim * 2 + stages * 2 * tile_n * head_dim * 2 + 256
-    tiles = -(-problem.seq_q // FLASH_BLOCK_M) * problem.batch * problem.heads
+    _, head_dim, tile_m, tile_n = config
+    shared = 1024 + 2 * head_dim * (tile_m + 4 * tile_n) + 256
+    tiles = -(-problem.seq_q // tile_m) * problem.batch * problem.heads
     sms = torch.cuda.get_device_properties(0).multi_processor_count
     grid = min(tiles, sms) if persistent else tiles
     if section is None:
@@ -228,7 +224,8 @@ def flash_launch(module, name, config, problem, persistent, section=None):
     arguments = maps + [pointer(problem.lse)] + integers(
         problem.batch, problem.heads, problem.kv_heads, problem.seq_q, problem.seq_k, problem.low,
         problem.high, section) + [ctypes.c_float(problem.scale * math.log2(math.e))]
-    return Launch(module.function(name, shared), (grid, 1, 1), 384, shared, arguments)
+    return Launch(module.function(name, shared), (grid, 1, 1), 128 + 2 * tile_m, shared,
+                  arguments)
 
 
 def flash_section(problem):
@@ -255,7 +252,7 @@ def band(name, seq_q, seq_k):
 
 def check_flash(module, kernels):
     failures = 0
-    print(f"\n{'kernel':36} {'cases':>5} {'worst rel L2':>12} {'worst lse':>10}  verdict")
+    print(f"\n{'kernel':40} {'cases':>5} {'worst rel L2':>12} {'worst lse':>10}  verdict")
     for name, config in kernels.items():
         worst, worst_lse, bad = 0.0, 0.0, []
         cases = list(itertools.product(FLASH_SHAPES, ("bshd", "bhsd"), (False, True)))
@@ -269,7 +266,7 @@ def check_flash(module, kernels):
             if wrong or math.isnan(error):
                 bad.append(f"    {b=} {h=} {hk=} {sq=} {sk=} {mask} {layout} {persistent=}: "
                            f"{error:.2e} {' '.join(wrong)}")
-        print(f"{name:36} {len(cases):5} {worst:12.2e} {worst_lse:10.1e}  "
+        print(f"{name:40} {len(cases):5} {worst:12.2e} {worst_lse:10.1e}  "
               f"{'FAIL ' + str(len(bad)) if bad else 'ok'}")
         print("\n".join(bad[:8]), end="\n" if bad else "")
         failures += len(bad)
@@ -326,7 +323,7 @@ def split_launches(module, problem, num_splits):
     join_arguments = [pointer(workspace), pointer(problem.out), pointer(problem.lse),
                       strides(problem.out)] + integers(
         problem.batch, problem.heads, problem.kv_heads, problem.seq_q, num_splits)
-    join = Launch(module.function("split_kv_join_" + suffix, 0), (-(-all_rows // 4), 1, 1), 128, 0,
+    join = Launch(module.function("split_kv_join_" + suffix, 0), (all_rows, 1, 1), 128, 0,
                   join_arguments)
     part.keep = [part_arguments, workspace]
     return part, join
@@ -334,7 +331,7 @@ def split_launches(module, problem, num_splits):
 
 def check_split(module):
     failures = 0
-    print(f"\n{'kernel':36} {'cases':>5} {'worst rel L2':>12} {'worst lse':>10}  verdict")
+    print(f"\n{'kernel':40} {'cases':>5} {'worst rel L2':>12} {'worst lse':>10}  verdict")
     for dtype, head_dim in SPLIT:
         worst, worst_lse, bad = 0.0, 0.0, []
         cases = list(itertools.product(SPLIT_SHAPES, ("bshd", "bhsd"), (None, 1, 3, 40)))
@@ -349,7 +346,7 @@ def check_split(module):
             if wrong or math.isnan(error):
                 bad.append(f"    {b=} {h=} {hk=} {sq=} {sk=} {mask} {layout} {splits=}: "
                            f"{error:.2e} {' '.join(wrong)}")
-        print(f"{f'split_kv_{dtype}_d{head_dim}':36} {len(cases):5} {worst:12.2e} "
+        print(f"{f'split_kv_{dtype}_d{head_dim}':40} {len(cases):5} {worst:12.2e} "
               f"{worst_lse:10.1e}  {'FAIL ' + str(len(bad)) if bad else 'ok'}")
         print("\n".join(bad[:8]), end="\n" if bad else "")
         failures += len(bad)
@@ -359,25 +356,30 @@ def check_split(module):
 # ---------------------------------------------------------------- timing
 
 
-class Clock:
-    """Median device time of 20 calls in ms, each after a flush of L2."""
+FLUSH_BYTES = 256 << 20
 
-    def __init__(self):
-        self.flush = torch.empty(256 << 20, dtype=torch.int8, device="cuda")
 
-    def __call__(self, call, samples=20):
-        for _ in range(3):
-            call()
-        times = []
-        for _ in range(samples):
-            self.flush.zero_()
+def race(calls, samples=20):
+    """Median device time of each call in ms, cold: L2 is flushed before every sample.
+
+    Rounds of one sample each in random order, since the clock sinks while the device is
+    busy and a fixed order would give the first call the best of it.
+    """
+    flush = torch.empty(FLUSH_BYTES, dtype=torch.int8, device="cuda")
+    times = {name: [] for name in calls}
+    for call in calls.values():
+        call()
+    for _ in range(samples):
+        for name in random.sample(list(calls), len(calls)):
+            flush.zero_()
+            torch.cuda._sleep(200_000)  # about 0.1 ms, in which the host gets ahead
             start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             start.record()
-            call()
+            calls[name]()
             stop.record()
             torch.cuda.synchronize()
-            times.append(start.elapsed_time(stop))
-        return statistics.median(times)
+            times[name].append(start.elapsed_time(stop))
+    return {name: statistics.median(t) for name, t in times.items()}
 
 
 def sdpa(problem, backend):
@@ -392,36 +394,28 @@ def sdpa(problem, backend):
 
 
 def time_flash(module, kernels):
-    clock = Clock()
     shapes = [("bf16", 1, 16, 16, 8192, 128), ("bf16", 4, 16, 16, 2048, 128),
-              ("bf16", 1, 64, 8, 8192, 128), ("bf16", 1, 16, 16, 8192, 64)]
+              ("bf16", 1, 64, 8, 8192, 128), ("f16", 1, 16, 16, 8192, 128),
+              ("bf16", 1, 16, 16, 8192, 64)]
     for (dtype, b, h, hk, s, d), mask in itertools.product(shapes, ("full", "causal")):
         low, high = band(mask, s, s)
         problem = Problem(dtype, b, h, hk, s, s, d, "bhsd", low, high)
-        print(f"\n{dtype} B={b} H={h}/{hk} S={s} D={d} {mask}, bhsd, TFLOP/s (ratio to cuDNN)")
-        rate = lambda ms: problem.flops() / ms / 1e9
-        cudnn = rate(clock(sdpa(problem, SDPBackend.CUDNN_ATTENTION)))
-        flash2 = rate(clock(sdpa(problem, SDPBackend.FLASH_ATTENTION)))
-        print(f"  {'cuDNN':34} {cudnn:7.0f}\n  {'FlashAttention-2':34} {flash2:7.0f}  {flash2 / cudnn:5.2f}")
+        calls = {"cuDNN": sdpa(problem, SDPBackend.CUDNN_ATTENTION),
+                 "FlashAttention-2": sdpa(problem, SDPBackend.FLASH_ATTENTION)}
         for name, config in kernels.items():
-            if config[:2] != (dtype, d):
-                continue
-            found = []
-            for persistent, section in itertools.product((False, True), (None, 1, b * h)):
-                call = flash_launch(module, name, config, problem, persistent, section)
-                found.append(rate(clock(call)))
-            order = "all tiles: " + " ".join(f"{r:4.0f}" for r in found[:3]) + \
-                    " | one block per SM: " + " ".join(f"{r:4.0f}" for r in found[3:])
-            best = max(found)
-            print(f"  {name:34} {best:7.0f}  {best / cudnn:5.2f}   {order}")
-        again = rate(clock(sdpa(problem, SDPBackend.CUDNN_ATTENTION)))
-        print(f"  {'cuDNN again':34} {again:7.0f}  {again / cudnn:5.2f}")
+            if config[:2] == (dtype, d):
+                for persistent in (False, True):
+                    title = name + (", a block per SM" if persistent else "")
+                    calls[title] = flash_launch(module, name, config, problem, persistent)
+        found = race(calls)
+        print(f"\n{dtype} B={b} H={h}/{hk} S={s} D={d} {mask}, bhsd: TFLOP/s, ratio to cuDNN")
+        for name, ms in found.items():
+            print(f"  {name:54} {problem.flops() / ms / 1e9:5.0f} {found['cuDNN'] / ms:5.2f}")
 
 
 def time_split(module):
-    clock = Clock()
-    target = torch.empty_like(clock.flush)
-    copied = 2 * target.numel() / clock(lambda: target.copy_(clock.flush)) / 1e9
+    a, b = (torch.empty(FLUSH_BYTES, dtype=torch.int8, device="cuda") for _ in range(2))
+    copied = 2 * FLUSH_BYTES / race({"copy": lambda: b.copy_(a)})["copy"] / 1e9
     print(f"\ncopy of 256 MiB: {copied:.2f} TB/s; split_kv below in TB/s of keys and values")
     for dtype, b, h, hk, sq, sk, d in [
             ("bf16", 8, 32, 8, 1, 32768, 128), ("f16", 8, 32, 8, 1, 32768, 128),
@@ -432,16 +426,16 @@ def time_split(module):
         problem = Problem(dtype, b, h, hk, sq, sk, d)
         size = 2 * problem.k.numel() * problem.k.element_size()
         automatic = automatic_splits(problem)
-        found = {}
+        calls = {}
         for splits in sorted({1, 2, 4, 8, 16, 32, 64, automatic}):
             part, join = split_launches(module, problem, splits)
-            found[splits] = clock(lambda: (part(), join()), 10)
+            calls[splits] = lambda part=part, join=join: (part(), join())
+        found = race(calls, 10)
         row = " ".join(f"{n}:{size / ms / 1e9:.2f}" for n, ms in found.items())
-        best = min(found.values())
-        print(f"  {dtype:4} B={b} H={h}/{hk} Sq={sq} Sk={sk} D={d}: automatic {automatic} "
-              f"{found[automatic] * 1e3:.0f} us = {size / found[automatic] / 1e9:.2f} "
-              f"({size / found[automatic] / 1e9 / copied:.0%} of copy, {best / found[automatic]:.2f} "
-              f"of best) | {row}")
+        ms = found[automatic]
+        print(f"  {dtype:4} B={b} H={h}/{hk} Sq={sq} Sk={sk} D={d}: automatic {automatic}, "
+              f"{ms * 1e3:.0f} us, {size / ms / 1e9:.2f} = {size / ms / 1e9 / copied:.0%} of the "
+              f"copy, {min(found.values()) / ms:.2f} of the best | {row}")
 
 
 def main():
