@@ -17,7 +17,7 @@
 // Launch contract
 //   kernels  flash_wgmma_{bf16,f16}_d{64,128}_n{128,176}; nN is the keys of a tile (kN)
 //   block    384 threads
-//   grid     x: any number of blocks >= 1, each takes tiles blockIdx.x, + gridDim.x, ...
+//   grid     x: any number of blocks >= 1, which take the tiles in turns, boustrophedon,
 //            of ceil(seq_q / 128) * batch * heads. All tiles: the hardware balances them
 //            (best for a causal mask); one block per SM: the next tile's loads overlap the
 //            last tile's epilogue (best for a full mask).
@@ -46,11 +46,10 @@ using namespace hopper;
 constexpr int kRowsOfWarpgroup = 64;  // queries of a warpgroup: the M of wgmma
 constexpr int kTurnBarrier = 1;       // named barriers 1 to 3, one a consumer
 constexpr int kEpilogueBarrier = 4;   // named barriers 4 to 6
-constexpr float kNegativeInfinity = -__builtin_huge_valf();
 
 // What distinguishes one kernel of this file from the next.
 template <Dtype kDtype_, int kHeadDim_, int kConsumers_, int kN_, bool kTurns_ = true,
-          bool kLazy_ = true, int kStages_ = 2>
+          bool kLazy_ = true, int kStages_ = 2, bool kHeldQueries_ = false>
 struct Config {
     static constexpr Dtype kDtype = kDtype_;
     static constexpr int kHeadDim = kHeadDim_;
@@ -59,6 +58,7 @@ struct Config {
     static constexpr bool kTurns = kTurns_;         // consumers issue their products in turn
     static constexpr bool kLazy = kLazy_;           // see softmax_step
     static constexpr int kStages = kStages_;        // key tiles, and value tiles, in the ring
+    static constexpr bool kHeldQueries = kHeldQueries_;  // in registers all along
     static constexpr int kM = kConsumers * kRowsOfWarpgroup;
     static constexpr int kThreads = (1 + kConsumers) * kWarpgroup;
     // Together what the block starts with: 384 * 168 or 512 * 128.
@@ -78,6 +78,13 @@ struct Tile {
 template <int kM>
 __device__ __forceinline__ int count_tiles(const Shape& shape) {
     return (shape.seq_q + kM - 1) / kM * shape.batch * shape.heads;
+}
+
+// The tile that this block takes in a round. Every second round goes backwards: tiles get
+// shorter under a causal mask, and so nobody gets the longest of every round.
+__device__ __forceinline__ int tile_of_round(int round) {
+    const int place = round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+    return round * gridDim.x + place;
 }
 
 template <int kM, int kN>
@@ -162,7 +169,7 @@ __device__ __forceinline__ void produce(const Shared<C>& shared, const Shape& sh
     const int tiles = count_tiles<C::kM>(shape);
     Ring<C::kStages> ring;
     u32 q_parity = 0;
-    for (int index = blockIdx.x; index < tiles; index += gridDim.x) {
+    for (int round = 0, index; (index = tile_of_round(round)) < tiles; ++round) {
         const Tile tile = tile_at<C::kM, kN>(index, shape);
         const auto load_queries = [&] {
             for (int consumer = 0; consumer < C::kConsumers; ++consumer) {
@@ -206,7 +213,7 @@ __device__ __forceinline__ void mask_scores(float (&s)[kN / 2], int first_key, i
         for (int i = 0; i < kN / 4; ++i) {
             const int key = i / 2 * 8 + i % 2;
             float& score = s[i / 2 * 4 + half * 2 + i % 2];
-            if (key < low || key > high) score = kNegativeInfinity;
+            if (key < low || key > high) score = negative_infinity();
         }
     }
 }
@@ -225,7 +232,7 @@ __device__ __forceinline__ void softmax_step(float (&s)[kN / 2], float (&shift)[
                                              float scale_log2) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        float top = kNegativeInfinity;
+        float top = negative_infinity();
 #pragma unroll
         for (int i = 0; i < kN / 4; ++i) top = fmaxf(top, s[i / 2 * 4 + half * 2 + i % 2]);
         top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
@@ -234,7 +241,7 @@ __device__ __forceinline__ void softmax_step(float (&s)[kN / 2], float (&shift)[
         const float next = top > shift[half] + slack ? top : shift[half];
         // A row that has seen no key yet has shift -inf; any finite number in its place
         // gives exp2(-inf) = 0 below instead of NaN.
-        const float finite = next == kNegativeInfinity ? 0.f : next;
+        const float finite = next == negative_infinity() ? 0.f : next;
         correction[half] = exp2_approx(shift[half] - finite);
         shift[half] = next;
         float sum = row_sum[half] * correction[half];
@@ -263,6 +270,7 @@ __device__ __forceinline__ void consume(const Shared<C>& shared, const Shape& sh
     float s[kN / 2];
     float o[kHeadDim / 2];
     u32 p[kN / 4];
+    u32 held_q[C::kHeldQueries ? kHeadDim / 4 : 1];
     float shift[2], row_sum[2], correction[2];
 
     const auto my_turn = [&] {
@@ -272,6 +280,12 @@ __device__ __forceinline__ void consume(const Shared<C>& shared, const Shape& sh
         const int next = consumer + 1 == C::kConsumers ? 0 : consumer + 1;
         if constexpr (C::kTurns) named_arrive(kTurnBarrier + next, 2 * kWarpgroup);
     };
+    // Address, in this lane's row of its warp's 16, of 8 elements of the queries' block.
+    const auto query_chunk = [&](int chunk) {
+        const int row = warp_row + lane % 16;
+        return shared.q(consumer) + chunk / 8 * kRowsOfWarpgroup * 128 + row * 128 +
+               (chunk % 8 ^ row % 8) * 16;
+    };
     const auto issue_scores = [&](int stage) {
         const u64 k = operand(shared.k(stage), 0);
         hold(s);
@@ -279,8 +293,12 @@ __device__ __forceinline__ void consume(const Shared<C>& shared, const Shape& sh
 #pragma unroll
         for (int step = 0; step < kHeadDim / 16; ++step) {
             const int block = step / 4, within = step % 4 * 32;
-            wgmma_ss<kDtype, kN>(s, advance(q, block * kRowsOfWarpgroup * 128 + within),
-                                 advance(k, block * kN * 128 + within), step != 0);
+            const u64 keys = advance(k, block * kN * 128 + within);
+            if constexpr (C::kHeldQueries)
+                wgmma_rs<kDtype, kN>(s, held_q + 4 * step, keys, step != 0);
+            else
+                wgmma_ss<kDtype, kN>(s, advance(q, block * kRowsOfWarpgroup * 128 + within), keys,
+                                     step != 0);
         }
         wgmma_commit();
     };
@@ -290,7 +308,7 @@ __device__ __forceinline__ void consume(const Shared<C>& shared, const Shape& sh
         wgmma_fence();
 #pragma unroll
         for (int step = 0; step < kN / 16; ++step)
-            wgmma_rs<kDtype, kHeadDim>(o, p + 4 * step, advance(v, step * 2048));
+            wgmma_rs_transposed<kDtype, kHeadDim>(o, p + 4 * step, advance(v, step * 2048));
         wgmma_commit();
     };
     const auto round_probabilities = [&] {
@@ -301,7 +319,7 @@ __device__ __forceinline__ void consume(const Shared<C>& shared, const Shape& sh
     Ring<C::kStages> keys, values;
     u32 q_parity = 0;
     if (consumer == C::kConsumers - 1) next_turn();
-    for (int index = blockIdx.x; index < tiles; index += gridDim.x) {
+    for (int round = 0, index; (index = tile_of_round(round)) < tiles; ++round) {
         const Tile tile = tile_at<C::kM, kN>(index, shape);
         const int first_row = tile.first_query + consumer * kRowsOfWarpgroup;
         const int row = first_row + warp_row + lane / 4;
@@ -313,11 +331,16 @@ __device__ __forceinline__ void consume(const Shared<C>& shared, const Shape& sh
         };
 #pragma unroll
         for (int i = 0; i < kHeadDim / 2; ++i) o[i] = 0.f;
-        shift[0] = shift[1] = kNegativeInfinity;
+        shift[0] = shift[1] = negative_infinity();
         row_sum[0] = row_sum[1] = 0.f;
 
         barrier_wait(shared.q_full(consumer), q_parity);
         q_parity ^= 1;
+        if constexpr (C::kHeldQueries) {
+#pragma unroll
+            for (int step = 0; step < kHeadDim / 16; ++step)
+                load_matrices(held_q + 4 * step, query_chunk(2 * step + lane / 16));
+        }
         if (tile.begin < tile.end) {
             barrier_wait(shared.k_full(keys.stage), keys.parity);
             issue_scores(keys.stage);
@@ -388,18 +411,14 @@ __device__ __forceinline__ void consume(const Shared<C>& shared, const Shape& sh
                 const size_t plane = (size_t)tile.batch * shape.heads + tile.head;
                 lse[plane * shape.seq_q + query] =
                     sum > 0.f ? (shift[half] + log2_approx(sum)) * ln2
-                              : kNegativeInfinity;
+                              : negative_infinity();
             }
         }
         // Every warp is past its last read of the queries.
         named_sync(kEpilogueBarrier + consumer, kWarpgroup);
-        const int stored_row = warp_row + lane % 16;
 #pragma unroll
         for (int i = 0; i < kHeadDim / 16; ++i) {
-            const int chunk = 2 * i + lane / 16;  // of 8 elements, 16 bytes
-            const u32 address = shared.q(consumer) + chunk / 8 * kRowsOfWarpgroup * 128 +
-                                stored_row * 128 + (chunk % 8 ^ stored_row % 8) * 16;
-            store_matrices(address,
+            store_matrices(query_chunk(2 * i + lane / 16),
                            pack<kDtype>(o[8 * i] * inverse[0], o[8 * i + 1] * inverse[0]),
                            pack<kDtype>(o[8 * i + 2] * inverse[1], o[8 * i + 3] * inverse[1]),
                            pack<kDtype>(o[8 * i + 4] * inverse[0], o[8 * i + 5] * inverse[0]),
@@ -476,10 +495,10 @@ FLASH_WGMMA(flash_wgmma_f16_d128_m128_n176, Dtype::f16, 128, 2, 176)
 FLASH_WGMMA(flash_wgmma_f16_d128_m128_n128, Dtype::f16, 128, 2, 128)
 FLASH_WGMMA(flash_wgmma_f16_d64_m192_n128, Dtype::f16, 64, 3, 128)
 #ifdef FLASH_WGMMA_STUDY
+FLASH_WGMMA(flash_wgmma_bf16_d128_m128_n128_free, Dtype::bf16, 128, 2, 128, false)
+FLASH_WGMMA(flash_wgmma_bf16_d128_m128_n128_s3, Dtype::bf16, 128, 2, 128, true, true, 3)
+FLASH_WGMMA(flash_wgmma_bf16_d128_m128_n128_held, Dtype::bf16, 128, 2, 128, true, true, 2, true)
+FLASH_WGMMA(flash_wgmma_bf16_d128_m128_n128_held_free, Dtype::bf16, 128, 2, 128, false, true, 2, true)
 FLASH_WGMMA(flash_wgmma_bf16_d128_m128_n176_free, Dtype::bf16, 128, 2, 176, false)
-FLASH_WGMMA(flash_wgmma_bf16_d128_m128_n176_eager, Dtype::bf16, 128, 2, 176, true, false)
-FLASH_WGMMA(flash_wgmma_bf16_d128_m128_n160, Dtype::bf16, 128, 2, 160)
-FLASH_WGMMA(flash_wgmma_bf16_d64_m192_n128_free, Dtype::bf16, 64, 3, 128, false)
-FLASH_WGMMA(flash_wgmma_bf16_d64_m128_n192, Dtype::bf16, 64, 2, 192)
-FLASH_WGMMA(flash_wgmma_bf16_d64_m128_n192_free, Dtype::bf16, 64, 2, 192, false)
+FLASH_WGMMA(flash_wgmma_bf16_d64_m192_n128_s3, Dtype::bf16, 64, 3, 128, true, true, 3)
 #endif

@@ -142,6 +142,9 @@ __device__ __forceinline__ u32 pack(float low, float high) {
     return pair;
 }
 
+// A function, since neither compiler's built-in constant is the other's.
+__device__ __forceinline__ float negative_infinity() { return __int_as_float(0xff800000); }
+
 __device__ __forceinline__ float exp2_approx(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -199,14 +202,14 @@ __device__ __forceinline__ void copy_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-__device__ __forceinline__ void load_matrices(u32 (&m)[4], u32 address) {
+__device__ __forceinline__ void load_matrices(u32* m, u32 address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
                  : "r"(address)
                  : "memory");
 }
 
-__device__ __forceinline__ void load_matrices_transposed(u32 (&m)[4], u32 address) {
+__device__ __forceinline__ void load_matrices_transposed(u32* m, u32 address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
                  : "r"(address)
@@ -296,12 +299,15 @@ __device__ __forceinline__ u64 advance(u64 operand, u32 bytes) { return operand 
                  : __VA_ARGS__                                                                     \
                  : "l"(a), "l"(b), "r"(accumulate))
 
-// D[64, N] += A[64, 16] B[16, N], A in registers, B MN-major in shared memory.
-#define HOPPER_RS(TYPE, N, REGISTERS, A0, A1, A2, A3, B, ...)                                      \
-    asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" REGISTERS    \
-                 "}, {%" #A0 ",%" #A1 ",%" #A2 ",%" #A3 "}, %" #B ", 1, 1, 1, 1;\n"                \
+// D[64, N] (+)= A[64, 16] B, A in registers, B in shared memory: K-major for TRANSPOSED "0",
+// MN-major for "1".
+#define HOPPER_RS(TYPE, N, REGISTERS, A0, A1, A2, A3, B, P, TRANSPOSED, ...)                       \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #P ", 0;\n"                                  \
+                 "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" REGISTERS    \
+                 "}, {%" #A0 ",%" #A1 ",%" #A2 ",%" #A3 "}, %" #B ", p, 1, 1, " TRANSPOSED         \
+                 ";\n}\n"                                                                          \
                  : __VA_ARGS__                                                                     \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate))
 
 #define HOPPER_BY_DTYPE(INSTRUCTION, ...)                                                          \
     if constexpr (kDtype == Dtype::bf16)                                                           \
@@ -332,14 +338,24 @@ __device__ __forceinline__ void wgmma_ss(float (&d)[kColumns / 2], u64 a, u64 b,
     }
 }
 
-// Output: 64 rows of probabilities times 16 rows of V.
+// The same with the queries in registers; K-major keys.
 template <Dtype kDtype, int kColumns>
-__device__ __forceinline__ void wgmma_rs(float (&d)[kColumns / 2], const u32* a, u64 b) {
+__device__ __forceinline__ void wgmma_rs(float (&d)[kColumns / 2], const u32* a, u64 b,
+                                         int accumulate) {
+    static_assert(kColumns == 128, "add the instruction for this tile");
+    HOPPER_BY_DTYPE(HOPPER_RS, 128, HOPPER_R32_0 "," HOPPER_R32_1, 64, 65, 66, 67, 68, 69, "0",
+                    HOPPER_F64(d, 0));
+}
+
+// Output: 64 rows of probabilities times 16 rows of V, which is MN-major; always adds.
+template <Dtype kDtype, int kColumns>
+__device__ __forceinline__ void wgmma_rs_transposed(float (&d)[kColumns / 2], const u32* a, u64 b) {
     static_assert(kColumns == 64 || kColumns == 128, "add the instruction for this head_dim");
+    constexpr int accumulate = 1;
     if constexpr (kColumns == 64) {
-        HOPPER_BY_DTYPE(HOPPER_RS, 64, HOPPER_R32_0, 32, 33, 34, 35, 36, HOPPER_F32(d, 0));
+        HOPPER_BY_DTYPE(HOPPER_RS, 64, HOPPER_R32_0, 32, 33, 34, 35, 36, 37, "1", HOPPER_F32(d, 0));
     } else {
-        HOPPER_BY_DTYPE(HOPPER_RS, 128, HOPPER_R32_0 "," HOPPER_R32_1, 64, 65, 66, 67, 68,
+        HOPPER_BY_DTYPE(HOPPER_RS, 128, HOPPER_R32_0 "," HOPPER_R32_1, 64, 65, 66, 67, 68, 69, "1",
                         HOPPER_F64(d, 0));
     }
 }

@@ -50,7 +50,6 @@ constexpr int kWarps = 4;
 constexpr int kThreads = kWarps * 32;
 constexpr int kKeys = 16;       // keys of a warp's step
 constexpr int kBlockKeys = kWarps * kKeys;
-constexpr float kNegativeInfinity = -__builtin_huge_valf();
 
 // In elements.
 struct Strides {
@@ -138,11 +137,11 @@ __device__ __forceinline__ void join_warps(u32 outputs, u32 statistics, const Pa
                                        shape.seq_q * kHeadDim;
     for (int index = threadIdx.x; index < part.rows * kHeadDim; index += kThreads) {
         const int row = index / kHeadDim, column = index % kHeadDim;
-        float top = kNegativeInfinity;
+        float top = negative_infinity();
         for (int warp = 0; warp < kWarps; ++warp)
             top = fmaxf(top, load_float(statistics + (warp * 2 * kRows + row) * 4));
         float sum = 0.f, out = 0.f;
-        if (top != kNegativeInfinity) {
+        if (top != negative_infinity()) {
             for (int warp = 0; warp < kWarps; ++warp) {
                 const u32 own = statistics + (warp * 2 * kRows + row) * 4;
                 const float weight = exp2_approx(load_float(own) - top);
@@ -152,7 +151,7 @@ __device__ __forceinline__ void join_warps(u32 outputs, u32 statistics, const Pa
         }
         const long long place = part.place(row, shape);
         if (sum > 0.f) workspace[place * kHeadDim + column] = out / sum;
-        if (column == 0) lse[place] = sum > 0.f ? top + log2f(sum) : kNegativeInfinity;
+        if (column == 0) lse[place] = sum > 0.f ? top + log2f(sum) : negative_infinity();
     }
 }
 
@@ -206,7 +205,7 @@ __device__ __forceinline__ void part_mma(const u16* q, const u16* k, const u16* 
     }
 
     float o[kHeadDim / 8][4] = {};
-    float row_max[2] = {kNegativeInfinity, kNegativeInfinity}, row_sum[2] = {};
+    float row_max[2] = {negative_infinity(), negative_infinity()}, row_sum[2] = {};
     int low[2], high[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -237,12 +236,12 @@ __device__ __forceinline__ void part_mma(const u16* q, const u16* k, const u16* 
             for (int i = 0; i < 4; ++i) {
                 const int column = key + i / 2 * 8 + 2 * (lane % 4) + i % 2;
                 x[i] = s[i / 2][2 * half + i % 2] * scale_log2;
-                if (column < low[half] || column > high[half]) x[i] = kNegativeInfinity;
+                if (column < low[half] || column > high[half]) x[i] = negative_infinity();
                 top = fmaxf(top, x[i]);
             }
             top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
             top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
-            const float shift = top == kNegativeInfinity ? 0.f : top;
+            const float shift = top == negative_infinity() ? 0.f : top;
             const float correction = exp2_approx(row_max[half] - shift);
             row_max[half] = top;
             row_sum[half] *= correction;
@@ -342,7 +341,7 @@ __device__ __forceinline__ void part_f32(const float* q, const float* k, const f
     float o[kRows][kColumns] = {};
     float row_max[kRows], row_sum[kRows] = {};
 #pragma unroll
-    for (int row = 0; row < kRows; ++row) row_max[row] = kNegativeInfinity;
+    for (int row = 0; row < kRows; ++row) row_max[row] = negative_infinity();
     const int own_key = lane % kKeys, side = lane / kKeys;
 
     int stage = 0;
@@ -375,12 +374,12 @@ __device__ __forceinline__ void part_f32(const float* q, const float* k, const f
             const int column = key + own_key;
             if (column < query + shape.band_low || column >= part.end ||
                 column > query + shape.band_high)
-                x = kNegativeInfinity;
+                x = negative_infinity();
             float top = fmaxf(row_max[row], x);
 #pragma unroll
             for (int step = 1; step < kKeys; step *= 2)
                 top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, step));
-            const float shift = top == kNegativeInfinity ? 0.f : top;
+            const float shift = top == negative_infinity() ? 0.f : top;
             correction[row] = exp2_approx(row_max[row] - shift);
             row_max[row] = top;
             x = exp2_approx(x - shift);
@@ -453,7 +452,7 @@ __device__ __forceinline__ void join_splits(const float* workspace, void* out, f
     const long long row = blockIdx.x;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const float* const part_lse = workspace + shape.num_splits * rows * kHeadDim + row;
-    float top = kNegativeInfinity;
+    float top = negative_infinity();
     for (int split = lane; split < shape.num_splits; split += 32)
         top = fmaxf(top, part_lse[split * rows]);
 #pragma unroll
@@ -463,8 +462,8 @@ __device__ __forceinline__ void join_splits(const float* workspace, void* out, f
     float x[kColumns] = {}, sum = 0.f;
     for (int first = warp; first < shape.num_splits; first += 32 * kWarps) {
         const int own = first + lane * kWarps;
-        const float own_lse = own < shape.num_splits ? part_lse[own * rows] : kNegativeInfinity;
-        const float own_weight = own_lse == kNegativeInfinity ? 0.f : exp2_approx(own_lse - top);
+        const float own_lse = own < shape.num_splits ? part_lse[own * rows] : negative_infinity();
+        const float own_weight = own_lse == negative_infinity() ? 0.f : exp2_approx(own_lse - top);
         sum += own_weight;
         const int count = min(32, (shape.num_splits - first + kWarps - 1) / kWarps);
 #pragma unroll 8
@@ -506,7 +505,7 @@ __device__ __forceinline__ void join_splits(const float* workspace, void* out, f
                 pack<kDtype>(pair[0], pair[1]);
     }
     if (threadIdx.x == 0)
-        lse[row] = sum > 0.f ? (top + log2f(sum)) * 0.693147180559945309f : kNegativeInfinity;
+        lse[row] = sum > 0.f ? (top + log2f(sum)) * 0.693147180559945309f : negative_infinity();
 }
 
 }  // namespace
