@@ -15,28 +15,32 @@
 // need masking, and tiles that no query of the block sees are never loaded.
 //
 // Launch contract
-//   kernels  flash_wgmma_{bf16,f16}_d{64,128}_n{128,176}; nN is the keys of a tile (kN)
-//   block    384 threads
-//   grid     x: any number of blocks >= 1, which take the tiles in turns, boustrophedon,
-//            of ceil(seq_q / 128) * batch * heads. All tiles: the hardware balances them
-//            (best for a causal mask); one block per SM: the next tile's loads overlap the
-//            last tile's epilogue (best for a full mask).
-//   shared   dynamic, 1024 + 128 * head_dim * 2 + kStages * 2 * kN * head_dim * 2 + 256
-//            bytes, kStages = 2: 164,096 for d128_n128, 213,... (flash_wgmma_shared below)
+//   kernels  flash_wgmma_{bf16,f16}_ + d128_m128_n128, d128_m128_n176 or d64_m192_n128:
+//            head_dim, queries (kM) and keys (kN) of a tile
+//   block    384 threads for m128, 512 for m192
+//   grid     x: any number of blocks >= 1, which take the tiles in turns. There are
+//            ceil(seq_q / kM) * batch * heads tiles. One block per multiprocessor: the next
+//            tile's loads overlap the last tile's epilogue; best for a full mask, and for
+//            long sequences. One block a tile: the hardware balances unequal tiles; best
+//            for a causal mask over few thousand queries.
+//   shared   dynamic, 1280 + 2 * head_dim * (kM + 4 * kN) bytes: 165,120, 214,272 and 91,392
 //   maps     CU_TENSOR_MAP_DATA_TYPE_{BFLOAT16,FLOAT16}, rank 5, swizzle 128B, interleave
 //            none, no OOB NaN fill; dims (64, seq, head_dim / 64, heads, batch), strides of
-//            axes 1..4 in bytes (seq stride, 128, head stride, batch stride); box
-//            (64, 64, head_dim / 64, 1, 1) for q and out, (64, kN, head_dim / 64, 1, 1) for
-//            k and v. So: base address and strides multiples of 16 bytes.
-//   limits   seq_q, seq_k >= 1; kv_heads divides heads; |band| bounds within +-2^30 and
-//            sequences below 2^30
-//   mask     query i sees keys i + band_low <= j <= i + band_high. Full: -2^30, 2^30.
-//            Causal: -2^30, 0 (top-left) or seq_k - seq_q (bottom-right).
+//            axes 1..4 in bytes (seq stride, 128, head stride, batch stride), element
+//            strides 1; box (64, 64, head_dim / 64, 1, 1) for q and out,
+//            (64, kN, head_dim / 64, 1, 1) for k and v. So: head dimension contiguous, base
+//            addresses and strides multiples of 16 bytes; any layout otherwise.
+//   limits   seq_q and seq_k >= 1 and below 2^30, kv_heads divides heads, fewer than 2^31
+//            tiles. No workspace.
+//   mask     query i sees keys i + band_low <= j <= i + band_high, bounds within +-2^30.
+//            Full: -2^30, 2^30. Causal: -2^30, 0 (top-left) or seq_k - seq_q (bottom-right).
+//   scale    scale_log2 = softmax scale * log2(e), positive
 //   out      in the input dtype, through its map; 0 for a query that sees no key
 //   lse      f32 [batch, heads, seq_q], natural logarithm; -inf for such a query
-//   order    heads_per_section >= 1: blocks finish the tiles of that many heads, longest
-//            first, before the next section. 1 for a full mask; for a causal mask as many
-//            heads as have their keys and values fit into L2 together.
+//   order    heads_per_section >= 1: the tiles of that many heads are taken, longest first,
+//            before the next section's. Full mask: 1, so that the blocks at work share keys.
+//            Causal: batch * heads with one block per multiprocessor; with one block a tile
+//            as many as have their keys and values fit into L2 together.
 #include "hopper.cuh"
 
 namespace {
@@ -48,17 +52,19 @@ constexpr int kTurnBarrier = 1;       // named barriers 1 to 3, one a consumer
 constexpr int kEpilogueBarrier = 4;   // named barriers 4 to 6
 
 // What distinguishes one kernel of this file from the next.
-template <Dtype kDtype_, int kHeadDim_, int kConsumers_, int kN_, bool kTurns_ = true,
-          bool kLazy_ = true, int kStages_ = 2, bool kHeldQueries_ = false>
+template <Dtype kDtype_, int kHeadDim_, int kConsumers_, int kN_, bool kHeldQueries_,
+          bool kTurns_ = true, bool kLazy_ = true>
 struct Config {
     static constexpr Dtype kDtype = kDtype_;
     static constexpr int kHeadDim = kHeadDim_;
     static constexpr int kConsumers = kConsumers_;  // warpgroups that compute
     static constexpr int kN = kN_;                  // keys of a tile
-    static constexpr bool kTurns = kTurns_;         // consumers issue their products in turn
-    static constexpr bool kLazy = kLazy_;           // see softmax_step
-    static constexpr int kStages = kStages_;        // key tiles, and value tiles, in the ring
-    static constexpr bool kHeldQueries = kHeldQueries_;  // in registers all along
+    static constexpr int kStages = 2;               // key tiles, and value tiles, in the ring
+    // Queries stay in registers instead of being read from shared memory for every tile:
+    // where there is room for them.
+    static constexpr bool kHeldQueries = kHeldQueries_;
+    static constexpr bool kTurns = kTurns_;  // consumers issue their products in turn
+    static constexpr bool kLazy = kLazy_;    // see softmax_step
     static constexpr int kM = kConsumers * kRowsOfWarpgroup;
     static constexpr int kThreads = (1 + kConsumers) * kWarpgroup;
     // Together what the block starts with: 384 * 168 or 512 * 128.
@@ -488,17 +494,15 @@ __device__ __forceinline__ void flash(const TensorMap* map_q, const TensorMap* m
         flash<Config<__VA_ARGS__>>(&q, &k, &v, &out, lse, shape, scale_log2);                      \
     }
 
-FLASH_WGMMA(flash_wgmma_bf16_d128_m128_n176, Dtype::bf16, 128, 2, 176)
-FLASH_WGMMA(flash_wgmma_bf16_d128_m128_n128, Dtype::bf16, 128, 2, 128)
-FLASH_WGMMA(flash_wgmma_bf16_d64_m192_n128, Dtype::bf16, 64, 3, 128)
-FLASH_WGMMA(flash_wgmma_f16_d128_m128_n176, Dtype::f16, 128, 2, 176)
-FLASH_WGMMA(flash_wgmma_f16_d128_m128_n128, Dtype::f16, 128, 2, 128)
-FLASH_WGMMA(flash_wgmma_f16_d64_m192_n128, Dtype::f16, 64, 3, 128)
-#ifdef FLASH_WGMMA_STUDY
-FLASH_WGMMA(flash_wgmma_bf16_d128_m128_n128_free, Dtype::bf16, 128, 2, 128, false)
-FLASH_WGMMA(flash_wgmma_bf16_d128_m128_n128_s3, Dtype::bf16, 128, 2, 128, true, true, 3)
-FLASH_WGMMA(flash_wgmma_bf16_d128_m128_n128_held, Dtype::bf16, 128, 2, 128, true, true, 2, true)
-FLASH_WGMMA(flash_wgmma_bf16_d128_m128_n128_held_free, Dtype::bf16, 128, 2, 128, false, true, 2, true)
-FLASH_WGMMA(flash_wgmma_bf16_d128_m128_n176_free, Dtype::bf16, 128, 2, 176, false)
-FLASH_WGMMA(flash_wgmma_bf16_d64_m192_n128_s3, Dtype::bf16, 64, 3, 128, true, true, 3)
+FLASH_WGMMA(flash_wgmma_bf16_d128_m128_n128, Dtype::bf16, 128, 2, 128, true)
+FLASH_WGMMA(flash_wgmma_bf16_d128_m128_n176, Dtype::bf16, 128, 2, 176, false)
+FLASH_WGMMA(flash_wgmma_bf16_d64_m192_n128, Dtype::bf16, 64, 3, 128, false)
+FLASH_WGMMA(flash_wgmma_f16_d128_m128_n128, Dtype::f16, 128, 2, 128, true)
+FLASH_WGMMA(flash_wgmma_f16_d128_m128_n176, Dtype::f16, 128, 2, 176, false)
+FLASH_WGMMA(flash_wgmma_f16_d64_m192_n128, Dtype::f16, 64, 3, 128, false)
+#ifdef FLASH_WGMMA_STUDY  // each without one of the choices above, to see what it is worth
+FLASH_WGMMA(flash_wgmma_bf16_d128_m128_n128_unheld, Dtype::bf16, 128, 2, 128, false)
+FLASH_WGMMA(flash_wgmma_bf16_d128_m128_n128_unturned, Dtype::bf16, 128, 2, 128, true, false)
+FLASH_WGMMA(flash_wgmma_bf16_d128_m128_n128_eager, Dtype::bf16, 128, 2, 128, true, true, false)
+FLASH_WGMMA(flash_wgmma_bf16_d64_m128_n128, Dtype::bf16, 64, 2, 128, true)
 #endif

@@ -56,7 +56,8 @@ __device__ __forceinline__ void named_arrive(int barrier, int threads) {
 // ---------------------------------------------------------------- mbarrier
 
 __device__ __forceinline__ void barrier_init(u32 barrier, u32 arrivals) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals)
+                 : "memory");
 }
 
 // Makes initialised barriers visible to the copy engine.
@@ -281,9 +282,9 @@ __device__ __forceinline__ u64 advance(u64 operand, u32 bytes) { return operand 
 #define HOPPER_R32_1                                                                               \
     "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,"    \
     "%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
-#define HOPPER_R16_64 "%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79"
-#define HOPPER_R8_80 "%80,%81,%82,%83,%84,%85,%86,%87"
-#define HOPPER_R8_88 "%88,%89,%90,%91,%92,%93,%94,%95"
+#define HOPPER_R24_64                                                                              \
+    "%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,"    \
+    "%86,%87"
 
 #define HOPPER_F4(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define HOPPER_F8(d, i) HOPPER_F4(d, i), HOPPER_F4(d, i + 4)
@@ -319,22 +320,13 @@ __device__ __forceinline__ u64 advance(u64 operand, u32 bytes) { return operand 
 // `accumulate` of 0 overwrites `d`.
 template <Dtype kDtype, int kColumns>
 __device__ __forceinline__ void wgmma_ss(float (&d)[kColumns / 2], u64 a, u64 b, int accumulate) {
-    static_assert(kColumns == 128 || kColumns == 160 || kColumns == 176 || kColumns == 192,
-                  "add the instruction for this tile");
+    static_assert(kColumns == 128 || kColumns == 176, "add the instruction for this tile");
     if constexpr (kColumns == 128) {
-        HOPPER_BY_DTYPE(HOPPER_SS, 128, HOPPER_R32_0 "," HOPPER_R32_1, 64, 65, 66, HOPPER_F64(d, 0));
-    } else if constexpr (kColumns == 160) {
-        HOPPER_BY_DTYPE(HOPPER_SS, 160, HOPPER_R32_0 "," HOPPER_R32_1 "," HOPPER_R16_64, 80, 81, 82,
-                        HOPPER_F64(d, 0), HOPPER_F16(d, 64));
-    } else if constexpr (kColumns == 176) {
-        HOPPER_BY_DTYPE(HOPPER_SS, 176,
-                        HOPPER_R32_0 "," HOPPER_R32_1 "," HOPPER_R16_64 "," HOPPER_R8_80, 88, 89, 90,
-                        HOPPER_F64(d, 0), HOPPER_F16(d, 64), HOPPER_F8(d, 80));
+        HOPPER_BY_DTYPE(HOPPER_SS, 128, HOPPER_R32_0 "," HOPPER_R32_1, 64, 65, 66,
+                        HOPPER_F64(d, 0));
     } else {
-        HOPPER_BY_DTYPE(
-            HOPPER_SS, 192,
-            HOPPER_R32_0 "," HOPPER_R32_1 "," HOPPER_R16_64 "," HOPPER_R8_80 "," HOPPER_R8_88, 96,
-            97, 98, HOPPER_F64(d, 0), HOPPER_F16(d, 64), HOPPER_F16(d, 80));
+        HOPPER_BY_DTYPE(HOPPER_SS, 176, HOPPER_R32_0 "," HOPPER_R32_1 "," HOPPER_R24_64, 88, 89, 90,
+                        HOPPER_F64(d, 0), HOPPER_F16(d, 64), HOPPER_F8(d, 80));
     }
 }
 

@@ -34,10 +34,10 @@
 //
 // How many splits: enough to fill the device and no more, since each adds a row of
 // workspace. Two blocks fit on a multiprocessor (f32 d128: one), so with `tiles` =
-// grid.y * grid.z and slots = 2 * multiprocessors (or 1 *): among n = 1 .. min(128, ceil(seq_k / 256)) the smallest
-// whose last wave is at least 85 % as full as the best n's, fullness being
-// w / ceil(w) with w = n * tiles / slots (FlashAttention-2's rule, on this kernel's slots).
-
+// grid.y * grid.z and slots = 2 * multiprocessors (or 1 *): the smallest n among
+// 1 .. min(128, ceil(seq_k / 256)) whose last wave is at least 85 % as full as the best
+// n's, fullness being w / ceil(w) with w = n * tiles / slots (FlashAttention-2's rule, on
+// this kernel's slots).
 #include "hopper.cuh"
 
 namespace {
@@ -45,10 +45,10 @@ namespace {
 using namespace hopper;
 using u16 = unsigned short;
 
-constexpr int kRows = 16;       // packed queries of a block: the M of mma.sync
+constexpr int kRows = 16;  // packed queries of a block: the M of mma.sync
 constexpr int kWarps = 4;
 constexpr int kThreads = kWarps * 32;
-constexpr int kKeys = 16;       // keys of a warp's step
+constexpr int kKeys = 16;  // keys of a warp's step
 constexpr int kBlockKeys = kWarps * kKeys;
 
 // In elements.
@@ -146,7 +146,8 @@ __device__ __forceinline__ void join_warps(u32 outputs, u32 statistics, const Pa
                 const u32 own = statistics + (warp * 2 * kRows + row) * 4;
                 const float weight = exp2_approx(load_float(own) - top);
                 sum += weight * load_float(own + kRows * 4);
-                out += weight * load_float(outputs + ((warp * kRows + row) * kHeadDim + column) * 4);
+                const u32 place = (warp * kRows + row) * kHeadDim + column;
+                out += weight * load_float(outputs + place * 4);
             }
         }
         const long long place = part.place(row, shape);
@@ -261,7 +262,8 @@ __device__ __forceinline__ void part_mma(const u16* q, const u16* k, const u16* 
 #pragma unroll
         for (int i = 0; i < kHeadDim / 16; ++i) {
             u32 b[4];
-            load_matrices_transposed(b, slot + Slots::kHalf + Slots::at(lane % 16, 2 * i + lane / 16));
+            load_matrices_transposed(
+                b, slot + Slots::kHalf + Slots::at(lane % 16, 2 * i + lane / 16));
             mma<kDtype>(o[2 * i], p, b[0], b[1]);
             mma<kDtype>(o[2 * i + 1], p, b[2], b[3]);
         }
@@ -284,12 +286,12 @@ __device__ __forceinline__ void part_mma(const u16* q, const u16* k, const u16* 
             store_float(stats + (warp * 2 * kRows + row) * 4, row_max[half]);
             store_float(stats + (warp * 2 * kRows + kRows + row) * 4, sum);
         }
+        const u32 own = outputs + ((warp * kRows + row) * kHeadDim + 2 * (lane % 4)) * 4;
 #pragma unroll
         for (int i = 0; i < kHeadDim / 8; ++i)
 #pragma unroll
             for (int side = 0; side < 2; ++side)
-                store_float(outputs + ((warp * kRows + row) * kHeadDim + 8 * i + 2 * (lane % 4) + side) * 4,
-                            o[i][2 * half + side]);
+                store_float(own + (8 * i + side) * 4, o[i][2 * half + side]);
     }
     __syncthreads();
     join_warps<kHeadDim>(outputs, stats, part, shape, workspace);
@@ -399,7 +401,8 @@ __device__ __forceinline__ void part_f32(const float* q, const float* k, const f
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 const int byte = lane * kColumns * 4;
-                const u32 from = slot + Slots::kHalf + Slots::at(four_keys + i, byte / 16) + byte % 16;
+                const u32 from =
+                    slot + Slots::kHalf + Slots::at(four_keys + i, byte / 16) + byte % 16;
                 if constexpr (kColumns == 4) {
                     const float4 y = load_float4(from);
                     x[i][0] = y.x, x[i][1] = y.y, x[i][2] = y.z, x[i][3] = y.w;
@@ -434,8 +437,10 @@ __device__ __forceinline__ void part_f32(const float* q, const float* k, const f
             store_float(stats + (warp * 2 * kRows + kRows + row) * 4, sum);
         }
 #pragma unroll
-        for (int c = 0; c < kColumns; ++c)
-            store_float(base + ((warp * kRows + row) * kHeadDim + lane * kColumns + c) * 4, o[row][c]);
+        for (int c = 0; c < kColumns; ++c) {
+            const u32 place = (warp * kRows + row) * kHeadDim + lane * kColumns + c;
+            store_float(base + place * 4, o[row][c]);
+        }
     }
     __syncthreads();
     join_warps<kHeadDim>(base, stats, part, shape, workspace);

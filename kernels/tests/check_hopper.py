@@ -201,41 +201,39 @@ FLASH = {  # kernel: dtype, head_dim, queries and keys of a tile
     f"flash_wgmma_{dtype}_d{d}_m{m}_n{n}": (dtype, d, m, n)
     for dtype in ("bf16", "f16") for d, m, n in ((128, 128, 176), (128, 128, 128), (64, 192, 128))
 }
-FLASH_STUDY = {
-    "flash_wgmma_bf16_d128_m128_n128_free": ("bf16", 128, 128, 128),
-    "flash_wgmma_bf16_d128_m128_n128_s3": ("bf16", 128, 128, 128, 3),
-    "flash_wgmma_bf16_d128_m128_n128_held": ("bf16", 128, 128, 128),
-    "flash_wgmma_bf16_d128_m128_n128_held_free": ("bf16", 128, 128, 128),
-    "flash_wgmma_bf16_d128_m128_n176_free": ("bf16", 128, 128, 176),
-    "flash_wgmma_bf16_d64_m192_n128_s3": ("bf16", 64, 192, 128, 3),
+FLASH_STUDY = {  # the same without one of the kernel's choices
+    "flash_wgmma_bf16_d128_m128_n128_unheld": ("bf16", 128, 128, 128),
+    "flash_wgmma_bf16_d128_m128_n128_unturned": ("bf16", 128, 128, 128),
+    "flash_wgmma_bf16_d128_m128_n128_eager": ("bf16", 128, 128, 128),
+    "flash_wgmma_bf16_d64_m128_n128": ("bf16", 64, 128, 128),
 }
 
 
-def flash_launch(module, name, config, problem, persistent, section=None):
-    _, head_dim, tile_m, tile_n, *stages = config
-    stages = stages[0] if stages else 2
-    shared = 1024 + 2 * head_dim * (tile_m + 2 * stages * tile_n) + 256
+def flash_launch(module, name, config, problem, block_per_sm):
+    _, head_dim, tile_m, tile_n = config
+    shared = 1280 + 2 * head_dim * (tile_m + 4 * tile_n)
     tiles = -(-problem.seq_q // tile_m) * problem.batch * problem.heads
     sms = torch.cuda.get_device_properties(0).multi_processor_count
-    grid = min(tiles, sms) if persistent else tiles
-    if section is None:
-        section = flash_section(problem)
+    grid = min(tiles, sms) if block_per_sm else tiles
     maps = [tensor_map(problem.q, 64), tensor_map(problem.k, tile_n), tensor_map(problem.v, tile_n),
             tensor_map(problem.out, 64)]
     arguments = maps + [pointer(problem.lse)] + integers(
         problem.batch, problem.heads, problem.kv_heads, problem.seq_q, problem.seq_k, problem.low,
-        problem.high, section) + [ctypes.c_float(problem.scale * math.log2(math.e))]
-    return Launch(module.function(name, shared), (grid, 1, 1), 128 + 2 * tile_m, shared,
-                  arguments)
+        problem.high, flash_section(problem, block_per_sm)
+    ) + [ctypes.c_float(problem.scale * math.log2(math.e))]
+    return Launch(module.function(name, shared), (grid, 1, 1), 128 + 2 * tile_m, shared, arguments)
 
 
-def flash_section(problem):
-    """Heads whose tiles are finished before others are begun: see the kernel's contract."""
+def flash_section(problem, block_per_sm):
+    """Heads whose tiles are taken before others are begun: see the kernel's contract."""
     if problem.high >= problem.seq_k:
         return 1
+    all_heads = problem.batch * problem.heads
+    if block_per_sm:
+        return all_heads
     bytes_of_kv_head = 2 * problem.seq_k * problem.head_dim * 2
-    kv_heads = max(1, (32 << 20) // bytes_of_kv_head)
-    return min(kv_heads * (problem.heads // problem.kv_heads), problem.batch * problem.heads)
+    kv_heads = max(1, (32 << 20) // bytes_of_kv_head)  # of 50 MiB of L2
+    return min(kv_heads * (problem.heads // problem.kv_heads), all_heads)
 
 
 FLASH_SHAPES = [  # batch, heads, kv_heads, seq_q, seq_k, and bands (low, high)
@@ -257,15 +255,15 @@ def check_flash(module, kernels):
     for name, config in kernels.items():
         worst, worst_lse, bad = 0.0, 0.0, []
         cases = list(itertools.product(FLASH_SHAPES, ("bshd", "bhsd"), (False, True)))
-        for (b, h, hk, sq, sk, mask), layout, persistent in cases:
+        for (b, h, hk, sq, sk, mask), layout, block_per_sm in cases:
             low, high = band(mask, sq, sk)
             problem = Problem(config[0], b, h, hk, sq, sk, config[1], layout, low, high)
-            flash_launch(module, name, config, problem, persistent)()
+            flash_launch(module, name, config, problem, block_per_sm)()
             torch.cuda.synchronize()
             error, off, wrong = problem.verdict()
             worst, worst_lse = max(worst, error), max(worst_lse, off)
             if wrong or math.isnan(error):
-                bad.append(f"    {b=} {h=} {hk=} {sq=} {sk=} {mask} {layout} {persistent=}: "
+                bad.append(f"    {b=} {h=} {hk=} {sq=} {sk=} {mask} {layout} {block_per_sm=}: "
                            f"{error:.2e} {' '.join(wrong)}")
         print(f"{name:40} {len(cases):5} {worst:12.2e} {worst_lse:10.1e}  "
               f"{'FAIL ' + str(len(bad)) if bad else 'ok'}")
@@ -405,16 +403,13 @@ def time_flash(module, kernels):
                  "FlashAttention-2": sdpa(problem, SDPBackend.FLASH_ATTENTION)}
         for name, config in kernels.items():
             if config[:2] == (dtype, d):
-                for persistent in (False, True):
-                    title = name + (", a block per SM" if persistent else "")
-                    calls[title] = flash_launch(module, name, config, problem, persistent)
-                    if mask == "causal" and kernels is not FLASH:
-                        calls[title + ", one section"] = flash_launch(
-                            module, name, config, problem, persistent, b * h)
+                for block_per_sm in (False, True):
+                    title = name + (", a block per SM" if block_per_sm else ", a block a tile")
+                    calls[title] = flash_launch(module, name, config, problem, block_per_sm)
         found = race(calls)
         print(f"\n{dtype} B={b} H={h}/{hk} S={s} D={d} {mask}, bhsd: TFLOP/s, ratio to cuDNN")
         for name, ms in found.items():
-            print(f"  {name:54} {problem.flops() / ms / 1e9:5.0f} {found['cuDNN'] / ms:5.2f}")
+            print(f"  {name:57} {problem.flops() / ms / 1e9:5.0f} {found['cuDNN'] / ms:5.2f}")
 
 
 def time_split(module):
