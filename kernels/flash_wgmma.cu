@@ -1,15 +1,16 @@
 // Attention forward for Hopper: TMA, warp specialisation, wgmma, softmax in its shadow.
 //
-// A block computes 128 queries of one head. One warpgroup only copies: it keeps a ring of
-// key and value tiles in shared memory full. Two warpgroups compute, 64 queries each, with
-// the online softmax (Milakov & Gimelshein 2018, arXiv:1805.02867; FlashAttention-2, Dao
-// 2023, arXiv:2307.08691): scores of a tile by wgmma from shared memory, running maximum
-// and sum in registers, probabilities rounded in place to become the register operand of
-// the second product. A tile costs about half as many cycles of exponentials as of matrix
-// products, so both must run at once. As in FlashAttention-3 (Shah et al. 2024,
-// arXiv:2407.08608) that happens twice over: within a warpgroup the next tile's QK^T and
-// this tile's PV are in flight while the softmax runs, and between the two warpgroups a
-// pair of named barriers makes one issue its products while the other is in its softmax.
+// A block computes 128 queries of one head (192 where head_dim is 64). One warpgroup only
+// copies: it keeps a ring of key and value tiles in shared memory full. The two (or three)
+// others compute, 64 queries each, with the online softmax (Milakov & Gimelshein 2018,
+// arXiv:1805.02867; FlashAttention-2, Dao 2023, arXiv:2307.08691): scores of a tile by
+// wgmma, running maximum and sum in registers, probabilities rounded in registers to become
+// the first operand of the second product. With head_dim 128 a tile costs about half as many
+// cycles of exponentials as of matrix products, with 64 as many, so both must run at once.
+// As in FlashAttention-3 (Shah et al. 2024, arXiv:2407.08608) that happens twice over:
+// within a warpgroup the next tile's QK^T and this tile's PV are in flight while the softmax
+// runs, and named barriers make the warpgroups issue their products in turn, each while the
+// others are in their softmax.
 //
 // Tiles are walked from the last key to the first: only the tiles at the ends of the band
 // need masking, and tiles that no query of the block sees are never loaded.
@@ -30,17 +31,17 @@
 //            strides 1; box (64, 64, head_dim / 64, 1, 1) for q and out,
 //            (64, kN, head_dim / 64, 1, 1) for k and v. So: head dimension contiguous, base
 //            addresses and strides multiples of 16 bytes; any layout otherwise.
-//   limits   seq_q and seq_k >= 1 and below 2^30, kv_heads divides heads, fewer than 2^31
+//   limits   seq_q and seq_k >= 1 and below 2^29, kv_heads divides heads, fewer than 2^30
 //            tiles. No workspace.
 //   mask     query i sees keys i + band_low <= j <= i + band_high, bounds within +-2^30.
 //            Full: -2^30, 2^30. Causal: -2^30, 0 (top-left) or seq_k - seq_q (bottom-right).
 //   scale    scale_log2 = softmax scale * log2(e), positive
 //   out      in the input dtype, through its map; 0 for a query that sees no key
 //   lse      f32 [batch, heads, seq_q], natural logarithm; -inf for such a query
-//   order    heads_per_section >= 1: the tiles of that many heads are taken, longest first,
-//            before the next section's. Full mask: 1, so that the blocks at work share keys.
-//            Causal: batch * heads with one block per multiprocessor; with one block a tile
-//            as many as have their keys and values fit into L2 together.
+//   order    heads_per_section, 1 .. batch * heads: the tiles of that many heads are taken,
+//            longest first, before the next section's. Full mask: 1, so that the blocks at
+//            work share keys. Causal: batch * heads with one block per multiprocessor; with
+//            one block a tile as many as have their keys and values fit into L2 together.
 #include "hopper.cuh"
 
 namespace {
@@ -261,14 +262,69 @@ __device__ __forceinline__ void softmax_step(float (&s)[kN / 2], float (&shift)[
     }
 }
 
+// Address, in this lane's row of its warp's 16, of 8 elements of the queries' block: for
+// ldmatrix and stmatrix alike.
+template <typename C>
+__device__ __forceinline__ u32 query_chunk(const Shared<C>& shared, int consumer, int chunk) {
+    const int row = threadIdx.x % kWarpgroup / 32 * 16 + threadIdx.x % 16;
+    return shared.q(consumer) + chunk / 8 * kRowsOfWarpgroup * 128 + row * 128 +
+           (chunk % 8 ^ row % 8) * 16;
+}
+
+// Divides by the sum, stores the logarithm of the sum, and the output by way of the queries'
+// buffer, from which TMA leaves out rows past the end.
+template <typename C>
+__device__ __forceinline__ void store_tile(const Shared<C>& shared, const Shape& shape,
+                                           int consumer, const Tile& tile,
+                                           const float (&shift)[2], const float (&row_sum)[2],
+                                           const float (&o)[C::kHeadDim / 2],
+                                           const TensorMap* map_out, float* lse) {
+    constexpr Dtype kDtype = C::kDtype;
+    const int thread = threadIdx.x % kWarpgroup, lane = thread % 32;
+    const int first_row = tile.first_query + consumer * kRowsOfWarpgroup;
+    float inverse[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        float sum = row_sum[half];
+        sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+        sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+        inverse[half] = sum == 0.f ? 0.f : 1.f / sum;
+        const int query = first_row + thread / 32 * 16 + lane / 4 + 8 * half;
+        if (lane % 4 == 0 && query < shape.seq_q) {
+            const float ln2 = 0.693147180559945309f;
+            const size_t plane = (size_t)tile.batch * shape.heads + tile.head;
+            lse[plane * shape.seq_q + query] =
+                sum == 0.f ? negative_infinity() : (shift[half] + log2_approx(sum)) * ln2;
+        }
+    }
+    // Every warp is past its last read of the queries.
+    named_sync(kEpilogueBarrier + consumer, kWarpgroup);
+#pragma unroll
+    for (int i = 0; i < C::kHeadDim / 16; ++i) {
+        store_matrices(query_chunk(shared, consumer, 2 * i + lane / 16),
+                       pack<kDtype>(o[8 * i] * inverse[0], o[8 * i + 1] * inverse[0]),
+                       pack<kDtype>(o[8 * i + 2] * inverse[1], o[8 * i + 3] * inverse[1]),
+                       pack<kDtype>(o[8 * i + 4] * inverse[0], o[8 * i + 5] * inverse[0]),
+                       pack<kDtype>(o[8 * i + 6] * inverse[1], o[8 * i + 7] * inverse[1]));
+    }
+    async_proxy_fence();
+    named_sync(kEpilogueBarrier + consumer, kWarpgroup);
+    if (thread == 0) {
+        if (first_row < shape.seq_q)
+            tensor_store(map_out, shared.q(consumer), first_row, tile.head, tile.batch);
+        tensor_store_wait();
+        barrier_arrive(shared.q_empty(consumer));
+    }
+}
+
+// A warpgroup that computes.
 template <typename C>
 __device__ __forceinline__ void consume(const Shared<C>& shared, const Shape& shape, int consumer,
                                         float scale_log2, const TensorMap* map_out, float* lse) {
     constexpr Dtype kDtype = C::kDtype;
     constexpr int kHeadDim = C::kHeadDim, kN = C::kN;
-    const int thread = threadIdx.x % kWarpgroup;
-    const int lane = thread % 32;
-    const int warp_row = thread / 32 * 16;
+    const int lane = threadIdx.x % 32;
+    const int warp_row = threadIdx.x % kWarpgroup / 32 * 16;
     const bool elected = lane == 0;
     const int tiles = count_tiles<C::kM>(shape);
     const u64 q = operand(shared.q(consumer), 0);
@@ -285,12 +341,6 @@ __device__ __forceinline__ void consume(const Shared<C>& shared, const Shape& sh
     const auto next_turn = [&] {
         const int next = consumer + 1 == C::kConsumers ? 0 : consumer + 1;
         if constexpr (C::kTurns) named_arrive(kTurnBarrier + next, 2 * kWarpgroup);
-    };
-    // Address, in this lane's row of its warp's 16, of 8 elements of the queries' block.
-    const auto query_chunk = [&](int chunk) {
-        const int row = warp_row + lane % 16;
-        return shared.q(consumer) + chunk / 8 * kRowsOfWarpgroup * 128 + row * 128 +
-               (chunk % 8 ^ row % 8) * 16;
     };
     const auto issue_scores = [&](int stage) {
         const u64 k = operand(shared.k(stage), 0);
@@ -345,7 +395,8 @@ __device__ __forceinline__ void consume(const Shared<C>& shared, const Shape& sh
         if constexpr (C::kHeldQueries) {
 #pragma unroll
             for (int step = 0; step < kHeadDim / 16; ++step)
-                load_matrices(held_q + 4 * step, query_chunk(2 * step + lane / 16));
+                load_matrices(held_q + 4 * step,
+                              query_chunk(shared, consumer, 2 * step + lane / 16));
         }
         if (tile.begin < tile.end) {
             barrier_wait(shared.k_full(keys.stage), keys.parity);
@@ -402,42 +453,7 @@ __device__ __forceinline__ void consume(const Shared<C>& shared, const Shape& sh
             values.next();
         }
 
-        // Epilogue: divide by the sum, store the logarithm of the sum, and the output by
-        // way of the queries' buffer, from which TMA leaves out rows past the end.
-        float inverse[2];
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            float sum = row_sum[half];
-            sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-            sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-            inverse[half] = sum > 0.f ? 1.f / sum : 0.f;
-            const int query = row + 8 * half;
-            if (lane % 4 == 0 && query < shape.seq_q) {
-                const float ln2 = 0.693147180559945309f;
-                const size_t plane = (size_t)tile.batch * shape.heads + tile.head;
-                lse[plane * shape.seq_q + query] =
-                    sum > 0.f ? (shift[half] + log2_approx(sum)) * ln2
-                              : negative_infinity();
-            }
-        }
-        // Every warp is past its last read of the queries.
-        named_sync(kEpilogueBarrier + consumer, kWarpgroup);
-#pragma unroll
-        for (int i = 0; i < kHeadDim / 16; ++i) {
-            store_matrices(query_chunk(2 * i + lane / 16),
-                           pack<kDtype>(o[8 * i] * inverse[0], o[8 * i + 1] * inverse[0]),
-                           pack<kDtype>(o[8 * i + 2] * inverse[1], o[8 * i + 3] * inverse[1]),
-                           pack<kDtype>(o[8 * i + 4] * inverse[0], o[8 * i + 5] * inverse[0]),
-                           pack<kDtype>(o[8 * i + 6] * inverse[1], o[8 * i + 7] * inverse[1]));
-        }
-        async_proxy_fence();
-        named_sync(kEpilogueBarrier + consumer, kWarpgroup);
-        if (thread == 0) {
-            if (first_row < shape.seq_q)
-                tensor_store(map_out, shared.q(consumer), first_row, tile.head, tile.batch);
-            tensor_store_wait();
-            barrier_arrive(shared.q_empty(consumer));
-        }
+        store_tile(shared, shape, consumer, tile, shift, row_sum, o, map_out, lse);
     }
     // The last turn was passed to the first warpgroup: taken, so that no barrier is left
     // half full.

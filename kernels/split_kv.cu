@@ -28,7 +28,7 @@
 //   lse      f32 [batch, heads, seq_q], natural logarithm; -inf for a query without keys
 //   mask     query i sees keys i + band_low <= j <= i + band_high; full: -2^30, 2^30;
 //            causal, bottom-right: -2^30, seq_k - seq_q
-//   limits   1 <= num_splits <= 65535; seq_q and seq_k >= 1 and below 2^30; kv_heads
+//   limits   1 <= num_splits <= 65535; seq_q and seq_k >= 1 and below 2^29; kv_heads
 //            divides heads; batch * kv_heads <= 65535. Meant for seq_q <= 16: right
 //            beyond, but the keys are read once more for each 16 rows.
 //
@@ -92,39 +92,75 @@ struct Part {
     }
 };
 
-// A warp's ring: kStages slots of [16 keys][head_dim], keys then values.
+// A warp's ring: kStages slots of [16 keys][head_dim], keys then values, and what is to be
+// loaded into it next.
 template <Dtype kDtype, int kHeadDim>
 struct Ring {
     static constexpr int kElement = kDtype == Dtype::f32 ? 4 : 2;
     static constexpr int kRowBytes = kHeadDim * kElement;
     static constexpr int kHalf = kKeys * kRowBytes;
     static constexpr int kSlot = 2 * kHalf;
-    // About 64 KiB under way at each multiprocessor, by Little's law enough for its share
-    // of the memory bandwidth at a latency of 2 us.
+    // At least 128 KiB under way on each multiprocessor. Little's law asks for a quarter of
+    // that at a latency of 1 us, but latency grows with the load.
     static constexpr int kStages = kSlot < 8192 ? 6 : 3;
     static constexpr int kWarpBytes = kStages * kSlot;
+
+    u32 base;
+    const char* k;
+    const char* v;
+    long long k_stride, v_stride;  // of a key, in bytes
+    int next_key, end;
+
+    __device__ __forceinline__ Ring(u32 shared, const Part& part, const void* k_all,
+                                    const void* v_all, const Strides& k_strides,
+                                    const Strides& v_strides)
+        : base(shared + threadIdx.x / 32 * kWarpBytes),
+          k(static_cast<const char*>(k_all) +
+            (part.batch * k_strides.batch + part.kv_head * k_strides.head) * kElement),
+          v(static_cast<const char*>(v_all) +
+            (part.batch * v_strides.batch + part.kv_head * v_strides.head) * kElement),
+          k_stride(k_strides.seq * kElement),
+          v_stride(v_strides.seq * kElement),
+          next_key(part.begin + threadIdx.x / 32 * kKeys),
+          end(part.end) {}
 
     // Rows of at least 128 bytes: XOR with the row spreads 8 rows over all 32 banks.
     static __device__ __forceinline__ u32 at(int row, int chunk) {
         return row * kRowBytes + (chunk ^ (row & 7)) * 16;
     }
 
-    static __device__ __forceinline__ void load(u32 slot, const char* k, const char* v,
-                                                long long k_stride, long long v_stride, int key,
-                                                int end) {
-        constexpr int kChunks = kRowBytes / 16;       // of a row
-        constexpr int kRowsAtOnce = 32 / kChunks ? 32 / kChunks : 1;
+    __device__ __forceinline__ u32 slot(int stage) const { return base + stage * kSlot; }
+
+    __device__ __forceinline__ void load(int stage) {
+        constexpr int kChunks = kRowBytes / 16;  // of a row
         const int lane = threadIdx.x % 32;
+        if (next_key < end) {
 #pragma unroll
-        for (int i = 0; i < kKeys * kChunks / 32; ++i) {
-            const int chunk = lane % kChunks;
-            const int row = i * kRowsAtOnce + lane / kChunks;
-            const bool inside = key + row < end;
-            const long long index = inside ? key + row : 0;
-            copy_async(slot + at(row, chunk), k + index * k_stride + chunk * 16, inside ? 16 : 0);
-            copy_async(slot + kHalf + at(row, chunk), v + index * v_stride + chunk * 16,
-                       inside ? 16 : 0);
+            for (int i = 0; i < kKeys * kChunks / 32; ++i) {
+                const int chunk = lane % kChunks;
+                const int row = (i * 32 + lane) / kChunks;
+                const bool inside = next_key + row < end;
+                const long long index = inside ? next_key + row : 0;
+                const int bytes = inside ? 16 : 0;
+                const u32 place = slot(stage) + at(row, chunk);
+                copy_async(place, k + index * k_stride + chunk * 16, bytes);
+                copy_async(place + kHalf, v + index * v_stride + chunk * 16, bytes);
+            }
         }
+        next_key += kBlockKeys;
+        copy_commit();  // an empty group too: the count of groups is the clock
+    }
+
+    __device__ __forceinline__ void fill() {
+#pragma unroll
+        for (int stage = 0; stage < kStages - 1; ++stage) load(stage);
+    }
+
+    // Starts the load of the slot that was read last, and waits for that of `stage`.
+    __device__ __forceinline__ void turn(int stage) {
+        load(stage == 0 ? kStages - 1 : stage - 1);
+        copy_wait<kStages - 1>();
+        __syncwarp();
     }
 };
 
@@ -140,19 +176,18 @@ __device__ __forceinline__ void join_warps(u32 outputs, u32 statistics, const Pa
         float top = negative_infinity();
         for (int warp = 0; warp < kWarps; ++warp)
             top = fmaxf(top, load_float(statistics + (warp * 2 * kRows + row) * 4));
+        if (top == negative_infinity()) top = 0.f;  // a row without keys: all weights are 0
         float sum = 0.f, out = 0.f;
-        if (top != negative_infinity()) {
-            for (int warp = 0; warp < kWarps; ++warp) {
-                const u32 own = statistics + (warp * 2 * kRows + row) * 4;
-                const float weight = exp2_approx(load_float(own) - top);
-                sum += weight * load_float(own + kRows * 4);
-                const u32 place = (warp * kRows + row) * kHeadDim + column;
-                out += weight * load_float(outputs + place * 4);
-            }
+        for (int warp = 0; warp < kWarps; ++warp) {
+            const u32 own = statistics + (warp * 2 * kRows + row) * 4;
+            const float weight = exp2_approx(load_float(own) - top);
+            sum += weight * load_float(own + kRows * 4);
+            out += weight * load_float(outputs + ((warp * kRows + row) * kHeadDim + column) * 4);
         }
+        // Not `sum > 0`: NaN from the inputs must reach the output.
         const long long place = part.place(row, shape);
-        if (sum > 0.f) workspace[place * kHeadDim + column] = out / sum;
-        if (column == 0) lse[place] = sum > 0.f ? top + log2f(sum) : negative_infinity();
+        if (sum != 0.f) workspace[place * kHeadDim + column] = out / sum;
+        if (column == 0) lse[place] = sum == 0.f ? negative_infinity() : top + log2f(sum);
     }
 }
 
@@ -167,23 +202,8 @@ __device__ __forceinline__ void part_mma(const u16* q, const u16* k, const u16* 
     __shared__ float statistics[kWarps * 2 * kRows];
     const Part part(shape);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const u32 ring = shared_address(dynamic_shared) + warp * Slots::kWarpBytes;
-    const char* const k_head = reinterpret_cast<const char*>(
-        k + part.batch * k_strides.batch + part.kv_head * k_strides.head);
-    const char* const v_head = reinterpret_cast<const char*>(
-        v + part.batch * v_strides.batch + part.kv_head * v_strides.head);
-
-    const int first = part.begin + warp * kKeys;
-    int loaded = first;
-    const auto load_next = [&](int stage) {
-        if (loaded < part.end)
-            Slots::load(ring + stage * Slots::kSlot, k_head, v_head, k_strides.seq * 2,
-                        v_strides.seq * 2, loaded, part.end);
-        loaded += kBlockKeys;
-        copy_commit();  // an empty group too: the count of groups is the clock
-    };
-#pragma unroll
-    for (int stage = 0; stage < Slots::kStages - 1; ++stage) load_next(stage);
+    Slots ring(shared_address(dynamic_shared), part, k, v, k_strides, v_strides);
+    ring.fill();
 
     // Queries as the A operand, read while the first keys are under way.
     u32 a[kHeadDim / 16][4];
@@ -216,11 +236,9 @@ __device__ __forceinline__ void part_mma(const u16* q, const u16* k, const u16* 
     }
 
     int stage = 0;
-    for (int key = first; key < part.end; key += kBlockKeys) {
-        load_next(stage == 0 ? Slots::kStages - 1 : stage - 1);
-        copy_wait<Slots::kStages - 1>();
-        __syncwarp();
-        const u32 slot = ring + stage * Slots::kSlot;
+    for (int key = part.begin + warp * kKeys; key < part.end; key += kBlockKeys) {
+        ring.turn(stage);
+        const u32 slot = ring.slot(stage);
         float s[2][4] = {};
 #pragma unroll
         for (int i = 0; i < kHeadDim / 16; ++i) {
@@ -311,25 +329,10 @@ __device__ __forceinline__ void part_f32(const float* q, const float* k, const f
     const Part part(shape);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const u32 base = shared_address(dynamic_shared);
-    const u32 ring = base + warp * Slots::kWarpBytes;
     const u32 queries = base + kWarps * Slots::kWarpBytes;
     const u32 probabilities = queries + kRows * kHeadDim * 4 + warp * kRows * kKeys * 4;
-    const char* const k_head = reinterpret_cast<const char*>(
-        k + part.batch * k_strides.batch + part.kv_head * k_strides.head);
-    const char* const v_head = reinterpret_cast<const char*>(
-        v + part.batch * v_strides.batch + part.kv_head * v_strides.head);
-
-    const int first = part.begin + warp * kKeys;
-    int loaded = first;
-    const auto load_next = [&](int stage) {
-        if (loaded < part.end)
-            Slots::load(ring + stage * Slots::kSlot, k_head, v_head, k_strides.seq * 4,
-                        v_strides.seq * 4, loaded, part.end);
-        loaded += kBlockKeys;
-        copy_commit();
-    };
-#pragma unroll
-    for (int stage = 0; stage < Slots::kStages - 1; ++stage) load_next(stage);
+    Slots ring(base, part, k, v, k_strides, v_strides);
+    ring.fill();
     for (int index = threadIdx.x; index < kRows * kHeadDim; index += kThreads) {
         const int row = index / kHeadDim, column = index % kHeadDim;
         float x = 0.f;
@@ -347,16 +350,14 @@ __device__ __forceinline__ void part_f32(const float* q, const float* k, const f
     const int own_key = lane % kKeys, side = lane / kKeys;
 
     int stage = 0;
-    for (int key = first; key < part.end; key += kBlockKeys) {
-        load_next(stage == 0 ? Slots::kStages - 1 : stage - 1);
-        copy_wait<Slots::kStages - 1>();
-        __syncwarp();
-        const u32 slot = ring + stage * Slots::kSlot;
+    for (int key = part.begin + warp * kKeys; key < part.end; key += kBlockKeys) {
+        ring.turn(stage);
+        const u32 slot = ring.slot(stage);
         float s[kRows] = {}, correction[kRows];
         // Rows go by fours, and fours beyond the last row are left out.
 #pragma unroll 2
         for (int i = 0; i < kHeadDim / 8; ++i) {
-            const int chunk = side * (kHeadDim / 8) + i;
+            const int chunk = 2 * i + side;  // the sides side by side: no bank conflict
             const float4 x = load_float4(slot + Slots::at(own_key, chunk));
 #pragma unroll
             for (int four = 0; four < kRows; four += 4) {
@@ -500,7 +501,7 @@ __device__ __forceinline__ void join_splits(const float* workspace, void* out, f
         for (int c = 0; c < 2; ++c) {
             const float all = outputs[0][column + c] + outputs[1][column + c] +
                               outputs[2][column + c] + outputs[3][column + c];
-            pair[c] = sum > 0.f ? all / sum : 0.f;
+            pair[c] = sum == 0.f ? 0.f : all / sum;
         }
         if constexpr (kDtype == Dtype::f32)
             *reinterpret_cast<float2*>(static_cast<float*>(out) + offset + column) =
@@ -510,7 +511,7 @@ __device__ __forceinline__ void join_splits(const float* workspace, void* out, f
                 pack<kDtype>(pair[0], pair[1]);
     }
     if (threadIdx.x == 0)
-        lse[row] = sum > 0.f ? (top + log2f(sum)) * 0.693147180559945309f : negative_infinity();
+        lse[row] = sum == 0.f ? negative_infinity() : (top + log2f(sum)) * 0.693147180559945309f;
 }
 
 }  // namespace

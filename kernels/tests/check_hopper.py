@@ -3,8 +3,8 @@
 
     python3 kernels/tests/check_hopper.py [--cubins DIR] [--study] [--only flash|split]
 
-Loads `flash_wgmma.cubin` and `split_kv.cubin` from DIR (built there with nvcc when they
-are missing), holds each kernel's results to a float64 reference over dtypes, masks,
+Builds both kernels with nvcc (or loads `flash_wgmma.cubin` and `split_kv.cubin` from DIR),
+holds each kernel's results to a float64 reference over dtypes, masks,
 grouped heads, odd lengths and both layouts, and then times them beside PyTorch's own
 backends in the same process. Outputs are poisoned with NaN before each check and stand
 between guards that must come out untouched. Exit code 1 when any check fails.
@@ -22,6 +22,7 @@ import random
 import statistics
 import subprocess
 import sys
+import tempfile
 
 import torch
 import torch.nn.functional as F
@@ -49,17 +50,17 @@ def driver(name, *arguments):
 
 
 class Module:
-    """A cubin, and its functions by name."""
+    """A cubin from `directory`, or built for the occasion, and its functions by name."""
 
     def __init__(self, directory, source, defines):
-        path = directory / (source + ".cubin")
-        if not path.exists():
-            directory.mkdir(parents=True, exist_ok=True)
-            flags = ["-std=c++17", "-cubin", "-gencode=arch=compute_90a,code=sm_90a", *defines]
-            command = ["nvcc", *flags, "-o", str(path), str(KERNELS / (source + ".cu"))]
-            subprocess.run(command, check=True)
         self.handle = ctypes.c_void_p()
-        driver("cuModuleLoad", ctypes.byref(self.handle), str(path).encode())
+        with tempfile.TemporaryDirectory() as built:
+            path = (directory or pathlib.Path(built)) / (source + ".cubin")
+            if not directory:
+                target = "-gencode=arch=compute_90a,code=sm_90a"
+                subprocess.run(["nvcc", "-std=c++17", "-cubin", target, *defines, "-o", str(path),
+                                str(KERNELS / (source + ".cu"))], check=True)
+            driver("cuModuleLoad", ctypes.byref(self.handle), str(path).encode())
 
     def function(self, name, shared):
         function = ctypes.c_void_p()
@@ -127,7 +128,8 @@ class Problem:
 
     def __init__(self, dtype, batch, heads, kv_heads, seq_q, seq_k, head_dim, layout="bshd",
                  low=-UNBOUNDED, high=UNBOUNDED):
-        self.dtype, self.head_dim, self.layout, self.low, self.high = dtype, head_dim, layout, low, high
+        self.dtype, self.head_dim, self.layout = dtype, head_dim, layout
+        self.low, self.high = low, high
         self.batch, self.heads, self.kv_heads = batch, heads, kv_heads
         self.seq_q, self.seq_k = seq_q, seq_k
         self.q, self.k, self.v = (
@@ -232,7 +234,7 @@ def flash_section(problem, block_per_sm):
     if block_per_sm:
         return all_heads
     bytes_of_kv_head = 2 * problem.seq_k * problem.head_dim * 2
-    kv_heads = max(1, (32 << 20) // bytes_of_kv_head)  # of 50 MiB of L2
+    kv_heads = max(1, (32 << 20) // bytes_of_kv_head)  # half of L2
     return min(kv_heads * (problem.heads // problem.kv_heads), all_heads)
 
 
@@ -240,7 +242,8 @@ FLASH_SHAPES = [  # batch, heads, kv_heads, seq_q, seq_k, and bands (low, high)
     (1, 1, 1, 128, 128, "full"), (2, 4, 4, 512, 512, "full"), (2, 4, 2, 512, 512, "causal"),
     (1, 8, 2, 1, 1, "full"), (2, 3, 1, 333, 777, "full"), (2, 6, 2, 777, 333, "causal"),
     (1, 4, 4, 200, 1111, "causal-br"), (2, 4, 1, 1000, 1000, "causal"), (1, 2, 2, 65, 4097, "full"),
-    (1, 2, 1, 1500, 1500, "window"), (1, 2, 2, 700, 300, "causal-br"), (3, 16, 4, 1025, 1025, "causal"),
+    (1, 2, 1, 1500, 1500, "window"), (1, 2, 2, 700, 300, "causal-br"),
+    (3, 16, 4, 1025, 1025, "causal"),
 ]
 
 
@@ -439,7 +442,7 @@ def time_split(module):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--cubins", type=pathlib.Path, default=KERNELS / "build")
+    parser.add_argument("--cubins", type=pathlib.Path, metavar="DIR", help="load, do not build")
     parser.add_argument("--study", action="store_true", help="also the tile variants")
     parser.add_argument("--only", choices=("flash", "split"))
     parser.add_argument("--smoke", action="store_true",
