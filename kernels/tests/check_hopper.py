@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Checks and times the Hopper kernels on the GPU of this machine.
 
-    python3 kernels/tests/check_hopper.py [--cubins DIR] [--study] [--only flash|split]
+    python3 kernels/tests/check_hopper.py [--cubins DIR] [--study] [--only flash|split] [--smoke]
 
-Builds both kernels with nvcc (or loads `flash_wgmma.cubin` and `split_kv.cubin` from DIR),
-holds each kernel's results to a float64 reference over dtypes, masks,
-grouped heads, odd lengths and both layouts, and then times them beside PyTorch's own
-backends in the same process. Outputs are poisoned with NaN before each check and stand
+Builds both files with nvcc (or loads `flash_wgmma.cubin` and `split_kv.cubin` from DIR),
+holds each kernel's results to a float64 reference over dtypes, masks, grouped heads, odd
+lengths and both layouts, and then times them: the flash kernels beside PyTorch's own
+backends in the same process, the split ones beside a copy. Outputs are poisoned with NaN before each check and stand
 between guards that must come out untouched. Exit code 1 when any check fails.
 
 Needs torch and libcuda only. `--study` also takes the tile variants that are compiled
