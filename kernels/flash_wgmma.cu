@@ -1,0 +1,524 @@
+// Attention forward for Hopper: TMA, warp specialisation, wgmma, softmax in its shadow.
+//
+// A block computes 128 queries of one head (192 where head_dim is 64). One warpgroup only
+// copies: it keeps a ring of key and value tiles in shared memory full. The two (or three)
+// others compute, 64 queries each, with the online softmax (Milakov & Gimelshein 2018,
+// arXiv:1805.02867; FlashAttention-2, Dao 2023, arXiv:2307.08691): scores of a tile by
+// wgmma, running maximum and sum in registers, probabilities rounded in registers to become
+// the first operand of the second product. With head_dim 128 a tile costs about half as many
+// cycles of exponentials as of matrix products, with 64 as many, so both must run at once.
+// As in FlashAttention-3 (Shah et al. 2024, arXiv:2407.08608) that happens twice over:
+// within a warpgroup the next tile's QK^T and this tile's PV are in flight while the softmax
+// runs, and named barriers make the warpgroups issue their products in turn, each while the
+// others are in their softmax.
+//
+// Tiles are walked from the last key to the first: only the tiles at the ends of the band
+// need masking, and tiles that no query of the block sees are never loaded.
+//
+// Launch contract
+//   kernels  flash_wgmma_{bf16,f16}_ + d128_m128_n128, d128_m128_n176 or d64_m192_n128:
+//            head_dim, queries (kM) and keys (kN) of a tile
+//   block    384 threads for m128, 512 for m192
+//   grid     x: any number of blocks >= 1, which take the tiles in turns. There are
+//            ceil(seq_q / kM) * batch * heads tiles. One block per multiprocessor: the next
+//            tile's loads overlap the last tile's epilogue; best for a full mask, and for
+//            long sequences. One block a tile: the hardware balances unequal tiles; best
+//            for a causal mask over few thousand queries.
+//   shared   dynamic, 1280 + 2 * head_dim * (kM + 4 * kN) bytes: 165,120, 214,272 and 91,392
+//   maps     CU_TENSOR_MAP_DATA_TYPE_{BFLOAT16,FLOAT16}, rank 5, swizzle 128B, interleave
+//            none, no OOB NaN fill; dims (64, seq, head_dim / 64, heads, batch), strides of
+//            axes 1..4 in bytes (seq stride, 128, head stride, batch stride), element
+//            strides 1; box (64, 64, head_dim / 64, 1, 1) for q and out,
+//            (64, kN, head_dim / 64, 1, 1) for k and v. So: head dimension contiguous, base
+//            addresses and strides multiples of 16 bytes; any layout otherwise.
+//   limits   seq_q and seq_k >= 1 and below 2^29, kv_heads divides heads, fewer than 2^30
+//            tiles. No workspace.
+//   mask     query i sees keys i + band_low <= j <= i + band_high, bounds within +-2^30.
+//            Full: -2^30, 2^30. Causal: -2^30, 0 (top-left) or seq_k - seq_q (bottom-right).
+//   scale    scale_log2 = softmax scale * log2(e), positive
+//   out      in the input dtype, through its map; 0 for a query that sees no key
+//   lse      f32 [batch, heads, seq_q], natural logarithm; -inf for such a query
+//   order    heads_per_section, 1 .. batch * heads: the tiles of that many heads are taken,
+//            longest first, before the next section's. Full mask: 1, so that the blocks at
+//            work share keys. Causal: batch * heads with one block per multiprocessor; with
+//            one block a tile as many as have their keys and values fit into L2 together.
+#include "hopper.cuh"
+
+namespace {
+
+using namespace hopper;
+
+constexpr int kRowsOfWarpgroup = 64;  // queries of a warpgroup: the M of wgmma
+constexpr int kTurnBarrier = 1;       // named barriers 1 to 3, one a consumer
+constexpr int kEpilogueBarrier = 4;   // named barriers 4 to 6
+
+// What distinguishes one kernel of this file from the next.
+template <Dtype kDtype_, int kHeadDim_, int kConsumers_, int kN_, bool kHeldQueries_,
+          bool kTurns_ = true, bool kLazy_ = true>
+struct Config {
+    static constexpr Dtype kDtype = kDtype_;
+    static constexpr int kHeadDim = kHeadDim_;
+    static constexpr int kConsumers = kConsumers_;  // warpgroups that compute
+    static constexpr int kN = kN_;                  // keys of a tile
+    static constexpr int kStages = 2;               // key tiles, and value tiles, in the ring
+    // Queries stay in registers instead of being read from shared memory for every tile:
+    // where there is room for them.
+    static constexpr bool kHeldQueries = kHeldQueries_;
+    static constexpr bool kTurns = kTurns_;  // consumers issue their products in turn
+    static constexpr bool kLazy = kLazy_;    // see softmax_step
+    static constexpr int kM = kConsumers * kRowsOfWarpgroup;
+    static constexpr int kThreads = (1 + kConsumers) * kWarpgroup;
+    // Together what the block starts with: 384 * 168 or 512 * 128.
+    static constexpr int kProducerRegisters = kConsumers == 2 ? 24 : 32;
+    static constexpr int kConsumerRegisters = kConsumers == 2 ? 240 : 160;
+};
+
+struct Shape {
+    int batch, heads, kv_heads, seq_q, seq_k, band_low, band_high, heads_per_section;
+};
+
+// Where one tile of queries is, and which tiles of keys it needs.
+struct Tile {
+    int batch, head, kv_head, first_query, begin, end;
+};
+
+template <int kM>
+__device__ __forceinline__ int count_tiles(const Shape& shape) {
+    return (shape.seq_q + kM - 1) / kM * shape.batch * shape.heads;
+}
+
+// The tile that this block takes in a round. Every second round goes backwards: tiles get
+// shorter under a causal mask, and so nobody gets the longest of every round.
+__device__ __forceinline__ int tile_of_round(int round) {
+    const int place = round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+    return round * gridDim.x + place;
+}
+
+template <int kM, int kN>
+__device__ __forceinline__ Tile tile_at(int index, const Shape& shape) {
+    const int rows = (shape.seq_q + kM - 1) / kM;
+    const int all_heads = shape.batch * shape.heads;
+    const int section = index / (shape.heads_per_section * rows);
+    const int first_head = section * shape.heads_per_section;
+    const int heads = min(shape.heads_per_section, all_heads - first_head);
+    const int within = index - first_head * rows;
+    // The last queries see the most keys of a causal mask.
+    const int row = rows - 1 - within / heads;
+    const int plane = first_head + within % heads;
+
+    Tile tile;
+    tile.batch = plane / shape.heads;
+    tile.head = plane % shape.heads;
+    tile.kv_head = tile.head / (shape.heads / shape.kv_heads);
+    tile.first_query = row * kM;
+    const int last_query = min(tile.first_query + kM, shape.seq_q) - 1;
+    const int first_key = max(0, tile.first_query + shape.band_low);
+    const int end_key = min(shape.seq_k, last_query + shape.band_high + 1);
+    tile.begin = first_key / kN;
+    tile.end = end_key > first_key ? (end_key + kN - 1) / kN : tile.begin;
+    return tile;
+}
+
+// Position in a ring of buffers, and the parity of its barriers.
+template <int kStages>
+struct Ring {
+    int stage = 0;
+    u32 parity = 0;
+
+    __device__ __forceinline__ void next() {
+        if (++stage == kStages) {
+            stage = 0;
+            parity ^= 1;
+        }
+    }
+};
+
+// Shared memory, as byte addresses. A queries' block doubles as the staging buffer of the
+// output: the same warpgroup owns both.
+template <typename C>
+struct Shared {
+    static constexpr int kConsumers = C::kConsumers, kStages = C::kStages;
+    static constexpr int kQueryBytes = kRowsOfWarpgroup * C::kHeadDim * 2;
+    static constexpr int kTileBytes = C::kN * C::kHeadDim * 2;
+    static constexpr int kBlocks = kConsumers * kQueryBytes + 2 * kStages * kTileBytes;
+    static constexpr int kBarriers = 2 * kConsumers + 4 * kStages;
+    static constexpr int kBytes = 1024 + kBlocks + 256;
+    static_assert(kBarriers * 8 <= 256, "barriers outgrow their room");
+    static_assert(kBytes <= 232448, "more than the 227 KiB a block may have");
+
+    u32 base;
+
+    __device__ __forceinline__ u32 q(int consumer) const { return base + consumer * kQueryBytes; }
+    __device__ __forceinline__ u32 k(int stage) const {
+        return base + kConsumers * kQueryBytes + stage * kTileBytes;
+    }
+    __device__ __forceinline__ u32 v(int stage) const { return k(kStages + stage); }
+    __device__ __forceinline__ u32 barrier(int index) const { return base + kBlocks + index * 8; }
+    __device__ __forceinline__ u32 q_full(int consumer) const { return barrier(consumer); }
+    __device__ __forceinline__ u32 q_empty(int consumer) const {
+        return barrier(kConsumers + consumer);
+    }
+    __device__ __forceinline__ u32 k_full(int stage) const {
+        return barrier(2 * kConsumers + stage);
+    }
+    __device__ __forceinline__ u32 k_empty(int stage) const { return k_full(kStages + stage); }
+    __device__ __forceinline__ u32 v_full(int stage) const { return k_full(2 * kStages + stage); }
+    __device__ __forceinline__ u32 v_empty(int stage) const { return k_full(3 * kStages + stage); }
+};
+
+// One thread: keeps the ring full.
+template <typename C>
+__device__ __forceinline__ void produce(const Shared<C>& shared, const Shape& shape,
+                                        const TensorMap* map_q, const TensorMap* map_k,
+                                        const TensorMap* map_v) {
+    using Memory = Shared<C>;
+    constexpr int kN = C::kN;
+    const int tiles = count_tiles<C::kM>(shape);
+    Ring<C::kStages> ring;
+    u32 q_parity = 0;
+    for (int round = 0, index; (index = tile_of_round(round)) < tiles; ++round) {
+        const Tile tile = tile_at<C::kM, kN>(index, shape);
+        const auto load_queries = [&] {
+            for (int consumer = 0; consumer < C::kConsumers; ++consumer) {
+                barrier_wait(shared.q_empty(consumer), q_parity ^ 1);
+                barrier_expect(shared.q_full(consumer), Memory::kQueryBytes);
+                tensor_load(shared.q(consumer), map_q, shared.q_full(consumer),
+                            tile.first_query + consumer * kRowsOfWarpgroup, tile.head, tile.batch);
+            }
+        };
+        for (int n = tile.end - 1; n >= tile.begin; --n) {
+            barrier_wait(shared.k_empty(ring.stage), ring.parity ^ 1);
+            barrier_expect(shared.k_full(ring.stage), Memory::kTileBytes);
+            tensor_load(shared.k(ring.stage), map_k, shared.k_full(ring.stage), n * kN,
+                        tile.kv_head, tile.batch);
+            // Behind the first keys: the wait for the last tile's epilogue, which still
+            // holds the queries' buffer, then does not hold the keys up.
+            if (n == tile.end - 1) load_queries();
+            barrier_wait(shared.v_empty(ring.stage), ring.parity ^ 1);
+            barrier_expect(shared.v_full(ring.stage), Memory::kTileBytes);
+            tensor_load(shared.v(ring.stage), map_v, shared.v_full(ring.stage), n * kN,
+                        tile.kv_head, tile.batch);
+            ring.next();
+        }
+        if (tile.begin >= tile.end) load_queries();
+        q_parity ^= 1;
+    }
+}
+
+// Scores of the accumulator layout: thread (warp, lane) holds, of the 8-key column block j,
+// s[4j..4j+1] of row lane / 4 and s[4j+2..4j+3] of the row 8 below, keys 2 * (lane % 4) on.
+template <int kN>
+__device__ __forceinline__ void mask_scores(float (&s)[kN / 2], int first_key, int row,
+                                            const Shape& shape) {
+    const int column = first_key + 2 * (threadIdx.x % 4);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const int query = row + 8 * half;
+        const int low = query + shape.band_low - column;
+        const int high = min(query + shape.band_high, shape.seq_k - 1) - column;
+#pragma unroll
+        for (int i = 0; i < kN / 4; ++i) {
+            const int key = i / 2 * 8 + i % 2;
+            float& score = s[i / 2 * 4 + half * 2 + i % 2];
+            if (key < low || key > high) score = negative_infinity();
+        }
+    }
+}
+
+// One step of the online softmax on 2 rows a thread: scores become probabilities relative
+// to exp2(`shift`), `correction` is what earlier sums and outputs must be multiplied by.
+// The sum stays apart in the four threads of a row until the end.
+//
+// Any shift gives the same result as long as nothing overflows. A lazy one follows the
+// maximum only when that has grown by more than 2^8 (FlashAttention-4's rule, Zadouri et
+// al. 2026, arXiv:2603.05451), so that after the first tiles outputs hardly ever need to
+// be rescaled; probabilities then reach 256 at most, which f16 holds as exactly as 1.
+template <int kN, bool kLazy>
+__device__ __forceinline__ void softmax_step(float (&s)[kN / 2], float (&shift)[2],
+                                             float (&row_sum)[2], float (&correction)[2],
+                                             float scale_log2) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        float top = negative_infinity();
+#pragma unroll
+        for (int i = 0; i < kN / 4; ++i) top = fmaxf(top, s[i / 2 * 4 + half * 2 + i % 2]);
+        top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
+        top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2)) * scale_log2;
+        const float slack = kLazy ? 8.f : 0.f;
+        const float next = top > shift[half] + slack ? top : shift[half];
+        // A row that has seen no key yet has shift -inf; any finite number in its place
+        // gives exp2(-inf) = 0 below instead of NaN.
+        const float finite = next == negative_infinity() ? 0.f : next;
+        correction[half] = exp2_approx(shift[half] - finite);
+        shift[half] = next;
+        float sum = row_sum[half] * correction[half];
+#pragma unroll
+        for (int i = 0; i < kN / 4; ++i) {
+            float& score = s[i / 2 * 4 + half * 2 + i % 2];
+            score = exp2_approx(score * scale_log2 - finite);
+            sum += score;
+        }
+        row_sum[half] = sum;
+    }
+}
+
+// Address, in this lane's row of its warp's 16, of 8 elements of the queries' block: for
+// ldmatrix and stmatrix alike.
+template <typename C>
+__device__ __forceinline__ u32 query_chunk(const Shared<C>& shared, int consumer, int chunk) {
+    const int row = threadIdx.x % kWarpgroup / 32 * 16 + threadIdx.x % 16;
+    return shared.q(consumer) + chunk / 8 * kRowsOfWarpgroup * 128 + row * 128 +
+           (chunk % 8 ^ row % 8) * 16;
+}
+
+// Divides by the sum, stores the logarithm of the sum, and the output by way of the queries'
+// buffer, from which TMA leaves out rows past the end.
+template <typename C>
+__device__ __forceinline__ void store_tile(const Shared<C>& shared, const Shape& shape,
+                                           int consumer, const Tile& tile,
+                                           const float (&shift)[2], const float (&row_sum)[2],
+                                           const float (&o)[C::kHeadDim / 2],
+                                           const TensorMap* map_out, float* lse) {
+    constexpr Dtype kDtype = C::kDtype;
+    const int thread = threadIdx.x % kWarpgroup, lane = thread % 32;
+    const int first_row = tile.first_query + consumer * kRowsOfWarpgroup;
+    float inverse[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        float sum = row_sum[half];
+        sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+        sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+        inverse[half] = sum == 0.f ? 0.f : 1.f / sum;
+        const int query = first_row + thread / 32 * 16 + lane / 4 + 8 * half;
+        if (lane % 4 == 0 && query < shape.seq_q) {
+            const float ln2 = 0.693147180559945309f;
+            const size_t plane = (size_t)tile.batch * shape.heads + tile.head;
+            lse[plane * shape.seq_q + query] =
+                sum == 0.f ? negative_infinity() : (shift[half] + log2_approx(sum)) * ln2;
+        }
+    }
+    // Every warp is past its last read of the queries.
+    named_sync(kEpilogueBarrier + consumer, kWarpgroup);
+#pragma unroll
+    for (int i = 0; i < C::kHeadDim / 16; ++i) {
+        store_matrices(query_chunk(shared, consumer, 2 * i + lane / 16),
+                       pack<kDtype>(o[8 * i] * inverse[0], o[8 * i + 1] * inverse[0]),
+                       pack<kDtype>(o[8 * i + 2] * inverse[1], o[8 * i + 3] * inverse[1]),
+                       pack<kDtype>(o[8 * i + 4] * inverse[0], o[8 * i + 5] * inverse[0]),
+                       pack<kDtype>(o[8 * i + 6] * inverse[1], o[8 * i + 7] * inverse[1]));
+    }
+    async_proxy_fence();
+    named_sync(kEpilogueBarrier + consumer, kWarpgroup);
+    if (thread == 0) {
+        if (first_row < shape.seq_q)
+            tensor_store(map_out, shared.q(consumer), first_row, tile.head, tile.batch);
+        tensor_store_wait();
+        barrier_arrive(shared.q_empty(consumer));
+    }
+}
+
+// A warpgroup that computes.
+template <typename C>
+__device__ __forceinline__ void consume(const Shared<C>& shared, const Shape& shape, int consumer,
+                                        float scale_log2, const TensorMap* map_out, float* lse) {
+    constexpr Dtype kDtype = C::kDtype;
+    constexpr int kHeadDim = C::kHeadDim, kN = C::kN;
+    const int lane = threadIdx.x % 32;
+    const int warp_row = threadIdx.x % kWarpgroup / 32 * 16;
+    const bool elected = lane == 0;
+    const int tiles = count_tiles<C::kM>(shape);
+    const u64 q = operand(shared.q(consumer), 0);
+
+    float s[kN / 2];
+    float o[kHeadDim / 2];
+    u32 p[kN / 4];
+    u32 held_q[C::kHeldQueries ? kHeadDim / 4 : 1];
+    float shift[2], row_sum[2], correction[2];
+
+    const auto my_turn = [&] {
+        if constexpr (C::kTurns) named_sync(kTurnBarrier + consumer, 2 * kWarpgroup);
+    };
+    const auto next_turn = [&] {
+        const int next = consumer + 1 == C::kConsumers ? 0 : consumer + 1;
+        if constexpr (C::kTurns) named_arrive(kTurnBarrier + next, 2 * kWarpgroup);
+    };
+    const auto issue_scores = [&](int stage) {
+        const u64 k = operand(shared.k(stage), 0);
+        hold(s);
+        wgmma_fence();
+#pragma unroll
+        for (int step = 0; step < kHeadDim / 16; ++step) {
+            const int block = step / 4, within = step % 4 * 32;
+            const u64 keys = advance(k, block * kN * 128 + within);
+            if constexpr (C::kHeldQueries)
+                wgmma_rs<kDtype, kN>(s, held_q + 4 * step, keys, step != 0);
+            else
+                wgmma_ss<kDtype, kN>(s, advance(q, block * kRowsOfWarpgroup * 128 + within), keys,
+                                     step != 0);
+        }
+        wgmma_commit();
+    };
+    const auto issue_output = [&](int stage) {
+        const u64 v = operand(shared.v(stage), kN * 128);
+        hold(o);
+        wgmma_fence();
+#pragma unroll
+        for (int step = 0; step < kN / 16; ++step)
+            wgmma_rs_transposed<kDtype, kHeadDim>(o, p + 4 * step, advance(v, step * 2048));
+        wgmma_commit();
+    };
+    const auto round_probabilities = [&] {
+#pragma unroll
+        for (int i = 0; i < kN / 4; ++i) p[i] = pack<kDtype>(s[2 * i], s[2 * i + 1]);
+    };
+
+    Ring<C::kStages> keys, values;
+    u32 q_parity = 0;
+    if (consumer == C::kConsumers - 1) next_turn();
+    for (int round = 0, index; (index = tile_of_round(round)) < tiles; ++round) {
+        const Tile tile = tile_at<C::kM, kN>(index, shape);
+        const int first_row = tile.first_query + consumer * kRowsOfWarpgroup;
+        const int row = first_row + warp_row + lane / 4;
+        const auto mask_if_needed = [&](int n) {
+            const int first_key = n * kN, last_key = first_key + kN - 1;
+            if (last_key >= shape.seq_k || last_key > first_row + shape.band_high ||
+                first_key < first_row + kRowsOfWarpgroup - 1 + shape.band_low)
+                mask_scores<kN>(s, first_key, row, shape);
+        };
+#pragma unroll
+        for (int i = 0; i < kHeadDim / 2; ++i) o[i] = 0.f;
+        shift[0] = shift[1] = negative_infinity();
+        row_sum[0] = row_sum[1] = 0.f;
+
+        barrier_wait(shared.q_full(consumer), q_parity);
+        q_parity ^= 1;
+        if constexpr (C::kHeldQueries) {
+#pragma unroll
+            for (int step = 0; step < kHeadDim / 16; ++step)
+                load_matrices(held_q + 4 * step,
+                              query_chunk(shared, consumer, 2 * step + lane / 16));
+        }
+        if (tile.begin < tile.end) {
+            barrier_wait(shared.k_full(keys.stage), keys.parity);
+            issue_scores(keys.stage);
+            wgmma_wait<0>();
+            hold(s);
+            if (elected) barrier_arrive(shared.k_empty(keys.stage));
+            keys.next();
+            mask_if_needed(tile.end - 1);
+            softmax_step<kN, C::kLazy>(s, shift, row_sum, correction, scale_log2);
+            round_probabilities();
+
+            if (tile.end - 2 >= tile.begin) barrier_wait(shared.k_full(keys.stage), keys.parity);
+            for (int n = tile.end - 2; n >= tile.begin; --n) {
+                my_turn();
+                issue_scores(keys.stage);
+                barrier_wait(shared.v_full(values.stage), values.parity);
+                issue_output(values.stage);
+                next_turn();
+                wgmma_wait<1>();
+                hold(s);
+                if (elected) barrier_arrive(shared.k_empty(keys.stage));
+                keys.next();
+                mask_if_needed(n);
+                softmax_step<kN, C::kLazy>(s, shift, row_sum, correction, scale_log2);
+                const bool rescale =
+                    !C::kLazy ||
+                    __any_sync(0xffffffffu, correction[0] != 1.f || correction[1] != 1.f);
+                // The assembler would rather move the softmax behind the wait for the output,
+                // where nothing hides it. A branch that depends on the sums (which are never
+                // negative) holds it back. Its other use: to wait for the next keys, here
+                // where they are not yet needed.
+                hold(s);
+                if (n > tile.begin && !(row_sum[0] + row_sum[1] < 0.f))
+                    barrier_wait(shared.k_full(keys.stage), keys.parity);
+                wgmma_wait<0>();
+                hold(o);
+                hold(p);
+                if (elected) barrier_arrive(shared.v_empty(values.stage));
+                values.next();
+                round_probabilities();
+                if (rescale) {
+#pragma unroll
+                    for (int i = 0; i < kHeadDim / 2; ++i) o[i] *= correction[i / 2 % 2];
+                }
+            }
+
+            barrier_wait(shared.v_full(values.stage), values.parity);
+            issue_output(values.stage);
+            wgmma_wait<0>();
+            hold(o);
+            hold(p);
+            if (elected) barrier_arrive(shared.v_empty(values.stage));
+            values.next();
+        }
+
+        store_tile(shared, shape, consumer, tile, shift, row_sum, o, map_out, lse);
+    }
+    // The last turn was passed to the first warpgroup: taken, so that no barrier is left
+    // half full.
+    if (consumer == 0) my_turn();
+}
+
+template <typename C>
+__device__ __forceinline__ void flash(const TensorMap* map_q, const TensorMap* map_k,
+                                      const TensorMap* map_v, const TensorMap* map_out, float* lse,
+                                      const Shape& shape, float scale_log2) {
+    extern __shared__ unsigned char dynamic_shared[];
+    // The swizzle is a function of the address: blocks start at multiples of 1024 bytes.
+    const Shared<C> shared{(shared_address(dynamic_shared) + 1023u) & ~1023u};
+    if (threadIdx.x == 0) {
+        for (int consumer = 0; consumer < C::kConsumers; ++consumer) {
+            barrier_init(shared.q_full(consumer), 1);
+            barrier_init(shared.q_empty(consumer), 1);
+        }
+        for (int stage = 0; stage < C::kStages; ++stage) {
+            barrier_init(shared.k_full(stage), 1);
+            barrier_init(shared.v_full(stage), 1);
+            // One arrival a warp: a warp's wait says nothing about the other three.
+            barrier_init(shared.k_empty(stage), C::kConsumers * kWarpgroup / 32);
+            barrier_init(shared.v_empty(stage), C::kConsumers * kWarpgroup / 32);
+        }
+        barrier_init_fence();
+        tensor_prefetch(map_q);
+        tensor_prefetch(map_k);
+        tensor_prefetch(map_v);
+        tensor_prefetch(map_out);
+    }
+    __syncthreads();
+
+    const int warpgroup = uniform(threadIdx.x / kWarpgroup);
+    if (warpgroup == 0) {
+        give_registers<C::kProducerRegisters>();
+        if (threadIdx.x == 0) produce(shared, shape, map_q, map_k, map_v);
+    } else {
+        take_registers<C::kConsumerRegisters>();
+        consume(shared, shape, warpgroup - 1, scale_log2, map_out, lse);
+    }
+}
+
+}  // namespace
+
+#define FLASH_WGMMA(NAME, ...)                                                                     \
+    extern "C" __global__ void __launch_bounds__(Config<__VA_ARGS__>::kThreads, 1)                 \
+        NAME(const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k,             \
+             const __grid_constant__ TensorMap v, const __grid_constant__ TensorMap out,           \
+             float* lse, int batch, int heads, int kv_heads, int seq_q, int seq_k, int band_low,   \
+             int band_high, int heads_per_section, float scale_log2) {                             \
+        const Shape shape{batch, heads,    kv_heads,  seq_q,                                       \
+                          seq_k, band_low, band_high, heads_per_section};                          \
+        flash<Config<__VA_ARGS__>>(&q, &k, &v, &out, lse, shape, scale_log2);                      \
+    }
+
+FLASH_WGMMA(flash_wgmma_bf16_d128_m128_n128, Dtype::bf16, 128, 2, 128, true)
+FLASH_WGMMA(flash_wgmma_bf16_d128_m128_n176, Dtype::bf16, 128, 2, 176, false)
+FLASH_WGMMA(flash_wgmma_bf16_d64_m192_n128, Dtype::bf16, 64, 3, 128, false)
+FLASH_WGMMA(flash_wgmma_f16_d128_m128_n128, Dtype::f16, 128, 2, 128, true)
+FLASH_WGMMA(flash_wgmma_f16_d128_m128_n176, Dtype::f16, 128, 2, 176, false)
+FLASH_WGMMA(flash_wgmma_f16_d64_m192_n128, Dtype::f16, 64, 3, 128, false)
+#ifdef FLASH_WGMMA_STUDY  // each without one of the choices above, to see what it is worth
+FLASH_WGMMA(flash_wgmma_bf16_d128_m128_n128_unheld, Dtype::bf16, 128, 2, 128, false)
+FLASH_WGMMA(flash_wgmma_bf16_d128_m128_n128_unturned, Dtype::bf16, 128, 2, 128, true, false)
+FLASH_WGMMA(flash_wgmma_bf16_d128_m128_n128_eager, Dtype::bf16, 128, 2, 128, true, true, false)
+FLASH_WGMMA(flash_wgmma_bf16_d64_m128_n128, Dtype::bf16, 64, 2, 128, true)
+#endif
