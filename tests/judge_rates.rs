@@ -168,6 +168,7 @@ fn side() -> Side {
                 name: "simulated".to_owned(),
                 description: String::new(),
                 arguments: Vec::new(),
+                filter: Vec::new(),
                 overrides: Vec::new(),
             },
             rules: Rules::default(),

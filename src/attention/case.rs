@@ -21,6 +21,16 @@ pub struct VariantId {
     pub environment: Option<String>,
 }
 
+impl VariantId {
+    /// The process that runs it: `worker`, or `worker@environment`.
+    pub fn worker_name(&self) -> String {
+        match &self.environment {
+            Some(environment) => format!("{}@{environment}", self.worker),
+            None => self.worker.clone(),
+        }
+    }
+}
+
 impl fmt::Display for VariantId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.worker, self.name)?;

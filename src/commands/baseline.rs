@@ -45,9 +45,10 @@ enum Action {
         /// Replace the baseline that is there
         #[arg(long)]
         replace: bool,
-        /// Save a run that did not pass
+        /// Save a run that did not pass, is a part of its suite, or was measured
+        /// with --set
         #[arg(long)]
-        even_failed: bool,
+        force: bool,
     },
     /// List the baselines
     List,
@@ -77,15 +78,8 @@ pub fn run(args: &BaselineArgs) -> Ended {
             name,
             run,
             replace,
-            even_failed,
-        } => save(
-            &store,
-            name,
-            run.as_deref(),
-            *replace,
-            *even_failed,
-            args.json,
-        ),
+            force,
+        } => save(&store, name, run.as_deref(), *replace, *force, args.json),
         Action::List => list(&store, args.json),
         Action::Show { name } => show(&store, name, args.json),
         Action::Remove { name, machine } => remove(&store, name, machine.as_deref(), args.json),
@@ -97,19 +91,17 @@ fn save(
     name: &str,
     run: Option<&str>,
     replace: bool,
-    even_failed: bool,
+    force: bool,
     json: bool,
 ) -> Ended {
     let side = match run {
         Some(run) => sides::find(run, store, None)?.side,
         None => newest_that_passed(Path::new("reports"))?,
     };
-    let verdict = judge::judge(&side, None, &Options::default()).verdict;
-    if verdict.outcome != VerdictOutcome::Passed && !even_failed {
+    if let (Some(why), false) = (unfit(&side), force) {
         return Err(Stop::NotJudged(anyhow!(
-            "{} did not pass ({}); a failing run makes no baseline unless --even-failed is given",
-            side.label,
-            verdict.reasons.join("; ")
+            "{} {why}; it makes no baseline unless --force is given",
+            side.label
         )));
     }
     let path = store
@@ -134,6 +126,23 @@ fn save(
     Ok(0)
 }
 
+/// Why a run should not be what others are held against.
+fn unfit(side: &Side) -> Option<String> {
+    let suite = &side.header.suite;
+    let verdict = judge::judge(side, None, &Options::default()).verdict;
+    if verdict.outcome != VerdictOutcome::Passed {
+        return Some(format!("did not pass ({})", verdict.reasons.join("; ")));
+    }
+    if !suite.filter.is_empty() {
+        let filter = suite.filter.join(" ");
+        return Some(format!("is a part of its suite only (--filter {filter})"));
+    }
+    if suite.arguments.iter().any(|argument| argument == "--set") {
+        return Some("was measured with --set".to_owned());
+    }
+    None
+}
+
 /// The newest run in the report folders under `reports` that passed by itself.
 fn newest_that_passed(reports: &Path) -> Result<Side, Stop> {
     let folders = fs::read_dir(reports).into_iter().flatten().flatten();
@@ -151,11 +160,6 @@ fn newest_that_passed(reports: &Path) -> Result<Side, Stop> {
         if run.end.is_some() && verdict.outcome == VerdictOutcome::Passed {
             return Ok(side);
         }
-        note(format!(
-            "{}: not taken, {}",
-            path.display(),
-            verdict.reasons.join("; ")
-        ));
     }
     Err(Stop::NotJudged(anyhow!(
         "none of the {count} runs under {} passed; make one: regatta run quick",

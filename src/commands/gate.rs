@@ -1,6 +1,6 @@
 //! `regatta gate`: measure, hold against a baseline, confirm, report.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use clap::Args;
@@ -11,6 +11,7 @@ use super::{Ended, Stop, note};
 use crate::judge::{self, Options};
 use crate::record::baseline::{self, Store};
 use crate::record::side::Side;
+use crate::report::text::shell_quoted;
 
 /// Measure a suite and hold it against a baseline
 ///
@@ -52,26 +53,28 @@ pub fn run(args: &GateArgs) -> Ended {
         .baseline
         .clone()
         .unwrap_or_else(|| ready.suite.name.clone());
-    let mut base = find(&Store::new(&args.baselines), &name, &ready)?;
+    let store = Store::new(&args.baselines);
+    let mut base = find(&store, &name, &ready)?;
     if ready.filtered {
         // A part of the suite is held against the same part of the baseline.
         base.cases
             .retain(|case, _| ready.header.plan.contains(case));
     }
-    refuse_before_measuring(&ready, &base, &options)?;
+    refuse_before_measuring(&ready, &base, &options, &store)?;
     let mut writer = ready.measure()?;
     let label = ready.directory.display().to_string();
     let judged = |run: &_| judge::judge(&Side::from_run(&label, run), Some(&base), &options);
     let policy = &ready.suite.rules.policy;
     let suspects = judge::suspects(&judged(&read(writer.path())?), policy);
-    if !suspects.is_empty() && ready.suite.rules.policy.confirm > 0 {
+    if !suspects.is_empty() && policy.confirm > 0 {
+        let invocations = base.header.settings.invocations as usize;
+        let fresh = judge::fresh_needed(suspects.len(), invocations, policy.confirm);
         note(format!(
-            "{} of {} cases look different; measuring them again on {} fresh invocations",
+            "{} of {} cases look different; measuring them again on {fresh} fresh invocations",
             suspects.len(),
             ready.header.plan.len(),
-            ready.suite.rules.policy.confirm
         ));
-        ready.confirm(&mut writer, &suspects)?;
+        ready.confirm(&mut writer, &suspects, fresh)?;
     }
     let run = finish(writer)?;
     let judgement = judged(&run);
@@ -95,17 +98,30 @@ fn find(store: &Store, name: &str, ready: &Ready) -> Result<Side, Stop> {
     // One of another machine is read too, so that what differs can be said.
     let Some(path) = own.or(files.first()) else {
         return Err(Stop::NotJudged(anyhow!(
-            "there is no baseline `{name}` in {}; make one from a run that passed:\n  \
-             regatta run {suite}\n  regatta baseline save {name}",
+            "there is no baseline `{name}` in {}; make one from a run that passed:\n  {}",
             store.root().display(),
-            suite = ready.suite.name,
+            making(store, name, ready),
         )));
     };
-    baseline::read(path).map_err(Stop::usage)
+    let base = baseline::read(path).map_err(Stop::usage)?;
+    if !base.damage.is_empty() {
+        return Err(Stop::Usage(anyhow!(
+            "{} is damaged, and a part of a baseline is none:\n  {}\n\
+             restore it from version control, or save it anew with --replace",
+            path.display(),
+            base.damage.join("\n  ")
+        )));
+    }
+    Ok(base)
 }
 
 /// A comparison that will be refused need not be measured for.
-fn refuse_before_measuring(ready: &Ready, base: &Side, options: &Options) -> Result<(), Stop> {
+fn refuse_before_measuring(
+    ready: &Ready,
+    base: &Side,
+    options: &Options,
+    store: &Store,
+) -> Result<(), Stop> {
     let head = Side {
         label: String::new(),
         header: ready.header.clone(),
@@ -122,10 +138,30 @@ fn refuse_before_measuring(ready: &Ready, base: &Side, options: &Options) -> Res
         .collect();
     Err(Stop::NotJudged(anyhow!(
         "baseline `{}` cannot be compared with this machine and suite (nothing was measured):\n{}\n\
-         make one here: regatta run {suite} && regatta baseline save {}",
+         make one here:\n  {}",
         base.label,
         lines.join("\n"),
-        base.label,
-        suite = ready.suite.name,
+        making(store, &base.label, ready),
     )))
+}
+
+/// The commands that make a baseline of this suite.
+fn making(store: &Store, name: &str, ready: &Ready) -> String {
+    let quoted = |words: &[String]| {
+        let words: Vec<String> = words.iter().map(|word| shell_quoted(word)).collect();
+        words.join(" ")
+    };
+    let folder = match store.root() == Path::new("baselines") {
+        true => String::new(),
+        false => format!(
+            " --baselines {}",
+            shell_quoted(&store.root().display().to_string())
+        ),
+    };
+    format!(
+        "regatta run {}\n  regatta baseline{folder} save {} {}",
+        quoted(&ready.header.suite.arguments),
+        shell_quoted(name),
+        shell_quoted(&ready.directory.display().to_string()),
+    )
 }

@@ -46,6 +46,13 @@ pub fn run(args: &ListArgs) -> Ended {
 fn plan(args: &ListArgs, name: &str) -> Ended {
     let mut suite = suite::load(name).map_err(Stop::usage)?;
     suite.keep(&args.filter);
+    if suite.cases.is_empty() {
+        return Err(Stop::Usage(anyhow::anyhow!(
+            "--filter {} leaves no case of {}",
+            args.filter.join(" "),
+            suite.name
+        )));
+    }
     if args.json {
         let ids: Vec<String> = suite.cases.iter().map(ToString::to_string).collect();
         let plan = json!({

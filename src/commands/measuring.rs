@@ -9,14 +9,14 @@ use clap::Args;
 use jiff::Timestamp;
 
 use super::progress::Progress;
-use super::{Stop, note};
+use super::{Stop, interrupt, note};
 use crate::attention::{CaseId, ParamValue};
 use crate::measure::machine::{fingerprint, worker_record};
 use crate::measure::preflight;
 use crate::measure::schedule::{blocks, worker_of};
 use crate::measure::session::Session;
 use crate::measure::workers::Processes;
-use crate::record::run_file::{self, Before, RUN_FILE, RunWriter};
+use crate::record::run_file::{self, Before, RunWriter};
 use crate::record::types::{Git, Run, RunHeader, SuiteRecord};
 use crate::record::{METHOD_VERSION, SCHEMA_VERSION};
 use crate::report::files::check_writable;
@@ -97,12 +97,13 @@ impl Ready {
     /// Whatever is wrong with the suite, the command line, the directory or a
     /// worker: exit code 2.
     pub fn prepare(args: &MeasureArgs) -> Result<Ready, Stop> {
+        interrupt::watch();
         let suite = load(args)?;
         let directory = match &args.out {
             Some(directory) => directory.clone(),
             None => Path::new("reports").join(&suite.name),
         };
-        check_writable(&directory.join(RUN_FILE)).map_err(Stop::usage)?;
+        check_writable(&directory.join("index.html")).map_err(Stop::usage)?;
         let workers: Vec<String> = suite.cases.iter().map(worker_of).collect();
         let environment = args.environment.as_deref();
         let logs = directory.join("logs");
@@ -126,6 +127,7 @@ impl Ready {
                 name: suite.name.clone(),
                 description: suite.description.clone(),
                 arguments: args.choosing(),
+                filter: args.filter.clone(),
                 overrides: suite.overrides.clone(),
             },
             rules: suite.rules.clone(),
@@ -178,10 +180,14 @@ impl Ready {
     ///
     /// # Errors
     /// As [`measure`](Ready::measure).
-    pub fn confirm(&mut self, writer: &mut RunWriter, cases: &[CaseId]) -> Result<(), Stop> {
+    pub fn confirm(
+        &mut self,
+        writer: &mut RunWriter,
+        cases: &[CaseId],
+        fresh: u32,
+    ) -> Result<(), Stop> {
         let first = self.suite.settings.invocations;
-        let fresh = first..first + self.suite.rules.policy.confirm;
-        self.invocations(writer, cases, fresh)
+        self.invocations(writer, cases, first..first + fresh)
     }
 
     fn invocations(
@@ -238,6 +244,14 @@ pub fn load(args: &MeasureArgs) -> Result<Suite, Stop> {
     for text in &args.set {
         let change = parse_override(text, &suite).map_err(Stop::Usage)?;
         suite.overrides.push(change);
+    }
+    if let Some(idle) = suite.idle_override() {
+        return Err(Stop::Usage(anyhow!(
+            "--set replaces nothing: no case of {} leaves {} at auto (values that a suite \
+             gives explicitly stay as they are)",
+            idle.variant,
+            idle.parameter
+        )));
     }
     if let Some(invocations) = args.invocations {
         suite.settings.invocations = invocations;

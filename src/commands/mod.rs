@@ -5,6 +5,7 @@ pub mod completions;
 pub mod diff;
 pub mod doctor;
 pub mod gate;
+mod interrupt;
 pub mod list;
 mod measuring;
 mod progress;

@@ -6,9 +6,11 @@ use anyhow::anyhow;
 use clap::Args;
 
 use super::reporting::{self, Outputs};
-use super::{Ended, Stop, print, sides};
+use super::sides::{self, Stored};
+use super::{Ended, Stop, print};
 use crate::judge::{self, Options};
 use crate::record::baseline::Store;
+use crate::report::files::check_writable;
 
 /// Write reports of stored runs
 ///
@@ -45,8 +47,22 @@ pub fn run(args: &ReportArgs) -> Ended {
     }
     let store = Store::new(&args.baselines);
     let options = Options::default();
-    for name in &args.runs {
-        let head = sides::find(name, &store, None)?;
+    // All of them are found before the first is written.
+    let heads: Vec<Stored> = args
+        .runs
+        .iter()
+        .map(|name| sides::find(name, &store, None))
+        .collect::<Result<_, Stop>>()?;
+    for head in &heads {
+        if head.run.entries.is_empty() && !args.outputs.any() {
+            return Err(Stop::Usage(anyhow!(
+                "{} is a baseline; say where its report goes, for example --html {}.html",
+                head.path.display(),
+                head.side.label
+            )));
+        }
+    }
+    for head in heads {
         let machine = head.side.header.machine.name.clone();
         let base = match &args.base {
             Some(base) => Some(sides::find(base, &store, Some(&machine))?.side),
@@ -57,6 +73,7 @@ pub fn run(args: &ReportArgs) -> Ended {
             args.outputs.write(&judgement, &head.run, base.as_ref())?;
         } else {
             let folder = head.path.parent().unwrap_or(Path::new("."));
+            check_writable(&folder.join("index.html")).map_err(Stop::usage)?;
             for path in reporting::write(folder, &judgement, &head.run, base.as_ref())? {
                 print(format!("{}\n", path.display()))?;
             }

@@ -72,6 +72,15 @@ impl Outputs {
             };
             files::check_writable(&probe).map_err(Stop::usage)?;
         }
+        let paths: Vec<&PathBuf> = self.wanted().map(|(_, path)| path).collect();
+        for (i, path) in paths.iter().enumerate() {
+            if paths[..i].contains(path) {
+                return Err(Stop::Usage(anyhow::anyhow!(
+                    "{} is named for two formats",
+                    path.display()
+                )));
+            }
+        }
         Ok(())
     }
 

@@ -38,6 +38,11 @@ pub fn standing<'a>(
     };
     match trouble(base) {
         None => Standing::Both(base, head),
+        // It was measured once, and the file no longer says so.
+        Some(reason) if matches!(base.status, Status::Missing { .. }) => {
+            let reason = format!("the base has lost it: {reason}");
+            Standing::Said(Word::NotMeasured, Some(reason))
+        }
         Some(reason) => {
             let reason = format!("the base has no time for it: {reason}");
             Standing::Said(Word::Measured, Some(reason))

@@ -67,6 +67,10 @@ pub struct CommonShift {
     pub cases: usize,
     /// True when it was divided out of each row.
     pub removed: bool,
+    /// True when it is larger than the floor: then nobody can tell a slow machine
+    /// from a change that all cases run through.
+    #[serde(default)]
+    pub beyond_floor: bool,
 }
 
 impl CommonShift {

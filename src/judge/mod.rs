@@ -82,6 +82,20 @@ pub fn suspects(judgement: &Judgement, policy: &Policy) -> Vec<CaseId> {
     suspected.map(|row| row.case.clone()).collect()
 }
 
+/// How many fresh invocations can confirm so many suspects against a base of
+/// `base_invocations`: at least `wanted`, and as many more as it takes for the exact
+/// test to get below Holm's bar, up to [`MOST_FRESH`].
+pub fn fresh_needed(suspects: usize, base_invocations: usize, wanted: u32) -> u32 {
+    let bar = values::CONFIRM_P / suspects.max(1) as f64;
+    let enough = |fresh: &u32| statistics::reachable_p(base_invocations, *fresh as usize) <= bar;
+    (wanted..=wanted.max(MOST_FRESH))
+        .find(enough)
+        .unwrap_or(wanted.max(MOST_FRESH))
+}
+
+/// More fresh invocations than these cost more than they tell.
+const MOST_FRESH: u32 = 30;
+
 fn summary(side: &Side) -> SideSummary {
     let header = &side.header;
     SideSummary {

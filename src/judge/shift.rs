@@ -47,6 +47,7 @@ pub fn common_shift(ratios: &[f64], floor: f64) -> (Option<CommonShift>, Option<
         ratio,
         cases: logs.len(),
         removed,
+        beyond_floor: beyond(ratio, floor),
     };
     (Some(found), sentence(&found, sharing, floor))
 }

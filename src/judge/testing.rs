@@ -30,6 +30,7 @@ pub fn header() -> RunHeader {
             name: "quick".to_owned(),
             description: String::new(),
             arguments: Vec::new(),
+            filter: Vec::new(),
             overrides: Vec::new(),
         },
         rules: Rules::default(),

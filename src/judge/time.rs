@@ -15,6 +15,9 @@
 //! - Without fresh invocations the bar is p at most 0.01 instead. Four against four
 //!   cannot get there: they must not overlap at all, with the whole interval
 //!   beyond the floor.
+//! - With fresh invocations, sides that do not overlap at all, with the whole interval
+//!   beyond the floor, are called whatever Holm says: where a hundred cases are
+//!   slower at once, his correction would make the gate blind to all of them.
 //! - Either way three against three suffice for a factor of two between the
 //!   slowest of one side and the fastest of the other. Holm over many cases, or
 //!   few invocations, must not make the gate blind to a hundredfold slowdown.
@@ -130,7 +133,7 @@ fn confirmed(
     let counts = beyond(change.ratio, floor);
     let (word, reason) = if counts && reaches(adjusted, CONFIRM_P) {
         (direction(change.ratio), None)
-    } else if counts && fresh.unmistakable() {
+    } else if counts && (fresh.unmistakable() || fresh.separated(floor)) {
         (direction(change.ratio), Some(reasons::unmistakable(fresh)))
     } else if fresh.equivalent(floor) {
         (Word::Same, Some(reasons::withdrawn(screen, fresh)))

@@ -105,9 +105,14 @@ impl Values {
 
     /// True for few invocations that lie as far apart as ranks can tell.
     pub fn fully_apart(&self, floor: f64) -> bool {
+        self.reachable() > UNCONFIRMED_P && self.separated(floor)
+    }
+
+    /// True when the sides do not overlap at all and the whole interval lies beyond
+    /// the floor.
+    pub fn separated(&self, floor: f64) -> bool {
         let Estimate { low, high, .. } = self.estimate;
         self.fewest() >= FEW
-            && self.reachable() > UNCONFIRMED_P
             && reaches(self.p, self.reachable())
             && (low > 1.0 + floor || high < 1.0 / (1.0 + floor))
     }

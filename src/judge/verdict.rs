@@ -25,6 +25,7 @@ pub fn verdict(judgement: &Judgement, options: &Options) -> Verdict {
         incomparable(judgement),
         nothing(judgement),
         not_measured(judgement),
+        all_slower(judgement),
         removed(judgement),
         not_judged(judgement),
     ];
@@ -112,6 +113,20 @@ fn nothing(judgement: &Judgement) -> Option<String> {
     let compared = judgement.rows.iter().any(|row| row.change.is_some());
     let comparable = judgement.base.is_some() && judgement.incomparable.is_empty();
     (comparable && !compared).then(|| "no case was measured on both sides".to_owned())
+}
+
+/// Everything slower at once, beyond the floor, and no single case called: that is
+/// no reason to pass.
+fn all_slower(judgement: &Judgement) -> Option<String> {
+    let shift = judgement.common_shift?;
+    (shift.beyond_floor && shift.ratio > 1.0).then(|| {
+        format!(
+            "most of {} are slower, in the median {} times as long: a change that all \
+             of them run through, or the machine; measure the base again to tell",
+            count(shift.cases, "case"),
+            factor(shift.ratio)
+        )
+    })
 }
 
 fn not_measured(judgement: &Judgement) -> Option<String> {

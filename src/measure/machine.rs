@@ -16,13 +16,13 @@ pub fn fingerprint(hellos: &BTreeMap<String, Hello>) -> Fingerprint {
     let mut names = Vec::new();
     for device in hellos.values().map(|hello| &hello.device) {
         let kind = &device.kind;
+        for (fact, value) in &device.facts {
+            print.hard.insert(format!("{kind}.{fact}"), value.clone());
+        }
         if kind == "cpu" {
             continue;
         }
         print.hard.insert(kind.clone(), device.name.clone());
-        for (fact, value) in &device.facts {
-            print.hard.insert(format!("{kind}.{fact}"), value.clone());
-        }
         names.push(gpu_name(device));
     }
     let runs_on_cpu = hellos.values().any(|hello| hello.device.kind == "cpu");

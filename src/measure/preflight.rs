@@ -38,9 +38,16 @@ pub fn check(
     }
     for case in &suite.cases {
         let hello = &hellos[&worker_of(case)];
-        let variant = variant_of(case, hello)?;
-        parameters_known(suite, case, variant)?;
-        memory_fits(case, hello, variant)?;
+        let found = variant_of(case, hello).and_then(|variant| {
+            parameters_known(suite, case, variant)?;
+            memory_fits(case, hello, variant)
+        });
+        found.map_err(|error| match (error, suite.origins.get(&case.variant)) {
+            (Preflight::Plan(message), Some(place)) => {
+                Preflight::Plan(format!("{place}: {message}"))
+            }
+            (error, _) => error,
+        })?;
     }
     for change in &suite.overrides {
         if !suite

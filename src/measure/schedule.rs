@@ -24,10 +24,7 @@ pub struct Block {
 
 /// The worker process that runs a case.
 pub fn worker_of(case: &Case) -> String {
-    match &case.variant.environment {
-        Some(environment) => format!("{}@{environment}", case.variant.worker),
-        None => case.variant.worker.clone(),
-    }
+    case.variant.worker_name()
 }
 
 /// The blocks of the invocations in `range`, less what is `done` already.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::session::Launcher;
+use crate::attention::VariantId;
 use crate::suite::document::nearest;
 use crate::suite::{Environment, Suite};
 use crate::worker::host::{Conversation, HostError, Process, Spec};
@@ -41,7 +42,16 @@ impl Processes {
         logs: PathBuf,
     ) -> Result<Processes, NoCommand> {
         let specs = workers
-            .map(|name| Ok((name.clone(), spec(name, suite, environment)?)))
+            .map(|name| {
+                let spec = spec(name, suite, environment).map_err(|error| {
+                    let asks = |variant: &&VariantId| variant.worker_name() == *name;
+                    match suite.origins.keys().find(asks) {
+                        Some(variant) => NoCommand(format!("{}: {error}", suite.origins[variant])),
+                        None => error,
+                    }
+                })?;
+                Ok((name.clone(), spec))
+            })
             .collect::<Result<_, NoCommand>>()?;
         Ok(Processes { specs, logs })
     }
@@ -140,7 +150,11 @@ fn python_spec(name: &str, library: &str, environment: &Environment) -> Result<S
     let interpreter = environment
         .interpreter
         .clone()
-        .or_else(|| std::env::var("REGATTA_PYTHON").ok())
+        .or_else(|| {
+            std::env::var("REGATTA_PYTHON")
+                .ok()
+                .filter(|path| !path.is_empty())
+        })
         .unwrap_or_else(|| "python3".to_owned());
     let mut env: Vec<(String, String)> = environment.env.clone().into_iter().collect();
     if !environment.import_paths.is_empty() {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::side::{CaseRecord, Side};
+use super::side::{CaseRecord, Side, Status};
 use super::types::RunHeader;
 use super::{RecordError, line};
 use crate::attention::CaseId;
@@ -173,6 +173,13 @@ pub fn read(path: &Path) -> Result<Side, RecordError> {
             }
             Ok(Line::Baseline(_)) => damage.push(format!("line {}: a second header", index + 1)),
             Err(problem) => damage.push(format!("line {}: {problem}", index + 1)),
+        }
+    }
+    for case in &stored.header.plan {
+        if !cases.contains_key(case) {
+            let reason = "its line is missing or damaged".to_owned();
+            damage.push(format!("{case}: {reason}"));
+            cases.insert(case.clone(), CaseRecord::empty(Status::Missing { reason }));
         }
     }
     Ok(Side {

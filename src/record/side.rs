@@ -153,9 +153,13 @@ impl Side {
                     }
                 }
                 // A failure outranks everything: one crash in five is a crash.
-                Outcome::Failed { reason, .. } => {
+                Outcome::Failed { reason, log } => {
+                    let last = log.lines().rfind(|line| !line.trim().is_empty());
                     record.status = Status::Failed {
-                        reason: reason.clone(),
+                        reason: match last {
+                            Some(line) => format!("{reason}; its last words: {}", line.trim()),
+                            None => reason.clone(),
+                        },
                     };
                 }
             }

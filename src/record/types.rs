@@ -59,6 +59,9 @@ pub struct SuiteRecord {
     /// what is measured (`--set`, `--environment`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<String>,
+    /// The patterns that left a part of the suite.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub filter: Vec<String>,
     /// Parameters handed to a variant in place of those its cases ask for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<Override>,

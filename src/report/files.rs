@@ -33,22 +33,28 @@ pub enum WriteError {
         parent: PathBuf,
     },
     /// The directory could not be created.
-    #[error("cannot create the directory {path}: {source}; create it, or name another path")]
+    #[error("cannot create the directory {path}: {error}; create it, or name another path")]
     Create {
         /// The directory.
         path: PathBuf,
         /// What the system said.
-        source: std::io::Error,
+        error: std::io::Error,
     },
     /// The file could not be written.
     #[error(
-        "cannot write {path}: {source}; check the permissions and the free space of its directory"
+        "cannot write {path}: {error}; check the permissions and the free space of its directory"
     )]
     Write {
         /// The file.
         path: PathBuf,
         /// What the system said.
-        source: std::io::Error,
+        error: std::io::Error,
+    },
+    /// The target is a run or a baseline.
+    #[error("cannot write {path}: a run or a baseline is there, and reports never replace one")]
+    Record {
+        /// The target.
+        path: PathBuf,
     },
     /// There is nothing to write.
     #[error(transparent)]
@@ -61,7 +67,10 @@ pub enum WriteError {
 /// # Errors
 /// When it cannot, with what is in the way.
 pub fn check_writable(path: &Path) -> Result<(), WriteError> {
-    temporary(path).map(drop)
+    match special(path) {
+        true => Ok(()),
+        false => temporary(&resolved(path)?).map(drop),
+    }
 }
 
 /// Writes a file so that a reader sees the old one or the new one, never a part.
@@ -69,14 +78,43 @@ pub fn check_writable(path: &Path) -> Result<(), WriteError> {
 /// # Errors
 /// When its directory cannot be created or written.
 pub fn write(path: &Path, text: &str) -> Result<(), WriteError> {
-    let failed = |source| WriteError::Write {
+    let failed = |error| WriteError::Write {
         path: path.to_owned(),
-        source,
+        error: plain(error),
     };
-    let mut file = temporary(path)?;
+    if special(path) {
+        return fs::write(path, text).map_err(failed);
+    }
+    let path = resolved(path)?;
+    let mut file = temporary(&path)?;
     file.write_all(text.as_bytes()).map_err(failed)?;
-    file.persist(path).map_err(|error| failed(error.error))?;
+    file.persist(&path).map_err(|error| failed(error.error))?;
     Ok(())
+}
+
+/// True for a pipe, a terminal or a device: written to, never replaced.
+fn special(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir())
+}
+
+/// The file that a path leads to: a link stays a link. A run or a baseline is none
+/// to write to.
+fn resolved(path: &Path) -> Result<PathBuf, WriteError> {
+    let path = fs::canonicalize(path).unwrap_or(path.to_owned());
+    if path
+        .extension()
+        .is_some_and(|extension| extension == "jsonl")
+    {
+        return Err(WriteError::Record { path });
+    }
+    Ok(path)
+}
+
+/// The system's own words, without the name of the temporary file.
+fn plain(error: std::io::Error) -> std::io::Error {
+    error
+        .raw_os_error()
+        .map_or(error, std::io::Error::from_raw_os_error)
 }
 
 /// Writes every document of a format into a directory, under their own names.
@@ -127,17 +165,17 @@ fn temporary(path: &Path) -> Result<NamedTempFile, WriteError> {
             parent: file.to_owned(),
         });
     }
-    fs::create_dir_all(dir).map_err(|source| WriteError::Create {
+    fs::create_dir_all(dir).map_err(|error| WriteError::Create {
         path: dir.to_owned(),
-        source,
+        error,
     })?;
     // A temporary file is its owner's alone; a report is everyone's to read, as
     // far as the umask, which is taken off this mode, allows.
     let mode = fs::Permissions::from_mode(0o666);
     let file = tempfile::Builder::new().permissions(mode).tempfile_in(dir);
-    file.map_err(|source| WriteError::Write {
+    file.map_err(|error| WriteError::Write {
         path: path.to_owned(),
-        source,
+        error: plain(error),
     })
 }
 

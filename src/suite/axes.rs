@@ -22,6 +22,9 @@ pub const AXES: [&str; 13] = [
     "direction",
 ];
 
+/// More cases than these are a slip of the pen.
+pub const MOST_CASES: usize = 100_000;
+
 /// Values of some axes, as text.
 pub type Point = BTreeMap<&'static str, String>;
 
@@ -39,6 +42,9 @@ pub fn points(table: &Table<'_>) -> Result<Vec<Point>, DocumentError> {
         for item in value.one_or_more()? {
             texts.push(checked(axis, &item)?);
         }
+        if points.len().saturating_mul(texts.len()) > MOST_CASES {
+            return Err(value_error(table, axis));
+        }
         points = points
             .iter()
             .flat_map(|point| {
@@ -51,6 +57,12 @@ pub fn points(table: &Table<'_>) -> Result<Vec<Point>, DocumentError> {
             .collect();
     }
     Ok(points)
+}
+
+fn value_error(table: &Table<'_>, axis: &str) -> DocumentError {
+    table.error(format!(
+        "its axes make more than {MOST_CASES} cases (at `{axis}`); give fewer values"
+    ))
 }
 
 /// A value's text, once it is known to be one that the axis can have.

@@ -28,49 +28,85 @@ pub const BUILTIN: [(&str, &str); 4] = [
 /// # Errors
 /// When there is none, or when it cannot be read.
 pub fn load(name_or_path: &str) -> Result<Suite, DocumentError> {
-    if let Some((name, text)) = BUILTIN.iter().find(|(name, _)| *name == name_or_path) {
-        let source = Source {
-            label: format!("built-in suite {name}"),
-            text: (*text).to_owned(),
-        };
-        return parse::suite(name, &source, &|base| load(base));
-    }
-    let path = Path::new(name_or_path);
-    let missing = |message: String| DocumentError {
+    load_below(name_or_path, &[])
+}
+
+/// Loads a suite that those of `above` extend, each the next.
+fn load_below(name_or_path: &str, above: &[String]) -> Result<Suite, DocumentError> {
+    let failed = |message: String| DocumentError {
         label: name_or_path.to_owned(),
         line: 0,
         key: String::new(),
         message,
     };
-    if !name_or_path.contains('/') && path.extension().is_none_or(|e| e != "toml") {
-        let names = BUILTIN.iter().map(|(name, _)| *name);
-        let hint = match nearest(name_or_path, names.clone()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => format!("built-in suites: {}", names.collect::<Vec<_>>().join(", ")),
-        };
-        return Err(missing(format!(
-            "no built-in suite of this name; {hint} (a file is given by its path: ./{name_or_path}.toml)"
+    let path = Path::new(name_or_path);
+    let built_in = BUILTIN.iter().find(|(name, _)| *name == name_or_path);
+    let identity = match built_in {
+        Some((name, _)) => format!("built-in suite {name}"),
+        None => fs::canonicalize(path)
+            .unwrap_or(path.to_owned())
+            .display()
+            .to_string(),
+    };
+    if above.contains(&identity) {
+        let chain = [above, &[identity]].concat().join(" -> ");
+        return Err(failed(format!(
+            "suites extend each other in a circle: {chain}"
         )));
     }
+    let above = [above, std::slice::from_ref(&identity)].concat();
+    if let Some((name, text)) = built_in {
+        let source = Source {
+            label: identity,
+            text: (*text).to_owned(),
+        };
+        return parse::suite(name, &source, &|base| load_below(base, &above));
+    }
+    if !name_or_path.contains('/') && path.extension().is_none_or(|e| e != "toml") {
+        return Err(failed(unknown(name_or_path)));
+    }
     let text =
-        fs::read_to_string(path).map_err(|error| missing(format!("cannot be read: {error}")))?;
+        fs::read_to_string(path).map_err(|error| failed(format!("cannot be read: {error}")))?;
     let name = path
         .file_stem()
         .map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+    if !names_a_folder(&name) {
+        return Err(failed(format!(
+            "`{name}` names the suite's reports and baselines; call the file something of \
+             letters, digits, `-`, `_` and `.`"
+        )));
+    }
     let source = Source {
         label: name_or_path.to_owned(),
         text,
     };
     parse::suite(&name, &source, &|base| {
-        let beside = path.with_file_name(format!("{base}.toml"));
-        if beside != path && beside.is_file() {
-            load(&beside.to_string_lossy())
-        } else if base == name {
-            Err(missing("a suite cannot extend itself".to_owned()))
-        } else {
-            load(base)
+        // Beside the suite first; a built-in one of the same name as the suite is
+        // not the suite itself.
+        let file = match base.ends_with(".toml") {
+            true => path.with_file_name(base),
+            false => path.with_file_name(format!("{base}.toml")),
+        };
+        match file != path && file.is_file() || base.ends_with(".toml") {
+            true => load_below(&file.to_string_lossy(), &above),
+            false => load_below(base, &above),
         }
     })
+}
+
+/// True for a name that can be a folder's under `reports/` and `baselines/`.
+fn names_a_folder(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    !name.is_empty() && !name.starts_with(['.', '-']) && name.chars().all(plain)
+}
+
+fn unknown(name: &str) -> String {
+    let names = BUILTIN.iter().map(|(name, _)| *name);
+    let hint = match nearest(name, names.clone()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("built-in suites: {}", names.collect::<Vec<_>>().join(", ")),
+    };
+    format!("no built-in suite of this name; {hint} (a file is given by its path: ./{name}.toml)")
 }
 
 /// Adds the environments and workers of a `regatta.toml`, where there is one; the

@@ -196,6 +196,12 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// Where it stands: file, line, key and value.
+    pub fn place(&self) -> String {
+        let error = self.error("");
+        error.to_string().trim_end_matches(": ").to_owned()
+    }
+
     fn shown(&self) -> Option<String> {
         match self.value {
             DeValue::String(text) => Some(format!("\"{text}\"")),

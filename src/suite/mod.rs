@@ -36,6 +36,8 @@ pub struct Suite {
     pub environments: BTreeMap<String, Environment>,
     /// Workers of the suite's own, by name.
     pub workers: BTreeMap<String, WorkerCommand>,
+    /// Where each variant was asked for: file, line and key.
+    pub origins: BTreeMap<VariantId, String>,
 }
 
 /// How samples are taken.
@@ -117,6 +119,18 @@ impl Suite {
             }
         }
         params
+    }
+
+    /// The first override that replaces nothing in any case.
+    pub fn idle_override(&self) -> Option<&Override> {
+        self.overrides.iter().find(|change| {
+            let meets = |case: &Case| {
+                let asked = case.params.get(&change.parameter);
+                case.variant == change.variant
+                    && change.from.as_ref().is_none_or(|from| *from == asked)
+            };
+            !self.cases.iter().any(meets)
+        })
     }
 
     /// Keeps the cases whose id matches one of the patterns: a glob when it holds

@@ -38,7 +38,7 @@ pub fn suite(
             policy(&table.table()?, &mut suite.rules.policy)?;
         }
         for value in tables(root, "sweep")? {
-            sweep(&value, &mut suite.cases)?;
+            sweep(&value, &mut suite)?;
         }
         for value in tables(root, "expect")? {
             suite.rules.expectations.push(expectation(&value)?);
@@ -53,6 +53,14 @@ pub fn suite(
             return Err(source.error("makes no case; add a [[sweep]]"));
         }
         expectations_meet_cases(source, &suite)?;
+        if let Some(idle) = suite.idle_override() {
+            return Err(source.error(format!(
+                "an [[override]] of {} for {} replaces nothing: no case asks for {}",
+                idle.parameter,
+                idle.variant,
+                idle.from.clone().unwrap_or_else(ParamValue::auto)
+            )));
+        }
         Ok(suite)
     })
 }
@@ -147,13 +155,14 @@ fn policy(table: &Table<'_>, policy: &mut Policy) -> Result<(), DocumentError> {
     table.finish()
 }
 
-fn sweep(table: &Table<'_>, cases: &mut Vec<Case>) -> Result<(), DocumentError> {
+fn sweep(table: &Table<'_>, suite: &mut Suite) -> Result<(), DocumentError> {
     let mut variants = Vec::new();
     for value in table.require("variants")?.one_or_more()? {
         let id: VariantId = value
             .string()?
             .parse()
             .map_err(|error| value.error(format!("{error}")))?;
+        suite.origins.entry(id.clone()).or_insert(value.place());
         variants.push(id);
     }
     let mut shapes = vec![Point::new()];
@@ -168,6 +177,14 @@ fn sweep(table: &Table<'_>, cases: &mut Vec<Case>) -> Result<(), DocumentError> 
     let axes = axes::points(table)?;
     let params = params(table)?;
     table.finish()?;
+    let made = [variants.len(), shapes.len(), axes.len(), params.len()];
+    let made = made.iter().fold(1usize, |all, n| all.saturating_mul(*n));
+    if made > axes::MOST_CASES {
+        return Err(table.error(format!(
+            "makes {made} cases, and a suite has at most {}; give fewer values",
+            axes::MOST_CASES
+        )));
+    }
     for shape in &shapes {
         for point in &axes {
             if let Some(axis) = point.keys().find(|axis| shape.contains_key(*axis)) {
@@ -180,7 +197,7 @@ fn sweep(table: &Table<'_>, cases: &mut Vec<Case>) -> Result<(), DocumentError> 
                 table.error(format!("{error} (at {})", values.join(", ")))
             })?;
             for variant in &variants {
-                cases.extend(params.iter().map(|params| Case {
+                suite.cases.extend(params.iter().map(|params| Case {
                     variant: variant.clone(),
                     problem: problem.clone(),
                     params: params.clone(),
@@ -245,7 +262,12 @@ fn selector(value: &Value<'_>) -> Result<Selector, DocumentError> {
         for item in value.one_or_more()? {
             texts.push(item.scalar()?);
         }
-        selector.0.insert(facet, texts);
+        if facet == "seq" {
+            selector.0.insert("seq_q".to_owned(), texts.clone());
+            selector.0.insert("seq_k".to_owned(), texts);
+        } else {
+            selector.0.insert(facet, texts);
+        }
     }
     Ok(selector)
 }

@@ -27,6 +27,14 @@ pub fn kill(root: u32) {
     }
 }
 
+/// Kills everything that this process started, itself excepted.
+pub fn kill_own() {
+    let own = std::process::id() as i32;
+    for (child, _) in parents().into_iter().filter(|(_, parent)| *parent == own) {
+        kill(child as u32);
+    }
+}
+
 /// `(process, its parent)` of every process that can be seen.
 fn parents() -> Vec<(i32, i32)> {
     let Ok(entries) = fs::read_dir("/proc") else {

@@ -1,7 +1,7 @@
 //! The harness's side: starts a worker process, asks, waits with a limit, and
 //! ends it together with everything it started.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use command_fds::{CommandFdExt, FdMapping};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigSet, Signal};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 
@@ -26,6 +26,12 @@ const LOG_LINES: usize = 12;
 
 /// A reply line longer than this is garbage, not a message.
 const LONGEST_REPLY: u64 = 256 << 20;
+
+/// A worker that prints more than this is ended.
+const LONGEST_LOG: u64 = 64 << 20;
+
+/// What is kept of the log of such a worker.
+const LOG_KEPT: u64 = 1 << 20;
 
 /// How to start a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,7 +150,7 @@ pub trait Conversation {
 pub struct Process {
     name: String,
     child: Child,
-    requests: Option<File>,
+    requests: Option<Sender<String>>,
     replies: Receiver<io::Result<String>>,
     log: PathBuf,
     log_start: u64,
@@ -193,9 +199,12 @@ impl Process {
                 mapping(reply_write.into(), REPLY_FD),
             ])
             .map_err(|error| missing(io::Error::other(error.to_string())))?;
-        // SAFETY: prctl is async-signal-safe and touches no memory of the parent.
+        // SAFETY: both calls are async-signal-safe and touch no memory of the parent.
         unsafe {
             command.pre_exec(|| {
+                // The harness waits for signals on a thread of its own, with all of
+                // them blocked; a worker must not inherit that.
+                SigSet::empty().thread_set_mask().map_err(io::Error::from)?;
                 nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(io::Error::from)
             });
         }
@@ -206,7 +215,7 @@ impl Process {
         let mut process = Process {
             name: spec.name.clone(),
             child,
-            requests: Some(File::from(OwnedFd::from(request_write))),
+            requests: Some(write_lines(File::from(OwnedFd::from(request_write)))),
             replies: read_lines(File::from(OwnedFd::from(reply_read))),
             log: log.to_owned(),
             log_start,
@@ -290,6 +299,50 @@ impl Process {
         }
     }
 
+    /// Waits for a reply line, looking in between whether the worker still lives and
+    /// how much it prints.
+    fn wait(&mut self, asked: &'static str, limit: Duration) -> Result<String, HostError> {
+        const SLICE: Duration = Duration::from_millis(100);
+        let deadline = Instant::now() + limit;
+        let mut ended = false;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.replies.recv_timeout(left.min(SLICE)) {
+                Ok(Ok(line)) => return Ok(line),
+                Ok(Err(error)) => return Err(self.garbage(asked, error.to_string())),
+                // A child of a dead worker may hold its channel open: end of file is
+                // not the only sign of death. What it wrote last is read first.
+                Err(RecvTimeoutError::Timeout) if ended => return Err(self.died(asked)),
+                Err(RecvTimeoutError::Disconnected) => return Err(self.died(asked)),
+                Err(RecvTimeoutError::Timeout) if left.is_zero() => {
+                    self.kill();
+                    return Err(HostError::TimedOut {
+                        name: self.name.clone(),
+                        asked,
+                        limit,
+                        log: self.log_tail(),
+                    });
+                }
+                Err(RecvTimeoutError::Timeout) => ended = self.ends_within(Duration::ZERO),
+            }
+            self.hold_log(asked)?;
+        }
+    }
+
+    /// Ends a worker that prints without end, before it fills the disk.
+    fn hold_log(&mut self, asked: &'static str) -> Result<(), HostError> {
+        let length = fs::metadata(&self.log).map_or(0, |log| log.len());
+        if length.saturating_sub(self.log_start) <= LONGEST_LOG {
+            return Ok(());
+        }
+        let error = self.garbage(asked, "it printed more than 64 MiB".to_owned());
+        if let Ok(log) = OpenOptions::new().write(true).open(&self.log) {
+            // What stands there is of no use; the start of it may be.
+            let _ = log.set_len(self.log_start + LOG_KEPT);
+        }
+        Err(error)
+    }
+
     /// The last lines this process printed.
     fn log_tail(&self) -> String {
         let text = || -> io::Result<String> {
@@ -316,27 +369,11 @@ impl Conversation for Process {
         let mut line = serde_json::to_string(&Request { id, body })
             .map_err(|error| self.garbage(asked, error.to_string()))?;
         line.push('\n');
-        let sent = match &mut self.requests {
-            Some(requests) => requests.write_all(line.as_bytes()),
-            None => Err(io::ErrorKind::BrokenPipe.into()),
-        };
-        if sent.is_err() {
+        let sent = self.requests.as_ref().map(|requests| requests.send(line));
+        if !matches!(sent, Some(Ok(()))) {
             return Err(self.died(asked));
         }
-        let line = match self.replies.recv_timeout(limit) {
-            Ok(Ok(line)) => line,
-            Ok(Err(error)) => return Err(self.garbage(asked, error.to_string())),
-            Err(RecvTimeoutError::Disconnected) => return Err(self.died(asked)),
-            Err(RecvTimeoutError::Timeout) => {
-                self.kill();
-                return Err(HostError::TimedOut {
-                    name: self.name.clone(),
-                    asked,
-                    limit,
-                    log: self.log_tail(),
-                });
-            }
-        };
+        let line = self.wait(asked, limit)?;
         match serde_json::from_str::<Reply>(&line) {
             Ok(reply) if reply.id == id => Ok(reply.body),
             Ok(reply) => Err(self.garbage(
@@ -386,6 +423,21 @@ fn no_hello() -> Hello {
         },
         variants: Vec::new(),
     }
+}
+
+/// Writes request lines on a thread of their own: a worker that does not read must
+/// not hold up the limit. Ends, and closes the channel, when its sender is dropped.
+fn write_lines(mut requests: File) -> Sender<String> {
+    let (sender, receiver) = channel::<String>();
+    thread::spawn(move || {
+        for line in receiver {
+            // The worker is gone; whoever waits for its reply finds out.
+            if requests.write_all(line.as_bytes()).is_err() {
+                return;
+            }
+        }
+    });
+    sender
 }
 
 /// Reads reply lines on a thread of their own, so that waiting can have a limit.

@@ -4,7 +4,7 @@
 //! the harness's side of it, [`serve`] the worker's, [`check`] holds a worker of
 //! somebody else's to the protocol.
 
-mod descendants;
+pub mod descendants;
 pub mod host;
 pub mod protocol;
 pub mod python;
