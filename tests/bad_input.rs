@@ -156,3 +156,72 @@ fn usage_errors_exit_2() {
     exits!(place, 2, ["baseline", "show", "../../etc"]);
     exits!(place, 2, ["baseline", "remove", "nothing"]);
 }
+
+#[test]
+fn suites_that_extend_each_other_are_refused() {
+    let place = Place::new();
+    let suite = |base: &str| format!("schema = 1\ndescription = \"d\"\nextends = \"{base}\"\n");
+    place.write("a.toml", &suite("b"));
+    place.write("b.toml", &suite("a.toml"));
+    let (_, stderr) = exits!(place, 2, ["list", "./a.toml"]);
+    assert!(stderr.contains("in a circle"), "{stderr}");
+    // A file may carry the name of the built-in suite it extends.
+    place.write("quick.toml", &suite("quick"));
+    exits!(place, 0, ["list", "./quick.toml"]);
+}
+
+#[test]
+fn reports_never_replace_a_run_a_device_or_each_other() {
+    let place = Place::new();
+    place.suite("s", &["fake/steady"], &[], "");
+    exits!(place, 0, ["run", "./s.toml"]);
+    let run = "reports/s/run.jsonl";
+    let before = std::fs::read(place.path().join(run)).unwrap();
+    let (_, stderr) = exits!(place, 2, ["report", "reports/s", "--html", run]);
+    assert!(stderr.contains("never replace"), "{stderr}");
+    assert_eq!(std::fs::read(place.path().join(run)).unwrap(), before);
+    exits!(
+        place,
+        2,
+        ["report", "reports/s", "--html", "x", "--markdown", "x"]
+    );
+    let target = place.path().join("target.html");
+    std::fs::write(&target, "").unwrap();
+    let link = place.path().join("link.html");
+    std::os::unix::fs::symlink(&target, &link).unwrap();
+    exits!(place, 0, ["report", "reports/s", "--html", "link.html"]);
+    assert!(link.is_symlink());
+    assert!(std::fs::read_to_string(&target).unwrap().contains("<html"));
+    exits!(place, 0, ["report", "reports/s", "--html", "/dev/null"]);
+    assert!(!std::fs::metadata("/dev/null").unwrap().is_file());
+}
+
+#[test]
+fn more_cases_than_anyone_means_are_refused() {
+    let place = Place::new();
+    let many: Vec<String> = (1..200).map(|n| n.to_string()).collect();
+    let many = many.join(", ");
+    place.write(
+        "s.toml",
+        &format!(
+            "schema = 1\ndescription = \"d\"\n[[sweep]]\nvariants = \"cpu/flash\"\n\
+             batch = [{many}]\nheads = [{many}]\nseq = [{many}]\nhead_dim = [{many}]\n"
+        ),
+    );
+    let (_, stderr) = exits!(place, 2, ["list", "./s.toml"]);
+    assert!(stderr.contains("s.toml:3: sweep[0]"), "{stderr}");
+}
+
+#[test]
+fn an_override_that_replaces_nothing_is_refused() {
+    let place = Place::new();
+    place.suite(
+        "s",
+        &["fake/steady"],
+        &[],
+        "params = { num_splits_key = [1, 2] }\n",
+    );
+    let set = "fake/steady.num_splits_key=8";
+    let (_, stderr) = exits!(place, 2, ["run", "./s.toml", "--set", set]);
+    assert!(stderr.contains("replaces nothing"), "{stderr}");
+}

@@ -75,6 +75,19 @@ fn a_silent_worker_is_killed_after_its_limit() {
     }
 }
 
+/// True when a process ends within a second.
+fn gone(process: &str) -> bool {
+    (0..50).any(|_| {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        // A zombie that init has not reaped yet is as dead as one that is gone.
+        let gone = stat.is_empty() || stat.contains(") Z ");
+        if !gone {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        gone
+    })
+}
+
 #[test]
 fn a_killed_worker_leaves_no_child() {
     let place = Place::new();
@@ -92,16 +105,7 @@ fn a_killed_worker_leaves_no_child() {
         ["run", "./s.toml", "--invocations", "1", "--filter", filter]
     );
     let child = fs::read_to_string(&state).unwrap();
-    let gone = (0..50).any(|_| {
-        let stat = fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
-        // A zombie that init has not reaped yet is as dead as one that is gone.
-        let gone = stat.is_empty() || stat.contains(") Z ");
-        if !gone {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        gone
-    });
-    assert!(gone, "process {child} lives on");
+    assert!(gone(&child), "process {child} lives on");
 }
 
 #[test]
@@ -123,4 +127,87 @@ fn a_suite_may_allow_a_case_to_fail() {
     let text = text.replace("[policy]\n", "[policy]\nallow = [\"fake/dead:*\"]\n");
     fs::write(&path, text).unwrap();
     exits!(place, 0, ["run", "./s.toml"]);
+}
+
+/// A worker in a few lines of Perl that answers hello and then does as told.
+fn rogue(place: &Place, then: &str) {
+    place.write(
+        "rogue.pl",
+        &format!(
+            "open(my $in, '<&=', 3); open(my $out, '>&=', 4); $out->autoflush(1); <$in>;\n\
+             print $out '{{\"id\":1,\"type\":\"hello\",\"protocol\":1,\"worker\":\"rogue\",\
+             \"device\":{{\"kind\":\"cpu\",\"name\":\"x\",\"memory_bytes\":1000000000}},\
+             \"variants\":[{{\"name\":\"x\",\"dtypes\":[\"f32\"],\"directions\":[\"forward\"]}}]}}', \"\\n\";\n\
+             my $twice = -e 'started'; open(my $f, '>', 'started'); close $f;\n\
+             exit unless $twice;\n{then}\n"
+        ),
+    );
+    let lengths = vec!["8"; 40_000].join("+");
+    place.write(
+        "s.toml",
+        &format!(
+            "schema = 1\ndescription = \"d\"\n[measure]\ninvocations = 1\ntimeout_s = 4\n\
+             [workers.rogue]\ncommand = [\"perl\", \"-MIO::Handle\", \"rogue.pl\"]\n\
+             [[sweep]]\nvariants = \"rogue/x\"\nhead_dim = 8\nvarlen = \"{lengths}\"\n"
+        ),
+    );
+}
+
+#[test]
+fn a_worker_that_does_not_read_is_killed_after_its_limit() {
+    let place = Place::new();
+    rogue(&place, "sleep 3600;");
+    let (stdout, _) = exits!(place, 3, ["run", "./s.toml"]);
+    assert!(
+        stdout.contains("did not answer prepare within 4s"),
+        "{stdout}"
+    );
+}
+
+#[test]
+fn a_worker_whose_child_holds_its_channel_is_seen_to_be_dead() {
+    let place = Place::new();
+    rogue(&place, "if (fork() == 0) { sleep 30; exit } exit 11;");
+    let (stdout, _) = exits!(place, 3, ["run", "./s.toml"]);
+    assert!(stdout.contains("exit code 11"), "{stdout}");
+}
+
+#[test]
+fn a_worker_that_prints_without_end_is_ended_before_the_disk_is_full() {
+    let place = Place::new();
+    rogue(&place, "print 'all work and no play ' x 1000 while 1;");
+    exits!(place, 3, ["run", "./s.toml"]);
+    let reason = &reasons(&place.run("s"), "rogue")[0];
+    assert!(reason.contains("printed more than 64 MiB"), "{reason}");
+    let log = fs::metadata(place.path().join("reports/s/logs/rogue.log")).unwrap();
+    assert!(log.len() <= 1 << 20, "{} bytes", log.len());
+}
+
+#[test]
+fn a_stopped_harness_takes_along_what_its_workers_started() {
+    let place = Place::new();
+    let state = place.path().join("child");
+    place.suite(
+        "s",
+        &["fake/forking"],
+        &["--state", state.to_str().unwrap()],
+        "",
+    );
+    let harness = std::process::Command::new(assert_cmd::cargo::cargo_bin!("regatta"))
+        .args(["run", "./s.toml"])
+        .current_dir(place.path())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    while fs::read_to_string(&state).unwrap_or_default().is_empty() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let pid = nix::unistd::Pid::from_raw(harness.id() as i32);
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+    let output = harness.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(128 + 15));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("the same command goes on"), "{stderr}");
+    assert!(gone(&fs::read_to_string(&state).unwrap()));
 }

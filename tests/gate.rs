@@ -217,3 +217,67 @@ fn output_fits_and_pipes_cleanly() {
         assert!(!line.contains('\x1b'), "escape codes in a pipe: {line:?}");
     }
 }
+
+#[test]
+fn everything_slower_at_once_does_not_pass() {
+    let place = Place::new();
+    place.suite(
+        "s",
+        &["fake/steady"],
+        &[],
+        "heads = [1, 2, 3, 4, 5, 6, 7, 8]\nbatch = [1, 2, 3]\n",
+    );
+    exits!(place, 0, ["run", "./s.toml"]);
+    exits!(place, 0, ["baseline", "save", "s"]);
+    let all = ["gate", "./s.toml", "--set", "fake/steady.slower_percent=30"];
+    let (stdout, _) = exits!(place, 1, [all[0], all[1], all[2], all[3]]);
+    assert!(stdout.contains("144 of 144 cases regressed"), "{stdout}");
+}
+
+#[test]
+fn a_part_of_a_suite_or_an_overridden_run_makes_no_baseline_by_chance() {
+    let place = Place::new();
+    place.suite("s", &["fake/steady"], &[], "");
+    exits!(place, 0, ["run", "./s.toml", "--filter", "s32"]);
+    let (_, stderr) = exits!(place, 3, ["baseline", "save", "s", "reports/s"]);
+    assert!(stderr.contains("--filter s32"), "{stderr}");
+    exits!(place, 3, ["baseline", "save", "s"]);
+    let set = "fake/steady.slower_percent=50";
+    exits!(place, 0, ["run", "./s.toml", "--set", set]);
+    let (_, stderr) = exits!(place, 3, ["baseline", "save", "s", "reports/s"]);
+    assert!(stderr.contains("--set"), "{stderr}");
+    exits!(place, 0, ["baseline", "save", "s", "reports/s", "--force"]);
+}
+
+#[test]
+fn a_damaged_baseline_is_refused_before_measuring() {
+    let place = with_baseline(&["fake/steady", "fake/other"]);
+    let folder = place.path().join("baselines/s");
+    let file = std::fs::read_dir(&folder)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_dir_all(place.path().join("reports")).unwrap();
+    let edited = text.replace("\"device_ns\":[", "\"device_ns\":[1.0,");
+    let cut: String = text
+        .lines()
+        .take(6)
+        .map(|line| format!("{line}\n"))
+        .collect();
+    for damaged in [edited, cut] {
+        std::fs::write(&file, damaged).unwrap();
+        let (_, stderr) = exits!(place, 2, ["gate", "./s.toml"]);
+        assert!(stderr.contains("is damaged"), "{stderr}");
+        assert!(!place.path().join("reports/s/run.jsonl").exists());
+    }
+}
+
+#[test]
+fn a_part_of_a_suite_is_held_against_the_same_part() {
+    let place = with_baseline(&["fake/steady", "fake/other"]);
+    let (stdout, _) = exits!(place, 0, ["gate", "./s.toml", "--filter", "fake/other*"]);
+    assert!(stdout.contains("6 same"), "{stdout}");
+}

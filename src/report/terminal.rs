@@ -255,10 +255,10 @@ fn table_alone(screen: &mut Screen, rows: &[Row]) {
         };
         let id = one_line(&row.case.0);
         if id.len() <= ID {
-            screen.line(&format!("  {id:ID$}{figures}"));
+            screen.line(format!("  {id:ID$}{figures}"));
         } else {
             screen.case(2, &row.case.0);
-            screen.line(&format!("  {:ID$}{figures}", ""));
+            screen.line(format!("  {:ID$}{figures}", ""));
         }
     }
 }
