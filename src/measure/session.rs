@@ -1,7 +1,6 @@
 //! Runs a schedule: starts workers, has cases prepared and timed, and hands on what
 //! came of each, whatever it is.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::preflight::variant_of;
@@ -219,21 +218,5 @@ fn lost(error: &HostError) -> Outcome {
     Outcome::Failed {
         reason: error.to_string(),
         log: error.log().to_owned(),
-    }
-}
-
-/// Counts of what came of the entries seen.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tally(pub BTreeMap<&'static str, usize>);
-
-impl Tally {
-    /// Counts one more entry.
-    pub fn add(&mut self, entry: &Entry) {
-        let word = match entry.outcome {
-            Outcome::Measured(_) => "measured",
-            Outcome::Unsupported { .. } => "unsupported",
-            Outcome::Failed { .. } => "failed",
-        };
-        *self.0.entry(word).or_default() += 1;
     }
 }
