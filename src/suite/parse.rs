@@ -331,6 +331,15 @@ fn expectations_meet_cases(source: &Source, suite: &Suite) -> Result<(), Documen
                 return Err(source.error(format!("{about} selects no case of this suite")));
             }
         }
+        let same =
+            |case: &&Case| expectation.case.matches(case) == expectation.against.matches(case);
+        if suite.cases.iter().all(|case| same(&case)) {
+            return Err(source.error(format!(
+                "expectation \"{}\": `case` and `against` select the same cases, so it compares \
+                 nothing; name a facet in which they differ",
+                expectation.name
+            )));
+        }
     }
     Ok(())
 }
