@@ -37,7 +37,9 @@ fn kill_nine_at_ten_random_moments_and_resume() {
     // Long enough that ten kills do not let it come to its end.
     let args = ["run", "./s.toml", "--invocations", "60"];
     let mut rng = ChaCha8Rng::seed_from_u64(20_261_120);
-    for _ in 0..10 {
+    let path = place.path().join("reports/s/run.jsonl");
+    let lines = || fs::read_to_string(&path).map_or(0, |text| text.lines().count());
+    for moment in 0..10 {
         let mut child = Command::new(assert_cmd::cargo::cargo_bin!("regatta"))
             .args(args)
             .current_dir(place.path())
@@ -45,7 +47,16 @@ fn kill_nine_at_ten_random_moments_and_resume() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        std::thread::sleep(Duration::from_millis(rng.random_range(5..120)));
+        // The first two before or around the first line, the others some entries
+        // later, whatever the speed of the machine.
+        if moment >= 2 {
+            let enough = lines() + rng.random_range(1..50);
+            while lines() < enough {
+                assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        std::thread::sleep(Duration::from_micros(rng.random_range(0..5000)));
         child.kill().unwrap();
         child.wait().unwrap();
     }
