@@ -8,6 +8,7 @@ use super::reporting::{self, Outputs, Show};
 use super::{Ended, sides};
 use crate::judge::{self, Options};
 use crate::record::baseline::Store;
+use crate::report::Report;
 
 /// Judge two stored runs: what got slower, how sure that is, and why
 ///
@@ -51,7 +52,11 @@ pub fn run(args: &DiffArgs) -> Ended {
         same_suite: false,
     };
     let judgement = judge::judge(&head.side, Some(&base.side), &options);
-    args.outputs
-        .write(&judgement, &head.run, Some(&base.side))?;
-    reporting::show(&judgement, &head.run, Some(&base.side), &args.show, None)
+    let report = Report {
+        judgement: &judgement,
+        head: &head.run,
+        base: Some(&base.side),
+    };
+    args.outputs.write(&report)?;
+    reporting::show(&report, &args.show, None)
 }

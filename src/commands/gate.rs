@@ -1,6 +1,6 @@
 //! `regatta gate`: measure, hold against a baseline, confirm, report.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::anyhow;
 use clap::Args;
@@ -11,7 +11,8 @@ use super::{Ended, Stop, note};
 use crate::judge::{self, Options};
 use crate::record::baseline::{self, Store};
 use crate::record::side::Side;
-use crate::report::text::shell_quoted;
+use crate::report::Report;
+use crate::report::text::shell_command;
 
 /// Measure a suite and hold it against a baseline
 ///
@@ -78,14 +79,13 @@ pub fn run(args: &GateArgs) -> Ended {
     }
     let run = finish(writer)?;
     let judgement = judged(&run);
-    reporting::write(&ready.directory, &judgement, &run, Some(&base))?;
-    reporting::show(
-        &judgement,
-        &run,
-        Some(&base),
-        &args.show,
-        Some(&ready.directory),
-    )
+    let report = Report {
+        judgement: &judgement,
+        head: &run,
+        base: Some(&base),
+    };
+    reporting::write(&ready.directory, &report)?;
+    reporting::show(&report, &args.show, Some(&ready.directory))
 }
 
 /// The baseline of this name for this machine.
@@ -147,21 +147,23 @@ fn refuse_before_measuring(
 
 /// The commands that make a baseline of this suite.
 fn making(store: &Store, name: &str, ready: &Ready) -> String {
-    let quoted = |words: &[String]| {
-        let words: Vec<String> = words.iter().map(|word| shell_quoted(word)).collect();
-        words.join(" ")
+    let words = |words: &[&str]| {
+        words
+            .iter()
+            .map(|&word| word.to_owned())
+            .collect::<Vec<_>>()
     };
-    let folder = match store.root() == Path::new("baselines") {
-        true => String::new(),
-        false => format!(
-            " --baselines {}",
-            shell_quoted(&store.root().display().to_string())
-        ),
-    };
-    format!(
-        "regatta run {}\n  regatta baseline{folder} save {} {}",
-        quoted(&ready.header.suite.arguments),
-        shell_quoted(name),
-        shell_quoted(&ready.directory.display().to_string()),
-    )
+    let run = [
+        words(&["regatta", "run"]),
+        ready.header.suite.arguments.clone(),
+    ]
+    .concat();
+    let root = store.root().display().to_string();
+    let directory = ready.directory.display().to_string();
+    let mut save = words(&["regatta", "baseline"]);
+    if root != "baselines" {
+        save.extend(words(&["--baselines", &root]));
+    }
+    save.extend(words(&["save", name, &directory]));
+    format!("{}\n  {}", shell_command(&run), shell_command(&save))
 }

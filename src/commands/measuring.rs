@@ -1,6 +1,6 @@
 //! What `run` and `gate` share: from a suite's name to a run on disk.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -10,10 +10,10 @@ use jiff::Timestamp;
 
 use super::progress::Progress;
 use super::{Stop, interrupt, note};
-use crate::attention::{CaseId, ParamValue};
+use crate::attention::{Case, CaseId, ParamValue};
 use crate::measure::machine::{fingerprint, worker_record};
 use crate::measure::preflight;
-use crate::measure::schedule::{blocks, worker_of};
+use crate::measure::schedule::blocks;
 use crate::measure::session::Session;
 use crate::measure::workers::Processes;
 use crate::record::run_file::{self, Before, RunWriter};
@@ -104,7 +104,11 @@ impl Ready {
             None => Path::new("reports").join(&suite.name),
         };
         check_writable(&directory.join("index.html")).map_err(Stop::usage)?;
-        let workers: Vec<String> = suite.cases.iter().map(worker_of).collect();
+        let workers: Vec<String> = suite
+            .cases
+            .iter()
+            .map(|case| case.variant.worker_name())
+            .collect();
         let environment = args.environment.as_deref();
         let logs = directory.join("logs");
         let mut processes =
@@ -171,7 +175,7 @@ impl Ready {
             }
             Before::Kept(path) => note(format!("the run before is kept as {}", path.display())),
         }
-        let all: Vec<CaseId> = self.header.plan.clone();
+        let all = self.suite.cases.clone();
         self.invocations(&mut writer, &all, 0..self.suite.settings.invocations)?;
         Ok(writer)
     }
@@ -186,25 +190,21 @@ impl Ready {
         cases: &[CaseId],
         fresh: u32,
     ) -> Result<(), Stop> {
+        let wanted: BTreeSet<&CaseId> = cases.iter().collect();
+        let mut cases = self.suite.cases.clone();
+        cases.retain(|case| wanted.contains(&case.id()));
         let first = self.suite.settings.invocations;
-        self.invocations(writer, cases, first..first + fresh)
+        self.invocations(writer, &cases, first..first + fresh)
     }
 
     fn invocations(
         &mut self,
         writer: &mut RunWriter,
-        ids: &[CaseId],
+        cases: &[Case],
         range: std::ops::Range<u32>,
     ) -> Result<(), Stop> {
-        let cases: Vec<_> = self
-            .suite
-            .cases
-            .iter()
-            .filter(|case| ids.contains(&case.id()))
-            .cloned()
-            .collect();
         let seed = self.suite.settings.seed;
-        let blocks = blocks(&cases, range.clone(), seed, &writer.done);
+        let blocks = blocks(cases, range.clone(), seed, &writer.done);
         let mut progress = Progress::new(&blocks, range, self.quiet);
         let mut session = Session::new(&self.suite, &mut self.processes);
         session

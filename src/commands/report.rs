@@ -10,6 +10,7 @@ use super::sides::{self, Stored};
 use super::{Ended, Stop, print};
 use crate::judge::{self, Options};
 use crate::record::baseline::Store;
+use crate::report::Report;
 use crate::report::files::check_writable;
 
 /// Write reports of stored runs
@@ -69,12 +70,17 @@ pub fn run(args: &ReportArgs) -> Ended {
             None => None,
         };
         let judgement = judge::judge(&head.side, base.as_ref(), &options);
+        let report = Report {
+            judgement: &judgement,
+            head: &head.run,
+            base: base.as_ref(),
+        };
         if args.outputs.any() {
-            args.outputs.write(&judgement, &head.run, base.as_ref())?;
+            args.outputs.write(&report)?;
         } else {
             let folder = head.path.parent().unwrap_or(Path::new("."));
             check_writable(&folder.join("index.html")).map_err(Stop::usage)?;
-            for path in reporting::write(folder, &judgement, &head.run, base.as_ref())? {
+            for path in reporting::write(folder, &report)? {
                 print(format!("{}\n", path.display()))?;
             }
         }

@@ -5,9 +5,6 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::{Ended, Stop, note, print};
-use crate::judge::judgement::Judgement;
-use crate::record::side::Side;
-use crate::record::types::Run;
 use crate::report::{self, Format, Report, files, terminal};
 
 /// How the answer is printed.
@@ -88,23 +85,13 @@ impl Outputs {
     ///
     /// # Errors
     /// When one cannot be written: exit code 3.
-    pub fn write(
-        &self,
-        judgement: &Judgement,
-        head: &Run,
-        base: Option<&Side>,
-    ) -> Result<(), Stop> {
-        let report = Report {
-            judgement,
-            head,
-            base,
-        };
+    pub fn write(&self, report: &Report) -> Result<(), Stop> {
         for (format, path) in self.wanted() {
             if format == Format::Csv {
-                files::write_format(path, format, &report).map_err(Stop::not_judged)?;
+                files::write_format(path, format, report).map_err(Stop::not_judged)?;
                 continue;
             }
-            let documents = report::render(format, &report).map_err(Stop::not_judged)?;
+            let documents = report::render(format, report).map_err(Stop::not_judged)?;
             for document in documents {
                 files::write(path, &document.text).map_err(Stop::not_judged)?;
             }
@@ -117,38 +104,17 @@ impl Outputs {
 ///
 /// # Errors
 /// When one cannot be written: exit code 3.
-pub fn write(
-    folder: &Path,
-    judgement: &Judgement,
-    head: &Run,
-    base: Option<&Side>,
-) -> Result<Vec<PathBuf>, Stop> {
-    let report = Report {
-        judgement,
-        head,
-        base,
-    };
-    files::write_all(folder, &report).map_err(Stop::not_judged)
+pub fn write(folder: &Path, report: &Report) -> Result<Vec<PathBuf>, Stop> {
+    files::write_all(folder, report).map_err(Stop::not_judged)
 }
 
 /// Prints the answer, says where the page is, and gives the exit code.
 ///
 /// # Errors
 /// When it cannot be printed.
-pub fn show(
-    judgement: &Judgement,
-    head: &Run,
-    base: Option<&Side>,
-    show: &Show,
-    folder: Option<&Path>,
-) -> Ended {
+pub fn show(report: &Report, show: &Show, folder: Option<&Path>) -> Ended {
     if show.json {
-        let report = Report {
-            judgement,
-            head,
-            base,
-        };
-        for document in report::render(Format::Json, &report).map_err(Stop::not_judged)? {
+        for document in report::render(Format::Json, report).map_err(Stop::not_judged)? {
             print(document.text)?;
         }
     } else {
@@ -156,10 +122,10 @@ pub fn show(
             colour: true,
             all: show.all,
         };
-        print(terminal::render(judgement, options))?;
+        print(terminal::render(report.judgement, options))?;
     }
     if let Some(folder) = folder {
         note(format!("report: {}", folder.join("index.html").display()));
     }
-    Ok(judgement.verdict.outcome.exit_code())
+    Ok(report.judgement.verdict.outcome.exit_code())
 }

@@ -7,6 +7,7 @@ use super::measuring::{MeasureArgs, Ready, finish};
 use super::reporting::{self, Show};
 use crate::judge::{self, Options};
 use crate::record::side::Side;
+use crate::report::Report;
 
 /// Measure a suite, write the run and its reports
 ///
@@ -40,6 +41,11 @@ pub fn run(args: &RunArgs) -> Ended {
         same_suite: true,
     };
     let judgement = judge::judge(&Side::from_run(label, &run), None, &options);
-    reporting::write(&ready.directory, &judgement, &run, None)?;
-    reporting::show(&judgement, &run, None, &args.show, Some(&ready.directory))
+    let report = Report {
+        judgement: &judgement,
+        head: &run,
+        base: None,
+    };
+    reporting::write(&ready.directory, &report)?;
+    reporting::show(&report, &args.show, Some(&ready.directory))
 }

@@ -3,6 +3,7 @@
 use super::judgement::Word;
 use crate::attention::CaseId;
 use crate::record::side::{CaseRecord, Status};
+use crate::suite::glob;
 
 /// What there is to judge of one case.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,31 +86,7 @@ pub fn is_time(ns: f64) -> bool {
 
 /// True when one of the patterns allows this case to fail or be unsupported.
 pub fn allowed(case: &CaseId, patterns: &[String]) -> bool {
-    patterns.iter().any(|pattern| matches(pattern, &case.0))
-}
-
-/// `*` stands for any text, also across `/`, `:` and `,`; all else for itself.
-///
-/// Greedy with one point to return to: linear in practice, and no pattern is
-/// special beyond `*`, since case ids hold characters that globs treat otherwise.
-fn matches(pattern: &str, text: &str) -> bool {
-    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
-    let (mut p, mut t) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    while t < text.len() {
-        if pattern.get(p) == Some(&b'*') {
-            star = Some((p, t));
-            p += 1;
-        } else if pattern.get(p) == Some(&text[t]) {
-            (p, t) = (p + 1, t + 1);
-        } else if let Some((at, taken)) = star {
-            star = Some((at, taken + 1));
-            (p, t) = (at + 1, taken + 1);
-        } else {
-            return false;
-        }
-    }
-    pattern[p..].iter().all(|&byte| byte == b'*')
+    patterns.iter().any(|pattern| glob(pattern, &case.0))
 }
 
 #[cfg(test)]
@@ -189,7 +166,7 @@ mod tests {
             ("[c]pu", "cpu", false),
             ("**pu", "cpu", true),
         ] {
-            assert_eq!(matches(pattern, text), expected, "{pattern} on {text}");
+            assert_eq!(glob(pattern, text), expected, "{pattern} on {text}");
         }
     }
 }

@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::schedule::worker_of;
 use super::session::Launcher;
 use crate::attention::{Case, work};
 use crate::suite::Suite;
@@ -30,14 +29,18 @@ pub fn check(
     suite: &Suite,
     launcher: &mut dyn Launcher,
 ) -> Result<BTreeMap<String, Hello>, Preflight> {
-    let names: BTreeSet<String> = suite.cases.iter().map(worker_of).collect();
+    let names: BTreeSet<String> = suite
+        .cases
+        .iter()
+        .map(|case| case.variant.worker_name())
+        .collect();
     let mut hellos = BTreeMap::new();
     for name in names {
         let hello = launcher.start(&name)?.hello().clone();
         hellos.insert(name, hello);
     }
     for case in &suite.cases {
-        let hello = &hellos[&worker_of(case)];
+        let hello = &hellos[&case.variant.worker_name()];
         let found = variant_of(case, hello).and_then(|variant| {
             parameters_known(suite, case, variant)?;
             memory_fits(case, hello, variant)

@@ -22,11 +22,6 @@ pub struct Block {
     pub cases: Vec<Case>,
 }
 
-/// The worker process that runs a case.
-pub fn worker_of(case: &Case) -> String {
-    case.variant.worker_name()
-}
-
 /// The blocks of the invocations in `range`, less what is `done` already.
 ///
 /// Every invocation starts each worker once, in random order, and runs its cases
@@ -38,7 +33,10 @@ pub fn blocks(
     seed: u64,
     done: &BTreeSet<(u32, CaseId)>,
 ) -> Vec<Block> {
-    let workers: BTreeSet<String> = cases.iter().map(worker_of).collect();
+    let workers: BTreeSet<String> = cases
+        .iter()
+        .map(|case| case.variant.worker_name())
+        .collect();
     let mut blocks = Vec::new();
     for invocation in range {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -48,7 +46,7 @@ pub fn blocks(
         for worker in order {
             let mut cases: Vec<Case> = cases
                 .iter()
-                .filter(|case| worker_of(case) == *worker)
+                .filter(|case| case.variant.worker_name() == *worker)
                 .cloned()
                 .collect();
             cases.shuffle(&mut rng);

@@ -2,7 +2,7 @@
 
 use super::Report;
 use super::format::{Probability, RatioChange, RatioInterval, ShortTime};
-use super::text::{one_line, shell_quoted};
+use super::text::shell_command;
 use crate::judge::judgement::{ExpectationResult, Held, Judgement, Row, Stage, Word};
 
 /// A judgement sorted by what a reader has to act upon.
@@ -128,14 +128,11 @@ pub fn evidence(row: &Row) -> Option<String> {
 /// The command that measures again the cases whose id matches `pattern`.
 pub fn reproduce(report: &Report, pattern: &str) -> String {
     let suite = &report.head.header.suite;
-    let mut words = match suite.arguments.is_empty() {
-        true => vec![suite.name.clone()],
-        false => suite.arguments.clone(),
-    };
+    let mut words = vec!["regatta".to_owned(), "run".to_owned()];
+    match suite.arguments.is_empty() {
+        true => words.push(suite.name.clone()),
+        false => words.extend(suite.arguments.iter().cloned()),
+    }
     words.extend(["--filter".to_owned(), pattern.to_owned()]);
-    let words: Vec<String> = words
-        .iter()
-        .map(|word| shell_quoted(&one_line(word)))
-        .collect();
-    format!("regatta run {}", words.join(" "))
+    shell_command(&words)
 }

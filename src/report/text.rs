@@ -144,6 +144,15 @@ pub fn shell_quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
+/// Words as one line for a POSIX shell.
+pub fn shell_command(words: &[String]) -> String {
+    let words: Vec<String> = words
+        .iter()
+        .map(|word| shell_quoted(&one_line(word)))
+        .collect();
+    words.join(" ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

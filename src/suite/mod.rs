@@ -146,24 +146,37 @@ impl Suite {
     }
 }
 
-/// True when a case id matches a pattern: `*` stands for anything, and a pattern
-/// without one may be any part of the id.
+/// True when a case id matches a pattern: a [`glob`] when it holds `*`, else a part
+/// of the id.
 pub fn matches_id(pattern: &str, id: &str) -> bool {
-    let Some((first, rest)) = pattern.split_once('*') else {
-        return id.contains(pattern);
-    };
-    let Some(mut left) = id.strip_prefix(first) else {
-        return false;
-    };
-    let parts: Vec<&str> = rest.split('*').collect();
-    let (last, middle) = parts.split_last().unwrap_or((&"", &[]));
-    for part in middle {
-        match left.find(part) {
-            Some(at) => left = &left[at + part.len()..],
-            None => return false,
+    match pattern.contains('*') {
+        true => glob(pattern, id),
+        false => id.contains(pattern),
+    }
+}
+
+/// `*` stands for any text, also across `/`, `:` and `,`; all else for itself.
+///
+/// Greedy with one point to return to: linear in practice, and no pattern is
+/// special beyond `*`, since case ids hold characters that globs treat otherwise.
+pub fn glob(pattern: &str, text: &str) -> bool {
+    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
+    let (mut p, mut t) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while t < text.len() {
+        if pattern.get(p) == Some(&b'*') {
+            star = Some((p, t));
+            p += 1;
+        } else if pattern.get(p) == Some(&text[t]) {
+            (p, t) = (p + 1, t + 1);
+        } else if let Some((at, taken)) = star {
+            star = Some((at, taken + 1));
+            (p, t) = (at + 1, taken + 1);
+        } else {
+            return false;
         }
     }
-    left.ends_with(last)
+    pattern[p..].iter().all(|&byte| byte == b'*')
 }
 
 #[cfg(test)]
