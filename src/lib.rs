@@ -8,6 +8,8 @@ pub mod attention;
 pub mod suite;
 pub mod worker;
 
+pub mod kernels;
+
 pub mod variants;
 
 pub mod record;

@@ -5,13 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What each room may import. A room always knows itself.
-const MAY: [(&str, &[&str]); 8] = [
+const MAY: [(&str, &[&str]); 9] = [
     ("attention", &[]),
     ("suite", &["attention"]),
     ("worker", &["attention"]),
+    ("kernels", &[]),
     (
         "variants",
-        &["attention", "worker::protocol", "worker::serve"],
+        &["attention", "worker::protocol", "worker::serve", "kernels"],
     ),
     ("record", &["attention", "suite", "worker::protocol"]),
     ("measure", &["attention", "suite", "worker", "record"]),
