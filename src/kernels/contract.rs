@@ -41,6 +41,11 @@ pub fn entries(file: &str) -> Vec<Entry> {
         "flash_mma_backward" => flash_mma_backward(),
         "flash_wgmma" => flash_wgmma(),
         "split_kv" => split_kv(),
+        "reference" => reference(),
+        "inputs" => ALL
+            .iter()
+            .map(|dtype| entry(format!("inputs_{dtype}"), 256, 0))
+            .collect(),
         _ => Vec::new(),
     }
 }
@@ -159,6 +164,23 @@ fn split_kv() -> Vec<Entry> {
         }
     }
     found
+}
+
+/// The float64 reference and the comparison with it.
+fn reference() -> Vec<Entry> {
+    const TILES: u32 = 66_048;
+    let kernels = [
+        ("reference_lse", TILES),
+        ("reference_out", TILES),
+        ("reference_delta", 0),
+        ("reference_dq", TILES),
+        ("reference_dk", TILES),
+        ("reference_dv", TILES),
+        ("difference", 0),
+    ];
+    let named =
+        |dtype: &&str| kernels.map(|(kernel, n)| entry(format!("{kernel}_{dtype}"), 256, n));
+    ALL.iter().flat_map(named).collect()
 }
 
 #[cfg(test)]
