@@ -218,7 +218,7 @@ struct Backward {
 #pragma unroll
         for (int n = 0; n < Grads::TILES; ++n) {
             const float* x = acc[n / Grads::STRIP_TILES][n % Grads::STRIP_TILES];
-            atomicAdd(to + n * 32, make_float4(x[0], x[1], x[2], x[3]));
+            add_float4(reinterpret_cast<float*>(to + n * 32), make_float4(x[0], x[1], x[2], x[3]));
         }
     }
 

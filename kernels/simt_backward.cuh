@@ -99,9 +99,9 @@ struct Backward {
                 const int d = 4 * (dg + g * D_THREADS);
                 const float* x = acc[r] + 4 * g;
                 if (i < p.seq_q && d < p.head_dim)
-                    atomicAdd(reinterpret_cast<float4*>(dq + i * p.dq.seq + d),
-                              make_float4(x[0] * p.scale, x[1] * p.scale, x[2] * p.scale,
-                                          x[3] * p.scale));
+                    add_float4(dq + i * p.dq.seq + d,
+                               make_float4(x[0] * p.scale, x[1] * p.scale, x[2] * p.scale,
+                                           x[3] * p.scale));
             }
         }
     }

@@ -10,7 +10,8 @@ import shutil
 import subprocess
 
 KERNELS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-FILES = ["naive", "flash_simt", "split_key", "flash_mma", "flash_mma_backward"]
+FILES = ["naive", "flash_simt", "split_key", "flash_mma", "flash_mma_backward", "split_kv",
+         "reference", "inputs"]
 ELEMENT = {"f32": 4, "f16": 2, "bf16": 2}
 
 
@@ -27,6 +28,27 @@ class Problem(ctypes.Structure):
     _fields_ = ([(name, Tensor) for name in TENSORS]
                 + [(name, ctypes.c_void_p) for name in ("lse", "delta", "workspace")]
                 + [(name, ctypes.c_int) for name in SIZES] + [("scale", ctypes.c_float)])
+
+
+class Reference(ctypes.Structure):
+    """`Reference` of reference.cu: dense float64 results."""
+
+    RESULTS = ("out", "lse", "delta", "dq", "dk", "dv")
+    _fields_ = [(name, ctypes.c_void_p) for name in RESULTS]
+
+
+class Difference(ctypes.Structure):
+    """`Difference` of reference.cu."""
+
+    _fields_ = ([("result", Tensor), ("reference", ctypes.c_void_p), ("partials", ctypes.c_void_p)]
+                + [(name, ctypes.c_int) for name in ("batch", "seq", "heads", "dim")])
+
+
+class Fill(ctypes.Structure):
+    """`Fill` of inputs.cu."""
+
+    _fields_ = ([("to", Tensor), ("seed", ctypes.c_ulonglong), ("tensor", ctypes.c_ulonglong)]
+                + [(name, ctypes.c_int) for name in ("batch", "seq", "heads", "dim")])
 
 
 def ceil_div(a, b):
@@ -81,8 +103,8 @@ class Driver:
             self.functions[name] = function
         return self.functions[name]
 
-    def launch(self, file, name, grid, block, shared, problem):
-        arguments = (ctypes.c_void_p * 1)(ctypes.addressof(problem))
+    def launch(self, file, name, grid, block, shared, *structs):
+        arguments = (ctypes.c_void_p * len(structs))(*map(ctypes.addressof, structs))
         self.call("cuLaunchKernel", self.function(file, name, shared), *grid, block, 1, 1, shared,
                   None, arguments, None)
 
@@ -155,6 +177,23 @@ def flash_mma(driver, p, dtype, direction):
         run("backward", (ceil_div(p.seq_k, 128), p.kv_heads, p.batch),
             512 * d + 8 * tile * d + 272 * tile)
         run("finish", queries, 0)
+
+
+def reference(driver, p, dtype, direction, results):
+    """The float64 results of one direction; backward reads forward's."""
+    shared, planes, kv_planes = 66048, p.batch * p.heads, p.batch * p.kv_heads
+    queries, keys = ceil_div(p.seq_q, 64), ceil_div(p.seq_k, 64)
+    columns, columns_v = ceil_div(p.head_dim, 128), ceil_div(p.head_dim_v, 128)
+    run = lambda name, grid, shared=shared: driver.launch(
+        "reference", f"reference_{name}_{dtype}", grid, 256, shared, p, results)
+    if direction == "forward":
+        run("lse", (queries, planes, 1))
+        run("out", (queries, planes, columns_v))
+    else:
+        run("delta", (ceil_div(p.seq_q, 8), planes, 1), 0)
+        run("dq", (queries, planes, columns))
+        run("dk", (keys, kv_planes, columns))
+        run("dv", (keys, kv_planes, columns_v))
 
 
 def workspace_bytes(variant, p, direction):
