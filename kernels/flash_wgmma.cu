@@ -25,6 +25,10 @@
 //            long sequences. One block a tile: the hardware balances unequal tiles; best
 //            for a causal mask over few thousand queries.
 //   shared   dynamic, 1280 + 2 * head_dim * (kM + 4 * kN) bytes: 165,120, 214,272 and 91,392
+//   arguments, in this order and by value, with C types: CUtensorMap q, k, v, out;
+//            float* lse; int batch, heads, kv_heads, seq_q, seq_k, band_low, band_high,
+//            heads_per_section; float scale_log2. No `Problem`: maps are made on the host,
+//            and must be arguments of their own.
 //   maps     CU_TENSOR_MAP_DATA_TYPE_{BFLOAT16,FLOAT16}, rank 5, swizzle 128B, interleave
 //            none, no OOB NaN fill; dims (64, seq, head_dim / 64, heads, batch), strides of
 //            axes 1..4 in bytes (seq stride, 128, head stride, batch stride), element

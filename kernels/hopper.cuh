@@ -20,10 +20,9 @@ struct alignas(64) TensorMap {
     u64 opaque[16];
 };
 
-enum class Dtype { f16, bf16, f32 };
+enum class Dtype { f16, bf16 };
 
 constexpr int kWarpgroup = 128;  // threads of a warpgroup
-constexpr int kSwizzleRow = 64;  // 16-bit elements of a row in the 128-byte swizzle
 
 // ---------------------------------------------------------------- threads and registers
 
@@ -166,69 +165,12 @@ __device__ __forceinline__ void store_matrices(u32 address, u32 a, u32 b, u32 c,
                  : "memory");
 }
 
-// ---------------------------------------------------------------- what Ampere already had
-
-__device__ __forceinline__ float4 load_float4(u32 shared) {
-    float4 x;
-    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
-                 : "r"(shared)
-                 : "memory");
-    return x;
-}
-
-__device__ __forceinline__ void store_float(u32 shared, float x) {
-    asm volatile("st.shared.f32 [%0], %1;" ::"r"(shared), "f"(x) : "memory");
-}
-
-__device__ __forceinline__ float load_float(u32 shared) {
-    float x;
-    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(shared) : "memory");
-    return x;
-}
-
-// 16 bytes, or 16 zero bytes where `bytes` is 0: then nothing is read.
-__device__ __forceinline__ void copy_async(u32 shared, const void* global, int bytes) {
-    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared),
-                 "l"(global), "r"(bytes)
-                 : "memory");
-}
-
-__device__ __forceinline__ void copy_commit() {
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
-
-template <int kPending>
-__device__ __forceinline__ void copy_wait() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
-}
-
+// The way back.
 __device__ __forceinline__ void load_matrices(u32* m, u32 address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
                  : "r"(address)
                  : "memory");
-}
-
-__device__ __forceinline__ void load_matrices_transposed(u32* m, u32 address) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
-                 : "r"(address)
-                 : "memory");
-}
-
-template <Dtype kDtype>
-__device__ __forceinline__ void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-#define HOPPER_MMA(TYPE)                                                                         \
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." TYPE "." TYPE                            \
-                 ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"            \
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                  \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
-    if constexpr (kDtype == Dtype::bf16)
-        HOPPER_MMA("bf16");
-    else
-        HOPPER_MMA("f16");
-#undef HOPPER_MMA
 }
 
 // ---------------------------------------------------------------- wgmma

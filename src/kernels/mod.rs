@@ -1,4 +1,13 @@
 //! Our CUDA kernels as sources: what is there, how each entry point is launched, and
 //! how a file becomes code for a device.
 
+pub mod arch;
+mod cache;
+pub mod compile;
 pub mod contract;
+mod nvcc;
+mod nvrtc;
+pub mod occupancy;
+pub mod resources;
+pub mod source;
+mod toolkit;
