@@ -298,6 +298,13 @@ impl Device {
         Ok(function)
     }
 
+    /// Who compiles, as cases are told apart by it: `nvrtc 13.0`; `none` where there is no
+    /// compiler, and each case says why.
+    pub fn compiler_version(&self) -> String {
+        let image = compile::compiled("inputs", self.arch, self.compiler);
+        image.map_or_else(|_| "none".to_owned(), |image| image.compiler)
+    }
+
     fn module(&mut self, file: &'static str) -> Result<sys::CUmodule, CudaError> {
         if let Some(module) = self.modules.get(file) {
             return Ok(*module);

@@ -57,16 +57,9 @@ impl CudaWorker {
 
 impl Open {
     fn new() -> Result<Open, Refusal> {
-        let asked = std::env::var(COMPILER).unwrap_or_default();
-        let compiler = match asked.as_str() {
-            "" | "nvrtc" => Compiler::Nvrtc,
-            "nvcc" => Compiler::Nvcc,
-            other => {
-                return Err(Refusal::Failed(format!(
-                    "{COMPILER} = `{other}`: it is `nvrtc` or `nvcc`"
-                )));
-            }
-        };
+        let asked = std::env::var(COMPILER).ok().filter(|word| !word.is_empty());
+        let compiler = asked.map_or(Ok(Compiler::default()), |word| word.parse());
+        let compiler = compiler.map_err(|error| Refusal::Failed(format!("{COMPILER}: {error}")))?;
         let device = Device::open(compiler).map_err(refusal)?;
         // SAFETY: the stream lives as long as the device, which is dropped after.
         let timed = unsafe { Cuda::open(0, device.stream().cast()) };
@@ -221,7 +214,7 @@ impl Worker for CudaWorker {
                 format!("probe {}", regatta_probe::VERSION),
             ),
         ]);
-        versions.insert("compiler".to_owned(), "stub".to_owned());
+        versions.insert("compiler".to_owned(), open.device.compiler_version());
         versions.insert("cuda".to_owned(), device.facts["cuda"].clone());
         versions.insert("driver".to_owned(), device.facts["driver"].clone());
         Ok(Hello {
