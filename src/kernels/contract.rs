@@ -41,6 +41,8 @@ pub fn entries(file: &str) -> Vec<Entry> {
         "flash_mma_backward" => flash_mma_backward(),
         "flash_wgmma" => flash_wgmma(),
         "split_kv" => split_kv(),
+        "reference" => reference(),
+        "inputs" => inputs(),
         _ => Vec::new(),
     }
 }
@@ -159,6 +161,30 @@ fn split_kv() -> Vec<Entry> {
         }
     }
     found
+}
+
+fn reference() -> Vec<Entry> {
+    let kernels = [
+        ("lse", 66_048),
+        ("out", 66_048),
+        ("delta", 0),
+        ("dq", 66_048),
+        ("dk", 66_048),
+        ("dv", 66_048),
+    ];
+    let named = |dtype: &str| {
+        let mut found = kernels
+            .map(|(kernel, shared)| entry(format!("reference_{kernel}_{dtype}"), 256, shared))
+            .to_vec();
+        found.push(entry(format!("difference_{dtype}"), 256, 0));
+        found
+    };
+    ALL.iter().flat_map(|dtype| named(dtype)).collect()
+}
+
+fn inputs() -> Vec<Entry> {
+    let named = |dtype: &&str| entry(format!("inputs_{dtype}"), 256, 0);
+    ALL.iter().map(named).collect()
 }
 
 #[cfg(test)]
