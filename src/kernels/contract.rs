@@ -42,10 +42,7 @@ pub fn entries(file: &str) -> Vec<Entry> {
         "flash_wgmma" => flash_wgmma(),
         "split_kv" => split_kv(),
         "reference" => reference(),
-        "inputs" => ALL
-            .iter()
-            .map(|dtype| entry(format!("inputs_{dtype}"), 256, 0))
-            .collect(),
+        "inputs" => inputs(),
         _ => Vec::new(),
     }
 }
@@ -166,21 +163,28 @@ fn split_kv() -> Vec<Entry> {
     found
 }
 
-/// The float64 reference and the comparison with it.
 fn reference() -> Vec<Entry> {
-    const TILES: u32 = 66_048;
     let kernels = [
-        ("reference_lse", TILES),
-        ("reference_out", TILES),
-        ("reference_delta", 0),
-        ("reference_dq", TILES),
-        ("reference_dk", TILES),
-        ("reference_dv", TILES),
-        ("difference", 0),
+        ("lse", 66_048),
+        ("out", 66_048),
+        ("delta", 0),
+        ("dq", 66_048),
+        ("dk", 66_048),
+        ("dv", 66_048),
     ];
-    let named =
-        |dtype: &&str| kernels.map(|(kernel, n)| entry(format!("{kernel}_{dtype}"), 256, n));
-    ALL.iter().flat_map(named).collect()
+    let named = |dtype: &str| {
+        let mut found = kernels
+            .map(|(kernel, shared)| entry(format!("reference_{kernel}_{dtype}"), 256, shared))
+            .to_vec();
+        found.push(entry(format!("difference_{dtype}"), 256, 0));
+        found
+    };
+    ALL.iter().flat_map(|dtype| named(dtype)).collect()
+}
+
+fn inputs() -> Vec<Entry> {
+    let named = |dtype: &&str| entry(format!("inputs_{dtype}"), 256, 0);
+    ALL.iter().map(named).collect()
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@ pub mod arch;
 mod cache;
 pub mod compile;
 pub mod contract;
+pub mod device;
+pub mod ledger;
 mod nvcc;
 mod nvrtc;
 pub mod occupancy;

@@ -45,7 +45,7 @@ macro_rules! header {
 const ANY: Needs = Needs::AtLeast(Arch::SM_80);
 
 /// Every kernel file.
-pub const FILES: [File; 7] = [
+pub const FILES: [File; 9] = [
     kernel!("naive", ANY),
     kernel!("flash_simt", ANY),
     kernel!("split_key", ANY),
@@ -53,15 +53,18 @@ pub const FILES: [File; 7] = [
     kernel!("flash_mma_backward", ANY),
     kernel!("flash_wgmma", Needs::Only(Arch::SM_90A)),
     kernel!("split_kv", ANY),
+    kernel!("reference", ANY),
+    kernel!("inputs", ANY),
 ];
 
 /// The headers they share: name and text.
-const HEADERS: [(&str, &str); 5] = [
+const HEADERS: [(&str, &str); 6] = [
     header!("hopper.cuh"),
     header!("mma_tile.cuh"),
     header!("problem.cuh"),
     header!("simt_backward.cuh"),
     header!("simt_tile.cuh"),
+    header!("split_kv_part.cuh"),
 ];
 
 /// What a compiler is given: one kernel file and the headers it includes.
