@@ -96,11 +96,11 @@ fn tiles_and_workspace_follow_the_contracts() {
 }
 
 #[test]
-fn wgmma_chooses_tile_and_grid_by_the_mask() {
+fn wgmma_chooses_its_grid_by_the_mask() {
     let full = plan("flash-wgmma", "h16,s8192,d128,bf16").unwrap();
     assert_eq!(
         shown(&full.forward),
-        ["flash_wgmma_bf16_d128_m128_n176 132x1x1"]
+        ["flash_wgmma_bf16_d128_m128_n128 132x1x1"]
     );
     let causal = plan("flash-wgmma", "h16,s8192,d128,bf16,causal").unwrap();
     assert_eq!(
