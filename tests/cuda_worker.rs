@@ -24,6 +24,9 @@ head_dim = 64
 dtype = "bf16"
 "#;
 
+/// A folder without a compiler.
+const NOWHERE: &str = "/nonexistent";
+
 /// A folder with the driver in it, compiled by the C compiler that rustc links with.
 fn driver(place: &Place) -> PathBuf {
     let folder = place.path().join("driver");
@@ -47,6 +50,15 @@ fn ran(place: &Place, mode: &str, cuda: &str, args: &[&str]) -> (i32, String, St
         .env("MOCK_CUDA", mode)
         .env("MOCK_CUDA_STATE", place.path().join("lost"))
         .env("REGATTA_CUDA", cuda)
+        // NVRTC asks the driver for more than this one has.
+        .env(
+            "REGATTA_COMPILER",
+            if cuda.starts_with(NOWHERE) {
+                "nvrtc"
+            } else {
+                "nvcc"
+            },
+        )
         .output()
         .unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -92,7 +104,7 @@ fn doctor_tells_each_from_the_other() {
     let place = Place::new();
     let (_, stdout, _) = ran(&place, "no-device", "", &["doctor"]);
     assert!(stdout.contains("worker cuda: no CUDA device"), "{stdout}");
-    let (_, stdout, _) = ran(&place, "", "/nonexistent", &["doctor"]);
+    let (_, stdout, _) = ran(&place, "", NOWHERE, &["doctor"]);
     assert!(stdout.contains("6 variants on Mock GPU"), "{stdout}");
     assert!(stdout.contains("compiler none"), "{stdout}");
 }
@@ -100,7 +112,7 @@ fn doctor_tells_each_from_the_other() {
 #[test]
 fn a_device_too_old_is_unsupported() {
     let place = Place::new();
-    let found = outcomes(&place, "old", "/nonexistent");
+    let found = outcomes(&place, "old", NOWHERE);
     let says = "needs compute capability 8.0; this device has 7.5";
     assert_eq!(
         found,
@@ -111,7 +123,7 @@ fn a_device_too_old_is_unsupported() {
 #[test]
 fn short_memory_fails_the_case_with_what_was_needed_and_free() {
     let place = Place::new();
-    for outcome in outcomes(&place, "busy", "/nonexistent") {
+    for outcome in outcomes(&place, "busy", NOWHERE) {
         assert!(
             outcome.starts_with("failed: the case and its float64 reference need 0."),
             "{outcome}"
@@ -119,7 +131,7 @@ fn short_memory_fails_the_case_with_what_was_needed_and_free() {
         assert!(outcome.contains("0.0 of 16.0 GiB are free"), "{outcome}");
     }
     let place = Place::new();
-    for outcome in outcomes(&place, "full", "/nonexistent") {
+    for outcome in outcomes(&place, "full", NOWHERE) {
         assert!(outcome.contains("out of device memory"), "{outcome}");
     }
 }
@@ -128,7 +140,7 @@ fn short_memory_fails_the_case_with_what_was_needed_and_free() {
 fn a_lost_device_fails_its_case_and_the_worker_starts_once_more() {
     let lost = "lost its device: cuMemAlloc failed: CUDA_ERROR_ILLEGAL_ADDRESS (700)";
     let place = Place::new();
-    let found = outcomes(&place, "lost-once", "/nonexistent");
+    let found = outcomes(&place, "lost-once", NOWHERE);
     let is_lost = |outcome: &&String| outcome.contains(lost);
     assert_eq!(found.iter().filter(is_lost).count(), 1, "{found:?}");
     // The other case got a new process, and as far as one gets without a compiler.
@@ -136,7 +148,7 @@ fn a_lost_device_fails_its_case_and_the_worker_starts_once_more() {
     assert_eq!(found.iter().filter(went_on).count(), 1, "{found:?}");
 
     let place = Place::new();
-    let found = outcomes(&place, "lost-for-good", "/nonexistent");
+    let found = outcomes(&place, "lost-for-good", NOWHERE);
     assert_eq!(found.iter().filter(is_lost).count(), 1, "{found:?}");
     let gone = |outcome: &&String| outcome.contains("CUDA_ERROR_NO_DEVICE");
     assert_eq!(found.iter().filter(gone).count(), 1, "{found:?}");
@@ -145,8 +157,8 @@ fn a_lost_device_fails_its_case_and_the_worker_starts_once_more() {
 #[test]
 fn without_a_compiler_the_case_says_where_one_was_looked_for() {
     let place = Place::new();
-    for outcome in outcomes(&place, "", "/nonexistent") {
-        assert!(outcome.contains("/nonexistent"), "{outcome}");
+    for outcome in outcomes(&place, "", NOWHERE) {
+        assert!(outcome.contains(NOWHERE), "{outcome}");
         assert!(outcome.contains("REGATTA_CUDA"), "{outcome}");
     }
 }

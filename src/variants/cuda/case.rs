@@ -7,7 +7,7 @@ use cudarc::driver::result;
 use cudarc::driver::sys;
 
 use super::argument::{ArgumentList, DeviceProblem, DeviceTensor, TensorMap};
-use super::driver::{CudaError, Device, Function, Memory, checked};
+use super::driver::{CudaError, Device, Function, Memory, NAN_IN_EVERY_TYPE, checked};
 use super::plan::{Arguments, Plan, Step};
 use crate::attention::{Direction, Launch as LaunchRecord, Problem, Structure};
 
@@ -156,7 +156,6 @@ impl Case {
     /// # Errors
     /// A kernel that cannot be made or launched, or fails.
     pub fn first_call(&mut self, device: &mut Device) -> Result<f64, CudaError> {
-        const NAN_IN_EVERY_TYPE: u8 = 0xFF;
         for memory in &mut self.written {
             memory.fill(NAN_IN_EVERY_TYPE, self.stream)?;
         }

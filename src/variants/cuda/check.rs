@@ -10,7 +10,7 @@ use cudarc::driver::result;
 
 use super::argument::{ArgumentList, DeviceTensor};
 use super::case::{Case, Sizes};
-use super::driver::{CudaError, Device, Memory, checked};
+use super::driver::{CudaError, Device, Memory, NAN_IN_EVERY_TYPE, checked};
 use crate::attention::inputs::{Tensor, probe_indices};
 use crate::attention::{Direction, Dtype, Layout, Problem};
 use crate::worker::protocol::{PROBES, TensorError};
@@ -276,7 +276,7 @@ pub fn compare(
     reference: &Reference,
 ) -> Result<Vec<Compared>, CudaError> {
     let dtype = case.problem().dtype;
-    let partials = device.allocate(u64::from(BLOCKS) * 4 * 8)?;
+    let mut partials = device.allocate(u64::from(BLOCKS) * 4 * 8)?;
     let mut found = Vec::new();
     for result in results(case) {
         let difference = Difference {
@@ -285,6 +285,8 @@ pub fn compare(
             partials: partials.pointer(),
             shape: result.shape.map(|n| n as i32),
         };
+        // A comparison that did not happen must not look like one that found nothing.
+        partials.fill(NAN_IN_EVERY_TYPE, device.stream())?;
         let entry = format!("difference_{dtype}");
         launch(
             device,

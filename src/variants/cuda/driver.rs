@@ -111,6 +111,9 @@ impl From<regatta_probe::Error> for CudaError {
     }
 }
 
+/// A byte that makes a NaN of every storage type, written everywhere.
+pub const NAN_IN_EVERY_TYPE: u8 = 0xFF;
+
 /// Names the driver function whose result this is.
 pub fn checked<T>(function: &'static str, result: Result<T, DriverError>) -> Result<T, CudaError> {
     result.map_err(|error| CudaError::Call {
@@ -377,7 +380,7 @@ impl Memory {
         self.bytes as u64
     }
 
-    /// Writes one byte everywhere: 0xFF is a NaN in every storage type.
+    /// Writes one byte everywhere.
     ///
     /// # Errors
     /// The driver's.
