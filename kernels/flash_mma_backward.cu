@@ -262,7 +262,7 @@ __device__ __forceinline__ void backward(const Problem& p) {
                                    p.head_dim);
     load_tile<T, D, KEYS, THREADS>(tile.v, plane<T>(p.v, batch, kv), p.v.seq, j0, p.seq_k,
                                    p.head_dim_v);
-    copy_async_commit();
+    // Commits K and V too; with no query to visit they are never used.
     if (steps > 0) tile.load_queries(p, batch, kv * group, first_tile * QUERIES, 0);
 
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;

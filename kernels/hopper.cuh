@@ -108,6 +108,15 @@ __device__ __forceinline__ void tensor_load(u32 shared, const TensorMap* map, u3
         : "memory");
 }
 
+// Contiguous bytes: addresses and count are multiples of 16.
+__device__ __forceinline__ void bulk_load(u32 shared, const void* global, u32 bytes, u32 barrier) {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+            "r"(shared),
+        "l"(global), "r"(bytes), "r"(barrier)
+        : "memory");
+}
+
 // Rows beyond the end of the tensor are not written.
 __device__ __forceinline__ void tensor_store(const TensorMap* map, u32 shared, int row, int head,
                                              int batch) {
@@ -234,11 +243,12 @@ __device__ __forceinline__ u64 advance(u64 operand, u32 bytes) { return operand 
 #define HOPPER_F32(d, i) HOPPER_F16(d, i), HOPPER_F16(d, i + 16)
 #define HOPPER_F64(d, i) HOPPER_F32(d, i), HOPPER_F32(d, i + 32)
 
-// D[64, N] (+)= A[64, 16] B[N, 16]^T, both operands K-major in shared memory.
-#define HOPPER_SS(TYPE, N, REGISTERS, A, B, P, ...)                                                \
+// D[64, N] (+)= A[64, 16] B[N, 16]^T, both operands in shared memory: K-major for TRANSPOSED
+// "0, 0", MN-major for "1, 1".
+#define HOPPER_SS(TYPE, N, REGISTERS, A, B, P, TRANSPOSED, ...)                                    \
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #P ", 0;\n"                                  \
                  "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" REGISTERS    \
-                 "}, %" #A ", %" #B ", p, 1, 1, 0, 0;\n}\n"                                        \
+                 "}, %" #A ", %" #B ", p, 1, 1, " TRANSPOSED ";\n}\n"                              \
                  : __VA_ARGS__                                                                     \
                  : "l"(a), "l"(b), "r"(accumulate))
 
@@ -262,14 +272,24 @@ __device__ __forceinline__ u64 advance(u64 operand, u32 bytes) { return operand 
 // `accumulate` of 0 overwrites `d`.
 template <Dtype kDtype, int kColumns>
 __device__ __forceinline__ void wgmma_ss(float (&d)[kColumns / 2], u64 a, u64 b, int accumulate) {
-    static_assert(kColumns == 128 || kColumns == 176, "add the instruction for this tile");
-    if constexpr (kColumns == 128) {
-        HOPPER_BY_DTYPE(HOPPER_SS, 128, HOPPER_R32_0 "," HOPPER_R32_1, 64, 65, 66,
+    static_assert(kColumns == 64 || kColumns == 128 || kColumns == 176,
+                  "add the instruction for this tile");
+    if constexpr (kColumns == 64) {
+        HOPPER_BY_DTYPE(HOPPER_SS, 64, HOPPER_R32_0, 32, 33, 34, "0, 0", HOPPER_F32(d, 0));
+    } else if constexpr (kColumns == 128) {
+        HOPPER_BY_DTYPE(HOPPER_SS, 128, HOPPER_R32_0 "," HOPPER_R32_1, 64, 65, 66, "0, 0",
                         HOPPER_F64(d, 0));
     } else {
         HOPPER_BY_DTYPE(HOPPER_SS, 176, HOPPER_R32_0 "," HOPPER_R32_1 "," HOPPER_R24_64, 88, 89, 90,
-                        HOPPER_F64(d, 0), HOPPER_F16(d, 64), HOPPER_F8(d, 80));
+                        "0, 0", HOPPER_F64(d, 0), HOPPER_F16(d, 64), HOPPER_F8(d, 80));
     }
+}
+
+// Both operands MN-major: 16 rows of [16][64] times 16 rows of [16][64], contracted along
+// the rows.
+template <Dtype kDtype>
+__device__ __forceinline__ void wgmma_ss_transposed(float (&d)[32], u64 a, u64 b, int accumulate) {
+    HOPPER_BY_DTYPE(HOPPER_SS, 64, HOPPER_R32_0, 32, 33, 34, "1, 1", HOPPER_F32(d, 0));
 }
 
 // The same with the queries in registers; K-major keys.

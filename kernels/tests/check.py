@@ -23,6 +23,9 @@ from launch import (ELEMENT, VARIANTS, Difference, Driver, Fill, Problem, Refere
 
 LIMIT = {"f32": 5e-6, "f16": 2e-3, "bf16": 1e-2}  # forward; backward twice that
 INPUTS = ("q", "k", "v", "dout")
+# Raced in backward alone, after whose forward: split_key has none, and check_hopper.py
+# races flash_wgmma's.
+FORWARD_OF = {"split_key": "flash_simt", "flash_wgmma": "flash_wgmma"}
 RESULTS = {"forward": ("out",), "backward": ("dq", "dk", "dv")}
 
 # batch, heads, kv_heads, seq_q, seq_k, head_dim, head_dim_v, (left, right, align), layout
@@ -227,6 +230,11 @@ def race(torch, driver, only, samples):
         ("flash_mma", "f16", (1, 32, 32, 8192, 8192, 64, 64, FULL, "bshd"), None, SDPBackend.FLASH_ATTENTION),
         ("flash_mma", "bf16", (4, 16, 16, 1024, 1024, 64, 64, CAUSAL, "bshd"), None, SDPBackend.FLASH_ATTENTION),
         ("flash_mma", "bf16", (2, 32, 8, 4096, 4096, 128, 128, CAUSAL, "bshd"), None, SDPBackend.FLASH_ATTENTION),
+        ("flash_wgmma", "bf16", (*big, FULL, "bshd"), None, SDPBackend.CUDNN_ATTENTION),
+        ("flash_wgmma", "bf16", (*big, CAUSAL, "bshd"), None, SDPBackend.CUDNN_ATTENTION),
+        ("flash_wgmma", "f16", (1, 32, 32, 8192, 8192, 64, 64, FULL, "bshd"), None, SDPBackend.CUDNN_ATTENTION),
+        ("flash_wgmma", "f16", (4, 16, 16, 1024, 1024, 64, 64, CAUSAL, "bshd"), None, SDPBackend.CUDNN_ATTENTION),
+        ("flash_wgmma", "bf16", (2, 32, 8, 4096, 4096, 128, 128, CAUSAL, "bshd"), None, SDPBackend.CUDNN_ATTENTION),
         ("flash_simt", "f32", (1, 16, 16, 4096, 4096, 64, 64, FULL, "bshd"), None, SDPBackend.EFFICIENT_ATTENTION),
         ("flash_simt", "f32", (1, 16, 16, 2048, 2048, 128, 128, FULL, "bshd"), None, SDPBackend.EFFICIENT_ATTENTION),
         ("flash_simt", "f32", (4, 16, 16, 2048, 2048, 32, 32, FULL, "bshd"), None, SDPBackend.EFFICIENT_ATTENTION),
@@ -242,13 +250,14 @@ def race(torch, driver, only, samples):
         held = Case(torch, case, dtype)
         p = held.problem
         launch, _, directions = VARIANTS[variant]
+        if variant in FORWARD_OF:
+            directions = ("backward",)
+            held.prepare(FORWARD_OF[variant], "forward")
+            VARIANTS[FORWARD_OF[variant]][0](driver, p, dtype, "forward")
         views = [held.tensors[n].transpose(1, 2).detach().requires_grad_() for n in "qkv"]
         dout = held.tensors["dout"].transpose(1, 2)
         sdpa = lambda: torch.nn.functional.scaled_dot_product_attention(
             *views, is_causal=p.mask_right == 0, enable_gqa=p.heads != p.kv_heads)
-        if variant == "split_key":  # its forward is flash_simt's
-            held.prepare("flash_simt", "forward")
-            VARIANTS["flash_simt"][0](driver, p, dtype, "forward")
         for direction in directions:
             held.prepare(variant, direction, splits)
             ours = median_ms(torch, lambda: launch(driver, p, dtype, direction), flush,
@@ -295,7 +304,7 @@ def memory(driver, only, cases):
             if not supports(variant, p, dtype) or only and variant not in only:
                 continue
             if variant == "split_key":
-                VARIANTS["flash_simt"][0](driver, p, dtype, "forward")
+                VARIANTS[FORWARD_OF[variant]][0](driver, p, dtype, "forward")
             for direction in directions:
                 p.num_splits = 2 if p.seq_k > 64 else 1
                 p.workspace = driver.allocate(workspace_bytes(launch, p, direction))

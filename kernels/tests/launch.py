@@ -12,7 +12,7 @@ import subprocess
 
 KERNELS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FILES = ["naive", "flash_simt", "split_key", "flash_mma", "flash_mma_backward", "flash_wgmma",
-         "split_kv", "reference", "inputs"]
+         "flash_wgmma_backward", "split_kv", "reference", "inputs"]
 ELEMENT = {"f32": 4, "f16": 2, "bf16": 2}
 
 
@@ -218,7 +218,9 @@ WGMMA_TILES = ((128, 128, 128), (128, 128, 176), (64, 192, 128))  # head_dim, qu
 
 
 def flash_wgmma(driver, p, dtype, direction):
-    """Every tile variant for the problem's head_dim, one after another, a block a tile."""
+    """Forward: every tile variant for the head_dim, one after another, a block a tile."""
+    if direction == "backward":
+        return flash_wgmma_backward(driver, p, dtype)
     for d, queries, keys in WGMMA_TILES:
         if d != p.head_dim:
             continue
@@ -236,6 +238,22 @@ def flash_wgmma(driver, p, dtype, direction):
                       (ceil_div(p.seq_q, queries) * planes, 1, 1), 128 * (1 + queries // 64),
                       1280 + 2 * d * (queries + 4 * keys), *maps, ctypes.c_void_p(p.lse),
                       *map(ctypes.c_int, sizes), ctypes.c_float(p.scale * math.log2(math.e)))
+
+
+def flash_wgmma_backward(driver, p, dtype):
+    d = p.head_dim
+    tile = 8192 // d
+    run = lambda name, grid, block, shared, *arguments: driver.launch(
+        "flash_wgmma_backward", f"flash_wgmma_{name}_{dtype}_d{d}", grid, block, shared, *arguments)
+    queries = (ceil_div(p.seq_q, tile), p.heads, p.batch)
+    maps = [tensor_map(driver.call, tensor, dtype, p.batch, seq, heads, d, rows)
+            for tensor, seq, heads, rows in (
+                (p.q, p.seq_q, p.heads, tile), (p.k, p.seq_k, p.kv_heads, 128),
+                (p.v, p.seq_k, p.kv_heads, 128), (p.dout, p.seq_q, p.heads, tile))]
+    run("prepare", queries, 256, 0, p)
+    run("backward", (ceil_div(p.seq_k, 128), p.kv_heads, p.batch), 384, 66624 + 512 * d + 528 * tile,
+        *maps, p)
+    run("finish", queries, 256, 0, p)
 
 
 def reference(driver, p, dtype, direction, results):
@@ -262,6 +280,9 @@ def workspace_bytes(variant, p, direction):
         return 4 * p.num_splits * p.batch * p.heads * p.seq_q * (p.head_dim + 1)
     if variant is flash_mma and direction == "backward":
         return 32768 * p.batch * p.heads * ceil_div(p.seq_q, 8192 // bucket(p, (64, 128)))
+    if variant is flash_wgmma and direction == "backward":
+        tile = 8192 // p.head_dim
+        return (32768 + 8 * tile) * p.batch * p.heads * ceil_div(p.seq_q, tile)
     return 0
 
 
@@ -277,7 +298,7 @@ VARIANTS = {
     "flash_simt": (flash_simt, ("f32",), ("forward", "backward")),
     "split_key": (split_key, ("f32",), ("backward",)),
     "flash_mma": (flash_mma, ("f16", "bf16"), ("forward", "backward")),
-    "flash_wgmma": (flash_wgmma, ("f16", "bf16"), ("forward",)),
+    "flash_wgmma": (flash_wgmma, ("f16", "bf16"), ("forward", "backward")),
     "split_kv": (split_kv, ("f32", "f16", "bf16"), ("forward",)),
 }
 
