@@ -6,8 +6,8 @@
 // their dK and dV in registers. Scores come transposed, [keys, queries], so that P and dS
 // become the first operands of dV = P^T dO and dK = dS^T Q without leaving registers; only dS
 // also goes through shared memory, for dQ = dS K, of which each warpgroup makes one
-// 64 x 64 square. Two of a step's five products run behind exponentials and dS each, and the
-// next step's scores behind the sending of dQ (as in FlashAttention-3, Shah et al. 2024,
+// 64 x 64 square. Products run behind what the threads do: dP behind the exponentials, dV
+// behind dS, dK behind the sending of dQ (the idea of FlashAttention-3, Shah et al. 2024,
 // arXiv:2407.08608).
 //
 // dQ gathers from all blocks by 16-byte atomic adds in a float32 workspace that has the
@@ -25,122 +25,15 @@
 //            dout, and then `Problem`. Maps as at the head of flash_wgmma.cu, with box
 //            (64, Q, D / 64, 1, 1) for q and dout, (64, 128, D / 64, 1, 1) for k and v
 //   limits   head_dim and head_dim_v equal to D; every stride of a tensor a multiple of 8
-//            elements, data 16-byte aligned; seq_q and seq_k below 2^29. p.delta is not used
+//            elements, data 16-byte aligned; seq_q and seq_k below 2^29; fewer than 2^31
+//            blocks. p.delta is not used
 //   workspace  (32768 + 8 * Q) * batch * heads * ceil(seq_q / Q) bytes, 16-byte aligned, in
 //            any state: dQ, then [batch, heads, tiles][2][Q] of lse * log2(e) and delta
 //   order    dq is summed in no fixed order
-#include "hopper.cuh"
-#include "problem.cuh"
+#include "wgmma_backward.cuh"
 
-// Inside, so that the names it shares with problem.cuh are hopper's.
 namespace hopper {
 namespace {
-
-constexpr int kConsumers = 2;
-constexpr int kKeys = 64 * kConsumers;  // of a block
-constexpr int kStages = 2;
-constexpr int kThreads = (1 + kConsumers) * kWarpgroup;
-constexpr int kProducerRegisters = 24, kConsumerRegisters = 240;
-constexpr int kGradientBarrier = 1;
-
-template <Dtype kDtype>
-struct Element;
-template <>
-struct Element<Dtype::f16> {
-    using Type = __half;
-};
-template <>
-struct Element<Dtype::bf16> {
-    using Type = __nv_bfloat16;
-};
-
-template <Dtype kDtype_, int kHeadDim_>
-struct Config {
-    static constexpr Dtype kDtype = kDtype_;
-    using T = typename Element<kDtype>::Type;
-    static constexpr int kHeadDim = kHeadDim_;
-    static constexpr int kQueries = 8192 / kHeadDim;  // of a tile: what registers hold
-    static constexpr int kKeyBytes = kKeys * kHeadDim * 2;
-    static constexpr int kQueryBytes = kQueries * kHeadDim * 2;
-    static constexpr int kGradientBytes = kKeys * kQueries * 2;
-    static constexpr int kRowBytes = 2 * kQueries * 4;
-    // dQ of a tile is two squares of 64 x 64: side by side, or one above the other.
-    static constexpr bool kBeside = kHeadDim == 128;
-};
-
-// Shared memory, as byte addresses. Tiles of 16-bit elements lie in blocks of [rows][64] with
-// the 128-byte swizzle.
-template <typename C>
-struct Shared {
-    static constexpr int kQ = 2 * C::kKeyBytes;
-    static constexpr int kDout = kQ + kStages * C::kQueryBytes;
-    static constexpr int kGradients = kDout + kStages * C::kQueryBytes;
-    static constexpr int kRows = kGradients + 2 * C::kGradientBytes;
-    static constexpr int kBarriers = kRows + kStages * C::kRowBytes;
-    static constexpr int kBytes = 1024 + kBarriers + 64;
-    static_assert(kBytes == 66624 + 512 * C::kHeadDim + 528 * C::kQueries, "as the contract says");
-
-    u32 base;
-
-    __device__ __forceinline__ u32 k() const { return base; }
-    __device__ __forceinline__ u32 v() const { return base + C::kKeyBytes; }
-    __device__ __forceinline__ u32 q(int stage) const {
-        return base + kQ + stage * C::kQueryBytes;
-    }
-    __device__ __forceinline__ u32 dout(int stage) const {
-        return base + kDout + stage * C::kQueryBytes;
-    }
-    // dS as [keys][64 queries] blocks, two of the whole: a step writes one while the other
-    // warpgroup may still read that of the step before.
-    __device__ __forceinline__ u32 gradients(int stage) const {
-        return base + kGradients + stage * C::kGradientBytes;
-    }
-    __device__ __forceinline__ u32 rows(int stage) const {
-        return base + kRows + stage * C::kRowBytes;
-    }
-    __device__ __forceinline__ u32 keys_full() const { return base + kBarriers; }
-    __device__ __forceinline__ u32 full(int stage) const { return base + kBarriers + 8 + stage * 8; }
-    __device__ __forceinline__ u32 empty(int stage) const { return full(kStages + stage); }
-};
-
-// The workspace: tile `tile` of queries of one head.
-template <typename C>
-struct Workspace {
-    float4* dq;   // [2 squares][8][128 threads]
-    float* rows;  // [2][kQueries]
-
-    __device__ __forceinline__ Workspace(const Problem& p, int batch, int head, int tile) {
-        const long long tiles = ceil_div(p.seq_q, C::kQueries);
-        const long long planes = static_cast<long long>(p.batch) * p.heads;
-        const long long index = (static_cast<long long>(batch) * p.heads + head) * tiles + tile;
-        dq = reinterpret_cast<float4*>(p.workspace + index * C::kQueries * C::kHeadDim);
-        rows = p.workspace + planes * tiles * C::kQueries * C::kHeadDim + index * 2 * C::kQueries;
-    }
-};
-
-// The steps of a block: the tiles of queries that see its keys, of each head of the group.
-template <typename C>
-struct Walk {
-    int kv, batch, first_key, first_tile, tiles, steps;
-    int head, tile;  // of the step at hand
-
-    __device__ __forceinline__ Walk(const Problem& p, const Band& band) {
-        kv = blockIdx.y;
-        batch = blockIdx.z;
-        first_key = blockIdx.x * kKeys;
-        int first, end;
-        band.queries(first_key, min(first_key + kKeys, p.seq_k), p.seq_q, first, end);
-        const int group = p.heads / p.kv_heads;
-        first_tile = first / C::kQueries;
-        tiles = end > first ? ceil_div(end, C::kQueries) - first_tile : 0;
-        steps = tiles * group;
-        head = kv * group;
-        tile = first_tile;
-    }
-    __device__ __forceinline__ void next() {
-        if (++tile == first_tile + tiles) tile = first_tile, ++head;
-    }
-};
 
 // One thread: keys and values, then the ring of queries.
 template <typename C>
@@ -214,13 +107,12 @@ __device__ __forceinline__ void consume(const Shared<C>& shared, const Problem& 
     constexpr Dtype kDtype = C::kDtype;
     constexpr int kHeadDim = C::kHeadDim, kQueries = C::kQueries;
     const int thread = threadIdx.x % kWarpgroup, warp = thread / 32, lane = thread % 32;
-    const bool elected = lane == 0;
     const Band band(p);
     Walk<C> walk(p, band);
     const int key = walk.first_key + consumer * 64 + warp * 16 + lane / 4;
     const float scale_log2 = p.scale * LOG2E;
 
-    float dk[kHeadDim / 2], dv[kHeadDim / 2], dq[32];
+    float dk[kHeadDim / 2], dv[kHeadDim / 2];
 #pragma unroll
     for (int i = 0; i < kHeadDim / 2; ++i) dk[i] = dv[i] = 0.f;
 
@@ -260,13 +152,6 @@ __device__ __forceinline__ void consume(const Shared<C>& shared, const Problem& 
                                         step != 0);
         wgmma_commit();
     };
-    float4* dq_place = nullptr;  // of the step before
-    const auto send_query_gradient = [&] {
-#pragma unroll
-        for (int i = 0; i < 8; ++i)
-            add_float4(reinterpret_cast<float*>(dq_place + i * kWarpgroup),
-                       make_float4(dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]));
-    };
     // dS of own keys, 16 queries an instruction.
     const auto store_gradients = [&](u32 tile, const u32 (&gradients)[kQueries / 4]) {
         const int row = consumer * 64 + warp * 16 + lane % 16;
@@ -289,7 +174,6 @@ __device__ __forceinline__ void consume(const Shared<C>& shared, const Problem& 
         float s[kQueries / 2], dp[kQueries / 2], square[32];
         barrier_wait(shared.full(stage), step / kStages % 2);
         issue_scores(s, shared.k(), shared.q(stage));
-        if (step > 0) send_query_gradient();
         issue_scores(dp, shared.v(), shared.dout(stage));
         wgmma_wait<1>();
         hold(s);
@@ -324,23 +208,25 @@ __device__ __forceinline__ void consume(const Shared<C>& shared, const Problem& 
         for (int i = 0; i < kQueries / 4; ++i) gradients[i] = pack<kDtype>(s[2 * i], s[2 * i + 1]);
         store_gradients(shared.gradients(step % 2), gradients);
         named_sync(kGradientBarrier, kConsumers * kWarpgroup);  // dS is here, of both
-        issue_sum(dk, gradients, shared.q(stage));
         issue_query_gradient(square, shared.gradients(step % 2));
-        wgmma_wait<0>();
+        issue_sum(dk, gradients, shared.q(stage));
+        wgmma_wait<1>();
         hold(dv);
-        hold(dk);
         hold(square);
         hold(probabilities);
-        hold(gradients);
-        if (elected) barrier_arrive(shared.empty(stage));
-        // A product, not a copy: the assembler sees through copies, and would wait for the
-        // next scores before it let the atomics read what it takes for wgmma's registers.
+        float* const to = reinterpret_cast<float*>(
+            Workspace<C>(p, walk.batch, walk.head, walk.tile).dq + consumer * 8 * kWarpgroup +
+            thread);
 #pragma unroll
-        for (int i = 0; i < 32; ++i) dq[i] = square[i] * p.scale;
-        dq_place = Workspace<C>(p, walk.batch, walk.head, walk.tile).dq +
-                   consumer * 8 * kWarpgroup + thread;
+        for (int i = 0; i < 8; ++i)
+            add_float4(to + i * 4 * kWarpgroup,
+                       make_float4(square[4 * i] * p.scale, square[4 * i + 1] * p.scale,
+                                   square[4 * i + 2] * p.scale, square[4 * i + 3] * p.scale));
+        wgmma_wait<0>();
+        hold(dk);
+        hold(gradients);
+        barrier_arrive(shared.empty(stage));  // each for what it has read of lse and delta
     }
-    if (walk.steps > 0) send_query_gradient();
     store<C>(p.dv, p, walk, key, 1.f, dv);
     store<C>(p.dk, p, walk, key, p.scale, dk);
 }
@@ -356,8 +242,7 @@ __device__ __forceinline__ void backward(const TensorMap* map_q, const TensorMap
         barrier_init(shared.keys_full(), 1);
         for (int stage = 0; stage < kStages; ++stage) {
             barrier_init(shared.full(stage), 1);
-            // One arrival a warp: a warp's wait says nothing about the other three.
-            barrier_init(shared.empty(stage), kConsumers * kWarpgroup / 32);
+            barrier_init(shared.empty(stage), kConsumers * kWarpgroup);
         }
         barrier_init_fence();
         tensor_prefetch(map_q);

@@ -6,7 +6,7 @@
 // and strides first, 4-byte fields last; there is no padding. The figures beside the
 // fields are their offsets in bytes.
 //
-// Every file but flash_wgmma.cu compiles for sm_80 and later. A kernel whose dynamic
+// Every file but the flash_wgmma ones compiles for sm_80 and later. A kernel whose dynamic
 // shared memory is more than the device lends a block (opt-in: 166912 bytes on sm_80,
 // 232448 on sm_90 and sm_100) cannot be launched there; heads of files say which.
 //

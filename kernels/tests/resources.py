@@ -13,7 +13,7 @@ import tempfile
 from launch import FILES, compiler
 
 MOST_SPILLED = 128  # bytes a thread
-HOPPER_ONLY = ("flash_wgmma",)
+HOPPER_ONLY = ("flash_wgmma", "flash_wgmma_backward")
 
 
 def report(arch, name):
