@@ -120,8 +120,7 @@ pub fn image(
             why,
         });
     }
-    let toolkit =
-        toolkit::find(compiler, &|name| std::env::var_os(name)).map_err(BuildError::NoCompiler)?;
+    let toolkit = toolkit::here(compiler).map_err(BuildError::NoCompiler)?;
     let folder = crate::cache::folder()?.join("kernels");
     let key = key(source, arch, compiler, &toolkit);
     if let Some(image) = cache::load(&folder, &key).filter(|_| !fresh) {

@@ -68,7 +68,7 @@ pub struct Change {
     /// Whose.
     #[serde(flatten)]
     pub entry: EntryId,
-    /// Which figure, with its unit.
+    /// Which figure: the name of the row's, or `shared_bytes`, static and dynamic.
     pub figure: &'static str,
     /// What it was.
     pub before: u32,
@@ -141,14 +141,11 @@ impl Row {
     /// Figures of which less is better.
     fn costs(&self) -> [(&'static str, u32); 5] {
         [
-            ("registers a thread", self.resources.registers),
-            ("bytes of stack a thread", self.resources.stack_bytes),
-            (
-                "bytes of spill stores a thread",
-                self.resources.spill_stores,
-            ),
-            ("bytes of spill loads a thread", self.resources.spill_loads),
-            ("bytes of shared memory a block", self.shared_bytes()),
+            ("registers", self.resources.registers),
+            ("stack_bytes", self.resources.stack_bytes),
+            ("spill_stores", self.resources.spill_stores),
+            ("spill_loads", self.resources.spill_loads),
+            ("shared_bytes", self.shared_bytes()),
         ]
     }
 
@@ -235,11 +232,11 @@ impl Comparison {
     }
 }
 
-const OCCUPANCY: &str = "thousandths of a multiprocessor's warps";
+const OCCUPANCY: &str = "occupancy_permille";
 
 impl fmt::Display for EntryId {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "{} of {} for {}", self.name, self.file, self.arch)
+        write!(f, "{} ({}, {})", self.name, self.file, self.arch)
     }
 }
 
@@ -258,7 +255,10 @@ impl fmt::Display for Change {
                 f64::from(*before) / 10.0,
                 f64::from(*after) / 10.0
             ),
-            figure => write!(f, "{entry}: {before} -> {after} {figure}"),
+            figure => {
+                let figure = figure.replace('_', " ");
+                write!(f, "{entry}: {figure} {before} -> {after}")
+            }
         }
     }
 }
@@ -318,8 +318,8 @@ mod tests {
         assert_eq!(
             said,
             [
-                format!("{ENTRY} of flash_mma for sm_90a: 168 -> 240 registers a thread"),
-                format!("{ENTRY} of flash_mma for sm_90a: occupancy 18.7 -> 12.5 %"),
+                format!("{ENTRY} (flash_mma, sm_90a): registers 168 -> 240"),
+                format!("{ENTRY} (flash_mma, sm_90a): occupancy 18.7 -> 12.5 %"),
             ]
         );
         let costs: [fn(&mut Row); 5] = [

@@ -12,4 +12,4 @@ mod nvrtc;
 pub mod occupancy;
 pub mod resources;
 pub mod source;
-mod toolkit;
+pub mod toolkit;

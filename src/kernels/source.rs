@@ -45,13 +45,14 @@ macro_rules! header {
 const ANY: Needs = Needs::AtLeast(Arch::SM_80);
 
 /// Every kernel file.
-pub const FILES: [File; 9] = [
+pub const FILES: [File; 10] = [
     kernel!("naive", ANY),
     kernel!("flash_simt", ANY),
     kernel!("split_key", ANY),
     kernel!("flash_mma", ANY),
     kernel!("flash_mma_backward", ANY),
     kernel!("flash_wgmma", Needs::Only(Arch::SM_90A)),
+    kernel!("flash_wgmma_backward", Needs::Only(Arch::SM_90A)),
     kernel!("split_kv", ANY),
     kernel!("reference", ANY),
     kernel!("inputs", ANY),

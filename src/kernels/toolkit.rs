@@ -50,6 +50,14 @@ pub fn find(compiler: Compiler, variable: Variables) -> Result<Toolkit, String> 
     found.ok_or_else(|| absent(compiler, &search.missed))
 }
 
+/// As [`find`], with the variables of this process.
+///
+/// # Errors
+/// As [`find`].
+pub fn here(compiler: Compiler) -> Result<Toolkit, String> {
+    find(compiler, &|name| std::env::var_os(name))
+}
+
 /// A search, and where it was in vain.
 struct Search<'a> {
     compiler: Compiler,
