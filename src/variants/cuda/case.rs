@@ -186,24 +186,35 @@ impl Case {
     }
 
     fn arguments(&self, arguments: Arguments) -> Result<ArgumentList, CudaError> {
-        let (p, figures) = (&self.problem, &self.figures);
-        let Arguments::Wgmma {
-            tile_keys,
-            heads_per_section,
-        } = arguments
-        else {
-            return Ok(ArgumentList::default().push(*figures));
-        };
+        match arguments {
+            Arguments::Problem => Ok(ArgumentList::default().push(self.figures)),
+            Arguments::Wgmma {
+                tile_keys,
+                heads_per_section,
+            } => self.wgmma(tile_keys, heads_per_section),
+            Arguments::WgmmaBackward { tile_queries } => {
+                const KEYS: u32 = 128;
+                let figures = &self.figures;
+                Ok(ArgumentList::default()
+                    .push(self.map_of_queries(&figures.q, tile_queries)?)
+                    .push(self.map_of_keys(&figures.k, KEYS)?)
+                    .push(self.map_of_keys(&figures.v, KEYS)?)
+                    .push(self.map_of_queries(&figures.dout, tile_queries)?)
+                    .push(*figures))
+            }
+        }
+    }
+
+    fn wgmma(&self, tile_keys: u32, heads_per_section: u32) -> Result<ArgumentList, CudaError> {
         // A consumer warpgroup's queries.
         const ROWS: u32 = 64;
-        let queries = [p.batch, p.seq_q, p.heads, p.head_dim];
-        let keys = [p.batch, p.seq_k, p.kv_heads, p.head_dim];
+        let figures = &self.figures;
         let (low, high) = figures.band();
-        let mut list = ArgumentList::default()
-            .push(TensorMap::new(&figures.q, queries, p.dtype, ROWS)?)
-            .push(TensorMap::new(&figures.k, keys, p.dtype, tile_keys)?)
-            .push(TensorMap::new(&figures.v, keys, p.dtype, tile_keys)?)
-            .push(TensorMap::new(&figures.out, queries, p.dtype, ROWS)?)
+        let maps = ArgumentList::default()
+            .push(self.map_of_queries(&figures.q, ROWS)?)
+            .push(self.map_of_keys(&figures.k, tile_keys)?)
+            .push(self.map_of_keys(&figures.v, tile_keys)?)
+            .push(self.map_of_queries(&figures.out, ROWS)?)
             .push(figures.lse);
         let numbers = [
             figures.batch,
@@ -215,10 +226,20 @@ impl Case {
             high,
             heads_per_section as i32,
         ];
-        for number in numbers {
-            list = list.push(number);
-        }
+        let list = numbers.into_iter().fold(maps, ArgumentList::push);
         Ok(list.push(figures.scale * std::f32::consts::LOG2_E))
+    }
+
+    fn map_of_queries(&self, tensor: &DeviceTensor, rows: u32) -> Result<TensorMap, CudaError> {
+        let p = &self.problem;
+        let shape = [p.batch, p.seq_q, p.heads, p.head_dim];
+        TensorMap::new(tensor, shape, p.dtype, rows)
+    }
+
+    fn map_of_keys(&self, tensor: &DeviceTensor, rows: u32) -> Result<TensorMap, CudaError> {
+        let p = &self.problem;
+        let shape = [p.batch, p.seq_k, p.kv_heads, p.head_dim];
+        TensorMap::new(tensor, shape, p.dtype, rows)
     }
 
     /// Queues the launches of one call.

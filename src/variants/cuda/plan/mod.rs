@@ -52,6 +52,12 @@ pub enum Arguments {
         /// Heads whose tiles are taken before others are begun.
         heads_per_section: u32,
     },
+    /// Tensor maps of `q`, `k`, `v` and `dout`, then the problem, as
+    /// `flash_wgmma_backward.cu` lists them.
+    WgmmaBackward {
+        /// Queries of a tile: rows of the boxes of `q` and `dout`.
+        tile_queries: u32,
+    },
 }
 
 /// What one variant does for one problem.
@@ -131,7 +137,7 @@ pub const VARIANTS: [Variant; 6] = [
         name: "flash-wgmma",
         summary: "fused for Hopper: TMA, mbarrier ring, wgmma, warp-specialised",
         dtypes: &NARROW,
-        directions: &[Direction::Forward],
+        directions: &Direction::ALL,
         parameters: &[TILE_KEYS],
         stores_scores: false,
         plan: wgmma::plan,

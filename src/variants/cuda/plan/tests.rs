@@ -143,8 +143,8 @@ fn refusals_say_what_the_kernel_takes() {
     );
     assert!(refused("flash-simt", "s128,d256").contains("up to 128"));
     assert_eq!(
-        refused("flash-wgmma", "s128,d64,bf16,bwd"),
-        "cuda/flash-wgmma has no backward"
+        refused("split-kv", "s128,d64,bf16,bwd"),
+        "cuda/split-kv has no backward"
     );
     assert!(refused("naive", "s70000,d8").contains("less than 65536"));
     assert!(refused("naive", "b300,h300,s8,d8").contains("90000"));

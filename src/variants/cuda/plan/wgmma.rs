@@ -1,10 +1,13 @@
-//! `flash_wgmma.cu`: which tile, how many blocks, and the order of the work.
+//! `flash_wgmma.cu` and `flash_wgmma_backward.cu`: which tile, how many blocks, and the
+//! order of the work.
 
 use std::collections::BTreeMap;
 
-use super::{Arguments, Asked, Plan, Step, TILE_KEYS, number};
+use super::{Arguments, Asked, Plan, Step, TILE_KEYS, number, step};
 use crate::attention::{ParamValue, Problem};
 use crate::kernels::contract::WGMMA_TILES;
+
+const BACKWARD: &str = "flash_wgmma_backward";
 
 pub fn plan(asked: &Asked) -> Result<Plan, String> {
     let p = asked.problem;
@@ -35,7 +38,17 @@ pub fn plan(asked: &Asked) -> Result<Plan, String> {
         true => tiles.min(asked.limits.sms),
         false => tiles,
     };
+    let gradients = match p.direction.has_backward() {
+        true => backward(p),
+        false => Vec::new(),
+    };
     Ok(Plan {
+        workspace_bytes: if gradients.is_empty() {
+            0
+        } else {
+            workspace_bytes(p)
+        },
+        backward: gradients,
         forward: vec![Step {
             file: "flash_wgmma",
             entry: format!("flash_wgmma_{}_d{d}_m{queries}_n{keys}", p.dtype),
@@ -47,8 +60,38 @@ pub fn plan(asked: &Asked) -> Result<Plan, String> {
         }],
         num_splits: 1,
         effective: BTreeMap::from([(TILE_KEYS.to_owned(), ParamValue::Int(keys.into()))]),
-        ..Plan::default()
     })
+}
+
+/// Queries of a tile of the backward.
+fn tile_queries(p: &Problem) -> u32 {
+    8192 / p.head_dim
+}
+
+fn backward(p: &Problem) -> Vec<Step> {
+    let tile_queries = tile_queries(p);
+    let name = |kernel: &str| format!("flash_wgmma_{kernel}_{}_d{}", p.dtype, p.head_dim);
+    let queries = [p.seq_q.div_ceil(tile_queries), p.heads, p.batch];
+    let main = Step {
+        arguments: Arguments::WgmmaBackward { tile_queries },
+        ..step(
+            BACKWARD,
+            name("backward"),
+            [p.seq_k.div_ceil(128), p.kv_heads, p.batch],
+        )
+    };
+    vec![
+        step(BACKWARD, name("prepare"), queries),
+        main,
+        step(BACKWARD, name("finish"), queries),
+    ]
+}
+
+/// dQ in float32, and two figures of each query.
+fn workspace_bytes(p: &Problem) -> u64 {
+    let queries = tile_queries(p);
+    let tiles = u64::from(p.seq_q.div_ceil(queries)) * u64::from(p.batch) * u64::from(p.heads);
+    (32_768 + 8 * u64::from(queries)) * tiles
 }
 
 /// The tile: `[head_dim, queries, keys]`. By itself the narrowest: on an H200 it is the
