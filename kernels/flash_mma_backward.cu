@@ -218,7 +218,7 @@ struct Backward {
 #pragma unroll
         for (int n = 0; n < Grads::TILES; ++n) {
             const float* x = acc[n / Grads::STRIP_TILES][n % Grads::STRIP_TILES];
-            atomicAdd(to + n * 32, make_float4(x[0], x[1], x[2], x[3]));
+            add_float4(reinterpret_cast<float*>(to + n * 32), make_float4(x[0], x[1], x[2], x[3]));
         }
     }
 
@@ -262,6 +262,7 @@ __device__ __forceinline__ void backward(const Problem& p) {
                                    p.head_dim);
     load_tile<T, D, KEYS, THREADS>(tile.v, plane<T>(p.v, batch, kv), p.v.seq, j0, p.seq_k,
                                    p.head_dim_v);
+    // Commits K and V too; with no query to visit they are never used.
     if (steps > 0) tile.load_queries(p, batch, kv * group, first_tile * QUERIES, 0);
 
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;

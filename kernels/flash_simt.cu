@@ -19,7 +19,8 @@
 //       dynamic shared memory 4·(256·(D + 4) + 2·64·72 + 128) bytes = 74240, 107008, 172544
 //
 // float32 only; no workspace. head_dim and head_dim_v multiples of 4; every stride a
-// multiple of 4 elements, data 16-byte aligned. dq is summed in no fixed order.
+// multiple of 4 elements, data 16-byte aligned. dq is summed in no fixed order. D = 128
+// needs more shared memory than sm_80 lends a block.
 
 #include "simt_backward.cuh"
 

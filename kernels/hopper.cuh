@@ -20,10 +20,9 @@ struct alignas(64) TensorMap {
     u64 opaque[16];
 };
 
-enum class Dtype { f16, bf16, f32 };
+enum class Dtype { f16, bf16 };
 
 constexpr int kWarpgroup = 128;  // threads of a warpgroup
-constexpr int kSwizzleRow = 64;  // 16-bit elements of a row in the 128-byte swizzle
 
 // ---------------------------------------------------------------- threads and registers
 
@@ -109,6 +108,15 @@ __device__ __forceinline__ void tensor_load(u32 shared, const TensorMap* map, u3
         : "memory");
 }
 
+// Contiguous bytes: addresses and count are multiples of 16.
+__device__ __forceinline__ void bulk_load(u32 shared, const void* global, u32 bytes, u32 barrier) {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+            "r"(shared),
+        "l"(global), "r"(bytes), "r"(barrier)
+        : "memory");
+}
+
 // Rows beyond the end of the tensor are not written.
 __device__ __forceinline__ void tensor_store(const TensorMap* map, u32 shared, int row, int head,
                                              int batch) {
@@ -166,69 +174,12 @@ __device__ __forceinline__ void store_matrices(u32 address, u32 a, u32 b, u32 c,
                  : "memory");
 }
 
-// ---------------------------------------------------------------- what Ampere already had
-
-__device__ __forceinline__ float4 load_float4(u32 shared) {
-    float4 x;
-    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
-                 : "r"(shared)
-                 : "memory");
-    return x;
-}
-
-__device__ __forceinline__ void store_float(u32 shared, float x) {
-    asm volatile("st.shared.f32 [%0], %1;" ::"r"(shared), "f"(x) : "memory");
-}
-
-__device__ __forceinline__ float load_float(u32 shared) {
-    float x;
-    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(shared) : "memory");
-    return x;
-}
-
-// 16 bytes, or 16 zero bytes where `bytes` is 0: then nothing is read.
-__device__ __forceinline__ void copy_async(u32 shared, const void* global, int bytes) {
-    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared),
-                 "l"(global), "r"(bytes)
-                 : "memory");
-}
-
-__device__ __forceinline__ void copy_commit() {
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
-
-template <int kPending>
-__device__ __forceinline__ void copy_wait() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
-}
-
+// The way back.
 __device__ __forceinline__ void load_matrices(u32* m, u32 address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
                  : "r"(address)
                  : "memory");
-}
-
-__device__ __forceinline__ void load_matrices_transposed(u32* m, u32 address) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
-                 : "r"(address)
-                 : "memory");
-}
-
-template <Dtype kDtype>
-__device__ __forceinline__ void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-#define HOPPER_MMA(TYPE)                                                                         \
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." TYPE "." TYPE                            \
-                 ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"            \
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                  \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
-    if constexpr (kDtype == Dtype::bf16)
-        HOPPER_MMA("bf16");
-    else
-        HOPPER_MMA("f16");
-#undef HOPPER_MMA
 }
 
 // ---------------------------------------------------------------- wgmma
@@ -292,11 +243,12 @@ __device__ __forceinline__ u64 advance(u64 operand, u32 bytes) { return operand 
 #define HOPPER_F32(d, i) HOPPER_F16(d, i), HOPPER_F16(d, i + 16)
 #define HOPPER_F64(d, i) HOPPER_F32(d, i), HOPPER_F32(d, i + 32)
 
-// D[64, N] (+)= A[64, 16] B[N, 16]^T, both operands K-major in shared memory.
-#define HOPPER_SS(TYPE, N, REGISTERS, A, B, P, ...)                                                \
+// D[64, N] (+)= A[64, 16] B[N, 16]^T, both operands in shared memory: K-major for TRANSPOSED
+// "0, 0", MN-major for "1, 1".
+#define HOPPER_SS(TYPE, N, REGISTERS, A, B, P, TRANSPOSED, ...)                                    \
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #P ", 0;\n"                                  \
                  "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" REGISTERS    \
-                 "}, %" #A ", %" #B ", p, 1, 1, 0, 0;\n}\n"                                        \
+                 "}, %" #A ", %" #B ", p, 1, 1, " TRANSPOSED ";\n}\n"                              \
                  : __VA_ARGS__                                                                     \
                  : "l"(a), "l"(b), "r"(accumulate))
 
@@ -320,14 +272,24 @@ __device__ __forceinline__ u64 advance(u64 operand, u32 bytes) { return operand 
 // `accumulate` of 0 overwrites `d`.
 template <Dtype kDtype, int kColumns>
 __device__ __forceinline__ void wgmma_ss(float (&d)[kColumns / 2], u64 a, u64 b, int accumulate) {
-    static_assert(kColumns == 128 || kColumns == 176, "add the instruction for this tile");
-    if constexpr (kColumns == 128) {
-        HOPPER_BY_DTYPE(HOPPER_SS, 128, HOPPER_R32_0 "," HOPPER_R32_1, 64, 65, 66,
+    static_assert(kColumns == 64 || kColumns == 128 || kColumns == 176,
+                  "add the instruction for this tile");
+    if constexpr (kColumns == 64) {
+        HOPPER_BY_DTYPE(HOPPER_SS, 64, HOPPER_R32_0, 32, 33, 34, "0, 0", HOPPER_F32(d, 0));
+    } else if constexpr (kColumns == 128) {
+        HOPPER_BY_DTYPE(HOPPER_SS, 128, HOPPER_R32_0 "," HOPPER_R32_1, 64, 65, 66, "0, 0",
                         HOPPER_F64(d, 0));
     } else {
         HOPPER_BY_DTYPE(HOPPER_SS, 176, HOPPER_R32_0 "," HOPPER_R32_1 "," HOPPER_R24_64, 88, 89, 90,
-                        HOPPER_F64(d, 0), HOPPER_F16(d, 64), HOPPER_F8(d, 80));
+                        "0, 0", HOPPER_F64(d, 0), HOPPER_F16(d, 64), HOPPER_F8(d, 80));
     }
+}
+
+// Both operands MN-major: 16 rows of [16][64] times 16 rows of [16][64], contracted along
+// the rows.
+template <Dtype kDtype>
+__device__ __forceinline__ void wgmma_ss_transposed(float (&d)[32], u64 a, u64 b, int accumulate) {
+    HOPPER_BY_DTYPE(HOPPER_SS, 64, HOPPER_R32_0, 32, 33, 34, "1, 1", HOPPER_F32(d, 0));
 }
 
 // The same with the queries in registers; K-major keys.

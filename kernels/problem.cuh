@@ -3,7 +3,12 @@
 // One plain struct, passed by value as the only kernel argument, so that a host
 // in any language can launch any variant: fill `Problem`, pick the entry point by
 // dtype and head_dim, launch. Layout is that of a C struct with 8-byte pointers
-// and strides first, 4-byte fields last; there is no padding.
+// and strides first, 4-byte fields last; there is no padding. The figures beside the
+// fields are their offsets in bytes.
+//
+// Every file but the flash_wgmma ones compiles for sm_80 and later. A kernel whose dynamic
+// shared memory is more than the device lends a block (opt-in: 166912 bytes on sm_80,
+// 232448 on sm_90 and sm_100) cannot be launched there; heads of files say which.
 //
 // softmax(mask(q kᵀ · scale)) v, with q [batch, seq_q, heads, head_dim],
 // k [batch, seq_k, kv_heads, head_dim], v [.., head_dim_v] in any order of batch,
@@ -20,26 +25,28 @@
 
 /// A tensor on the device: where it starts, and its strides in elements.
 struct Tensor {
-    void* data;
-    long long batch;
-    long long seq;
-    long long head;
+    void* data;       //  0
+    long long batch;  //  8
+    long long seq;    // 16
+    long long head;   // 24
 };
+static_assert(sizeof(Tensor) == 32, "hosts fill this field by field");
 
 struct Problem {
-    Tensor q, k, v, out;        // out: written by forward, read by backward
-    Tensor dout, dq, dk, dv;    // backward only
-    float* lse;                 // [batch, heads, seq_q], ln Σ exp(score); written by forward
-    float* delta;               // [batch, heads, seq_q], Σ out ∘ dout; scratch of backward
-    float* workspace;           // see each kernel's contract; may be null where none is asked for
-    int batch, heads, kv_heads;
-    int seq_q, seq_k;
-    int head_dim, head_dim_v;
-    int mask_left, mask_right;  // -1: unbounded
-    int mask_align;             // 0: top-left, 1: bottom-right
-    int num_splits;             // of the key axis; read by split_key alone (it equals gridDim.x)
-    float scale;                // 1 / sqrt(head_dim)
+    Tensor q, k, v, out;         //   0,  32,  64,  96; out: written by forward, read by backward
+    Tensor dout, dq, dk, dv;     // 128, 160, 192, 224; backward only
+    float* lse;                  // 256  [batch, heads, seq_q], ln Σ exp(score); of forward
+    float* delta;                // 264  [batch, heads, seq_q], Σ out ∘ dout; scratch of backward
+    float* workspace;            // 272  see each kernel's contract; may be null where none is asked
+    int batch, heads, kv_heads;  // 280, 284, 288
+    int seq_q, seq_k;            // 292, 296
+    int head_dim, head_dim_v;    // 300, 304
+    int mask_left, mask_right;   // 308, 312; -1: unbounded
+    int mask_align;              // 316; 0: top-left, 1: bottom-right
+    int num_splits;              // 320; of the key axis; read by split_key and split_kv alone
+    float scale;                 // 324; 1 / sqrt(head_dim)
 };
+static_assert(sizeof(Problem) == 328, "hosts fill this field by field");
 
 constexpr float LOG2E = 1.4426950408889634f;
 constexpr float LN2 = 0.6931471805599453f;
@@ -132,6 +139,19 @@ __device__ __forceinline__ void copy_async_wait() {
 }
 __device__ __forceinline__ unsigned shared_address(const void* pointer) {
     return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
+}
+
+/// Adds 4 floats to global memory, 16-byte aligned, in one atomic where the device has such
+/// (sm_90 on), each for itself anyway: nobody reads the four as one.
+__device__ __forceinline__ void add_float4(float* to, float4 x) {
+#if __CUDA_ARCH__ >= 900
+    atomicAdd(reinterpret_cast<float4*>(to), x);
+#else
+    atomicAdd(to, x.x);
+    atomicAdd(to + 1, x.y);
+    atomicAdd(to + 2, x.z);
+    atomicAdd(to + 3, x.w);
+#endif
 }
 
 /// delta = Σ out ∘ dout of one query, by one warp.

@@ -99,9 +99,9 @@ struct Backward {
                 const int d = 4 * (dg + g * D_THREADS);
                 const float* x = acc[r] + 4 * g;
                 if (i < p.seq_q && d < p.head_dim)
-                    atomicAdd(reinterpret_cast<float4*>(dq + i * p.dq.seq + d),
-                              make_float4(x[0] * p.scale, x[1] * p.scale, x[2] * p.scale,
-                                          x[3] * p.scale));
+                    add_float4(dq + i * p.dq.seq + d,
+                               make_float4(x[0] * p.scale, x[1] * p.scale, x[2] * p.scale,
+                                           x[3] * p.scale));
             }
         }
     }
@@ -118,6 +118,7 @@ struct Backward {
 
         load_tile<D, THREADS>(k, plane<float>(p.k, batch, kv), p.k.seq, j0, p.seq_k, p.head_dim);
         load_tile<D, THREADS>(v, plane<float>(p.v, batch, kv), p.v.seq, j0, p.seq_k, p.head_dim_v);
+        copy_async_commit();  // in a group even with no query to visit, or no wait includes them
         if (steps > 0) load_queries(p, batch, kv * group, first_tile * TILE);
 
         // The first half of the threads holds dV, the second dK: 8 keys a thread, so

@@ -13,7 +13,8 @@
 // second: 4·(256·(D + 4) + 2·64·72 + 128) bytes = 74240, 107008, 172544.
 // float32 only; needs out, lse, delta; no workspace. head_dim and head_dim_v multiples
 // of 4; every stride of q, k, v, dout, dq, dk, dv a multiple of 4 elements, and their
-// data 16-byte aligned. dq is summed in no fixed order: not deterministic.
+// data 16-byte aligned. dq is summed in no fixed order: not deterministic. D = 128 needs
+// more shared memory than sm_80 lends a block.
 
 #include "simt_backward.cuh"
 

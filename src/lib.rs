@@ -4,6 +4,8 @@
 //! Each module below is a room of `docs/ARCHITECTURE.md`; a module imports only
 //! from those above it in this list (`tests/layering.rs` holds it to that).
 
+mod cache;
+
 pub mod attention;
 pub mod suite;
 pub mod worker;

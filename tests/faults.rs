@@ -48,6 +48,7 @@ fn each_fault_is_told_as_what_it_is() {
     for (variant, says) in [
         ("fake/dead", "an illegal memory access"),
         ("fake/dead", "exit code 7"),
+        ("fake/loses-device", "lost its device: cuStreamSynchronize"),
         ("fake/wrong", "relative L2 error 2.5e-1 is above"),
         ("fake/lying", "found by regatta's own float64 check"),
         ("fake/nan", "not finite"),
@@ -62,6 +63,22 @@ fn each_fault_is_told_as_what_it_is() {
         }
         assert!(stdout.contains(variant), "{stdout}");
     }
+}
+
+/// Each start of a worker whose device is gone takes its time and fails alike.
+#[test]
+fn a_worker_that_does_not_come_up_again_is_started_once_more_only() {
+    let place = Place::new();
+    let state = place.path().join("device");
+    let args = ["--state", state.to_str().unwrap()];
+    place.suite("s", &["fake/loses-device"], &args, "");
+    exits!(place, 3, ["run", "./s.toml", "--invocations", "1"]);
+    let starts = fs::read_to_string(&state).unwrap();
+    assert_eq!(starts, "lost\nstart\n");
+    let reasons = reasons(&place.run("s"), "fake/loses-device");
+    assert_eq!(reasons.len(), 6);
+    let refused = reasons.iter().filter(|r| r.contains("no device; start 1"));
+    assert_eq!(refused.count(), 5);
 }
 
 #[test]

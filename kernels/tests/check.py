@@ -18,9 +18,14 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from launch import ELEMENT, VARIANTS, Driver, Problem, auto_splits, build, ceil_div, workspace_bytes
+from launch import (ELEMENT, VARIANTS, Difference, Driver, Fill, Problem, Reference, auto_splits,
+                    build, ceil_div, reference, supports, workspace_bytes)
 
 LIMIT = {"f32": 5e-6, "f16": 2e-3, "bf16": 1e-2}  # forward; backward twice that
+INPUTS = ("q", "k", "v", "dout")
+# Raced in backward alone, after whose forward: split_key has none, and check_hopper.py
+# races flash_wgmma's.
+FORWARD_OF = {"split_key": "flash_simt", "flash_wgmma": "flash_wgmma"}
 RESULTS = {"forward": ("out",), "backward": ("dq", "dk", "dv")}
 
 # batch, heads, kv_heads, seq_q, seq_k, head_dim, head_dim_v, (left, right, align), layout
@@ -80,7 +85,7 @@ class Case:
         self.tensors = {}
         for name in Problem.TENSORS:
             tensor = self.empty(shape_of(self.problem, name))
-            if name in ("q", "k", "v", "dout"):
+            if name in INPUTS:
                 uniform = torch.rand(tensor.shape, device="cuda", generator=generator)
                 values = (2 * uniform - 1) * math.sqrt(3)
                 if loud and name == "k":
@@ -113,10 +118,10 @@ class Case:
         self.delta.fill_(math.nan)
         if direction == "forward":
             self.lse.fill_(math.nan)
+        self.problem.num_splits = splits or auto_splits(self.problem)
         size = workspace_bytes(VARIANTS[variant][0], self.problem, direction)
         self.workspace = self.torch.full((ceil_div(size, 4),), math.nan, device="cuda") if size else None
         self.problem.workspace = self.workspace.data_ptr() if size else None
-        self.problem.num_splits = splits or auto_splits(self.problem)
 
     def reference(self):
         """All results and lse in float64, on the same rounded inputs."""
@@ -157,11 +162,11 @@ def check(torch, driver, only):
     for case, dtype in itertools.product(CASES + LOUD, ("f32", "f16", "bf16")):
         held = Case(torch, case, dtype, loud=case in LOUD)
         reference, lse = held.reference()
-        for variant, (launch, dtypes, directions) in VARIANTS.items():
-            if dtype not in dtypes or only and variant not in only:
+        for variant, (launch, _, directions) in VARIANTS.items():
+            if not supports(variant, held.problem, dtype) or only and variant not in only:
                 continue
             for direction in directions:
-                splits = (None, 1, 3) if variant == "split_key" else (None,)
+                splits = (None, 1, 3) if variant.startswith("split") else (None,)
                 for count in splits:
                     held.prepare(variant, direction, count)
                     if direction == "backward":  # forward's results, exact up to rounding
@@ -225,6 +230,11 @@ def race(torch, driver, only, samples):
         ("flash_mma", "f16", (1, 32, 32, 8192, 8192, 64, 64, FULL, "bshd"), None, SDPBackend.FLASH_ATTENTION),
         ("flash_mma", "bf16", (4, 16, 16, 1024, 1024, 64, 64, CAUSAL, "bshd"), None, SDPBackend.FLASH_ATTENTION),
         ("flash_mma", "bf16", (2, 32, 8, 4096, 4096, 128, 128, CAUSAL, "bshd"), None, SDPBackend.FLASH_ATTENTION),
+        ("flash_wgmma", "bf16", (*big, FULL, "bshd"), None, SDPBackend.CUDNN_ATTENTION),
+        ("flash_wgmma", "bf16", (*big, CAUSAL, "bshd"), None, SDPBackend.CUDNN_ATTENTION),
+        ("flash_wgmma", "f16", (1, 32, 32, 8192, 8192, 64, 64, FULL, "bshd"), None, SDPBackend.CUDNN_ATTENTION),
+        ("flash_wgmma", "f16", (4, 16, 16, 1024, 1024, 64, 64, CAUSAL, "bshd"), None, SDPBackend.CUDNN_ATTENTION),
+        ("flash_wgmma", "bf16", (2, 32, 8, 4096, 4096, 128, 128, CAUSAL, "bshd"), None, SDPBackend.CUDNN_ATTENTION),
         ("flash_simt", "f32", (1, 16, 16, 4096, 4096, 64, 64, FULL, "bshd"), None, SDPBackend.EFFICIENT_ATTENTION),
         ("flash_simt", "f32", (1, 16, 16, 2048, 2048, 128, 128, FULL, "bshd"), None, SDPBackend.EFFICIENT_ATTENTION),
         ("flash_simt", "f32", (4, 16, 16, 2048, 2048, 32, 32, FULL, "bshd"), None, SDPBackend.EFFICIENT_ATTENTION),
@@ -240,13 +250,14 @@ def race(torch, driver, only, samples):
         held = Case(torch, case, dtype)
         p = held.problem
         launch, _, directions = VARIANTS[variant]
+        if variant in FORWARD_OF:
+            directions = ("backward",)
+            held.prepare(FORWARD_OF[variant], "forward")
+            VARIANTS[FORWARD_OF[variant]][0](driver, p, dtype, "forward")
         views = [held.tensors[n].transpose(1, 2).detach().requires_grad_() for n in "qkv"]
         dout = held.tensors["dout"].transpose(1, 2)
         sdpa = lambda: torch.nn.functional.scaled_dot_product_attention(
             *views, is_causal=p.mask_right == 0, enable_gqa=p.heads != p.kv_heads)
-        if variant == "split_key":  # its forward is flash_simt's
-            held.prepare("flash_simt", "forward")
-            VARIANTS["flash_simt"][0](driver, p, dtype, "forward")
         for direction in directions:
             held.prepare(variant, direction, splits)
             ours = median_ms(torch, lambda: launch(driver, p, dtype, direction), flush,
@@ -265,39 +276,65 @@ def race(torch, driver, only, samples):
             print(line, flush=True)
 
 
-def memory(driver, only):
-    """Tiny odd problems, each tensor in an allocation of exactly its size."""
-    cases = [(2, 4, 2, 67, 131, 64, 64, FULL, ""), (1, 2, 1, 130, 65, 128, 128, CAUSAL_BR, ""),
-             (1, 2, 2, 1, 3, 40, 24, CAUSAL, ""), (1, 2, 1, 70, 150, 32, 32, (20, 9, 1), "")]
-    for case, dtype in itertools.product(cases, ("f32", "bf16")):
+MEMORY_CASES = [
+    (1, 2, 1, 67, 131, 64, 64, FULL, "bshd"),
+    (2, 4, 2, 130, 65, 128, 128, CAUSAL_BR, "bshd"),
+    (1, 2, 2, 1, 3, 40, 24, CAUSAL, "bshd"),
+    (1, 2, 1, 70, 150, 32, 32, (20, 9, 1), "bshd"),
+    (1, 2, 2, 3, 300, 128, 128, (50, 0, 1), "bshd"),
+]
+
+
+def memory(driver, only, cases):
+    """Tiny odd problems, each tensor in an allocation of exactly its size, and nothing
+    written to it but what kernels write: for a checker of addresses, races and origins."""
+    for case, dtype in itertools.product(MEMORY_CASES[:cases], ("f32", "bf16")):
         p = problem_of(case)
         for name in Problem.TENSORS:
             b, s, h, d = shape_of(p, name)
-            size = b * s * h * d * ELEMENT[dtype]
             field = getattr(p, name)
-            field.data = driver.allocate(size)
+            field.data = driver.allocate(b * s * h * d * ELEMENT[dtype])
             field.batch, field.seq, field.head = s * h * d, h * d, d
-            driver.call("cuMemsetD8_v2", ctypes.c_ulonglong(field.data), 0x3C, ctypes.c_size_t(size))
+            if name in INPUTS:
+                driver.launch("inputs", f"inputs_{dtype}", (3, 1, 1), 256, 0,
+                              Fill(field, 42, INPUTS.index(name), b, s, h, d))
         rows = p.batch * p.heads * p.seq_q * 4
         p.lse, p.delta = driver.allocate(rows), driver.allocate(rows)
-        for variant, (launch, dtypes, directions) in VARIANTS.items():
-            if dtype not in dtypes or only and variant not in only:
+        for variant, (launch, _, directions) in VARIANTS.items():
+            if not supports(variant, p, dtype) or only and variant not in only:
                 continue
-            if variant == "split_key":
-                VARIANTS["flash_simt"][0](driver, p, dtype, "forward")
             for direction in directions:
-                p.workspace = driver.allocate(workspace_bytes(launch, p, direction))
+                # split_key has no forward, and the checker does not see what TMA writes.
+                forward = {"split_key": "flash_simt", "flash_wgmma": "flash_mma"}.get(variant)
+                if direction == "backward" and forward:
+                    VARIANTS[forward][0](driver, p, dtype, "forward")
                 p.num_splits = 2 if p.seq_k > 64 else 1
+                p.workspace = driver.allocate(workspace_bytes(launch, p, direction))
                 launch(driver, p, dtype, direction)
                 driver.synchronize()
+        if not only or "reference" in only:
+            memory_of_reference(driver, p, dtype)
     print("launched")
+
+
+def memory_of_reference(driver, p, dtype):
+    sizes = {name: math.prod(shape_of(p, name)) for name in ("out", "dq", "dk", "dv")}
+    sizes |= dict.fromkeys(("lse", "delta"), p.batch * p.heads * p.seq_q)
+    results = Reference(**{name: driver.allocate(8 * size) for name, size in sizes.items()})
+    for direction in ("forward", "backward"):
+        reference(driver, p, dtype, direction, results)
+    partials = driver.allocate(3 * 4 * 8)
+    driver.launch("reference", f"difference_{dtype}", (3, 1, 1), 256, 0,
+                  Difference(p.k, results.dk, partials, *shape_of(p, "k")))
+    driver.synchronize()
 
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--cubins", help="directory of NAME.cubin files; otherwise they are compiled")
     arguments.add_argument("--memory", action="store_true", help="tiny problems for a memory checker")
-    arguments.add_argument("--only", nargs="*", default=[], help="variants")
+    arguments.add_argument("--cases", type=int, help="of --memory, only the first so many")
+    arguments.add_argument("--only", nargs="*", default=[], help="variants; --memory: or reference")
     arguments.add_argument("--no-check", action="store_true")
     arguments.add_argument("--no-race", action="store_true")
     arguments.add_argument("--samples", type=int, default=15)
@@ -307,7 +344,7 @@ def main():
         cubins = tempfile.mkdtemp()
         build(cubins)
     if given.memory:
-        memory(Driver(cubins), given.only)
+        memory(Driver(cubins), given.only, given.cases)
         return 0
     import torch
 

@@ -28,6 +28,8 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+import launch as contracts
+
 KERNELS = pathlib.Path(__file__).resolve().parent.parent
 DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
 LIMITS = {"bf16": 1e-2, "f16": 2e-3, "f32": 5e-6}  # relative L2, as the harness has them
@@ -86,29 +88,6 @@ class Launch:
                ctypes.c_uint(1), ctypes.c_uint(self.shared), stream, self.parameters, None)
 
 
-class TensorMap(ctypes.Structure):
-    _fields_ = [("opaque", ctypes.c_uint64 * 16)]
-
-
-def tensor_map(tensor, rows):
-    """The five-axis view of a [batch, seq, heads, head_dim] tensor, `rows` rows a box."""
-    batch, seq, heads, head_dim = tensor.shape
-    stride_b, stride_s, stride_h, stride_d = tensor.stride()
-    assert stride_d == 1 and tensor.element_size() == 2
-    dims = (ctypes.c_uint64 * 5)(64, seq, head_dim // 64, heads, batch)
-    strides = (ctypes.c_uint64 * 4)(2 * stride_s, 128, 2 * stride_h, 2 * stride_b)
-    box = (ctypes.c_uint32 * 5)(64, rows, head_dim // 64, 1, 1)
-    steps = (ctypes.c_uint32 * 5)(1, 1, 1, 1, 1)
-    kind = {torch.float16: 6, torch.bfloat16: 9}[tensor.dtype]
-    room = ctypes.create_string_buffer(128 + 64)
-    result = TensorMap.from_buffer(room, -ctypes.addressof(room) % 64)
-    no_interleave, swizzle_128, promote_256, zero_fill = 0, 3, 3, 0
-    driver("cuTensorMapEncodeTiled", ctypes.byref(result), kind, 5,
-           ctypes.c_void_p(tensor.data_ptr()), dims, strides, box, steps, no_interleave,
-           swizzle_128, promote_256, zero_fill)
-    return result
-
-
 def pointer(tensor):
     return ctypes.c_void_p(tensor.data_ptr())
 
@@ -120,6 +99,17 @@ def integers(*values):
 # ---------------------------------------------------------------- problems and the reference
 
 
+# left, right, align, as in `Problem` of problem.cuh
+MASKS = {"full": (-1, -1, 0), "causal": (-1, 0, 0), "causal-br": (-1, 0, 1), "window": (200, 37, 0)}
+
+
+def band(mask, seq_q, seq_k):
+    """Query i sees keys i + low to i + high."""
+    left, right, align = MASKS[mask]
+    offset = seq_k - seq_q if align else 0
+    return (-UNBOUNDED if left < 0 else offset - left, UNBOUNDED if right < 0 else offset + right)
+
+
 class Problem:
     """Random inputs of one attention problem, and poisoned, guarded outputs.
 
@@ -127,9 +117,9 @@ class Problem:
     """
 
     def __init__(self, dtype, batch, heads, kv_heads, seq_q, seq_k, head_dim, layout="bshd",
-                 low=-UNBOUNDED, high=UNBOUNDED):
+                 mask="full"):
         self.dtype, self.head_dim, self.layout = dtype, head_dim, layout
-        self.low, self.high = low, high
+        self.mask, (self.low, self.high) = MASKS[mask], band(mask, seq_q, seq_k)
         self.batch, self.heads, self.kv_heads = batch, heads, kv_heads
         self.seq_q, self.seq_k = seq_q, seq_k
         self.q, self.k, self.v = (
@@ -139,6 +129,18 @@ class Problem:
         self.out = self.logical(self.out)
         self.lse, self.lse_guards = guarded((batch, heads, seq_q), torch.float32)
         self.scale = 1 / math.sqrt(head_dim)
+
+    def contract(self):
+        """`Problem` of problem.cuh; forward's part."""
+        left, right, align = self.mask
+        given = contracts.Problem(
+            batch=self.batch, heads=self.heads, kv_heads=self.kv_heads, seq_q=self.seq_q,
+            seq_k=self.seq_k, head_dim=self.head_dim, head_dim_v=self.head_dim, mask_left=left,
+            mask_right=right, mask_align=align, scale=self.scale, lse=self.lse.data_ptr())
+        for name in ("q", "k", "v", "out"):
+            tensor = getattr(self, name)
+            setattr(given, name, contracts.Tensor(tensor.data_ptr(), *tensor.stride()[:3]))
+        return given
 
     def physical(self, seq, heads):
         if self.layout == "bshd":
@@ -211,6 +213,12 @@ FLASH_STUDY = {  # the same without one of the kernel's choices
 }
 
 
+def tensor_map(tensor, rows):
+    where = contracts.Tensor(tensor.data_ptr(), *tensor.stride()[:3])
+    dtype = {torch.float16: "f16", torch.bfloat16: "bf16"}[tensor.dtype]
+    return contracts.tensor_map(driver, where, dtype, *tensor.shape, rows)
+
+
 def flash_launch(module, name, config, problem, block_per_sm):
     _, head_dim, tile_m, tile_n = config
     shared = 1280 + 2 * head_dim * (tile_m + 4 * tile_n)
@@ -247,11 +255,6 @@ FLASH_SHAPES = [  # batch, heads, kv_heads, seq_q, seq_k, and bands (low, high)
 ]
 
 
-def band(name, seq_q, seq_k):
-    return {"full": (-UNBOUNDED, UNBOUNDED), "causal": (-UNBOUNDED, 0),
-            "causal-br": (-UNBOUNDED, seq_k - seq_q), "window": (-200, 37)}[name]
-
-
 def check_flash(module, kernels):
     failures = 0
     print(f"\n{'kernel':40} {'cases':>5} {'worst rel L2':>12} {'worst lse':>10}  verdict")
@@ -259,8 +262,7 @@ def check_flash(module, kernels):
         worst, worst_lse, bad = 0.0, 0.0, []
         cases = list(itertools.product(FLASH_SHAPES, ("bshd", "bhsd"), (False, True)))
         for (b, h, hk, sq, sk, mask), layout, block_per_sm in cases:
-            low, high = band(mask, sq, sk)
-            problem = Problem(config[0], b, h, hk, sq, sk, config[1], layout, low, high)
+            problem = Problem(config[0], b, h, hk, sq, sk, config[1], layout, mask)
             flash_launch(module, name, config, problem, block_per_sm)()
             torch.cuda.synchronize()
             error, off, wrong = problem.verdict()
@@ -306,28 +308,14 @@ def split_launches(module, problem, num_splits):
     rows = problem.heads // problem.kv_heads * problem.seq_q
     all_rows = problem.batch * problem.heads * problem.seq_q
     suffix = f"{problem.dtype}_d{problem.head_dim}"
-    shared = 98304
-    if problem.dtype == "f32":
-        shared = {64: 98304, 128: 196608}[problem.head_dim] + 64 * problem.head_dim + 4096
+    shared = contracts.split_kv_shared(problem.dtype, problem.head_dim)
     workspace, _ = guarded((num_splits * all_rows * (problem.head_dim + 1),), torch.float32)
-
-    def strides(tensor):
-        return (ctypes.c_longlong * 3)(*tensor.stride()[:3])
-
-    part_arguments = [pointer(problem.q), pointer(problem.k), pointer(problem.v),
-                      pointer(workspace), strides(problem.q), strides(problem.k),
-                      strides(problem.v)] + integers(
-        problem.batch, problem.heads, problem.kv_heads, problem.seq_q, problem.seq_k, problem.low,
-        problem.high, num_splits) + [ctypes.c_float(problem.scale * math.log2(math.e))]
+    given = problem.contract()
+    given.workspace, given.num_splits = workspace.data_ptr(), num_splits
     part = Launch(module.function("split_kv_part_" + suffix, shared),
-                  (num_splits, -(-rows // 16), problem.batch * problem.kv_heads), 128, shared,
-                  part_arguments)
-    join_arguments = [pointer(workspace), pointer(problem.out), pointer(problem.lse),
-                      strides(problem.out)] + integers(
-        problem.batch, problem.heads, problem.kv_heads, problem.seq_q, num_splits)
-    join = Launch(module.function("split_kv_join_" + suffix, 0), (all_rows, 1, 1), 128, 0,
-                  join_arguments)
-    part.keep = [part_arguments, workspace]
+                  (num_splits, -(-rows // 16), problem.batch * problem.kv_heads), 128, shared, [given])
+    join = Launch(module.function("split_kv_join_" + suffix, 0), (all_rows, 1, 1), 128, 0, [given])
+    part.workspace = workspace  # lives as long as the launch
     return part, join
 
 
@@ -338,8 +326,7 @@ def check_split(module):
         worst, worst_lse, bad = 0.0, 0.0, []
         cases = list(itertools.product(SPLIT_SHAPES, ("bshd", "bhsd"), (None, 1, 3, 40)))
         for (b, h, hk, sq, sk, mask), layout, splits in cases:
-            low, high = band(mask, sq, sk)
-            problem = Problem(dtype, b, h, hk, sq, sk, head_dim, layout, low, high)
+            problem = Problem(dtype, b, h, hk, sq, sk, head_dim, layout, mask)
             for launch in split_launches(module, problem, splits or automatic_splits(problem)):
                 launch()
             torch.cuda.synchronize()
@@ -400,8 +387,7 @@ def time_flash(module, kernels):
               ("bf16", 1, 64, 8, 8192, 128), ("f16", 1, 16, 16, 8192, 128),
               ("bf16", 1, 16, 16, 8192, 64)]
     for (dtype, b, h, hk, s, d), mask in itertools.product(shapes, ("full", "causal")):
-        low, high = band(mask, s, s)
-        problem = Problem(dtype, b, h, hk, s, s, d, "bhsd", low, high)
+        problem = Problem(dtype, b, h, hk, s, s, d, "bhsd", mask)
         calls = {"cuDNN": sdpa(problem, SDPBackend.CUDNN_ATTENTION),
                  "FlashAttention-2": sdpa(problem, SDPBackend.FLASH_ATTENTION)}
         for name, config in kernels.items():

@@ -5,12 +5,14 @@ files: shared memory, grids and workspaces as written there.
 """
 
 import ctypes
+import math
 import os
 import shutil
 import subprocess
 
 KERNELS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-FILES = ["naive", "flash_simt", "split_key", "flash_mma", "flash_mma_backward"]
+FILES = ["naive", "flash_simt", "split_key", "flash_mma", "flash_mma_backward", "flash_wgmma",
+         "flash_wgmma_backward", "split_kv", "reference", "inputs"]
 ELEMENT = {"f32": 4, "f16": 2, "bf16": 2}
 
 
@@ -27,6 +29,27 @@ class Problem(ctypes.Structure):
     _fields_ = ([(name, Tensor) for name in TENSORS]
                 + [(name, ctypes.c_void_p) for name in ("lse", "delta", "workspace")]
                 + [(name, ctypes.c_int) for name in SIZES] + [("scale", ctypes.c_float)])
+
+
+class Reference(ctypes.Structure):
+    """`Reference` of reference.cu: dense float64 results."""
+
+    RESULTS = ("out", "lse", "delta", "dq", "dk", "dv")
+    _fields_ = [(name, ctypes.c_void_p) for name in RESULTS]
+
+
+class Difference(ctypes.Structure):
+    """`Difference` of reference.cu."""
+
+    _fields_ = ([("result", Tensor), ("reference", ctypes.c_void_p), ("partials", ctypes.c_void_p)]
+                + [(name, ctypes.c_int) for name in ("batch", "seq", "heads", "dim")])
+
+
+class Fill(ctypes.Structure):
+    """`Fill` of inputs.cu."""
+
+    _fields_ = ([("to", Tensor), ("seed", ctypes.c_ulonglong), ("tensor", ctypes.c_ulonglong)]
+                + [(name, ctypes.c_int) for name in ("batch", "seq", "heads", "dim")])
 
 
 def ceil_div(a, b):
@@ -81,8 +104,8 @@ class Driver:
             self.functions[name] = function
         return self.functions[name]
 
-    def launch(self, file, name, grid, block, shared, problem):
-        arguments = (ctypes.c_void_p * 1)(ctypes.addressof(problem))
+    def launch(self, file, name, grid, block, shared, *structs):
+        arguments = (ctypes.c_void_p * len(structs))(*map(ctypes.addressof, structs))
         self.call("cuLaunchKernel", self.function(file, name, shared), *grid, block, 1, 1, shared,
                   None, arguments, None)
 
@@ -157,11 +180,109 @@ def flash_mma(driver, p, dtype, direction):
         run("finish", queries, 0)
 
 
+def split_kv_shared(dtype, d):
+    rings = 98304 if dtype != "f32" or d == 64 else 196608
+    return rings + (64 * d + 4096 if dtype == "f32" else 0)
+
+
+def split_kv(driver, p, dtype, direction):
+    d = p.head_dim
+    rows = p.heads // p.kv_heads * p.seq_q
+    driver.launch("split_kv", f"split_kv_part_{dtype}_d{d}",
+                  (p.num_splits, ceil_div(rows, 16), p.batch * p.kv_heads), 128,
+                  split_kv_shared(dtype, d), p)
+    driver.launch("split_kv", f"split_kv_join_{dtype}_d{d}", (p.batch * p.heads * p.seq_q, 1, 1),
+                  128, 0, p)
+
+
+class TensorMap(ctypes.Structure):
+    _fields_ = [("opaque", ctypes.c_uint64 * 16)]
+
+
+def tensor_map(call, tensor, dtype, batch, seq, heads, head_dim, rows):
+    """The five-axis view of a 16-bit [batch, seq, heads, head_dim] tensor, `rows` rows a box."""
+    dims = (ctypes.c_uint64 * 5)(64, seq, head_dim // 64, heads, batch)
+    strides = (ctypes.c_uint64 * 4)(2 * tensor.seq, 128, 2 * tensor.head, 2 * tensor.batch)
+    box = (ctypes.c_uint32 * 5)(64, rows, head_dim // 64, 1, 1)
+    steps = (ctypes.c_uint32 * 5)(1, 1, 1, 1, 1)
+    room = ctypes.create_string_buffer(128 + 64)
+    result = TensorMap.from_buffer(room, -ctypes.addressof(room) % 64)
+    no_interleave, swizzle_128, promote_256, zero_fill = 0, 3, 3, 0
+    call("cuTensorMapEncodeTiled", ctypes.byref(result), {"f16": 6, "bf16": 9}[dtype], 5,
+         ctypes.c_void_p(tensor.data), dims, strides, box, steps, no_interleave, swizzle_128,
+         promote_256, zero_fill)
+    return result
+
+
+WGMMA_TILES = ((128, 128, 128), (128, 128, 176), (64, 192, 128))  # head_dim, queries, keys
+
+
+def flash_wgmma(driver, p, dtype, direction):
+    """Forward: every tile variant for the head_dim, one after another, a block a tile."""
+    if direction == "backward":
+        return flash_wgmma_backward(driver, p, dtype)
+    for d, queries, keys in WGMMA_TILES:
+        if d != p.head_dim:
+            continue
+        planes = p.batch * p.heads
+        offset = p.seq_k - p.seq_q if p.mask_align else 0
+        low = -(1 << 30) if p.mask_left < 0 else offset - p.mask_left
+        high = 1 << 30 if p.mask_right < 0 else offset + p.mask_right
+        maps = [tensor_map(driver.call, tensor, dtype, p.batch, seq, heads, d, rows)
+                for tensor, seq, heads, rows in (
+                    (p.q, p.seq_q, p.heads, 64), (p.k, p.seq_k, p.kv_heads, keys),
+                    (p.v, p.seq_k, p.kv_heads, keys), (p.out, p.seq_q, p.heads, 64))]
+        sizes = (p.batch, p.heads, p.kv_heads, p.seq_q, p.seq_k, low, high,
+                 1 if p.mask_right < 0 else planes)
+        driver.launch("flash_wgmma", f"flash_wgmma_{dtype}_d{d}_m{queries}_n{keys}",
+                      (ceil_div(p.seq_q, queries) * planes, 1, 1), 128 * (1 + queries // 64),
+                      1280 + 2 * d * (queries + 4 * keys), *maps, ctypes.c_void_p(p.lse),
+                      *map(ctypes.c_int, sizes), ctypes.c_float(p.scale * math.log2(math.e)))
+
+
+def flash_wgmma_backward(driver, p, dtype):
+    d = p.head_dim
+    tile = 8192 // d
+    run = lambda name, grid, block, shared, *arguments: driver.launch(
+        "flash_wgmma_backward", f"flash_wgmma_{name}_{dtype}_d{d}", grid, block, shared, *arguments)
+    queries = (ceil_div(p.seq_q, tile), p.heads, p.batch)
+    maps = [tensor_map(driver.call, tensor, dtype, p.batch, seq, heads, d, rows)
+            for tensor, seq, heads, rows in (
+                (p.q, p.seq_q, p.heads, tile), (p.k, p.seq_k, p.kv_heads, 128),
+                (p.v, p.seq_k, p.kv_heads, 128), (p.dout, p.seq_q, p.heads, tile))]
+    run("prepare", queries, 256, 0, p)
+    run("backward", (ceil_div(p.seq_k, 128), p.kv_heads, p.batch), 384, 66624 + 512 * d + 528 * tile,
+        *maps, p)
+    run("finish", queries, 256, 0, p)
+
+
+def reference(driver, p, dtype, direction, results):
+    """The float64 results of one direction; backward reads forward's."""
+    shared, planes, kv_planes = 66048, p.batch * p.heads, p.batch * p.kv_heads
+    queries, keys = ceil_div(p.seq_q, 64), ceil_div(p.seq_k, 64)
+    columns, columns_v = ceil_div(p.head_dim, 128), ceil_div(p.head_dim_v, 128)
+    run = lambda name, grid, shared=shared: driver.launch(
+        "reference", f"reference_{name}_{dtype}", grid, 256, shared, p, results)
+    if direction == "forward":
+        run("lse", (queries, planes, 1))
+        run("out", (queries, planes, columns_v))
+    else:
+        run("delta", (ceil_div(p.seq_q, 8), planes, 1), 0)
+        run("dq", (queries, planes, columns))
+        run("dk", (keys, kv_planes, columns))
+        run("dv", (keys, kv_planes, columns_v))
+
+
 def workspace_bytes(variant, p, direction):
     if variant is naive:
         return (4 if direction == "forward" else 8) * p.batch * p.heads * p.seq_q * p.seq_k
+    if variant is split_kv:
+        return 4 * p.num_splits * p.batch * p.heads * p.seq_q * (p.head_dim + 1)
     if variant is flash_mma and direction == "backward":
         return 32768 * p.batch * p.heads * ceil_div(p.seq_q, 8192 // bucket(p, (64, 128)))
+    if variant is flash_wgmma and direction == "backward":
+        tile = 8192 // p.head_dim
+        return (32768 + 8 * tile) * p.batch * p.heads * ceil_div(p.seq_q, tile)
     return 0
 
 
@@ -177,4 +298,12 @@ VARIANTS = {
     "flash_simt": (flash_simt, ("f32",), ("forward", "backward")),
     "split_key": (split_key, ("f32",), ("backward",)),
     "flash_mma": (flash_mma, ("f16", "bf16"), ("forward", "backward")),
+    "flash_wgmma": (flash_wgmma, ("f16", "bf16"), ("forward", "backward")),
+    "split_kv": (split_kv, ("f32", "f16", "bf16"), ("forward",)),
 }
+
+
+def supports(variant, p, dtype):
+    """Whether a variant's contract admits a problem that any of the others takes."""
+    exact = p.head_dim == p.head_dim_v and p.head_dim in (64, 128)
+    return dtype in VARIANTS[variant][1] and (exact or variant not in ("flash_wgmma", "split_kv"))

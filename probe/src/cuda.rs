@@ -3,7 +3,7 @@
 use crate::clock::{Device, Mark};
 use crate::driver::{self, Context, DevicePointer, Driver, Event, Function, Module, Stream, cu};
 use crate::gate::Word;
-use crate::nvml::{Nvml, State};
+use crate::nvml::{Facts, Nvml, State};
 use crate::pinned::PinnedWord;
 use crate::{Error, Result};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -134,6 +134,11 @@ impl Cuda {
     /// Clocks, throttling, power, temperature and neighbours; `None` without NVML.
     pub fn state(&self) -> Option<State> {
         self.nvml.map(|nvml| nvml.state())
+    }
+
+    /// What the device is by NVML's word; nothing of it is known without NVML.
+    pub fn facts(&self) -> Facts {
+        self.nvml.map(|nvml| nvml.facts()).unwrap_or_default()
     }
 
     /// Bytes of device memory that the clock holds beside the caller's.

@@ -31,7 +31,7 @@ pub use cuda::Cuda;
 pub use error::{Error, Result};
 pub use graph::Graph;
 pub use measure::{Measured, Plan};
-pub use nvml::State;
+pub use nvml::{Facts, State};
 pub use sample::{Cache, Calibration, Sample, Settings};
 
 /// Version of the clock's method: two readings compare only under the same one.

@@ -37,6 +37,9 @@ functions! {
         (Handle, *mut c_ulonglong);
     nvmlDeviceGetPowerUsage [c"nvmlDeviceGetPowerUsage"] (Handle, *mut c_uint);
     nvmlDeviceGetTemperature [c"nvmlDeviceGetTemperature"] (Handle, c_uint, *mut c_uint);
+    nvmlSystemGetDriverVersion [c"nvmlSystemGetDriverVersion"] (*mut c_char, c_uint);
+    nvmlDeviceGetPowerManagementLimit [c"nvmlDeviceGetPowerManagementLimit"] (Handle, *mut c_uint);
+    nvmlDeviceGetMigMode [c"nvmlDeviceGetMigMode"] (Handle, *mut c_uint, *mut c_uint);
     nvmlDeviceGetComputeRunningProcesses
         [c"nvmlDeviceGetComputeRunningProcesses_v3", c"nvmlDeviceGetComputeRunningProcesses_v2"]
         (Handle, *mut c_uint, *mut ProcessInfo);
@@ -57,6 +60,17 @@ pub struct State {
     pub temperature_c: Option<u32>,
     /// Compute processes on the device apart from this one.
     pub other_processes: Option<u32>,
+}
+
+/// What the device is, apart from what CUDA tells: part of a machine's fingerprint.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Facts {
+    /// Version of the driver: `580.159.04`.
+    pub driver: Option<String>,
+    /// The board's power limit.
+    pub power_limit_mw: Option<u32>,
+    /// Whether the device is in MIG mode; `None` where it has none.
+    pub mig: Option<bool>,
 }
 
 /// One device as NVML knows it.
@@ -116,6 +130,29 @@ impl Nvml {
                     (f.nvmlDeviceGetTemperature)(self.handle, TEMPERATURE_GPU, value)
                 }),
                 other_processes: self.other_processes(),
+            }
+        }
+    }
+
+    /// What does not change while a process runs.
+    pub fn facts(&self) -> Facts {
+        let f = self.functions;
+        let mut text: [c_char; 96] = [0; 96];
+        // SAFETY: as in `clock`; NVML writes at most as many characters as it is told,
+        // the last of them a NUL.
+        unsafe {
+            let known =
+                (f.nvmlSystemGetDriverVersion)(text.as_mut_ptr(), text.len() as c_uint) == SUCCESS;
+            let driver = known.then(|| CStr::from_ptr(text.as_ptr()));
+            // The mode after the next reset, which does not matter.
+            let mut pending = 0;
+            Facts {
+                driver: driver.map(|text| text.to_string_lossy().into_owned()),
+                power_limit_mw: number(|value| {
+                    (f.nvmlDeviceGetPowerManagementLimit)(self.handle, value)
+                }),
+                mig: number(|mode| (f.nvmlDeviceGetMigMode)(self.handle, mode, &raw mut pending))
+                    .map(|mode: c_uint| mode != 0),
             }
         }
     }

@@ -22,6 +22,13 @@ pub struct Launch {
     /// Static plus dynamic shared memory of a block in bytes, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_bytes: Option<u64>,
+    /// Local memory of a thread in bytes, where known: spilled registers, and arrays
+    /// that are indexed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local_bytes: Option<u64>,
+    /// Blocks that one multiprocessor holds at once, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocks_per_sm: Option<u32>,
 }
 
 /// The structure of one call, as the worker counted it.

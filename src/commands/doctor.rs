@@ -7,6 +7,8 @@ use serde::Serialize;
 
 use super::list::{first_line, introductions};
 use super::{Ended, Stop, indented, print};
+use crate::kernels::compile::Compiler;
+use crate::kernels::toolkit;
 use crate::measure::machine;
 use crate::record::baseline::Store;
 use crate::report::files::check_writable;
@@ -55,6 +57,7 @@ pub fn run(args: &DoctorArgs) -> Ended {
     let mut findings = vec![processor()];
     findings.extend(workers(&config, args.environment.as_deref())?);
     findings.push(gpu_driver());
+    findings.extend([Compiler::Nvrtc, Compiler::Nvcc].map(compiler));
     findings.push(reports());
     findings.push(baselines());
     let broken = findings
@@ -149,6 +152,29 @@ fn gpu_driver() -> Finding {
             state: State::Absent,
             detail: "no /proc/driver/nvidia/version: nothing here can run on a GPU".to_owned(),
             fix: "none needed for suites on cpu/ variants, such as quick".to_owned(),
+        },
+    }
+}
+
+fn compiler(compiler: Compiler) -> Finding {
+    let what = match compiler {
+        Compiler::Nvrtc => "CUDA's run-time compiler (nvrtc)",
+        Compiler::Nvcc => "CUDA's compiler (nvcc)",
+    };
+    let what = what.to_owned();
+    match toolkit::here(compiler) {
+        Ok(toolkit) => Finding {
+            what,
+            state: State::Ok,
+            detail: toolkit.program.display().to_string(),
+            fix: String::new(),
+        },
+        Err(why) => Finding {
+            what,
+            state: State::Absent,
+            detail: "not found: `regatta build` cannot use it".to_owned(),
+            // Its last line is what to do.
+            fix: why.lines().last().unwrap_or_default().to_owned(),
         },
     }
 }

@@ -1,6 +1,7 @@
 //! One file a subcommand: arguments in, calls, what is printed.
 
 pub mod baseline;
+pub mod build;
 pub mod completions;
 pub mod diff;
 pub mod doctor;

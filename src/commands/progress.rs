@@ -19,21 +19,26 @@ pub struct Progress {
     failed: usize,
 }
 
+/// A bar over so many steps, hidden where nobody watches. Whoever makes it clears it.
+pub fn bar(steps: usize, quiet: bool) -> ProgressBar {
+    let bar = ProgressBar::new(steps as u64);
+    if quiet || !std::io::stderr().is_terminal() {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    let style = "{prefix} [{bar:20}] {pos}/{len} {eta:>4} left  {wide_msg}";
+    if let Ok(style) = ProgressStyle::with_template(style) {
+        bar.set_style(style.progress_chars("=> "));
+    }
+    bar.enable_steady_tick(Duration::from_millis(250));
+    bar
+}
+
 impl Progress {
     /// A bar over the cases of these blocks.
     pub fn new(blocks: &[Block], range: Range<u32>, quiet: bool) -> Progress {
         let cases: usize = blocks.iter().map(|block| block.cases.len()).sum();
-        let bar = ProgressBar::new(cases as u64);
-        if quiet || !std::io::stderr().is_terminal() {
-            bar.set_draw_target(ProgressDrawTarget::hidden());
-        }
-        let style = "{prefix} [{bar:20}] {pos}/{len} {eta:>4} left  {wide_msg}";
-        if let Ok(style) = ProgressStyle::with_template(style) {
-            bar.set_style(style.progress_chars("=> "));
-        }
-        bar.enable_steady_tick(Duration::from_millis(250));
         Progress {
-            bar,
+            bar: bar(cases, quiet),
             range,
             failed: 0,
         }

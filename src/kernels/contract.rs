@@ -40,7 +40,10 @@ pub fn entries(file: &str) -> Vec<Entry> {
         "flash_mma" => flash_mma(),
         "flash_mma_backward" => flash_mma_backward(),
         "flash_wgmma" => flash_wgmma(),
+        "flash_wgmma_backward" => flash_wgmma_backward(),
         "split_kv" => split_kv(),
+        "reference" => reference(),
+        "inputs" => inputs(),
         _ => Vec::new(),
     }
 }
@@ -145,6 +148,19 @@ fn flash_wgmma() -> Vec<Entry> {
     WGMMA_TILES.into_iter().flat_map(kernels).collect()
 }
 
+fn flash_wgmma_backward() -> Vec<Entry> {
+    let kernels = |(d, ending): (u32, String)| {
+        let shared = 66_624 + 512 * d + 528 * (8192 / d);
+        [
+            ("prepare", 256, 0),
+            ("backward", 384, shared),
+            ("finish", 256, 0),
+        ]
+        .map(|(kernel, n, shared)| entry(format!("flash_wgmma_{kernel}_{ending}"), n, shared))
+    };
+    narrow().flat_map(kernels).collect()
+}
+
 fn split_kv() -> Vec<Entry> {
     let mut found = Vec::new();
     for dtype in ALL {
@@ -161,6 +177,30 @@ fn split_kv() -> Vec<Entry> {
     found
 }
 
+fn reference() -> Vec<Entry> {
+    let kernels = [
+        ("lse", 66_048),
+        ("out", 66_048),
+        ("delta", 0),
+        ("dq", 66_048),
+        ("dk", 66_048),
+        ("dv", 66_048),
+    ];
+    let named = |dtype: &str| {
+        let mut found = kernels
+            .map(|(kernel, shared)| entry(format!("reference_{kernel}_{dtype}"), 256, shared))
+            .to_vec();
+        found.push(entry(format!("difference_{dtype}"), 256, 0));
+        found
+    };
+    ALL.iter().flat_map(|dtype| named(dtype)).collect()
+}
+
+fn inputs() -> Vec<Entry> {
+    let named = |dtype: &&str| entry(format!("inputs_{dtype}"), 256, 0);
+    ALL.iter().map(named).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,7 +208,7 @@ mod tests {
     /// The figures at the heads of the kernel files.
     #[test]
     fn blocks_are_as_the_files_state_them() {
-        let shared = |file, name| block(file, name).unwrap().shared_bytes;
+        let shared = |file: &str, name: &str| block(file, name).unwrap().shared_bytes;
         assert_eq!(shared("flash_simt", "flash_simt_forward_f32_d128"), 172_032);
         assert_eq!(shared("flash_simt", "flash_simt_backward_f32_d32"), 74_240);
         assert_eq!(shared("split_key", "split_key_f32_d128"), 172_544);
@@ -178,6 +218,9 @@ mod tests {
         assert_eq!(shared(backward, "flash_mma_backward_bf16_d128"), 148_480);
         let wgmma = |tile| format!("flash_wgmma_bf16_{tile}");
         assert_eq!(shared("flash_wgmma", &wgmma("d128_m128_n176")), 214_272);
+        let backward = "flash_wgmma_backward";
+        assert_eq!(shared(backward, "flash_wgmma_backward_f16_d64"), 166_976);
+        assert_eq!(shared(backward, "flash_wgmma_backward_bf16_d128"), 165_952);
         let block = block("flash_wgmma", &wgmma("d64_m192_n128")).unwrap();
         assert_eq!((block.threads, block.shared_bytes), (512, 91_392));
     }

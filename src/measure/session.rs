@@ -34,6 +34,16 @@ pub trait Observer {
     fn done(&mut self, _entry: &Entry) {}
 }
 
+/// The worker of a block.
+enum Worker {
+    /// To be started for the next case.
+    Absent,
+    /// Started.
+    Up(Box<dyn Conversation>),
+    /// It could not be started; so ends every case that is left.
+    Down(Outcome),
+}
+
 /// Everything a schedule is run with.
 pub struct Session<'a> {
     suite: &'a Suite,
@@ -63,7 +73,7 @@ impl<'a> Session<'a> {
     ) -> Result<(), E> {
         for block in blocks {
             observer.block(block);
-            let mut worker = None;
+            let mut worker = Worker::Absent;
             for case in &block.cases {
                 observer.case(case);
                 let entry = Entry {
@@ -79,23 +89,27 @@ impl<'a> Session<'a> {
     }
 
     /// What comes of one case; a worker that is lost over it is started anew for
-    /// the next one.
-    fn outcome(
-        &mut self,
-        worker: &mut Option<Box<dyn Conversation>>,
-        block: &Block,
-        case: &Case,
-    ) -> Outcome {
-        let mut conversation = match worker.take() {
-            Some(conversation) => conversation,
-            None => match self.launcher.start(&block.worker) {
+    /// the next one. One that does not come up again is not tried a third time: with a
+    /// device gone, each start would take its time and fail alike.
+    fn outcome(&mut self, worker: &mut Worker, block: &Block, case: &Case) -> Outcome {
+        let mut conversation = match std::mem::replace(worker, Worker::Absent) {
+            Worker::Up(conversation) => conversation,
+            Worker::Absent => match self.launcher.start(&block.worker) {
                 Ok(conversation) => conversation,
-                Err(error) => return lost(&error),
+                Err(error) => {
+                    let outcome = lost(&error);
+                    *worker = Worker::Down(outcome.clone());
+                    return outcome;
+                }
             },
+            Worker::Down(outcome) => {
+                *worker = Worker::Down(outcome.clone());
+                return outcome;
+            }
         };
         match self.measure(conversation.as_mut(), case, block.invocation == 0) {
             Ok(outcome) => {
-                *worker = Some(conversation);
+                *worker = Worker::Up(conversation);
                 outcome
             }
             Err(error) => lost(&error),

@@ -40,10 +40,18 @@ impl Verifier {
             tolerable(problem.dtype, tf32, direction, error.relative_l2)
                 .map_err(|reason| format!("wrong result: {tensor}: {reason}"))?;
             errors.insert(tensor.to_owned(), error.relative_l2.unwrap_or(f64::NAN));
-            let probes = prepared.probes.get(tensor).map_or(0, Vec::len);
-            if probes != PROBES {
+            let probes = prepared.probes.get(tensor).map_or(&[][..], Vec::as_slice);
+            if probes.len() != PROBES {
                 return Err(format!(
-                    "wrong result: {probes} probes of {tensor}, {PROBES} are asked for"
+                    "wrong result: {} probes of {tensor}, {PROBES} are asked for",
+                    probes.len()
+                ));
+            }
+            // Whatever the worker's own check says, and however large the problem is.
+            if probes.contains(&None) {
+                return Err(format!(
+                    "wrong result, found by regatta's own check: {tensor} has elements that \
+                     are not finite or were never written"
                 ));
             }
         }

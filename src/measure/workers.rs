@@ -16,7 +16,7 @@ use crate::worker::python;
 const HELLO_LIMIT: Duration = Duration::from_secs(180);
 
 /// Workers that are this executable.
-const OWN: [&str; 1] = ["cpu"];
+const OWN: [&str; 2] = ["cpu", "cuda"];
 
 /// Why a worker has no command.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

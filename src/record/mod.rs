@@ -1,7 +1,7 @@
 //! What is kept: runs and baselines, on disk and as one side of a comparison.
 
 pub mod baseline;
-mod line;
+pub mod line;
 pub mod run_file;
 pub mod side;
 pub mod types;
@@ -77,14 +77,14 @@ pub enum RecordError {
 }
 
 impl RecordError {
-    fn io(path: &Path, error: io::Error) -> RecordError {
+    pub(crate) fn io(path: &Path, error: io::Error) -> RecordError {
         RecordError::Io {
             path: path.to_owned(),
             error,
         }
     }
 
-    fn invalid(path: &Path, line: usize, problem: impl Into<String>) -> RecordError {
+    pub(crate) fn invalid(path: &Path, line: usize, problem: impl Into<String>) -> RecordError {
         RecordError::Invalid {
             path: path.to_owned(),
             line,
@@ -95,7 +95,10 @@ impl RecordError {
 
 /// Refuses a file of another schema before its first line is read as one of ours:
 /// another schema's line may hold anything.
-fn check_schema(path: &Path, first: &str) -> Result<(), RecordError> {
+///
+/// # Errors
+/// [`RecordError::Schema`].
+pub fn check_schema(path: &Path, first: &str) -> Result<(), RecordError> {
     #[derive(Deserialize)]
     struct Versioned {
         schema: u32,
@@ -110,7 +113,10 @@ fn check_schema(path: &Path, first: &str) -> Result<(), RecordError> {
 }
 
 /// Writes a file whole or not at all.
-fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), RecordError> {
+///
+/// # Errors
+/// When its folder cannot be written.
+pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), RecordError> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let write = || -> io::Result<()> {
         // Others may read it, as far as the umask allows: a temporary file is private.

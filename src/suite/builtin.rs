@@ -7,7 +7,7 @@ use super::document::{DocumentError, Source, nearest};
 use super::{Suite, parse};
 
 /// The suites in the binary: name and text.
-pub const BUILTIN: [(&str, &str); 4] = [
+pub const BUILTIN: [(&str, &str); 6] = [
     ("quick", include_str!("../../suites/quick.toml")),
     (
         "xformers-backward",
@@ -18,6 +18,8 @@ pub const BUILTIN: [(&str, &str); 4] = [
         include_str!("../../suites/xformers-0.0.26.toml"),
     ),
     ("sdpa", include_str!("../../suites/sdpa.toml")),
+    ("native", include_str!("../../suites/native.toml")),
+    ("decode", include_str!("../../suites/decode.toml")),
 ];
 
 /// The suite of this name or at this path.

@@ -4,6 +4,7 @@
 //! `regatta worker NAME`, like any other worker.
 
 pub mod cpu;
+pub mod cuda;
 
 use crate::worker::serve::Worker;
 
@@ -11,6 +12,7 @@ use crate::worker::serve::Worker;
 pub fn worker(name: &str) -> Option<Box<dyn Worker>> {
     match name {
         cpu::NAME => Some(Box::new(cpu::CpuWorker::new())),
+        cuda::NAME => Some(Box::new(cuda::CudaWorker::new())),
         _ => None,
     }
 }

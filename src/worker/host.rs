@@ -110,6 +110,16 @@ pub enum HostError {
         /// Its version.
         theirs: u32,
     },
+    /// It lost its device in the middle of the work, and was ended.
+    #[error("worker {name} lost its device: {reason}")]
+    Lost {
+        /// The worker.
+        name: String,
+        /// In its own words.
+        reason: String,
+        /// The last lines it printed.
+        log: String,
+    },
     /// It cannot work, and says why.
     #[error("worker {name}: {reason}")]
     Refused {
@@ -126,6 +136,7 @@ impl HostError {
         match self {
             HostError::Died { log, .. }
             | HostError::TimedOut { log, .. }
+            | HostError::Lost { log, .. }
             | HostError::Garbage { log, .. } => log,
             _ => "",
         }
@@ -238,7 +249,9 @@ impl Process {
                 })
             }
             ReplyBody::Hello(hello) => Ok(hello),
-            ReplyBody::Failed { reason } => Err(HostError::Refused { name, reason }),
+            ReplyBody::Failed { reason } | ReplyBody::Unsupported { reason } => {
+                Err(HostError::Refused { name, reason })
+            }
             other => Err(self.garbage("hello", format!("{other:?}"))),
         }
     }
@@ -375,6 +388,17 @@ impl Conversation for Process {
         }
         let line = self.wait(asked, limit)?;
         match serde_json::from_str::<Reply>(&line) {
+            Ok(Reply {
+                id: answered,
+                body: ReplyBody::Lost { reason },
+            }) if answered == id => {
+                self.kill();
+                Err(HostError::Lost {
+                    name: self.name.clone(),
+                    reason,
+                    log: self.log_tail(),
+                })
+            }
             Ok(reply) if reply.id == id => Ok(reply.body),
             Ok(reply) => Err(self.garbage(
                 asked,

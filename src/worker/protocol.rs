@@ -115,7 +115,7 @@ pub struct Reply {
     pub body: ReplyBody,
 }
 
-/// What a worker answers. `Failed` may answer any request.
+/// What a worker answers. `Failed` and `Lost` may answer any request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum ReplyBody {
@@ -130,6 +130,12 @@ pub enum ReplyBody {
     },
     /// The request could not be carried out; the worker lives on.
     Failed {
+        /// Why.
+        reason: String,
+    },
+    /// The request could not be carried out, and no other will be: the device is lost
+    /// to this process. The harness ends it, and starts another for the next case.
+    Lost {
         /// Why.
         reason: String,
     },

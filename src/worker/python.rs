@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The libraries the Python worker knows.
 pub const LIBRARIES: [&str; 2] = ["torch", "jax"];
@@ -43,7 +43,8 @@ pub fn install() -> io::Result<PathBuf> {
         hasher.update(text.as_bytes());
     }
     let version = env!("CARGO_PKG_VERSION");
-    let folder = cache()?.join(format!("python-{version}-{:08x}", hasher.finalize()));
+    let folder =
+        crate::cache::folder()?.join(format!("python-{version}-{:08x}", hasher.finalize()));
     fs::create_dir_all(&folder)?;
     for (name, text) in FILES {
         let path = folder.join(name);
@@ -55,23 +56,6 @@ pub fn install() -> io::Result<PathBuf> {
         file.persist(&path)?;
     }
     Ok(folder.join("main.py"))
-}
-
-/// `$XDG_CACHE_HOME/regatta`, `~/.cache/regatta`, or the temporary folder.
-fn cache() -> io::Result<PathBuf> {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    let base = variable("XDG_CACHE_HOME")
-        .map(PathBuf::from)
-        .or_else(|| variable("HOME").map(|home| Path::new(&home).join(".cache")))
-        .unwrap_or_else(std::env::temp_dir);
-    let folder = base.join("regatta");
-    if fs::create_dir_all(&folder).is_ok() {
-        return Ok(folder);
-    }
-    // A home that is absent or read-only, as in many CI containers.
-    let folder = std::env::temp_dir().join("regatta-cache");
-    fs::create_dir_all(&folder)?;
-    Ok(folder)
 }
 
 #[cfg(test)]

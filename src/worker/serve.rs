@@ -21,12 +21,40 @@ pub enum Refusal {
     /// It should, but did not.
     #[error("{0}")]
     Failed(String),
+    /// It did not, and nothing will in this process any more: the device is lost.
+    #[error("{0}")]
+    Lost(String),
+}
+
+impl From<String> for Refusal {
+    fn from(reason: String) -> Refusal {
+        Refusal::Failed(reason)
+    }
+}
+
+impl From<&str> for Refusal {
+    fn from(reason: &str) -> Refusal {
+        Refusal::Failed(reason.to_owned())
+    }
+}
+
+impl From<Refusal> for ReplyBody {
+    fn from(refusal: Refusal) -> ReplyBody {
+        match refusal {
+            Refusal::Unsupported(reason) => ReplyBody::Unsupported { reason },
+            Refusal::Failed(reason) => ReplyBody::Failed { reason },
+            Refusal::Lost(reason) => ReplyBody::Lost { reason },
+        }
+    }
 }
 
 /// What a worker process can do. Holds at most one prepared case.
 pub trait Worker {
     /// Introduces itself.
-    fn hello(&self) -> Hello;
+    ///
+    /// # Errors
+    /// Why it cannot work here.
+    fn hello(&mut self) -> Result<Hello, Refusal>;
 
     /// Makes a case ready, dropping any other: inputs from the seed, one first
     /// call on poisoned outputs, and the check against float64.
@@ -39,13 +67,13 @@ pub trait Worker {
     ///
     /// # Errors
     /// When none is prepared, or the call fails.
-    fn measure(&mut self, request: &Measure) -> Result<Measured, String>;
+    fn measure(&mut self, request: &Measure) -> Result<Measured, Refusal>;
 
     /// Counts what one call of the prepared case does.
     ///
     /// # Errors
     /// When none is prepared, or the call fails.
-    fn census(&mut self) -> Result<Structure, String>;
+    fn census(&mut self) -> Result<Structure, Refusal>;
 
     /// Drops the prepared case.
     fn release(&mut self);
@@ -128,16 +156,18 @@ fn dispatch(worker: &mut dyn Worker, body: RequestBody) -> ReplyBody {
         RequestBody::Hello { protocol } if protocol != PROTOCOL_VERSION => failed(format!(
             "the harness speaks protocol {protocol}, this worker {PROTOCOL_VERSION}"
         )),
-        RequestBody::Hello { .. } => ReplyBody::Hello(worker.hello()),
-        RequestBody::Prepare(request) => match worker.prepare(&request) {
-            Ok(prepared) => ReplyBody::Prepared(prepared),
-            Err(Refusal::Unsupported(reason)) => ReplyBody::Unsupported { reason },
-            Err(Refusal::Failed(reason)) => failed(reason),
-        },
+        RequestBody::Hello { .. } => worker
+            .hello()
+            .map_or_else(ReplyBody::from, ReplyBody::Hello),
+        RequestBody::Prepare(request) => worker
+            .prepare(&request)
+            .map_or_else(ReplyBody::from, ReplyBody::Prepared),
         RequestBody::Measure(request) => worker
             .measure(&request)
-            .map_or_else(failed, ReplyBody::Measured),
-        RequestBody::Census => worker.census().map_or_else(failed, ReplyBody::Census),
+            .map_or_else(ReplyBody::from, ReplyBody::Measured),
+        RequestBody::Census => worker
+            .census()
+            .map_or_else(ReplyBody::from, ReplyBody::Census),
         RequestBody::Release => {
             worker.release();
             ReplyBody::Released

@@ -26,7 +26,7 @@ use regatta::worker::protocol::{
 };
 use regatta::worker::serve::{Refusal, Worker, serve_on_descriptors};
 
-const VARIANTS: [(&str, &str); 15] = [
+const VARIANTS: [(&str, &str); 16] = [
     ("steady", "the same time within a few parts in a thousand"),
     ("other", "as steady"),
     ("slow", "twice the time of steady"),
@@ -42,6 +42,10 @@ const VARIANTS: [(&str, &str); 15] = [
     ("forking", "starts a child that outlives it, and hangs"),
     ("dead", "dies when it should measure"),
     ("dies-once", "dies when it should measure, the first time"),
+    (
+        "loses-device",
+        "loses its device when it should measure; with --state, for good",
+    ),
     ("garbage", "writes something else on its channel"),
     ("unsupported", "does not do this"),
     ("impossible", "its clock does not move"),
@@ -107,14 +111,27 @@ fn raw_reply(text: &str) {
 }
 
 impl Fake {
+    /// Counts the starts since "loses-device" took the device for good: one line each.
+    fn starts_since_the_loss(&self) -> Option<usize> {
+        let path = self.state.as_ref()?;
+        let text = std::fs::read_to_string(path).ok()?;
+        let lost = text.strip_prefix("lost\n")?;
+        let starts = lost.lines().count() + 1;
+        std::fs::write(path, format!("{text}start\n")).expect("the state can be written");
+        Some(starts)
+    }
+
     fn noise(&mut self, width: f64) -> f64 {
         1.0 + width * (self.rng.random::<f64>() - 0.5)
     }
 }
 
 impl Worker for Fake {
-    fn hello(&self) -> Hello {
-        Hello {
+    fn hello(&mut self) -> Result<Hello, Refusal> {
+        if let Some(starts) = self.starts_since_the_loss() {
+            return Err(Refusal::Failed(format!("no device; start {starts}")));
+        }
+        Ok(Hello {
             protocol: self.version,
             worker: "fake".to_owned(),
             versions: BTreeMap::from([("fake".to_owned(), "1.0".to_owned())]),
@@ -140,7 +157,7 @@ impl Worker for Fake {
                     tf32: false,
                 })
                 .collect(),
-        }
+        })
     }
 
     fn prepare(&mut self, request: &Prepare) -> Result<Prepared, Refusal> {
@@ -211,12 +228,19 @@ impl Worker for Fake {
         Ok(prepared)
     }
 
-    fn measure(&mut self, request: &Measure) -> Result<Measured, String> {
+    fn measure(&mut self, request: &Measure) -> Result<Measured, Refusal> {
         let case = self.prepared.clone().ok_or("no case is prepared")?;
         match case.variant.as_str() {
             "dead" => {
                 eprintln!("fake: CUDA error 700: an illegal memory access was encountered");
                 exit(7);
+            }
+            "loses-device" => {
+                if let Some(state) = &self.state {
+                    std::fs::write(state, "lost\n").map_err(|error| error.to_string())?;
+                }
+                let reason = "cuStreamSynchronize failed: CUDA_ERROR_ILLEGAL_ADDRESS (700)";
+                return Err(Refusal::Lost(reason.to_owned()));
             }
             "dies-once" => {
                 let state = self.state.clone().ok_or("dies-once needs --state FILE")?;
@@ -251,7 +275,7 @@ impl Worker for Fake {
         })
     }
 
-    fn census(&mut self) -> Result<Structure, String> {
+    fn census(&mut self) -> Result<Structure, Refusal> {
         let case = self.prepared.as_ref().ok_or("no case is prepared")?;
         Ok(Structure {
             launches: Vec::new(),

@@ -22,6 +22,7 @@ pub fn find(pair: &Pair) -> Option<Finding> {
             after.registers.map(u64::from),
         );
         differ("shared memory", before.shared_bytes, after.shared_bytes);
+        differ("local memory", before.local_bytes, after.local_bytes);
         if before.block != after.block {
             let [x, y, z] = before.block;
             let [to_x, to_y, to_z] = after.block;

@@ -9,6 +9,8 @@ fn launch(name: &str, blocks: u32) -> Launch {
         block: [128, 1, 1],
         registers: Some(128),
         shared_bytes: None,
+        local_bytes: None,
+        blocks_per_sm: None,
     }
 }
 

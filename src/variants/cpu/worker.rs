@@ -46,8 +46,8 @@ impl CpuWorker {
 }
 
 impl Worker for CpuWorker {
-    fn hello(&self) -> Hello {
-        Hello {
+    fn hello(&mut self) -> Result<Hello, Refusal> {
+        Ok(Hello {
             protocol: PROTOCOL_VERSION,
             worker: NAME.to_owned(),
             versions: BTreeMap::from([
@@ -56,7 +56,7 @@ impl Worker for CpuWorker {
             ]),
             device: device::device(),
             variants: variants(),
-        }
+        })
     }
 
     fn prepare(&mut self, request: &Prepare) -> Result<Prepared, Refusal> {
@@ -95,13 +95,15 @@ impl Worker for CpuWorker {
         Ok(prepared)
     }
 
-    fn measure(&mut self, request: &Measure) -> Result<Measured, String> {
+    fn measure(&mut self, request: &Measure) -> Result<Measured, Refusal> {
         let case = self.case.as_mut().ok_or(NO_CASE)?;
         let tally = Tally::new();
-        timing::measure(request, &mut self.sweep, || case.call(&tally))
+        Ok(timing::measure(request, &mut self.sweep, || {
+            case.call(&tally)
+        })?)
     }
 
-    fn census(&mut self) -> Result<Structure, String> {
+    fn census(&mut self) -> Result<Structure, Refusal> {
         let case = self.case.as_mut().ok_or(NO_CASE)?;
         // The pool may give the tasks of a short call to fewer threads than it
         // has, by chance; what a call can occupy is the most over a few.

@@ -1,0 +1,373 @@
+//! What every entry point takes on every architecture, and whether a change made one take
+//! more. Exact: the same compiler gives the same figures on any machine.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::arch::Arch;
+use super::contract;
+use super::occupancy::{self, Demand};
+use super::resources::Resources;
+
+/// One entry point on one architecture.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Row {
+    /// The architecture.
+    pub arch: Arch,
+    /// The kernel file, without its ending.
+    pub file: String,
+    /// What the compiler says that it takes.
+    #[serde(flatten)]
+    pub resources: Resources,
+    /// How it is launched, where the launch contract says so.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub launch: Option<Launch>,
+}
+
+/// What follows from how an entry point is launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Launch {
+    /// Threads of a block.
+    pub threads: u32,
+    /// Dynamic shared memory of a block in bytes.
+    pub dynamic_shared_bytes: u32,
+    /// Blocks that a multiprocessor holds at once; 0 when it cannot be launched there.
+    pub blocks_per_sm: u32,
+    /// Share of a multiprocessor's warps that those fill, in thousandths.
+    pub occupancy_permille: u32,
+}
+
+/// Names a row.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct EntryId {
+    /// The kernel file, without its ending.
+    pub file: String,
+    /// The architecture.
+    pub arch: Arch,
+    /// The entry point.
+    pub name: String,
+}
+
+/// Rows made by one compiler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ledger {
+    /// Name and version: `nvcc 13.0.88`.
+    pub compiler: String,
+    /// The rows by their names, sorted.
+    pub rows: BTreeMap<EntryId, Row>,
+}
+
+/// A kernel file with an architecture it was compiled for.
+pub type Built = BTreeSet<(String, Arch)>;
+
+/// One figure of one entry point that is not what it was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// Whose.
+    #[serde(flatten)]
+    pub entry: EntryId,
+    /// Which figure: the name of the row's, or `shared_bytes`, static and dynamic.
+    pub figure: &'static str,
+    /// What it was.
+    pub before: u32,
+    /// What it is.
+    pub after: u32,
+}
+
+/// What became of a ledger's entry points.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Comparison {
+    /// More registers, stack, spills or shared memory, or less occupancy.
+    pub worse: Vec<Change>,
+    /// Entry points that were compiled before and are not any more.
+    pub gone: Vec<EntryId>,
+    /// Less of the same, or more occupancy.
+    pub better: Vec<Change>,
+    /// Entry points that the ledger does not have.
+    pub added: Vec<EntryId>,
+    /// Rows that were held against each other.
+    pub compared: usize,
+    /// Rows of the ledger whose file and architecture were not built now.
+    pub not_built: usize,
+}
+
+impl Row {
+    /// The row of what a compiler gave. `file` and the entry point's name are looked up
+    /// among the launch contracts.
+    pub fn new(file: &str, arch: Arch, resources: &Resources) -> Row {
+        let block = contract::block(file, &resources.name);
+        let launch = block.and_then(|block| {
+            let blocks = occupancy::resident(
+                arch,
+                Demand {
+                    threads: block.threads,
+                    registers: resources.registers,
+                    shared_bytes: resources.static_shared_bytes + block.shared_bytes,
+                    barriers: resources.barriers,
+                },
+            )?;
+            Some(Launch {
+                threads: block.threads,
+                dynamic_shared_bytes: block.shared_bytes,
+                blocks_per_sm: blocks,
+                occupancy_permille: occupancy::filled_permille(arch, blocks, block.threads)?,
+            })
+        });
+        Row {
+            arch,
+            file: file.to_owned(),
+            resources: resources.clone(),
+            launch,
+        }
+    }
+
+    /// Its name.
+    pub fn id(&self) -> EntryId {
+        EntryId {
+            file: self.file.clone(),
+            arch: self.arch,
+            name: self.resources.name.clone(),
+        }
+    }
+
+    /// Shared memory of a block in bytes, static and dynamic.
+    pub fn shared_bytes(&self) -> u32 {
+        let dynamic = self.launch.map_or(0, |launch| launch.dynamic_shared_bytes);
+        self.resources.static_shared_bytes + dynamic
+    }
+
+    /// Figures of which less is better.
+    fn costs(&self) -> [(&'static str, u32); 5] {
+        [
+            ("registers", self.resources.registers),
+            ("stack_bytes", self.resources.stack_bytes),
+            ("spill_stores", self.resources.spill_stores),
+            ("spill_loads", self.resources.spill_loads),
+            ("shared_bytes", self.shared_bytes()),
+        ]
+    }
+
+    fn occupancy(&self) -> Option<u32> {
+        self.launch.map(|launch| launch.occupancy_permille)
+    }
+}
+
+impl Ledger {
+    /// A ledger of these rows.
+    pub fn new(compiler: &str, rows: impl IntoIterator<Item = Row>) -> Ledger {
+        Ledger {
+            compiler: compiler.to_owned(),
+            rows: rows.into_iter().map(|row| (row.id(), row)).collect(),
+        }
+    }
+
+    /// Holds what was built now against this ledger.
+    ///
+    /// # Errors
+    /// Why the two cannot be compared: another compiler, or nothing in common.
+    pub fn compare(&self, head: &Ledger, built: &Built) -> Result<Comparison, String> {
+        if self.compiler != head.compiler {
+            return Err(format!(
+                "the ledger is of {}, this build of {}: two compilers' figures differ for \
+                 the same source; use that compiler, or save a ledger of this one",
+                self.compiler, head.compiler
+            ));
+        }
+        let mut comparison = Comparison::default();
+        for (id, before) in &self.rows {
+            if !built.contains(&(id.file.clone(), id.arch)) {
+                comparison.not_built += 1;
+                continue;
+            }
+            comparison.compared += 1;
+            match head.rows.get(id) {
+                Some(after) => comparison.hold(id, before, after),
+                None => comparison.gone.push(id.clone()),
+            }
+        }
+        if comparison.compared == 0 {
+            return Err(
+                "the ledger has none of the files and architectures that were built".into(),
+            );
+        }
+        let new = head.rows.keys().filter(|id| !self.rows.contains_key(id));
+        comparison.added = new.cloned().collect();
+        Ok(comparison)
+    }
+}
+
+impl Comparison {
+    /// Whether an entry point takes more than it did, or is gone.
+    pub fn is_worse(&self) -> bool {
+        !self.worse.is_empty() || !self.gone.is_empty()
+    }
+
+    fn hold(&mut self, id: &EntryId, before: &Row, after: &Row) {
+        let change = |figure, before, after| Change {
+            entry: id.clone(),
+            figure,
+            before,
+            after,
+        };
+        for ((figure, before), (_, after)) in before.costs().into_iter().zip(after.costs()) {
+            match after.cmp(&before) {
+                std::cmp::Ordering::Greater => self.worse.push(change(figure, before, after)),
+                std::cmp::Ordering::Less => self.better.push(change(figure, before, after)),
+                std::cmp::Ordering::Equal => {}
+            }
+        }
+        // An entry point that left the launch contract fills nothing that anyone knows.
+        let Some(full) = before.occupancy() else {
+            return;
+        };
+        let now = after.occupancy().unwrap_or(0);
+        let change = change(OCCUPANCY, full, now);
+        match now.cmp(&full) {
+            std::cmp::Ordering::Less => self.worse.push(change),
+            std::cmp::Ordering::Greater => self.better.push(change),
+            std::cmp::Ordering::Equal => {}
+        }
+    }
+}
+
+const OCCUPANCY: &str = "occupancy_permille";
+
+impl fmt::Display for EntryId {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{} ({}, {})", self.name, self.file, self.arch)
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let Change {
+            entry,
+            figure,
+            before,
+            after,
+        } = self;
+        match *figure {
+            OCCUPANCY => write!(
+                f,
+                "{entry}: occupancy {} -> {} %",
+                f64::from(*before) / 10.0,
+                f64::from(*after) / 10.0
+            ),
+            figure => {
+                let figure = figure.replace('_', " ");
+                write!(f, "{entry}: {figure} {before} -> {after}")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str, registers: u32) -> Row {
+        let resources = Resources {
+            name: name.to_owned(),
+            registers,
+            ..Resources::default()
+        };
+        Row::new("flash_mma", Arch::SM_90A, &resources)
+    }
+
+    const ENTRY: &str = "flash_mma_forward_bf16_d128";
+
+    fn built() -> Built {
+        Built::from([("flash_mma".to_owned(), Arch::SM_90A)])
+    }
+
+    fn compare(before: Vec<Row>, after: Vec<Row>) -> Comparison {
+        let base = Ledger::new("nvcc 13.0.88", before);
+        let head = Ledger::new("nvcc 13.0.88", after);
+        base.compare(&head, &built()).unwrap()
+    }
+
+    #[test]
+    fn a_row_follows_from_the_contract() {
+        let launch = row(ENTRY, 168).launch.unwrap();
+        assert_eq!((launch.threads, launch.dynamic_shared_bytes), (128, 65_536));
+        assert_eq!((launch.blocks_per_sm, launch.occupancy_permille), (3, 187));
+        assert_eq!(row(ENTRY, 168).shared_bytes(), 65_536);
+        assert_eq!(row("unknown", 168).launch, None);
+        let text = serde_json::to_string(&row("unknown", 168)).unwrap();
+        assert!(!text.contains("threads"), "{text}");
+        for row in [row(ENTRY, 168), row("unknown", 168)] {
+            let text = serde_json::to_string(&row).unwrap();
+            assert_eq!(serde_json::from_str::<Row>(&text).unwrap(), row);
+        }
+    }
+
+    #[test]
+    fn nothing_changed() {
+        let comparison = compare(vec![row(ENTRY, 168)], vec![row(ENTRY, 168)]);
+        assert!(!comparison.is_worse());
+        assert_eq!(comparison.compared, 1);
+        assert!(comparison.better.is_empty() && comparison.added.is_empty());
+    }
+
+    #[test]
+    fn more_of_anything_is_worse_and_named_with_before_and_after() {
+        let comparison = compare(vec![row(ENTRY, 168)], vec![row(ENTRY, 240)]);
+        let said: Vec<String> = comparison.worse.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            said,
+            [
+                format!("{ENTRY} (flash_mma, sm_90a): registers 168 -> 240"),
+                format!("{ENTRY} (flash_mma, sm_90a): occupancy 18.7 -> 12.5 %"),
+            ]
+        );
+        let costs: [fn(&mut Row); 5] = [
+            |row| row.resources.stack_bytes += 8,
+            |row| row.resources.spill_stores += 4,
+            |row| row.resources.spill_loads += 4,
+            |row| row.resources.static_shared_bytes += 1,
+            |row| row.launch.as_mut().unwrap().dynamic_shared_bytes += 16,
+        ];
+        for cost in costs {
+            let mut more = row(ENTRY, 168);
+            cost(&mut more);
+            let worse = compare(vec![row(ENTRY, 168)], vec![more.clone()]);
+            assert_eq!((worse.worse.len(), worse.better.len()), (1, 0), "{worse:?}");
+            let better = compare(vec![more], vec![row(ENTRY, 168)]);
+            assert_eq!((better.worse.len(), better.better.len()), (0, 1));
+            assert!(!better.is_worse());
+        }
+    }
+
+    #[test]
+    fn gone_added_and_not_built_are_told_apart() {
+        let other = Row {
+            arch: Arch::SM_80,
+            ..row(ENTRY, 168)
+        };
+        let comparison = compare(vec![row(ENTRY, 168), other], vec![row("new", 40)]);
+        assert_eq!(comparison.gone.len(), 1);
+        assert_eq!(comparison.added[0].name, "new");
+        assert_eq!((comparison.compared, comparison.not_built), (1, 1));
+        assert!(comparison.is_worse());
+    }
+
+    #[test]
+    fn an_entry_point_that_left_the_contract_is_worse() {
+        let mut bare = row(ENTRY, 168);
+        bare.launch = None;
+        let comparison = compare(vec![row(ENTRY, 168)], vec![bare]);
+        assert_eq!(comparison.worse[0].after, 0, "{comparison:?}");
+    }
+
+    #[test]
+    fn two_compilers_are_not_compared() {
+        let base = Ledger::new("nvcc 13.0.88", [row(ENTRY, 168)]);
+        let head = Ledger::new("nvcc 13.2.51", [row(ENTRY, 168)]);
+        let why = base.compare(&head, &built()).unwrap_err();
+        assert!(why.contains("13.0.88") && why.contains("13.2.51"), "{why}");
+        let why = base.compare(&base, &Built::new()).unwrap_err();
+        assert!(why.contains("none of the files"), "{why}");
+    }
+}

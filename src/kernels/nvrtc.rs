@@ -1,0 +1,256 @@
+//! NVRTC, CUDA's compiler as a library.
+//!
+//! Opened by absolute path and called through a table of our own: a name such as
+//! `libnvrtc.so` may lead the loader to another version than the one whose headers were
+//! found. Reference: <https://docs.nvidia.com/cuda/nvrtc/>.
+
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::path::{Path, PathBuf};
+use std::ptr;
+use std::sync::Mutex;
+
+use libloading::Library;
+
+use super::arch::Arch;
+use super::compile::{BuildError, Compiled};
+use super::source::Source;
+use super::toolkit::Toolkit;
+
+type Program = *mut c_void;
+type Text = *const c_char;
+
+const COMPILATION: c_int = 6;
+const INVALID_OPTION: c_int = 5;
+const BUILTIN_OPERATION_FAILURE: c_int = 7;
+
+/// The functions that are used, as nvrtc.h declares them. A status is a C enum, taken as
+/// a number: a newer library may return one that is unknown here.
+#[derive(Clone, Copy)]
+struct Nvrtc {
+    version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int,
+    error_string: unsafe extern "C" fn(c_int) -> Text,
+    create:
+        unsafe extern "C" fn(*mut Program, Text, Text, c_int, *const Text, *const Text) -> c_int,
+    destroy: unsafe extern "C" fn(*mut Program) -> c_int,
+    compile: unsafe extern "C" fn(Program, c_int, *const Text) -> c_int,
+    cubin_size: unsafe extern "C" fn(Program, *mut usize) -> c_int,
+    cubin: unsafe extern "C" fn(Program, *mut c_char) -> c_int,
+    log_size: unsafe extern "C" fn(Program, *mut usize) -> c_int,
+    log: unsafe extern "C" fn(Program, *mut c_char) -> c_int,
+}
+
+/// Options of every compilation, beside architecture and folders of headers.
+pub const OPTIONS: [&str; 3] = ["-std=c++17", "-lineinfo", "--ptxas-options=-v"];
+
+/// Compiles a kernel file to a cubin. Several threads may do so at once.
+///
+/// # Errors
+/// When the library cannot be used, or it refuses the architecture or the source.
+pub fn compile(toolkit: &Toolkit, source: &Source, arch: Arch) -> Result<Compiled, BuildError> {
+    let nvrtc = open(toolkit).map_err(BuildError::NoCompiler)?;
+    nvrtc.compile(toolkit, source, arch)
+}
+
+/// Opens a toolkit's library once in the process; it is never closed.
+fn open(toolkit: &Toolkit) -> Result<Nvrtc, String> {
+    static OPEN: Mutex<BTreeMap<PathBuf, Nvrtc>> = Mutex::new(BTreeMap::new());
+    let mut there = OPEN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if let Some(nvrtc) = there.get(&toolkit.program) {
+        return Ok(*nvrtc);
+    }
+    // NVRTC opens this one by its bare name, which the loader answers with what is open.
+    if let Some(builtins) = &toolkit.builtins {
+        std::mem::forget(load(builtins)?);
+    }
+    let nvrtc = Nvrtc::load(&toolkit.program)?;
+    there.insert(toolkit.program.clone(), nvrtc);
+    Ok(nvrtc)
+}
+
+fn load(path: &Path) -> Result<Library, String> {
+    // SAFETY: the initialisers of NVIDIA's library are what every user of it runs.
+    let opened = unsafe { Library::new(path) };
+    opened.map_err(|error| format!("{} cannot be opened: {error}", path.display()))
+}
+
+impl Nvrtc {
+    fn load(path: &Path) -> Result<Nvrtc, String> {
+        let library = load(path)?;
+        macro_rules! function {
+            ($name:literal) => {
+                // SAFETY: the symbol is this function, with nvrtc.h's signature; the
+                // library is never closed.
+                *unsafe { library.get(concat!($name, "\0").as_bytes()) }
+                    .map_err(|error| format!("{} is no NVRTC: {error}", path.display()))?
+            };
+        }
+        let nvrtc = Nvrtc {
+            version: function!("nvrtcVersion"),
+            error_string: function!("nvrtcGetErrorString"),
+            create: function!("nvrtcCreateProgram"),
+            destroy: function!("nvrtcDestroyProgram"),
+            compile: function!("nvrtcCompileProgram"),
+            cubin_size: function!("nvrtcGetCUBINSize"),
+            cubin: function!("nvrtcGetCUBIN"),
+            log_size: function!("nvrtcGetProgramLogSize"),
+            log: function!("nvrtcGetProgramLog"),
+        };
+        std::mem::forget(library);
+        Ok(nvrtc)
+    }
+
+    fn version(&self) -> String {
+        let (mut major, mut minor) = (0, 0);
+        // SAFETY: both are written before it returns.
+        unsafe { (self.version)(&raw mut major, &raw mut minor) };
+        format!("nvrtc {major}.{minor}")
+    }
+
+    fn compile(
+        &self,
+        toolkit: &Toolkit,
+        source: &Source,
+        arch: Arch,
+    ) -> Result<Compiled, BuildError> {
+        let rejected = |log: String| BuildError::Rejected {
+            file: source.file_name(),
+            arch,
+            log,
+        };
+        let nul = |_| rejected("it holds a zero byte".to_owned());
+        let text = CString::new(source.text.as_bytes()).map_err(nul)?;
+        let name = CString::new(source.file_name()).map_err(nul)?;
+        let headers =
+            strings(source.headers.iter().map(|(_, text)| text.as_bytes())).map_err(nul)?;
+        let names = strings(source.headers.iter().map(|(name, _)| name.as_bytes())).map_err(nul)?;
+        let mut options = vec![format!("-arch={arch}")];
+        options.extend(OPTIONS.map(str::to_owned));
+        for folder in &toolkit.includes {
+            options.push(format!("-I{}", folder.display()));
+        }
+        let options = strings(options.iter().map(String::as_bytes)).map_err(nul)?;
+
+        let mut handle: Program = ptr::null_mut();
+        // SAFETY: every text ends with a zero byte and lives until the program is
+        // destroyed; the two lists are of the length that is given.
+        let status = unsafe {
+            (self.create)(
+                &raw mut handle,
+                text.as_ptr(),
+                name.as_ptr(),
+                count(&headers),
+                pointers(&headers).as_ptr(),
+                pointers(&names).as_ptr(),
+            )
+        };
+        if status != 0 {
+            return Err(rejected(self.words(status)));
+        }
+        let program = Owned {
+            nvrtc: self,
+            handle,
+        };
+        // SAFETY: the program is alive and the list is of the length that is given.
+        let status =
+            unsafe { (self.compile)(handle, count(&options), pointers(&options).as_ptr()) };
+        let log = program.log();
+        match status {
+            0 => {}
+            COMPILATION => return Err(rejected(log)),
+            INVALID_OPTION => {
+                return Err(BuildError::Unsupported {
+                    file: source.file_name(),
+                    arch,
+                    why: format!("{} says: {}", self.version(), log.trim()),
+                });
+            }
+            BUILTIN_OPERATION_FAILURE => {
+                return Err(BuildError::NoCompiler(format!(
+                    "{} does not find its libnvrtc-builtins: {}",
+                    toolkit.program.display(),
+                    log.trim()
+                )));
+            }
+            status => return Err(rejected(format!("{log}{}", self.words(status)))),
+        }
+        let cubin = program
+            .cubin()
+            .map_err(|status| rejected(self.words(status)))?;
+        Ok(Compiled {
+            cubin,
+            compiler: self.version(),
+            log,
+        })
+    }
+
+    fn words(&self, status: c_int) -> String {
+        // SAFETY: the library gives a static text for any number.
+        let words = unsafe { (self.error_string)(status) };
+        if words.is_null() {
+            return format!("NVRTC's status {status}");
+        }
+        // SAFETY: it ends with a zero byte.
+        let words = unsafe { CStr::from_ptr(words) };
+        words.to_string_lossy().into_owned()
+    }
+}
+
+/// A program, destroyed when dropped.
+struct Owned<'a> {
+    nvrtc: &'a Nvrtc,
+    handle: Program,
+}
+
+impl Owned<'_> {
+    fn log(&self) -> String {
+        let bytes = self
+            .bytes(self.nvrtc.log_size, self.nvrtc.log)
+            .unwrap_or_default();
+        let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+        String::from_utf8_lossy(text).into_owned()
+    }
+
+    fn cubin(&self) -> Result<Vec<u8>, c_int> {
+        self.bytes(self.nvrtc.cubin_size, self.nvrtc.cubin)
+    }
+
+    /// What one function gives the size of and another writes.
+    fn bytes(
+        &self,
+        size: unsafe extern "C" fn(Program, *mut usize) -> c_int,
+        write: unsafe extern "C" fn(Program, *mut c_char) -> c_int,
+    ) -> Result<Vec<u8>, c_int> {
+        let mut length = 0;
+        // SAFETY: the program is alive; the length is written before it returns.
+        let status = unsafe { size(self.handle, &raw mut length) };
+        if status != 0 {
+            return Err(status);
+        }
+        let mut bytes = vec![0u8; length];
+        // SAFETY: the buffer is as long as the library asked for.
+        match unsafe { write(self.handle, bytes.as_mut_ptr().cast()) } {
+            0 => Ok(bytes),
+            status => Err(status),
+        }
+    }
+}
+
+impl Drop for Owned<'_> {
+    fn drop(&mut self) {
+        // SAFETY: it was created and not destroyed yet.
+        unsafe { (self.nvrtc.destroy)(&raw mut self.handle) };
+    }
+}
+
+fn strings<'a>(texts: impl Iterator<Item = &'a [u8]>) -> Result<Vec<CString>, std::ffi::NulError> {
+    texts.map(CString::new).collect()
+}
+
+fn pointers(texts: &[CString]) -> Vec<Text> {
+    texts.iter().map(|text| text.as_ptr()).collect()
+}
+
+fn count(texts: &[CString]) -> c_int {
+    c_int::try_from(texts.len()).unwrap_or(c_int::MAX)
+}

@@ -1,0 +1,350 @@
+//! Where this machine has a CUDA compiler: NVRTC's library or nvcc, with CUDA's headers.
+//!
+//! Files are looked for and nothing is started, so that a warm start costs a few calls
+//! of the file system.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use super::compile::Compiler;
+
+/// A compiler on this machine and the headers that come with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Toolkit {
+    /// nvcc's executable, or NVRTC's library.
+    pub program: PathBuf,
+    /// The library that NVRTC opens by its bare name, where it lies beside it.
+    pub builtins: Option<PathBuf>,
+    /// Folders of CUDA's headers.
+    pub includes: Vec<PathBuf>,
+}
+
+/// What names the folders of a machine: environment variables.
+pub type Variables<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+
+const HEADER: &str = "cuda_fp16.h";
+
+#[cfg(target_arch = "aarch64")]
+const TARGETS: [&str; 2] = ["targets/sbsa-linux", "targets/aarch64-linux"];
+#[cfg(not(target_arch = "aarch64"))]
+const TARGETS: [&str; 1] = ["targets/x86_64-linux"];
+
+/// Finds a compiler, in this order: `REGATTA_CUDA`, and nothing else where that is set;
+/// `CUDA_HOME`; `CUDA_PATH`; `/usr/local/cuda`; the toolkit of the nvcc on the `PATH`;
+/// the `nvidia/cu13` package of the Python in `REGATTA_PYTHON`, or of `python3`.
+///
+/// # Errors
+/// What was looked for where, and how to get it.
+pub fn find(compiler: Compiler, variable: Variables) -> Result<Toolkit, String> {
+    let mut search = Search {
+        compiler,
+        variable,
+        missed: Vec::new(),
+    };
+    let found = match search.set("REGATTA_CUDA") {
+        Some(root) => search.look("REGATTA_CUDA", root.into()),
+        None => search.everywhere(),
+    };
+    found.ok_or_else(|| absent(compiler, &search.missed))
+}
+
+/// As [`find`], with the variables of this process.
+///
+/// # Errors
+/// As [`find`].
+pub fn here(compiler: Compiler) -> Result<Toolkit, String> {
+    find(compiler, &|name| std::env::var_os(name))
+}
+
+/// A search, and where it was in vain.
+struct Search<'a> {
+    compiler: Compiler,
+    variable: Variables<'a>,
+    missed: Vec<String>,
+}
+
+impl Search<'_> {
+    fn set(&self, name: &str) -> Option<OsString> {
+        (self.variable)(name).filter(|value| !value.is_empty())
+    }
+
+    /// The compiler under one root.
+    fn look(&mut self, from: &str, root: PathBuf) -> Option<Toolkit> {
+        // A folder given to `pip install --target` holds the package further down.
+        let package = root.join("nvidia/cu13");
+        let found = at(self.compiler, &root).or_else(|why| {
+            let further = at(self.compiler, &package);
+            further.map_err(|_| why)
+        });
+        if let Err(why) = found {
+            self.missed
+                .push(format!("  {from}: {why} in {}", root.display()));
+        }
+        found.ok()
+    }
+
+    fn everywhere(&mut self) -> Option<Toolkit> {
+        let home = |search: &mut Self, name: &str| {
+            let root = search.set(name)?;
+            search.look(name, root.into())
+        };
+        home(self, "CUDA_HOME")
+            .or_else(|| home(self, "CUDA_PATH"))
+            .or_else(|| self.look("the usual place", "/usr/local/cuda".into()))
+            .or_else(|| self.beside_nvcc())
+            .or_else(|| self.among_packages("REGATTA_PYTHON", self.set("REGATTA_PYTHON")?))
+            .or_else(|| self.among_packages("python3", "python3".into()))
+    }
+
+    fn beside_nvcc(&mut self) -> Option<Toolkit> {
+        let Some(nvcc) = on_path(OsStr::new("nvcc"), self.variable) else {
+            self.missed.push("  PATH: no nvcc on it".to_owned());
+            return None;
+        };
+        let mut roots = prefixes(&nvcc).into_iter();
+        roots.find_map(|root| self.look("nvcc on the PATH", root))
+    }
+
+    fn among_packages(&mut self, from: &str, python: OsString) -> Option<Toolkit> {
+        let Some(python) = on_path(&python, self.variable) else {
+            let python = python.display();
+            self.missed
+                .push(format!("  {from}: no executable {python}"));
+            return None;
+        };
+        let mut roots = packages(&python, self.set("HOME").as_deref())
+            .into_iter()
+            .peekable();
+        if roots.peek().is_none() {
+            let python = python.display();
+            self.missed.push(format!(
+                "  {from}: no nvidia/cu13 among the packages of {python}"
+            ));
+        }
+        roots.find_map(|root| self.look(from, root))
+    }
+}
+
+impl Toolkit {
+    /// Tells this compiler from any other without opening it: path, size and time of its
+    /// file, and of a header.
+    pub fn stamp(&self) -> String {
+        let header = self.includes.first().map(|folder| folder.join(HEADER));
+        let files = [Some(&self.program), self.builtins.as_ref(), header.as_ref()];
+        let stamps = files.into_iter().flatten().map(|path| {
+            let (mut bytes, mut changed) = (0, 0);
+            if let Ok(data) = fs::metadata(path) {
+                bytes = data.len();
+                let since = data
+                    .modified()
+                    .ok()
+                    .and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+                changed = since.map_or(0, |since| since.as_nanos());
+            }
+            let path = path.canonicalize().unwrap_or_else(|_| path.clone());
+            format!("{} {bytes} {changed}", path.display())
+        });
+        stamps.collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// The compiler under a toolkit's root, or what is missing there.
+fn at(compiler: Compiler, root: &Path) -> Result<Toolkit, &'static str> {
+    let targets = || TARGETS.iter().map(|target| root.join(target));
+    let mut includes = std::iter::once(root.to_owned()).chain(targets());
+    let include = includes
+        .find_map(|folder| Some(folder.join("include")).filter(|f| f.join(HEADER).is_file()));
+    let (program, builtins) = match compiler {
+        Compiler::Nvcc => {
+            let nvcc = root.join("bin/nvcc");
+            (nvcc.is_file().then_some(nvcc).ok_or("no bin/nvcc")?, None)
+        }
+        Compiler::Nvrtc => {
+            let multiarch = root.join(format!("lib/{}-linux-gnu", std::env::consts::ARCH));
+            let folders = [root.join("lib64"), root.join("lib"), multiarch];
+            let mut folders = folders.into_iter().chain(targets().map(|f| f.join("lib")));
+            folders
+                .find_map(|folder| nvrtc_in(&folder))
+                .ok_or("no libnvrtc.so.*")?
+        }
+    };
+    let include = include.ok_or("no include/cuda_fp16.h")?;
+    let cccl = Some(include.join("cccl")).filter(|folder| folder.is_dir());
+    Ok(Toolkit {
+        program,
+        builtins,
+        includes: std::iter::once(include).chain(cccl).collect(),
+    })
+}
+
+/// The newest `libnvrtc.so.N` of a folder and its `libnvrtc-builtins.so.N.M`.
+fn nvrtc_in(folder: &Path) -> Option<(PathBuf, Option<PathBuf>)> {
+    let names: Vec<String> = fs::read_dir(folder)
+        .ok()?
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .collect();
+    let version = |name: &String| name.strip_prefix("libnvrtc.so.")?.parse::<u32>().ok();
+    let major = names.iter().filter_map(version).max()?;
+    let prefix = format!("libnvrtc-builtins.so.{major}.");
+    let minor = |name: &String| name.strip_prefix(&prefix)?.parse::<u32>().ok();
+    let builtins = names.iter().filter_map(minor).max();
+    Some((
+        folder.join(format!("libnvrtc.so.{major}")),
+        builtins.map(|minor| folder.join(format!("{prefix}{minor}"))),
+    ))
+}
+
+/// An executable: itself when it is a path, else the first of that name on the `PATH`.
+fn on_path(program: &OsStr, variable: Variables) -> Option<PathBuf> {
+    let path = Path::new(program);
+    if path.components().count() > 1 {
+        return path.is_file().then(|| path.to_owned());
+    }
+    let folders = variable("PATH")?;
+    let mut found = std::env::split_paths(&folders).map(|folder| folder.join(path));
+    found.find(|file| file.is_file())
+}
+
+/// The prefixes that `PREFIX/bin/program` may be installed under: as it is named, and as
+/// its links resolve. A virtual environment's Python has both.
+fn prefixes(program: &Path) -> Vec<PathBuf> {
+    let up = |path: &Path| Some(path.parent()?.parent()?.to_owned());
+    let mut found: Vec<PathBuf> = up(program).into_iter().collect();
+    found.extend(program.canonicalize().ok().and_then(|path| up(&path)));
+    found.dedup();
+    found
+}
+
+/// The folders `nvidia/cu13` among the packages of a Python.
+fn packages(python: &Path, home: Option<&OsStr>) -> Vec<PathBuf> {
+    let mut libraries = Vec::new();
+    for prefix in prefixes(python) {
+        libraries.extend([prefix.join("lib"), prefix.join("local/lib")]);
+    }
+    libraries.extend(home.map(|home| Path::new(home).join(".local/lib")));
+    let mut found = Vec::new();
+    for library in libraries {
+        let entries = fs::read_dir(library).into_iter().flatten().flatten();
+        let mut versions: Vec<PathBuf> = entries
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with("python3"))
+            .map(|entry| entry.path())
+            .collect();
+        versions.sort();
+        for version in versions.iter().rev() {
+            let kinds = ["site-packages", "dist-packages"];
+            let packages = kinds.map(|kind| version.join(kind).join("nvidia/cu13"));
+            found.extend(packages.into_iter().filter(|package| package.is_dir()));
+        }
+    }
+    found
+}
+
+fn absent(compiler: Compiler, missed: &[String]) -> String {
+    let (what, wheels) = match compiler {
+        Compiler::Nvrtc => (
+            "NVRTC, CUDA's run-time compiler,",
+            "nvidia-cuda-nvrtc==13.0.88 nvidia-cuda-runtime==13.0.96",
+        ),
+        Compiler::Nvcc => (
+            "nvcc, CUDA's compiler,",
+            "nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-crt==13.0.88 \
+             nvidia-cuda-runtime==13.0.96 nvidia-cuda-cccl==13.0.85",
+        ),
+    };
+    format!(
+        "{what} is not here. Looked in:\n{}\n\
+         Name a CUDA toolkit in CUDA_HOME or REGATTA_CUDA; or pip install {wheels} and \
+         name that Python in REGATTA_PYTHON",
+        missed.join("\n")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    /// Empty files of these names under a temporary folder.
+    fn files(names: &[&str]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for name in names {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        }
+        folder
+    }
+
+    fn find_with(compiler: Compiler, set: &[(&str, PathBuf)]) -> Result<Toolkit, String> {
+        let set: BTreeMap<&str, &PathBuf> = set.iter().map(|(name, path)| (*name, path)).collect();
+        find(compiler, &|name| set.get(name).map(|path| path.into()))
+    }
+
+    #[test]
+    fn a_toolkit_is_found_by_its_root() {
+        let toolkit = files(&[
+            "bin/nvcc",
+            "include/cuda_fp16.h",
+            "include/cccl/nv/target",
+            "lib64/libnvrtc.so.12",
+            "lib64/libnvrtc.so.13",
+            "lib64/libnvrtc.so.13.0.88",
+            "lib64/libnvrtc-builtins.so.12.9",
+            "lib64/libnvrtc-builtins.so.13.0",
+        ]);
+        let root = toolkit.path().to_owned();
+        let set = [("REGATTA_CUDA", root.clone())];
+        let nvrtc = find_with(Compiler::Nvrtc, &set).unwrap();
+        assert_eq!(nvrtc.program, root.join("lib64/libnvrtc.so.13"));
+        assert_eq!(
+            nvrtc.builtins,
+            Some(root.join("lib64/libnvrtc-builtins.so.13.0"))
+        );
+        assert_eq!(
+            nvrtc.includes,
+            [root.join("include"), root.join("include/cccl")]
+        );
+        let nvcc = find_with(Compiler::Nvcc, &set).unwrap();
+        assert_eq!(nvcc.program, root.join("bin/nvcc"));
+        assert_ne!(nvcc.stamp(), nvrtc.stamp());
+    }
+
+    #[test]
+    fn the_wheels_of_a_python_are_found() {
+        let venv = files(&[
+            "bin/python3",
+            "lib/python3.11/site-packages/nvidia/cu13/bin/nvcc",
+            "lib/python3.11/site-packages/nvidia/cu13/include/cuda_fp16.h",
+            "lib/python3.11/site-packages/nvidia/cu13/lib/libnvrtc.so.13",
+        ]);
+        let package = venv.path().join("lib/python3.11/site-packages/nvidia/cu13");
+        // Nothing else is on this machine but what /usr/local/cuda may hold, which
+        // comes first.
+        if !Path::new("/usr/local/cuda").exists() {
+            let python = venv.path().join("bin/python3");
+            let by_name = find_with(Compiler::Nvcc, &[("REGATTA_PYTHON", python)]).unwrap();
+            assert_eq!(by_name.program, package.join("bin/nvcc"));
+            let on_path = find_with(Compiler::Nvrtc, &[("PATH", venv.path().join("bin"))]).unwrap();
+            assert_eq!(on_path.program, package.join("lib/libnvrtc.so.13"));
+            assert_eq!(on_path.builtins, None);
+        }
+        // And where they were installed with --target.
+        let target = venv.path().join("lib/python3.11/site-packages");
+        let found = find_with(Compiler::Nvcc, &[("REGATTA_CUDA", target)]).unwrap();
+        assert_eq!(found.program, package.join("bin/nvcc"));
+    }
+
+    #[test]
+    fn what_was_missing_is_said() {
+        let empty = files(&["lib/libnvrtc.so.13"]);
+        let root = empty.path().to_owned();
+        let error = find_with(Compiler::Nvcc, &[("REGATTA_CUDA", root.clone())]).unwrap_err();
+        assert!(error.contains("REGATTA_CUDA: no bin/nvcc in"), "{error}");
+        assert!(error.contains("pip install nvidia-cuda-nvcc=="), "{error}");
+        let error = find_with(Compiler::Nvrtc, &[("REGATTA_CUDA", root)]).unwrap_err();
+        assert!(error.contains("no include/cuda_fp16.h"), "{error}");
+        assert!(error.contains("pip install nvidia-cuda-nvrtc=="), "{error}");
+    }
+}

@@ -1,0 +1,397 @@
+//! Inputs, the float64 reference and the comparison, on the device.
+//!
+//! `inputs.cu` makes what `attention::inputs` makes, `reference.cu` is
+//! `attention::reference` in another place; the harness recomputes small problems and
+//! single elements by itself.
+
+use std::ffi::c_uint;
+
+use cudarc::driver::result;
+
+use super::argument::{ArgumentList, DeviceTensor};
+use super::case::{Case, Sizes};
+use super::driver::{CudaError, Device, Memory, NAN_IN_EVERY_TYPE, checked};
+use crate::attention::inputs::{Tensor, probe_indices};
+use crate::attention::{Direction, Dtype, Layout, Problem};
+use crate::worker::protocol::{PROBES, TensorError};
+
+/// Blocks of the kernels that share a tensor's elements whatever their number.
+const BLOCKS: u32 = 1024;
+
+/// A root mean square below which a float64 result is zero in exact arithmetic:
+/// `dq` where each query sees one key, for example.
+const ZERO: f64 = 1e-12;
+
+/// A tensor, logically `[batch, seq, heads, dim]`.
+#[derive(Clone, Copy)]
+pub struct Shaped {
+    name: &'static str,
+    tensor: DeviceTensor,
+    shape: [u32; 4],
+}
+
+/// `Fill` of `inputs.cu`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Fill {
+    to: DeviceTensor,
+    seed: u64,
+    tensor: u64,
+    shape: [i32; 4],
+}
+
+/// `Reference` of `reference.cu`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Results {
+    out: u64,
+    lse: u64,
+    delta: u64,
+    dq: u64,
+    dk: u64,
+    dv: u64,
+}
+
+/// `Difference` of `reference.cu`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Difference {
+    result: DeviceTensor,
+    reference: u64,
+    partials: u64,
+    shape: [i32; 4],
+}
+
+fn launch<T: Copy + 'static>(
+    device: &mut Device,
+    file: &'static str,
+    entry: &str,
+    grid: [u32; 3],
+    argument: T,
+    second: Option<Results>,
+) -> Result<(), CudaError> {
+    let function = device.function(file, entry)?;
+    let mut arguments = ArgumentList::default().push(argument);
+    if let Some(results) = second {
+        arguments = arguments.push(results);
+    }
+    let [x, y, z] = grid;
+    let block = function.block;
+    // SAFETY: the arguments are laid out as the kernel's file says, and the driver copies
+    // them before it returns; the memory they point to is alive until the next wait.
+    let launched = unsafe {
+        result::launch_kernel(
+            function.handle,
+            (x, y, z),
+            (block.threads, 1, 1),
+            block.shared_bytes as c_uint,
+            device.stream(),
+            arguments.pointers(),
+        )
+    };
+    checked("cuLaunchKernel", launched)
+}
+
+/// Writes the inputs of a case.
+///
+/// # Errors
+/// The driver's, or the compiler's.
+pub fn write_inputs(device: &mut Device, case: &Case, seed: u64) -> Result<(), CudaError> {
+    let (p, figures) = (case.problem().clone(), case.figures);
+    let mut inputs = vec![
+        (Tensor::Q, figures.q, p.seq_q, p.heads, p.head_dim),
+        (Tensor::K, figures.k, p.seq_k, p.kv_heads, p.head_dim),
+        (Tensor::V, figures.v, p.seq_k, p.kv_heads, p.head_dim_v),
+    ];
+    if p.direction.has_backward() {
+        inputs.push((Tensor::Dout, figures.dout, p.seq_q, p.heads, p.head_dim_v));
+    }
+    let entry = format!("inputs_{}", p.dtype);
+    for (tensor, to, seq, heads, dim) in inputs {
+        let fill = Fill {
+            to,
+            seed,
+            tensor: tensor as u64,
+            shape: [p.batch, seq, heads, dim].map(|n| n as i32),
+        };
+        launch(device, "inputs", &entry, [BLOCKS, 1, 1], fill, None)?;
+    }
+    Ok(())
+}
+
+/// The results of a case, in the protocol's order.
+fn results(case: &Case) -> Vec<Shaped> {
+    let (p, figures) = (case.problem(), &case.figures);
+    let shaped = |name, tensor, seq, heads, dim| Shaped {
+        name,
+        tensor,
+        shape: [p.batch, seq, heads, dim],
+    };
+    let mut found = Vec::new();
+    if p.direction.has_forward() {
+        found.push(shaped("out", figures.out, p.seq_q, p.heads, p.head_dim_v));
+    }
+    if p.direction.has_backward() {
+        found.push(shaped("dq", figures.dq, p.seq_q, p.heads, p.head_dim));
+        found.push(shaped("dk", figures.dk, p.seq_k, p.kv_heads, p.head_dim));
+        found.push(shaped("dv", figures.dv, p.seq_k, p.kv_heads, p.head_dim_v));
+    }
+    found
+}
+
+/// The float64 results of one problem, on the device.
+pub struct Reference {
+    problem: Problem,
+    seed: u64,
+    results: Results,
+    memory: Vec<Memory>,
+}
+
+/// Bytes that the reference of a problem takes.
+pub fn reference_bytes(problem: &Problem) -> u64 {
+    let sizes = Sizes::of(problem);
+    let gradients = match problem.direction.has_backward() {
+        true => sizes.q + sizes.k + sizes.v + sizes.rows,
+        false => 0,
+    };
+    8 * (sizes.out + sizes.rows + gradients)
+}
+
+impl Reference {
+    /// Computes it from the inputs of a case, which no kernel has been handed yet.
+    ///
+    /// # Errors
+    /// Short memory, the compiler's, the driver's.
+    pub fn of(device: &mut Device, case: &Case, seed: u64) -> Result<Reference, CudaError> {
+        let p = case.problem();
+        let sizes = Sizes::of(p);
+        let mut memory = Vec::new();
+        let mut place = |elements: u64| -> Result<u64, CudaError> {
+            let doubles = device.allocate(8 * elements)?;
+            let pointer = doubles.pointer();
+            memory.push(doubles);
+            Ok(pointer)
+        };
+        let mut results = Results {
+            out: place(sizes.out)?,
+            lse: place(sizes.rows)?,
+            ..Results::default()
+        };
+        if p.direction.has_backward() {
+            results.delta = place(sizes.rows)?;
+            results.dq = place(sizes.q)?;
+            results.dk = place(sizes.k)?;
+            results.dv = place(sizes.v)?;
+        }
+        for (kernel, grid) in steps(p) {
+            let entry = format!("reference_{kernel}_{}", p.dtype);
+            launch(
+                device,
+                "reference",
+                &entry,
+                grid,
+                case.figures,
+                Some(results),
+            )?;
+        }
+        device.synchronise()?;
+        Ok(Reference {
+            problem: comparable(p),
+            seed,
+            results,
+            memory,
+        })
+    }
+
+    /// True when it is this problem's: layout changes nothing about the values.
+    pub fn is_of(&self, problem: &Problem, seed: u64) -> bool {
+        self.problem == comparable(problem) && self.seed == seed
+    }
+
+    /// Bytes of device memory that it holds.
+    pub fn held_bytes(&self) -> u64 {
+        self.memory.iter().map(Memory::bytes).sum()
+    }
+
+    fn of_result(&self, name: &str) -> u64 {
+        match name {
+            "out" => self.results.out,
+            "dq" => self.results.dq,
+            "dk" => self.results.dk,
+            _ => self.results.dv,
+        }
+    }
+}
+
+/// The reference's kernels, in order, with their grids.
+fn steps(p: &Problem) -> Vec<(&'static str, [u32; 3])> {
+    let planes = p.batch * p.heads;
+    let (queries, keys) = (p.seq_q.div_ceil(64), p.seq_k.div_ceil(64));
+    let (d, dv) = (p.head_dim.div_ceil(128), p.head_dim_v.div_ceil(128));
+    let mut steps = vec![
+        ("lse", [queries, planes, 1]),
+        ("out", [queries, planes, dv]),
+    ];
+    if p.direction.has_backward() {
+        let kv_planes = p.batch * p.kv_heads;
+        steps.extend([
+            ("delta", [p.seq_q.div_ceil(8), planes, 1]),
+            ("dq", [queries, planes, d]),
+            ("dk", [keys, kv_planes, d]),
+            ("dv", [keys, kv_planes, dv]),
+        ]);
+    }
+    steps
+}
+
+fn comparable(problem: &Problem) -> Problem {
+    let direction = match problem.direction.has_backward() {
+        true => Direction::Both,
+        false => Direction::Forward,
+    };
+    Problem {
+        layout: Layout::Bshd,
+        direction,
+        ..problem.clone()
+    }
+}
+
+/// What a comparison found of one result.
+pub struct Compared {
+    /// The result's name.
+    pub name: &'static str,
+    /// How far it is from the reference.
+    pub error: TensorError,
+    /// Single elements, for the harness's own check.
+    pub probes: Vec<Option<f64>>,
+}
+
+/// Compares every result of a case with the reference.
+///
+/// # Errors
+/// The driver's.
+pub fn compare(
+    device: &mut Device,
+    case: &Case,
+    reference: &Reference,
+) -> Result<Vec<Compared>, CudaError> {
+    let dtype = case.problem().dtype;
+    let mut partials = device.allocate(u64::from(BLOCKS) * 4 * 8)?;
+    let mut found = Vec::new();
+    for result in results(case) {
+        let difference = Difference {
+            result: result.tensor,
+            reference: reference.of_result(result.name),
+            partials: partials.pointer(),
+            shape: result.shape.map(|n| n as i32),
+        };
+        // A comparison that did not happen must not look like one that found nothing.
+        partials.fill(NAN_IN_EVERY_TYPE, device.stream())?;
+        let entry = format!("difference_{dtype}");
+        launch(
+            device,
+            "reference",
+            &entry,
+            [BLOCKS, 1, 1],
+            difference,
+            None,
+        )?;
+        device.synchronise()?;
+        let partials: Vec<f64> = partials.read(0, BLOCKS as usize * 4)?;
+        found.push(Compared {
+            name: result.name,
+            error: error(&partials, elements(&result)),
+            probes: probes(&result, dtype)?,
+        });
+    }
+    Ok(found)
+}
+
+fn elements(result: &Shaped) -> u64 {
+    result.shape.iter().map(|&n| u64::from(n)).product()
+}
+
+/// The figures of the protocol from the partial sums that `difference` left: squared
+/// differences, squared references, largest difference, elements that are not finite.
+///
+/// Where the reference is zero (see [`ZERO`]), a relative error means nothing: the root
+/// mean square of the result stands in its place.
+fn error(partials: &[f64], elements: u64) -> TensorError {
+    let (mut squares, mut norm, mut largest, mut wrong) = (0.0, 0.0, 0.0f64, 0.0);
+    for part in partials.chunks_exact(4) {
+        squares += part[0];
+        norm += part[1];
+        largest = largest.max(part[2]);
+        wrong += part[3];
+    }
+    let count = elements.max(1) as f64;
+    let scale = if (norm / count).sqrt() < ZERO {
+        count
+    } else {
+        norm
+    };
+    let figure = |value: f64| (wrong == 0.0 && value.is_finite()).then_some(value);
+    TensorError {
+        relative_l2: figure((squares / scale).sqrt()),
+        max_abs: figure(largest),
+    }
+}
+
+/// Single elements of a result, read one by one: there are few.
+fn probes(result: &Shaped, dtype: Dtype) -> Result<Vec<Option<f64>>, CudaError> {
+    let [_, seq, heads, dim] = result.shape.map(u64::from);
+    let read = |index: u64| {
+        let (d, rest) = (index % dim, index / dim);
+        let (head, rest) = (rest % heads, rest / heads);
+        let (row, batch) = (rest % seq, rest / seq);
+        let tensor = &result.tensor;
+        let offset = batch as i64 * tensor.batch
+            + row as i64 * tensor.seq
+            + head as i64 * tensor.head
+            + d as i64;
+        let at = tensor.data + offset as u64 * dtype.bytes();
+        let value = element(at, dtype)?;
+        Ok(value.is_finite().then_some(value))
+    };
+    probe_indices(elements(result), PROBES).map(read).collect()
+}
+
+fn element(at: u64, dtype: Dtype) -> Result<f64, CudaError> {
+    let mut bytes = [0u8; 4];
+    let wanted = &mut bytes[..dtype.bytes() as usize];
+    // SAFETY: an element of a live tensor, at its own offset.
+    let read = unsafe { result::memcpy_dtoh_sync(wanted, at) };
+    checked("cuMemcpyDtoH", read)?;
+    let half = u16::from_ne_bytes([bytes[0], bytes[1]]);
+    Ok(match dtype {
+        Dtype::F32 => f32::from_ne_bytes(bytes).into(),
+        Dtype::F16 => half::f16::from_bits(half).to_f64(),
+        Dtype::Bf16 => half::bf16::from_bits(half).to_f64(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn structs_are_as_large_as_in_c() {
+        assert_eq!(size_of::<Fill>(), 64);
+        assert_eq!(size_of::<Results>(), 48);
+        assert_eq!(size_of::<Difference>(), 64);
+    }
+
+    #[test]
+    fn partial_sums_become_the_figures_of_the_protocol() {
+        let sums = [3.0, 30.0, 0.5, 0.0, 1.0, 70.0, 0.25, 0.0];
+        let found = error(&sums, 8);
+        assert_eq!(found.relative_l2, Some(0.2));
+        assert_eq!(found.max_abs, Some(0.5));
+        let lost = error(&[3.0, 30.0, 0.5, 1.0], 4);
+        assert_eq!(lost.relative_l2, None);
+        assert_eq!(lost.max_abs, None);
+        // A gradient that is zero in exact arithmetic.
+        let zero = error(&[4.0, 0.0, 1.0, 0.0], 4);
+        assert_eq!(zero.relative_l2, Some(1.0));
+    }
+}

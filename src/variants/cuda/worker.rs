@@ -1,0 +1,278 @@
+//! The worker: names the variants, makes cases ready, times and counts them.
+
+use std::collections::BTreeMap;
+
+use regatta_probe::{Cache as ProbeCache, Clock, Cuda, Plan as Samples, Settings};
+
+use super::case::{self, Case};
+use super::check::{self, Reference};
+use super::driver::{CudaError, Device};
+use super::plan::{Asked, VARIANTS, Variant};
+use crate::attention::Structure;
+use crate::kernels::compile::Compiler;
+use crate::worker::protocol::{
+    self, Cache, Hello, Measure, Measured, PROTOCOL_VERSION, Parameter, Prepare, Prepared,
+    VariantInfo,
+};
+use crate::worker::serve::{Refusal, Worker};
+
+/// The worker's name.
+pub const NAME: &str = "cuda";
+
+/// Names the compiler, `nvrtc` (default) or `nvcc`; set in a suite's environment.
+const COMPILER: &str = "REGATTA_COMPILER";
+
+const NO_CASE: &str = "no case is prepared";
+
+/// Runs our kernels on the first CUDA device.
+#[derive(Default)]
+pub struct CudaWorker {
+    open: Option<Open>,
+}
+
+/// The device, and what is on it.
+struct Open {
+    // Dropped in this order: what lies in memory, the clock, the device.
+    case: Option<Case>,
+    references: Vec<Reference>,
+    clock: Clock<Cuda>,
+    device: Device,
+}
+
+impl CudaWorker {
+    /// A worker that opens the device when it is first asked something.
+    pub fn new() -> CudaWorker {
+        CudaWorker::default()
+    }
+
+    fn open(&mut self) -> Result<&mut Open, Refusal> {
+        if self.open.is_none() {
+            self.open = Some(Open::new()?);
+        }
+        self.open
+            .as_mut()
+            .ok_or_else(|| Refusal::Failed("the device is not open".to_owned()))
+    }
+}
+
+impl Open {
+    fn new() -> Result<Open, Refusal> {
+        let asked = std::env::var(COMPILER).ok().filter(|word| !word.is_empty());
+        let compiler = asked.map_or(Ok(Compiler::default()), |word| word.parse());
+        let compiler = compiler.map_err(|error| Refusal::Failed(format!("{COMPILER}: {error}")))?;
+        let device = Device::open(compiler).map_err(refusal)?;
+        // SAFETY: the stream lives as long as the device, which is dropped after.
+        let timed = unsafe { Cuda::open(0, device.stream().cast()) };
+        let mut clock = timed
+            .and_then(|timed| Clock::new(timed, Settings::default()))
+            .map_err(|error| refusal(error.into()))?;
+        clock.calibrate().map_err(|error| refusal(error.into()))?;
+        Ok(Open {
+            case: None,
+            references: Vec::new(),
+            clock,
+            device,
+        })
+    }
+
+    fn prepare(&mut self, request: &Prepare) -> Result<Prepared, Refusal> {
+        let unsupported = Refusal::Unsupported;
+        let variant = Variant::named(&request.variant).ok_or_else(|| {
+            unsupported(format!(
+                "the cuda worker has no variant `{}`",
+                request.variant
+            ))
+        })?;
+        let validated = request.problem.clone().validated();
+        let problem = validated.map_err(|error| unsupported(error.to_string()))?;
+        let asked = Asked {
+            problem: &problem,
+            params: &request.params,
+            limits: self.device.limits,
+        };
+        let plan = variant.plan(&asked).map_err(unsupported)?;
+        let needed = case::bytes(&problem, &plan) + check::reference_bytes(&problem);
+        self.make_room(needed)?;
+        let mut case = Case::new(&self.device, &problem, plan).map_err(refusal)?;
+        check::write_inputs(&mut self.device, &case, request.seed).map_err(refusal)?;
+        let reference = self.reference(&case, request.seed)?;
+        let first_call_ns = case.first_call(&mut self.device).map_err(refusal)?;
+        let compared = check::compare(&mut self.device, &case, &reference);
+        self.references.push(reference);
+        let compared = compared.map_err(refusal)?;
+        let prepared = Prepared {
+            effective: case.plan().effective.clone(),
+            errors: compared
+                .iter()
+                .map(|result| (result.name.to_owned(), result.error))
+                .collect(),
+            probes: compared
+                .into_iter()
+                .map(|result| (result.name.to_owned(), result.probes))
+                .collect(),
+            first_call_ns,
+        };
+        self.case = Some(case);
+        Ok(prepared)
+    }
+
+    /// Takes the reference of the case from those that are kept, or computes it.
+    fn reference(&mut self, case: &Case, seed: u64) -> Result<Reference, Refusal> {
+        let mine = |kept: &Reference| kept.is_of(case.problem(), seed);
+        match self.references.iter().position(mine) {
+            Some(at) => Ok(self.references.remove(at)),
+            None => Reference::of(&mut self.device, case, seed).map_err(refusal),
+        }
+    }
+
+    /// Drops references, oldest first, until they take an eighth of the memory at most
+    /// and the rest has room for the case; refuses a case that cannot have it.
+    fn make_room(&mut self, needed: u64) -> Result<(), Refusal> {
+        const GIB: f64 = (1u64 << 30) as f64;
+        let all = self.device.memory_bytes().map_err(refusal)?;
+        loop {
+            let held: u64 = self.references.iter().map(Reference::held_bytes).sum();
+            let free = self.device.free_bytes().map_err(refusal)?;
+            let fits = needed <= free;
+            if fits && held <= all / 8 {
+                return Ok(());
+            }
+            if self.references.is_empty() {
+                return Err(Refusal::Failed(format!(
+                    "the case and its float64 reference need {:.1} GiB of device memory; \
+                     {:.1} of {:.1} GiB are free",
+                    needed as f64 / GIB,
+                    free as f64 / GIB,
+                    all as f64 / GIB
+                )));
+            }
+            self.references.remove(0);
+        }
+    }
+
+    fn measure(&mut self, request: &Measure) -> Result<Measured, Refusal> {
+        let case = self.case.as_mut().ok_or_else(no_case)?;
+        let samples = Samples {
+            warmup: request.warmup,
+            samples: request.samples,
+            min_samples: request.min_samples,
+            budget_ns: request.budget_ms.saturating_mul(1_000_000),
+            cache: match request.cache {
+                Cache::Cold => ProbeCache::Cold,
+                Cache::Hot => ProbeCache::Hot,
+            },
+            graph: false,
+        };
+        let measured = self
+            .clock
+            .measure(&samples, |_| case.call().map_err(CudaError::into_probe))
+            .map_err(|error| refusal(error.into()))?;
+        let samples = measured.samples;
+        let clocks: Option<Vec<f64>> = samples.iter().map(|sample| sample.clock_mhz).collect();
+        Ok(Measured {
+            device_ns: samples.iter().map(|sample| sample.device_ns).collect(),
+            host_ns: samples.iter().map(|sample| sample.host_ns).collect(),
+            clock_mhz: clocks.unwrap_or_default(),
+            peak_bytes: Some(case.held_bytes()),
+        })
+    }
+
+    fn describe(&mut self) -> Result<protocol::Device, CudaError> {
+        let (major, minor) = self.device.limits.capability;
+        let told = self.clock.device().facts();
+        let unknown = || "unknown".to_owned();
+        let watts = |milliwatts: u32| (f64::from(milliwatts) / 1e3).round().to_string();
+        let facts = [
+            ("sms", self.device.limits.sms.to_string()),
+            ("compute_capability", format!("{major}.{minor}")),
+            ("driver", told.driver.unwrap_or_else(unknown)),
+            ("cuda", self.device.cuda_version()?),
+            (
+                "power_limit_w",
+                told.power_limit_mw.map_or_else(unknown, watts),
+            ),
+            ("mig", told.mig.map_or_else(unknown, mig_word)),
+            ("l2_bytes", self.device.limits.l2_bytes.to_string()),
+        ];
+        Ok(protocol::Device {
+            kind: "cuda".to_owned(),
+            name: self.device.name()?,
+            memory_bytes: self.device.memory_bytes()?,
+            facts: facts.map(|(name, fact)| (name.to_owned(), fact)).into(),
+        })
+    }
+}
+
+impl Worker for CudaWorker {
+    fn hello(&mut self) -> Result<Hello, Refusal> {
+        let open = self.open()?;
+        let device = open.describe().map_err(refusal)?;
+        let mut versions = BTreeMap::from([
+            ("regatta".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
+            (
+                "clock".to_owned(),
+                format!("probe {}", regatta_probe::VERSION),
+            ),
+        ]);
+        versions.insert("compiler".to_owned(), open.device.compiler_version());
+        versions.insert("cuda".to_owned(), device.facts["cuda"].clone());
+        versions.insert("driver".to_owned(), device.facts["driver"].clone());
+        Ok(Hello {
+            protocol: PROTOCOL_VERSION,
+            worker: NAME.to_owned(),
+            versions,
+            device,
+            variants: VARIANTS.iter().map(described).collect(),
+        })
+    }
+
+    fn prepare(&mut self, request: &Prepare) -> Result<Prepared, Refusal> {
+        self.release();
+        self.open()?.prepare(request)
+    }
+
+    fn measure(&mut self, request: &Measure) -> Result<Measured, Refusal> {
+        self.open()?.measure(request)
+    }
+
+    fn census(&mut self) -> Result<Structure, Refusal> {
+        let case = self.open()?.case.as_ref().ok_or_else(no_case)?;
+        Ok(case.structure())
+    }
+
+    fn release(&mut self) {
+        if let Some(open) = &mut self.open {
+            open.case = None;
+        }
+    }
+}
+
+fn described(variant: &Variant) -> VariantInfo {
+    let number = |name: &&str| ((*name).to_owned(), Parameter::INTEGER);
+    VariantInfo {
+        name: variant.name.to_owned(),
+        summary: variant.summary.to_owned(),
+        dtypes: variant.dtypes.to_vec(),
+        directions: variant.directions.to_vec(),
+        parameters: variant.parameters.iter().map(number).collect(),
+        stores_scores: variant.stores_scores,
+        tf32: false,
+    }
+}
+
+fn no_case() -> Refusal {
+    Refusal::Failed(NO_CASE.to_owned())
+}
+
+fn mig_word(enabled: bool) -> String {
+    let word = if enabled { "enabled" } else { "disabled" };
+    word.to_owned()
+}
+
+/// A failure as the protocol has it: one that only a new process gets over is `Lost`.
+fn refusal(error: CudaError) -> Refusal {
+    match error.is_lost() {
+        true => Refusal::Lost(error.to_string()),
+        false => Refusal::Failed(error.to_string()),
+    }
+}
