@@ -133,18 +133,38 @@ impl<D: Device> Clock<D> {
     /// device is waited for. The gate is open in any case.
     pub fn end(&mut self, begun: Begun) -> Result<Sample> {
         let raw = self.end_raw(begun)?;
+        Ok(self.of_one_call(raw))
+    }
+
+    /// As [`Clock::end`], where whoever queued the work has also queued the stop event,
+    /// right behind it: at `queued_ns` by the host's clock.
+    ///
+    /// # Errors
+    /// As [`Clock::end`].
+    pub fn end_queued(&mut self, begun: Begun, queued_ns: u64) -> Result<Sample> {
+        let raw = self.read(begun, queued_ns)?;
+        Ok(self.of_one_call(raw))
+    }
+
+    fn of_one_call(&self, raw: Sample) -> Sample {
         let calls = f64::from(self.settings.calls_per_sample);
-        Ok(Sample {
+        Sample {
             device_ns: (raw.device_ns - self.calibration.cost_ns).max(0.0) / calls,
             host_ns: raw.host_ns / calls,
             ..raw
-        })
+        }
     }
 
     fn end_raw(&mut self, begun: Begun) -> Result<Sample> {
         // Before the stop event, which is ours and costs the host about 1 µs.
-        let host_ns = self.device.host_ns().saturating_sub(begun.host_ns);
+        let queued_ns = self.device.host_ns();
         self.device.record(Mark::Stop)?;
+        self.read(begun, queued_ns)
+    }
+
+    /// Opens the gate, waits and reads; the stop event is queued.
+    fn read(&mut self, begun: Begun, queued_ns: u64) -> Result<Sample> {
+        let host_ns = queued_ns.saturating_sub(begun.host_ns);
         let synchronised = begun.gate.open();
         self.device.synchronise()?;
         let device_ns = self.device.elapsed_ns()?;

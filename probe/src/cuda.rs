@@ -140,6 +140,14 @@ impl Cuda {
     pub fn held_bytes(&self) -> usize {
         self.flush_words * 4
     }
+
+    /// The event that [`Device::record`] records.
+    pub(crate) fn event(&self, mark: Mark) -> Event {
+        match mark {
+            Mark::Start => self.start,
+            Mark::Stop => self.stop,
+        }
+    }
 }
 
 /// Makes the primary context current on a thread that has none.
@@ -225,12 +233,8 @@ impl Device for Cuda {
     }
 
     fn record(&mut self, mark: Mark) -> Result<()> {
-        let event = match mark {
-            Mark::Start => self.start,
-            Mark::Stop => self.stop,
-        };
         // SAFETY: the event lives as long as `self`, the stream as `open` demands.
-        unsafe { cu!(self.driver, cuEventRecord(event, self.stream)) }
+        unsafe { cu!(self.driver, cuEventRecord(self.event(mark), self.stream)) }
     }
 
     fn elapsed_ns(&mut self) -> Result<f64> {

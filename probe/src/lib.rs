@@ -3,7 +3,8 @@
 //! [`clock`] is the timing contract and reads from top to bottom; it knows a device
 //! only as the trait [`Device`], so the whole contract runs against a simulated one in
 //! the tests. [`cuda`] is the real device. [`capi`] is the same clock for callers in
-//! other languages, so that every framework is timed by the same code.
+//! other languages, so that every framework is timed by the same code; [`xla`] adds what
+//! JAX needs, which hides its stream.
 //!
 //! Nothing is linked: the driver's libraries are opened when first needed, and on a
 //! machine without them every entry answers [`Error::Unavailable`].
@@ -25,6 +26,7 @@ pub mod sample;
 pub mod status;
 #[cfg(test)]
 mod tests;
+pub mod xla;
 
 pub use clock::{Begun, Clock, Device, Mark};
 pub use cuda::Cuda;
