@@ -14,11 +14,12 @@ macro_rules! file {
 }
 
 /// Its files: name and text.
-const FILES: [(&str, &str); 13] = [
+const FILES: [(&str, &str); 14] = [
     file!("channel.py"),
     file!("cutlass_splits.py"),
     file!("device.py"),
     file!("inputs.py"),
+    file!("jax_clock.py"),
     file!("jax_worker.py"),
     file!("main.py"),
     file!("probe.py"),

@@ -1,8 +1,9 @@
 """The measure loop: each sample is one call, with the device idle before it.
 
 Three clocks, best first. Where `REGATTA_PROBE` names regatta's GPU clock, a stream that
-torch shows us is timed by its own clock behind a gate; without it by plain events;
-everything else by the host's monotonic clock around call and wait.
+torch shows us is timed by its own clock behind a gate (and JAX's by the same one, in
+jax_clock.py); without it by plain events; everything else by the host's monotonic clock
+around call and wait.
 """
 
 from __future__ import annotations
@@ -132,10 +133,11 @@ def measure_gated(call: Callable[[], Any], plan: Plan, gated: Probe) -> dict[str
 
     torch.cuda.reset_peak_memory_stats()
     samples = [gated.sample(plan.cold, call) for _ in plan.rounds()]
-    return _of_samples(samples) | {"peak_bytes": torch.cuda.max_memory_allocated()}
+    return of_samples(samples) | {"peak_bytes": torch.cuda.max_memory_allocated()}
 
 
-def _of_samples(samples: list[Sample]) -> dict[str, Any]:
+def of_samples(samples: list[Sample]) -> dict[str, Any]:
+    """What `measured` tells of gated samples."""
     measured: dict[str, Any] = {
         "device_ns": [sample.device_ns for sample in samples],
         "host_ns": [sample.host_ns for sample in samples],
