@@ -8,6 +8,7 @@
 mod causes;
 mod comparable;
 mod complete;
+mod conditions;
 mod expect;
 mod floor;
 pub mod judgement;
@@ -65,6 +66,7 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
         .collect();
     notes.extend(rows.note);
     notes.extend(notes_on_rows(&judgement));
+    notes.extend(conditions::notes(head));
     notes.extend(unheld);
     judgement.notes = notes;
     judgement.verdict = verdict::verdict(&judgement, options);

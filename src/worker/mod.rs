@@ -11,3 +11,4 @@ pub mod host;
 pub mod protocol;
 pub mod python;
 pub mod serve;
+mod state;
