@@ -107,6 +107,22 @@ impl Cuda {
         self.nvml.map(|nvml| nvml.state())
     }
 
+    /// Marketing name of the device.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn name(&self) -> Result<String> {
+        let mut name: [c_char; 256] = [0; 256];
+        // SAFETY: the driver writes at most so many characters, the last of them a NUL.
+        unsafe {
+            cu!(
+                self.driver,
+                cuDeviceGetName(name.as_mut_ptr(), name.len() as c_int, self.ordinal)
+            )?;
+            Ok(CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned())
+        }
+    }
+
     /// Queues a kernel of one thread that waits for this long by the device's own timer.
     ///
     /// # Errors

@@ -32,6 +32,7 @@ functions! {
     cuInit [c"cuInit"] (c_uint);
     cuGetErrorName [c"cuGetErrorName"] (c_int, *mut *const c_char);
     cuDeviceGet [c"cuDeviceGet"] (*mut c_int, c_int);
+    cuDeviceGetName [c"cuDeviceGetName"] (*mut c_char, c_int, c_int);
     cuDeviceGetAttribute [c"cuDeviceGetAttribute"] (*mut c_int, c_int, c_int);
     cuDeviceGetPCIBusId [c"cuDeviceGetPCIBusId"] (*mut c_char, c_int, c_int);
     cuDevicePrimaryCtxRetain [c"cuDevicePrimaryCtxRetain"] (*mut Context, c_int);

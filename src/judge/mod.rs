@@ -15,6 +15,7 @@ pub mod judgement;
 mod phrase;
 mod reasons;
 mod rows;
+pub mod ruler;
 mod shift;
 pub mod statistics;
 mod time;

@@ -3,6 +3,7 @@
 pub mod baseline;
 pub mod conditions;
 mod line;
+pub mod ruler;
 pub mod run_file;
 pub mod side;
 pub mod types;
