@@ -12,12 +12,13 @@
 //!     double budget_ms;
 //! } regatta_probe_plan;
 //!
-//! const char *regatta_probe_version(void);           // "0.1"
+//! const char *regatta_probe_version(void);           // "0.2"
 //! const char *regatta_probe_last_error(void);        // of this thread's last failure
 //! int  regatta_probe_open(int ordinal, void *stream, regatta_probe **probe);
 //! void regatta_probe_close(regatta_probe *);
 //! int  regatta_probe_configure(regatta_probe *, uint32_t calls_per_sample,
-//!                              uint32_t clock_every, uint32_t run_up, double limit_ms);
+//!                              uint32_t clock_every, uint32_t run_up, uint32_t stagger,
+//!                              double limit_ms);
 //! int  regatta_probe_calibrate(regatta_probe *, double *pair_ns, double *null_kernel_ns,
 //!                              double *cost_ns);     // see sample.rs, Calibration
 //! int  regatta_probe_sample_begin(regatta_probe *, int cold);
@@ -205,6 +206,7 @@ pub unsafe extern "C" fn regatta_probe_configure(
     calls_per_sample: u32,
     clock_every: u32,
     run_up: u32,
+    stagger: u32,
     limit_ms: f64,
 ) -> c_int {
     entry(|| {
@@ -217,6 +219,7 @@ pub unsafe extern "C" fn regatta_probe_configure(
             calls_per_sample,
             clock_every,
             run_up,
+            stagger,
             limit,
         })
     })

@@ -11,6 +11,7 @@
 //!   host clock                     host time ends
 //! record the stop event
 //! open the gate                    run-up, start, work and stop, back to back
+//! queue the stagger                so that no two samples are alike: `Settings::stagger`
 //! synchronise
 //! read the events, the SM clock
 //! subtract what measuring costs    see `Calibration`
@@ -166,6 +167,9 @@ impl<D: Device> Clock<D> {
     fn read(&mut self, begun: Begun, queued_ns: u64) -> Result<Sample> {
         let host_ns = queued_ns.saturating_sub(begun.host_ns);
         let synchronised = begun.gate.open();
+        for _ in 0..drawn(self.samples, self.settings.stagger) {
+            self.device.null_kernel()?;
+        }
         self.device.synchronise()?;
         let device_ns = self.device.elapsed_ns()?;
         let every = self.settings.clock_every;
@@ -235,6 +239,13 @@ impl<D: Device> Clock<D> {
     pub fn device(&mut self) -> &mut D {
         &mut self.device
     }
+}
+
+/// A number up to `most` for the n-th sample, as good as random, and the same in every
+/// process (Weyl's sequence by the golden ratio: the next number is never far to seek).
+fn drawn(sample: u32, most: u32) -> u32 {
+    let share = u64::from(sample.wrapping_mul(0x9E37_79B9));
+    ((share * (u64::from(most) + 1)) >> 32) as u32
 }
 
 fn start_watchdog(device: &impl Device, settings: &Settings) -> Result<Watchdog> {

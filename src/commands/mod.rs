@@ -11,6 +11,7 @@ mod measuring;
 mod progress;
 pub mod report;
 mod reporting;
+pub mod ruler;
 pub mod run;
 mod sides;
 pub mod worker;

@@ -4,8 +4,11 @@
 //! the harness's side of it, [`serve`] the worker's, [`check`] holds a worker of
 //! somebody else's to the protocol.
 
+mod cache;
 pub mod descendants;
+pub mod gpu_clock;
 pub mod host;
 pub mod protocol;
 pub mod python;
 pub mod serve;
+mod state;

@@ -21,6 +21,8 @@ from jax.interpreters import mlir
 
 import probe
 import timing
+from channel import Unsupported
+from device import NvidiaDevice
 from probe import Probe, ProbeError, Sample
 
 TARGET = "regatta_mark"
@@ -143,10 +145,18 @@ def of_device(device: jax.Device) -> XlaProbe | None:
         return None
 
 
-def measure(call: Callable[[], Any], plan: timing.Plan, clock: XlaProbe) -> dict[str, Any] | None:
+def measure(
+    call: Callable[[], Any], plan: timing.Plan, clock: XlaProbe, gpu: NvidiaDevice
+) -> dict[str, Any] | None:
     """Samples behind the gate; None if the call waits for the device, which it holds."""
+    if plan.graph:
+        raise Unsupported(
+            "XLA makes CUDA graphs itself, of what it finds fit; measure with graph = false"
+        )
     for _ in range(plan.warmup):
         jax.block_until_ready(call())
-    if clock.sample(plan.cold, call).synchronised:
+    call, calls = plan.repeated(call), plan.calls_per_sample
+    if clock.sample(plan.cold, call, calls).synchronised:
         return None
-    return timing.of_samples([clock.sample(plan.cold, call) for _ in plan.rounds()])
+    samples = [clock.sample(plan.cold, call, calls) for _ in plan.rounds()]
+    return plan.of_samples(timing.of_samples(samples) | {"state": gpu.state()})

@@ -245,7 +245,9 @@ class JaxWorker:
         """Samples behind the gate, or else by the wall: `timing.measure_wall`."""
         case = self._prepared()
         plan = timing.Plan.from_wire(request)
-        measured = jax_clock.measure(case.call, plan, self._clock) if self._clock else None
+        measured = None
+        if self._clock and self._gpu:
+            measured = jax_clock.measure(case.call, plan, self._clock, self._gpu)
         if measured is None:
             flush = self._flush() if plan.cold else lambda: None
             wait = jax.block_until_ready

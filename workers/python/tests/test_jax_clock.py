@@ -123,13 +123,37 @@ class Samples(unittest.TestCase):
     def test_measure_warms_up_and_asks_whether_the_call_waits(self) -> None:
         clock = jax_clock.XlaProbe("fake", self.device)
         plan = jax_clock.timing.Plan(2, samples=3, min_samples=3, budget_ms=0, cold=True)
-        measured = jax_clock.measure(lambda: self.library.trace.append("call"), plan, clock)
+        gpu = mock.Mock()
+        gpu.state.return_value = {"sm_mhz": 1980}
+        measured = jax_clock.measure(lambda: self.library.trace.append("call"), plan, clock, gpu)
         assert measured is not None
         self.assertEqual(measured["device_ns"], [5000.0] * 3)
+        self.assertEqual(measured["state"], {"sm_mhz": 1980})
         self.assertEqual(self.library.trace[1:4], ["call", "call", "xla_begin"])
         self.assertEqual(self.library.trace.count("call"), 2 + 1 + 3)
         self.library.figures["xla_end"] = (5e7, 0.0, 1980.0, probe.SYNCHRONISED)
-        self.assertIsNone(jax_clock.measure(lambda: None, plan, clock))
+        self.assertIsNone(jax_clock.measure(lambda: None, plan, clock, gpu))
+
+    def test_a_sample_of_several_calls_waits_for_as_many_markers(self) -> None:
+        clock = jax_clock.XlaProbe("fake", self.device)
+        plan = jax_clock.timing.Plan(0, 2, 2, 0, cold=False, calls_per_sample=4)
+        calls: list[int] = []
+        asked = mock.patch.object(clock, "_ask", wraps=clock._ask)
+        gpu = mock.Mock()
+        gpu.state.return_value = {}
+        with asked as ask:
+            measured = jax_clock.measure(lambda: calls.append(1), plan, clock, gpu)
+        begun = [call.args for call in ask.call_args_list if call.args[0] == "xla_begin"]
+        self.assertEqual([arguments[3].value for arguments in begun], [4] * 3)
+        self.assertEqual(len(calls), 3 * 4)
+        assert measured is not None
+        self.assertEqual(measured["device_ns"], [1250.0] * 2)
+
+    def test_a_graph_of_ones_own_is_refused_in_words(self) -> None:
+        clock = jax_clock.XlaProbe("fake", self.device)
+        plan = jax_clock.timing.Plan(0, 1, 1, 0, cold=True, graph=True)
+        with self.assertRaisesRegex(jax_clock.Unsupported, "graph = false"):
+            jax_clock.measure(lambda: None, plan, clock, mock.Mock())
 
     def test_without_a_library_or_with_one_that_fails_there_is_none(self) -> None:
         with mock.patch.dict(os.environ):

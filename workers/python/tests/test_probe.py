@@ -44,7 +44,7 @@ class FakeLibrary:
 
     def asked(self, name: str, arguments: tuple[Any, ...]) -> Any:
         if name == "version":
-            return b"0.1"
+            return b"0.2"
         if name == "last_error":
             return b"the words of the library"
         self.trace.append(name)
