@@ -68,6 +68,8 @@ fn seconds(worker: &mut dyn Worker) -> f64 {
         min_samples: 1,
         budget_ms: 0,
         cache: Cache::Hot,
+        graph: false,
+        calls_per_sample: 1,
     };
     worker.measure(&once).expect("measured").device_ns[0] * 1e-9
 }

@@ -1,7 +1,8 @@
-//! The folder that regatta keeps what it can make again in.
+//! The folder that regatta keeps what it can make again in, and files of the binary
+//! written there.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// `$XDG_CACHE_HOME/regatta`, `~/.cache/regatta`, or the temporary folder. It exists
@@ -23,4 +24,55 @@ pub(crate) fn folder() -> io::Result<PathBuf> {
     let folder = std::env::temp_dir().join("regatta-cache");
     fs::create_dir_all(&folder)?;
     Ok(folder)
+}
+
+/// Writes files into a folder of the user's cache and gives the folder. What is there
+/// already is left alone: the folder's name holds a checksum of the contents.
+///
+/// # Errors
+/// When the cache cannot be written.
+pub(crate) fn install(kind: &str, files: &[(&str, &[u8])]) -> io::Result<PathBuf> {
+    let mut hasher = crc32fast::Hasher::new();
+    for (name, bytes) in files {
+        hasher.update(name.as_bytes());
+        hasher.update(bytes);
+    }
+    let version = env!("CARGO_PKG_VERSION");
+    let folder = folder()?.join(format!("{kind}-{version}-{:08x}", hasher.finalize()));
+    write(&folder, files)?;
+    Ok(folder)
+}
+
+fn write(folder: &Path, files: &[(&str, &[u8])]) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    for (name, bytes) in files {
+        let path = folder.join(name);
+        if fs::read(&path).is_ok_and(|there| there == *bytes) {
+            continue;
+        }
+        // Another process may be reading the old file, or writing the same one.
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        file.write_all(bytes)?;
+        file.persist(&path)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_torn_is_written_anew_and_the_rest_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let files: [(&str, &[u8]); 2] = [("a", b"one"), ("b", b"two")];
+        write(folder.path(), &files).unwrap();
+        let written = |name| fs::metadata(folder.path().join(name)).unwrap().modified();
+        let before = written("a").unwrap();
+        fs::write(folder.path().join("b"), "tw").unwrap();
+        write(folder.path(), &files).unwrap();
+        assert_eq!(written("a").unwrap(), before);
+        assert_eq!(fs::read(folder.path().join("b")).unwrap(), b"two");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
 }

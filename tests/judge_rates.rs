@@ -180,6 +180,8 @@ fn side() -> Side {
                 budget_ms: 0,
                 cache: "cold".to_owned(),
                 seed: 0,
+                graph: false,
+                calls_per_sample: 1,
                 timeout_s: 1,
             },
             machine: Fingerprint::default(),

@@ -12,12 +12,13 @@
 //!     double budget_ms;
 //! } regatta_probe_plan;
 //!
-//! const char *regatta_probe_version(void);           // "0.1"
+//! const char *regatta_probe_version(void);           // "0.2"
 //! const char *regatta_probe_last_error(void);        // of this thread's last failure
 //! int  regatta_probe_open(int ordinal, void *stream, regatta_probe **probe);
 //! void regatta_probe_close(regatta_probe *);
 //! int  regatta_probe_configure(regatta_probe *, uint32_t calls_per_sample,
-//!                              uint32_t clock_every, uint32_t run_up, double limit_ms);
+//!                              uint32_t clock_every, uint32_t run_up, uint32_t stagger,
+//!                              double limit_ms);
 //! int  regatta_probe_calibrate(regatta_probe *, double *pair_ns, double *null_kernel_ns,
 //!                              double *cost_ns);     // see sample.rs, Calibration
 //! int  regatta_probe_sample_begin(regatta_probe *, int cold);
@@ -30,6 +31,7 @@
 //!                            uint32_t *flags, uint32_t *count);
 //! int  regatta_probe_null_kernel(regatta_probe *);
 //! int  regatta_probe_state(regatta_probe *, regatta_probe_state_t *);
+//!                                                    // and for XLA: xla.rs
 //! ```
 //!
 //! Every function that gives an `int` gives 0 or one of the codes of
@@ -49,6 +51,7 @@ use crate::cuda::Cuda;
 use crate::measure::Plan;
 use crate::sample::{Cache, Sample, Settings};
 use crate::status::entry;
+use crate::xla::Awaited;
 use crate::{Error, Result, VERSION};
 use std::ffi::{c_char, c_int, c_void};
 use std::time::Duration;
@@ -58,9 +61,10 @@ pub const SYNCHRONISED: u32 = 1;
 
 /// A clock and the sample that is being taken.
 pub struct Probe {
-    // Dropped first: it opens the gate.
-    begun: Option<Begun>,
-    clock: Clock<Cuda>,
+    // Dropped first: these are about the clock's event and gate.
+    pub(crate) awaited: Option<Awaited>,
+    pub(crate) begun: Option<Begun>,
+    pub(crate) clock: Clock<Cuda>,
 }
 
 /// `regatta_probe_plan`.
@@ -86,20 +90,20 @@ pub struct CState {
     other_processes: u32,
 }
 
-fn missing(what: &str) -> Error {
+pub(crate) fn missing(what: &str) -> Error {
     Error::Argument(format!("{what} is a null pointer"))
 }
 
 /// # Safety
 /// Null, or from `regatta_probe_open` and not closed, and used by this thread alone.
-unsafe fn probe<'a>(probe: *mut Probe) -> Result<&'a mut Probe> {
+pub(crate) unsafe fn probe<'a>(probe: *mut Probe) -> Result<&'a mut Probe> {
     // SAFETY: the caller's.
     unsafe { probe.as_mut() }.ok_or_else(|| missing("the probe"))
 }
 
 /// # Safety
 /// Null, or valid for writing element `at`.
-unsafe fn put<T>(array: *mut T, at: usize, value: T) {
+pub(crate) unsafe fn put<T>(array: *mut T, at: usize, value: T) {
     if !array.is_null() {
         // SAFETY: the caller's.
         unsafe { array.add(at).write(value) };
@@ -133,7 +137,7 @@ impl Out {
     }
 }
 
-fn cache(cold: c_int) -> Cache {
+pub(crate) fn cache(cold: c_int) -> Cache {
     if cold == 0 { Cache::Hot } else { Cache::Cold }
 }
 
@@ -166,7 +170,11 @@ pub unsafe extern "C" fn regatta_probe_open(
         let device = unsafe { Cuda::open(ordinal, stream)? };
         let mut clock = Clock::new(device, Settings::default())?;
         clock.calibrate()?;
-        let probe = Box::new(Probe { begun: None, clock });
+        let probe = Box::new(Probe {
+            awaited: None,
+            begun: None,
+            clock,
+        });
         // SAFETY: not null, and the caller's.
         unsafe { out.write(Box::into_raw(probe)) };
         Ok(())
@@ -198,6 +206,7 @@ pub unsafe extern "C" fn regatta_probe_configure(
     calls_per_sample: u32,
     clock_every: u32,
     run_up: u32,
+    stagger: u32,
     limit_ms: f64,
 ) -> c_int {
     entry(|| {
@@ -210,6 +219,7 @@ pub unsafe extern "C" fn regatta_probe_configure(
             calls_per_sample,
             clock_every,
             run_up,
+            stagger,
             limit,
         })
     })
@@ -297,7 +307,9 @@ pub unsafe extern "C" fn regatta_probe_sample_end(
 pub unsafe extern "C" fn regatta_probe_sample_cancel(handle: *mut Probe) -> c_int {
     entry(|| {
         // SAFETY: the caller's.
-        unsafe { probe(handle)? }.begun = None;
+        let probe = unsafe { probe(handle)? };
+        probe.awaited = None;
+        probe.begun = None;
         Ok(())
     })
 }

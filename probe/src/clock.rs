@@ -11,6 +11,7 @@
 //!   host clock                     host time ends
 //! record the stop event
 //! open the gate                    run-up, start, work and stop, back to back
+//! queue the stagger                so that no two samples are alike: `Settings::stagger`
 //! synchronise
 //! read the events, the SM clock
 //! subtract what measuring costs    see `Calibration`
@@ -133,19 +134,42 @@ impl<D: Device> Clock<D> {
     /// device is waited for. The gate is open in any case.
     pub fn end(&mut self, begun: Begun) -> Result<Sample> {
         let raw = self.end_raw(begun)?;
+        Ok(self.of_one_call(raw))
+    }
+
+    /// As [`Clock::end`], where whoever queued the work has also queued the stop event,
+    /// right behind it: at `queued_ns` by the host's clock.
+    ///
+    /// # Errors
+    /// As [`Clock::end`].
+    pub fn end_queued(&mut self, begun: Begun, queued_ns: u64) -> Result<Sample> {
+        let raw = self.read(begun, queued_ns)?;
+        Ok(self.of_one_call(raw))
+    }
+
+    fn of_one_call(&self, raw: Sample) -> Sample {
         let calls = f64::from(self.settings.calls_per_sample);
-        Ok(Sample {
+        Sample {
             device_ns: (raw.device_ns - self.calibration.cost_ns).max(0.0) / calls,
             host_ns: raw.host_ns / calls,
             ..raw
-        })
+        }
     }
 
     fn end_raw(&mut self, begun: Begun) -> Result<Sample> {
         // Before the stop event, which is ours and costs the host about 1 µs.
-        let host_ns = self.device.host_ns().saturating_sub(begun.host_ns);
+        let queued_ns = self.device.host_ns();
         self.device.record(Mark::Stop)?;
+        self.read(begun, queued_ns)
+    }
+
+    /// Opens the gate, waits and reads; the stop event is queued.
+    fn read(&mut self, begun: Begun, queued_ns: u64) -> Result<Sample> {
+        let host_ns = queued_ns.saturating_sub(begun.host_ns);
         let synchronised = begun.gate.open();
+        for _ in 0..drawn(self.samples, self.settings.stagger) {
+            self.device.null_kernel()?;
+        }
         self.device.synchronise()?;
         let device_ns = self.device.elapsed_ns()?;
         let every = self.settings.clock_every;
@@ -215,6 +239,13 @@ impl<D: Device> Clock<D> {
     pub fn device(&mut self) -> &mut D {
         &mut self.device
     }
+}
+
+/// A number up to `most` for the n-th sample, as good as random, and the same in every
+/// process (Weyl's sequence by the golden ratio: the next number is never far to seek).
+fn drawn(sample: u32, most: u32) -> u32 {
+    let share = u64::from(sample.wrapping_mul(0x9E37_79B9));
+    ((share * (u64::from(most) + 1)) >> 32) as u32
 }
 
 fn start_watchdog(device: &impl Device, settings: &Settings) -> Result<Watchdog> {

@@ -1,8 +1,9 @@
 //! A CUDA device as the clock sees it: one stream of the caller's current context.
 
 use crate::clock::{Device, Mark};
-use crate::driver::{self, Context, DevicePointer, Driver, Event, Function, Module, Stream, cu};
+use crate::driver::{self, Context, DevicePointer, Driver, Event, Stream, cu};
 use crate::gate::Word;
+use crate::kernels::Kernels;
 use crate::nvml::{Facts, Nvml, State};
 use crate::pinned::PinnedWord;
 use crate::{Error, Result};
@@ -10,13 +11,6 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// A kernel of one thread that does nothing; the driver compiles it for any device.
-const NULL_KERNEL: &CStr = c".version 6.0
-.target sm_70
-.address_size 64
-.visible .entry regatta_null() { ret; }
-";
 
 /// One stream of a CUDA device, with what timing on it needs.
 pub struct Cuda {
@@ -31,8 +25,9 @@ pub struct Cuda {
     flush: DevicePointer,
     flush_words: usize,
     flushes: u32,
-    module: Module,
-    null_kernel: Function,
+    /// `None` where the driver compiles no PTX: there is then no run-up, and launching
+    /// is not known apart from work.
+    kernels: Option<Kernels>,
     epoch: Instant,
 }
 
@@ -71,8 +66,7 @@ impl Cuda {
             flush: 0,
             flush_words: 0,
             flushes: 0,
-            module: ptr::null_mut(),
-            null_kernel: ptr::null_mut(),
+            kernels: Kernels::load(driver).ok(),
             epoch: Instant::now(),
         };
         for event in [&raw mut cuda.start, &raw mut cuda.stop] {
@@ -82,36 +76,13 @@ impl Cuda {
         // Whatever an event sets up when first recorded is set up before any gate.
         cuda.record(Mark::Start)?;
         cuda.record(Mark::Stop)?;
-        cuda.load_null_kernel();
         // Lazy loading ends with the first launch.
         cuda.null_kernel()?;
+        if cuda.kernels.is_some() {
+            cuda.spin(0)?;
+        }
         cuda.synchronise()?;
         Ok(cuda)
-    }
-
-    /// Without it there is no run-up, and launching is not known apart from work.
-    fn load_null_kernel(&mut self) {
-        let driver = self.driver;
-        // SAFETY: PTX text and name end with a NUL.
-        let loaded = unsafe {
-            cu!(
-                driver,
-                cuModuleLoadData(&raw mut self.module, NULL_KERNEL.as_ptr().cast())
-            )
-            .and_then(|()| {
-                cu!(
-                    driver,
-                    cuModuleGetFunction(
-                        &raw mut self.null_kernel,
-                        self.module,
-                        c"regatta_null".as_ptr(),
-                    )
-                )
-            })
-        };
-        if loaded.is_err() {
-            self.null_kernel = ptr::null_mut();
-        }
     }
 
     /// Twice the last-level cache: Hopper's has two halves, each of which can keep its
@@ -141,9 +112,54 @@ impl Cuda {
         self.nvml.map(|nvml| nvml.facts()).unwrap_or_default()
     }
 
+    /// Marketing name of the device.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn name(&self) -> Result<String> {
+        let mut name: [c_char; 256] = [0; 256];
+        // SAFETY: the driver writes at most so many characters, the last of them a NUL.
+        unsafe {
+            cu!(
+                self.driver,
+                cuDeviceGetName(name.as_mut_ptr(), name.len() as c_int, self.ordinal)
+            )?;
+            Ok(CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned())
+        }
+    }
+
+    /// Queues a kernel of one thread that waits for this long by the device's own timer.
+    ///
+    /// # Errors
+    /// The driver's, or that it loads no kernels.
+    pub fn spin(&mut self, ns: u64) -> Result<()> {
+        self.kernels()?.spin(self.stream, ns)
+    }
+
+    /// Smallest step of the timer by which [`spin`](Self::spin) waits, in nanoseconds.
+    ///
+    /// # Errors
+    /// As [`spin`](Self::spin).
+    pub fn timer_step_ns(&self) -> Result<u64> {
+        self.kernels()?.timer_step_ns(self.stream)
+    }
+
+    fn kernels(&self) -> Result<&Kernels> {
+        let kernels = self.kernels.as_ref();
+        kernels.ok_or_else(|| Error::Unavailable("the driver does not load PTX".to_owned()))
+    }
+
     /// Bytes of device memory that the clock holds beside the caller's.
     pub fn held_bytes(&self) -> usize {
         self.flush_words * 4
+    }
+
+    /// The event that [`Device::record`] records.
+    pub(crate) fn event(&self, mark: Mark) -> Event {
+        match mark {
+            Mark::Start => self.start,
+            Mark::Stop => self.stop,
+        }
     }
 }
 
@@ -230,12 +246,8 @@ impl Device for Cuda {
     }
 
     fn record(&mut self, mark: Mark) -> Result<()> {
-        let event = match mark {
-            Mark::Start => self.start,
-            Mark::Stop => self.stop,
-        };
         // SAFETY: the event lives as long as `self`, the stream as `open` demands.
-        unsafe { cu!(self.driver, cuEventRecord(event, self.stream)) }
+        unsafe { cu!(self.driver, cuEventRecord(self.event(mark), self.stream)) }
     }
 
     fn elapsed_ns(&mut self) -> Result<f64> {
@@ -259,29 +271,10 @@ impl Device for Cuda {
     }
 
     fn null_kernel(&mut self) -> Result<bool> {
-        if self.null_kernel.is_null() {
+        let Some(kernels) = &self.kernels else {
             return Ok(false);
-        }
-        // SAFETY: the kernel takes no arguments and touches no memory.
-        unsafe {
-            cu!(
-                self.driver,
-                cuLaunchKernel(
-                    self.null_kernel,
-                    1,
-                    1,
-                    1,
-                    1,
-                    1,
-                    1,
-                    0,
-                    self.stream,
-                    ptr::null_mut(),
-                    ptr::null_mut(),
-                )
-            )?;
-        }
-        Ok(true)
+        };
+        kernels.null(self.stream).map(|()| true)
     }
 }
 
@@ -298,9 +291,6 @@ impl Drop for Cuda {
             }
             if self.flush != 0 {
                 (driver.cuMemFree)(self.flush);
-            }
-            if !self.module.is_null() {
-                (driver.cuModuleUnload)(self.module);
             }
         }
     }

@@ -32,6 +32,7 @@ functions! {
     cuInit [c"cuInit"] (c_uint);
     cuGetErrorName [c"cuGetErrorName"] (c_int, *mut *const c_char);
     cuDeviceGet [c"cuDeviceGet"] (*mut c_int, c_int);
+    cuDeviceGetName [c"cuDeviceGetName"] (*mut c_char, c_int, c_int);
     cuDeviceGetAttribute [c"cuDeviceGetAttribute"] (*mut c_int, c_int, c_int);
     cuDeviceGetPCIBusId [c"cuDeviceGetPCIBusId"] (*mut c_char, c_int, c_int);
     cuDevicePrimaryCtxRetain [c"cuDevicePrimaryCtxRetain"] (*mut Context, c_int);
@@ -44,6 +45,7 @@ functions! {
     cuMemHostAlloc [c"cuMemHostAlloc"] (*mut *mut c_void, usize, c_uint);
     cuMemFreeHost [c"cuMemFreeHost"] (*mut c_void);
     cuMemHostGetDevicePointer [c"cuMemHostGetDevicePointer_v2"] (*mut DevicePointer, *mut c_void, c_uint);
+    cuMemcpyDtoH [c"cuMemcpyDtoH_v2"] (*mut c_void, DevicePointer, usize);
     cuMemsetD32Async [c"cuMemsetD32Async"] (DevicePointer, c_uint, usize, Stream);
     cuStreamWaitValue32 [c"cuStreamWaitValue32_v2", c"cuStreamWaitValue32"] (Stream, DevicePointer, u32, c_uint);
     cuEventCreate [c"cuEventCreate"] (*mut Event, c_uint);

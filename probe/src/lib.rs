@@ -3,7 +3,8 @@
 //! [`clock`] is the timing contract and reads from top to bottom; it knows a device
 //! only as the trait [`Device`], so the whole contract runs against a simulated one in
 //! the tests. [`cuda`] is the real device. [`capi`] is the same clock for callers in
-//! other languages, so that every framework is timed by the same code.
+//! other languages, so that every framework is timed by the same code; [`xla`] adds what
+//! JAX needs, which hides its stream.
 //!
 //! Nothing is linked: the driver's libraries are opened when first needed, and on a
 //! machine without them every entry answers [`Error::Unavailable`].
@@ -15,6 +16,8 @@ mod driver;
 mod error;
 pub mod gate;
 mod graph;
+pub mod host_cost;
+mod kernels;
 mod library;
 pub mod measure;
 #[cfg(test)]
@@ -25,6 +28,7 @@ pub mod sample;
 pub mod status;
 #[cfg(test)]
 mod tests;
+pub mod xla;
 
 pub use clock::{Begun, Clock, Device, Mark};
 pub use cuda::Cuda;
@@ -35,4 +39,4 @@ pub use nvml::{Facts, State};
 pub use sample::{Cache, Calibration, Sample, Settings};
 
 /// Version of the clock's method: two readings compare only under the same one.
-pub const VERSION: &str = "0.1";
+pub const VERSION: &str = "0.2";

@@ -22,6 +22,7 @@ pub enum Step {
     HostClock,
     Kernel,
     NullKernel,
+    Spin,
     OpenGate,
     Elapsed,
     SmClock,
@@ -38,6 +39,7 @@ enum Work {
     Record(Mark),
     Kernel(u64),
     NullKernel,
+    Spin(u64),
 }
 
 /// Time the host needs for anything it queues, and the device for an event pair.
@@ -129,6 +131,13 @@ impl Mock {
         Ok(())
     }
 
+    /// Queues a kernel that waits for this long.
+    pub fn spin(&mut self, ns: u64) -> Result<()> {
+        self.step(Step::Spin)?;
+        self.queue(Work::Spin(ns));
+        Ok(())
+    }
+
     fn step(&mut self, step: Step) -> Result<()> {
         self.trace.lock().unwrap().push(step);
         if self.fails == Some(step) {
@@ -178,6 +187,8 @@ impl Mock {
                 self.device_ns += LAUNCH_NS + ns - saved;
                 self.cached = true;
             }
+            // It reads no memory, and starts and ends as a kernel that does nothing.
+            Work::Spin(ns) => self.device_ns += LAUNCH_NS + EMPTY_KERNEL_NS as u64 + ns,
             Work::NullKernel => self.device_ns += LAUNCH_NS + EMPTY_KERNEL_NS as u64,
         }
     }

@@ -20,15 +20,23 @@ pub struct Settings {
     pub calls_per_sample: u32,
     /// The SM clock is read with every n-th sample, outside the events; 0 is never.
     pub clock_every: u32,
-    /// Kernels that do nothing between the gate and the start event.
+    /// Kernels that do nothing between the gate and the start event. Each costs the host
+    /// a launch between samples, and nothing within them.
     ///
     /// Held at the gate, the device has not fetched the commands behind it, and after a
-    /// flush it fetches them from further away: the first kernel then starts 0.9 µs late
-    /// on an H200, inside the events (7.5 µs for one of 5.5; hot: 6.0 for 5.0). While the
-    /// run-up runs the device reads ahead, as in any stream that is kept busy. Of one or
-    /// two, some samples were late; of eight, none. Each costs the host some µs between
-    /// samples, and nothing within them.
+    /// flush it fetches them from further away: without a run-up every first kernel starts
+    /// about 1 µs late on an H200, inside the events. While the run-up runs the device
+    /// reads ahead, as in any stream that is kept busy.
     pub run_up: u32,
+    /// At most so many kernels that do nothing are queued after the gate was opened, a
+    /// number drawn anew with each sample. They run after the stop event, while the host
+    /// waits anyway.
+    ///
+    /// The device fetches its commands in pieces, and a kernel at the beginning of a piece
+    /// is late, run-up or not. When each sample queues as many bytes as the one before,
+    /// their beat with the pieces makes every fourth sample late, every second or none,
+    /// as the process had it. Drawn lengths leave a small share, and the same everywhere.
+    pub stagger: u32,
     /// The watchdog opens a gate closed for this long. A call that synchronises needs
     /// it to end at all, so it is short; it must exceed the host time of any honest
     /// call, which nothing in attention brings near 50 ms.
@@ -40,7 +48,8 @@ impl Default for Settings {
         Self {
             calls_per_sample: 1,
             clock_every: 1,
-            run_up: 8,
+            run_up: 1,
+            stagger: 3,
             limit: Duration::from_millis(50),
         }
     }

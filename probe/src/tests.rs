@@ -31,28 +31,25 @@ fn clock_with(settings: Settings) -> Clock<Mock> {
 const SOON: Settings = Settings {
     calls_per_sample: 1,
     clock_every: 1,
-    run_up: 8,
+    run_up: 1,
+    stagger: 0,
     limit: Duration::from_millis(2),
 };
 
 fn clock() -> Clock<Mock> {
-    clock_with(Settings::default())
+    clock_with(Settings {
+        stagger: 0,
+        ..Settings::default()
+    })
 }
 
 fn kernel(device: &mut Mock) -> Result<()> {
     device.kernel(KERNEL_NS)
 }
 
-const BEFORE: [Step; 12] = [
+const BEFORE: [Step; 5] = [
     Step::Synchronise,
     Step::CloseGate,
-    Step::NullKernel,
-    Step::NullKernel,
-    Step::NullKernel,
-    Step::NullKernel,
-    Step::NullKernel,
-    Step::NullKernel,
-    Step::NullKernel,
     Step::NullKernel,
     Step::Record(Mark::Start),
     Step::HostClock,
@@ -81,6 +78,39 @@ fn a_hot_sample_only_lacks_the_flush() {
     clock.sample(Cache::Hot, kernel).unwrap();
     let contract = [&BEFORE[..], &[Step::Kernel], &AFTER].concat();
     assert_eq!(clock.device().take_trace(), contract);
+}
+
+#[test]
+fn the_stagger_is_drawn_and_queued_behind_the_open_gate() {
+    let mut clock = clock_with(Settings::default());
+    let most = Settings::default().stagger;
+    let mut seen = Vec::new();
+    for _ in 0..4 * (most + 1) {
+        let sample = clock
+            .sample(Cache::Hot, |device| device.spin(KERNEL_NS))
+            .unwrap();
+        assert_eq!(sample.device_ns, KERNEL_NS as f64 + EMPTY_KERNEL_NS);
+        let trace = clock.device().take_trace();
+        let opened = trace
+            .iter()
+            .position(|step| *step == Step::OpenGate)
+            .unwrap();
+        let waits = trace
+            .iter()
+            .rposition(|step| *step == Step::Synchronise)
+            .unwrap();
+        let between = &trace[opened + 1..waits];
+        assert!(
+            between.iter().all(|step| *step == Step::NullKernel),
+            "{trace:?}"
+        );
+        seen.push(between.len() as u32);
+    }
+    for number in 0..=most {
+        assert!(seen.contains(&number), "never {number}: {seen:?}");
+    }
+    assert!(seen.iter().all(|number| *number <= most));
+    assert_ne!(seen[..4], seen[4..8], "it must not repeat with the samples");
 }
 
 #[test]

@@ -69,8 +69,8 @@ def by_cupti(clock: probe.Probe, cold: bool, call: Callable[[], Any]) -> float:
         profiler.export_chrome_trace(str(path))
         events = json.loads(path.read_text())["traceEvents"]
     kernels = [event for event in events if event.get("cat") == "kernel"]
-    # The run-up's kernels do nothing either: where the call is one, all are alike.
-    real = [event for event in kernels if event["name"] != "regatta_null"] or kernels
+    # The run-up is ours too: where the call does nothing, all are alike.
+    real = [event for event in kernels if not event["name"].startswith("regatta_")] or kernels
     return statistics.median(event["dur"] * 1e3 for event in real)
 
 
@@ -125,22 +125,6 @@ def host_cost(clock: probe.Probe) -> None:
     clock.configure()
 
 
-def run_ups(clock: probe.Probe, call: Callable[[], Any]) -> None:
-    """Which run-up is long enough: late samples, and what each costs the host."""
-    for run_up in (0, 1, 2, 3, 4, 6, 8, 12):
-        clock.configure(run_up=run_up)
-        for _ in range(5):
-            clock.sample(True, call)
-        readings = sorted(clock.sample(True, call).device_ns for _ in range(300))
-        late = sum(reading > readings[30] + 400 for reading in readings)
-        cost = per_call_ns(lambda: clock.sample(True, lambda: None))
-        print(
-            f"      run-up {run_up}: {readings[150] / 1e3:.2f} us cold, tenth "
-            f"{readings[30] / 1e3:.2f}, {late} of 300 late, an empty sample {cost / 1e3:.1f} us"
-        )
-    clock.configure()
-
-
 def misbehaving_calls(clock: probe.Probe, call: Callable[[], Any]) -> None:
     """A call that waits, and one that fails, harm themselves alone."""
 
@@ -184,8 +168,6 @@ def main() -> int:
             def call() -> torch.Tensor:
                 return F.scaled_dot_product_attention(q, k, v)  # noqa: B023
 
-            if seq == 128:
-                run_ups(clock, call)
             for cold in (True, False):
                 compare(clock, f"FlashAttention-2 {(batch, heads, seq, head_dim)}", cold, call)
         misbehaving_calls(clock, call)

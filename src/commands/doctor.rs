@@ -1,18 +1,19 @@
 //! `regatta doctor`: what this machine can run, and what is missing, with the fix.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
 
 use super::list::{first_line, introductions};
-use super::{Ended, Stop, indented, print};
+use super::{Ended, Stop, indented, print, ruler};
 use crate::kernels::compile::Compiler;
 use crate::kernels::toolkit;
 use crate::measure::machine;
 use crate::record::baseline::Store;
 use crate::report::files::check_writable;
 use crate::suite::{self, Suite};
+use crate::worker::gpu_clock;
 
 /// What this machine can run, and what is missing, with the fix
 #[derive(Args, Debug)]
@@ -20,6 +21,14 @@ pub struct DoctorArgs {
     /// Environment of workers that name none
     #[arg(long, value_name = "NAME")]
     environment: Option<String>,
+
+    /// Rule the clocks: what they read of work of known length, 2 us to 20 ms
+    #[arg(long)]
+    ruler: bool,
+
+    /// Write the ruler's page and tables into this folder
+    #[arg(long, value_name = "DIR", requires = "ruler")]
+    out: Option<PathBuf>,
 
     /// Machine-readable output
     #[arg(long)]
@@ -52,12 +61,16 @@ enum State {
 /// # Errors
 /// See [`super::Stop`].
 pub fn run(args: &DoctorArgs) -> Ended {
+    if args.ruler {
+        return ruler::run(args.json, args.out.as_deref());
+    }
     let mut config = Suite::default();
     suite::configure(&mut config, Path::new("regatta.toml")).map_err(Stop::usage)?;
     let mut findings = vec![processor()];
     findings.extend(workers(&config, args.environment.as_deref())?);
     findings.push(gpu_driver());
     findings.extend([Compiler::Nvrtc, Compiler::Nvcc].map(compiler));
+    findings.push(gpu_clock());
     findings.push(reports());
     findings.push(baselines());
     let broken = findings
@@ -175,6 +188,35 @@ fn compiler(compiler: Compiler) -> Finding {
             detail: "not found: `regatta build` cannot use it".to_owned(),
             // Its last line is what to do.
             fix: why.lines().last().unwrap_or_default().to_owned(),
+        },
+    }
+}
+
+/// Whether Python workers can be given the gated clock.
+fn gpu_clock() -> Finding {
+    let what = "GPU clock".to_owned();
+    match gpu_clock::install() {
+        Ok(Some(path)) => Finding {
+            what,
+            state: State::Ok,
+            detail: format!("version {}, {}", regatta_probe::VERSION, path.display()),
+            fix: String::new(),
+        },
+        Ok(None) => Finding {
+            what,
+            state: State::Absent,
+            detail: "this regatta was built without: Python workers time by plain events"
+                .to_owned(),
+            fix: format!(
+                "build the package regatta-probe and name its library in {}",
+                gpu_clock::VARIABLE
+            ),
+        },
+        Err(error) => Finding {
+            what,
+            state: State::Broken,
+            detail: format!("cannot be written into the cache: {error}"),
+            fix: "name a folder that can be written in XDG_CACHE_HOME".to_owned(),
         },
     }
 }

@@ -12,6 +12,7 @@ mod measuring;
 mod progress;
 pub mod report;
 mod reporting;
+pub mod ruler;
 pub mod run;
 mod sides;
 pub mod worker;

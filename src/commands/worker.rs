@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::{Args, Subcommand};
 
-use super::{Ended, Stop, note, print};
+use super::{Ended, Stop, note, print, ruler};
 use crate::measure::conformance::{self, Check, CheckResult};
 use crate::variants;
 use crate::worker::host::{Process, Spec};
@@ -26,6 +26,12 @@ enum Action {
     Serve {
         /// The worker
         name: String,
+    },
+    /// Rule a clock and print its readings (started by `doctor --ruler`)
+    #[command(hide = true)]
+    Ruler {
+        /// The clock
+        clock: ruler::Clock,
     },
     /// Start a worker, go through docs/PROTOCOL.md with it, say what is wrong
     ///
@@ -47,6 +53,7 @@ enum Action {
 pub fn run(args: &WorkerArgs) -> Ended {
     match &args.action {
         Action::Serve { name } => serve(name),
+        Action::Ruler { clock } => ruler::serve(*clock),
         Action::Check { json, command } => check(command, *json),
     }
 }

@@ -21,7 +21,7 @@ pub struct Differences {
 /// Facts in which two runs differ.
 ///
 /// Hard are those which change what a time means: the file's schema, the timing
-/// method and the state of the caches, the machine, the device of a worker, and
+/// method, the state of the caches and what a sample is, the machine, the device of a worker, and
 /// with `same_suite` the suite. A fact that one side lacks counts as different:
 /// nobody knows that it is the same.
 pub fn differences(base: &RunHeader, head: &RunHeader, same_suite: bool) -> Differences {
@@ -30,6 +30,13 @@ pub fn differences(base: &RunHeader, head: &RunHeader, same_suite: bool) -> Diff
     differ(hard, "schema", base.schema, head.schema);
     differ(hard, "method", base.method, head.method);
     differ(hard, "cache", &base.settings.cache, &head.settings.cache);
+    differ(hard, "graph", base.settings.graph, head.settings.graph);
+    differ(
+        hard,
+        "calls_per_sample",
+        base.settings.calls_per_sample,
+        head.settings.calls_per_sample,
+    );
     maps(hard, "", &base.machine.hard, &head.machine.hard);
     for (name, base, head) in shared_workers(base, head) {
         let device = |kind: &str, name: &str| format!("{kind} {name}");
@@ -202,6 +209,8 @@ mod tests {
         head.schema += 1;
         head.method += 1;
         head.settings.cache = "hot".to_owned();
+        head.settings.graph = true;
+        head.settings.calls_per_sample = 4;
         head.machine
             .hard
             .insert("driver".to_owned(), "570".to_owned());
@@ -210,9 +219,18 @@ mod tests {
         let found = differences(&base, &head, true);
         assert_eq!(
             fields(&found.hard),
-            ["schema", "method", "cache", "cores", "driver", "cpu.device"]
+            [
+                "schema",
+                "method",
+                "cache",
+                "graph",
+                "calls_per_sample",
+                "cores",
+                "driver",
+                "cpu.device"
+            ]
         );
-        assert_eq!(found.hard[3].head, ABSENT);
+        assert_eq!(found.hard[5].head, ABSENT);
         assert!(found.soft.is_empty());
     }
 

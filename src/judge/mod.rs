@@ -8,12 +8,14 @@
 mod causes;
 mod comparable;
 mod complete;
+mod conditions;
 mod expect;
 mod floor;
 pub mod judgement;
 mod phrase;
 mod reasons;
 mod rows;
+pub mod ruler;
 mod shift;
 pub mod statistics;
 mod time;
@@ -65,6 +67,7 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
         .collect();
     notes.extend(rows.note);
     notes.extend(notes_on_rows(&judgement));
+    notes.extend(conditions::notes(head));
     notes.extend(unheld);
     judgement.notes = notes;
     judgement.verdict = verdict::verdict(&judgement, options);

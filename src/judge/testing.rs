@@ -41,6 +41,8 @@ pub fn header() -> RunHeader {
             min_samples: 3,
             budget_ms: 100,
             cache: "cold".to_owned(),
+            graph: false,
+            calls_per_sample: 1,
             seed: 1,
             timeout_s: 120,
         },

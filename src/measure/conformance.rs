@@ -250,6 +250,8 @@ fn measure() -> Measure {
         min_samples: 2,
         budget_ms: 1000,
         cache: Cache::Hot,
+        graph: false,
+        calls_per_sample: 1,
     }
 }
 

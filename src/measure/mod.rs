@@ -3,6 +3,7 @@
 pub mod conformance;
 pub mod machine;
 pub mod preflight;
+pub mod ruler;
 pub mod schedule;
 pub mod session;
 pub mod verify;

@@ -185,13 +185,19 @@ fn timed(
             "hot" => Cache::Hot,
             _ => Cache::Cold,
         },
+        graph: settings.graph,
+        calls_per_sample: settings.calls_per_sample,
     };
     let limit = limit + Duration::from_millis(settings.budget_ms);
-    let measured = match worker.ask(RequestBody::Measure(measure), limit)? {
+    let measured = match worker.ask(RequestBody::Measure(measure.clone()), limit)? {
         ReplyBody::Measured(measured) => measured,
+        ReplyBody::Unsupported { reason } => return Ok(Err(Outcome::Unsupported { reason })),
         ReplyBody::Failed { reason } => return Ok(Err(failed(reason))),
         other => return Ok(Err(out_of_turn(&other))),
     };
+    if let Err(reason) = verify::as_asked(&measure, &measured) {
+        return Ok(Err(failed(reason)));
+    }
     if let Err(reason) = verify::samples(&case.problem, &worker.hello().device, &measured) {
         return Ok(Err(failed(format!("unusable samples: {reason}"))));
     }
@@ -200,6 +206,8 @@ fn timed(
         host_ns: measured.host_ns,
         clock_mhz: measured.clock_mhz,
         peak_bytes: measured.peak_bytes,
+        state: measured.state.map(Box::new),
+        synchronised: measured.synchronised,
         ..Measurement::default()
     }))
 }

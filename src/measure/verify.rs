@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::attention::reference::{self, Inputs};
 use crate::attention::tolerance::{limit, probes_agree, results, tolerable};
 use crate::attention::{Direction, Dtype, Layout, Problem, work};
-use crate::worker::protocol::{Device, Measured, PROBES, Prepared, VariantInfo};
+use crate::worker::protocol::{Device, Measure, Measured, PROBES, Prepared, VariantInfo};
 
 /// Problems up to this many operations are computed here as well, so that a worker
 /// whose own check is wrong is found out.
@@ -99,6 +99,28 @@ impl Verifier {
     }
 }
 
+/// Holds a worker to what a sample was to be. One that was written before there were
+/// graphs ignores the request, and its times would pass for those of replays.
+///
+/// # Errors
+/// What it did in place of what it was asked for.
+pub fn as_asked(asked: &Measure, measured: &Measured) -> Result<(), String> {
+    if asked.graph != measured.graph {
+        return Err(match asked.graph {
+            true => "the worker does not replay CUDA graphs: its reply does not say `graph`; \
+                     measure with graph = false"
+                .to_owned(),
+            false => "the worker replayed a CUDA graph that nobody asked for".to_owned(),
+        });
+    }
+    match (asked.calls_per_sample, measured.calls_per_sample) {
+        (wanted, made) if wanted == made => Ok(()),
+        (wanted, made) => Err(format!(
+            "the worker says {made} calls a sample, {wanted} were asked for"
+        )),
+    }
+}
+
 /// Refuses samples that no clock can have given.
 ///
 /// # Errors
@@ -162,6 +184,7 @@ fn peak_flops(device: &Device, dtype: Dtype) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::worker::protocol::Cache;
 
     fn device(name: &str) -> Device {
         Device {
@@ -187,6 +210,32 @@ mod tests {
         assert!(error.contains("above the 989 TFLOP/s"), "{error}");
         assert!(samples(&problem, &device("NVIDIA H200"), &measured(1e6)).is_ok());
         assert!(samples(&problem, &device("abacus"), &measured(1e5)).is_ok());
+    }
+
+    #[test]
+    fn a_worker_that_ignores_the_kind_of_sample_is_found_out() {
+        let asked = |graph, calls_per_sample| Measure {
+            warmup: 0,
+            samples: 1,
+            min_samples: 1,
+            budget_ms: 1,
+            cache: Cache::Hot,
+            graph,
+            calls_per_sample,
+        };
+        let plain = Measured::default();
+        assert_eq!(as_asked(&asked(false, 1), &plain), Ok(()));
+        let error = as_asked(&asked(true, 1), &plain).unwrap_err();
+        assert!(error.contains("does not replay CUDA graphs"), "{error}");
+        let error = as_asked(&asked(false, 4), &plain).unwrap_err();
+        assert!(error.contains("1 calls a sample, 4"), "{error}");
+        let replayed = Measured {
+            graph: true,
+            calls_per_sample: 4,
+            ..Measured::default()
+        };
+        assert_eq!(as_asked(&asked(true, 4), &replayed), Ok(()));
+        assert!(as_asked(&asked(false, 4), &replayed).is_err());
     }
 
     #[test]

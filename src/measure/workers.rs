@@ -10,7 +10,7 @@ use crate::attention::VariantId;
 use crate::suite::document::nearest;
 use crate::suite::{Environment, Suite};
 use crate::worker::host::{Conversation, HostError, Process, Spec};
-use crate::worker::python;
+use crate::worker::{gpu_clock, python};
 
 /// Importing a large library on a cold disk takes its time.
 const HELLO_LIMIT: Duration = Duration::from_secs(180);
@@ -141,6 +141,23 @@ fn find_environment(wanted: &str, suite: &Suite) -> Result<Environment, NoComman
     )))
 }
 
+/// Where the GPU clock is, unless the environment or the user (`is_set`) says it.
+fn clock_variable(
+    environment: &BTreeMap<String, String>,
+    is_set: impl Fn(&str) -> bool,
+) -> Result<Option<(String, String)>, NoCommand> {
+    let variable = gpu_clock::VARIABLE;
+    if environment.contains_key(variable) || is_set(variable) {
+        return Ok(None);
+    }
+    let library = gpu_clock::install().map_err(|error| {
+        NoCommand(format!(
+            "cannot write the GPU clock into the cache: {error}"
+        ))
+    })?;
+    Ok(library.map(|path| (variable.to_owned(), path.display().to_string())))
+}
+
 fn python_spec(name: &str, library: &str, environment: &Environment) -> Result<Spec, NoCommand> {
     let main = python::install().map_err(|error| {
         NoCommand(format!(
@@ -166,6 +183,9 @@ fn python_spec(name: &str, library: &str, environment: &Environment) -> Result<S
         );
         env.push(("PYTHONPATH".to_owned(), paths.join(":")));
     }
+    env.extend(clock_variable(&environment.env, |name| {
+        std::env::var_os(name).is_some()
+    })?);
     // A worker is read-only to the user's checkout and talks on its own channel.
     env.push(("PYTHONDONTWRITEBYTECODE".to_owned(), "1".to_owned()));
     env.push(("PYTHONUNBUFFERED".to_owned(), "1".to_owned()));
@@ -182,4 +202,20 @@ fn python_spec(name: &str, library: &str, environment: &Environment) -> Result<S
               REGATTA_PYTHON"
             .to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn python_workers_are_given_the_gpu_clock_unless_someone_chose() {
+        let unset = |_: &str| false;
+        let (name, path) = clock_variable(&BTreeMap::new(), unset).unwrap().unwrap();
+        assert_eq!(name, "REGATTA_PROBE");
+        assert!(fs::metadata(path).is_ok_and(|library| library.len() > 0));
+        let off = BTreeMap::from([(name, String::new())]);
+        assert_eq!(clock_variable(&off, unset).unwrap(), None);
+        assert_eq!(clock_variable(&BTreeMap::new(), |_| true).unwrap(), None);
+    }
 }

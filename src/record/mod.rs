@@ -1,7 +1,9 @@
 //! What is kept: runs and baselines, on disk and as one side of a comparison.
 
 pub mod baseline;
+pub mod conditions;
 pub mod line;
+pub mod ruler;
 pub mod run_file;
 pub mod side;
 pub mod types;

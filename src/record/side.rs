@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::conditions::Conditions;
 use super::types::{Measurement, Outcome, Run, RunHeader};
 use crate::attention::{CaseId, ParamValue, Structure};
 
@@ -50,6 +51,9 @@ pub struct CaseRecord {
     /// Most device memory in use, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_bytes: Option<u64>,
+    /// What happened around the samples.
+    #[serde(default, skip_serializing_if = "Conditions::is_empty")]
+    pub conditions: Conditions,
     /// What each parameter became.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub effective: BTreeMap<String, ParamValue>,
@@ -96,6 +100,7 @@ impl CaseRecord {
             clock_mhz: Vec::new(),
             samples: 0,
             peak_bytes: None,
+            conditions: Conditions::default(),
             effective: BTreeMap::new(),
             errors: BTreeMap::new(),
             structure: None,
@@ -114,6 +119,7 @@ impl CaseRecord {
         self.first_call_ns.push(measurement.first_call_ns);
         self.samples += measurement.device_ns.len() as u64;
         self.peak_bytes = self.peak_bytes.max(measurement.peak_bytes);
+        self.conditions.add(measurement);
         self.effective.clone_from(&measurement.effective);
         for (result, &error) in &measurement.errors {
             let worst = self.errors.entry(result.clone()).or_insert(error);

@@ -9,6 +9,8 @@ use crate::attention::{CaseId, ParamValue, Structure};
 use crate::suite::rules::Rules;
 use crate::suite::{Override, Settings};
 
+pub use crate::worker::protocol::DeviceState;
+
 /// The first line of a run: everything needed to judge it later.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunHeader {
@@ -140,6 +142,13 @@ pub struct Measurement {
     /// Most device memory in use, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_bytes: Option<u64>,
+    /// State of the device right after the samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<Box<DeviceState>>,
+    /// True when the call itself waits for the device, so that `device_ns` holds waits
+    /// for the host.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub synchronised: bool,
     /// What each parameter became.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub effective: BTreeMap<String, ParamValue>,

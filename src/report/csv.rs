@@ -11,6 +11,7 @@ use super::text::one_line;
 use super::{Document, Exporter, RenderError, Report};
 use crate::attention::{Case, FACETS};
 use crate::judge::judgement::{Change, Finding, Row, Stage, Timing};
+use crate::record::conditions::Conditions;
 use crate::record::side::{CaseRecord, Side};
 use crate::record::types::Outcome;
 
@@ -43,7 +44,7 @@ fn document(
 }
 
 /// Columns of `cases.csv` between the facets and the parameters.
-const FIGURES: [&str; 25] = [
+const FIGURES: [&str; 28] = [
     "word",
     "allowed",
     "reason",
@@ -68,6 +69,9 @@ const FIGURES: [&str; 25] = [
     "samples",
     "invocations",
     "peak_bytes",
+    "throttled",
+    "other_processes",
+    "synchronised",
     "findings",
 ];
 
@@ -115,7 +119,10 @@ fn cases(table: &mut Table, report: &Report) -> Result<(), ::csv::Error> {
 }
 
 /// The cells under [`FIGURES`].
-fn figures(row: &Row, record: Option<&CaseRecord>) -> [String; 25] {
+fn figures(row: &Row, record: Option<&CaseRecord>) -> [String; 28] {
+    let condition = |count: fn(&Conditions) -> Option<u32>| {
+        cell(record.and_then(|record| count(&record.conditions)))
+    };
     let head = |figure: fn(&Timing) -> f64| cell(row.head.as_ref().map(figure));
     let base = |figure: fn(&Timing) -> f64| cell(row.base.as_ref().map(figure));
     let change = |figure: fn(&Change) -> f64| cell(row.change.as_ref().map(figure));
@@ -150,6 +157,9 @@ fn figures(row: &Row, record: Option<&CaseRecord>) -> [String; 25] {
         cell(row.head.as_ref().map(|timing| timing.samples)),
         cell(row.head.as_ref().map(|timing| timing.invocations_ns.len())),
         cell(record.and_then(|record| record.peak_bytes)),
+        condition(|of| (of.known > 0).then_some(of.throttled)),
+        condition(|of| (of.known > 0).then_some(of.other_processes)),
+        condition(|of| (of.synchronised > 0).then_some(of.synchronised)),
         findings(&row.findings),
     ]
 }
@@ -235,6 +245,22 @@ mod tests {
         let scene = fixture::incomplete();
         let text = &render(Format::Csv, &scene.report()).unwrap()[0].text;
         insta::assert_snapshot!(readable(text));
+    }
+
+    #[test]
+    fn conditions_are_columns() {
+        let mut scene = fixture::failed();
+        fixture::disturb(&mut scene.head);
+        let text = &render(Format::Csv, &scene.report()).unwrap()[0].text;
+        let readable = readable(text);
+        let row = readable.split("\n\n").next().unwrap();
+        for cell in [
+            "throttled = 1\n",
+            "other_processes = 2\n",
+            "synchronised = 1\n",
+        ] {
+            assert!(row.contains(cell), "{row}");
+        }
     }
 
     #[test]

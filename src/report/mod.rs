@@ -12,6 +12,7 @@ mod json;
 mod junit;
 mod markdown;
 mod plot;
+pub mod ruler;
 pub mod summary;
 pub mod terminal;
 pub mod text;

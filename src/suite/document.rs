@@ -257,6 +257,17 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// `true` or `false`.
+    ///
+    /// # Errors
+    /// When it is something else.
+    pub fn truth(&self) -> Result<bool, DocumentError> {
+        match self.value {
+            DeValue::Boolean(truth) => Ok(*truth),
+            _ => Err(self.wrong("`true` or `false`")),
+        }
+    }
+
     /// An integer within a range.
     ///
     /// # Errors

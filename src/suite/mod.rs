@@ -55,10 +55,24 @@ pub struct Settings {
     pub budget_ms: u64,
     /// `cold` (flushed before each call) or `hot`.
     pub cache: String,
+    /// Time replays of a CUDA graph of the call in place of the call.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub graph: bool,
+    /// Calls a sample, whose time is divided by it.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub calls_per_sample: u32,
     /// Seed of inputs and of the order of cases.
     pub seed: u64,
     /// Seconds a worker may take over one request.
     pub timeout_s: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_one(number: &u32) -> bool {
+    *number == 1
 }
 
 impl Default for Settings {
@@ -70,6 +84,8 @@ impl Default for Settings {
             min_samples: 5,
             budget_ms: 500,
             cache: "cold".to_owned(),
+            graph: false,
+            calls_per_sample: 1,
             seed: 1,
             timeout_s: 120,
         }

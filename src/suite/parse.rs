@@ -123,6 +123,10 @@ fn settings(table: &Table<'_>, settings: &mut Settings) -> Result<(), DocumentEr
     whole("samples", 1, &mut settings.samples)?;
     whole("min_samples", 1, &mut settings.min_samples)?;
     whole("timeout_s", 1, &mut settings.timeout_s)?;
+    whole("calls_per_sample", 1, &mut settings.calls_per_sample)?;
+    if let Some(value) = table.get("graph") {
+        settings.graph = value.truth()?;
+    }
     if let Some(value) = table.get("budget_ms") {
         settings.budget_ms = value.integer_within(1, 3_600_000)? as u64;
     }

@@ -5,7 +5,9 @@
 //! somebody else's to the protocol.
 
 pub mod descendants;
+pub mod gpu_clock;
 pub mod host;
 pub mod protocol;
 pub mod python;
 pub mod serve;
+mod state;

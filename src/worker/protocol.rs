@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use super::state::{DeviceState, throttle_words};
 use crate::attention::{Direction, Dtype, ParamValue, Params, Problem, Structure};
 
 /// Version of the protocol; a worker that speaks another one is not used.
@@ -93,6 +94,22 @@ pub struct Measure {
     pub budget_ms: u64,
     /// State of the caches before each sample.
     pub cache: Cache,
+    /// Capture the call into a CUDA graph and time its replays. A worker that cannot
+    /// refuses; one that does says so in [`Measured::graph`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub graph: bool,
+    /// Calls a sample, whose time is divided by it; the cache is flushed before the
+    /// first alone. One that does it says so in [`Measured::calls_per_sample`].
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub calls_per_sample: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_one(number: &u32) -> bool {
+    *number == 1
 }
 
 /// State of the last-level cache before a sample.
@@ -265,7 +282,7 @@ pub struct TensorError {
 }
 
 /// Samples of the prepared case, one entry a call in each list.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// Nanoseconds the device worked on the call.
     pub device_ns: Vec<f64>,
@@ -278,4 +295,33 @@ pub struct Measured {
     /// Most device memory in use during the call, in bytes, where known.
     #[serde(default)]
     pub peak_bytes: Option<u64>,
+    /// State of the device right after the samples, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<DeviceState>,
+    /// True when the call itself waits for the device, so that `device_ns` holds waits
+    /// for the host.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub synchronised: bool,
+    /// True when these are replays of a CUDA graph, as asked for.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub graph: bool,
+    /// Calls a sample was divided by, as asked for.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub calls_per_sample: u32,
+}
+
+impl Default for Measured {
+    /// No samples yet, of one plain call each.
+    fn default() -> Measured {
+        Measured {
+            device_ns: Vec::new(),
+            host_ns: Vec::new(),
+            clock_mhz: Vec::new(),
+            peak_bytes: None,
+            state: None,
+            synchronised: false,
+            graph: false,
+            calls_per_sample: 1,
+        }
+    }
 }

@@ -1,8 +1,9 @@
 //! The Python worker travels inside the binary and is written out when used.
 
-use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
+
+use crate::cache;
 
 /// The libraries the Python worker knows.
 pub const LIBRARIES: [&str; 2] = ["torch", "jax"];
@@ -14,11 +15,12 @@ macro_rules! file {
 }
 
 /// Its files: name and text.
-const FILES: [(&str, &str); 13] = [
+const FILES: [(&str, &str); 14] = [
     file!("channel.py"),
     file!("cutlass_splits.py"),
     file!("device.py"),
     file!("inputs.py"),
+    file!("jax_clock.py"),
     file!("jax_worker.py"),
     file!("main.py"),
     file!("probe.py"),
@@ -30,37 +32,19 @@ const FILES: [(&str, &str); 13] = [
     file!("torch_worker.py"),
 ];
 
-/// Writes the Python worker into the user's cache and gives the path of its
-/// `main.py`. Files already there are left alone: the folder's name is a checksum
-/// of their contents.
+/// Writes the Python worker into the user's cache and gives the path of its `main.py`.
 ///
 /// # Errors
 /// When the cache cannot be written.
 pub fn install() -> io::Result<PathBuf> {
-    let mut hasher = crc32fast::Hasher::new();
-    for (name, text) in FILES {
-        hasher.update(name.as_bytes());
-        hasher.update(text.as_bytes());
-    }
-    let version = env!("CARGO_PKG_VERSION");
-    let folder =
-        crate::cache::folder()?.join(format!("python-{version}-{:08x}", hasher.finalize()));
-    fs::create_dir_all(&folder)?;
-    for (name, text) in FILES {
-        let path = folder.join(name);
-        if fs::read(&path).is_ok_and(|there| there == text.as_bytes()) {
-            continue;
-        }
-        let mut file = tempfile::NamedTempFile::new_in(&folder)?;
-        file.write_all(text.as_bytes())?;
-        file.persist(&path)?;
-    }
-    Ok(folder.join("main.py"))
+    let files = FILES.map(|(name, text)| (name, text.as_bytes()));
+    Ok(cache::install("python", &files)?.join("main.py"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn every_file_of_the_worker_is_in_the_binary() {

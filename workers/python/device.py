@@ -21,8 +21,25 @@ L2_CACHE_SIZE = 38
 COMPUTE_CAPABILITY_MAJOR = 75
 COMPUTE_CAPABILITY_MINOR = 76
 
-# nvmlClockType_t, nvml.h
+# nvmlClockType_t, nvmlTemperatureSensors_t, nvmlReturn_t, nvml.h
 NVML_CLOCK_SM = 1
+NVML_CLOCK_MEM = 2
+NVML_TEMPERATURE_GPU = 0
+NVML_SUCCESS = 0
+NVML_ERROR_INSUFFICIENT_SIZE = 7
+
+THROTTLE_REASONS = {
+    0x1: "idle",
+    0x2: "applications clocks setting",
+    0x4: "software power cap",
+    0x8: "hardware slowdown",
+    0x10: "sync boost",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "hardware power brake",
+    0x100: "display clock setting",
+}
+"""Words for the bits `nvmlClocksThrottleReason*`."""
 
 
 class NvidiaDevice:
@@ -71,6 +88,47 @@ class NvidiaDevice:
         clock = self._nvml_number("nvmlDeviceGetClockInfo", NVML_CLOCK_SM)
         return None if clock is None else float(clock)
 
+    def state(self) -> dict[str, Any]:
+        """What the device is doing besides the call; what cannot be known is left out."""
+        milliwatts = self._nvml_number("nvmlDeviceGetPowerUsage")
+        found = {
+            "sm_mhz": self._nvml_number("nvmlDeviceGetClockInfo", NVML_CLOCK_SM),
+            "memory_mhz": self._nvml_number("nvmlDeviceGetClockInfo", NVML_CLOCK_MEM),
+            "throttle_bits": self._throttle_bits(),
+            "power_w": None if milliwatts is None else milliwatts / 1e3,
+            "temperature_c": self._nvml_number("nvmlDeviceGetTemperature", NVML_TEMPERATURE_GPU),
+            "other_processes": self._other_processes(),
+        }
+        state: dict[str, Any] = {
+            name: value for name, value in found.items() if value is not None
+        }
+        if bits := found["throttle_bits"]:
+            state["throttle_reasons"] = throttle_words(int(bits))
+        return state
+
+    def _throttle_bits(self) -> int | None:
+        bits = ctypes.c_ulonglong()
+        if self._handle is None or self._nvml is None:
+            return None
+        # Renamed to EventReasons in 2023; the old name stays exported.
+        ask = self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons
+        return bits.value if ask(self._handle, ctypes.byref(bits)) == NVML_SUCCESS else None
+
+    def _other_processes(self) -> int | None:
+        """Compute processes apart from this one.
+
+        By count, because in a container NVML may give the process ids of the host.
+        """
+        count = ctypes.c_uint(0)
+        if self._handle is None or self._nvml is None:
+            return None
+        # No room is offered, so that only their number is told.
+        ask = self._nvml.nvmlDeviceGetComputeRunningProcesses_v3
+        status = ask(self._handle, ctypes.byref(count), None)
+        if status not in (NVML_SUCCESS, NVML_ERROR_INSUFFICIENT_SIZE):
+            return None
+        return max(0, count.value - 1)
+
     def l2_bytes(self) -> int | None:
         """Size of the last-level cache."""
         return self._attribute(L2_CACHE_SIZE)
@@ -111,6 +169,12 @@ class NvidiaDevice:
             "mig": self._mig(),
             "l2_bytes": _text(self.l2_bytes()),
         }
+
+
+def throttle_words(bits: int) -> list[str]:
+    """The words for NVML's bits; a bit without a word reads as a number."""
+    set_bits = [1 << place for place in range(64) if bits >> place & 1]
+    return [THROTTLE_REASONS.get(bit, hex(bit)) for bit in set_bits]
 
 
 def _library(name: str) -> Any:

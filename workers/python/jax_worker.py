@@ -23,6 +23,7 @@ import numpy as np
 
 import device
 import inputs
+import jax_clock
 import timing
 from channel import Failed, Message, Unsupported, required
 from problem import DIRECTIONS, Problem
@@ -114,12 +115,13 @@ class JaxWorker:
         self._arrays = Arrays.of_numpy()
         self._references = ReferenceCache(self._arrays)
         self._case: _Case | None = None
+        self._clock = jax_clock.of_device(self._device) if self._gpu else None
 
     def hello(self) -> Message:
         """Versions, device and variants."""
         return {
             "worker": "jax",
-            "versions": _versions() | ({"driver": self._gpu.driver()} if self._gpu else {}),
+            "versions": _versions() | self._device_versions(),
             "device": self._describe_device(),
             "variants": [
                 {
@@ -143,6 +145,13 @@ class JaxWorker:
                 },
             ],
         }
+
+    def _device_versions(self) -> dict[str, str]:
+        if self._gpu is None:
+            return {}
+        # Readings of different clocks are not to be compared.
+        clock = f"probe {self._clock.version}" if self._clock else "wall"
+        return {"driver": self._gpu.driver(), "clock": clock}
 
     def _describe_device(self) -> Message:
         if self._gpu is None:
@@ -199,14 +208,14 @@ class JaxWorker:
         arguments: tuple[Any, ...] = qkv
         try:
             if problem.direction == "forward":
-                function = jax.jit(lambda *qkv: (attend(*qkv),))
+                function = self._timed(lambda *qkv: (attend(*qkv),))
             elif problem.direction == "both":
-                function = jax.jit(lambda dout, *qkv: _with_gradients(attend, qkv, dout))
+                function = self._timed(lambda dout, *qkv: _with_gradients(attend, qkv, dout))
                 arguments = (held["dout"], *qkv)
             else:
                 # What forward saved travels as the leaves of the pulled-back function.
                 _, pull_back = jax.jit(lambda *qkv: jax.vjp(attend, *qkv))(*qkv)
-                function = jax.jit(lambda pull_back, dout: pull_back(dout))
+                function = self._timed(lambda pull_back, dout: pull_back(dout))
                 arguments = (pull_back, held["dout"])
             jax.block_until_ready(arguments)
             begin = time.perf_counter_ns()
@@ -222,6 +231,10 @@ class JaxWorker:
             logical[name] = array.swapaxes(1, 2) if problem.layout == "bhsd" else array
         return logical, first_call_ns
 
+    def _timed(self, function: Callable[..., Any]) -> Any:
+        """Jitted, and as the clock needs it. What is checked is what is timed."""
+        return jax.jit(jax_clock.marked(function) if self._clock else function)
+
     def _put(self, problem: Problem, logical: np.ndarray) -> Any:
         """On the device, in the order in memory that the caller holds."""
         if problem.layout == "bhsd":
@@ -229,11 +242,19 @@ class JaxWorker:
         return jax.device_put(logical, self._device)
 
     def measure(self, request: Message) -> Message:
-        """Samples; see `timing.measure_wall` for what the clock sees."""
+        """Samples behind the gate, or else by the wall: `timing.measure_wall`."""
         case = self._prepared()
         plan = timing.Plan.from_wire(request)
-        flush = self._flush() if plan.cold else lambda: None
-        measured = timing.measure_wall(case.call, jax.block_until_ready, plan, flush, gpu=self._gpu)
+        measured = None
+        if self._clock and self._gpu:
+            measured = jax_clock.measure(case.call, plan, self._clock, self._gpu)
+        if measured is None:
+            flush = self._flush() if plan.cold else lambda: None
+            wait = jax.block_until_ready
+            measured = timing.measure_wall(case.call, wait, plan, flush, gpu=self._gpu)
+            if self._clock:
+                print("the call waits for the device: timed by the wall, not behind the gate")
+                measured["synchronised"] = True
         if memory := case.compiled.memory_analysis():
             measured["peak_bytes"] = (
                 memory.argument_size_in_bytes

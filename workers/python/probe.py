@@ -86,7 +86,8 @@ class Probe:
         self,
         calls_per_sample: int = 1,
         clock_every: int = 1,
-        run_up: int = 8,
+        run_up: int = 1,
+        stagger: int = 3,
         limit_ms: float = 50,
     ) -> None:
         """How later samples are taken: probe/src/sample.rs, `Settings`."""
@@ -96,6 +97,7 @@ class Probe:
             ctypes.c_uint32(calls_per_sample),
             ctypes.c_uint32(clock_every),
             ctypes.c_uint32(run_up),
+            ctypes.c_uint32(stagger),
             ctypes.c_double(limit_ms),
         )
 
@@ -104,7 +106,7 @@ class Probe:
         figures = [ctypes.c_double() for _ in range(3)]
         self._ask("calibrate", self._handle, *map(ctypes.byref, figures))
         pair, null_kernel, cost = (figure.value for figure in figures)
-        return Calibration(pair, _known(null_kernel), cost)
+        return Calibration(pair, known(null_kernel), cost)
 
     def null_kernel(self) -> None:
         """Queues a kernel that does nothing."""
@@ -127,12 +129,13 @@ class Probe:
         return Sample(
             device_ns=self._device_ns.value,
             host_ns=float(host_ns),
-            clock_mhz=_known(self._clock_mhz.value),
+            clock_mhz=known(self._clock_mhz.value),
             synchronised=bool(self._flags.value & SYNCHRONISED),
         )
 
 
-def _known(value: float) -> float | None:
+def known(value: float) -> float | None:
+    """A figure of the library's, where NaN is one that is not known."""
     return None if math.isnan(value) else value
 
 

@@ -1,8 +1,9 @@
 """The measure loop: each sample is one call, with the device idle before it.
 
 Three clocks, best first. Where `REGATTA_PROBE` names regatta's GPU clock, a stream that
-torch shows us is timed by its own clock behind a gate; without it by plain events;
-everything else by the host's monotonic clock around call and wait.
+torch shows us is timed by its own clock behind a gate (and JAX's by the same one, in
+jax_clock.py); without it by plain events; everything else by the host's monotonic clock
+around call and wait.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import probe
-from channel import required
+from channel import Unsupported, required
 from device import NvidiaDevice
 from probe import Probe, Sample
 
@@ -31,6 +32,8 @@ class Plan:
     min_samples: int
     budget_ms: float
     cold: bool
+    graph: bool = False
+    calls_per_sample: int = 1
 
     @staticmethod
     def from_wire(request: dict[str, Any]) -> Plan:
@@ -41,7 +44,29 @@ class Plan:
             min_samples=int(required(request, "min_samples")),
             budget_ms=float(required(request, "budget_ms")),
             cold=required(request, "cache") == "cold",
+            graph=bool(request.get("graph", False)),
+            calls_per_sample=int(request.get("calls_per_sample", 1)),
         )
+
+    def repeated(self, call: Callable[[], Any]) -> Callable[[], Any]:
+        """The call, made as often as one sample has it."""
+        if self.calls_per_sample == 1:
+            return call
+
+        def several() -> Any:
+            for _ in range(self.calls_per_sample - 1):
+                call()
+            return call()
+
+        return several
+
+    def of_samples(self, measured: dict[str, Any]) -> dict[str, Any]:
+        """A `measured` reply whose times are of samples, made one of times of calls."""
+        if self.calls_per_sample > 1:
+            for name in ("device_ns", "host_ns"):
+                measured[name] = [ns / self.calls_per_sample for ns in measured[name]]
+            measured["calls_per_sample"] = self.calls_per_sample
+        return measured | ({"graph": True} if self.graph else {})
 
     def rounds(self, clock: Callable[[], float] = time.monotonic) -> Iterator[int]:
         """Numbers of the samples to take; ends when they are enough or the budget is spent."""
@@ -79,8 +104,13 @@ def measure_wall(
     latency included, and `host_ns` the time until the call returned. Without, host
     and device are one and `host_ns` stays empty.
     """
+    if plan.graph:
+        raise Unsupported(
+            "CUDA graphs are replayed by torch on a GPU alone; measure with graph = false"
+        )
     for _ in range(plan.warmup):
         wait(call())
+    call = plan.repeated(call)
     device_ns: list[float] = []
     host_ns: list[float] = []
     clocks: list[float | None] = []
@@ -97,7 +127,8 @@ def measure_wall(
         if gpu:
             host_ns.append(float(issued - begin))
             clocks.append(gpu.clock_mhz())
-    return _with_clocks({"device_ns": device_ns, "host_ns": host_ns}, clocks)
+    measured = _with_clocks({"device_ns": device_ns, "host_ns": host_ns}, clocks)
+    return plan.of_samples(measured | ({"state": gpu.state()} if gpu else {}))
 
 
 def cuda_clock() -> str:
@@ -116,14 +147,53 @@ def measure_cuda(call: Callable[[], Any], plan: Plan, gpu: NvidiaDevice) -> dict
     """Times the call on torch's current stream: gated, or else by plain events."""
     for _ in range(plan.warmup):
         call()
-    if gated := _gated_clock():
-        # A call that waits for the device waits for the gate, until that is opened by
-        # force after 50 ms: those would be the host's time in each sample.
-        if not gated.sample(plan.cold, call).synchronised:
-            return measure_gated(call, plan, gated)
-        print("the call waits for the device: timed by plain events, not behind the gate")
-        return measure_events(call, plan, gpu) | {"synchronised": True}
-    return measure_events(call, plan, gpu)
+    if plan.graph:
+        call = captured(call)
+    call = plan.repeated(call)
+    measured = _measure_on_stream(call, plan, gpu)
+    return plan.of_samples(measured | {"state": gpu.state()})
+
+
+def _measure_on_stream(call: Callable[[], Any], plan: Plan, gpu: NvidiaDevice) -> dict[str, Any]:
+    """Samples, undivided: gated where there is a clock, or else by plain events."""
+    gated = _gated_clock()
+    if gated is None:
+        return measure_events(call, plan, gpu)
+    # A call that waits for the device waits for the gate, until that is opened by
+    # force after 50 ms: those would be the host's time in each sample.
+    if not gated.sample(plan.cold, call).synchronised:
+        return measure_gated(call, plan, gated)
+    print("the call waits for the device: timed by plain events, not behind the gate")
+    return measure_events(call, plan, gpu) | {"synchronised": True}
+
+
+def captured(call: Callable[[], Any]) -> Callable[[], Any]:
+    """Replays of a CUDA graph of the call, on whichever stream is current then.
+
+    Through torch, whose allocator must know of the capture: memory that the call takes
+    while it is captured belongs to the graph.
+    """
+    import torch
+
+    # A first call on a stream of its own, as torch asks for: libraries set up their
+    # handles for each stream, which is not allowed in a capture.
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.stream(side):
+            call()
+        torch.cuda.current_stream().wait_stream(side)
+        with torch.cuda.graph(graph, stream=side):
+            call()
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        words = str(error).strip().split("\n")[0]
+        raise Unsupported(f"the call cannot be captured into a CUDA graph: {words}") from error
+    graph.replay()
+    torch.cuda.synchronize()
+    return graph.replay
 
 
 def measure_gated(call: Callable[[], Any], plan: Plan, gated: Probe) -> dict[str, Any]:
@@ -132,10 +202,11 @@ def measure_gated(call: Callable[[], Any], plan: Plan, gated: Probe) -> dict[str
 
     torch.cuda.reset_peak_memory_stats()
     samples = [gated.sample(plan.cold, call) for _ in plan.rounds()]
-    return _of_samples(samples) | {"peak_bytes": torch.cuda.max_memory_allocated()}
+    return of_samples(samples) | {"peak_bytes": torch.cuda.max_memory_allocated()}
 
 
-def _of_samples(samples: list[Sample]) -> dict[str, Any]:
+def of_samples(samples: list[Sample]) -> dict[str, Any]:
+    """What `measured` tells of gated samples."""
     measured: dict[str, Any] = {
         "device_ns": [sample.device_ns for sample in samples],
         "host_ns": [sample.host_ns for sample in samples],

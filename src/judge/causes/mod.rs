@@ -14,6 +14,8 @@ mod less_parallel;
 mod lower_clock;
 mod parameter_changed;
 mod recompiled;
+mod shared_device;
+mod throttled;
 mod toolchain;
 mod workspace;
 
@@ -58,11 +60,32 @@ impl Pair<'_> {
     fn moved(&self) -> bool {
         beyond(self.ratio, self.floor)
     }
+
+    /// A finding that blames the machine. A change of structure explains better than a
+    /// condition that came with it.
+    fn finding_of_the_machine(&self, cause: &str, evidence: String) -> Finding {
+        let same = self.base.structure == self.head.structure;
+        finding(cause, evidence, if same { 0.8 } else { 0.5 })
+    }
+}
+
+/// The slower record and the faster, where time moved and a share of the slower one's
+/// invocations is larger than the same share of the faster one's.
+fn disturbed<'a>(
+    pair: &Pair<'a>,
+    share: impl Fn(&CaseRecord) -> f64,
+) -> Option<(&'a CaseRecord, &'a CaseRecord)> {
+    let (slower, faster) = match pair.ratio > 1.0 {
+        true => (pair.head, pair.base),
+        false => (pair.base, pair.head),
+    };
+    let known = faster.conditions.known > 0;
+    (pair.moved() && known && share(slower) > share(faster)).then_some((slower, faster))
 }
 
 type Rule = fn(&Pair) -> Option<Finding>;
 
-const RULES: [Rule; 10] = [
+const RULES: [Rule; 12] = [
     less_parallel::find,
     parameter_changed::find,
     kernel_replaced::find,
@@ -70,6 +93,8 @@ const RULES: [Rule; 10] = [
     launches_added::find,
     recompiled::find,
     lower_clock::find,
+    throttled::find,
+    shared_device::find,
     host_bound::find,
     toolchain::find,
     workspace::find,

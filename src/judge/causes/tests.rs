@@ -1,6 +1,7 @@
 use super::*;
 use crate::attention::{Launch, ParamValue};
 use crate::judge::testing::around;
+use crate::record::conditions::Conditions;
 
 fn launch(name: &str, blocks: u32) -> Launch {
     Launch {
@@ -186,6 +187,42 @@ fn a_clock_that_explains_the_time_is_the_machine() {
     assert!(found(&clocked(1980.0), &clocked(1780.0), 3.0).is_empty());
     assert!(found(&clocked(1980.0), &clocked(1780.0), 0.8).is_empty());
     assert!(found(&clocked(1980.0), &clocked(1780.0), 1.0).is_empty());
+}
+
+#[test]
+fn throttling_and_other_processes_are_the_machine() {
+    let conditions = |throttled, shared| CaseRecord {
+        conditions: Conditions {
+            known: 5,
+            throttled,
+            throttle_reasons: (throttled > 0)
+                .then(|| "software power cap".to_owned())
+                .into_iter()
+                .collect(),
+            shared,
+            other_processes: 2 * shared.min(1),
+            synchronised: 0,
+        },
+        ..around(100.0)
+    };
+    let quiet = conditions(0, 0);
+    assert_eq!(
+        pair_of(only(&quiet, &conditions(3, 0), 1.2)),
+        "throttled: the device held its clocks back in 3 of 5 invocations (software power cap), \
+         before in 0 of 5: the machine, not the code"
+    );
+    assert_eq!(
+        pair_of(only(&quiet, &conditions(0, 2), 1.2)),
+        "shared-device: other processes computed on the device in 2 of 5 invocations (up to 2), \
+         before in 0 of 5: the machine, not the code"
+    );
+    // It became faster because the base was disturbed.
+    assert_eq!(only(&conditions(5, 0), &quiet, 0.8).0, "throttled");
+    // No more disturbed than before, not slower, or nothing known of the other side.
+    assert!(found(&conditions(3, 3), &conditions(3, 3), 1.2).is_empty());
+    assert!(found(&quiet, &conditions(3, 3), 1.0).is_empty());
+    assert!(found(&quiet, &conditions(3, 3), 0.8).is_empty());
+    assert!(found(&around(100.0), &conditions(3, 3), 1.2).is_empty());
 }
 
 #[test]

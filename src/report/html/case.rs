@@ -9,6 +9,7 @@ use super::change::{Comparison, EXCERPT, FindingView, comparison, findings, reas
 use super::tone;
 use crate::attention::{ParamValue, Structure};
 use crate::judge::judgement::{Row, Timing};
+use crate::record::conditions::Conditions;
 use crate::record::side::{CaseRecord, median};
 use crate::record::types::Outcome;
 use crate::report::RenderError;
@@ -191,7 +192,31 @@ fn facts(row: &Row, record: Option<&CaseRecord>) -> Vec<Fact> {
     if let Some(clock) = record.and_then(|record| median(&record.clock_mhz)) {
         add("device clock", format!("{clock:.0} MHz"));
     }
+    if let Some(record) = record {
+        conditions(&record.conditions, &mut add);
+    }
     facts
+}
+
+/// What happened around the samples, where it says something.
+fn conditions(found: &Conditions, add: &mut impl FnMut(&str, String)) {
+    let of = |part: u32| format!("in {part} of {} invocations", found.known);
+    if found.throttled > 0 {
+        let reasons = found.throttle_reasons.iter().map(|reason| one_line(reason));
+        let reasons: Vec<String> = reasons.collect();
+        add(
+            "clocks held back",
+            format!("{} ({})", of(found.throttled), reasons.join(", ")),
+        );
+    }
+    if found.shared > 0 {
+        let others = format!("{}, up to {}", of(found.shared), found.other_processes);
+        add("other processes on the device", others);
+    }
+    if found.synchronised > 0 {
+        let waits = format!("in {} invocations", found.synchronised);
+        add("the call waits for the device", waits);
+    }
 }
 
 fn before_after(base: Option<f64>, head: f64) -> String {

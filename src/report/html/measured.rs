@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{Context, DifferenceView, difference};
 use crate::report::format::{Factor, Percent};
 use crate::report::text::{clean, one_line, shell_quoted};
-use crate::suite::Override;
+use crate::suite::{Override, Settings};
 
 /// The section, as the template takes it.
 #[derive(Serialize)]
@@ -137,8 +137,22 @@ fn settings(context: &Context) -> Vec<(String, String)> {
         ),
         named("budget", format!("{} ms", settings.budget_ms)),
         named("caches", one_line(&settings.cache)),
+        named("a sample", sample(settings)),
         named("seed", settings.seed.to_string()),
     ]
+}
+
+/// What one sample is, in words.
+fn sample(settings: &Settings) -> String {
+    let call = if settings.graph {
+        "replay of a CUDA graph of the call"
+    } else {
+        "call"
+    };
+    match settings.calls_per_sample {
+        1 => format!("one {call}"),
+        calls => format!("the mean of {calls}, each a {call}"),
+    }
 }
 
 fn policy(context: &Context) -> Vec<(String, String)> {

@@ -100,3 +100,21 @@ fn pages() {
         crate::report::files::write(&path, &page).unwrap();
     }
 }
+
+#[test]
+fn conditions_around_the_samples_are_facts_of_the_case() {
+    let mut scene = fixture::failed();
+    let quiet = page(&scene);
+    fixture::disturb(&mut scene.head);
+    let page = page(&scene);
+    for fact in [
+        "clocks held back",
+        "other processes on the device",
+        "the call waits for the device",
+        "(software power cap)",
+    ] {
+        assert!(page.contains(fact), "no {fact}");
+        assert!(!quiet.contains(fact), "{fact} where nothing happened");
+    }
+    assert!(quiet.contains("one call"), "what a sample is");
+}

@@ -6,6 +6,7 @@
 //! so margins are wide and labels too close to each other are left out.
 
 mod forest;
+mod ruler;
 mod samples;
 mod scale;
 mod splits;
@@ -17,6 +18,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 pub(super) use forest::{NAMED, Whisker, forest};
+pub(super) use ruler::ruler;
 pub(super) use samples::{Invocation, Strip, strip};
 pub(super) use splits::{Splits, splits};
 pub(super) use throughput::{Bar, throughput};

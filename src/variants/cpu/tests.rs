@@ -200,6 +200,8 @@ fn measuring_needs_a_case() {
         min_samples: 1,
         budget_ms: 10_000,
         cache: Cache::Hot,
+        graph: false,
+        calls_per_sample: 1,
     };
     assert!(worker.measure(&measure).is_err());
     assert!(worker.census().is_err());

@@ -24,12 +24,20 @@ const CACHE_LINE: usize = 64;
 /// `kept` holds the buffer of the sweep from one request to the next.
 ///
 /// # Errors
-/// When there is no memory to sweep.
+/// When there is no memory to sweep, or a CUDA graph is asked for.
 pub fn measure(
     request: &Measure,
     kept: &mut Option<Sweep>,
     mut call: impl FnMut(),
 ) -> Result<Measured, String> {
+    if request.graph {
+        return Err(
+            "a CUDA graph is of a GPU, and this variant runs on the processor; measure with \
+             graph = false"
+                .to_owned(),
+        );
+    }
+    let calls = request.calls_per_sample.max(1);
     let sweep = match request.cache {
         Cache::Cold if kept.is_none() => Some(&*kept.insert(Sweep::new()?)),
         Cache::Cold => kept.as_ref(),
@@ -48,10 +56,12 @@ pub fn measure(
         if let Some(sweep) = sweep {
             sweep.run();
         }
-        device_ns.push(time(&mut call));
+        let ns = time(|| (0..calls).for_each(|_| call()));
+        device_ns.push(ns / f64::from(calls));
     }
     Ok(Measured {
         device_ns,
+        calls_per_sample: calls,
         ..Measured::default()
     })
 }
@@ -101,9 +111,32 @@ mod tests {
             min_samples,
             budget_ms,
             cache: Cache::Hot,
+            graph: false,
+            calls_per_sample: 1,
         };
         let measured = measure(&request, &mut None, || calls += 1).unwrap();
         (measured.device_ns.len(), calls)
+    }
+
+    #[test]
+    fn several_calls_make_one_sample_and_a_graph_is_refused() {
+        let mut request = Measure {
+            warmup: 1,
+            samples: 3,
+            min_samples: 3,
+            budget_ms: 0,
+            cache: Cache::Hot,
+            graph: false,
+            calls_per_sample: 4,
+        };
+        let mut calls = 0;
+        let measured = measure(&request, &mut None, || calls += 1).unwrap();
+        assert_eq!((measured.device_ns.len(), calls), (3, 1 + 3 * 4));
+        assert_eq!(measured.calls_per_sample, 4);
+        request.graph = true;
+        let error = measure(&request, &mut None, || calls += 1).unwrap_err();
+        assert!(error.contains("graph = false"), "{error}");
+        assert_eq!(calls, 13, "refused before any call");
     }
 
     #[test]

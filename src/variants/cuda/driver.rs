@@ -41,6 +41,9 @@ pub enum CudaError {
         /// Free before.
         free_mib: usize,
     },
+    /// The clock cannot do what is asked of it.
+    #[error("{0}")]
+    Clock(String),
     /// A kernel could not be made.
     #[error("{0}")]
     Build(String),
@@ -106,7 +109,7 @@ impl From<regatta_probe::Error> for CudaError {
                 name,
                 code: code.unsigned_abs(),
             },
-            other => CudaError::NoDevice(other.to_string()),
+            other => CudaError::Clock(other.to_string()),
         }
     }
 }

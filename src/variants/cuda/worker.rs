@@ -11,8 +11,8 @@ use super::plan::{Asked, VARIANTS, Variant};
 use crate::attention::Structure;
 use crate::kernels::compile::Compiler;
 use crate::worker::protocol::{
-    self, Cache, Hello, Measure, Measured, PROTOCOL_VERSION, Parameter, Prepare, Prepared,
-    VariantInfo,
+    self, Cache, DeviceState, Hello, Measure, Measured, PROTOCOL_VERSION, Parameter, Prepare,
+    Prepared, VariantInfo,
 };
 use crate::worker::serve::{Refusal, Worker};
 
@@ -161,8 +161,15 @@ impl Open {
                 Cache::Cold => ProbeCache::Cold,
                 Cache::Hot => ProbeCache::Hot,
             },
-            graph: false,
+            graph: request.graph,
         };
+        let settings = Settings {
+            calls_per_sample: request.calls_per_sample,
+            ..Settings::default()
+        };
+        self.clock
+            .configure(settings)
+            .map_err(|error| refusal(error.into()))?;
         let measured = self
             .clock
             .measure(&samples, |_| case.call().map_err(CudaError::into_probe))
@@ -174,6 +181,10 @@ impl Open {
             host_ns: samples.iter().map(|sample| sample.host_ns).collect(),
             clock_mhz: clocks.unwrap_or_default(),
             peak_bytes: Some(case.held_bytes()),
+            state: self.clock.device().state().map(DeviceState::from),
+            synchronised: samples.iter().any(|sample| sample.synchronised),
+            graph: request.graph,
+            calls_per_sample: request.calls_per_sample,
         })
     }
 

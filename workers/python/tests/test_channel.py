@@ -11,6 +11,7 @@ from typing import Any
 
 import support  # noqa: F401  (puts the worker's modules on the path)
 
+import device
 import timing
 from channel import Failed, Session, Unsupported, serve
 from main import open_worker
@@ -130,6 +131,33 @@ class Rounds(unittest.TestCase):
         self.assertEqual(self.taken(9.0), 2)
         self.assertEqual(self.taken(9.0, min_samples=0), 1, "the first is always within budget")
         self.assertEqual(self.taken(0.001, samples=1, min_samples=3), 3)
+
+    def test_several_calls_are_one_sample(self) -> None:
+        calls: list[int] = []
+        request = {
+            "warmup": 0, "samples": 2, "min_samples": 2, "budget_ms": 0, "cache": "hot",
+            "calls_per_sample": 3,
+        }  # fmt: skip
+        plan = timing.Plan.from_wire(request)
+        measured = timing.measure_wall(
+            lambda: calls.append(1), lambda result: None, plan, lambda: None
+        )
+        self.assertEqual(len(calls), 6)
+        self.assertEqual(measured["calls_per_sample"], 3)
+        divided = plan.of_samples({"device_ns": [9.0, 12.0], "host_ns": [3.0]})
+        self.assertEqual(divided["device_ns"], [3.0, 4.0])
+        self.assertEqual(divided["host_ns"], [1.0])
+
+    def test_a_graph_is_refused_in_words_where_there_is_none(self) -> None:
+        plan = timing.Plan(0, 1, 1, 0.0, cold=False, graph=True)
+        with self.assertRaisesRegex(Unsupported, "graph = false"):
+            timing.measure_wall(lambda: None, lambda result: None, plan, lambda: None)
+        self.assertTrue(plan.of_samples({"device_ns": []})["graph"])
+
+    def test_throttle_bits_have_words(self) -> None:
+        words = device.throttle_words(0x1 | 0x4 | 0x8000)
+        self.assertEqual(words, ["idle", "software power cap", "0x8000"])
+        self.assertEqual(device.throttle_words(0), [])
 
     def test_each_call_is_waited_for_and_flushed_before(self) -> None:
         done: list[str] = []

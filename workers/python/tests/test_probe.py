@@ -34,6 +34,8 @@ class FakeLibrary:
         self.fails: str | None = None
         self.flags = 0
         self.clock_mhz = 1980.0
+        self.figures: dict[str, tuple[float, ...]] = {}
+        """What further functions write through their out-pointers."""
 
     def __getattr__(self, name: str) -> Function:
         function = Function(self, name.removeprefix("regatta_probe_"))
@@ -42,14 +44,15 @@ class FakeLibrary:
 
     def asked(self, name: str, arguments: tuple[Any, ...]) -> Any:
         if name == "version":
-            return b"0.1"
+            return b"0.2"
         if name == "last_error":
             return b"the words of the library"
         self.trace.append(name)
         if name == self.fails:
             return 2
         if name == "sample_end":
-            figures = (5000.0, 0.0, self.clock_mhz, self.flags)
+            self.figures[name] = (5000.0, 0.0, self.clock_mhz, self.flags)
+        if figures := self.figures.get(name):
             for pointer, figure in zip(arguments[1:], figures, strict=True):
                 pointer._obj.value = figure
         return 0
@@ -91,7 +94,7 @@ class OfTheLibrary(unittest.TestCase):
         self.library.clock_mhz = float("nan")
         sample = probe.Probe("fake").sample(True, lambda: None)
         self.assertIsNone(sample.clock_mhz)
-        self.assertNotIn("clock_mhz", timing._of_samples([sample]))
+        self.assertNotIn("clock_mhz", timing.of_samples([sample]))
 
     def test_a_synchronised_sample_says_so(self) -> None:
         clock = probe.Probe("fake")
@@ -99,8 +102,8 @@ class OfTheLibrary(unittest.TestCase):
         self.library.flags = probe.SYNCHRONISED
         forced = clock.sample(True, lambda: None)
         self.assertTrue(forced.synchronised)
-        self.assertNotIn("synchronised", timing._of_samples([honest]))
-        self.assertTrue(timing._of_samples([honest, forced])["synchronised"])
+        self.assertNotIn("synchronised", timing.of_samples([honest]))
+        self.assertTrue(timing.of_samples([honest, forced])["synchronised"])
 
     def test_one_clock_a_stream(self) -> None:
         with mock.patch.dict(os.environ, {probe.VARIABLE: "fake"}):

@@ -1,0 +1,274 @@
+//! A pretended XLA: call frames as `c_api.h` lays them out, and an API that gives a
+//! stream, or an error with words.
+
+use super::ffi::*;
+use super::*;
+use crate::clock::Clock;
+use crate::mock::{ISSUE_NS, Mock};
+use crate::sample::{Cache, Settings};
+use crate::status::{BAD_ARGUMENT, WRONG_ORDER};
+use std::ffi::c_char;
+use std::mem::offset_of;
+use std::ptr::null_mut;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+
+const STREAM: usize = 0x5eed;
+
+unsafe extern "C" fn gives_a_stream(asked: *mut StreamGet) -> ErrorHandle {
+    // SAFETY: called with a live variable.
+    unsafe { (*asked).stream = ptr::without_provenance_mut(STREAM) };
+    null_mut()
+}
+
+/// Errors that are alive: each must be freed once.
+static ERRORS: AtomicU32 = AtomicU32::new(0);
+
+unsafe extern "C" fn gives_an_error(_: *mut StreamGet) -> ErrorHandle {
+    ERRORS.fetch_add(1, Ordering::SeqCst);
+    ptr::without_provenance_mut(1)
+}
+
+unsafe extern "C" fn message(asked: *mut ErrorMessage) {
+    const WORDS: &[u8] = b"no stream here\0";
+    // SAFETY: called with a live variable.
+    unsafe { (*asked).message = WORDS.as_ptr().cast::<c_char>() };
+}
+
+unsafe extern "C" fn destroy(_: *mut ErrorDestroy) {
+    ERRORS.fetch_sub(1, Ordering::SeqCst);
+}
+
+fn version(major: c_int) -> ApiVersion {
+    ApiVersion {
+        struct_size: size_of::<ApiVersion>(),
+        extension_start: null_mut(),
+        major,
+        minor: 3,
+    }
+}
+
+fn api(stream_get: unsafe extern "C" fn(*mut StreamGet) -> ErrorHandle) -> Api {
+    Api {
+        struct_size: 8 * size_of::<Api>(),
+        extension_start: null_mut(),
+        api_version: version(0),
+        internal_api: ptr::null(),
+        error_create: ptr::null(),
+        error_get_message: Some(message),
+        error_destroy: Some(destroy),
+        handler_register: ptr::null(),
+        stream_get: Some(stream_get),
+    }
+}
+
+fn frame(api: &Api) -> CallFrame {
+    CallFrame {
+        struct_size: 4 * size_of::<CallFrame>(),
+        extension_start: null_mut(),
+        api,
+        context: null_mut(),
+        stage: EXECUTE,
+    }
+}
+
+fn marks() -> &'static Marks {
+    Box::leak(Box::new(Marks::new()))
+}
+
+/// The numbers are what a C compiler gives for `c_api.h` of jaxlib 0.10.2 on x86-64.
+#[test]
+fn structs_lie_as_in_the_header() {
+    assert_eq!(offset_of!(CallFrame, api), 16);
+    assert_eq!(offset_of!(CallFrame, context), 24);
+    assert_eq!(offset_of!(CallFrame, stage), 32);
+    assert_eq!(offset_of!(Metadata, api_version), 8);
+    assert_eq!(offset_of!(Metadata, traits), 32);
+    assert_eq!(offset_of!(MetadataExtension, metadata), 24);
+    assert_eq!(offset_of!(Api, error_destroy), 64);
+    assert_eq!(offset_of!(Api, stream_get), 80);
+    assert_eq!(offset_of!(StreamGet, stream), 24);
+    assert_eq!(size_of::<ApiVersion>(), 24);
+}
+
+#[test]
+fn the_metadata_query_is_answered_and_marks_nothing() {
+    let mut metadata = Metadata {
+        // As the header counts: without the padding after the last field.
+        struct_size: offset_of!(Metadata, traits) + 4,
+        api_version: version(-1),
+        traits: u32::MAX,
+    };
+    let mut extension = MetadataExtension {
+        base: Extension {
+            struct_size: size_of::<MetadataExtension>(),
+            kind: METADATA,
+            next: null_mut(),
+        },
+        metadata: &raw mut metadata,
+    };
+    let api = api(gives_a_stream);
+    let mut frame = frame(&api);
+    frame.extension_start = (&raw mut extension).cast();
+    // SAFETY: the frame is as XLA's; it marks nothing in the process's marks.
+    let error = unsafe { regatta_probe_xla_mark((&raw mut frame).cast()) };
+    assert!(error.is_null());
+    assert_eq!(
+        (metadata.api_version.major, metadata.api_version.minor),
+        VERSION
+    );
+    assert_eq!(metadata.traits, 0);
+    // A struct too short to hold the answer is left alone.
+    metadata.struct_size = 8;
+    metadata.traits = 7;
+    // SAFETY: as above.
+    assert!(unsafe { answer_metadata(&raw const frame) });
+    assert_eq!(metadata.traits, 7);
+}
+
+#[test]
+fn the_stream_is_asked_for_as_the_interface_says() {
+    let api = api(gives_a_stream);
+    let mut frame = frame(&api);
+    // SAFETY: here and below, the frame is as XLA's.
+    assert_eq!(unsafe { stream(&raw const frame) }, Ok(STREAM));
+    frame.stage = 0;
+    let early = unsafe { stream(&raw const frame) };
+    assert!(early.unwrap_err().contains("another stage"));
+}
+
+#[test]
+fn what_is_not_there_is_not_read() {
+    let mut api = api(gives_a_stream);
+    let mut short = frame(&api);
+    short.struct_size = offset_of!(CallFrame, stage);
+    // SAFETY: here and below, the frame is as XLA's.
+    assert!(unsafe { stream(&raw const short) }.is_err());
+    assert!(unsafe { stream(ptr::null()) }.is_err());
+    assert!(!unsafe { answer_metadata(ptr::null()) });
+    api.api_version.major = 1;
+    let newer = unsafe { stream(&frame(&api)) };
+    assert!(newer.unwrap_err().contains("not of version 0"));
+    api.api_version.major = 0;
+    api.struct_size = offset_of!(Api, stream_get);
+    assert!(unsafe { stream(&frame(&api)) }.is_err());
+}
+
+#[test]
+fn an_error_of_xlas_is_kept_in_its_words_and_freed() {
+    let api = api(gives_an_error);
+    // SAFETY: the frame is as XLA's.
+    let words = unsafe { stream(&frame(&api)) };
+    assert_eq!(words, Err("no stream here".to_owned()));
+    assert_eq!(ERRORS.load(Ordering::SeqCst), 0);
+    let marks = marks();
+    marks.mark(words);
+    let told = marks.stream().unwrap_err().to_string();
+    assert_eq!(told, "no GPU clock: no stream here");
+}
+
+#[test]
+fn a_marker_records_once_on_its_stream_alone() {
+    let marks = marks();
+    assert!(matches!(marks.stream(), Err(Error::Order(_))));
+    let recorded = Arc::new(AtomicU32::new(0));
+    let record = || {
+        let recorded = Arc::clone(&recorded);
+        Box::new(move || {
+            recorded.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        })
+    };
+    marks.mark(Ok(STREAM));
+    assert_eq!(recorded.load(Ordering::SeqCst), 0, "nobody waits");
+    assert_eq!(marks.stream(), Ok(STREAM));
+
+    let awaited = marks.wait_for(STREAM, 1, record());
+    let before = Instant::now();
+    // As a client that queues from a thread of its own does, after the call returned.
+    let late = thread::spawn(|| marks.mark(Ok(STREAM)));
+    assert!(awaited.wait(Duration::from_secs(20)).unwrap() >= before);
+    late.join().unwrap();
+    marks.mark(Ok(STREAM));
+    assert_eq!(recorded.load(Ordering::SeqCst), 1);
+
+    let awaited = marks.wait_for(STREAM, 1, record());
+    marks.mark(Ok(STREAM + 1));
+    let other = awaited.wait(Duration::from_secs(20)).unwrap_err();
+    assert!(other.to_string().contains("stream 0x5eee"), "{other}");
+    assert_eq!(recorded.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn of_several_calls_the_last_marker_counts() {
+    let marks = marks();
+    let recorded = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&recorded);
+    let record = Box::new(move || {
+        counted.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    });
+    let awaited = marks.wait_for(STREAM, 3, record);
+    for expected in [0, 0, 1, 1] {
+        marks.mark(Ok(STREAM));
+        assert_eq!(recorded.load(Ordering::SeqCst), expected);
+    }
+    assert!(awaited.wait(Duration::ZERO).is_ok());
+}
+
+#[test]
+fn a_sample_given_up_is_not_recorded_by_a_late_marker() {
+    let marks = marks();
+    let never = || Box::new(|| panic!("the event may be gone"));
+    drop(marks.wait_for(STREAM, 1, never()));
+    marks.mark(Ok(STREAM));
+    let unmarked = marks.wait_for(STREAM, 1, never()).wait(Duration::ZERO);
+    assert!(matches!(unmarked, Err(Error::Call(_))));
+    marks.mark(Ok(STREAM));
+    // A guard that outlives its sample does not disarm the next one.
+    let late = marks.wait_for(STREAM, 1, never());
+    let next = marks.wait_for(STREAM, 1, Box::new(|| Ok(())));
+    drop(late);
+    marks.mark(Ok(STREAM));
+    assert!(next.wait(Duration::ZERO).is_ok());
+}
+
+#[test]
+fn a_stop_event_queued_with_the_work_reads_alike() {
+    const KERNEL_NS: u64 = 5_000;
+    let settings = Settings {
+        limit: Duration::from_secs(60),
+        ..Settings::default()
+    };
+    let mut clock = Clock::new(Mock::new(), settings).unwrap();
+    clock.calibrate().unwrap();
+    let plain = clock
+        .sample(Cache::Cold, |device| device.kernel(KERNEL_NS))
+        .unwrap();
+    let begun = clock.begin(Cache::Cold).unwrap();
+    let device = clock.device();
+    device.kernel(KERNEL_NS).unwrap();
+    let queued_ns = device.host_ns();
+    device.record(Mark::Stop).unwrap();
+    let marked = clock.end_queued(begun, queued_ns).unwrap();
+    assert_eq!(marked.device_ns, plain.device_ns);
+    assert_eq!(marked.host_ns, ISSUE_NS as f64);
+    assert!(clock.device().gate_is_open());
+}
+
+#[test]
+fn misuse_is_answered() {
+    let none = null_mut::<Probe>();
+    let figure = null_mut::<f64>();
+    // SAFETY: null is allowed everywhere here.
+    unsafe {
+        assert_eq!(regatta_probe_xla_begin(none, 1, 1), BAD_ARGUMENT);
+        let ended = regatta_probe_xla_end(none, figure, figure, figure, null_mut());
+        assert_eq!(ended, BAD_ARGUMENT);
+        assert_eq!(regatta_probe_xla_stream(null_mut()), BAD_ARGUMENT);
+        // No other test of this process marks by the handler.
+        let mut stream = null_mut();
+        assert_eq!(regatta_probe_xla_stream(&raw mut stream), WRONG_ORDER);
+    }
+}

@@ -1,0 +1,309 @@
+"""Holds JAX's device times against CUPTI on a machine with a GPU and JAX.
+
+    cargo build --release -p regatta-probe
+    REGATTA_PROBE=target/release/libregatta_probe.so python3 probe/tests/ruler_jax.py
+    REGATTA_PROBE=... XLA_PYTHON_CLIENT_USE_TFRT_GPU_CLIENT=1 python3 probe/tests/ruler_jax.py
+
+The second client of XLA queues work from threads of its own. Prints what it measures and
+exits with 1 if a kernel's reading is off by more than 0.5 µs, if the marker changes what XLA runs,
+or if XLA leaves the clock's stream.
+
+What a reading is held against: of a call that is one kernel, CUPTI's duration of it, the
+cache flushed alike. A call of several operations has gaps, which CUPTI stretches; its
+reading must lie between the time in which any of them ran and the time from the first
+start to the last end, give or take 0.1 µs an operation: kernels that begin before the one
+before them has ended do so later under CUPTI.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from itertools import groupby, product
+from pathlib import Path
+from typing import Any
+
+WORKER = Path(__file__).resolve().parents[2] / "workers" / "python"
+sys.path[:0] = [str(WORKER), str(WORKER / "tests")]
+
+import jax_worker
+from support import CAUSAL, FULL, wire
+
+import jax
+import jax.numpy as jnp
+import jax_clock
+import probe
+from cupti import Cupti, Operation
+from jax.experimental.pallas.ops.gpu.attention import mha
+from jax_clock import XlaProbe
+
+PALLAS = ((1, 8, 128, 64), (2, 16, 512, 64), (2, 16, 1024, 64))
+"""[batch, heads, seq, head_dim] in bf16 of forward calls that are one kernel: JAX's own
+FlashAttention, written in Pallas. XLA's and cuDNN's are several operations."""
+
+SUMS = (1 << 20, 4 << 20, 8 << 20)
+"""float32 elements of further calls that are one kernel."""
+
+CASES = (
+    ("cudnn", "forward", (1, 8, 128, 64)),
+    ("cudnn", "forward", (2, 16, 512, 64)),
+    ("xla", "forward", (1, 8, 128, 64)),
+    ("xla", "forward", (2, 16, 512, 64)),
+    ("cudnn", "backward", (2, 16, 512, 64)),
+    ("xla", "backward", (2, 16, 512, 64)),
+)
+"""Variant, direction and [batch, heads, seq, head_dim] in bf16, through the worker."""
+
+ROUNDS = 6
+"""Clock and CUPTI in turn: a board that warms up moves 400 µs by several."""
+
+SAMPLES = 20
+TOLERANCE_NS = 500.0
+OVERLAP_NS = 100.0
+"""Further tolerance for each operation of a call that has several."""
+
+BF16_ERROR = 1.5e-2
+"""Relative error of a right result in bf16."""
+
+FEW = 4
+"""So many operations are named in the report."""
+
+FLUSH_BYTES = 64 << 20
+"""A larger fill is the clock's own; no result here is that large."""
+
+failures: list[str] = []
+
+
+def say(text: str, right: bool = True) -> None:
+    """One line of the report."""
+    print(("ok    " if right else "FAIL  ") + text, flush=True)
+    if not right:
+        failures.append(text)
+
+
+def calls_of(operations: list[Operation]) -> list[list[Operation]]:
+    """The operations of each call: between two calls stands a kernel of the clock's."""
+    parts = groupby(operations, key=lambda operation: operation.name.startswith("regatta_"))
+    found = ([op for op in part if op.bytes < FLUSH_BYTES] for ours, part in parts if not ours)
+    return [part for part in found if part]
+
+
+def busy_ns(operations: list[Operation]) -> int:
+    """The time in which any ran: XLA lets a kernel begin before the one before it ends."""
+    total, until = 0, 0
+    for op in operations:
+        total += max(op.end - max(op.start, until), 0)
+        until = max(until, op.end)
+    return total
+
+
+def by_cupti(
+    cupti: Cupti, clock: XlaProbe, cold: bool, call: Callable[[], Any]
+) -> tuple[float, float, int]:
+    """Medians over samples, in ns: the time in which any operation of a call ran, and the
+    time from its first start to its last end; and how many operations it has."""
+    with cupti.recording() as operations:
+        for _ in range(SAMPLES):
+            clock.sample(cold, call)
+    calls = calls_of(operations)
+    assert len(calls) == SAMPLES, f"{len(calls)} calls in {SAMPLES} samples"
+    return (
+        statistics.median(map(busy_ns, calls)),
+        statistics.median(max(op.end for op in part) - part[0].start for part in calls),
+        max(map(len, calls)),
+    )
+
+
+def compare(cupti: Cupti, clock: XlaProbe, name: str, cold: bool, call: Callable[[], Any]) -> None:
+    """Clock against CUPTI, round by round."""
+    for _ in range(10):
+        jax.block_until_ready(call())
+    for _ in range(5):
+        clock.sample(cold, call)
+    readings, busy, spans, lates = [], [], [], []
+    for _ in range(ROUNDS):
+        taken = []
+        for _ in range(SAMPLES):
+            taken.append(clock.sample(cold, call).device_ns)
+            lates.append(clock.late_ns)
+        readings.append(statistics.median(taken))
+        durations, span, operations = by_cupti(cupti, clock, cold, call)
+        busy.append(durations)
+        spans.append(span)
+    reading, lower, upper = (statistics.median(of) for of in (readings, busy, spans))
+    if operations == 1:
+        off = statistics.median(a - b for a, b in zip(readings, busy, strict=True))
+        right = abs(off) <= TOLERANCE_NS
+        truth = f"CUPTI {lower / 1e3:.2f} us, off by {off / 1e3:+.2f} us"
+    else:
+        tolerance = max(TOLERANCE_NS, operations * OVERLAP_NS)
+        right = lower - tolerance <= reading <= upper + tolerance
+        truth = f"CUPTI {lower / 1e3:.2f} to {upper / 1e3:.2f} us, {operations} operations"
+    say(
+        f"{name} {'cold' if cold else 'hot'}: {reading / 1e3:.2f} us, {truth} "
+        f"(between rounds {(max(readings) - min(readings)) / 1e3:.2f} us; "
+        f"queued after the return {sum(late > 0 for late in lates)} of {len(lates)})",
+        right,
+    )
+
+
+def single_kernels(cupti: Cupti, clock: XlaProbe) -> None:
+    """Calls of one kernel: the reading is the kernel's time."""
+    for shape in PALLAS:
+        batch, heads, seq, head_dim = shape
+        keys = jax.random.split(jax.random.key(42), 3)
+        qkv = [jax.random.normal(key, (batch, seq, heads, head_dim), jnp.bfloat16) for key in keys]
+        scale = head_dim**-0.5
+        compiled = jax.jit(
+            jax_clock.marked(lambda q, k, v: mha(q, k, v, None, sm_scale=scale))  # noqa: B023
+        )
+        exact = jax.nn.dot_product_attention(*(value.astype(jnp.float32) for value in qkv))
+        error = jnp.linalg.norm(compiled(*qkv) - exact) / jnp.linalg.norm(exact)
+        say(f"Pallas forward {shape}: relative error {error:.1e}", bool(error < BF16_ERROR))
+        for cold in (True, False):
+            compare(cupti, clock, f"Pallas forward {shape}", cold, lambda: compiled(*qkv))  # noqa: B023
+    for elements in SUMS:
+        values = jax.random.normal(jax.random.key(7), (elements,))
+        compiled = jax.jit(jax_clock.marked(lambda x: x + 1))
+        compare(cupti, clock, f"{elements} elements plus one", True, lambda: compiled(values))  # noqa: B023
+
+
+def prepared(worker: jax_worker.JaxWorker, clock: XlaProbe | None, **request: Any) -> Any:
+    """The worker's case, with or without the marker, which the worker has checked."""
+    worker._clock = clock
+    reply = worker.prepare({"seed": 42, **request})
+    for name, error in reply["errors"].items():
+        if error["relative_l2"] > BF16_ERROR:
+            say(f"{request}: {name} is off by {error['relative_l2']:.1e}", False)
+    for _ in range(3):
+        jax.block_until_ready(worker._case.call())
+    return worker._case
+
+
+def operations_of(cupti: Cupti, call: Callable[[], Any]) -> list[Operation]:
+    """What one call runs."""
+    with cupti.recording() as operations:
+        jax.block_until_ready(call())
+    return operations
+
+
+def shape_of(operations: list[Operation]) -> list[tuple[int, bool, bool]]:
+    """What must not change. Names of equal kernels differ from one compilation to the next,
+    and so may the order of operations that do not depend on each other."""
+    return sorted((op.bytes, op.stream is not None, op.in_graph) for op in operations)
+
+
+def same_work(cupti: Cupti, worker: jax_worker.JaxWorker, clock: XlaProbe, **request: Any) -> Any:
+    """The marked case, after checking that the marker adds nothing to it."""
+    problem = request["problem"]
+    name = "{variant} {} {} {} {}".format(
+        *(problem[axis] for axis in ("direction", "layout", "seq_q")),
+        "causal" if problem["mask"] == CAUSAL else "full",
+        variant=request["variant"],
+    )
+    expected = operations_of(cupti, prepared(worker, None, **request).call)
+    marked = prepared(worker, clock, **request)
+    found = operations_of(cupti, marked.call)
+    streams = {op.stream for op in found} - {None}
+    graphed = sum(op.in_graph for op in found)
+    right = shape_of(found) == shape_of(expected) and len(streams) == 1
+    say(f"{name}: {len(found)} operations, {graphed} in a graph, as without the marker", right)
+    if len(found) <= FEW:
+        each = (op.name[:40] + (f" of {op.bytes} bytes" if op.bytes else "") for op in found)
+        print("     ", ", ".join(each))
+    if not right:
+        for title, operations in (("without", expected), ("with", found)):
+            for op in operations:
+                print(f"      {title}: {op}")
+    return marked
+
+
+def every_kind(cupti: Cupti, worker: jax_worker.JaxWorker, clock: XlaProbe) -> None:
+    """The marker on one small problem in every variant, direction, layout and mask."""
+    axes = {"batch": 1, "heads": 8, "seq_q": 128, "head_dim": 64, "dtype": "bf16"}
+    for variant, direction, layout, mask in product(
+        ("xla", "cudnn"), ("forward", "backward", "both"), ("bshd", "bhsd"), (FULL, CAUSAL)
+    ):
+        problem = wire(direction=direction, layout=layout, mask=mask, **axes)
+        same_work(cupti, worker, clock, variant=variant, problem=problem)
+
+
+def misbehaving_calls(clock: XlaProbe, call: Callable[[], Any]) -> None:
+    """A call that waits, one that fails and one without a marker harm themselves alone."""
+    forced = clock.sample(True, lambda: jax.block_until_ready(call()))
+    say("a call that waits is let through and says so", forced.synchronised)
+    say("the sample after it is an honest one", not clock.sample(True, call).synchronised)
+    try:
+        clock.sample(True, lambda: 1 / 0)
+    except ZeroDivisionError:
+        jax.block_until_ready(call())
+        say("a call that fails leaves the gate open")
+    try:
+        clock.sample(True, lambda: jnp.zeros(1))
+    except probe.ProbeError as error:
+        say(f"a call without a marker is refused: {error}", "marker" in str(error))
+    say("and the next sample is right", not clock.sample(True, call).synchronised)
+
+
+def host_times(worker: jax_worker.JaxWorker, clock: XlaProbe) -> None:
+    """Behind the gate and before it, before CUPTI slows the host."""
+    problem = wire(dtype="bf16", batch=2, heads=16, seq_q=512, head_dim=64)
+    request = {"variant": "cudnn", "problem": problem}
+    free = []
+    call = prepared(worker, None, **request).call
+    for _ in range(200):
+        begin = time.perf_counter_ns()
+        result = call()
+        free.append(time.perf_counter_ns() - begin)
+        jax.block_until_ready(result)
+    after = statistics.median(
+        probe.Probe.sample(clock, True, call).device_ns for _ in range(SAMPLES)
+    )
+    call = prepared(worker, clock, **request).call
+    samples = [clock.sample(True, call) for _ in range(200)]
+    host = statistics.median(sample.host_ns for sample in samples)
+    marked = statistics.median(sample.device_ns for sample in samples)
+    print(f"      host of a call: {host / 1e3:.1f} us behind the gate, ", end="")
+    print(f"{statistics.median(free) / 1e3:.1f} us until it returns without gate and marker")
+    several = statistics.median(
+        clock.sample(True, lambda: [call() for _ in range(4)], 4).device_ns for _ in range(SAMPLES)
+    )
+    print(f"      cold: {marked / 1e3:.2f} us; four calls {several / 1e3:.2f} us; ", end="")
+    print(f"{after / 1e3:.2f} us with the stop event recorded when the call has returned")
+
+
+def main() -> int:
+    """All checks; the process's exit status."""
+    worker = jax_worker.JaxWorker()
+    clock = worker._clock
+    if clock is None:
+        say(f"no clock: {probe.VARIABLE}={os.environ.get(probe.VARIABLE)}", False)
+        return 1
+    client = "of its own threads" if _queues_in_threads() else "of the calling thread"
+    version = worker.hello()["versions"]
+    print(f"{version['clock']}, JAX {version['jax']}, a client {client}, {clock.calibrate()}")
+    host_times(worker, clock)
+    cupti = Cupti()
+    single_kernels(cupti, clock)
+    for variant, direction, (batch, heads, seq, head_dim) in CASES:
+        axes = {"batch": batch, "heads": heads, "seq_q": seq, "head_dim": head_dim}
+        problem = wire(dtype="bf16", direction=direction, **axes)
+        call = same_work(cupti, worker, clock, variant=variant, problem=problem).call
+        for cold in (True, False):
+            compare(cupti, clock, f"{variant} {direction} {tuple(axes.values())}", cold, call)
+    every_kind(cupti, worker, clock)
+    misbehaving_calls(clock, worker._case.call)
+    clock.close()
+    print(f"{len(failures)} failed" if failures else "all right")
+    return 1 if failures else 0
+
+
+def _queues_in_threads() -> bool:
+    return os.environ.get("XLA_PYTHON_CLIENT_USE_TFRT_GPU_CLIENT", "0") == "1"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+//! What happened around a case's samples, over its invocations.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::types::Measurement;
+
+/// Conditions that say something about a time beside the code that took it. Counts are
+/// of invocations, confirming ones included.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Conditions {
+    /// Those after which the device's state is known.
+    pub known: u32,
+    /// Those in which the device held its clocks back.
+    pub throttled: u32,
+    /// By what.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub throttle_reasons: BTreeSet<String>,
+    /// Those in which another process computed on the device.
+    pub shared: u32,
+    /// Most other processes at once.
+    pub other_processes: u32,
+    /// Those in which the call itself waited for the device, so that its device time
+    /// holds waits for the host.
+    pub synchronised: u32,
+}
+
+impl Conditions {
+    /// Takes in one invocation.
+    pub(super) fn add(&mut self, measurement: &Measurement) {
+        self.synchronised += u32::from(measurement.synchronised);
+        let Some(state) = &measurement.state else {
+            return;
+        };
+        self.known += 1;
+        let mut reasons = state.throttled_by().peekable();
+        self.throttled += u32::from(reasons.peek().is_some());
+        self.throttle_reasons.extend(reasons.map(str::to_owned));
+        let others = state.other_processes.unwrap_or(0);
+        self.shared += u32::from(others > 0);
+        self.other_processes = self.other_processes.max(others);
+    }
+
+    /// Share of the known invocations in which the device held its clocks back.
+    pub fn throttled_share(&self) -> f64 {
+        share(self.throttled, self.known)
+    }
+
+    /// Share of the known invocations in which another process was on the device.
+    pub fn shared_share(&self) -> f64 {
+        share(self.shared, self.known)
+    }
+
+    /// True when nothing is known, which is then not written.
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Conditions::default()
+    }
+}
+
+fn share(part: u32, whole: u32) -> f64 {
+    f64::from(part) / f64::from(whole.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::types::DeviceState;
+
+    #[test]
+    fn invocations_are_counted_and_the_unknown_is_no_zero() {
+        let mut conditions = Conditions::default();
+        let with = |reasons: &[&str], others| Measurement {
+            state: Some(Box::new(DeviceState {
+                throttle_reasons: reasons.iter().map(ToString::to_string).collect(),
+                other_processes: others,
+                ..DeviceState::default()
+            })),
+            ..Measurement::default()
+        };
+        conditions.add(&Measurement::default());
+        assert!(conditions.is_empty());
+        conditions.add(&with(&["idle"], Some(0)));
+        conditions.add(&with(&["software power cap"], Some(3)));
+        conditions.add(&Measurement {
+            synchronised: true,
+            ..with(&["software power cap", "hardware slowdown"], None)
+        });
+        assert_eq!((conditions.known, conditions.throttled), (3, 2));
+        assert_eq!(conditions.throttle_reasons.len(), 2);
+        assert_eq!((conditions.shared, conditions.other_processes), (1, 3));
+        assert_eq!(conditions.synchronised, 1);
+        assert!((conditions.throttled_share() - 2.0 / 3.0).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,81 @@
+//! Length of the work against what can be seen of it: the smallest visible difference
+//! and the spread of single samples, both as shares and on logarithmic axes.
+
+use plotters::style::text_anchor::HPos;
+
+use super::scale::{Scale, time_labels};
+use super::{Drawn, Frame, Ink};
+use crate::judge::ruler::Ruled;
+use crate::report::RenderError;
+
+const SIZE: (u32, u32) = (720, 260);
+const LEFT: i32 = 76;
+const RIGHT: i32 = 700;
+const TOP: i32 = 28;
+const BOTTOM: i32 = 206;
+
+/// Shares that the axis has room for: a hundredth of a percent to all of it.
+const SHARES: [f64; 5] = [1e-4, 1e-3, 1e-2, 1e-1, 1.0];
+
+/// Name, ink and share of a series.
+type Series = (&'static str, Ink, fn(&Ruled) -> f64);
+
+/// Draws it; `None` without a length.
+pub(in crate::report) fn ruler(ruled: &[Ruled]) -> Result<Option<String>, RenderError> {
+    let (Some(first), Some(last)) = (ruled.first(), ruled.last()) else {
+        return Ok(None);
+    };
+    let across = Scale::log(ruled.iter().map(|ruled| ruled.nominal_ns), LEFT, RIGHT);
+    let up = Scale::log_between(SHARES[0], SHARES[4], BOTTOM, TOP);
+    let within = |share: f64| share.clamp(SHARES[0], SHARES[4]);
+    let percent = |share: f64| format!("{} %", share * 100.0);
+    let series: [Series; 2] = [
+        ("spread of samples", Ink::Base, |ruled| ruled.spread),
+        ("smallest visible difference", Ink::Head, |ruled| {
+            ruled.visible
+        }),
+    ];
+    let description = format!(
+        "smallest visible difference from {:.2} % at the shortest work to {:.3} % at the longest",
+        first.visible * 100.0,
+        last.visible * 100.0
+    );
+    Frame {
+        figure: "ruler",
+        title: "Smallest visible difference by length of the work",
+        description: &description,
+        size: SIZE,
+    }
+    .draw(|canvas| {
+        for share in SHARES {
+            canvas.line((LEFT, up.at(share)), (RIGHT, up.at(share)), Ink::Grid, 1)?;
+        }
+        for share in SHARES {
+            let at = (LEFT - 8, up.at(share));
+            canvas.text(&percent(share), at, HPos::Right, 11.0, Ink::Muted)?;
+        }
+        let ticks = across.ticks(5);
+        for (tick, label) in ticks.iter().zip(time_labels(&ticks)) {
+            let at = (across.at(*tick), BOTTOM + 16);
+            canvas.text(&label, at, HPos::Center, 11.0, Ink::Muted)?;
+        }
+        for (_, ink, share) in &series {
+            let points: Vec<(i32, i32)> = ruled
+                .iter()
+                .map(|of| (across.at(of.nominal_ns), up.at(within(share(of)))))
+                .collect();
+            canvas.path(points.clone(), *ink, 2)?;
+            points
+                .iter()
+                .try_for_each(|at| -> Drawn { canvas.dot(*at, 4, *ink) })?;
+        }
+        for (number, (name, ink, _)) in series.iter().enumerate() {
+            let x = LEFT + 8 + 190 * number as i32;
+            canvas.dot((x, 10), 4, *ink)?;
+            canvas.text(name, (x + 10, 10), HPos::Left, 11.0, Ink::Text)?;
+        }
+        let middle = ((LEFT + RIGHT) / 2, BOTTOM + 38);
+        canvas.text("length of the work", middle, HPos::Center, 11.0, Ink::Muted)
+    })
+    .map(Some)
+}

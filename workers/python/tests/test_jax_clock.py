@@ -1,0 +1,171 @@
+"""The GPU clock on XLA's stream: the marker on a CPU, and the samples on a fake library."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import support
+from test_probe import FakeLibrary
+
+import probe
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+if support.installed("jax"):
+    import jax
+    import jax.numpy as jnp
+
+    import jax_clock
+
+SOURCE = support.WORKER.parent.parent / "probe" / "src" / "lib.rs"
+
+
+def two_results(a: Any, b: Any) -> Any:
+    return a @ b, a - b
+
+
+@unittest.skipUnless(support.installed("jax"), "jax is not installed")
+@unittest.skipUnless(SOURCE.exists() and shutil.which("rustc"), "no source or no Rust compiler")
+class MarkerOnCpu(unittest.TestCase):
+    """XLA's own code for the processor: it registers and calls the real handler."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        path = Path(folder.name) / "libregatta_probe.so"
+        options = ["--edition", "2024", "--crate-type", "cdylib", "--crate-name", "regatta_probe"]
+        subprocess.run(["rustc", *options, str(SOURCE), "-o", str(path)], check=True)
+        # XLA asks the handler for its metadata here, and refuses what it does not know.
+        cls.library = jax_clock.register(str(path), platform="cpu")
+        keys = jax.random.split(jax.random.key(42))
+        cls.inputs = [jax.random.normal(key, (16, 16)) for key in keys]
+
+    def test_the_results_are_the_same(self) -> None:
+        plain = jax.jit(two_results)(*self.inputs)
+        marked = jax.jit(jax_clock.marked(two_results))(*self.inputs)
+        self.assertEqual(len(marked), 2)
+        for one, other in zip(plain, marked, strict=True):
+            self.assertTrue(jnp.array_equal(one, other))
+
+    def test_any_structure_of_results(self) -> None:
+        marked = jax.jit(jax_clock.marked(lambda a, b: {"sum": a + b, "rest": (a, [b])}))
+        found = marked(*self.inputs)
+        self.assertEqual(set(found), {"sum", "rest"})
+        self.assertTrue(jnp.array_equal(found["rest"][1][0], self.inputs[1]))
+
+    def test_the_marker_reads_every_result_and_gives_none(self) -> None:
+        lowered = jax.jit(jax_clock.marked(two_results)).lower(*self.inputs)
+        entry = lowered.compile().as_text().split("ENTRY")[1]
+        calls = [line for line in entry.splitlines() if jax_clock.TARGET in line]
+        self.assertEqual(len(calls), 1, entry)
+        self.assertIn("= () custom-call(", calls[0])
+        operands = calls[0].split("custom-call(")[1].split(")")[0]
+        self.assertEqual(operands.count("%"), 2, calls[0])
+        self.assertIn("custom_call_has_side_effect=true", calls[0])
+        self.assertNotIn("copy(", entry)
+
+    def test_jax_knows_no_effect(self) -> None:
+        """With one, JAX would call the computation through its slow path."""
+        self.assertFalse(jax.make_jaxpr(jax_clock.marked(two_results))(*self.inputs).effects)
+
+    def test_a_processor_has_no_stream_and_xla_says_so(self) -> None:
+        with self.assertRaisesRegex(probe.ProbeError, "no GPU clock: .*context"):
+            jax_clock.stream_of(self.library, jax.devices("cpu")[0])
+
+
+@unittest.skipUnless(support.installed("jax"), "jax is not installed")
+class Samples(unittest.TestCase):
+    def setUp(self) -> None:
+        self.library = FakeLibrary()
+        for patch in (
+            mock.patch("ctypes.CDLL", return_value=self.library),
+            mock.patch.object(jax_clock, "register", return_value=self.library),
+            mock.patch.object(jax_clock, "stream_of", return_value=7),
+        ):
+            patch.start()
+            self.addCleanup(patch.stop)
+        self.library.figures["xla_end"] = (5000.0, 300.0, 1980.0, 0)
+        self.device = mock.Mock(local_hardware_id=0)
+
+    def test_the_call_stands_between_begin_and_end(self) -> None:
+        clock = jax_clock.XlaProbe("fake", self.device)
+        sample = clock.sample(True, lambda: self.library.trace.append("the call"))
+        self.assertEqual(self.library.trace, ["open", "xla_begin", "the call", "xla_end"])
+        self.assertEqual((sample.device_ns, sample.clock_mhz), (5000.0, 1980.0))
+        self.assertFalse(sample.synchronised)
+        # What was queued after the return is the host's time too.
+        self.assertGreater(sample.host_ns, 300.0)
+
+    def test_a_call_that_fails_is_given_up(self) -> None:
+        clock = jax_clock.XlaProbe("fake", self.device)
+        with self.assertRaises(ZeroDivisionError):
+            clock.sample(True, lambda: 1 / 0)
+        self.assertEqual(self.library.trace[-2:], ["xla_begin", "sample_cancel"])
+
+    def test_a_computation_that_fails_says_why(self) -> None:
+        clock = jax_clock.XlaProbe("fake", self.device)
+        self.library.fails = "xla_end"
+        with self.assertRaisesRegex(probe.ProbeError, "words of the library"):
+            clock.sample(True, lambda: None)
+        broken = mock.Mock()
+        broken.block_until_ready.side_effect = RuntimeError("out of memory")
+        with self.assertRaisesRegex(RuntimeError, "out of memory"):
+            clock.sample(True, lambda: broken)
+
+    def test_measure_warms_up_and_asks_whether_the_call_waits(self) -> None:
+        clock = jax_clock.XlaProbe("fake", self.device)
+        plan = jax_clock.timing.Plan(2, samples=3, min_samples=3, budget_ms=0, cold=True)
+        gpu = mock.Mock()
+        gpu.state.return_value = {"sm_mhz": 1980}
+        measured = jax_clock.measure(lambda: self.library.trace.append("call"), plan, clock, gpu)
+        assert measured is not None
+        self.assertEqual(measured["device_ns"], [5000.0] * 3)
+        self.assertEqual(measured["state"], {"sm_mhz": 1980})
+        self.assertEqual(self.library.trace[1:4], ["call", "call", "xla_begin"])
+        self.assertEqual(self.library.trace.count("call"), 2 + 1 + 3)
+        self.library.figures["xla_end"] = (5e7, 0.0, 1980.0, probe.SYNCHRONISED)
+        self.assertIsNone(jax_clock.measure(lambda: None, plan, clock, gpu))
+
+    def test_a_sample_of_several_calls_waits_for_as_many_markers(self) -> None:
+        clock = jax_clock.XlaProbe("fake", self.device)
+        plan = jax_clock.timing.Plan(0, 2, 2, 0, cold=False, calls_per_sample=4)
+        calls: list[int] = []
+        asked = mock.patch.object(clock, "_ask", wraps=clock._ask)
+        gpu = mock.Mock()
+        gpu.state.return_value = {}
+        with asked as ask:
+            measured = jax_clock.measure(lambda: calls.append(1), plan, clock, gpu)
+        begun = [call.args for call in ask.call_args_list if call.args[0] == "xla_begin"]
+        self.assertEqual([arguments[3].value for arguments in begun], [4] * 3)
+        self.assertEqual(len(calls), 3 * 4)
+        assert measured is not None
+        self.assertEqual(measured["device_ns"], [1250.0] * 2)
+
+    def test_a_graph_of_ones_own_is_refused_in_words(self) -> None:
+        clock = jax_clock.XlaProbe("fake", self.device)
+        plan = jax_clock.timing.Plan(0, 1, 1, 0, cold=True, graph=True)
+        with self.assertRaisesRegex(jax_clock.Unsupported, "graph = false"):
+            jax_clock.measure(lambda: None, plan, clock, mock.Mock())
+
+    def test_without_a_library_or_with_one_that_fails_there_is_none(self) -> None:
+        with mock.patch.dict(os.environ):
+            os.environ.pop(probe.VARIABLE, None)
+            self.assertIsNone(jax_clock.of_device(self.device))
+            os.environ[probe.VARIABLE] = "fake"
+            self.assertIsInstance(jax_clock.of_device(self.device), jax_clock.XlaProbe)
+            jax_clock.stream_of.side_effect = probe.ProbeError("no stream")
+            with mock.patch("traceback.print_exc") as logged:
+                self.assertIsNone(jax_clock.of_device(self.device))
+            logged.assert_called_once()
+
+
+if __name__ == "__main__":
+    unittest.main()
