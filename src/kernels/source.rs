@@ -59,13 +59,15 @@ pub const FILES: [File; 10] = [
 ];
 
 /// The headers they share: name and text.
-const HEADERS: [(&str, &str); 6] = [
+const HEADERS: [(&str, &str); 8] = [
     header!("hopper.cuh"),
     header!("mma_tile.cuh"),
     header!("problem.cuh"),
     header!("simt_backward.cuh"),
     header!("simt_tile.cuh"),
     header!("split_kv_part.cuh"),
+    header!("wgmma_backward.cuh"),
+    header!("wgmma_forward.cuh"),
 ];
 
 /// What a compiler is given: one kernel file and the headers it includes.
