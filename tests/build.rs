@@ -221,6 +221,19 @@ fn a_ledger_holds_what_was_built_and_names_what_got_worse() {
 }
 
 #[test]
+fn a_toolkit_may_be_named_from_here() {
+    let Some(mut build) = Build::new() else {
+        return;
+    };
+    std::os::unix::fs::symlink(&build.cuda, build.place.path().join("cuda")).unwrap();
+    build.cuda = "cuda".into();
+    for compiler in ["nvrtc", "nvcc"] {
+        let answer = build.json(&["inputs", "--arch", "sm_80", "--compiler", compiler]);
+        assert_eq!(answer["builds"][0]["entries"].as_array().unwrap().len(), 3);
+    }
+}
+
+#[test]
 fn several_processes_build_the_same_at_once() {
     let Some(build) = Build::new() else { return };
     let answers: Vec<Value> = std::thread::scope(|scope| {

@@ -152,6 +152,8 @@ impl Toolkit {
 
 /// The compiler under a toolkit's root, or what is missing there.
 fn at(compiler: Compiler, root: &Path) -> Result<Toolkit, &'static str> {
+    // nvcc is started in another folder than this one.
+    let root = std::path::absolute(root).map_err(|_| "no folder")?;
     let targets = || TARGETS.iter().map(|target| root.join(target));
     let mut includes = std::iter::once(root.to_owned()).chain(targets());
     let include = includes
