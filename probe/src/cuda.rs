@@ -22,6 +22,7 @@ pub struct Cuda {
     word_on_device: DevicePointer,
     start: Event,
     stop: Event,
+    flushed: Event,
     flush: DevicePointer,
     flush_words: usize,
     flushes: u32,
@@ -63,19 +64,25 @@ impl Cuda {
             word_on_device,
             start: ptr::null_mut(),
             stop: ptr::null_mut(),
+            flushed: ptr::null_mut(),
             flush: 0,
             flush_words: 0,
             flushes: 0,
             kernels: Kernels::load(driver).ok(),
             epoch: Instant::now(),
         };
-        for event in [&raw mut cuda.start, &raw mut cuda.stop] {
+        for event in [
+            &raw mut cuda.start,
+            &raw mut cuda.stop,
+            &raw mut cuda.flushed,
+        ] {
             // SAFETY: as above; DEFAULT keeps the time.
             unsafe { cu!(driver, cuEventCreate(event, driver::EVENT_DEFAULT))? };
         }
         // Whatever an event sets up when first recorded is set up before any gate.
         cuda.record(Mark::Start)?;
         cuda.record(Mark::Stop)?;
+        cuda.record(Mark::Flushed)?;
         // Lazy loading ends with the first launch.
         cuda.null_kernel()?;
         if cuda.kernels.is_some() {
@@ -83,6 +90,14 @@ impl Cuda {
         }
         cuda.synchronise()?;
         Ok(cuda)
+    }
+
+    fn event(&self, mark: Mark) -> Event {
+        match mark {
+            Mark::Start => self.start,
+            Mark::Stop => self.stop,
+            Mark::Flushed => self.flushed,
+        }
     }
 
     /// Twice the last-level cache: Hopper's has two halves, each of which can keep its
@@ -233,12 +248,13 @@ impl Device for Cuda {
     }
 
     fn record(&mut self, mark: Mark) -> Result<()> {
-        let event = match mark {
-            Mark::Start => self.start,
-            Mark::Stop => self.stop,
-        };
         // SAFETY: the event lives as long as `self`, the stream as `open` demands.
-        unsafe { cu!(self.driver, cuEventRecord(event, self.stream)) }
+        unsafe { cu!(self.driver, cuEventRecord(self.event(mark), self.stream)) }
+    }
+
+    fn reach(&mut self, mark: Mark) -> Result<()> {
+        // SAFETY: the event lives as long as `self`.
+        unsafe { cu!(self.driver, cuEventSynchronize(self.event(mark))) }
     }
 
     fn elapsed_ns(&mut self) -> Result<f64> {
@@ -275,7 +291,7 @@ impl Drop for Cuda {
         // SAFETY: all are ours and freed once. Failures have nobody to tell: after a
         // kernel's fault every one of these fails, and the process is lost to CUDA.
         unsafe {
-            for event in [self.start, self.stop] {
+            for event in [self.start, self.stop, self.flushed] {
                 if !event.is_null() {
                     (driver.cuEventDestroy)(event);
                 }
