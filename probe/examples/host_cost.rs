@@ -1,4 +1,4 @@
-//! What a sample costs the host with each run-up and stagger, on the first GPU, natively:
+//! What a sample costs the host with each run-up, on the first GPU, natively:
 //!
 //! ```sh
 //! cargo run --release -p regatta-probe --example host_cost
@@ -7,16 +7,16 @@
 use regatta_probe::host_cost::{Metered, Step, host_cost};
 use regatta_probe::{Cache, Clock, Cuda, Result, Settings};
 
-/// Run-up and stagger.
-const SETTINGS: [(u32, u32); 8] = [
-    (0, 0),
-    (1, 0),
-    (2, 0),
-    (4, 0),
-    (8, 0),
-    (1, 3),
-    (1, 7),
-    (2, 3),
+/// Run-up, and whether it is queued ahead.
+const SETTINGS: [(u32, bool); 8] = [
+    (0, false),
+    (1, false),
+    (2, false),
+    (4, false),
+    (8, false),
+    (1, true),
+    (8, true),
+    (12, true),
 ];
 
 fn main() {
@@ -34,22 +34,22 @@ fn measured() -> Result<()> {
         device.timer_step_ns()?
     );
     let mut clock = Clock::new(Metered::new(device), Settings::default())?;
-    println!("microseconds a sample: beside is all but flush and synchronise");
-    print!("run-up stagger  beside   total");
+    println!("microseconds a sample: beside is all but flush and waiting");
+    print!("run-up ahead  beside   total");
     for step in Step::ALL {
         print!(" {:>11}", step.name());
     }
     println!();
-    for (run_up, stagger) in SETTINGS {
+    for (run_up, ahead) in SETTINGS {
         clock.configure(Settings {
             run_up,
-            stagger,
+            ahead,
             ..Settings::default()
         })?;
         host_cost(&mut clock, Cache::Cold, 50)?;
         let found = host_cost(&mut clock, Cache::Cold, 300)?;
         print!(
-            "{run_up:>6} {stagger:>7} {:>7.2} {:>7.2}",
+            "{run_up:>6} {ahead:>5} {:>7.2} {:>7.2}",
             found.beside_ns / 1e3,
             found.total_ns / 1e3
         );

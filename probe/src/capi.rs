@@ -17,7 +17,7 @@
 //! int  regatta_probe_open(int ordinal, void *stream, regatta_probe **probe);
 //! void regatta_probe_close(regatta_probe *);
 //! int  regatta_probe_configure(regatta_probe *, uint32_t calls_per_sample,
-//!                              uint32_t clock_every, uint32_t run_up, uint32_t stagger,
+//!                              uint32_t clock_every, uint32_t run_up, int ahead,
 //!                              double limit_ms);
 //! int  regatta_probe_calibrate(regatta_probe *, double *pair_ns, double *null_kernel_ns,
 //!                              double *cost_ns);     // see sample.rs, Calibration
@@ -206,7 +206,7 @@ pub unsafe extern "C" fn regatta_probe_configure(
     calls_per_sample: u32,
     clock_every: u32,
     run_up: u32,
-    stagger: u32,
+    ahead: c_int,
     limit_ms: f64,
 ) -> c_int {
     entry(|| {
@@ -219,7 +219,7 @@ pub unsafe extern "C" fn regatta_probe_configure(
             calls_per_sample,
             clock_every,
             run_up,
-            stagger,
+            ahead: ahead != 0,
             limit,
         })
     })

@@ -11,11 +11,13 @@
 //!   host clock                     host time ends
 //! record the stop event
 //! open the gate                    run-up, start, work and stop, back to back
-//! queue the stagger                so that no two samples are alike: `Settings::stagger`
 //! synchronise
 //! read the events, the SM clock
 //! subtract what measuring costs    see `Calibration`
 //! ```
+//!
+//! With `Settings::ahead` the device is idle only once the start event is queued: the
+//! stream, held at the gate, has nothing else to do than to finish the flush.
 //!
 //! Without the gate the device would sit between start and stop waiting for the host
 //! to launch, and a kernel of 5 µs would read 20 (nvbench#184 saw 10 to 30 µs).
@@ -27,11 +29,12 @@ use crate::{Error, Result};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The two events around the timed work.
+/// Events: the two around the timed work, and the one behind the flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
     Start,
     Stop,
+    Flushed,
 }
 
 /// What the clock needs of a device: a queue in order, and the two clocks.
@@ -44,9 +47,11 @@ pub trait Device {
     fn synchronise(&mut self) -> Result<()>;
     /// Queues waiting until the word has reached the ticket.
     fn wait(&mut self, ticket: u32) -> Result<()>;
-    /// Queues an event. Both exist and have been recorded before: creating one
+    /// Queues an event. All exist and have been recorded before: creating one
     /// synchronises.
     fn record(&mut self, mark: Mark) -> Result<()>;
+    /// Waits until the device has come to an event.
+    fn reach(&mut self, mark: Mark) -> Result<()>;
     /// Time from start event to stop event, by the device's clock.
     fn elapsed_ns(&mut self) -> Result<f64>;
     /// The host's monotonic clock.
@@ -110,19 +115,27 @@ impl<D: Device> Clock<D> {
     /// # Errors
     /// The device's; the gate is then open.
     pub fn begin(&mut self, cache: Cache) -> Result<Begun> {
+        let ahead = cache == Cache::Cold && self.settings.ahead;
         if cache == Cache::Cold {
             self.device.flush()?;
         }
-        self.device.synchronise()?;
+        if ahead {
+            self.device.record(Mark::Flushed)?;
+        } else {
+            self.device.synchronise()?;
+        }
         self.ticket += 1;
         // The guard comes first: from here every way out opens the gate.
         let deadline = Instant::now() + self.settings.limit;
         let gate = self.watchdog.close(self.ticket, deadline);
         self.device.wait(self.ticket)?;
-        for _ in 0..self.settings.run_up {
+        for _ in 0..self.settings.run_up_for(cache) {
             self.device.null_kernel()?;
         }
         self.device.record(Mark::Start)?;
+        if ahead {
+            self.device.reach(Mark::Flushed)?;
+        }
         let host_ns = self.device.host_ns();
         Ok(Begun { gate, host_ns })
     }
@@ -167,9 +180,6 @@ impl<D: Device> Clock<D> {
     fn read(&mut self, begun: Begun, queued_ns: u64) -> Result<Sample> {
         let host_ns = queued_ns.saturating_sub(begun.host_ns);
         let synchronised = begun.gate.open();
-        for _ in 0..drawn(self.samples, self.settings.stagger) {
-            self.device.null_kernel()?;
-        }
         self.device.synchronise()?;
         let device_ns = self.device.elapsed_ns()?;
         let every = self.settings.clock_every;
@@ -239,13 +249,6 @@ impl<D: Device> Clock<D> {
     pub fn device(&mut self) -> &mut D {
         &mut self.device
     }
-}
-
-/// A number up to `most` for the n-th sample, as good as random, and the same in every
-/// process (Weyl's sequence by the golden ratio: the next number is never far to seek).
-fn drawn(sample: u32, most: u32) -> u32 {
-    let share = u64::from(sample.wrapping_mul(0x9E37_79B9));
-    ((share * (u64::from(most) + 1)) >> 32) as u32
 }
 
 fn start_watchdog(device: &impl Device, settings: &Settings) -> Result<Watchdog> {

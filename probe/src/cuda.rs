@@ -22,6 +22,7 @@ pub struct Cuda {
     word_on_device: DevicePointer,
     start: Event,
     stop: Event,
+    flushed: Event,
     flush: DevicePointer,
     flush_words: usize,
     flushes: u32,
@@ -63,19 +64,25 @@ impl Cuda {
             word_on_device,
             start: ptr::null_mut(),
             stop: ptr::null_mut(),
+            flushed: ptr::null_mut(),
             flush: 0,
             flush_words: 0,
             flushes: 0,
             kernels: Kernels::load(driver).ok(),
             epoch: Instant::now(),
         };
-        for event in [&raw mut cuda.start, &raw mut cuda.stop] {
+        for event in [
+            &raw mut cuda.start,
+            &raw mut cuda.stop,
+            &raw mut cuda.flushed,
+        ] {
             // SAFETY: as above; DEFAULT keeps the time.
             unsafe { cu!(driver, cuEventCreate(event, driver::EVENT_DEFAULT))? };
         }
         // Whatever an event sets up when first recorded is set up before any gate.
         cuda.record(Mark::Start)?;
         cuda.record(Mark::Stop)?;
+        cuda.record(Mark::Flushed)?;
         // Lazy loading ends with the first launch.
         cuda.null_kernel()?;
         if cuda.kernels.is_some() {
@@ -83,6 +90,15 @@ impl Cuda {
         }
         cuda.synchronise()?;
         Ok(cuda)
+    }
+
+    /// The event that [`Device::record`] records.
+    pub(crate) fn event(&self, mark: Mark) -> Event {
+        match mark {
+            Mark::Start => self.start,
+            Mark::Stop => self.stop,
+            Mark::Flushed => self.flushed,
+        }
     }
 
     /// Twice the last-level cache: Hopper's has two halves, each of which can keep its
@@ -152,14 +168,6 @@ impl Cuda {
     /// Bytes of device memory that the clock holds beside the caller's.
     pub fn held_bytes(&self) -> usize {
         self.flush_words * 4
-    }
-
-    /// The event that [`Device::record`] records.
-    pub(crate) fn event(&self, mark: Mark) -> Event {
-        match mark {
-            Mark::Start => self.start,
-            Mark::Stop => self.stop,
-        }
     }
 }
 
@@ -250,6 +258,11 @@ impl Device for Cuda {
         unsafe { cu!(self.driver, cuEventRecord(self.event(mark), self.stream)) }
     }
 
+    fn reach(&mut self, mark: Mark) -> Result<()> {
+        // SAFETY: the event lives as long as `self`.
+        unsafe { cu!(self.driver, cuEventSynchronize(self.event(mark))) }
+    }
+
     fn elapsed_ns(&mut self) -> Result<f64> {
         let mut milliseconds = 0f32;
         // SAFETY: both events were recorded, with time.
@@ -284,7 +297,7 @@ impl Drop for Cuda {
         // SAFETY: all are ours and freed once. Failures have nobody to tell: after a
         // kernel's fault every one of these fails, and the process is lost to CUDA.
         unsafe {
-            for event in [self.start, self.stop] {
+            for event in [self.start, self.stop, self.flushed] {
                 if !event.is_null() {
                     (driver.cuEventDestroy)(event);
                 }

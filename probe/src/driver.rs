@@ -50,6 +50,7 @@ functions! {
     cuStreamWaitValue32 [c"cuStreamWaitValue32_v2", c"cuStreamWaitValue32"] (Stream, DevicePointer, u32, c_uint);
     cuEventCreate [c"cuEventCreate"] (*mut Event, c_uint);
     cuEventRecord [c"cuEventRecord"] (Event, Stream);
+    cuEventSynchronize [c"cuEventSynchronize"] (Event);
     cuEventElapsedTime [c"cuEventElapsedTime"] (*mut f32, Event, Event);
     cuEventDestroy [c"cuEventDestroy_v2"] (Event);
     cuModuleLoadData [c"cuModuleLoadData"] (*mut Module, *const c_void);

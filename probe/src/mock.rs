@@ -19,6 +19,7 @@ pub enum Step {
     Synchronise,
     CloseGate,
     Record(Mark),
+    Reach(Mark),
     HostClock,
     Kernel,
     NullKernel,
@@ -78,7 +79,7 @@ pub struct Mock {
     capturing: Option<Vec<Work>>,
     device_ns: u64,
     host_ns: u64,
-    marks: [u64; 2],
+    marks: [u64; 3],
     cached: bool,
     tickets: u32,
     clock_reads: u32,
@@ -101,7 +102,7 @@ impl Mock {
             capturing: None,
             device_ns: 0,
             host_ns: 0,
-            marks: [0; 2],
+            marks: [0; 3],
             cached: false,
             tickets: 0,
             clock_reads: 0,
@@ -236,6 +237,18 @@ impl Device for Mock {
     fn record(&mut self, mark: Mark) -> Result<()> {
         self.step(Step::Record(mark))?;
         self.queue(Work::Record(mark));
+        Ok(())
+    }
+
+    fn reach(&mut self, mark: Mark) -> Result<()> {
+        self.step(Step::Reach(mark))?;
+        while let Some(work) = self.queue.pop_front() {
+            self.work(work);
+            if work == Work::Record(mark) {
+                break;
+            }
+        }
+        self.host_ns = self.host_ns.max(self.device_ns);
         Ok(())
     }
 

@@ -20,27 +20,35 @@ pub struct Settings {
     pub calls_per_sample: u32,
     /// The SM clock is read with every n-th sample, outside the events; 0 is never.
     pub clock_every: u32,
-    /// Kernels that do nothing between the gate and the start event. Each costs the host
-    /// a launch between samples, and nothing within them.
+    /// Kernels that do nothing between the gate and the start event, after a flush. Each
+    /// costs the host a launch between samples, and nothing within them.
     ///
     /// Held at the gate, the device has not fetched the commands behind it, and after a
     /// flush it fetches them from further away: without a run-up every first kernel starts
     /// about 1 µs late on an H200, inside the events. While the run-up runs the device
-    /// reads ahead, as in any stream that is kept busy.
-    pub run_up: u32,
-    /// At most so many kernels that do nothing are queued after the gate was opened, a
-    /// number drawn anew with each sample. They run after the stop event, while the host
-    /// waits anyway.
+    /// reads ahead, as in any stream that is kept busy. It does so in pieces, with which
+    /// samples of equal length beat: of one to four, every fourth sample was late, every
+    /// second or none, by process and kernel; of eight, a tenth.
     ///
-    /// The device fetches its commands in pieces, and a kernel at the beginning of a piece
-    /// is late, run-up or not. When each sample queues as many bytes as the one before,
-    /// their beat with the pieces makes every fourth sample late, every second or none,
-    /// as the process had it. Drawn lengths leave a small share, and the same everywhere.
-    pub stagger: u32,
+    /// Hot, a run-up of more than one changes nothing, and one is made.
+    pub run_up: u32,
+    /// Queues gate, run-up and start event while the flush still runs, and then waits for
+    /// the flush alone: the host's work between samples is hidden behind the device's.
+    pub ahead: bool,
     /// The watchdog opens a gate closed for this long. A call that synchronises needs
     /// it to end at all, so it is short; it must exceed the host time of any honest
     /// call, which nothing in attention brings near 50 ms.
     pub limit: Duration,
+}
+
+impl Settings {
+    /// Kernels of the run-up with this cache.
+    pub fn run_up_for(&self, cache: Cache) -> u32 {
+        match cache {
+            Cache::Cold => self.run_up,
+            Cache::Hot => self.run_up.min(1),
+        }
+    }
 }
 
 impl Default for Settings {
@@ -48,8 +56,8 @@ impl Default for Settings {
         Self {
             calls_per_sample: 1,
             clock_every: 1,
-            run_up: 1,
-            stagger: 3,
+            run_up: 8,
+            ahead: false,
             limit: Duration::from_millis(50),
         }
     }

@@ -32,28 +32,23 @@ const SOON: Settings = Settings {
     calls_per_sample: 1,
     clock_every: 1,
     run_up: 1,
-    stagger: 0,
+    ahead: false,
     limit: Duration::from_millis(2),
 };
 
 fn clock() -> Clock<Mock> {
-    clock_with(Settings {
-        stagger: 0,
-        ..Settings::default()
-    })
+    clock_with(Settings::default())
 }
 
 fn kernel(device: &mut Mock) -> Result<()> {
     device.kernel(KERNEL_NS)
 }
 
-const BEFORE: [Step; 5] = [
-    Step::Synchronise,
-    Step::CloseGate,
-    Step::NullKernel,
-    Step::Record(Mark::Start),
-    Step::HostClock,
-];
+const RUN_UP: [Step; 8] = [Step::NullKernel; 8];
+
+const BEFORE: [Step; 2] = [Step::Synchronise, Step::CloseGate];
+
+const BEGIN: [Step; 2] = [Step::Record(Mark::Start), Step::HostClock];
 
 const AFTER: [Step; 6] = [
     Step::HostClock,
@@ -68,49 +63,57 @@ const AFTER: [Step; 6] = [
 fn a_cold_sample_is_the_contract() {
     let mut clock = clock();
     clock.sample(Cache::Cold, kernel).unwrap();
-    let contract = [&[Step::Flush][..], &BEFORE, &[Step::Kernel], &AFTER].concat();
+    let contract = [
+        &[Step::Flush][..],
+        &BEFORE,
+        &RUN_UP,
+        &BEGIN,
+        &[Step::Kernel],
+        &AFTER,
+    ]
+    .concat();
     assert_eq!(clock.device().take_trace(), contract);
 }
 
 #[test]
-fn a_hot_sample_only_lacks_the_flush() {
+fn a_hot_sample_lacks_the_flush_and_what_it_needs() {
     let mut clock = clock();
     clock.sample(Cache::Hot, kernel).unwrap();
-    let contract = [&BEFORE[..], &[Step::Kernel], &AFTER].concat();
+    let contract = [&BEFORE[..], &RUN_UP[..1], &BEGIN, &[Step::Kernel], &AFTER].concat();
     assert_eq!(clock.device().take_trace(), contract);
 }
 
 #[test]
-fn the_stagger_is_drawn_and_queued_behind_the_open_gate() {
-    let mut clock = clock_with(Settings::default());
-    let most = Settings::default().stagger;
-    let mut seen = Vec::new();
-    for _ in 0..4 * (most + 1) {
-        let sample = clock
-            .sample(Cache::Hot, |device| device.spin(KERNEL_NS))
-            .unwrap();
-        assert_eq!(sample.device_ns, KERNEL_NS as f64 + EMPTY_KERNEL_NS);
-        let trace = clock.device().take_trace();
-        let opened = trace
-            .iter()
-            .position(|step| *step == Step::OpenGate)
-            .unwrap();
-        let waits = trace
-            .iter()
-            .rposition(|step| *step == Step::Synchronise)
-            .unwrap();
-        let between = &trace[opened + 1..waits];
-        assert!(
-            between.iter().all(|step| *step == Step::NullKernel),
-            "{trace:?}"
-        );
-        seen.push(between.len() as u32);
+fn ahead_of_the_flush_all_is_queued_and_only_the_flush_is_waited_for() {
+    let mut clock = clock_with(Settings {
+        ahead: true,
+        ..Settings::default()
+    });
+    let sample = clock.sample(Cache::Cold, kernel).unwrap();
+    assert_eq!(sample.device_ns, KERNEL_NS as f64);
+    assert_eq!(sample.host_ns, ISSUE_NS as f64);
+    let contract = [
+        &[Step::Flush, Step::Record(Mark::Flushed), Step::CloseGate][..],
+        &RUN_UP,
+        &[Step::Record(Mark::Start), Step::Reach(Mark::Flushed)],
+        &[Step::HostClock, Step::Kernel],
+        &AFTER,
+    ]
+    .concat();
+    assert_eq!(clock.device().take_trace(), contract);
+    // Without a flush there is nothing to be ahead of.
+    clock.sample(Cache::Hot, kernel).unwrap();
+    assert_eq!(clock.device().take_trace()[0], Step::Synchronise);
+}
+
+#[test]
+fn a_spin_reads_its_length_and_what_starting_takes() {
+    let mut clock = clock();
+    for ns in [2_000, 2_020, 20_000_000] {
+        let spin = |device: &mut Mock| device.spin(ns);
+        let sample = clock.sample(Cache::Cold, spin).unwrap();
+        assert_eq!(sample.device_ns, ns as f64 + EMPTY_KERNEL_NS);
     }
-    for number in 0..=most {
-        assert!(seen.contains(&number), "never {number}: {seen:?}");
-    }
-    assert!(seen.iter().all(|number| *number <= most));
-    assert_ne!(seen[..4], seen[4..8], "it must not repeat with the samples");
 }
 
 #[test]
@@ -261,8 +264,12 @@ fn a_failure_at_any_step_surfaces_and_leaves_the_gate_open() {
         Step::Record(Mark::Stop),
         Step::Elapsed,
     ];
-    for step in steps {
-        let mut clock = clock();
+    let ahead = [Step::Record(Mark::Flushed), Step::Reach(Mark::Flushed)];
+    for step in steps.into_iter().chain(ahead) {
+        let mut clock = clock_with(Settings {
+            ahead: ahead.contains(&step),
+            ..Settings::default()
+        });
         clock.device().fails = Some(step);
         let failed = clock.sample(Cache::Cold, kernel);
         assert_eq!(failed, Err(failure()), "{step:?}");

@@ -1,4 +1,4 @@
-"""Which run-up and stagger: each against CUPTI, and what each costs the host.
+"""Which run-up is long enough: each against CUPTI, and what each costs the host.
 
     cargo build --release -p regatta-probe
     REGATTA_PROBE=target/release/libregatta_probe.so python3 probe/tests/run_up.py
@@ -28,8 +28,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import probe
 
-SETTINGS = ((0, 0), (1, 0), (2, 0), (4, 0), (8, 0), (1, 3), (1, 7), (2, 3), (4, 7))
-"""Run-up and stagger: probe/src/sample.rs, `Settings`."""
+SETTINGS = (
+    (0, False), (1, False), (2, False), (4, False), (8, False), (12, False),
+    (1, True), (8, True), (12, True),
+)  # fmt: skip
+"""Run-up, and whether it is queued ahead: probe/src/sample.rs, `Settings`."""
 
 SHAPES = ((1, 8, 128, 64), (2, 16, 512, 64), (2, 16, 1024, 64))
 """[batch, heads, seq, head_dim] in bf16, for FlashAttention-2 through torch."""
@@ -58,17 +61,17 @@ class Cell:
 def attention(shape: tuple[int, int, int, int]) -> Callable[[], Any]:
     """A forward call on random inputs."""
     batch, heads, seq, head_dim = shape
+    size = (batch, seq, heads, head_dim)
     q, k, v = (
-        torch.randn(batch, seq, heads, head_dim, device="cuda", dtype=torch.bfloat16).transpose(1, 2)
-        for _ in range(3)
+        torch.randn(size, device="cuda", dtype=torch.bfloat16).transpose(1, 2) for _ in range(3)
     )
     return lambda: F.scaled_dot_product_attention(q, k, v)
 
 
-def choose(clock: probe.Probe, setting: tuple[int, int]) -> None:
-    """Sets run-up and stagger, and what is subtracted with them."""
-    run_up, stagger = setting
-    clock.configure(run_up=run_up, stagger=stagger)
+def choose(clock: probe.Probe, setting: tuple[int, bool]) -> None:
+    """Sets the run-up, and what is subtracted with it."""
+    run_up, ahead = setting
+    clock.configure(run_up=run_up, ahead=ahead)
     clock.calibrate()
 
 
@@ -106,14 +109,14 @@ def main() -> None:
                     cell.medians.append(statistics.median(readings))
                     if number < CUPTI_ROUNDS:
                         cell.truths.append(by_cupti(clock, cold, call))
-        print("run-up stagger | median off spread late, cold and hot | host us")
+        print("run-up, ahead | median off spread late, cold and hot | host us")
         for setting, row in cells.items():
             choose(clock, setting)
             whole = per_call_ns(lambda: clock.sample(True, lambda: None))
             beside = whole - per_call_ns(flush)
-            run_up, stagger = setting
+            run_up, ahead = setting
             print(
-                f"{run_up} {stagger} | {' | '.join(map(str, row))}"
+                f"{run_up:2} {ahead!s:5} | {' | '.join(map(str, row))}"
                 f" | {whole / 1e3:5.1f} {beside / 1e3:5.1f}",
                 flush=True,
             )

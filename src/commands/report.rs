@@ -4,14 +4,17 @@ use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use clap::Args;
+use serde_json::json;
 
 use super::reporting::{self, Outputs};
 use super::sides::{self, Stored};
 use super::{Ended, Stop, print};
+use crate::judge::spread::spreads;
 use crate::judge::{self, Options};
 use crate::record::baseline::Store;
 use crate::report::Report;
 use crate::report::files::check_writable;
+use crate::report::spread::table;
 
 /// Write reports of stored runs
 ///
@@ -29,6 +32,14 @@ pub struct ReportArgs {
     /// The folder of baselines
     #[arg(long, value_name = "DIR", default_value = "baselines")]
     baselines: PathBuf,
+
+    /// Print how far samples and invocations lie apart, and write nothing
+    #[arg(long)]
+    spread: bool,
+
+    /// With --spread: machine-readable output
+    #[arg(long, requires = "spread")]
+    json: bool,
 
     #[command(flatten)]
     outputs: Outputs,
@@ -54,6 +65,9 @@ pub fn run(args: &ReportArgs) -> Ended {
         .iter()
         .map(|name| sides::find(name, &store, None))
         .collect::<Result<_, Stop>>()?;
+    if args.spread {
+        return spread(&heads, args.json);
+    }
     for head in &heads {
         if head.run.entries.is_empty() && !args.outputs.any() {
             return Err(Stop::Usage(anyhow!(
@@ -84,6 +98,29 @@ pub fn run(args: &ReportArgs) -> Ended {
                 print(format!("{}\n", path.display()))?;
             }
         }
+    }
+    Ok(0)
+}
+
+/// Prints the spread of each run; a baseline keeps no samples to tell it by.
+fn spread(heads: &[Stored], json: bool) -> Ended {
+    let mut all = Vec::new();
+    for head in heads {
+        if head.run.entries.is_empty() {
+            return Err(Stop::Usage(anyhow!(
+                "{} is a baseline, which keeps no samples; name the run it was made of",
+                head.path.display()
+            )));
+        }
+        let spreads = spreads(&head.run);
+        if json {
+            all.push(json!({ "run": head.path, "cases": spreads }));
+        } else {
+            print(table(&head.side.label, &spreads))?;
+        }
+    }
+    if json {
+        print(format!("{}\n", serde_json::Value::from(all)))?;
     }
     Ok(0)
 }

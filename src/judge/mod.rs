@@ -17,6 +17,7 @@ mod reasons;
 mod rows;
 pub mod ruler;
 mod shift;
+pub mod spread;
 pub mod statistics;
 mod time;
 mod timing;

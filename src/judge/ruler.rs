@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::statistics::coefficient_of_variation;
 use crate::record::ruler::{ADDED, Length, Readings};
 use crate::record::side::median;
 
@@ -81,19 +82,10 @@ fn length_ruled(length: &Length, own_ns: f64, step_ns: f64) -> Option<Ruled> {
         nominal_ns,
         read_ns,
         bias_ns: read_ns - nominal_ns - own_ns,
-        spread: spread(&same),
+        spread: coefficient_of_variation(&same),
         visible,
         added: added.collect(),
     })
-}
-
-/// Standard deviation (of a sample, over n - 1) over the mean; not a number for fewer
-/// than two values.
-pub fn spread(values: &[f64]) -> f64 {
-    let count = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / count;
-    let squares = values.iter().map(|value| (value - mean).powi(2));
-    (squares.sum::<f64>() / (count - 1.0)).sqrt() / mean
 }
 
 #[cfg(test)]
@@ -173,12 +165,5 @@ mod tests {
         assert!(ruled(&none).is_empty());
         none.lengths[0].rounds.clear();
         assert!(ruled(&none).is_empty());
-    }
-
-    #[test]
-    fn spread_is_the_coefficient_of_variation() {
-        // By hand: mean 4, squares 4 + 0 + 4 over 2.
-        assert_eq!(spread(&[2.0, 4.0, 6.0]), 0.5);
-        assert!(spread(&[1.0]).is_nan());
     }
 }

@@ -72,6 +72,7 @@ fn host<D: Device>(clock: &mut Clock<Metered<D>>) -> Result<Host, regatta_probe:
         total_ns,
         beside_ns,
         steps_ns,
+        ..
     } = host_cost(clock, Cache::Cold, HOST_SAMPLES)?;
     let names = Step::ALL.map(|step| step.name().to_owned());
     Ok(Host {

@@ -3,14 +3,15 @@
 //! Plain numbers, the unit in the column's name, an empty cell where there is
 //! nothing. A failed case is a row with its error, never a lost row.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ::csv::Writer;
 
 use super::text::one_line;
 use super::{Document, Exporter, RenderError, Report};
-use crate::attention::{Case, FACETS};
+use crate::attention::{Case, CaseId, FACETS};
 use crate::judge::judgement::{Change, Finding, Row, Stage, Timing};
+use crate::judge::spread::{Spread, spreads};
 use crate::record::conditions::Conditions;
 use crate::record::side::{CaseRecord, Side};
 use crate::record::types::Outcome;
@@ -44,7 +45,7 @@ fn document(
 }
 
 /// Columns of `cases.csv` between the facets and the parameters.
-const FIGURES: [&str; 28] = [
+const FIGURES: [&str; 30] = [
     "word",
     "allowed",
     "reason",
@@ -68,6 +69,8 @@ const FIGURES: [&str; 28] = [
     "first_call_ns",
     "samples",
     "invocations",
+    "spread_within",
+    "spread_between",
     "peak_bytes",
     "throttled",
     "other_processes",
@@ -77,6 +80,10 @@ const FIGURES: [&str; 28] = [
 
 fn cases(table: &mut Table, report: &Report) -> Result<(), ::csv::Error> {
     let head = Side::from_run("head", report.head);
+    let spread_of: BTreeMap<CaseId, Spread> = spreads(report.head)
+        .into_iter()
+        .map(|spread| (spread.case.clone(), spread))
+        .collect();
     let parsed: Vec<Option<Case>> = report
         .judgement
         .rows
@@ -107,7 +114,7 @@ fn cases(table: &mut Table, report: &Report) -> Result<(), ::csv::Error> {
         let mut cells = vec![row.case.to_string()];
         let facet = |name: &str| case.as_ref().map_or(String::new(), |case| case.facet(name));
         cells.extend(FACETS.iter().map(|name| facet(name)));
-        cells.extend(figures(row, record));
+        cells.extend(figures(row, record, spread_of.get(&row.case)));
         cells.extend(params.iter().map(|name| facet(name)));
         cells.extend(effective.iter().map(|&name| {
             let value = record.and_then(|record| record.effective.get(name));
@@ -119,10 +126,12 @@ fn cases(table: &mut Table, report: &Report) -> Result<(), ::csv::Error> {
 }
 
 /// The cells under [`FIGURES`].
-fn figures(row: &Row, record: Option<&CaseRecord>) -> [String; 28] {
+fn figures(row: &Row, record: Option<&CaseRecord>, spread: Option<&Spread>) -> [String; 30] {
     let condition = |count: fn(&Conditions) -> Option<u32>| {
         cell(record.and_then(|record| count(&record.conditions)))
     };
+    let share =
+        |share: fn(&Spread) -> f64| cell(spread.map(share).filter(|share| share.is_finite()));
     let head = |figure: fn(&Timing) -> f64| cell(row.head.as_ref().map(figure));
     let base = |figure: fn(&Timing) -> f64| cell(row.base.as_ref().map(figure));
     let change = |figure: fn(&Change) -> f64| cell(row.change.as_ref().map(figure));
@@ -156,6 +165,8 @@ fn figures(row: &Row, record: Option<&CaseRecord>) -> [String; 28] {
         cell(row.head.as_ref().and_then(|timing| timing.first_call_ns)),
         cell(row.head.as_ref().map(|timing| timing.samples)),
         cell(row.head.as_ref().map(|timing| timing.invocations_ns.len())),
+        share(|spread| spread.within),
+        share(|spread| spread.between),
         cell(record.and_then(|record| record.peak_bytes)),
         condition(|of| (of.known > 0).then_some(of.throttled)),
         condition(|of| (of.known > 0).then_some(of.other_processes)),

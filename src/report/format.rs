@@ -27,6 +27,19 @@ impl fmt::Display for ShortTime {
     }
 }
 
+/// A share as a percentage with two places: `0.33 %`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share(pub f64);
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.is_finite() {
+            true => f.pad(&format!("{:.2} %", self.0 * 100.0)),
+            false => f.pad(NONE),
+        }
+    }
+}
+
 /// A number with three digits or more: `2.64`, `52.8`, `118.6`, `4096`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Digits(pub f64);

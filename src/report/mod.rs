@@ -13,6 +13,7 @@ mod junit;
 mod markdown;
 mod plot;
 pub mod ruler;
+pub mod spread;
 pub mod summary;
 pub mod terminal;
 pub mod text;

@@ -7,7 +7,7 @@ use super::document::{DocumentError, Source, nearest};
 use super::{Suite, parse};
 
 /// The suites in the binary: name and text.
-pub const BUILTIN: [(&str, &str); 6] = [
+pub const BUILTIN: [(&str, &str); 7] = [
     ("quick", include_str!("../../suites/quick.toml")),
     (
         "xformers-backward",
@@ -17,6 +17,7 @@ pub const BUILTIN: [(&str, &str); 6] = [
         "xformers-0.0.26",
         include_str!("../../suites/xformers-0.0.26.toml"),
     ),
+    ("clock", include_str!("../../suites/clock.toml")),
     ("sdpa", include_str!("../../suites/sdpa.toml")),
     ("native", include_str!("../../suites/native.toml")),
     ("decode", include_str!("../../suites/decode.toml")),

@@ -86,8 +86,8 @@ class Probe:
         self,
         calls_per_sample: int = 1,
         clock_every: int = 1,
-        run_up: int = 1,
-        stagger: int = 3,
+        run_up: int = 8,
+        ahead: bool = False,
         limit_ms: float = 50,
     ) -> None:
         """How later samples are taken: probe/src/sample.rs, `Settings`."""
@@ -97,7 +97,7 @@ class Probe:
             ctypes.c_uint32(calls_per_sample),
             ctypes.c_uint32(clock_every),
             ctypes.c_uint32(run_up),
-            ctypes.c_uint32(stagger),
+            ctypes.c_int(ahead),
             ctypes.c_double(limit_ms),
         )
 

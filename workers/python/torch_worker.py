@@ -49,6 +49,8 @@ class _Case:
     problem: Problem
     call: Call
     settings: contextlib.ExitStack
+    earlier_stream: bool
+    """The call takes the stream of an earlier one: backward through autograd, of forward."""
 
 
 class TorchWorker:
@@ -186,7 +188,8 @@ class TorchWorker:
                 raise
             except RuntimeError as error:
                 raise _refusal(error, [str(warning.message) for warning in said]) from error
-            self._case = _Case(problem, call, settings.pop_all())
+            autograd = variant in SDPA_BACKENDS and problem.direction == "backward"
+            self._case = _Case(problem, call, settings.pop_all(), earlier_stream=autograd)
         return dict(zip(problem.results, results, strict=True)), first_call_ns
 
     def _poison(self, problem: Problem) -> None:
@@ -225,6 +228,11 @@ class TorchWorker:
     def measure(self, request: Message) -> Message:
         """Samples by the device's own events, or on a CPU by the monotonic clock."""
         case, plan = self._prepared(), timing.Plan.from_wire(request)
+        if plan.graph and case.earlier_stream:
+            raise Unsupported(
+                "autograd runs backward on the stream of its forward call, which was made "
+                "before the capture: no CUDA graph can hold it"
+            )
         if gpu := self._gpu:
             return self._within_memory(lambda: timing.measure_cuda(case.call, plan, gpu))
         size = 2 * device.cpu_cache_bytes() if plan.cold else 0

@@ -12,7 +12,7 @@ fn null_pointers_are_answered() {
     unsafe {
         for status in [
             regatta_probe_open(0, null_mut(), null_mut()),
-            regatta_probe_configure(none, 1, 1, 1, 3, 50.0),
+            regatta_probe_configure(none, 1, 1, 8, 1, 50.0),
             regatta_probe_calibrate(none, figure, figure, figure),
             regatta_probe_sample_begin(none, 1),
             regatta_probe_sample_end(none, figure, figure, figure, count),

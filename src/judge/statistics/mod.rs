@@ -15,6 +15,15 @@ pub use mann_whitney::{Test, mann_whitney, needed_per_side, reachable_p};
 
 use statrs::distribution::{ContinuousCDF, Normal};
 
+/// Standard deviation (of a sample, over n - 1) over the mean; not a number for fewer
+/// than two values.
+pub fn coefficient_of_variation(values: &[f64]) -> f64 {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares = values.iter().map(|value| (value - mean).powi(2));
+    (squares.sum::<f64>() / (count - 1.0)).sqrt() / mean
+}
+
 /// Upper tail of the standard normal distribution.
 fn normal_upper(z: f64) -> f64 {
     Normal::standard().sf(z)

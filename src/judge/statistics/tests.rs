@@ -214,3 +214,11 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_coefficient_of_variation_is_of_a_sample() {
+    // By hand: mean 4, squares 4 + 0 + 4 over 2.
+    assert_eq!(coefficient_of_variation(&[2.0, 4.0, 6.0]), 0.5);
+    assert_eq!(coefficient_of_variation(&[7.0, 7.0]), 0.0);
+    assert!(coefficient_of_variation(&[1.0]).is_nan());
+}

@@ -4,15 +4,13 @@ use minijinja::Environment;
 use minijinja::value::Serde;
 use serde::Serialize;
 
-use super::format::{NONE, ShortTime};
+use super::format::{NONE, Share, ShortTime};
 use super::plot;
+use super::terminal::COLUMNS;
 use super::text::{one_line, wrap};
 use super::{Document, RenderError};
 use crate::judge::ruler::{Added, Ruled};
 use crate::record::ruler::Readings;
-
-/// Widest line.
-const COLUMNS: usize = 80;
 
 /// What a clock read, and what is made of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -93,8 +91,8 @@ fn row(of: &Ruled) -> String {
         "{:>9} {:>10} {bias:>10} {:>8} {:>8}",
         ShortTime(of.nominal_ns),
         ShortTime(of.read_ns),
-        percent(of.spread),
-        percent(of.visible)
+        Share(of.spread),
+        Share(of.visible)
     );
     for added in &of.added {
         line += &format!(" {:>5.2}{} ", added.read * 100.0, mark(added));
@@ -107,13 +105,6 @@ fn mark(added: &Added) -> char {
         (false, _) => '!',
         (true, false) => '~',
         (true, true) => ' ',
-    }
-}
-
-fn percent(share: f64) -> String {
-    match share.is_finite() {
-        true => format!("{:.2} %", share * 100.0),
-        false => NONE.to_owned(),
     }
 }
 
