@@ -30,9 +30,12 @@ pub fn compile(toolkit: &Toolkit, source: &Source, arch: Arch) -> Result<Compile
     arguments.extend(OPTIONS);
     arguments.extend(["-o", "kernel.cubin", file.as_str()]);
     let output = started(nvcc, &arguments, work.path())?;
-    let log = String::from_utf8_lossy(&output.stderr).into_owned()
+    let mut log = String::from_utf8_lossy(&output.stderr).into_owned()
         + &String::from_utf8_lossy(&output.stdout);
     if !output.status.success() {
+        if log.trim().is_empty() {
+            log = format!("{} said nothing: {}", nvcc.display(), output.status);
+        }
         return Err(refusal(nvcc, file, arch, &log));
     }
     Ok(Compiled {

@@ -71,7 +71,13 @@ fn open(toolkit: &Toolkit) -> Result<Nvrtc, String> {
 fn load(path: &Path) -> Result<Library, String> {
     // SAFETY: the initialisers of NVIDIA's library are what every user of it runs.
     let opened = unsafe { Library::new(path) };
-    opened.map_err(|error| format!("{} cannot be opened: {error}", path.display()))
+    opened.map_err(|error| format!("NVRTC cannot be opened: {}", words(&error)))
+}
+
+/// The loader's own words, which the error holds as its source.
+fn words(error: &libloading::Error) -> String {
+    let source = std::error::Error::source(error);
+    source.map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 impl Nvrtc {
@@ -82,7 +88,7 @@ impl Nvrtc {
                 // SAFETY: the symbol is this function, with nvrtc.h's signature; the
                 // library is never closed.
                 *unsafe { library.get(concat!($name, "\0").as_bytes()) }
-                    .map_err(|error| format!("{} is no NVRTC: {error}", path.display()))?
+                    .map_err(|error| format!("this is no NVRTC: {}", words(&error)))?
             };
         }
         let nvrtc = Nvrtc {
@@ -253,4 +259,32 @@ fn pointers(texts: &[CString]) -> Vec<Text> {
 
 fn count(texts: &[CString]) -> c_int {
     c_int::try_from(texts.len()).unwrap_or(c_int::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_that_cannot_be_used_is_named_with_the_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("libnvrtc.so.13");
+        std::fs::write(&program, "not a library").unwrap();
+        let toolkit = Toolkit {
+            program: program.clone(),
+            builtins: None,
+            includes: Vec::new(),
+        };
+        let source = Source::embedded("inputs").unwrap();
+        let error = compile(&toolkit, &source, Arch::SM_80).unwrap_err();
+        let BuildError::NoCompiler(why) = &error else {
+            panic!("{error}");
+        };
+        let path = program.display().to_string();
+        assert!(why.contains(&path), "{why}");
+        assert!(
+            why.len() > path.len() + "NVRTC cannot be opened: : ".len(),
+            "{why}"
+        );
+    }
 }
