@@ -29,6 +29,9 @@ fn compile(library: &Path) -> Result<(), String> {
     rustc
         .args(["--crate-name", "regatta_probe", "--crate-type", "cdylib"])
         .args(["--edition", "2024", "-O", "-C", "strip=symbols"])
+        // The same source gives the same library wherever it lies.
+        .arg("--remap-path-prefix")
+        .arg(format!("{}=probe/src", source.display()))
         .arg("--target")
         .arg(variable("TARGET"))
         .arg("-o")
