@@ -57,7 +57,7 @@ impl Default for Settings {
             calls_per_sample: 1,
             clock_every: 1,
             run_up: 8,
-            ahead: false,
+            ahead: true,
             limit: Duration::from_millis(50),
         }
     }

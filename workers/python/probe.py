@@ -87,7 +87,7 @@ class Probe:
         calls_per_sample: int = 1,
         clock_every: int = 1,
         run_up: int = 8,
-        ahead: bool = False,
+        ahead: bool = True,
         limit_ms: float = 50,
     ) -> None:
         """How later samples are taken: probe/src/sample.rs, `Settings`."""
