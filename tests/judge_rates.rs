@@ -185,6 +185,7 @@ fn side() -> Side {
             machine: Fingerprint::default(),
             workers: Vec::new(),
             plan: cases.keys().cloned().collect(),
+            imported: None,
         },
         cases,
         damage: Vec::new(),

@@ -56,6 +56,7 @@ pub fn header() -> RunHeader {
             versions: facts(&[("rust", "1.95")]),
         }],
         plan: Vec::new(),
+        imported: None,
     }
 }
 
