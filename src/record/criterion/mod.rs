@@ -212,7 +212,7 @@ mod tests {
             "cpu/flash:s64,d32".to_owned(),
             "torch/efficient@old:b2,s64,d32,bwd:num_splits_key=1".to_owned(),
             format!("cpu/flash:{ragged},d64"),
-            format!("cpu/flash:{ragged},d64,causal"),
+            format!("cpu/flash:{ragged},d64,causal-br"),
         ] {
             let case: Case = id.parse().unwrap();
             let identity = Identity::of(&case.id(), 1.0, &mut taken);

@@ -160,7 +160,8 @@ mod tests {
             ] {
                 let near = |a: f64, b: f64, within: f64| (a / b - 1.0).abs() < within;
                 let (a, b) = (ours.point_estimate, theirs.point_estimate);
-                assert!(near(a, b, 1e-9), "{benchmark}: {a} against {b}");
+                // Criterion rounds its 1.4826 to single precision.
+                assert!(near(a, b, 1e-7), "{benchmark}: {a} against {b}");
                 // Two resamplings of one sample: the same up to the draw.
                 let (a, b) = (ours.standard_error, theirs.standard_error);
                 assert!(near(a, b, 0.15), "{benchmark}: {a} against {b}");
