@@ -137,7 +137,7 @@ fn one_invocation_accuses_nobody() {
     ];
     let (code, _, stderr) = place.ran(&import);
     assert_eq!(code, 0, "{stderr}");
-    assert!(stderr.contains("1 invocation(s) a case"), "{stderr}");
+    assert!(stderr.contains("invocations a case: 1;"), "{stderr}");
     // The same variant, three times slower: told, but not called.
     let path = place.path().join("reports/s/run.jsonl");
     let mut run = regatta::record::run_file::read(&path).unwrap();

@@ -23,7 +23,7 @@ use crate::record::{METHOD_VERSION, RecordError, SCHEMA_VERSION};
 use crate::suite::{self, Suite};
 use crate::worker::protocol::Hello;
 
-/// Invocations below which the judge calls at most a factor of two.
+/// Invocations below which the judge calls at most an unmistakable factor.
 const FEW: usize = 4;
 
 /// Facts in a run's header of which criterion's files say nothing.
@@ -137,8 +137,9 @@ pub(super) fn run(store: &Store, args: &ImportArgs, json: bool) -> Ended {
     let fewest = side.cases.values().map(|case| case.device_ns.len()).min();
     if fewest.is_some_and(|fewest| fewest < FEW) {
         note(format!(
-            "{} invocation(s) a case: a comparison with them can hardly call anything; \
-             {FEW} or more could, each under a name of its own (--save-baseline, --baseline)",
+            "invocations a case: {}; with fewer than {FEW} a comparison can hardly call \
+             anything: measure again under other names (--save-baseline) and name them all \
+             (--baseline)",
             fewest.unwrap_or(0)
         ));
     }

@@ -52,7 +52,6 @@ enum Action {
         #[arg(long)]
         force: bool,
     },
-    /// Make a baseline of what `cargo bench` measured
     Import(import::ImportArgs),
     /// List the baselines
     List,
