@@ -19,20 +19,21 @@ fn vectors() -> PathBuf {
 
 /// A copy of the vectors that may be damaged.
 fn copied(place: &Place) -> PathBuf {
-    fn copy(from: &Path, to: &Path) {
-        fs::create_dir_all(to).unwrap();
-        for entry in fs::read_dir(from).unwrap() {
-            let entry = entry.unwrap();
-            let to = to.join(entry.file_name());
-            match entry.path().is_dir() {
-                true => copy(&entry.path(), &to),
-                false => drop(fs::copy(entry.path(), to).unwrap()),
-            }
-        }
-    }
     let target = place.path().join("criterion");
     copy(&vectors(), &target);
     target
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        match entry.path().is_dir() {
+            true => copy(&entry.path(), &to),
+            false => drop(fs::copy(entry.path(), to).unwrap()),
+        }
+    }
 }
 
 /// The only baseline of this name.
@@ -320,9 +321,15 @@ fn the_command_line_is_held_to_what_can_be_known() {
         "{stderr}"
     );
     assert!(stderr.contains("none of the 3 benchmarks"), "{stderr}");
+    let flash = place.path().join("criterion/cpu_flash/s1024,d64");
+    copy(&flash.join("new"), &flash.join("base"));
+    let stderr = import(&["--machine-here", "--baseline", "new", "--baseline", "base"]);
+    assert!(
+        stderr.contains("new and base hold the same measurement"),
+        "{stderr}"
+    );
     fs::remove_dir_all(place.path().join("criterion/cpu_flash")).unwrap();
     fs::remove_dir_all(place.path().join("criterion/cpu")).unwrap();
-    fs::remove_dir_all(place.path().join("criterion/cpu_naive_s64,d16")).ok();
     let stderr = import(&["--machine-here"]);
     assert!(stderr.contains("can be used"), "{stderr}");
     assert!(!place.path().join("baselines").exists());

@@ -188,7 +188,15 @@ fn read(args: &ImportArgs) -> Result<Found, Stop> {
         if args.saved_as[..nth].contains(name) {
             return Err(Stop::Usage(anyhow!("--baseline {name} is given twice")));
         }
-        all.push(found.cases_of(args, name)?);
+        let cases = found.cases_of(args, name)?;
+        if let Some(twin) = all.iter().position(|other| same_times(other, &cases)) {
+            return Err(Stop::Usage(anyhow!(
+                "{} and {name} hold the same measurement (criterion copies the latest from \
+                 `new`): it is one invocation; name it once",
+                args.saved_as[twin]
+            )));
+        }
+        all.push(cases);
     }
     let ids: BTreeSet<CaseId> = all.iter().flat_map(BTreeMap::keys).cloned().collect();
     for id in ids {
@@ -205,6 +213,13 @@ fn read(args: &ImportArgs) -> Result<Found, Stop> {
         }
     }
     Ok(found)
+}
+
+/// True when two baselines share cases, and every time of these.
+fn same_times(a: &BTreeMap<CaseId, Benchmark>, b: &BTreeMap<CaseId, Benchmark>) -> bool {
+    let shared = a.iter().filter_map(|(case, a)| Some((a, b.get(case)?)));
+    let mut shared = shared.peekable();
+    shared.peek().is_some() && shared.all(|(a, b)| a.invocations == b.invocations)
 }
 
 fn absent(args: &ImportArgs, name: &str) -> Result<Stop, Stop> {

@@ -156,6 +156,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_time_is_no_sample() {
+        let mut scene = fixture::failed();
+        for entry in &mut scene.head.entries {
+            if let Outcome::Measured(measurement) = &mut entry.outcome {
+                measurement.device_ns = vec![f64::NAN, 0.0, -1.0, f64::INFINITY];
+            }
+        }
+        let tree = tree(&scene.head, "main").unwrap();
+        assert!(tree.files.is_empty());
+        let needs = |(_, reason): &(CaseId, String)| reason.contains("criterion needs two");
+        assert!(tree.left_out.iter().any(needs), "{:?}", tree.left_out);
+    }
+
+    #[test]
     fn a_case_without_a_time_is_left_out_with_its_reason() {
         let scene = fixture::incomplete();
         let tree = tree(&scene.head, "main").unwrap();
