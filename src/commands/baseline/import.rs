@@ -39,7 +39,7 @@ const ASSUMED: [&str; 6] = ["machine", "workers", "clock", "method", "cache", "s
 /// under several names, and name them all:
 ///
 ///   for n in a b c d e; do cargo bench --bench suite -- --save-baseline $n; done
-///   regatta baseline import quick --criterion target/criterion --suite quick
+///   regatta baseline import quick --criterion target/criterion --suite quick \
 ///     --baseline a --baseline b --baseline c --baseline d --baseline e --machine-here
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]

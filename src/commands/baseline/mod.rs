@@ -20,7 +20,7 @@ use crate::record::side::Side;
 use crate::record::types::Run;
 use crate::report::terminal;
 
-/// Save, list, show and remove baselines
+/// Save, import, list, show and remove baselines
 #[derive(Args, Debug)]
 pub struct BaselineArgs {
     /// The folder of baselines
