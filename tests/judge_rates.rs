@@ -187,6 +187,7 @@ fn side() -> Side {
             machine: Fingerprint::default(),
             workers: Vec::new(),
             plan: cases.keys().cloned().collect(),
+            imported: None,
         },
         cases,
         damage: Vec::new(),

@@ -142,6 +142,7 @@ impl Ready {
                 .map(|(name, hello)| worker_record(name, hello))
                 .collect(),
             plan: suite.cases.iter().map(|case| case.id()).collect(),
+            imported: None,
         };
         Ok(Ready {
             suite,
@@ -317,7 +318,7 @@ fn parse_override(text: &str, suite: &Suite) -> anyhow::Result<Override> {
 
 /// The command line. Where the executable lies is nobody's business: runs and
 /// baselines are shared.
-fn argv() -> Vec<String> {
+pub(super) fn argv() -> Vec<String> {
     let mut argv: Vec<String> = std::env::args().collect();
     if let Some(program) = argv.first_mut() {
         let name = Path::new(program.as_str()).file_name();

@@ -3,6 +3,7 @@
 pub mod baseline;
 pub mod build;
 pub mod completions;
+mod criterion;
 pub mod diff;
 pub mod doctor;
 pub mod gate;

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::reporting::{self, Outputs};
 use super::sides::{self, Stored};
-use super::{Ended, Stop, print};
+use super::{Ended, Stop, criterion, print};
 use crate::judge::spread::spreads;
 use crate::judge::{self, Options};
 use crate::record::baseline::Store;
@@ -43,6 +43,28 @@ pub struct ReportArgs {
 
     #[command(flatten)]
     outputs: Outputs,
+
+    /// Write each case's samples and estimates as criterion does, for `cargo bench` and
+    /// critcmp: target/criterion is where they look
+    #[arg(long, value_name = "DIR")]
+    criterion: Option<PathBuf>,
+
+    /// The name under which criterion finds them: cargo bench --bench suite --
+    /// --baseline NAME
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "regatta",
+        requires = "criterion"
+    )]
+    criterion_baseline: String,
+}
+
+impl ReportArgs {
+    /// True when a file was asked for in place of the page and the tables.
+    fn any_output(&self) -> bool {
+        self.outputs.any() || self.criterion.is_some()
+    }
 }
 
 /// Runs the command.
@@ -51,11 +73,14 @@ pub struct ReportArgs {
 /// See [`super::Stop`].
 pub fn run(args: &ReportArgs) -> Ended {
     args.outputs.check()?;
-    if args.runs.len() > 1 && args.outputs.any() {
+    if args.runs.len() > 1 && args.any_output() {
         return Err(Stop::Usage(anyhow!(
             "one path cannot hold the reports of {} runs; leave it out to write each beside its run",
             args.runs.len()
         )));
+    }
+    if let Some(root) = &args.criterion {
+        criterion::check(root, &args.criterion_baseline)?;
     }
     let store = Store::new(&args.baselines);
     let options = Options::default();
@@ -69,7 +94,7 @@ pub fn run(args: &ReportArgs) -> Ended {
         return spread(&heads, args.json);
     }
     for head in &heads {
-        if head.run.entries.is_empty() && !args.outputs.any() {
+        if head.run.entries.is_empty() && !args.any_output() {
             return Err(Stop::Usage(anyhow!(
                 "{} is a baseline; say where its report goes, for example --html {}.html",
                 head.path.display(),
@@ -89,8 +114,11 @@ pub fn run(args: &ReportArgs) -> Ended {
             head: &head.run,
             base: base.as_ref(),
         };
-        if args.outputs.any() {
+        if args.any_output() {
             args.outputs.write(&report)?;
+            if let Some(root) = &args.criterion {
+                criterion::write(root, &args.criterion_baseline, &head)?;
+            }
         } else {
             let folder = head.path.parent().unwrap_or(Path::new("."));
             check_writable(&folder.join("index.html")).map_err(Stop::usage)?;

@@ -2,7 +2,7 @@
 
 use super::judgement::Word;
 use crate::attention::CaseId;
-use crate::record::side::{CaseRecord, Status};
+use crate::record::side::{CaseRecord, Status, is_time};
 use crate::suite::glob;
 
 /// What there is to judge of one case.
@@ -77,11 +77,6 @@ fn trouble(record: &CaseRecord) -> Option<String> {
 /// or beyond any clock (a femtosecond, a million years), is left out.
 pub fn usable(times: &[f64]) -> Vec<f64> {
     times.iter().copied().filter(|&ns| is_time(ns)).collect()
-}
-
-/// True for a number of nanoseconds that a clock can have shown.
-pub fn is_time(ns: f64) -> bool {
-    (1e-6..1e23).contains(&ns)
 }
 
 /// True when one of the patterns allows this case to fail or be unsupported.

@@ -6,13 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::causes::{self, Pair};
-use super::complete::{allowed, is_time, usable};
+use super::complete::{allowed, usable};
 use super::judgement::{ExpectationResult, Held};
 use super::phrase::{count, factor, list};
 use super::statistics::paired_ratio;
 use super::values::FEWEST;
 use crate::attention::{Case, CaseId, FACETS};
-use crate::record::side::{CaseRecord, Side, Status, median};
+use crate::record::side::{CaseRecord, Side, Status, is_time, median};
 use crate::suite::rules::{Expectation, Metric};
 
 /// Coverage of the interval. Five invocations reach 93.75 %: their whole range.

@@ -58,6 +58,7 @@ pub fn header() -> RunHeader {
             versions: facts(&[("rust", "1.95")]),
         }],
         plan: Vec::new(),
+        imported: None,
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub mod baseline;
 pub mod conditions;
+pub mod criterion;
 pub mod line;
 pub mod ruler;
 pub mod run_file;

@@ -191,6 +191,12 @@ impl Side {
     }
 }
 
+/// True for a number of nanoseconds that a clock can have shown: more than a
+/// femtosecond, less than a million years.
+pub fn is_time(ns: f64) -> bool {
+    (1e-6..1e23).contains(&ns)
+}
+
 /// The median; the mean of the middle two for an even number of values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();

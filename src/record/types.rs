@@ -39,6 +39,23 @@ pub struct RunHeader {
     pub workers: Vec<WorkerRecord>,
     /// Every case that was to be measured, sorted.
     pub plan: Vec<CaseId>,
+    /// Present where another tool measured: much of the above is then taken on trust.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub imported: Option<Imported>,
+}
+
+/// Where times come from that regatta did not take.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Imported {
+    /// Whose files they were: `criterion`.
+    pub format: String,
+    /// The folder.
+    pub from: String,
+    /// The names of the measurements in it, each an invocation or several.
+    pub baselines: Vec<String>,
+    /// Facts in the header that the files do not hold: they are those of the machine
+    /// and the workers at the time of the import.
+    pub assumed: Vec<String>,
 }
 
 /// State of a git checkout.

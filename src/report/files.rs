@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
+use super::criterion::Tree;
 use super::{Format, RenderError, Report, render};
 
 /// Why a report could not be written; the message names the path and the fix.
@@ -53,6 +54,15 @@ pub enum WriteError {
     /// The target is a run or a baseline.
     #[error("cannot write {path}: a run or a baseline is there, and reports never replace one")]
     Record {
+        /// The target.
+        path: PathBuf,
+    },
+    /// Something else is there that criterion measured.
+    #[error(
+        "cannot write {path}: other measurements are there, and are not replaced; name \
+         another baseline with --criterion-baseline, or remove its folder"
+    )]
+    Measured {
         /// The target.
         path: PathBuf,
     },
@@ -145,6 +155,26 @@ pub fn write_all(dir: &Path, report: &Report) -> Result<Vec<PathBuf>, WriteError
     let mut paths = write_format(dir, Format::Html, report)?;
     paths.extend(write_format(dir, Format::Csv, report)?);
     Ok(paths)
+}
+
+/// Writes criterion's files under `root`, and replaces none: what is there already must
+/// be the same, as it is where an export is repeated.
+///
+/// # Errors
+/// When a file differs, before any is written; or when one cannot be written.
+pub fn write_tree(root: &Path, tree: &Tree) -> Result<(), WriteError> {
+    for (name, text) in &tree.files {
+        let path = root.join(name);
+        let same = fs::read(&path).map_or_else(
+            |error| error.kind() == std::io::ErrorKind::NotFound,
+            |there| there == text.as_bytes(),
+        );
+        if !same {
+            return Err(WriteError::Measured { path });
+        }
+    }
+    let mut files = tree.files.iter();
+    files.try_for_each(|(name, text)| write(&root.join(name), text))
 }
 
 /// A temporary file in the directory of `path`: only there is a rename atomic.

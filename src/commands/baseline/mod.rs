@@ -1,5 +1,7 @@
 //! `regatta baseline`: the only way a run becomes what others are held against.
 
+mod import;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -18,7 +20,7 @@ use crate::record::side::Side;
 use crate::record::types::Run;
 use crate::report::terminal;
 
-/// Save, list, show and remove baselines
+/// Save, import, list, show and remove baselines
 #[derive(Args, Debug)]
 pub struct BaselineArgs {
     /// The folder of baselines
@@ -50,6 +52,7 @@ enum Action {
         #[arg(long)]
         force: bool,
     },
+    Import(import::ImportArgs),
     /// List the baselines
     List,
     /// Show what a baseline holds
@@ -80,6 +83,7 @@ pub fn run(args: &BaselineArgs) -> Ended {
             replace,
             force,
         } => save(&store, name, run.as_deref(), *replace, *force, args.json),
+        Action::Import(wanted) => import::run(&store, wanted, args.json),
         Action::List => list(&store, args.json),
         Action::Show { name } => show(&store, name, args.json),
         Action::Remove { name, machine } => remove(&store, name, machine.as_deref(), args.json),
@@ -185,12 +189,16 @@ fn list(store: &Store, json: bool) -> Ended {
     }
     for baseline in &stored {
         print(format!(
-            "{}\n  suite {}, {} cases, machine {}, saved {}\n",
+            "{}\n  suite {}, {} cases, machine {}, saved {}{}\n",
             baseline.name,
             baseline.header.suite.name,
             baseline.header.plan.len(),
             baseline.header.machine.name,
             baseline.saved.strftime("%Y-%m-%d %H:%M"),
+            match &baseline.header.imported {
+                Some(imported) => format!(", imported from {}", imported.from),
+                None => String::new(),
+            },
         ))?;
     }
     Ok(0)
@@ -206,6 +214,7 @@ fn described(baseline: &Stored) -> serde_json::Value {
         "saved": baseline.saved,
         "tool": baseline.header.tool,
         "git": baseline.header.git,
+        "imported": baseline.header.imported,
     })
 }
 
