@@ -1,11 +1,12 @@
 //! The timing contract: one sample of one call, from flush to reading.
 //!
 //! ```text
+//! synchronise                      nothing is under way
 //! flush L2 (cold) or not (hot)
-//! synchronise                      the device is idle, the flush is not timed
-//! close the gate                   the stream now waits for the host
+//! close the gate                   the stream, after the flush, waits for the host
 //! queue the run-up                 kernels that do nothing: `Settings::run_up`
 //! record the start event
+//! wait until the flush is done     the device is idle, the flush is not timed
 //!   host clock                     host time begins
 //!   the call                       the host queues its work, the device does nothing
 //!   host clock                     host time ends
@@ -16,8 +17,7 @@
 //! subtract what measuring costs    see `Calibration`
 //! ```
 //!
-//! With `Settings::ahead` the device is idle only once the start event is queued: the
-//! stream, held at the gate, has nothing else to do than to finish the flush.
+//! Without `Settings::ahead` the flush is waited for before the gate is closed.
 //!
 //! Without the gate the device would sit between start and stop waiting for the host
 //! to launch, and a kernel of 5 µs would read 20 (nvbench#184 saw 10 to 30 µs).
@@ -116,6 +116,10 @@ impl<D: Device> Clock<D> {
     /// The device's; the gate is then open.
     pub fn begin(&mut self, cache: Cache) -> Result<Begun> {
         let ahead = cache == Cache::Cold && self.settings.ahead;
+        if ahead {
+            // What is still under way, such as a warm-up, must not use up the gate's time.
+            self.device.synchronise()?;
+        }
         if cache == Cache::Cold {
             self.device.flush()?;
         }

@@ -65,7 +65,8 @@ fn a_cold_sample_is_the_contract() {
     assert_eq!(sample.device_ns, KERNEL_NS as f64);
     assert_eq!(sample.host_ns, ISSUE_NS as f64);
     let contract = [
-        &[Step::Flush, Step::Record(Mark::Flushed), Step::CloseGate][..],
+        &[Step::Synchronise, Step::Flush][..],
+        &[Step::Record(Mark::Flushed), Step::CloseGate],
         &RUN_UP,
         &[Step::Record(Mark::Start), Step::Reach(Mark::Flushed)],
         &[Step::HostClock, Step::Kernel],
