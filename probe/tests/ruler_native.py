@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""Holds the native worker's device times against CUPTI's kernel times, on a GPU.
+
+    python3 probe/tests/ruler_native.py LIBRARY [--regatta PATH] [--rounds 6] [--samples 60]
+
+LIBRARY is libregatta_probe.so, whose path `regatta doctor` prints. In each round the worker
+is started twice: as it is, and with the launch census injected, which writes down when each
+kernel began and ended. Exit code 1 when a cold forward of 5 or 15 us is off by more than
+half a microsecond.
+"""
+
+import argparse
+import json
+import pathlib
+import statistics
+import sys
+import tempfile
+
+from native_worker import SHAPES, Worker
+
+TOLERANCE_NS = 500
+
+
+def cupti_ns(folder, samples):
+    """Duration of the last launches of the forward kernel that the census wrote down."""
+    names, found = {}, []
+    for path in pathlib.Path(folder).glob("*.jsonl"):
+        for line in path.read_text().splitlines():
+            record = json.loads(line)
+            if record["kind"] == "name":
+                names[record["id"]] = record["name"]
+            elif record["kind"] == "kernel" and "flash_mma_forward" in names[record["name"]]:
+                found.append((record["start"], record["end"] - record["start"]))
+    return statistics.median(length for _, length in sorted(found)[-samples:])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("library")
+    parser.add_argument("--regatta", default="target/release/regatta", metavar="PATH")
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--samples", type=int, default=60)
+    options = parser.parse_args()
+    failed = 0
+    print("us: the worker's median, CUPTI's, and the worker's with CUPTI attached")
+    for cache in ("cold", "hot"):
+        for shape in SHAPES:
+            plain, truth, attached = [], [], []
+            for _ in range(options.rounds):
+                worker = Worker(options.regatta)
+                worker.prepare(shape)
+                plain.append(statistics.median(worker.device_ns(options.samples, cache)))
+                worker.close()
+                with tempfile.TemporaryDirectory() as folder:
+                    worker = Worker(options.regatta, {"CUDA_INJECTION64_PATH": options.library,
+                                                      "REGATTA_TRACE": folder})
+                    worker.prepare(shape)
+                    attached.append(statistics.median(worker.device_ns(options.samples, cache)))
+                    worker.close()
+                    truth.append(cupti_ns(folder, options.samples))
+            read, true, with_cupti = map(statistics.median, (plain, truth, attached))
+            bad = cache == "cold" and abs(read - true) > TOLERANCE_NS
+            failed += bad
+            print(f"{'FAIL' if bad else 'ok':5} {cache:4} {shape:18} {read / 1e3:6.2f} "
+                  f"{true / 1e3:6.2f} {with_cupti / 1e3:6.2f}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
