@@ -5,7 +5,7 @@ use std::ffi::c_void;
 
 use cudarc::driver::sys;
 
-use super::driver::{CudaError, checked};
+use super::error::{CudaError, checked};
 use crate::attention::{Align, Dtype, Layout, Problem};
 
 /// `Tensor` of `problem.cuh`: where it starts, and its strides in elements.

@@ -7,7 +7,9 @@ use cudarc::driver::result;
 use cudarc::driver::sys;
 
 use super::argument::{ArgumentList, DeviceProblem, DeviceTensor, TensorMap};
-use super::driver::{CudaError, Device, Function, Memory, NAN_IN_EVERY_TYPE, checked};
+use super::driver::{Device, Function};
+use super::error::{CudaError, checked};
+use super::memory::{Memory, NAN_IN_EVERY_TYPE};
 use super::plan::{Arguments, Plan, Step};
 use crate::attention::{Direction, Launch as LaunchRecord, Problem, Structure};
 

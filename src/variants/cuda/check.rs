@@ -10,7 +10,9 @@ use cudarc::driver::result;
 
 use super::argument::{ArgumentList, DeviceTensor};
 use super::case::{Case, Sizes};
-use super::driver::{CudaError, Device, Memory, NAN_IN_EVERY_TYPE, checked};
+use super::driver::Device;
+use super::error::{CudaError, checked};
+use super::memory::{Memory, NAN_IN_EVERY_TYPE};
 use crate::attention::inputs::{Tensor, probe_indices};
 use crate::attention::{Direction, Dtype, Layout, Problem};
 use crate::worker::protocol::{PROBES, TensorError};

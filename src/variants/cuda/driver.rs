@@ -1,134 +1,17 @@
-//! The CUDA driver as this worker uses it: one device, one stream, memory and code.
+//! The CUDA driver as this worker uses it: one device, one stream, and code for them.
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_int};
 
-use cudarc::driver::result::{self, DriverError};
+use cudarc::driver::result;
 use cudarc::driver::sys::{self, CUdevice_attribute, CUfunction_attribute, CUresult};
 
+use super::error::{CudaError, checked};
+use super::memory::Memory;
 use super::plan::Limits;
 use crate::kernels::arch::Arch;
-use crate::kernels::compile::{self, BuildError, Compiler};
+use crate::kernels::compile::{self, Compiler};
 use crate::kernels::contract;
-
-/// What keeps a case from running.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum CudaError {
-    /// There is no driver.
-    #[error(
-        "no CUDA driver on this machine (libcuda.so.1 not found); suites on cpu/ variants, \
-         such as quick, need none"
-    )]
-    NoDriver,
-    /// The driver finds no device it can use.
-    #[error("no CUDA device: {0}")]
-    NoDevice(String),
-    /// A function of the driver failed.
-    #[error("{function} failed: {name} ({code})")]
-    Call {
-        /// Its name, as in cuda.h.
-        function: &'static str,
-        /// The driver's word for the code.
-        name: String,
-        /// The `CUresult`.
-        code: u32,
-    },
-    /// Device memory is short.
-    #[error("out of device memory: {wanted_mib} MiB more are needed, {free_mib} MiB are free")]
-    OutOfMemory {
-        /// Asked for at once, in MiB.
-        wanted_mib: usize,
-        /// Free before.
-        free_mib: usize,
-    },
-    /// The clock cannot do what is asked of it.
-    #[error("{0}")]
-    Clock(String),
-    /// A kernel could not be made.
-    #[error("{0}")]
-    Build(String),
-}
-
-impl CudaError {
-    /// As the clock has errors, for a call that it makes.
-    pub fn into_probe(self) -> regatta_probe::Error {
-        match self {
-            CudaError::Call {
-                function,
-                name,
-                code,
-            } => regatta_probe::Error::Cuda {
-                function,
-                code: code as i32,
-                name,
-            },
-            other => regatta_probe::Error::Call(other.to_string()),
-        }
-    }
-
-    /// True when the context is gone for good: every later call in this process fails
-    /// with the same error, and only a new process can go on.
-    ///
-    /// The CUDA driver's reference says so of each of these codes ("the context cannot
-    /// be used anymore"), and of an uncorrectable memory error.
-    pub fn is_lost(&self) -> bool {
-        use CUresult as R;
-        let lost = [
-            R::CUDA_ERROR_ECC_UNCORRECTABLE,
-            R::CUDA_ERROR_ILLEGAL_ADDRESS,
-            R::CUDA_ERROR_LAUNCH_TIMEOUT,
-            R::CUDA_ERROR_ASSERT,
-            R::CUDA_ERROR_HARDWARE_STACK_ERROR,
-            R::CUDA_ERROR_ILLEGAL_INSTRUCTION,
-            R::CUDA_ERROR_MISALIGNED_ADDRESS,
-            R::CUDA_ERROR_INVALID_ADDRESS_SPACE,
-            R::CUDA_ERROR_INVALID_PC,
-            R::CUDA_ERROR_LAUNCH_FAILED,
-            R::CUDA_ERROR_DEVICE_UNAVAILABLE,
-            R::CUDA_ERROR_UNKNOWN,
-        ];
-        matches!(self, CudaError::Call { code, .. } if lost.iter().any(|l| *l as u32 == *code))
-    }
-}
-
-impl From<BuildError> for CudaError {
-    fn from(error: BuildError) -> CudaError {
-        CudaError::Build(error.to_string())
-    }
-}
-
-impl From<regatta_probe::Error> for CudaError {
-    fn from(error: regatta_probe::Error) -> CudaError {
-        match error {
-            regatta_probe::Error::Cuda {
-                function,
-                code,
-                name,
-            } => CudaError::Call {
-                function,
-                name,
-                code: code.unsigned_abs(),
-            },
-            other => CudaError::Clock(other.to_string()),
-        }
-    }
-}
-
-/// A byte that makes a NaN of every storage type, written everywhere.
-pub const NAN_IN_EVERY_TYPE: u8 = 0xFF;
-
-/// Names the driver function whose result this is.
-pub fn checked<T>(function: &'static str, result: Result<T, DriverError>) -> Result<T, CudaError> {
-    result.map_err(|error| CudaError::Call {
-        function,
-        // The error's own Display opens the driver a second time; see cudarc 0.19.
-        name: error.error_name().map_or_else(
-            |_| "unknown error".to_owned(),
-            |name| name.to_string_lossy().into_owned(),
-        ),
-        code: error.0 as u32,
-    })
-}
 
 /// Device 0 as CUDA counts, in its primary context, and one stream.
 pub struct Device {
@@ -362,56 +245,5 @@ unsafe fn loaded(handle: sys::CUfunction, block: contract::Block) -> Result<Func
             blocks_per_sm: checked("cuOccupancyMaxActiveBlocksPerMultiprocessor", blocks)?
                 .unsigned_abs(),
         })
-    }
-}
-
-/// Device memory, freed when dropped.
-#[derive(Debug)]
-pub struct Memory {
-    pointer: sys::CUdeviceptr,
-    bytes: usize,
-}
-
-impl Memory {
-    /// Where it starts, as kernels are told.
-    pub fn pointer(&self) -> u64 {
-        self.pointer
-    }
-
-    /// Its size.
-    pub fn bytes(&self) -> u64 {
-        self.bytes as u64
-    }
-
-    /// Writes one byte everywhere.
-    ///
-    /// # Errors
-    /// The driver's.
-    pub fn fill(&mut self, byte: u8, stream: sys::CUstream) -> Result<(), CudaError> {
-        // SAFETY: the memory is ours and this large.
-        let filled = unsafe { result::memset_d8_async(self.pointer, byte, self.bytes, stream) };
-        checked("cuMemsetD8Async", filled)
-    }
-
-    /// Copies the first elements to the host, once the stream is done.
-    ///
-    /// # Errors
-    /// The driver's.
-    pub fn read<T: Copy + Default>(&self, from: u64, count: usize) -> Result<Vec<T>, CudaError> {
-        let mut values = vec![T::default(); count];
-        let end = from as usize + size_of_val(values.as_slice());
-        assert!(end <= self.bytes, "reads beyond device memory");
-        // SAFETY: inside the memory, as just checked; any bits are a T for the number
-        // types this is used with.
-        let read = unsafe { result::memcpy_dtoh_sync(&mut values, self.pointer + from) };
-        checked("cuMemcpyDtoH", read)?;
-        Ok(values)
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: ours, freed once. After a fault this fails and nobody can help it.
-        let _ = unsafe { result::free_sync(self.pointer) };
     }
 }

@@ -8,6 +8,8 @@ mod argument;
 mod case;
 mod check;
 mod driver;
+mod error;
+mod memory;
 mod plan;
 mod worker;
 

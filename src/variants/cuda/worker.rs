@@ -6,7 +6,8 @@ use regatta_probe::{Cache as ProbeCache, Clock, Cuda, Plan as Samples, Settings}
 
 use super::case::{self, Case};
 use super::check::{self, Reference};
-use super::driver::{CudaError, Device};
+use super::driver::Device;
+use super::error::CudaError;
 use super::plan::{Asked, VARIANTS, Variant};
 use crate::attention::Structure;
 use crate::kernels::compile::Compiler;
