@@ -86,9 +86,8 @@ class Channel(unittest.TestCase):
             '{"id":3,"type":"prepare","variant":"runs"}',
             '{"id":4,"type":"census"}',
         )
-        self.assertEqual(
-            replies[3], {"id": 4, "type": "census", "launches": [], "counts": {"copies": 1}}
-        )
+        self.assertEqual(replies[3]["type"], "census")
+        self.assertNotIn("calls.json_dumps", replies[3]["counts"])
 
     def test_a_counter_without_functions_is_malformed(self) -> None:
         request = {"id": 2, "type": "prepare", "variant": "runs", "counters": [{"name": "x"}]}

@@ -91,7 +91,7 @@ class Conversation(unittest.TestCase):
     @unittest.skipUnless(interpreter_works(), "Triton's interpreter needs NumPy below 2.4")
     def test_the_variant_tuned_on_exact_lengths_retunes_for_each(self) -> None:
         for variant, retuned in (("flash", 0), ("flash-exact", 3)):
-            reply = self.prepare(variant, {"lengths": 3}, seq_q=64, mask=support.CAUSAL)
+            reply = self.prepare(variant, {"lengths": 3}, seq_q=72, mask=support.CAUSAL)
             self.right(reply)
             self.assertEqual(reply["effective"], {"lengths": 3})
             counts = self.worker.ask("census")["counts"]
