@@ -56,6 +56,7 @@ fn prepared(id: &str) -> (Box<dyn Worker>, f64) {
         problem,
         params: Params::default(),
         seed: 42,
+        counters: Vec::new(),
     };
     worker.prepare(&request).expect("prepared");
     (worker, flops)

@@ -72,6 +72,42 @@ fn an_environment_chooses_the_interpreter() {
 }
 
 #[test]
+fn functions_are_counted_once_a_case_and_what_is_not_there_is_not_zero() {
+    let Some(python) = python() else { return };
+    let place = Place::new();
+    let counts = "[[count]]\nname = \"calls of the case\"\nworker = \"jax\"\n\
+        function = \"jax_worker:_Case.call\"\n\
+        [[count]]\nname = \"gone\"\nworker = \"jax/xla\"\nfunction = \"jax:no_such.function\"\n";
+    place.write("jax.toml", &format!("{SUITE}{counts}"));
+    let filter = "jax/xla:h2,s64,d32";
+    let output = place
+        .regatta(&["run", "./jax.toml", "--filter", filter])
+        .env("REGATTA_PYTHON", python)
+        .env("JAX_PLATFORMS", "cpu")
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    for entry in &place.run("jax").entries {
+        let Outcome::Measured(measured) = &entry.outcome else {
+            panic!("{entry:?}")
+        };
+        assert_eq!(measured.structure.is_some(), entry.invocation == 0);
+        let Some(structure) = &measured.structure else {
+            continue;
+        };
+        assert_eq!(structure.counts["calls.calls_of_the_case"], 1);
+        assert_eq!(structure.counts["calls.jax_compile"], 0);
+        assert!(!structure.counts.contains_key("calls.gone"));
+        let reason = "jax:no_such.function is not there: ";
+        assert!(
+            structure.uncounted["calls.gone"].starts_with(reason),
+            "{structure:?}"
+        );
+    }
+}
+
+#[test]
 fn a_python_without_the_library_is_told_what_to_do() {
     let place = Place::new();
     place.write(

@@ -174,6 +174,7 @@ impl<'a> Race<'a> {
             problem: case.problem.clone(),
             params: self.suite.params_for(case),
             seed,
+            counters: Vec::new(),
         };
         let prepared = match worker.ask(RequestBody::Prepare(prepare), self.limit())? {
             ReplyBody::Prepared(prepared) => prepared,

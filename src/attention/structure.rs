@@ -38,7 +38,44 @@ pub struct Structure {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub launches: Vec<Launch>,
     /// Counts by name: `threads` (that did work), `tasks` (independent pieces of
-    /// it), `copies` (of whole tensors), `allocations`, `workspace_bytes`.
+    /// it), `copies` (of whole tensors), `allocations`, `workspace_bytes`;
+    /// `calls.NAME`, `calls_in_N.NAME` and `ns.NAME` of counted functions, of which the
+    /// last is a time and not exact.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counts: BTreeMap<String, u64>,
+    /// Counts that were asked for and could not be had, by name, and why. They are not 0.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub uncounted: BTreeMap<String, String>,
+}
+
+impl Structure {
+    /// True when both did the same, as far as that is exact: times are left out.
+    pub fn same_as(&self, other: &Structure) -> bool {
+        let exact = |structure: &Structure| {
+            let counts = structure.counts.clone().into_iter();
+            counts
+                .filter(|(name, _)| !name.starts_with("ns."))
+                .collect::<BTreeMap<_, _>>()
+        };
+        self.launches == other.launches && exact(self) == exact(other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(name: &str, count: u64) -> Structure {
+        Structure {
+            counts: [(name.to_owned(), count)].into(),
+            ..Structure::default()
+        }
+    }
+
+    #[test]
+    fn time_inside_counted_functions_makes_no_other_structure() {
+        assert!(counted("ns.backend_selections", 5).same_as(&counted("ns.backend_selections", 9)));
+        assert!(counted("ns.backend_selections", 5).same_as(&Structure::default()));
+        assert!(!counted("calls.backend_selections", 1).same_as(&Structure::default()));
+    }
 }

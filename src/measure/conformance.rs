@@ -59,6 +59,7 @@ fn converse(worker: &mut dyn Conversation, checks: &mut Vec<Check>) -> Result<()
         problem: Problem::new(16, 16),
         params: Params::default(),
         seed: 1,
+        counters: Vec::new(),
     };
     let reply = worker.ask(RequestBody::Prepare(unknown), LIMIT)?;
     add(
@@ -184,6 +185,7 @@ fn one_problem(
             problem: problem.clone(),
             params: Params::default(),
             seed,
+            counters: Vec::new(),
         })
     };
     let name = format!("{id}: right, and found right by regatta's own float64");

@@ -9,8 +9,9 @@ use super::verify::{self, Verifier};
 use crate::attention::Case;
 use crate::record::types::{Entry, Measurement, Outcome};
 use crate::suite::Suite;
+use crate::suite::count::Count;
 use crate::worker::host::{Conversation, HostError};
-use crate::worker::protocol::{Cache, Measure, Prepare, ReplyBody, RequestBody};
+use crate::worker::protocol::{Cache, Counter, Measure, Prepare, ReplyBody, RequestBody};
 
 /// Releasing memory, and saying goodbye, must not take longer.
 const RELEASE_LIMIT: Duration = Duration::from_secs(60);
@@ -41,7 +42,7 @@ enum Worker {
     /// Started.
     Up(Box<dyn Conversation>),
     /// It could not be started; so ends every case that is left.
-    Down(Outcome),
+    Down(Box<Outcome>),
 }
 
 /// Everything a schedule is run with.
@@ -98,13 +99,13 @@ impl<'a> Session<'a> {
                 Ok(conversation) => conversation,
                 Err(error) => {
                     let outcome = lost(&error);
-                    *worker = Worker::Down(outcome.clone());
+                    *worker = Worker::Down(Box::new(outcome.clone()));
                     return outcome;
                 }
             },
             Worker::Down(outcome) => {
                 *worker = Worker::Down(outcome.clone());
-                return outcome;
+                return *outcome;
             }
         };
         match self.measure(conversation.as_mut(), case, block.invocation == 0) {
@@ -129,6 +130,10 @@ impl<'a> Session<'a> {
             problem: case.problem.clone(),
             params: self.suite.params_for(case),
             seed: settings.seed,
+            counters: match census {
+                true => counters(self.suite, case),
+                false => Vec::new(),
+            },
         };
         let prepared = match worker.ask(RequestBody::Prepare(prepare), limit)? {
             ReplyBody::Prepared(prepared) => prepared,
@@ -167,6 +172,16 @@ impl<'a> Session<'a> {
         worker.ask(RequestBody::Release, RELEASE_LIMIT)?;
         Ok(outcome)
     }
+}
+
+/// What the census is to count in this case.
+fn counters(suite: &Suite, case: &Case) -> Vec<Counter> {
+    let counts = suite.counts.iter().filter(|count| count.selects(case));
+    let counter = |count: &Count| Counter {
+        name: count.name.clone(),
+        functions: count.functions.clone(),
+    };
+    counts.map(counter).collect()
 }
 
 fn timed(

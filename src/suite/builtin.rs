@@ -7,7 +7,7 @@ use super::document::{DocumentError, Source, nearest};
 use super::{Suite, parse};
 
 /// The suites in the binary: name and text.
-pub const BUILTIN: [(&str, &str); 7] = [
+pub const BUILTIN: [(&str, &str); 9] = [
     ("quick", include_str!("../../suites/quick.toml")),
     (
         "xformers-backward",
@@ -21,6 +21,14 @@ pub const BUILTIN: [(&str, &str); 7] = [
     ("sdpa", include_str!("../../suites/sdpa.toml")),
     ("native", include_str!("../../suites/native.toml")),
     ("decode", include_str!("../../suites/decode.toml")),
+    (
+        "dynamic-length",
+        include_str!("../../suites/dynamic-length.toml"),
+    ),
+    (
+        "dynamic-length-exact",
+        include_str!("../../suites/dynamic-length-exact.toml"),
+    ),
 ];
 
 /// The suite of this name or at this path.

@@ -2,6 +2,7 @@
 
 mod axes;
 mod builtin;
+pub mod count;
 pub mod document;
 mod parse;
 pub mod rules;
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 pub use builtin::{BUILTIN, configure, load};
 
 use crate::attention::{Case, ParamValue, Params, VariantId};
+use count::Count;
 use rules::Rules;
 
 /// A suite: cases, how to measure them, and what is demanded of the results.
@@ -32,6 +34,8 @@ pub struct Suite {
     pub rules: Rules,
     /// Parameters handed over in place of those asked for.
     pub overrides: Vec<Override>,
+    /// Functions whose calls are counted.
+    pub counts: Vec<Count>,
     /// Where workers run, by name.
     pub environments: BTreeMap<String, Environment>,
     /// Workers of the suite's own, by name.

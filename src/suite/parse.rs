@@ -46,6 +46,10 @@ pub fn suite(
         for value in tables(root, "override")? {
             suite.overrides.push(overriding(&value)?);
         }
+        for value in tables(root, "count")? {
+            let count = super::count::count(&value, &suite)?;
+            suite.counts.push(count);
+        }
         environments(root, &mut suite)?;
         suite.cases.sort();
         suite.cases.dedup();

@@ -79,6 +79,19 @@ pub struct Prepare {
     pub params: Params,
     /// Seed of the inputs.
     pub seed: u64,
+    /// Functions whose calls the census is to count; a worker that cannot leaves the
+    /// counts out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub counters: Vec<Counter>,
+}
+
+/// Functions whose calls are one kind of event, such as selecting a backend.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counter {
+    /// What the census calls them: `calls.NAME`.
+    pub name: String,
+    /// Each `module:qualified.name`.
+    pub functions: Vec<String>,
 }
 
 /// Asks for samples of the prepared case.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::cache;
 
 /// The libraries the Python worker knows.
-pub const LIBRARIES: [&str; 2] = ["torch", "jax"];
+pub const LIBRARIES: [&str; 3] = ["torch", "jax", "triton"];
 
 macro_rules! file {
     ($name:literal) => {
@@ -15,8 +15,9 @@ macro_rules! file {
 }
 
 /// Its files: name and text.
-const FILES: [(&str, &str); 14] = [
+const FILES: [(&str, &str); 17] = [
     file!("channel.py"),
+    file!("counters.py"),
     file!("cutlass_splits.py"),
     file!("device.py"),
     file!("inputs.py"),
@@ -30,6 +31,8 @@ const FILES: [(&str, &str); 14] = [
     file!("torch_census.py"),
     file!("torch_variants.py"),
     file!("torch_worker.py"),
+    file!("triton_flash.py"),
+    file!("triton_worker.py"),
 ];
 
 /// Writes the Python worker into the user's cache and gives the path of its `main.py`.

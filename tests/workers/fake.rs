@@ -278,8 +278,8 @@ impl Worker for Fake {
     fn census(&mut self) -> Result<Structure, Refusal> {
         let case = self.prepared.as_ref().ok_or("no case is prepared")?;
         Ok(Structure {
-            launches: Vec::new(),
             counts: BTreeMap::from([("threads".to_owned(), splits(case))]),
+            ..Structure::default()
         })
     }
 

@@ -14,6 +14,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any, BinaryIO, Protocol
 
+from counters import Counter, count
+
 PROTOCOL_VERSION = 1
 REQUEST_FD = 3
 REPLY_FD = 4
@@ -38,13 +40,15 @@ def required(message: Message, field: str) -> Any:
 
 
 class Worker(Protocol):
-    """What a library module provides. Holds at most one prepared case."""
+    """What a library module provides. Holds at most one prepared case; `call` is one call of it."""
 
     def hello(self) -> Message: ...
 
     def prepare(self, request: Message) -> Message: ...
 
     def measure(self, request: Message) -> Message: ...
+
+    def call(self) -> Any: ...
 
     def census(self) -> Message: ...
 
@@ -57,6 +61,7 @@ class Session:
     def __init__(self, open_worker: Callable[[], Worker]) -> None:
         self._open_worker = open_worker
         self._worker: Worker | None = None
+        self._counters: list[Counter] = []
 
     def answer(self, line: bytes) -> Message:
         """The reply to one request line, whatever the line holds."""
@@ -92,7 +97,7 @@ class Session:
             case "measure":
                 return {"type": "measured", **self._ready().measure(request)}
             case "census":
-                return {"type": "census", **self._ready().census()}
+                return {"type": "census", **self._census()}
             case "release":
                 self._ready().release()
                 return {"type": "released"}
@@ -112,6 +117,10 @@ class Session:
 
     def _prepare(self, request: Message) -> Message:
         worker = self._ready()
+        self._counters = [
+            Counter(required(wire, "name"), tuple(required(wire, "functions")))
+            for wire in request.get("counters", [])
+        ]
         try:
             return worker.prepare(request)
         except Exception:
@@ -120,6 +129,14 @@ class Session:
             with contextlib.suppress(Exception):
                 worker.release()
             raise
+
+    def _census(self) -> Message:
+        """The worker's own, and after it what takes calls of its own: the events counted."""
+        worker = self._ready()
+        census = worker.census()
+        counts, uncounted = count(worker.call, self._counters)
+        census["counts"] = census["counts"] | counts
+        return census | ({"uncounted": uncounted} if uncounted else {})
 
     def _ready(self) -> Worker:
         if self._worker is None:

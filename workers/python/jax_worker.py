@@ -277,6 +277,10 @@ class JaxWorker:
 
         return flush
 
+    def call(self) -> Any:
+        """One call of the prepared case, and its end: calls must not pile up on the device."""
+        return jax.block_until_ready(self._prepared().call())
+
     def census(self) -> Message:
         """What the compiler planned to allocate beside the results.
 

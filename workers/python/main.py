@@ -9,7 +9,11 @@ import traceback
 
 from channel import Failed, Session, Worker, open_descriptors, serve
 
-WORKERS = {"torch": ("torch_worker", "TorchWorker"), "jax": ("jax_worker", "JaxWorker")}
+WORKERS = {
+    "torch": ("torch_worker", "TorchWorker"),
+    "jax": ("jax_worker", "JaxWorker"),
+    "triton": ("triton_worker", "TritonWorker"),
+}
 
 
 def open_worker(library: str) -> Worker:

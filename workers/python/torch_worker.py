@@ -239,6 +239,10 @@ class TorchWorker:
         flush = torch.ones(size, dtype=torch.uint8)
         return timing.measure_wall(case.call, lambda results: None, plan, flush.bitwise_not_)
 
+    def call(self) -> Any:
+        """One call of the prepared case."""
+        return self._prepared().call()
+
     def census(self) -> Message:
         """Kernels, copies and allocations of one call; nothing is known on a CPU."""
         case = self._prepared()

@@ -6,6 +6,7 @@
 //! that merely came with it.
 
 mod copies_added;
+mod events_added;
 mod host_bound;
 mod kernel_replaced;
 mod launches;
@@ -14,6 +15,7 @@ mod less_parallel;
 mod lower_clock;
 mod parameter_changed;
 mod recompiled;
+mod retuned;
 mod shared_device;
 mod throttled;
 mod toolchain;
@@ -64,8 +66,16 @@ impl Pair<'_> {
     /// A finding that blames the machine. A change of structure explains better than a
     /// condition that came with it.
     fn finding_of_the_machine(&self, cause: &str, evidence: String) -> Finding {
-        let same = self.base.structure == self.head.structure;
+        let same = same_structure(self.base, self.head);
         finding(cause, evidence, if same { 0.8 } else { 0.5 })
+    }
+}
+
+/// True when both structures are the same, as far as they are exact, or both unknown.
+fn same_structure(base: &CaseRecord, head: &CaseRecord) -> bool {
+    match (&base.structure, &head.structure) {
+        (Some(base), Some(head)) => base.same_as(head),
+        (base, head) => base.is_none() && head.is_none(),
     }
 }
 
@@ -85,11 +95,13 @@ fn disturbed<'a>(
 
 type Rule = fn(&Pair) -> Option<Finding>;
 
-const RULES: [Rule; 12] = [
+const RULES: [Rule; 14] = [
+    retuned::find,
     less_parallel::find,
     parameter_changed::find,
     kernel_replaced::find,
     copies_added::find,
+    events_added::find,
     launches_added::find,
     recompiled::find,
     lower_clock::find,

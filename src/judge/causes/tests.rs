@@ -279,6 +279,56 @@ fn a_larger_workspace_is_told() {
 }
 
 #[test]
+fn retuning_is_told_against_the_lengths_seen() {
+    let base = counted(&[("calls.triton_autotune", 0)]);
+    let head = |lengths, count, ns| {
+        let mut head = counted(&[("calls.triton_autotune", count), ("ns.triton_autotune", ns)]);
+        let lengths = ParamValue::Int(lengths);
+        head.effective.insert("lengths".to_owned(), lengths);
+        head
+    };
+    assert_eq!(
+        pair_of(only(&base, &head(24, 24, 52_163_708), 12.4)),
+        "retuned: retuned 24 times in 24 lengths, was 0, 52.2 ms of the host a call in it"
+    );
+    let text = only(&base, &head(1, 1, 2_000), 2.0).1;
+    assert!(
+        text.starts_with("retuned once in a call of one length, was 0, 2.00 us"),
+        "{text}"
+    );
+    assert!(found(&head(24, 24, 5), &head(24, 24, 90), 1.0).is_empty());
+    assert!(found(&head(24, 24, 5), &base, 0.1).is_empty());
+    // A side that was not counted is not one that never tuned.
+    assert!(found(&counted(&[]), &head(24, 24, 5), 12.0).is_empty());
+}
+
+#[test]
+fn functions_that_run_more_often_are_told_with_their_time() {
+    let base = counted(&[("calls.backend_selections", 0), ("calls.torch_compile", 1)]);
+    let head = counted(&[
+        ("calls.backend_selections", 8),
+        ("ns.backend_selections", 812_400),
+        ("calls.torch_compile", 1),
+    ]);
+    assert_eq!(
+        pair_of(only(&base, &head, 1.3)),
+        "events-added: backend_selections 0 -> 8 a call, 812 us of the host a call in it"
+    );
+    assert!(found(&head, &base, 0.8).is_empty());
+    assert!(found(&counted(&[("copies", 0)]), &head, 1.3).is_empty());
+}
+
+#[test]
+fn time_inside_counted_functions_is_no_change_of_structure() {
+    let record = |mhz, ns| CaseRecord {
+        clock_mhz: vec![mhz; 5],
+        ..counted(&[("ns.backend_selections", ns)])
+    };
+    let confidence = |ns| found(&record(1980.0, 1), &record(1410.0, ns), 1.404)[0].confidence;
+    assert_eq!(confidence(1).to_bits(), confidence(2).to_bits());
+}
+
+#[test]
 fn the_most_telling_cause_comes_first() {
     let mut base = launched(&[("flash", 157)]);
     let mut head = launched(&[("flash", 1), ("copy_kernel", 9)]);

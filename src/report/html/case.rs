@@ -273,7 +273,10 @@ fn errors(head: Option<&CaseRecord>) -> Vec<Fact> {
 fn structure(head: Option<&CaseRecord>, base: Option<&CaseRecord>) -> Vec<StructureView> {
     let of = |record: Option<&CaseRecord>| record.and_then(|record| record.structure.clone());
     let (head, base) = (of(head), of(base));
-    let differs = base.is_some() && base != head;
+    let differs = match (&base, &head) {
+        (Some(base), Some(head)) => !base.same_as(head),
+        (base, _) => base.is_some(),
+    };
     let mut views: Vec<StructureView> = Vec::new();
     views.extend(head.map(|structure| structure_view("head", &structure)));
     if differs {
@@ -296,11 +299,15 @@ fn structure_view(side: &'static str, structure: &Structure) -> StructureView {
             .shared_bytes
             .map_or("–".to_owned(), |bytes| Bytes(bytes).to_string()),
     });
-    let counts: Vec<String> = structure
+    let counts = structure
         .counts
         .iter()
-        .map(|(name, count)| format!("{} {count}", one_line(name)))
-        .collect();
+        .map(|(name, count)| format!("{} {count}", one_line(name)));
+    let uncounted = structure
+        .uncounted
+        .iter()
+        .map(|(name, reason)| format!("{} not counted: {}", one_line(name), one_line(reason)));
+    let counts: Vec<String> = counts.chain(uncounted).collect();
     StructureView {
         side,
         launches: launches.collect(),

@@ -15,6 +15,7 @@ fn request(variant: &str, problem: Problem, params: &[(&str, &str)]) -> Prepare 
         problem,
         params: Params::default(),
         seed: 42,
+        counters: Vec::new(),
     };
     for (name, value) in params {
         request.params.set(name, ParamValue::from(*value));

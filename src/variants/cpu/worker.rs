@@ -124,8 +124,8 @@ impl Worker for CpuWorker {
             ("workspace_bytes", case.kernel.workspace_bytes()),
         ];
         Ok(Structure {
-            launches: Vec::new(),
             counts: counts.map(|(name, n)| (name.to_owned(), n)).into(),
+            ..Structure::default()
         })
     }
 

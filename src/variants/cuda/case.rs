@@ -270,6 +270,7 @@ impl Case {
         Structure {
             launches: launches.map(Launch::record).collect(),
             counts: counts.map(|(name, n)| (name.to_owned(), n)).into(),
+            ..Structure::default()
         }
     }
 

@@ -32,6 +32,8 @@ class Scripted:
                 raise Unsupported("head_dim must be a multiple of 8")
             case "breaks":
                 raise RuntimeError("first line\nlast line")
+            case "runs":
+                return {"effective": {}}
             case "overflows":
                 return {"errors": {"out": {"relative_l2": math.nan, "max_abs": math.inf}}}
         raise Failed("no such variant")
@@ -40,8 +42,11 @@ class Scripted:
         timing.Plan.from_wire(request)
         return {"device_ns": [1.0]}
 
+    def call(self) -> Any:
+        return json.dumps({})
+
     def census(self) -> dict[str, Any]:
-        return {"launches": [], "counts": {}}
+        return {"launches": [], "counts": {"copies": 1}}
 
     def release(self) -> None:
         self.released += 1
@@ -59,6 +64,37 @@ HELLO = '{"id":1,"type":"hello","protocol":1}'
 
 
 class Channel(unittest.TestCase):
+    def test_functions_are_counted_beside_the_census_of_the_worker(self) -> None:
+        asked = [
+            {"name": "json_dumps", "functions": ["json:dumps"]},
+            {"name": "gone", "functions": ["json:no_such_function"]},
+        ]
+        request = {"id": 2, "type": "prepare", "variant": "runs", "counters": asked}
+        census = talk(HELLO, json.dumps(request), '{"id":3,"type":"census"}')[2]
+        self.assertEqual(census["counts"]["copies"], 1)
+        self.assertEqual(census["counts"]["calls.json_dumps"], 1)
+        self.assertNotIn("calls.gone", census["counts"])
+        reason = "json:no_such_function is not there: json has no `no_such_function`"
+        self.assertEqual(census["uncounted"], {"calls.gone": reason})
+
+    def test_counters_are_those_of_the_last_case(self) -> None:
+        asked = [{"name": "json_dumps", "functions": ["json:dumps"]}]
+        first = {"id": 2, "type": "prepare", "variant": "runs", "counters": asked}
+        replies = talk(
+            HELLO,
+            json.dumps(first),
+            '{"id":3,"type":"prepare","variant":"runs"}',
+            '{"id":4,"type":"census"}',
+        )
+        self.assertEqual(replies[3]["type"], "census")
+        self.assertNotIn("calls.json_dumps", replies[3]["counts"])
+
+    def test_a_counter_without_functions_is_malformed(self) -> None:
+        request = {"id": 2, "type": "prepare", "variant": "runs", "counters": [{"name": "x"}]}
+        reply = talk(HELLO, json.dumps(request))[1]
+        self.assertEqual(reply["type"], "failed")
+        self.assertIn("it has no `functions`", reply["reason"])
+
     def test_a_failure_does_not_end_the_worker(self) -> None:
         replies = talk(
             HELLO,

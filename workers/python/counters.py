@@ -1,0 +1,224 @@
+"""How often named functions run in a call: backend selections, autotuning, compilations.
+
+A function is wrapped while a few steady calls are counted and put back afterwards, so
+that nothing of it is in any timing. Every loaded module that holds the function under any
+name gets the wrapper. A reference kept elsewhere (in a closure, an instance, a
+`functools.partial`) passes by it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import inspect
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+WARMUP_CALLS = 2
+"""Calls with the wrappers in place before any is counted: what compiles against the
+functions it refers to may compile anew for them."""
+
+COUNTED_CALLS = 8
+FEWEST_CALLS = 2
+BUDGET_S = 5.0
+"""Past `FEWEST_CALLS`, no further call is counted after this long."""
+
+Progress = Callable[..., Any]
+
+
+class NotCountable(Exception):
+    """A function that cannot be found or wrapped; the text says why."""
+
+
+@dataclass(frozen=True)
+class Counter:
+    """Functions whose calls are one kind of event."""
+
+    name: str
+    functions: tuple[str, ...]
+    """Each `module:qualified.name`."""
+    progress: Progress | None = None
+    """Of the arguments: a value that a call changes if it is an event. None: every call is."""
+
+
+BUILT_IN = (
+    Counter(
+        "triton_autotune",
+        ("triton.runtime.autotuner:Autotuner.run",),
+        # One entry for each key that was tuned.
+        progress=lambda autotuner, *_, **__: len(autotuner.cache),
+    ),
+    Counter("triton_compile", ("triton.runtime.jit:JITFunction._do_compile",)),
+    Counter("torch_compile", ("torch._dynamo.output_graph:OutputGraph.call_user_compiler",)),
+    Counter("jax_compile", ("jax._src.compiler:compile_or_get_cached",)),
+)
+"""Counted without being asked for, each where its module is loaded: what is not loaded
+does nothing, and loading it for the count would take seconds."""
+
+
+class Tally:
+    """Events of one counter, and the time spent inside them."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self.events = 0
+        self.nanoseconds = 0
+        self._progress = progress
+        self._lock = threading.Lock()
+        self._within = threading.local()
+
+    def clear(self) -> None:
+        """Forgets everything so far."""
+        self.events = self.nanoseconds = 0
+
+    def wrapping(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, counted. An event inside an event counts; its time only once."""
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            before = self._progress(*args, **kwargs) if self._progress else None
+            depth = getattr(self._within, "depth", 0)
+            self._within.depth = depth + 1
+            begin = time.perf_counter_ns()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                spent = time.perf_counter_ns() - begin
+                self._within.depth = depth
+                if self._progress is None or self._progress(*args, **kwargs) != before:
+                    with self._lock:
+                        self.events += 1
+                        self.nanoseconds += 0 if depth else spent
+
+        # Functions of C have not all the attributes, and none that can be set.
+        with contextlib.suppress(AttributeError, TypeError, ValueError):
+            functools.update_wrapper(counted, function)
+        return counted
+
+
+def count(
+    call: Callable[[], Any], asked: Sequence[Counter], built_in: Sequence[Counter] = BUILT_IN
+) -> tuple[dict[str, int], dict[str, str]]:
+    """Counts by name over steady calls, and why those that are missing could not be had.
+
+    `calls.NAME` is the most events in any one call, so that 0 means none in all of them;
+    `calls_in_8.NAME` their sum over the calls counted, where calls differ; `ns.NAME`, where
+    there were any, the host's time inside them in nanoseconds a call, on average.
+    """
+    loaded = [
+        counter
+        for counter in built_in
+        if all(function.partition(":")[0] in sys.modules for function in counter.functions)
+    ]
+    with contextlib.ExitStack() as wrapped:
+        tallies: dict[str, Tally] = {}
+        uncounted: dict[str, str] = {}
+        for counter in (*asked, *loaded):
+            tally = Tally(counter.progress)
+            try:
+                for function in counter.functions:
+                    wrapped.enter_context(_wrapped(function, tally))
+            except NotCountable as reason:
+                uncounted[f"calls.{counter.name}"] = str(reason)
+            else:
+                tallies[counter.name] = tally
+        return (_counts(_events(call, tallies)) if tallies else {}), uncounted
+
+
+def _events(call: Callable[[], Any], tallies: dict[str, Tally]) -> dict[str, list[tuple[int, int]]]:
+    """Events and their nanoseconds in each counted call."""
+    for _ in range(WARMUP_CALLS):
+        call()
+    found: dict[str, list[tuple[int, int]]] = {name: [] for name in tallies}
+    begin = time.monotonic()
+    for number in range(COUNTED_CALLS):
+        if number >= FEWEST_CALLS and time.monotonic() - begin > BUDGET_S:
+            break
+        for tally in tallies.values():
+            tally.clear()
+        call()
+        for name, tally in tallies.items():
+            found[name].append((tally.events, tally.nanoseconds))
+    return found
+
+
+def _counts(found: dict[str, list[tuple[int, int]]]) -> dict[str, int]:
+    counts = {}
+    for name, calls in found.items():
+        events = [number for number, _ in calls]
+        counts[f"calls.{name}"] = max(events)
+        if min(events) != max(events):
+            counts[f"calls_in_{len(calls)}.{name}"] = sum(events)
+        if any(events):
+            counts[f"ns.{name}"] = sum(spent for _, spent in calls) // len(calls)
+    return counts
+
+
+@contextlib.contextmanager
+def _wrapped(function: str, tally: Tally) -> Iterator[None]:
+    """The function replaced by a counted one, until the end."""
+    owner, name, held = _find(function)
+    own = name in vars(owner)
+    kind = type(held) if isinstance(held, (staticmethod, classmethod)) else None
+    original = held.__func__ if kind else held
+    counted = tally.wrapping(original)
+    try:
+        setattr(owner, name, kind(counted) if kind else counted)
+    except (AttributeError, TypeError) as error:
+        raise NotCountable(f"{function} cannot be wrapped: {error}") from error
+    _replace_in_modules(original, counted)
+    try:
+        yield
+    finally:
+        # Modules loaded meanwhile have imported the wrapper.
+        _replace_in_modules(counted, original)
+        if own:
+            setattr(owner, name, held)
+        else:
+            delattr(owner, name)
+
+
+def _find(function: str) -> tuple[Any, str, Any]:
+    """The module or class that a function is looked up in, its name there, and what lies there."""
+    module, _, qualified = function.partition(":")
+    try:
+        owner: Any = importlib.import_module(module)
+    except Exception as error:
+        # Whatever a module does when it is loaded, the case is none the worse for it.
+        raise NotCountable(
+            f"{function} is not there: {module} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+    *path, name = qualified.split(".")
+    for step in path:
+        owner = _attribute(function, owner, step)
+    if not isinstance(owner, (ModuleType, type)):
+        raise NotCountable(f"{function} is an attribute of an instance; name one of its class")
+    held = _attribute(function, owner, name)
+    if isinstance(owner, type):
+        held = inspect.getattr_static(owner, name)
+    if isinstance(held, type):
+        raise NotCountable(f"{function} is a class; name its `__init__` or another method")
+    if not callable(held) and not isinstance(held, classmethod):
+        raise NotCountable(f"{function} is no function but a {type(held).__name__}")
+    return owner, name, held
+
+
+def _attribute(function: str, owner: Any, name: str) -> Any:
+    try:
+        return getattr(owner, name)
+    except AttributeError:
+        raise NotCountable(
+            f"{function} is not there: {getattr(owner, '__name__', owner)} has no `{name}`"
+        ) from None
+
+
+def _replace_in_modules(old: Any, new: Any) -> None:
+    """Puts `new` wherever a loaded module holds `old` under any name."""
+    for module in list(sys.modules.values()):
+        names = vars(module) if isinstance(module, ModuleType) else {}
+        for name in [name for name, value in list(names.items()) if value is old]:
+            names[name] = new
