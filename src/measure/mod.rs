@@ -6,5 +6,6 @@ pub mod preflight;
 pub mod ruler;
 pub mod schedule;
 pub mod session;
+pub mod tracing;
 pub mod verify;
 pub mod workers;

@@ -17,6 +17,8 @@ pub use idle::{Gap, Idle, gaps_of};
 pub use steady::{Steady, steady};
 pub use summary::{CopyRow, KernelRow, Shape, Summary, summarise};
 
+pub use super::causes::launches::short;
+
 use serde::Serialize;
 
 use crate::record::trace::{Operation, Recording};

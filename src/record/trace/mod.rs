@@ -5,6 +5,8 @@
 
 pub mod file;
 pub mod raw;
+#[cfg(test)]
+pub mod testing;
 mod types;
 
 pub use types::*;
