@@ -1,19 +1,20 @@
 //! What one call does, from within the process that makes it.
 
 use super::calls::Counts;
-use super::cupti::Library;
+use super::cupti::{Library, kind};
 use super::operation::{Linker, Operation};
-use super::{buffers, json, switch, take};
+use super::{Way, buffers, json, switch, take};
 use crate::status::entry;
 use crate::{Error, Result};
 use std::ffi::{CString, c_char, c_int};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 /// A recording that has begun. Dropped, it ends, and what was recorded is lost.
 #[must_use]
 pub struct Recording {
     library: &'static Library,
     begin: u64,
+    returned: Option<u64>,
 }
 
 /// What was recorded; times in ns of one clock, the host's and the device's alike.
@@ -39,9 +40,9 @@ impl Recording {
     /// # Errors
     /// No CUPTI, or a process that is being recorded already.
     pub fn begin() -> Result<Self> {
-        static TAKEN: OnceLock<Result<()>> = OnceLock::new();
         let library = Library::get()?;
-        TAKEN.get_or_init(|| take(library)).clone()?;
+        // Anew each time: a profiler may have taken CUPTI's records for itself since.
+        take(library, Way::Call)?;
         // What came late for an earlier recording is not of this one.
         library.flush(true);
         buffers::drain(library, |_| ());
@@ -49,9 +50,16 @@ impl Recording {
         let begun = Self {
             library,
             begin: library.now(),
+            returned: None,
         };
-        switch(library, true)?;
+        record(library, true)?;
         Ok(begun)
+    }
+
+    /// Says that the call has returned: what the host asks of CUDA from here on, as to wait
+    /// for the device, is not counted as the call's.
+    pub fn returned(&mut self) {
+        self.returned = Some(self.library.now());
     }
 
     /// Ends. The device is to be done with what was to be recorded.
@@ -60,9 +68,10 @@ impl Recording {
     /// CUPTI's.
     pub fn end(self) -> Result<Recorded> {
         let end = self.library.now();
-        switch(self.library, false)?;
+        record(self.library, false)?;
         self.library.flush(true);
         let mut linker = Linker::default();
+        linker.counted_until = self.returned;
         let damaged = buffers::drain(self.library, |record| linker.add(record));
         let mut operations = linker.settle(true);
         operations.sort_by_key(|operation| (operation.start(), operation.end()));
@@ -77,10 +86,17 @@ impl Recording {
     }
 }
 
+/// Records operations and all calls, or stops to.
+fn record(library: &Library, on: bool) -> Result<()> {
+    switch(library, on)?;
+    library.switch(kind::DRIVER, on)?;
+    library.switch(kind::RUNTIME, on)
+}
+
 impl Drop for Recording {
     fn drop(&mut self) {
         // Already off after `end`; otherwise nobody is left to ask.
-        let _ = switch(self.library, false);
+        let _ = record(self.library, false);
     }
 }
 
@@ -121,6 +137,16 @@ pub extern "C" fn regatta_probe_census_begin() -> c_int {
         let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
         current.0 = None;
         current.0 = Some(Recording::begin()?);
+        Ok(())
+    })
+}
+
+/// The call has returned: see [`Recording::returned`]. Without a recording it does nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn regatta_probe_census_returned() -> c_int {
+    entry(|| {
+        let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
+        current.0.iter_mut().for_each(Recording::returned);
         Ok(())
     })
 }

@@ -69,7 +69,7 @@ impl Library {
     /// CUPTI, opened once in the process.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] with the places that were tried.
+    /// [`Error::NoCensus`] with the places that were tried.
     pub fn get() -> Result<&'static Self> {
         static LIBRARY: OnceLock<Result<Library>> = OnceLock::new();
         LIBRARY
@@ -80,18 +80,28 @@ impl Library {
 
     fn open() -> Result<Self> {
         let variable = |name: &str| std::env::var_os(name);
-        let places = places(variable, python_folders());
-        let library = places
-            .iter()
-            .find_map(|place| crate::library::Library::open(place).ok());
+        Self::first(&places(variable, python_folders()))
+    }
+
+    /// The library in one folder, and nowhere else.
+    #[cfg(test)]
+    pub fn open_in(folder: &Path) -> Result<Self> {
+        let mut places = Vec::new();
+        in_folder(&mut places, folder);
+        Self::first(&places)
+    }
+
+    fn first(places: &[CString]) -> Result<Self> {
+        let mut places = places.iter();
+        let library = places.find_map(|place| crate::library::Library::open(place).ok());
         let library = library.ok_or_else(|| {
-            Error::Unavailable(format!(
+            Error::NoCensus(format!(
                 "libcupti.so.13 is neither on the loader's path nor in a CUDA toolkit or Python \
                  package that was found; set {VARIABLE} to the folder that it is in, or install \
                  nvidia-cuda-cupti"
             ))
         })?;
-        let functions = Cupti::of(library)?;
+        let functions = Cupti::of(library).map_err(|error| Error::NoCensus(error.to_string()))?;
         let selective = |name: &CStr| {
             let address = library.symbol(&[name]).ok()?;
             // SAFETY: the signature that cupti_activity.h gives both symbols.
@@ -125,24 +135,26 @@ impl Library {
         })
     }
 
-    /// Records the calls that are counted, or stops to.
+    /// Records the calls that are counted, before the driver has initialised: afterwards
+    /// choosing has no effect (CUPTI 13.0), and [`kind::DRIVER`] and [`kind::RUNTIME`] are
+    /// all that can be had.
     ///
     /// # Errors
     /// CUPTI's.
-    pub fn record_calls(&self, on: bool) -> Result<()> {
+    pub fn record_counted_calls(&self) -> Result<()> {
         let sets = [
             (Interface::Driver, self.enable_driver_api, kind::DRIVER),
             (Interface::Runtime, self.enable_runtime_api, kind::RUNTIME),
         ];
         for (interface, choose, kind) in sets {
             let Some(choose) = choose else {
-                self.switch(kind, on)?;
+                self.switch(kind, true)?;
                 continue;
             };
             for id in interface.ids() {
                 // An older CUPTI does not know every id; nor does what it records.
                 // SAFETY: no requirements.
-                unsafe { choose(id, u8::from(on)) };
+                unsafe { choose(id, 1) };
             }
         }
         Ok(())
@@ -216,12 +228,6 @@ fn places(
     python: Vec<PathBuf>,
 ) -> Vec<CString> {
     let mut found = Vec::new();
-    let in_folder = |found: &mut Vec<CString>, folder: &Path| {
-        for name in NAMES {
-            let path = folder.join(OsStr::from_bytes(name.to_bytes()));
-            found.extend(CString::new(path.as_os_str().as_bytes()));
-        }
-    };
     let asked = variable(VARIABLE).unwrap_or_default();
     for place in std::env::split_paths(&asked).filter(|place| place.is_absolute()) {
         if place.is_file() {
@@ -243,6 +249,13 @@ fn places(
         in_folder(&mut found, &folder);
     }
     found
+}
+
+fn in_folder(found: &mut Vec<CString>, folder: &Path) {
+    for name in NAMES {
+        let path = folder.join(OsStr::from_bytes(name.to_bytes()));
+        found.extend(CString::new(path.as_os_str().as_bytes()));
+    }
 }
 
 /// Folders of CUDA's Python packages, found by the libraries of theirs that this process

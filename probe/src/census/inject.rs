@@ -8,7 +8,7 @@
 use super::calls::Counts;
 use super::cupti::{Library, kind};
 use super::operation::Linker;
-use super::{buffers, json, switch, take};
+use super::{Way, buffers, json, switch, take};
 use crate::Error;
 use std::ffi::c_int;
 use std::fs::{self, File, OpenOptions};
@@ -76,10 +76,12 @@ fn begin() -> Result<(), String> {
     let folder = folder.map(PathBuf::from);
     let folder = folder.ok_or_else(|| format!("{VARIABLE} names no folder"))?;
     let library = Library::get().map_err(words)?;
-    take(library).map_err(words)?;
+    take(library, Way::Injected).map_err(words)?;
     // Devices are told when the driver has initialised. A CUPTI that does not is no worse.
     let _ = library.switch(kind::DEVICE, true);
-    switch(library, true).map_err(words)?;
+    switch(library, true)
+        .and_then(|()| library.record_counted_calls())
+        .map_err(words)?;
     *recorded() = match Recording::create(library, folder) {
         Ok(recording) => Some(recording),
         Err(why) => {
@@ -95,10 +97,9 @@ fn begin() -> Result<(), String> {
     Ok(())
 }
 
-/// In words for the census; the clock's own are about the clock.
 fn words(error: Error) -> String {
     match error {
-        Error::Unavailable(why) => why,
+        Error::NoCensus(why) => why,
         other => other.to_string(),
     }
 }

@@ -23,10 +23,16 @@ pub use record::{Kernel, Memory};
 
 use crate::{Error, Result};
 use cupti::{Library, kind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
 
-/// Set once somebody records in this process.
-static TAKEN: AtomicBool = AtomicBool::new(false);
+/// Who records in this process, for as long as it lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Injected,
+    Call,
+}
+
+static WAY: OnceLock<Way> = OnceLock::new();
 
 /// What is recorded of the device. Kernels that run at once stay so.
 const KINDS: [u32; 4] = [
@@ -36,9 +42,9 @@ const KINDS: [u32; 4] = [
     kind::MEMCPY_P2P,
 ];
 
-/// Has CUPTI hand its records to this library, for good.
-fn take(library: &Library) -> Result<()> {
-    if TAKEN.swap(true, Ordering::SeqCst) {
+/// Has CUPTI hand its records to this library, until somebody else asks for them.
+fn take(library: &Library, way: Way) -> Result<()> {
+    if *WAY.get_or_init(|| way) != way {
         return Err(Error::Order("this process is being recorded already"));
     }
     // SAFETY: both callbacks hold to what CUPTI asks of them, and live as long as the
@@ -48,10 +54,9 @@ fn take(library: &Library) -> Result<()> {
     library.check("cuptiActivityRegisterCallbacks", registered)
 }
 
-/// Records operations and calls, or stops to.
+/// Records what the device does, or stops to.
 fn switch(library: &Library, on: bool) -> Result<()> {
-    for kind in KINDS {
-        library.switch(kind, on)?;
-    }
-    library.record_calls(on)
+    KINDS
+        .into_iter()
+        .try_for_each(|kind| library.switch(kind, on))
 }

@@ -121,6 +121,8 @@ pub struct Linker {
     pub devices: Vec<Known>,
     /// Operations that were not complete when their buffer was given back.
     pub incomplete: u64,
+    /// Calls that begin later are not counted.
+    pub counted_until: Option<u64>,
     calls: Vec<Counted>,
     launches: HashMap<u32, Launch>,
     /// The launches before those.
@@ -144,12 +146,14 @@ impl Linker {
                 let Some(class) = call.interface.class(call.id) else {
                     return;
                 };
-                self.calls.push(Counted {
-                    class,
-                    thread: call.thread,
-                    start: call.start,
-                    end: call.end,
-                });
+                if self.counted_until.is_none_or(|until| call.start < until) {
+                    self.calls.push(Counted {
+                        class,
+                        thread: call.thread,
+                        start: call.start,
+                        end: call.end,
+                    });
+                }
                 if matches!(class, Class::Launch | Class::GraphLaunch | Class::Copy) {
                     self.launched(call.correlation, call.start, call.end);
                 }
