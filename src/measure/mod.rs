@@ -2,6 +2,7 @@
 
 pub mod conformance;
 pub mod machine;
+mod occupancy;
 pub mod preflight;
 pub mod ruler;
 pub mod schedule;

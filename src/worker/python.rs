@@ -15,7 +15,8 @@ macro_rules! file {
 }
 
 /// Its files: name and text.
-const FILES: [(&str, &str); 14] = [
+const FILES: [(&str, &str); 15] = [
+    file!("census.py"),
     file!("channel.py"),
     file!("cutlass_splits.py"),
     file!("device.py"),
