@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use owo_colors::OwoColorize;
 use regatta::commands::{
-    Ended, Stop, baseline, build, completions, diff, doctor, gate, list, note, report, run, worker,
+    Ended, Stop, baseline, build, completions, diff, doctor, gate, list, note, report, run, trace,
+    worker,
 };
 
 /// A performance-regression harness for attention kernels: whether it got slower,
@@ -31,6 +32,7 @@ enum Command {
     Diff(diff::DiffArgs),
     Baseline(baseline::BaselineArgs),
     Report(report::ReportArgs),
+    Trace(trace::TraceArgs),
     Build(build::BuildArgs),
     List(list::ListArgs),
     Doctor(doctor::DoctorArgs),
@@ -53,6 +55,7 @@ fn dispatch(command: &Command) -> Ended {
         Command::Diff(args) => diff::run(args),
         Command::Baseline(args) => baseline::run(args),
         Command::Report(args) => report::run(args),
+        Command::Trace(args) => trace::run(args),
         Command::Build(args) => build::run(args),
         Command::List(args) => list::run(args),
         Command::Doctor(args) => doctor::run(args),

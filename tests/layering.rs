@@ -15,7 +15,10 @@ const MAY: [(&str, &[&str]); 9] = [
         &["attention", "worker::protocol", "worker::serve", "kernels"],
     ),
     ("record", &["attention", "suite", "worker::protocol"]),
-    ("measure", &["attention", "suite", "worker", "record"]),
+    (
+        "measure",
+        &["attention", "suite", "worker", "record", "kernels"],
+    ),
     ("judge", &["attention", "suite", "record"]),
     ("report", &["attention", "suite", "record", "judge"]),
 ];

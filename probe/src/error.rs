@@ -5,6 +5,8 @@ use std::fmt;
 pub enum Error {
     /// No driver, no device, or a driver without what the clock needs.
     Unavailable(String),
+    /// No CUPTI, or one that is of no use here.
+    NoCensus(String),
     /// A driver function failed.
     Cuda {
         /// Its name, as in cuda.h.
@@ -31,6 +33,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unavailable(why) => write!(f, "no GPU clock: {why}"),
+            Self::NoCensus(why) => write!(f, "no launch census: {why}"),
             Self::Cuda {
                 function,
                 code,

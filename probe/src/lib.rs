@@ -10,6 +10,7 @@
 //! machine without them every entry answers [`Error::Unavailable`].
 
 pub mod capi;
+pub mod census;
 pub mod clock;
 pub mod cuda;
 mod driver;

@@ -66,8 +66,13 @@ macro_rules! functions {
 
         impl $table {
             /// Opens the library and finds every function.
+            #[allow(dead_code)]
             pub fn load() -> $crate::Result<Self> {
-                let library = $crate::library::Library::open($file)?;
+                Self::of($crate::library::Library::open($file)?)
+            }
+
+            /// Finds every function in a library that is open.
+            pub fn of(library: $crate::library::Library) -> $crate::Result<Self> {
                 Ok(Self {
                     $($name: {
                         let address = library.symbol(&[$($symbol),+])?;

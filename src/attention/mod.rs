@@ -3,6 +3,7 @@
 //! Knows nobody. A [`Problem`] is one attention computation; a [`Case`] is a
 //! variant (one implementation) on a problem with parameters.
 
+mod activity;
 mod axes;
 mod case;
 pub mod inputs;
@@ -13,6 +14,7 @@ mod structure;
 pub mod tolerance;
 pub mod work;
 
+pub use activity::{Activity, ActivitySummary, Operation, OperationKind};
 pub use axes::{Direction, Dtype, Layout, Varlen};
 pub use case::{AUTO, Case, CaseId, FACETS, ParamValue, Params, VariantId};
 pub use mask::{Align, Mask};

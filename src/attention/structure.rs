@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 /// One kernel launch on a GPU.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launch {
     /// Demangled kernel name.
     pub name: String,
@@ -16,6 +16,9 @@ pub struct Launch {
     pub grid: [u32; 3],
     /// Threads of a block in x, y, z.
     pub block: [u32; 3],
+    /// Blocks of a cluster in x, y, z, where there are clusters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<[u32; 3]>,
     /// Registers of a thread, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registers: Option<u32>,
@@ -29,6 +32,31 @@ pub struct Launch {
     /// Blocks that one multiprocessor holds at once, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocks_per_sm: Option<u32>,
+}
+
+impl Launch {
+    /// Its blocks.
+    pub fn blocks(&self) -> u64 {
+        self.grid.iter().map(|&size| u64::from(size)).product()
+    }
+
+    /// Threads of a block.
+    pub fn threads(&self) -> u64 {
+        self.block.iter().map(|&size| u64::from(size)).product()
+    }
+
+    /// How many of a device's multiprocessors get a block: all, unless there are too few
+    /// blocks.
+    pub fn sms_used(&self, sms: u32) -> u64 {
+        self.blocks().min(sms.into())
+    }
+
+    /// How often the device is filled with its blocks, where occupancy is known: 1.02
+    /// leaves it almost empty at the end, 1.98 does not.
+    pub fn waves(&self, sms: u32) -> Option<f64> {
+        let at_once = u64::from(self.blocks_per_sm?) * u64::from(sms);
+        (at_once > 0).then(|| self.blocks() as f64 / at_once as f64)
+    }
 }
 
 /// The structure of one call, as the worker counted it.
@@ -77,5 +105,24 @@ mod tests {
         assert!(counted("ns.backend_selections", 5).same_as(&counted("ns.backend_selections", 9)));
         assert!(counted("ns.backend_selections", 5).same_as(&Structure::default()));
         assert!(!counted("calls.backend_selections", 1).same_as(&Structure::default()));
+    }
+
+    #[test]
+    fn few_blocks_leave_a_device_empty() {
+        let launch = |x: u32, blocks_per_sm| Launch {
+            grid: [x, 1, 1],
+            block: [32, 4, 1],
+            blocks_per_sm,
+            ..Launch::default()
+        };
+        let one = launch(1, Some(2));
+        assert_eq!(
+            (one.blocks(), one.threads(), one.sms_used(132)),
+            (1, 128, 1)
+        );
+        assert_eq!(launch(157, None).sms_used(132), 132);
+        assert_eq!(launch(396, Some(2)).waves(132), Some(1.5));
+        assert_eq!(launch(396, None).waves(132), None);
+        assert_eq!(launch(396, Some(0)).waves(132), None);
     }
 }

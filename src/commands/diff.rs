@@ -1,19 +1,21 @@
-//! `regatta diff`: judge two stored runs.
+//! `regatta diff`: judge two stored runs, or two traces.
 
 use std::path::PathBuf;
 
+use anyhow::anyhow;
 use clap::Args;
 
 use super::reporting::{self, Outputs, Show};
-use super::{Ended, sides};
+use super::{Ended, Stop, sides, trace};
+use crate::judge::trace::FLOOR;
 use crate::judge::{self, Options};
 use crate::record::baseline::Store;
 use crate::report::Report;
 
-/// Judge two stored runs: what got slower, how sure that is, and why
+/// Judge two stored runs or traces: what got slower, how sure that is, and why
 ///
-/// BASE and HEAD are run files, report folders, or names of baselines. Runs of
-/// different suites are compared over the cases they share.
+/// BASE and HEAD are run files, report folders, or names of baselines; or two traces of
+/// `regatta trace`. Runs of different suites are compared over the cases they share.
 #[derive(Args, Debug)]
 pub struct DiffArgs {
     /// What was
@@ -30,6 +32,10 @@ pub struct DiffArgs {
     #[arg(long)]
     strict: bool,
 
+    /// Of traces: the smallest change of a time that counts, 0.1 for 10 % [default: 0.1]
+    #[arg(long, value_name = "SHARE")]
+    floor: Option<f64>,
+
     #[command(flatten)]
     show: Show,
 
@@ -42,6 +48,22 @@ pub struct DiffArgs {
 /// # Errors
 /// See [`super::Stop`].
 pub fn run(args: &DiffArgs) -> Ended {
+    match (trace::is_trace(&args.base), trace::is_trace(&args.head)) {
+        (true, true) => return traces(args),
+        (false, false) if args.floor.is_some() => {
+            return Err(Stop::Usage(anyhow!(
+                "--floor is for traces; the floor of a run is its suite's: [policy] floor"
+            )));
+        }
+        (false, false) => {}
+        _ => {
+            return Err(Stop::Usage(anyhow!(
+                "{} and {} are a trace and something else; name two traces, or two runs",
+                args.base,
+                args.head
+            )));
+        }
+    }
     args.outputs.check()?;
     let store = Store::new(&args.baselines);
     let head = sides::find(&args.head, &store, None)?;
@@ -59,4 +81,20 @@ pub fn run(args: &DiffArgs) -> Ended {
     };
     args.outputs.write(&report)?;
     reporting::show(&report, &args.show, None)
+}
+
+fn traces(args: &DiffArgs) -> Ended {
+    if args.outputs.any() || args.strict || args.show.all {
+        return Err(Stop::Usage(anyhow!(
+            "of two traces there is the text and --json; --strict, --all and report files \
+             are for runs"
+        )));
+    }
+    let floor = args.floor.unwrap_or(FLOOR);
+    if !(0.0..=100.0).contains(&floor) {
+        return Err(Stop::Usage(anyhow!(
+            "--floor {floor} is no share; 0.1 stands for 10 %"
+        )));
+    }
+    trace::diff(&args.base, &args.head, floor, args.show.json)
 }

@@ -340,7 +340,7 @@ pub(super) fn with_log(error: impl Into<anyhow::Error>, log: &str) -> anyhow::Er
 }
 
 /// The state of the checkout this was started in, if it is one.
-fn git() -> Option<Git> {
+pub(super) fn git() -> Option<Git> {
     let git = |args: &[&str]| -> Option<String> {
         let output = Command::new("git").args(args).output().ok()?;
         output

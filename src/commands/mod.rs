@@ -16,6 +16,7 @@ mod reporting;
 pub mod ruler;
 pub mod run;
 mod sides;
+pub mod trace;
 pub mod worker;
 
 use std::fmt::Display;

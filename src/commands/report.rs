@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::reporting::{self, Outputs};
 use super::sides::{self, Stored};
-use super::{Ended, Stop, criterion, print};
+use super::{Ended, Stop, criterion, print, trace};
 use crate::judge::spread::spreads;
 use crate::judge::{self, Options};
 use crate::record::baseline::Store;
@@ -16,9 +16,10 @@ use crate::report::Report;
 use crate::report::files::check_writable;
 use crate::report::spread::table;
 
-/// Write reports of stored runs
+/// Write reports of stored runs, or show a stored trace
 ///
-/// Without a format, the page and the tables are written beside each run.
+/// Without a format, the page and the tables are written beside each run. A trace is
+/// printed, or written as a page with --html.
 #[derive(Args, Debug)]
 pub struct ReportArgs {
     /// Run files or report folders
@@ -73,6 +74,11 @@ impl ReportArgs {
 /// See [`super::Stop`].
 pub fn run(args: &ReportArgs) -> Ended {
     args.outputs.check()?;
+    if let [path] = args.runs.as_slice()
+        && trace::is_trace(path)
+    {
+        return trace::report(path, args.outputs.html());
+    }
     if args.runs.len() > 1 && args.any_output() {
         return Err(Stop::Usage(anyhow!(
             "one path cannot hold the reports of {} runs; leave it out to write each beside its run",

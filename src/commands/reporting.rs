@@ -52,6 +52,11 @@ impl Outputs {
             .filter_map(|(format, path)| Some((format, path.as_ref()?)))
     }
 
+    /// The page that was asked for.
+    pub fn html(&self) -> Option<&Path> {
+        self.html.as_deref()
+    }
+
     /// True when a file was asked for.
     pub fn any(&self) -> bool {
         self.wanted().next().is_some()

@@ -21,6 +21,7 @@ pub mod spread;
 pub mod statistics;
 mod time;
 mod timing;
+pub mod trace;
 mod values;
 mod verdict;
 

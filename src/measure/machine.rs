@@ -12,20 +12,26 @@ use crate::worker::protocol::{Device, Hello};
 /// hard only when some worker runs on it: device times of a GPU do not depend on
 /// which host rents it out.
 pub fn fingerprint(hellos: &BTreeMap<String, Hello>) -> Fingerprint {
+    of_devices(hellos.values().map(|hello| &hello.device))
+}
+
+/// The fingerprint of a machine with these devices.
+pub fn of_devices<'a>(devices: impl Iterator<Item = &'a Device>) -> Fingerprint {
     let mut print = Fingerprint::default();
     let mut names = Vec::new();
-    for device in hellos.values().map(|hello| &hello.device) {
+    let mut runs_on_cpu = false;
+    for device in devices {
         let kind = &device.kind;
         for (fact, value) in &device.facts {
             print.hard.insert(format!("{kind}.{fact}"), value.clone());
         }
         if kind == "cpu" {
+            runs_on_cpu = true;
             continue;
         }
         print.hard.insert(kind.clone(), device.name.clone());
         names.push(gpu_name(device));
     }
-    let runs_on_cpu = hellos.values().any(|hello| hello.device.kind == "cpu");
     let cpu = if runs_on_cpu {
         &mut print.hard
     } else {

@@ -2,9 +2,11 @@
 
 pub mod conformance;
 pub mod machine;
+mod occupancy;
 pub mod preflight;
 pub mod ruler;
 pub mod schedule;
 pub mod session;
+pub mod tracing;
 pub mod verify;
 pub mod workers;

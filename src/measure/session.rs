@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::occupancy;
 use super::preflight::variant_of;
 use super::schedule::Block;
 use super::verify::{self, Verifier};
@@ -11,7 +12,7 @@ use crate::record::types::{Entry, Measurement, Outcome};
 use crate::suite::Suite;
 use crate::suite::count::Count;
 use crate::worker::host::{Conversation, HostError};
-use crate::worker::protocol::{Cache, Counter, Measure, Prepare, ReplyBody, RequestBody};
+use crate::worker::protocol::{Cache, Census, Counter, Measure, Prepare, ReplyBody, RequestBody};
 
 /// Releasing memory, and saying goodbye, must not take longer.
 const RELEASE_LIMIT: Duration = Duration::from_secs(60);
@@ -157,17 +158,23 @@ impl<'a> Session<'a> {
         };
         let outcome = match timed(worker, case, self.suite, limit)? {
             Err(outcome) => outcome,
-            Ok(measurement) => Outcome::Measured(Measurement {
-                first_call_ns: prepared.first_call_ns,
-                effective: prepared.effective,
-                errors,
-                structure: if census {
-                    counted(worker, limit)?
-                } else {
-                    None
-                },
-                ..measurement
-            }),
+            Ok(measurement) => {
+                let counted = match census {
+                    true => counted(worker, limit)?,
+                    false => None,
+                };
+                let (structure, activity) = counted.map_or((None, None), |counted| {
+                    (Some(counted.structure), counted.activity.map(Box::new))
+                });
+                Outcome::Measured(Measurement {
+                    first_call_ns: prepared.first_call_ns,
+                    effective: prepared.effective,
+                    errors,
+                    structure,
+                    activity,
+                    ..measurement
+                })
+            }
         };
         worker.ask(RequestBody::Release, RELEASE_LIMIT)?;
         Ok(outcome)
@@ -227,13 +234,13 @@ fn timed(
     }))
 }
 
-/// The structure of one call. A worker that cannot count loses nothing by it.
-fn counted(
-    worker: &mut dyn Conversation,
-    limit: Duration,
-) -> Result<Option<crate::attention::Structure>, HostError> {
+/// What one call does. A worker that cannot count loses nothing by it.
+fn counted(worker: &mut dyn Conversation, limit: Duration) -> Result<Option<Census>, HostError> {
     match worker.ask(RequestBody::Census, limit)? {
-        ReplyBody::Census(structure) => Ok(Some(structure)),
+        ReplyBody::Census(mut census) => {
+            occupancy::complete(&mut census.structure, &worker.hello().device);
+            Ok(Some(census))
+        }
         _ => Ok(None),
     }
 }

@@ -7,6 +7,7 @@ pub mod line;
 pub mod ruler;
 pub mod run_file;
 pub mod side;
+pub mod trace;
 pub mod types;
 
 use std::io::{self, Write};
@@ -63,6 +64,9 @@ pub enum RecordError {
     /// A baseline is there already.
     #[error("{0} is there already; a baseline is replaced with --replace only")]
     Exists(PathBuf),
+    /// A trace is there already.
+    #[error("{0} is there already; name another file with --out, or replace it with --replace")]
+    Taken(PathBuf),
     /// There is no such baseline.
     #[error("no baseline `{name}` in {root}")]
     Absent {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::conditions::Conditions;
 use super::types::{Measurement, Outcome, Run, RunHeader};
-use crate::attention::{CaseId, ParamValue, Structure};
+use crate::attention::{ActivitySummary, CaseId, ParamValue, Structure};
 
 /// A run or a baseline, as the judge sees it.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,6 +63,9 @@ pub struct CaseRecord {
     /// What one call does to the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structure: Option<Structure>,
+    /// What the device did in one call, in a few figures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activity: Option<ActivitySummary>,
 }
 
 /// Whether there is anything to judge.
@@ -104,6 +107,7 @@ impl CaseRecord {
             effective: BTreeMap::new(),
             errors: BTreeMap::new(),
             structure: None,
+            activity: None,
         }
     }
 
@@ -127,6 +131,9 @@ impl CaseRecord {
         }
         if let Some(structure) = &measurement.structure {
             self.structure = Some(structure.clone());
+        }
+        if let Some(activity) = &measurement.activity {
+            self.activity = Some(activity.summary());
         }
     }
 }

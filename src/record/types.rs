@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::attention::{CaseId, ParamValue, Structure};
+use crate::attention::{Activity, CaseId, ParamValue, Structure};
 use crate::suite::rules::Rules;
 use crate::suite::{Override, Settings};
 
@@ -174,6 +174,9 @@ pub struct Measurement {
     /// What one call does to the machine; only in the first invocation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structure: Option<Structure>,
+    /// What the device did in one call, and when; only in the first invocation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activity: Option<Box<Activity>>,
 }
 
 /// The last line of a run that was measured to its end.

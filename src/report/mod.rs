@@ -18,6 +18,7 @@ pub mod spread;
 pub mod summary;
 pub mod terminal;
 pub mod text;
+pub mod trace;
 
 #[cfg(test)]
 mod fixture;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use super::state::{DeviceState, throttle_words};
-use crate::attention::{Direction, Dtype, ParamValue, Params, Problem, Structure};
+use crate::attention::{Activity, Direction, Dtype, ParamValue, Params, Problem, Structure};
 
 /// Version of the protocol; a worker that speaks another one is not used.
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -172,11 +172,22 @@ pub enum ReplyBody {
     /// Answers `Measure`.
     Measured(Measured),
     /// Answers `Census`.
-    Census(Structure),
+    Census(Census),
     /// Answers `Release`.
     Released,
     /// Answers `Shutdown`.
     Bye,
+}
+
+/// What one call of the prepared case does, counted apart from timing.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Census {
+    /// What it launches and allocates.
+    #[serde(flatten)]
+    pub structure: Structure,
+    /// What the device did and when, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activity: Option<Activity>,
 }
 
 /// A worker introduces itself.

@@ -15,7 +15,8 @@ macro_rules! file {
 }
 
 /// Its files: name and text.
-const FILES: [(&str, &str); 17] = [
+const FILES: [(&str, &str); 18] = [
+    file!("census.py"),
     file!("channel.py"),
     file!("counters.py"),
     file!("cutlass_splits.py"),

@@ -7,10 +7,10 @@ use std::os::fd::{FromRawFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::protocol::{
-    Hello, Measure, Measured, PROTOCOL_VERSION, Prepare, Prepared, REPLY_FD, REQUEST_FD, Reply,
-    ReplyBody, Request, RequestBody,
+    Census, Hello, Measure, Measured, PROTOCOL_VERSION, Prepare, Prepared, REPLY_FD, REQUEST_FD,
+    Reply, ReplyBody, Request, RequestBody,
 };
-use crate::attention::Structure;
+use crate::attention::{Activity, Structure};
 
 /// Why a case was not made ready.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -74,6 +74,12 @@ pub trait Worker {
     /// # Errors
     /// When none is prepared, or the call fails.
     fn census(&mut self) -> Result<Structure, Refusal>;
+
+    /// What the device did in one such call, and when; asked right after the census.
+    /// `None` where that is not known.
+    fn activity(&mut self) -> Option<Activity> {
+        None
+    }
 
     /// Drops the prepared case.
     fn release(&mut self);
@@ -165,9 +171,13 @@ fn dispatch(worker: &mut dyn Worker, body: RequestBody) -> ReplyBody {
         RequestBody::Measure(request) => worker
             .measure(&request)
             .map_or_else(ReplyBody::from, ReplyBody::Measured),
-        RequestBody::Census => worker
-            .census()
-            .map_or_else(ReplyBody::from, ReplyBody::Census),
+        RequestBody::Census => match worker.census() {
+            Ok(structure) => ReplyBody::Census(Census {
+                structure,
+                activity: worker.activity(),
+            }),
+            Err(refusal) => ReplyBody::from(refusal),
+        },
         RequestBody::Release => {
             worker.release();
             ReplyBody::Released

@@ -12,6 +12,7 @@ import gc
 import importlib.metadata
 import platform
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,7 @@ import device
 import inputs
 import jax_clock
 import timing
+from census import CensusError, of_call
 from channel import Failed, Message, Unsupported, required
 from problem import DIRECTIONS, Problem
 from reference import Arrays, ReferenceCache, difference, probes
@@ -282,13 +284,18 @@ class JaxWorker:
         return jax.block_until_ready(self._prepared().call())
 
     def census(self) -> Message:
-        """What the compiler planned to allocate beside the results.
-
-        Launches are left out: JAX does not tell them for one call.
-        """
-        memory = self._prepared().compiled.memory_analysis()
-        counts = {"workspace_bytes": memory.temp_size_in_bytes} if memory else {}
-        return {"launches": [], "counts": counts}
+        """What runs on the device, and what the compiler planned to allocate beside the results."""
+        case = self._prepared()
+        found: Message = {"launches": [], "counts": {}}
+        if self._gpu:
+            try:
+                found = of_call(case.call, jax.block_until_ready)
+            except (CensusError, OSError):
+                # Into the worker's log: the case is none the worse for it.
+                traceback.print_exc()
+        if memory := case.compiled.memory_analysis():
+            found["counts"]["workspace_bytes"] = memory.temp_size_in_bytes
+        return found
 
     def release(self) -> None:
         """Drops the case with its buffers and its compiled code."""

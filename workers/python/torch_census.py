@@ -1,4 +1,4 @@
-"""What one call does to a GPU, as torch's profiler and allocator tell it."""
+"""What one call does to a GPU, as CUPTI and torch's allocator tell it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,37 @@ from typing import Any
 
 import torch
 
+from census import CensusError, of_call
+
 
 def census(call: Callable[[], Any]) -> dict[str, Any]:
-    """`launches` and `counts` of one call, apart from any timing."""
+    """`launches`, `counts` and `activity` of one call, apart from any timing.
+
+    Where regatta's own census cannot be had, torch's profiler tells the launches.
+    """
+    torch.cuda.synchronize()
+    try:
+        found = of_call(call, lambda results: torch.cuda.synchronize())
+    except (CensusError, OSError):
+        # Into the worker's log: the case is none the worse for it.
+        traceback.print_exc()
+        found = _profiled(call)
+    if found["launches"]:
+        found["counts"]["copies"] += sum(map(_copies, found["launches"]))
+    found["counts"] |= _allocations(call)
+    return found
+
+
+def _profiled(call: Callable[[], Any]) -> dict[str, Any]:
+    """`launches` and `counts` by torch's profiler."""
     events = _device_events(call)
     launches = [_launch(event) for event in events if event["cat"] == "kernel"]
-    counts = _allocations(call)
-    if events:
-        counts["copies"] = sum(map(_is_copy, events))
-        counts["memsets"] = sum(event["cat"] == "gpu_memset" for event in events)
-    return {"launches": launches, "counts": counts}
+    categories = [event["cat"] for event in events]
+    copies, fills = map(categories.count, ("gpu_memcpy", "gpu_memset"))
+    return {
+        "launches": launches,
+        "counts": {"copies": copies, "memsets": fills} if events else {},
+    }
 
 
 def _device_events(call: Callable[[], Any]) -> list[dict[str, Any]]:
@@ -58,10 +79,10 @@ def _launch(event: dict[str, Any]) -> dict[str, Any]:
     return launch
 
 
-def _is_copy(event: dict[str, Any]) -> bool:
-    """A copy by the copy engine, or by one of torch's elementwise kernels."""
-    name = event["name"].lower()
-    return event["cat"] == "gpu_memcpy" or ("copy" in name and "at::native" in name)
+def _copies(launch: dict[str, Any]) -> bool:
+    """Whether it is one of torch's elementwise kernels that copy."""
+    name = launch["name"].lower()
+    return "copy" in name and "at::native" in name
 
 
 def _allocations(call: Callable[[], Any]) -> dict[str, int]:

@@ -12,6 +12,7 @@ fn launch(name: &str, blocks: u32) -> Launch {
         shared_bytes: None,
         local_bytes: None,
         blocks_per_sm: None,
+        cluster: None,
     }
 }
 

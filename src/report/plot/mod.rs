@@ -12,6 +12,7 @@ mod scale;
 mod splits;
 mod svg;
 mod throughput;
+mod timeline;
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -22,6 +23,7 @@ pub(super) use ruler::ruler;
 pub(super) use samples::{Invocation, Strip, strip};
 pub(super) use splits::{Splits, splits};
 pub(super) use throughput::{Bar, throughput};
+pub(super) use timeline::{COLOURS, DRAWN, Timeline, busiest, timeline};
 
 use super::RenderError;
 

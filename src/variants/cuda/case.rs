@@ -62,6 +62,7 @@ impl Launch {
             name: self.name.clone(),
             grid: self.grid,
             block: [block.threads, 1, 1],
+            cluster: None,
             registers: Some(self.function.registers),
             shared_bytes: Some(shared.into()),
             local_bytes: Some(self.function.local_bytes.into()),

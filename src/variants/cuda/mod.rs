@@ -4,6 +4,7 @@
 //! few numbers: all of it is tested without a GPU. [`case`] makes that real, and
 //! [`check`] holds the results to a float64 reference on the device.
 
+mod activity;
 mod argument;
 mod case;
 mod check;

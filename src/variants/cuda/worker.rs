@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use regatta_probe::{Cache as ProbeCache, Clock, Cuda, Plan as Samples, Settings};
 
+use super::activity;
 use super::case::{self, Case};
 use super::check::{self, Reference};
 use super::driver::Device;
 use super::error::CudaError;
 use super::plan::{Asked, VARIANTS, Variant};
-use crate::attention::Structure;
+use crate::attention::{Activity, Structure};
 use crate::kernels::compile::Compiler;
 use crate::worker::protocol::{
     self, Cache, DeviceState, Hello, Measure, Measured, PROTOCOL_VERSION, Parameter, Prepare,
@@ -250,6 +251,15 @@ impl Worker for CudaWorker {
     fn census(&mut self) -> Result<Structure, Refusal> {
         let case = self.open()?.case.as_ref().ok_or_else(no_case)?;
         Ok(case.structure())
+    }
+
+    fn activity(&mut self) -> Option<Activity> {
+        let open = self.open.as_mut()?;
+        let found = activity::of_call(&mut open.device, open.case.as_mut()?);
+        // Into the worker's log: what is launched is known without.
+        found
+            .inspect_err(|error| eprintln!("no times of single operations: {error}"))
+            .ok()
     }
 
     fn release(&mut self) {

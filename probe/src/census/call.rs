@@ -1,0 +1,173 @@
+//! What one call does, from within the process that makes it.
+
+use super::calls::Counts;
+use super::cupti::{Library, kind};
+use super::operation::{Linker, Operation};
+use super::{Way, buffers, json, switch, take};
+use crate::status::entry;
+use crate::{Error, Result};
+use std::ffi::{CString, c_char, c_int};
+use std::sync::{Mutex, PoisonError};
+
+/// A recording that has begun. Dropped, it ends, and what was recorded is lost.
+#[must_use]
+pub struct Recording {
+    library: &'static Library,
+    begin: u64,
+    returned: Option<u64>,
+}
+
+/// What was recorded; times in ns of one clock, the host's and the device's alike.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recorded {
+    /// When the recording began and ended.
+    pub begin: u64,
+    pub end: u64,
+    /// What the device did, by start.
+    pub operations: Vec<Operation>,
+    /// Names of kernels, demangled, by the ids that operations have.
+    pub names: Vec<String>,
+    /// Calls that the host made.
+    pub counts: Counts,
+    /// Records that were lost.
+    pub dropped: u64,
+}
+
+impl Recording {
+    /// Begins. The device is to be idle; CUPTI's first recording in a process changes how
+    /// code is loaded, so make the call once within a recording before the one that counts.
+    ///
+    /// # Errors
+    /// No CUPTI, or a process that is being recorded already.
+    pub fn begin() -> Result<Self> {
+        let library = Library::get()?;
+        // Anew each time: a profiler may have taken CUPTI's records for itself since.
+        take(library, Way::Call)?;
+        // What came late for an earlier recording is not of this one.
+        library.flush(true);
+        buffers::drain(library, |_| ());
+        library.dropped();
+        let begun = Self {
+            library,
+            begin: library.now(),
+            returned: None,
+        };
+        record(library, true)?;
+        Ok(begun)
+    }
+
+    /// Says that the call has returned: what the host asks of CUDA from here on, as to wait
+    /// for the device, is not counted as the call's.
+    pub fn returned(&mut self) {
+        self.returned = Some(self.library.now());
+    }
+
+    /// Ends. The device is to be done with what was to be recorded.
+    ///
+    /// # Errors
+    /// CUPTI's.
+    pub fn end(self) -> Result<Recorded> {
+        let end = self.library.now();
+        record(self.library, false)?;
+        self.library.flush(true);
+        let mut linker = Linker::default();
+        linker.counted_until = self.returned;
+        let damaged = buffers::drain(self.library, |record| linker.add(record));
+        let mut operations = linker.settle(true);
+        operations.sort_by_key(|operation| (operation.start(), operation.end()));
+        Ok(Recorded {
+            begin: self.begin,
+            end,
+            operations,
+            names: linker.names.all().to_vec(),
+            counts: linker.counts,
+            dropped: self.library.dropped() + linker.incomplete + damaged,
+        })
+    }
+}
+
+/// Records operations and all calls, or stops to.
+fn record(library: &Library, on: bool) -> Result<()> {
+    switch(library, on)?;
+    library.switch(kind::DRIVER, on)?;
+    library.switch(kind::RUNTIME, on)
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        // Already off after `end`; otherwise nobody is left to ask.
+        let _ = record(self.library, false);
+    }
+}
+
+impl Recorded {
+    /// The kernel's name, demangled.
+    pub fn name(&self, id: u32) -> &str {
+        self.names.get(id as usize).map_or("?", String::as_str)
+    }
+
+    /// As the C interface gives it.
+    fn json(&self) -> String {
+        let mut out = format!(
+            "{{\"begin\":{},\"end\":{},\"dropped\":{},\"counts\":",
+            self.begin, self.end, self.dropped
+        );
+        json::counts(&mut out, &self.counts);
+        out.push_str(",\"operations\":[");
+        for (at, operation) in self.operations.iter().enumerate() {
+            if at > 0 {
+                out.push(',');
+            }
+            json::operation(&mut out, operation, |out, id| {
+                json::text(out, self.name(id));
+            });
+        }
+        out.push_str("]}");
+        out
+    }
+}
+
+/// The recording of the C interface, and the text of the last one.
+static CURRENT: Mutex<(Option<Recording>, Option<CString>)> = Mutex::new((None, None));
+
+/// Begins to record what the process has the device do.
+#[unsafe(no_mangle)]
+pub extern "C" fn regatta_probe_census_begin() -> c_int {
+    entry(|| {
+        let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
+        current.0 = None;
+        current.0 = Some(Recording::begin()?);
+        Ok(())
+    })
+}
+
+/// The call has returned: see [`Recording::returned`]. Without a recording it does nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn regatta_probe_census_returned() -> c_int {
+    entry(|| {
+        let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
+        current.0.iter_mut().for_each(Recording::returned);
+        Ok(())
+    })
+}
+
+/// Ends it. `json` is left pointing to what was recorded, a JSON object that ends with a
+/// NUL and is valid until the next end.
+///
+/// # Safety
+/// `json` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn regatta_probe_census_end(json: *mut *const c_char) -> c_int {
+    entry(|| {
+        let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
+        let begun = current.0.take();
+        let begun = begun.ok_or(Error::Order("a recording ends that was not begun"))?;
+        let text = begun.end()?.json();
+        let kept = current.1.insert(CString::new(text).unwrap_or_default());
+        if !json.is_null() {
+            // SAFETY: the caller's.
+            unsafe { json.write(kept.as_ptr()) };
+        }
+        Ok(())
+    })
+}

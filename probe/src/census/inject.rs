@@ -1,0 +1,246 @@
+//! Recording of any process: the CUDA driver loads this library, named by
+//! `CUDA_INJECTION64_PATH`, while it initialises, and calls [`InitializeInjection`].
+//!
+//! The recording is a file a process in the folder that `REGATTA_TRACE` names, a JSON
+//! object a line, appended to five times a second. Whatever goes wrong is one line on
+//! standard error, and the process runs on unrecorded.
+
+use super::calls::Counts;
+use super::cupti::{Library, kind};
+use super::operation::Linker;
+use super::{Way, buffers, json, switch, take};
+use crate::Error;
+use std::ffi::c_int;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// Environment variable that names the folder.
+pub const VARIABLE: &str = "REGATTA_TRACE";
+
+/// Time between two appends: about what a process that dies without ending loses.
+const PERIOD: Duration = Duration::from_millis(200);
+
+unsafe extern "C" {
+    fn atexit(handler: extern "C" fn()) -> c_int;
+    fn sigfillset(set: *mut SignalSet) -> c_int;
+    fn pthread_sigmask(how: c_int, set: *const SignalSet, old: *mut SignalSet) -> c_int;
+}
+
+const SIG_SETMASK: c_int = 2;
+
+/// `sigset_t` of glibc and of musl.
+#[repr(C, align(8))]
+struct SignalSet([u8; 128]);
+
+/// The recording of this process.
+static RECORDING: Mutex<Option<Recording>> = Mutex::new(None);
+
+struct Recording {
+    library: &'static Library,
+    /// A process that forks has a copy of all this, and is not the one recorded.
+    process: u32,
+    path: PathBuf,
+    file: File,
+    linker: Linker,
+    /// Names that are in the file.
+    named: usize,
+    counts: Counts,
+    text: String,
+}
+
+/// Called by the CUDA driver. Whatever it gives back, the driver goes on.
+#[unsafe(no_mangle)]
+#[allow(non_snake_case)]
+pub extern "C" fn InitializeInjection() -> c_int {
+    let begun = catch_unwind(|| {
+        if let Err(why) = begin() {
+            eprintln!(
+                "regatta: this process is not recorded: {}",
+                why.replace('\n', " ")
+            );
+        }
+    });
+    // The message of a panic is on standard error.
+    drop(begun);
+    1
+}
+
+fn begin() -> Result<(), String> {
+    let folder = std::env::var_os(VARIABLE).filter(|folder| !folder.is_empty());
+    let folder = folder.map(PathBuf::from);
+    let folder = folder.ok_or_else(|| format!("{VARIABLE} names no folder"))?;
+    let library = Library::get().map_err(words)?;
+    take(library, Way::Injected).map_err(words)?;
+    // Devices are told when the driver has initialised. A CUPTI that does not is no worse.
+    let _ = library.switch(kind::DEVICE, true);
+    switch(library, true)
+        .and_then(|()| library.record_counted_calls())
+        .map_err(words)?;
+    *recorded() = match Recording::create(library, folder) {
+        Ok(recording) => Some(recording),
+        Err(why) => {
+            switch(library, false).map_err(words)?;
+            return Err(why);
+        }
+    };
+    spawn().map_err(|error| format!("no thread to write with: {error}"))?;
+    // SAFETY: the handler is a function of a library that is never unloaded.
+    if unsafe { atexit(end) } != 0 {
+        return Err("no handler can be set for the end of the process".to_owned());
+    }
+    Ok(())
+}
+
+fn words(error: Error) -> String {
+    match error {
+        Error::NoCensus(why) => why,
+        other => other.to_string(),
+    }
+}
+
+fn recorded() -> std::sync::MutexGuard<'static, Option<Recording>> {
+    RECORDING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts the thread that writes. It takes no signals: they are the program's.
+fn spawn() -> std::io::Result<()> {
+    let (mut all, mut before) = (SignalSet([0; 128]), SignalSet([0; 128]));
+    // SAFETY: two live sets. A thread starts with the signals masked of the one that
+    // starts it.
+    unsafe {
+        sigfillset(&raw mut all);
+        pthread_sigmask(SIG_SETMASK, &raw const all, &raw mut before);
+    }
+    let started = thread::Builder::new()
+        .name("regatta-census".to_owned())
+        .spawn(|| {
+            let written = catch_unwind(AssertUnwindSafe(|| while write(false) {}));
+            drop(written);
+        });
+    // SAFETY: as above.
+    unsafe { pthread_sigmask(SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
+    started.map(drop)
+}
+
+/// Waits, and appends what there is. False when nothing is to be written any more.
+fn write(last: bool) -> bool {
+    if !last {
+        buffers::wait(PERIOD);
+    }
+    let library = match recorded().as_ref() {
+        Some(recording) if recording.process == std::process::id() => recording.library,
+        _ => return false,
+    };
+    // Not while holding the recording: CUPTI may take its time.
+    library.flush(last);
+    let mut recording = recorded();
+    let Some(open) = recording.as_mut() else {
+        return false;
+    };
+    let appended = open.append(last);
+    if let Err(error) = &appended {
+        eprintln!(
+            "regatta: the recording of this process ends here: {}: {error}",
+            open.path.display()
+        );
+    }
+    if last || appended.is_err() {
+        // Ending it switches nothing off: at the end of a process the driver may be gone.
+        *recording = None;
+    }
+    appended.is_ok()
+}
+
+extern "C" fn end() {
+    drop(catch_unwind(|| write(true)));
+}
+
+impl Recording {
+    fn create(library: &'static Library, folder: PathBuf) -> Result<Self, String> {
+        let told = |path: &PathBuf, error: std::io::Error| format!("{}: {error}", path.display());
+        fs::create_dir_all(&folder).map_err(|error| told(&folder, error))?;
+        let (process, start) = (std::process::id(), library.now());
+        let path = folder.join(format!("{process}-{start}.jsonl"));
+        let mut options = OpenOptions::new();
+        let file = options.append(true).create_new(true).open(&path);
+        let mut created = Self {
+            library,
+            process,
+            file: file.map_err(|error| told(&path, error))?,
+            path,
+            linker: Linker::default(),
+            named: 0,
+            counts: Counts::default(),
+            text: String::new(),
+        };
+        created.head(start);
+        let written = created.file.write_all(created.text.as_bytes());
+        written.map_err(|error| told(&created.path, error))?;
+        Ok(created)
+    }
+
+    /// The first line: which process this is.
+    fn head(&mut self, start: u64) {
+        let parent = std::os::unix::process::parent_id();
+        self.text = format!(
+            "{{\"kind\":\"process\",\"pid\":{},\"ppid\":{parent}",
+            self.process
+        );
+        self.text += ",\"argv\":[";
+        for (at, argument) in std::env::args_os().enumerate() {
+            if at > 0 {
+                self.text.push(',');
+            }
+            json::text(
+                &mut self.text,
+                &String::from_utf8_lossy(argument.as_bytes()),
+            );
+        }
+        self.text += &format!("],\"start\":{start},\"cupti\":");
+        json::text(&mut self.text, &self.library.version());
+        self.text += ",\"devices\":[]}\n";
+    }
+
+    /// Appends all records that CUPTI has given back.
+    fn append(&mut self, last: bool) -> std::io::Result<()> {
+        self.text.clear();
+        let damaged = buffers::drain(self.library, |record| self.linker.add(record));
+        let operations = self.linker.settle(last);
+        for device in std::mem::take(&mut self.linker.devices) {
+            json::device(&mut self.text, &device);
+            self.text.push('\n');
+        }
+        for (id, name) in self.linker.names.all().iter().enumerate().skip(self.named) {
+            self.text += &format!("{{\"kind\":\"name\",\"id\":{id},\"name\":");
+            json::text(&mut self.text, name);
+            self.text += "}\n";
+        }
+        self.named = self.linker.names.all().len();
+        for operation in &operations {
+            json::operation(&mut self.text, operation, |out, id| *out += &id.to_string());
+            self.text.push('\n');
+        }
+        let incomplete = std::mem::take(&mut self.linker.incomplete);
+        let dropped = self.library.dropped() + incomplete + damaged;
+        if dropped > 0 {
+            self.text += &format!("{{\"kind\":\"dropped\",\"records\":{dropped}}}\n");
+        }
+        let now = self.library.now();
+        if self.counts != self.linker.counts || last {
+            self.counts = self.linker.counts;
+            self.text += &format!("{{\"kind\":\"calls\",\"at\":{now},\"counts\":");
+            json::counts(&mut self.text, &self.counts);
+            self.text += "}\n";
+        }
+        if last {
+            self.text += &format!("{{\"kind\":\"end\",\"at\":{now}}}\n");
+        }
+        self.file.write_all(self.text.as_bytes())
+    }
+}

@@ -1,0 +1,113 @@
+//! Operations as JSON objects, each on a line of its own in a recording.
+
+use super::calls::Counts;
+use super::operation::{Known, Operation, What};
+use std::fmt::Write;
+
+/// A text as JSON has it, quotes included.
+pub fn text(out: &mut String, text: &str) {
+    out.push('"');
+    for character in text.chars() {
+        match character {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            control if control < ' ' => put(out, format_args!("\\u{:04x}", control as u32)),
+            other => out.push(other),
+        }
+    }
+    out.push('"');
+}
+
+fn put(out: &mut String, text: std::fmt::Arguments) {
+    // Writing to a String does not fail.
+    let _ = out.write_fmt(text);
+}
+
+fn sizes(out: &mut String, name: &str, [x, y, z]: [u32; 3]) {
+    put(out, format_args!(",\"{name}\":[{x},{y},{z}]"));
+}
+
+/// An operation. The name of a kernel is written by `name`, from its id.
+pub fn operation(out: &mut String, operation: &Operation, name: impl FnOnce(&mut String, u32)) {
+    let (start, end) = (operation.start(), operation.end());
+    match &operation.what {
+        What::Kernel(kernel) => {
+            out.push_str("{\"kind\":\"kernel\",\"name\":");
+            name(out, kernel.name);
+            put(out, format_args!(",\"start\":{start},\"end\":{end}"));
+            sizes(out, "grid", kernel.grid);
+            sizes(out, "block", kernel.block);
+            if let Some(cluster) = kernel.cluster {
+                sizes(out, "cluster", cluster);
+            }
+            put(
+                out,
+                format_args!(
+                    ",\"registers\":{},\"static_shared\":{},\"dynamic_shared\":{},\"local\":{},\
+                     \"stream\":{},\"device\":{}",
+                    kernel.registers,
+                    kernel.static_shared,
+                    kernel.dynamic_shared,
+                    kernel.local,
+                    kernel.stream,
+                    kernel.device
+                ),
+            );
+            if let Some(node) = kernel.graph {
+                put(out, format_args!(",\"graph\":{node}"));
+            }
+        }
+        What::Memory(memory) => {
+            match memory.direction {
+                Some(direction) => {
+                    put(
+                        out,
+                        format_args!("{{\"kind\":\"copy\",\"direction\":\"{direction}\""),
+                    );
+                }
+                None => out.push_str("{\"kind\":\"set\""),
+            }
+            put(
+                out,
+                format_args!(
+                    ",\"bytes\":{},\"start\":{start},\"end\":{end},\"stream\":{},\"device\":{}",
+                    memory.bytes, memory.stream, memory.device
+                ),
+            );
+        }
+    }
+    if let Some(launch) = operation.launch {
+        let (at, ns) = (launch.at, launch.ns);
+        put(out, format_args!(",\"launched\":{at},\"launch_ns\":{ns}"));
+    }
+    out.push('}');
+}
+
+/// Counts of calls: an object.
+pub fn counts(out: &mut String, counts: &Counts) {
+    for (at, (name, number)) in counts.named().into_iter().enumerate() {
+        let before = if at == 0 { '{' } else { ',' };
+        put(out, format_args!("{before}\"{name}\":{number}"));
+    }
+    out.push('}');
+}
+
+/// A device: an object.
+pub fn device(out: &mut String, device: &Known) {
+    put(
+        out,
+        format_args!(
+            "{{\"kind\":\"device\",\"ordinal\":{},\"name\":",
+            device.ordinal
+        ),
+    );
+    text(out, &device.name);
+    let (major, minor) = device.capability;
+    put(
+        out,
+        format_args!(
+            ",\"sms\":{},\"capability\":\"{major}.{minor}\"}}",
+            device.sms
+        ),
+    );
+}

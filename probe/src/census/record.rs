@@ -1,0 +1,324 @@
+//! CUPTI's activity records as they lie in memory, and what is read of them.
+//!
+//! Each is a prefix of the record of its kind, whose fields CUPTI has kept in place from
+//! CUDA 12.0 to 13.0 (cupti_activity.h): `CUpti_ActivityKernel9` and 10 (the cluster is
+//! the last that is read), `CUpti_ActivityMemcpy5` and 6, `CUpti_ActivityMemcpyPtoP4`,
+//! `CUpti_ActivityMemset4`, `CUpti_ActivityAPI`, `CUpti_ActivityDevice5`.
+
+use super::calls::Interface;
+use super::cupti::kind;
+use std::ffi::{CStr, c_char};
+use std::mem::offset_of;
+
+/// A prefix of `CUpti_ActivityKernel10`.
+#[repr(C)]
+pub struct RawKernel {
+    pub kind: u32,
+    pub cache: u16,
+    pub registers: u16,
+    _partitioned: [u32; 2],
+    pub start: u64,
+    pub end: u64,
+    _completed: u64,
+    pub device: u32,
+    _context: u32,
+    pub stream: u32,
+    pub grid: [i32; 3],
+    pub block: [i32; 3],
+    pub static_shared: i32,
+    pub dynamic_shared: i32,
+    pub local: u32,
+    _local_total: u32,
+    pub correlation: u32,
+    _grid_id: i64,
+    pub name: *const c_char,
+    _reserved: [u64; 4],
+    pub graph_node: u64,
+    _launch: [u32; 6],
+    pub cluster: [u32; 3],
+}
+
+/// A prefix of `CUpti_ActivityMemcpy6` and of `CUpti_ActivityMemset4`, whose fields lie
+/// alike.
+#[repr(C)]
+pub struct RawMemory {
+    pub kind: u32,
+    /// `CUpti_ActivityMemcpyKind` in a copy; the value in a fill.
+    pub direction: u8,
+    _kinds: [u8; 3],
+    pub bytes: u64,
+    pub start: u64,
+    pub end: u64,
+    pub device: u32,
+    _context: u32,
+    pub stream: u32,
+    pub correlation: u32,
+}
+
+/// A prefix of `CUpti_ActivityMemcpyPtoP4`.
+#[repr(C)]
+pub struct RawPeerCopy {
+    pub kind: u32,
+    pub direction: u8,
+    _kinds: [u8; 3],
+    pub bytes: u64,
+    pub start: u64,
+    pub end: u64,
+    pub device: u32,
+    _context: u32,
+    pub stream: u32,
+    _devices: [u32; 4],
+    pub correlation: u32,
+}
+
+/// `CUpti_ActivityAPI`.
+#[repr(C)]
+pub struct RawCall {
+    pub kind: u32,
+    pub id: u32,
+    pub start: u64,
+    pub end: u64,
+    _process: u32,
+    pub thread: u32,
+    pub correlation: u32,
+    _returned: u32,
+}
+
+/// A prefix of `CUpti_ActivityDevice5`.
+#[repr(C)]
+pub struct RawDevice {
+    pub kind: u32,
+    _flags: u32,
+    _bandwidth: [u64; 4],
+    _sizes: u32,
+    pub sms: u32,
+    _limits: [u32; 14],
+    pub major: u32,
+    pub minor: u32,
+    pub id: u32,
+    _more: [u32; 5],
+    pub name: *const c_char,
+}
+
+const _: () = {
+    assert!(offset_of!(RawKernel, registers) == 6);
+    assert!(offset_of!(RawKernel, start) == 16 && offset_of!(RawKernel, end) == 24);
+    assert!(offset_of!(RawKernel, device) == 40 && offset_of!(RawKernel, stream) == 48);
+    assert!(offset_of!(RawKernel, grid) == 52 && offset_of!(RawKernel, block) == 64);
+    assert!(offset_of!(RawKernel, static_shared) == 76 && offset_of!(RawKernel, local) == 84);
+    assert!(offset_of!(RawKernel, correlation) == 92 && offset_of!(RawKernel, name) == 104);
+    assert!(offset_of!(RawKernel, graph_node) == 144 && offset_of!(RawKernel, cluster) == 176);
+    assert!(offset_of!(RawMemory, bytes) == 8 && offset_of!(RawMemory, device) == 32);
+    assert!(offset_of!(RawMemory, stream) == 40 && offset_of!(RawMemory, correlation) == 44);
+    assert!(offset_of!(RawPeerCopy, correlation) == 60);
+    assert!(offset_of!(RawCall, start) == 8 && offset_of!(RawCall, correlation) == 32);
+    assert!(size_of::<RawCall>() == 40);
+    assert!(offset_of!(RawDevice, sms) == 44 && offset_of!(RawDevice, major) == 104);
+    assert!(offset_of!(RawDevice, id) == 112 && offset_of!(RawDevice, name) == 136);
+};
+
+/// One record, as far as it is of use. Times in ns of CUPTI's clock.
+#[derive(Debug, Clone, Copy)]
+pub enum Record<'a> {
+    Kernel(Kernel<&'a CStr>),
+    Memory(Memory),
+    Call(Call),
+    Device(Device<'a>),
+}
+
+/// A kernel that ran.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Kernel<Name> {
+    /// As the compiler wrote it, or whatever stands for it.
+    pub name: Name,
+    pub start: u64,
+    pub end: u64,
+    /// Blocks, threads of a block, and blocks of a cluster where there are clusters.
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    pub cluster: Option<[u32; 3]>,
+    /// Of a thread.
+    pub registers: u32,
+    /// Bytes of a block, and of a thread for `local`.
+    pub static_shared: u32,
+    pub dynamic_shared: u32,
+    pub local: u32,
+    pub device: u32,
+    pub stream: u32,
+    /// Links it with the call that launched it.
+    pub correlation: u32,
+    /// Node of a CUDA graph, where one launched it.
+    pub graph: Option<u64>,
+}
+
+impl<Name> Kernel<Name> {
+    /// The same, under another name.
+    pub fn named<Other>(self, name: impl FnOnce(Name) -> Other) -> Kernel<Other> {
+        Kernel {
+            name: name(self.name),
+            start: self.start,
+            end: self.end,
+            grid: self.grid,
+            block: self.block,
+            cluster: self.cluster,
+            registers: self.registers,
+            static_shared: self.static_shared,
+            dynamic_shared: self.dynamic_shared,
+            local: self.local,
+            device: self.device,
+            stream: self.stream,
+            correlation: self.correlation,
+            graph: self.graph,
+        }
+    }
+}
+
+/// A copy, or a fill, that ran.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Memory {
+    /// Where from and to; `None` is a fill.
+    pub direction: Option<&'static str>,
+    pub bytes: u64,
+    pub start: u64,
+    pub end: u64,
+    pub device: u32,
+    pub stream: u32,
+    pub correlation: u32,
+}
+
+/// A call of the host's to CUDA.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Call {
+    pub interface: Interface,
+    /// `CUpti_driver_api_trace_cbid` or `CUpti_runtime_api_trace_cbid`.
+    pub id: u32,
+    pub start: u64,
+    pub end: u64,
+    pub thread: u32,
+    pub correlation: u32,
+}
+
+/// A device of the machine.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Device<'a> {
+    pub ordinal: u32,
+    pub name: &'a CStr,
+    pub sms: u32,
+    pub capability: (u32, u32),
+}
+
+/// Reads a record; `None` of a kind that is of no use.
+///
+/// # Safety
+/// `record` was given by `cuptiActivityGetNextRecord`, and is read before its buffer is
+/// given away; names live as long.
+pub unsafe fn read<'a>(record: *const u8) -> Option<Record<'a>> {
+    // SAFETY: every record starts with its kind, and is at least as long as the prefix of
+    // that kind (see the head of this file); CUPTI aligns records to 8 bytes, and asks for
+    // buffers that are.
+    unsafe {
+        Some(match record.cast::<u32>().read() {
+            kind::CONCURRENT_KERNEL => Record::Kernel(kernel(&*record.cast::<RawKernel>())),
+            kind::MEMCPY => {
+                let raw = &*record.cast::<RawMemory>();
+                Record::Memory(memory(raw, Some(direction(raw.direction))))
+            }
+            kind::MEMSET => Record::Memory(memory(&*record.cast::<RawMemory>(), None)),
+            kind::MEMCPY_P2P => {
+                let raw = &*record.cast::<RawPeerCopy>();
+                Record::Memory(Memory {
+                    direction: Some("PtoP"),
+                    bytes: raw.bytes,
+                    start: raw.start,
+                    end: raw.end,
+                    device: raw.device,
+                    stream: raw.stream,
+                    correlation: raw.correlation,
+                })
+            }
+            of @ (kind::DRIVER | kind::RUNTIME) => {
+                let raw = &*record.cast::<RawCall>();
+                Record::Call(Call {
+                    interface: match of {
+                        kind::DRIVER => Interface::Driver,
+                        _ => Interface::Runtime,
+                    },
+                    id: raw.id,
+                    start: raw.start,
+                    end: raw.end,
+                    thread: raw.thread,
+                    correlation: raw.correlation,
+                })
+            }
+            kind::DEVICE => {
+                let raw = &*record.cast::<RawDevice>();
+                Record::Device(Device {
+                    ordinal: raw.id,
+                    name: text(raw.name),
+                    sms: raw.sms,
+                    capability: (raw.major, raw.minor),
+                })
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// # Safety
+/// The name is null or a string that lives as long as the record.
+unsafe fn kernel<'a>(raw: &RawKernel) -> Kernel<&'a CStr> {
+    let sizes = |sizes: [i32; 3]| sizes.map(|size| u32::try_from(size).unwrap_or(0));
+    let bytes = |bytes: i32| u32::try_from(bytes).unwrap_or(0);
+    let clustered = raw.cluster.iter().all(|&size| size > 0) && raw.cluster != [1, 1, 1];
+    Kernel {
+        // SAFETY: the caller's.
+        name: unsafe { text(raw.name) },
+        start: raw.start,
+        end: raw.end,
+        grid: sizes(raw.grid),
+        block: sizes(raw.block),
+        cluster: clustered.then_some(raw.cluster),
+        registers: raw.registers.into(),
+        static_shared: bytes(raw.static_shared),
+        dynamic_shared: bytes(raw.dynamic_shared),
+        local: raw.local,
+        device: raw.device,
+        stream: raw.stream,
+        correlation: raw.correlation,
+        graph: (raw.graph_node != 0).then_some(raw.graph_node),
+    }
+}
+
+fn memory(raw: &RawMemory, direction: Option<&'static str>) -> Memory {
+    Memory {
+        direction,
+        bytes: raw.bytes,
+        start: raw.start,
+        end: raw.end,
+        device: raw.device,
+        stream: raw.stream,
+        correlation: raw.correlation,
+    }
+}
+
+/// `CUpti_ActivityMemcpyKind` in short; arrays (textures) count as the device's memory.
+fn direction(kind: u8) -> &'static str {
+    match kind {
+        1 | 3 => "HtoD",
+        2 | 4 => "DtoH",
+        5..=8 => "DtoD",
+        9 => "HtoH",
+        10 => "PtoP",
+        _ => "?",
+    }
+}
+
+/// # Safety
+/// Null, or a string that lives for `'a`.
+unsafe fn text<'a>(text: *const c_char) -> &'a CStr {
+    if text.is_null() {
+        return c"?";
+    }
+    // SAFETY: the caller's.
+    unsafe { CStr::from_ptr(text) }
+}

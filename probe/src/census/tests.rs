@@ -1,0 +1,330 @@
+//! Records as CUPTI writes them, made by hand: read by CUPTI's own reader where
+//! `REGATTA_TEST_CUDA` names a CUDA toolkit, and put together without it.
+
+use super::calls::{Counts, Interface};
+use super::cupti::{Library, kind};
+use super::operation::{Known, Linker, What};
+use super::record::{self, Call, Kernel, Memory, Record};
+use super::{buffers, json};
+use std::ffi::{CStr, c_int};
+use std::path::Path;
+use std::ptr;
+
+/// Sizes of CUPTI 13.0's records, of which ours are prefixes.
+const KERNEL_BYTES: usize = 216;
+const COPY_BYTES: usize = 96;
+const FILL_BYTES: usize = 88;
+const CALL_BYTES: usize = 40;
+const DEVICE_BYTES: usize = 184;
+
+fn put<T: Copy>(record: &mut [u8], at: usize, value: T) {
+    assert!(at + size_of::<T>() <= record.len());
+    // SAFETY: within the record, as just seen.
+    unsafe {
+        record
+            .as_mut_ptr()
+            .add(at)
+            .cast::<T>()
+            .write_unaligned(value)
+    };
+}
+
+/// Offsets are those that the compiler gives `CUpti_ActivityKernel10`.
+fn kernel(name: &'static CStr, correlation: u32, start: u64, end: u64) -> Vec<u8> {
+    let mut record = vec![0; KERNEL_BYTES];
+    put(&mut record, 0, kind::CONCURRENT_KERNEL);
+    put(&mut record, 6, 232_u16);
+    put(&mut record, 16, start);
+    put(&mut record, 24, end);
+    put(&mut record, 48, 7_u32);
+    put(&mut record, 52, [157_i32, 2, 3]);
+    put(&mut record, 64, [32_i32, 4, 1]);
+    put(&mut record, 76, 16_i32);
+    put(&mut record, 80, 53_504_i32);
+    put(&mut record, 84, 8_u32);
+    put(&mut record, 92, correlation);
+    put(&mut record, 104, name.as_ptr());
+    put(&mut record, 144, 42_u64);
+    put(&mut record, 176, [2_u32, 1, 1]);
+    record
+}
+
+/// A copy (`CUpti_ActivityMemcpy6`) or fill (`CUpti_ActivityMemset4`) of 64 bytes.
+fn memory(kind: u32, bytes: usize, direction: u8, correlation: u32, start: u64) -> Vec<u8> {
+    let mut record = vec![0; bytes];
+    put(&mut record, 0, kind);
+    put(&mut record, 4, direction);
+    put(&mut record, 8, 64_u64);
+    put(&mut record, 16, start);
+    put(&mut record, 24, start + 10);
+    put(&mut record, 40, 9_u32);
+    put(&mut record, 44, correlation);
+    record
+}
+
+fn call(kind: u32, id: u32, correlation: u32, start: u64, end: u64) -> Vec<u8> {
+    let mut record = vec![0; CALL_BYTES];
+    put(&mut record, 0, kind);
+    put(&mut record, 4, id);
+    put(&mut record, 8, start);
+    put(&mut record, 16, end);
+    put(&mut record, 28, 11_u32);
+    put(&mut record, 32, correlation);
+    record
+}
+
+fn device() -> Vec<u8> {
+    let mut record = vec![0; DEVICE_BYTES];
+    put(&mut record, 0, kind::DEVICE);
+    put(&mut record, 44, 132_u32);
+    put(&mut record, 104, [9_u32, 0]);
+    put(&mut record, 112, 1_u32);
+    put(&mut record, 136, c"NVIDIA H200".as_ptr());
+    record
+}
+
+/// What a process leaves in a buffer: CUDA's device, a launch through both interfaces, its
+/// kernel, a copy and a fill, and a kernel that never ended.
+fn recording() -> Vec<Vec<u8>> {
+    const LAUNCH: u32 = 211;
+    const LAUNCH_EX: u32 = 652;
+    const COPY_ASYNC: u32 = 41;
+    vec![
+        device(),
+        call(kind::DRIVER, LAUNCH_EX, 5, 1_020, 1_080),
+        call(kind::RUNTIME, LAUNCH, 5, 1_000, 1_100),
+        kernel(c"_Z5flashPf", 5, 2_000, 3_000),
+        memory(kind::MEMCPY, COPY_BYTES, 1, 6, 2_500),
+        call(kind::RUNTIME, COPY_ASYNC, 6, 1_200, 1_300),
+        memory(kind::MEMSET, FILL_BYTES, 0xFF, 77, 3_100),
+        kernel(c"_Z5flashPf", 8, 4_000, 0),
+    ]
+}
+
+/// An array whose elements are aligned as CUPTI aligns its records.
+fn aligned(records: &[Vec<u8>]) -> Vec<u64> {
+    let bytes = records.concat();
+    assert_eq!(bytes.len() % 8, 0);
+    let words = bytes.chunks_exact(8);
+    words
+        .map(|word| u64::from_ne_bytes(word.try_into().unwrap()))
+        .collect()
+}
+
+/// Reads records one after another, each where it is known to start.
+fn read_each(linker: &mut Linker, records: &[Vec<u8>]) {
+    for bytes in records {
+        let held = aligned(std::slice::from_ref(bytes));
+        // SAFETY: laid out as CUPTI does; the names are static.
+        if let Some(record) = unsafe { record::read(held.as_ptr().cast()) } {
+            linker.add(record);
+        }
+    }
+}
+
+fn written(linker: &mut Linker) -> Vec<String> {
+    linker
+        .settle(true)
+        .iter()
+        .map(|operation| {
+            let mut text = String::new();
+            json::operation(&mut text, operation, |out, id| *out += &id.to_string());
+            text
+        })
+        .collect()
+}
+
+const WRITTEN: [&str; 3] = [
+    "{\"kind\":\"kernel\",\"name\":0,\"start\":2000,\"end\":3000,\"grid\":[157,2,3],\
+     \"block\":[32,4,1],\"cluster\":[2,1,1],\"registers\":232,\"static_shared\":16,\
+     \"dynamic_shared\":53504,\"local\":8,\"stream\":7,\"device\":0,\"graph\":42,\
+     \"launched\":1000,\"launch_ns\":100}",
+    "{\"kind\":\"copy\",\"direction\":\"HtoD\",\"bytes\":64,\"start\":2500,\"end\":2510,\
+     \"stream\":9,\"device\":0,\"launched\":1200,\"launch_ns\":100}",
+    "{\"kind\":\"set\",\"bytes\":64,\"start\":3100,\"end\":3110,\"stream\":9,\"device\":0}",
+];
+
+fn holds_the_recording(linker: &mut Linker) {
+    assert_eq!(written(linker), WRITTEN);
+    assert_eq!(linker.incomplete, 1);
+    let launched_once = Counts {
+        launches: 1,
+        ..Counts::default()
+    };
+    assert_eq!(linker.counts, launched_once);
+    let known = Known {
+        ordinal: 1,
+        name: "NVIDIA H200".to_owned(),
+        sms: 132,
+        capability: (9, 0),
+    };
+    assert_eq!(linker.devices, [known]);
+}
+
+#[test]
+fn records_become_operations_with_their_launches() {
+    let mut linker = Linker::default();
+    read_each(&mut linker, &recording());
+    holds_the_recording(&mut linker);
+}
+
+/// The same through the pool of buffers and `cuptiActivityGetNextRecord`, which finds each
+/// record by the true size of the one before it.
+#[test]
+fn cuptis_own_reader_finds_the_same() {
+    let Some(library) = library() else { return };
+    let held = aligned(&recording());
+    let valid = held.len() * 8;
+    let (mut buffer, mut size, mut most) = (ptr::null_mut::<u8>(), 0, 1);
+    // SAFETY: as CUPTI calls them; the records fit.
+    unsafe {
+        buffers::requested(&raw mut buffer, &raw mut size, &raw mut most);
+        assert!(!buffer.is_null() && buffer.addr().is_multiple_of(8));
+        assert_eq!((size, most), (buffers::BYTES, 0));
+        assert!(valid <= size);
+        ptr::copy_nonoverlapping(held.as_ptr().cast(), buffer, valid);
+        buffers::completed(ptr::null_mut(), 0, buffer, size, valid);
+    }
+    let mut linker = Linker::default();
+    let damaged = buffers::drain(library, |record| linker.add(record));
+    assert_eq!(damaged, 0);
+    holds_the_recording(&mut linker);
+}
+
+#[test]
+fn a_launch_that_comes_late_is_waited_for_once() {
+    let mut linker = Linker::default();
+    let (early, late) = (kernel(c"k", 5, 10, 20), call(kind::DRIVER, 307, 5, 3, 8));
+    read_each(&mut linker, &[early]);
+    assert!(linker.settle(false).is_empty());
+    read_each(&mut linker, &[late, kernel(c"k", 6, 30, 40)]);
+    let settled = linker.settle(false);
+    assert_eq!(settled.len(), 1);
+    assert_eq!(settled[0].launch.map(|launch| launch.at), Some(3));
+    let settled = linker.settle(false);
+    assert_eq!((settled.len(), settled[0].launch), (1, None));
+    assert!(linker.settle(true).is_empty());
+}
+
+#[test]
+fn names_are_told_once() {
+    let mut linker = Linker::default();
+    let named = |linker: &Linker| linker.names.all().to_vec();
+    read_each(
+        &mut linker,
+        &[
+            kernel(c"one", 1, 1, 2),
+            kernel(c"two", 2, 3, 4),
+            kernel(c"one", 3, 5, 6),
+        ],
+    );
+    assert_eq!(named(&linker), ["one", "two"]);
+    let ids: Vec<u32> = linker
+        .settle(true)
+        .iter()
+        .map(|operation| match operation.what {
+            What::Kernel(kernel) => kernel.name,
+            What::Memory(_) => panic!("a kernel"),
+        })
+        .collect();
+    assert_eq!(ids, [0, 1, 0]);
+}
+
+#[test]
+fn what_begins_after_the_call_is_not_the_calls() {
+    const DEVICE_SYNCHRONISE: u32 = 165;
+    let mut linker = Linker::default();
+    linker.counted_until = Some(100);
+    let waits = |at| call(kind::RUNTIME, DEVICE_SYNCHRONISE, 1, at, at + 5);
+    read_each(&mut linker, &[waits(50), waits(150)]);
+    linker.settle(true);
+    assert_eq!(linker.counts.synchronisations, 1);
+}
+
+#[test]
+fn records_of_no_use_are_passed_over() {
+    let unknown = aligned(&[vec![0xFF; CALL_BYTES]]);
+    // SAFETY: of this kind nothing but the kind is read.
+    assert!(unsafe { record::read(unknown.as_ptr().cast()) }.is_none());
+    let mut linker = Linker::default();
+    linker.add(Record::Call(Call {
+        interface: Interface::Driver,
+        id: 1,
+        start: 1,
+        end: 2,
+        thread: 1,
+        correlation: 1,
+    }));
+    assert!(linker.settle(true).is_empty());
+    assert_eq!(linker.counts, Counts::default());
+}
+
+#[test]
+fn a_kernel_without_clusters_or_a_name_says_so() {
+    let mut bytes = kernel(c"k", 1, 1, 2);
+    put(&mut bytes, 176, [0_u32; 3]);
+    put(&mut bytes, 104, ptr::null::<u8>());
+    put(&mut bytes, 144, 0_u64);
+    let held = aligned(&[bytes]);
+    // SAFETY: laid out as CUPTI does.
+    let Some(Record::Kernel(Kernel {
+        name,
+        cluster,
+        graph,
+        ..
+    })) = (unsafe { record::read(held.as_ptr().cast()) })
+    else {
+        panic!("a kernel");
+    };
+    assert_eq!((name, cluster, graph), (c"?", None, None));
+}
+
+#[test]
+fn directions_are_words() {
+    for (number, word) in [
+        (1, "HtoD"),
+        (2, "DtoH"),
+        (8, "DtoD"),
+        (10, "PtoP"),
+        (99, "?"),
+    ] {
+        let held = aligned(&[memory(kind::MEMCPY, COPY_BYTES, number, 1, 1)]);
+        // SAFETY: laid out as CUPTI does.
+        let read = unsafe { record::read(held.as_ptr().cast()) };
+        let Some(Record::Memory(Memory { direction, .. })) = read else {
+            panic!("a copy");
+        };
+        assert_eq!(direction, Some(word));
+    }
+}
+
+#[test]
+fn texts_are_json() {
+    let mut out = String::new();
+    json::text(&mut out, "a \"b\"\\\n\u{1}é");
+    assert_eq!(out, "\"a \\\"b\\\"\\\\\\u000a\\u0001é\"");
+}
+
+#[test]
+fn the_c_interface_answers_misuse() {
+    // SAFETY: null is allowed.
+    let status: c_int = unsafe { super::call::regatta_probe_census_end(ptr::null_mut()) };
+    assert_eq!(status, crate::status::WRONG_ORDER);
+    assert_eq!(
+        super::call::regatta_probe_census_returned(),
+        crate::status::OK
+    );
+}
+
+/// CUPTI of the toolkit under `REGATTA_TEST_CUDA`.
+fn library() -> Option<&'static Library> {
+    let Some(root) = std::env::var_os("REGATTA_TEST_CUDA") else {
+        eprintln!("not run: REGATTA_TEST_CUDA names no CUDA toolkit");
+        return None;
+    };
+    let library = Library::open_in(&Path::new(&root).join("lib"));
+    let library = library.expect("nvidia-cuda-cupti is in the toolkit");
+    assert_eq!(library.version(), "13.0");
+    assert!(library.now() > 0);
+    Some(Box::leak(Box::new(library)))
+}

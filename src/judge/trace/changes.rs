@@ -1,0 +1,237 @@
+//! Kernels of two traces, held against each other by what became of their launches.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::align::align;
+use super::compare::Sides;
+use crate::judge::causes::launches::sizes;
+use crate::record::trace::{Kernel, Operation, Recording};
+
+/// What became of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Became {
+    /// It is launched on both sides.
+    Same,
+    /// Another one is launched in its place.
+    Replaced,
+    /// Only the head launches it.
+    Added,
+    /// Only the base launches it.
+    Removed,
+}
+
+/// A kernel, before and after.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct KernelChange {
+    /// What became of it.
+    pub became: Became,
+    /// Its name on either side; empty where it is not launched.
+    pub name: Sides<String>,
+    /// Launches.
+    pub count: Sides<f64>,
+    /// Mean time of a launch in nanoseconds.
+    pub mean_ns: Sides<f64>,
+    /// Figures of its launch that changed: `grid 157x1x1 -> 1x1x1`.
+    pub changes: Vec<String>,
+    /// Multiprocessors with at least one block, of the launch that lost most blocks.
+    pub filled: Option<Sides<u64>>,
+    /// Multiprocessors of the head's device, where known.
+    pub sms: Option<u32>,
+    /// How many times fewer blocks and threads that launch has; 1 where it has no fewer.
+    pub fewer: f64,
+}
+
+impl KernelChange {
+    /// Total time of its launches in nanoseconds.
+    pub fn total_ns(&self) -> Sides<f64> {
+        Sides {
+            base: self.count.base * self.mean_ns.base,
+            head: self.count.head * self.mean_ns.head,
+        }
+    }
+
+    /// Nanoseconds that it takes more.
+    pub fn growth_ns(&self) -> f64 {
+        let total = self.total_ns();
+        total.head - total.base
+    }
+
+    /// Head over base of a launch's time; 1 where it is on one side only.
+    pub fn ratio(&self) -> f64 {
+        match self.mean_ns.base > 0.0 && self.mean_ns.head > 0.0 {
+            true => self.mean_ns.head / self.mean_ns.base,
+            false => 1.0,
+        }
+    }
+
+    /// The name to call it by.
+    pub fn called(&self) -> &str {
+        match self.name.head.is_empty() {
+            true => &self.name.base,
+            false => &self.name.head,
+        }
+    }
+}
+
+/// A side of a comparison: its recording, the operations that are aligned, and the mean
+/// time of each kernel.
+pub struct Launches<'a> {
+    /// What names and devices are in.
+    pub recording: &'a Recording,
+    /// In order.
+    pub operations: Vec<&'a Operation>,
+    /// Nanoseconds by kernel name.
+    pub mean_ns: BTreeMap<&'a str, f64>,
+}
+
+/// Launches of one pair of kernels, by their indices.
+#[derive(Default)]
+struct Group {
+    both: Vec<(usize, usize)>,
+    base: usize,
+    head: usize,
+}
+
+/// Pairs kernels up. The ones that take most more time come first.
+pub fn changes(base: &Launches, head: &Launches) -> Vec<KernelChange> {
+    let (base_kernels, head_kernels) = (base.kernels(), head.kernels());
+    let left: Vec<&str> = base_kernels.iter().map(|(name, ..)| *name).collect();
+    let right: Vec<&str> = head_kernels.iter().map(|(name, ..)| *name).collect();
+    let alignment = align(&left, &right);
+    let mut groups: BTreeMap<(&str, &str), Group> = BTreeMap::new();
+    for &(i, j) in alignment.same.iter().chain(&alignment.replaced) {
+        let group = groups.entry((left[i], right[j])).or_default();
+        group.both.push((i, j));
+        (group.base, group.head) = (group.base + 1, group.head + 1);
+    }
+    // More or fewer launches of a kernel that both sides have are a change of its count.
+    for &i in &alignment.removed {
+        let own = (left[i], left[i]);
+        let key = if groups.contains_key(&own) {
+            own
+        } else {
+            (left[i], "")
+        };
+        groups.entry(key).or_default().base += 1;
+    }
+    for &j in &alignment.added {
+        let own = (right[j], right[j]);
+        let key = if groups.contains_key(&own) {
+            own
+        } else {
+            ("", right[j])
+        };
+        groups.entry(key).or_default().head += 1;
+    }
+    let mut changes: Vec<KernelChange> = groups
+        .into_iter()
+        .map(|((before, after), group)| {
+            let pairs = group.both.iter();
+            let pairs: Vec<(&Kernel, &Kernel)> = pairs
+                .map(|&(i, j)| (base_kernels[i].2, head_kernels[j].2))
+                .collect();
+            let example = head_kernels.iter().find(|(name, ..)| *name == after);
+            let sms = example.and_then(|(_, operation, _)| head.recording.sms(operation));
+            change(before, after, &group, &pairs, sms, [base, head])
+        })
+        .collect();
+    changes.sort_by(|a, b| {
+        b.growth_ns()
+            .total_cmp(&a.growth_ns())
+            .then_with(|| a.name.base.cmp(&b.name.base))
+    });
+    changes
+}
+
+impl<'a> Launches<'a> {
+    fn kernels(&self) -> Vec<(&'a str, &'a Operation, &'a Kernel)> {
+        let operations = self.operations.iter();
+        operations
+            .filter_map(|operation| {
+                let kernel = operation.kernel()?;
+                Some((self.recording.name(kernel), *operation, kernel))
+            })
+            .collect()
+    }
+}
+
+fn change(
+    before: &str,
+    after: &str,
+    group: &Group,
+    pairs: &[(&Kernel, &Kernel)],
+    sms: Option<u32>,
+    [base, head]: [&Launches; 2],
+) -> KernelChange {
+    let fewer = |(before, after): &(&Kernel, &Kernel)| -> f64 {
+        // The same work in larger blocks is no loss.
+        let blocks = before.blocks() as f64 / after.blocks().max(1) as f64;
+        let threads = before.threads() as f64 / after.threads().max(1) as f64;
+        blocks.min(threads).max(1.0)
+    };
+    let differ = |(before, after): &&(&Kernel, &Kernel)| !facts(before, after).is_empty();
+    let told = pairs
+        .iter()
+        .filter(differ)
+        .max_by(|a, b| fewer(a).total_cmp(&fewer(b)));
+    let filled = |kernel: &Kernel| sms.map(|sms| kernel.blocks().min(u64::from(sms)));
+    let mean = |side: &Launches, name| side.mean_ns.get(name).copied().unwrap_or(0.0);
+    KernelChange {
+        became: match (before.is_empty(), after.is_empty()) {
+            (true, _) => Became::Added,
+            (_, true) => Became::Removed,
+            _ if before == after => Became::Same,
+            _ => Became::Replaced,
+        },
+        name: Sides {
+            base: before.to_owned(),
+            head: after.to_owned(),
+        },
+        count: Sides {
+            base: group.base as f64,
+            head: group.head as f64,
+        },
+        mean_ns: Sides {
+            base: mean(base, before),
+            head: mean(head, after),
+        },
+        changes: told.map_or_else(Vec::new, |(before, after)| facts(before, after)),
+        filled: told.and_then(|(before, after)| {
+            Some(Sides {
+                base: filled(before)?,
+                head: filled(after)?,
+            })
+        }),
+        sms,
+        fewer: told.map_or(1.0, fewer),
+    }
+}
+
+/// What differs between two launches.
+fn facts(before: &Kernel, after: &Kernel) -> Vec<String> {
+    let mut facts = Vec::new();
+    let mut differ = |what: &str, before: String, after: String| {
+        if before != after {
+            facts.push(format!("{what} {before} -> {after}"));
+        }
+    };
+    differ("grid", sizes(before.grid), sizes(after.grid));
+    differ("block", sizes(before.block), sizes(after.block));
+    let cluster = |kernel: &Kernel| kernel.cluster.map_or("none".to_owned(), sizes);
+    differ("cluster", cluster(before), cluster(after));
+    for (what, before, after) in [
+        (
+            "registers",
+            u64::from(before.registers),
+            u64::from(after.registers),
+        ),
+        ("shared memory", before.shared(), after.shared()),
+        ("local memory", before.local, after.local),
+    ] {
+        differ(what, before.to_string(), after.to_string());
+    }
+    facts
+}

@@ -1,0 +1,293 @@
+//! Two traces, held against each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::changes::{KernelChange, Launches, changes};
+use super::findings::findings;
+use super::summary::Summary;
+use super::{Analysis, analyse};
+use crate::judge::judgement::{Difference, Finding, Verdict, VerdictOutcome};
+use crate::judge::phrase;
+use crate::record::trace::{Operation, Trace};
+
+/// Smallest relative change of a time that counts, unless told otherwise. A trace is one
+/// run under a profiler: the floor of repeated, gated measurements would be too low.
+pub const FLOOR: f64 = 0.10;
+
+/// A value of the base and of the head.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Sides<T> {
+    /// What was.
+    pub base: T,
+    /// What is.
+    pub head: T,
+}
+
+/// What is held against each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// One repetition of the part that repeats: structure of the last one, times the mean
+    /// over all.
+    Repetition,
+    /// Everything, because one side has no part that repeats.
+    Whole,
+}
+
+/// A side in figures, per repetition where that is the scope. Times are nanoseconds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SideFigures {
+    /// What it is called.
+    pub label: String,
+    /// From start to start, or from the first operation to the last.
+    pub elapsed_ns: f64,
+    /// With at least one operation on a device.
+    pub busy_ns: f64,
+    /// Without any.
+    pub idle_ns: f64,
+    /// Idle because the host launched late, where launches are known.
+    pub host_bound_ns: Option<f64>,
+    /// Share of copying hidden behind kernels, where anything was copied.
+    pub overlap: Option<f64>,
+    /// Number and time of copies and sets, by direction.
+    pub copies: BTreeMap<String, (f64, f64)>,
+    /// API calls by name.
+    pub calls: BTreeMap<String, f64>,
+    /// Records that were lost, damaged or left out.
+    pub lost: u64,
+}
+
+/// The whole answer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// What was held against each other.
+    pub scope: Scope,
+    /// Smallest change of a time that counts.
+    pub floor: f64,
+    /// The sides in figures.
+    pub sides: Sides<SideFigures>,
+    /// Facts that keep times from being compared.
+    pub incomparable: Vec<Difference>,
+    /// By growth of total time, the most first.
+    pub kernels: Vec<KernelChange>,
+    /// Causes, most telling first.
+    pub findings: Vec<Finding>,
+    /// What is to be kept in mind.
+    pub notes: Vec<String>,
+    /// What follows.
+    pub verdict: Verdict,
+}
+
+impl Comparison {
+    /// Head over base of the time in which a device worked.
+    pub fn busy_ratio(&self) -> f64 {
+        ratio(self.sides.base.busy_ns, self.sides.head.busy_ns)
+    }
+
+    /// Head over base of the time that passed.
+    pub fn elapsed_ratio(&self) -> f64 {
+        ratio(self.sides.base.elapsed_ns, self.sides.head.elapsed_ns)
+    }
+}
+
+fn ratio(base: f64, head: f64) -> f64 {
+    if base > 0.0 && head > 0.0 {
+        head / base
+    } else {
+        1.0
+    }
+}
+
+/// A side with what was made of it.
+struct Side<'a> {
+    trace: &'a Trace,
+    analysis: Analysis,
+    label: &'a str,
+}
+
+impl<'a> Side<'a> {
+    fn new(label: &'a str, trace: &'a Trace) -> Side<'a> {
+        let analysis = analyse(&trace.recording);
+        Side {
+            trace,
+            analysis,
+            label,
+        }
+    }
+
+    fn summary(&self, scope: Scope) -> (&Summary, f64) {
+        match (&self.analysis.steady, scope) {
+            (Some(part), Scope::Repetition) => (&part.summary, part.steady.repeats as f64),
+            _ => (&self.analysis.whole, 1.0),
+        }
+    }
+
+    fn launches(&self, scope: Scope) -> Launches<'_> {
+        let recording = &self.trace.recording;
+        let mut operations: Vec<&Operation> = match (&self.analysis.steady, scope) {
+            (Some(part), Scope::Repetition) => part.steady.last(recording),
+            _ => recording.operations.iter().collect(),
+        };
+        // The order of launching is the program's; that of starting, the device's.
+        operations.sort_by_key(|o| (o.process, o.device, o.launched.unwrap_or(o.start), o.start));
+        let rows = self.summary(scope).0.kernels.iter();
+        Launches {
+            recording,
+            operations,
+            mean_ns: rows.map(|row| (row.name.as_str(), row.mean_ns())).collect(),
+        }
+    }
+
+    fn figures(&self, scope: Scope) -> SideFigures {
+        let (summary, times) = self.summary(scope);
+        let per = |ns: u64| ns as f64 / times;
+        let idle = &summary.idle;
+        let elapsed_ns = match (&self.analysis.steady, scope) {
+            (Some(part), Scope::Repetition) => part.steady.period_ns(),
+            _ => idle.span_ns as f64,
+        };
+        let copies = summary.copies.iter();
+        let recording = &self.trace.recording;
+        SideFigures {
+            label: self.label.to_owned(),
+            elapsed_ns,
+            busy_ns: per(idle.busy_ns),
+            idle_ns: per(idle.idle_ns),
+            host_bound_ns: idle.host_bound_share().map(|_| per(idle.host_bound_ns)),
+            overlap: idle.overlap(),
+            copies: copies
+                .map(|row| (row.what.clone(), (per(row.count as u64), per(row.total_ns))))
+                .collect(),
+            calls: summary
+                .calls
+                .iter()
+                .map(|(name, n)| (name.clone(), per(*n)))
+                .collect(),
+            lost: recording.dropped() + recording.damage.len() as u64,
+        }
+    }
+
+    /// Names and multiprocessors of the GPUs.
+    fn devices(&self) -> String {
+        let devices = self
+            .trace
+            .recording
+            .processes
+            .iter()
+            .flat_map(|p| &p.devices);
+        let names: BTreeSet<String> = devices
+            .map(|device| format!("{} ({} SMs)", device.name, device.sms))
+            .collect();
+        names.into_iter().collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Compares two traces.
+pub fn compare(base: (&str, &Trace), head: (&str, &Trace), floor: f64) -> Comparison {
+    let (base, head) = (Side::new(base.0, base.1), Side::new(head.0, head.1));
+    let scope = match (&base.analysis.steady, &head.analysis.steady) {
+        (Some(_), Some(_)) => Scope::Repetition,
+        _ => Scope::Whole,
+    };
+    let mut incomparable = Vec::new();
+    let mut differ = |field: &str, base: String, head: String| {
+        if base != head {
+            let field = field.to_owned();
+            incomparable.push(Difference { field, base, head });
+        }
+    };
+    differ("devices", base.devices(), head.devices());
+    let method = |side: &Side| side.trace.header.method.to_string();
+    differ("method", method(&base), method(&head));
+    let mut comparison = Comparison {
+        scope,
+        floor,
+        kernels: changes(&base.launches(scope), &head.launches(scope)),
+        sides: Sides {
+            base: base.figures(scope),
+            head: head.figures(scope),
+        },
+        incomparable,
+        findings: Vec::new(),
+        notes: Vec::new(),
+        verdict: Verdict {
+            outcome: VerdictOutcome::NotJudged,
+            reasons: Vec::new(),
+        },
+    };
+    let found = findings(&comparison);
+    comparison.verdict = verdict(&comparison, &found, [&base, &head]);
+    comparison.findings = found.into_iter().map(|found| found.finding).collect();
+    comparison.notes = notes(&comparison, [&base, &head]);
+    comparison
+}
+
+fn verdict(
+    comparison: &Comparison,
+    found: &[super::findings::Found],
+    sides: [&Side; 2],
+) -> Verdict {
+    let mut reasons = Vec::new();
+    let busy = comparison.busy_ratio();
+    let comparable = comparison.incomparable.is_empty();
+    if let Some(empty) = sides
+        .iter()
+        .find(|s| s.trace.recording.operations.is_empty())
+    {
+        return Verdict {
+            outcome: VerdictOutcome::NotJudged,
+            reasons: vec![format!("{} has no operation", empty.label)],
+        };
+    }
+    if comparable && busy > 1.0 + comparison.floor {
+        reasons.push(format!("the device works {}", phrase::change(busy)));
+    }
+    let elapsed = comparison.elapsed_ratio();
+    // What passes on the host is noisier than what passes on the device.
+    if comparable && elapsed > 1.0 + 2.0 * comparison.floor && elapsed > busy {
+        reasons.push(format!("the program takes {}", phrase::change(elapsed)));
+    }
+    let worse = found.iter().filter(|found| found.worse);
+    reasons.extend(worse.map(|found| format!("the structure is worse: {}", found.finding.cause)));
+    let outcome = match (reasons.is_empty(), comparable) {
+        (false, _) => VerdictOutcome::Failed,
+        (true, true) => VerdictOutcome::Passed,
+        (true, false) => VerdictOutcome::NotJudged,
+    };
+    if outcome == VerdictOutcome::NotJudged {
+        reasons.push("the traces are of different devices or methods".to_owned());
+    }
+    Verdict { outcome, reasons }
+}
+
+fn notes(comparison: &Comparison, sides: [&Side; 2]) -> Vec<String> {
+    let mut notes = vec![
+        "a trace is one run under a profiler: structure is exact, times are an indication; \
+         `regatta gate` and `regatta run` tell times apart from noise"
+            .to_owned(),
+    ];
+    for side in sides {
+        let recording = &side.trace.recording;
+        if side.analysis.steady.is_none() {
+            notes.push(format!(
+                "{} has no part that repeats, so warm-up and compilation are in what is compared",
+                side.label
+            ));
+        }
+        for (number, what) in [
+            (recording.dropped(), "records were lost while recording"),
+            (recording.damage.len() as u64, "lines could not be used"),
+            (recording.left_out, "operations were left out by --limit"),
+        ] {
+            if number > 0 {
+                notes.push(format!("{}: {number} {what}", side.label));
+            }
+        }
+    }
+    if comparison.sides.base.host_bound_ns.is_none() {
+        notes.push("the base tells no launches: idle time cannot be laid to the host".to_owned());
+    }
+    notes
+}

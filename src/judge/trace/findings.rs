@@ -1,0 +1,310 @@
+//! Why one trace differs from another: findings with the figures, most telling first.
+//!
+//! They have the names and the confidence of [`crate::judge::causes`], which judge runs of
+//! a suite. A trace knows more of each launch (when it ran, and for how long), so evidence
+//! here has times, and a launch that costs nothing more is no cause.
+
+use super::changes::{Became, KernelChange};
+use super::compare::{Comparison, Scope};
+use crate::judge::causes::launches::{moves_data, short};
+use crate::judge::judgement::Finding;
+use crate::judge::phrase::{count, factor, percent, time};
+
+/// Findings of a kind that are told one by one; the others are counted.
+const TOLD: usize = 3;
+
+/// Share of a repetition's time below which a change of one kernel is not worth a finding
+/// by its time alone.
+const WORTH: f64 = 0.02;
+
+/// A finding, and what it weighs.
+pub struct Found {
+    /// What is told.
+    pub finding: Finding,
+    /// Nanoseconds that it accounts for.
+    pub growth_ns: f64,
+    /// True when it is a loss by itself, whatever the times say.
+    pub worse: bool,
+}
+
+/// Finds them.
+pub fn findings(comparison: &Comparison) -> Vec<Found> {
+    let mut found = Vec::new();
+    less_parallel(comparison, &mut found);
+    found.extend(copies_added(comparison));
+    found.extend(kernels_replaced(comparison));
+    found.extend(launches_added(comparison));
+    found.extend(recompiled(comparison));
+    found.extend(late_host(comparison));
+    found.extend(lost_overlap(comparison));
+    found.extend(calls_added(comparison));
+    found.extend(unexplained(comparison));
+    found.sort_by(|a, b| {
+        let confidence = b.finding.confidence.total_cmp(&a.finding.confidence);
+        confidence.then(b.growth_ns.total_cmp(&a.growth_ns))
+    });
+    found
+}
+
+fn found(cause: &str, evidence: String, confidence: f64, growth_ns: f64, worse: bool) -> Found {
+    Found {
+        finding: Finding {
+            cause: cause.to_owned(),
+            evidence,
+            confidence,
+        },
+        growth_ns,
+        worse,
+    }
+}
+
+/// Kernels whose launch lost blocks, one finding each: this is what ends a search.
+fn less_parallel(comparison: &Comparison, all: &mut Vec<Found>) {
+    let lost = comparison
+        .kernels
+        .iter()
+        .filter(|k| k.fewer > 1.0 && k.became == Became::Same);
+    for kernel in lost.take(TOLD) {
+        let slower = kernel.ratio() > 1.0 + comparison.floor;
+        let mut facts = kernel.changes.clone();
+        if let (Some(filled), Some(sms)) = (kernel.filled, kernel.sms) {
+            facts.push(format!("{} of {sms} SMs", filled.head));
+        }
+        facts.push(times(kernel));
+        // Losing a tenth of the blocks explains little; losing half explains much.
+        let confidence = match (slower, kernel.fewer >= 1.5) {
+            (true, true) => 0.95,
+            (true, false) => 0.6,
+            (false, _) => 0.4,
+        };
+        all.push(found(
+            "less-parallel",
+            format!("{}: {}", short(&kernel.name.head), facts.join(", ")),
+            confidence,
+            kernel.growth_ns(),
+            slower,
+        ));
+    }
+}
+
+/// `2.60 ms -> 269 ms, 103 times slower`.
+fn times(kernel: &KernelChange) -> String {
+    let (before, after) = (kernel.mean_ns.base, kernel.mean_ns.head);
+    let change = match kernel.ratio() {
+        ratio if ratio >= 1.995 => format!("{} times slower", factor(ratio)),
+        ratio if ratio >= 1.0 => format!("{} slower", percent(ratio - 1.0)),
+        ratio => format!("{} faster", percent(1.0 - ratio)),
+    };
+    format!("{} -> {}, {change}", time(before), time(after))
+}
+
+/// Kernels that move data, and copies, that were not there before.
+fn copies_added(comparison: &Comparison) -> Option<Found> {
+    let moving = comparison
+        .kernels
+        .iter()
+        .filter(|kernel| moves_data(kernel.called()) && kernel.count.head > kernel.count.base);
+    let moving: Vec<&KernelChange> = moving.collect();
+    let kernels: f64 = moving.iter().map(|k| k.count.head - k.count.base).sum();
+    let mut ns: f64 = moving.iter().map(|k| k.growth_ns()).sum();
+    let mut evidence = Vec::new();
+    if kernels >= 0.5 {
+        let example = moving
+            .first()
+            .map_or_else(String::new, |k| short(k.called()));
+        let kernels = kernels.round() as usize;
+        evidence.push(format!(
+            "{} added ({example})",
+            count(kernels, "copy kernel")
+        ));
+    }
+    let (base, head) = (&comparison.sides.base.copies, &comparison.sides.head.copies);
+    for (direction, (number, copied_ns)) in head {
+        let (before, before_ns) = base.get(direction).copied().unwrap_or_default();
+        // Of a whole program, or one whose repetitions differ, a part of one is none.
+        if *number >= before + 0.5 {
+            ns += copied_ns - before_ns;
+            evidence.push(format!(
+                "{direction} {} -> {}",
+                figure(before),
+                figure(*number)
+            ));
+        }
+    }
+    let busy = comparison.sides.head.busy_ns;
+    let share = format!("{} of {}", time(ns.max(0.0)), time(busy));
+    (!evidence.is_empty()).then(|| {
+        let evidence = format!("{}, {share}", evidence.join(", "));
+        found("copies-added", evidence, 0.9, ns, true)
+    })
+}
+
+fn kernels_replaced(comparison: &Comparison) -> Option<Found> {
+    let replaced = comparison
+        .kernels
+        .iter()
+        .filter(|k| k.became == Became::Replaced);
+    let replaced: Vec<&KernelChange> = replaced.collect();
+    let told = replaced.iter().take(TOLD).map(|kernel| {
+        let (before, after) = (short(&kernel.name.base), short(&kernel.name.head));
+        match before == after {
+            true => format!(
+                "{before} (differs further on in its name): {}",
+                times(kernel)
+            ),
+            false => format!("{before} -> {after}: {}", times(kernel)),
+        }
+    });
+    let mut told: Vec<String> = told.collect();
+    if replaced.len() > TOLD {
+        told.push(format!("and {} more", replaced.len() - TOLD));
+    }
+    let growth = replaced.iter().map(|kernel| kernel.growth_ns()).sum();
+    (!told.is_empty()).then(|| found("kernel-replaced", told.join("; "), 0.8, growth, false))
+}
+
+/// More launches, those that move data aside: they are `copies-added`.
+fn launches_added(comparison: &Comparison) -> Option<Found> {
+    let computing = comparison
+        .kernels
+        .iter()
+        .filter(|k| !moves_data(k.called()));
+    let (mut before, mut after, mut growth) = (0.0, 0.0, 0.0);
+    for kernel in computing {
+        before += kernel.count.base;
+        after += kernel.count.head;
+        if kernel.count.head > kernel.count.base {
+            growth += kernel.growth_ns();
+        }
+    }
+    (before > 0.0 && after > before).then(|| {
+        let evidence = format!("launches {} -> {}", figure(before), figure(after));
+        found("launches-added", evidence, 0.7, growth, true)
+    })
+}
+
+/// The same kernels with other registers, memory or blocks.
+fn recompiled(comparison: &Comparison) -> Option<Found> {
+    let changed = comparison.kernels.iter().filter(|kernel| {
+        let only_grid = kernel
+            .changes
+            .iter()
+            .all(|change| change.starts_with("grid"));
+        kernel.became == Became::Same && kernel.fewer <= 1.0 && !only_grid
+    });
+    let changed: Vec<&KernelChange> = changed.collect();
+    let told = changed.iter().take(TOLD).map(|kernel| {
+        let facts = kernel.changes.join(", ");
+        format!("{facts} of {}: {}", short(&kernel.name.head), times(kernel))
+    });
+    let told: Vec<String> = told.collect();
+    let growth = changed.iter().map(|kernel| kernel.growth_ns()).sum();
+    (!told.is_empty()).then(|| found("recompiled", told.join("; "), 0.65, growth, false))
+}
+
+/// The device waits longer than it did, and for the host where that can be told.
+fn late_host(comparison: &Comparison) -> Option<Found> {
+    let (base, head) = (&comparison.sides.base, &comparison.sides.head);
+    let slower = comparison.elapsed_ratio() > 1.0 + comparison.floor;
+    let (cause, before, after, confidence) = match (base.host_bound_ns, head.host_bound_ns) {
+        (Some(before), Some(after)) => ("host-bound", before, after, 0.75),
+        _ => ("gaps", base.idle_ns, head.idle_ns, 0.5),
+    };
+    let growth = after - before;
+    // What the device waits more must matter beside what passes.
+    let grew = growth > comparison.floor * base.elapsed_ns && after > before;
+    (slower && grew).then(|| {
+        let evidence = format!(
+            "device idle{} {} -> {} of {} {}, and works {}",
+            if cause == "gaps" {
+                ""
+            } else {
+                " waiting for the host"
+            },
+            time(before),
+            time(after),
+            time(head.elapsed_ns),
+            each(comparison.scope),
+            time(head.busy_ns)
+        );
+        found(cause, evidence, confidence, growth, false)
+    })
+}
+
+fn each(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Repetition => "a repetition",
+        Scope::Whole => "in all",
+    }
+}
+
+/// Copies that kernels hid, and that they hide no longer.
+fn lost_overlap(comparison: &Comparison) -> Option<Found> {
+    let (base, head) = (&comparison.sides.base, &comparison.sides.head);
+    let (before, after) = (base.overlap?, head.overlap?);
+    let copying: f64 = head.copies.values().map(|(_, ns)| ns).sum();
+    let growth = (before - after) * copying;
+    (before - after > 0.2 && growth > WORTH * head.busy_ns).then(|| {
+        let evidence = format!(
+            "copies behind kernels {} -> {}, {} no longer hidden",
+            percent(before),
+            percent(after),
+            time(growth)
+        );
+        found("overlap-lost", evidence, 0.7, growth, true)
+    })
+}
+
+/// Calls that a steady state does without: modules loaded, memory allocated, waits.
+fn calls_added(comparison: &Comparison) -> Option<Found> {
+    let (base, head) = (&comparison.sides.base.calls, &comparison.sides.head.calls);
+    let told = ["module_loads", "allocations", "synchronisations"]
+        .into_iter()
+        .filter_map(|name| {
+            let (before, after) = (base.get(name)?, head.get(name)?);
+            let more = *after >= before + 0.5 && *after > before * (1.0 + comparison.floor);
+            more.then(|| {
+                format!(
+                    "{} {} -> {}",
+                    name.replace('_', " "),
+                    figure(*before),
+                    figure(*after)
+                )
+            })
+        });
+    let told: Vec<String> = told.collect();
+    let evidence = format!("{} {}", told.join(", "), each(comparison.scope));
+    (!told.is_empty()).then(|| found("calls-added", evidence, 0.6, 0.0, false))
+}
+
+/// Kernels that are launched as before and take longer: not their launch's fault.
+fn unexplained(comparison: &Comparison) -> Option<Found> {
+    let worth = WORTH * comparison.sides.head.busy_ns;
+    let slower = comparison.kernels.iter().filter(|kernel| {
+        kernel.became == Became::Same
+            && kernel.changes.is_empty()
+            && kernel.ratio() > 1.0 + comparison.floor
+            && kernel.growth_ns() > worth
+    });
+    let slower: Vec<&KernelChange> = slower.collect();
+    let told = slower.iter().take(TOLD);
+    let told: Vec<String> = told
+        .map(|k| format!("{}: {}", short(&k.name.head), times(k)))
+        .collect();
+    let growth = slower.iter().map(|kernel| kernel.growth_ns()).sum();
+    (!told.is_empty()).then(|| {
+        let evidence = format!(
+            "{}; launched as before: other inputs, a lower clock, or another user of the device",
+            told.join("; ")
+        );
+        found("same-launch", evidence, 0.35, growth, false)
+    })
+}
+
+/// A count that need not be whole, as a mean over repetitions is.
+fn figure(count: f64) -> String {
+    match (count - count.round()).abs() < 0.05 {
+        true => format!("{count:.0}"),
+        false => format!("{count:.1}"),
+    }
+}

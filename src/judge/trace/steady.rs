@@ -1,0 +1,206 @@
+//! The part of a program that repeats: what is left when warm-up and compilation are over.
+//!
+//! Found on the busiest stream, whose order is the program's, as the last sequence of
+//! operations that comes at least [`FEWEST`] times in a row; a few operations behind it
+//! (a result that is fetched) may end the program. Other streams belong to it by time.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::record::trace::{Operation, Recording, Work};
+
+/// Repetitions below which a sequence may have come twice by chance.
+pub const FEWEST: usize = 3;
+
+/// Operations of the busiest stream that are searched from its end.
+const SEARCHED: usize = 50_000;
+
+/// Operations that may follow the last repetition.
+const TAIL: usize = 64;
+
+/// A repeated sequence of operations.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Steady {
+    /// Operations of the busiest stream in one repetition.
+    pub period: usize,
+    /// How often it came in a row.
+    pub repeats: usize,
+    /// Start of the first repetition.
+    pub from_ns: u64,
+    /// Start of what follows the last one, or its end.
+    pub to_ns: u64,
+    /// Start of the last repetition.
+    pub last_ns: u64,
+    /// Which process: its number in the recording.
+    pub process: u32,
+    /// Which of its devices.
+    pub device: u32,
+    /// Which stream it was found on.
+    pub stream: u32,
+}
+
+impl Steady {
+    /// Time from one repetition to the next, in nanoseconds.
+    pub fn period_ns(&self) -> f64 {
+        (self.to_ns - self.from_ns) as f64 / self.repeats as f64
+    }
+
+    /// Every operation that starts in it, of any process and stream.
+    pub fn operations<'a>(&self, recording: &'a Recording) -> Vec<&'a Operation> {
+        between(recording, self.from_ns, self.to_ns)
+    }
+
+    /// Every operation that starts in its last repetition.
+    pub fn last<'a>(&self, recording: &'a Recording) -> Vec<&'a Operation> {
+        between(recording, self.last_ns, self.to_ns)
+    }
+}
+
+fn between(recording: &Recording, from: u64, to: u64) -> Vec<&Operation> {
+    let all = &recording.operations;
+    let first = all.partition_point(|operation| operation.start < from);
+    let end = all.partition_point(|operation| operation.start < to);
+    all[first..end.max(first)].iter().collect()
+}
+
+/// Finds the part that repeats, if one does.
+pub fn steady(recording: &Recording) -> Option<Steady> {
+    let mut lanes: BTreeMap<(u32, u32, u32), Vec<&Operation>> = BTreeMap::new();
+    for operation in &recording.operations {
+        let lane = (operation.process, operation.device, operation.stream);
+        lanes.entry(lane).or_default().push(operation);
+    }
+    let busiest = lanes
+        .into_iter()
+        .max_by_key(|(_, operations)| operations.len());
+    let ((process, device, stream), operations) = busiest?;
+    let searched = &operations[operations.len().saturating_sub(SEARCHED)..];
+    // Backwards, so that what is sought is at the front.
+    let tokens: Vec<u64> = searched.iter().rev().map(|o| token(o)).collect();
+    let found = repetition(&tokens)?;
+    let end = searched.len() - found.tail;
+    let first = end - found.period * found.repeats;
+    let last = end - found.period;
+    Some(Steady {
+        period: found.period,
+        repeats: found.repeats,
+        from_ns: searched[first].start,
+        to_ns: match searched.get(end) {
+            Some(next) => next.start,
+            None => searched[end - 1].end + 1,
+        },
+        last_ns: searched[last].start,
+        process,
+        device,
+        stream,
+    })
+}
+
+/// What an operation is, sizes aside: they may change from one repetition to the next.
+fn token(operation: &Operation) -> u64 {
+    match &operation.work {
+        Work::Kernel(kernel) => u64::from(kernel.name) << 8,
+        Work::Copy { direction, .. } => 1 + direction.bytes().map(u64::from).sum::<u64>() % 200,
+        Work::Set { .. } => 0,
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Repetition {
+    tail: usize,
+    period: usize,
+    repeats: usize,
+}
+
+impl Repetition {
+    fn covered(&self) -> usize {
+        self.period * self.repeats
+    }
+}
+
+/// The repetition that covers most of the front of `tokens`, and of those that cover
+/// nearly as much the one with the shortest period.
+fn repetition(tokens: &[u64]) -> Option<Repetition> {
+    let mut best: Option<Repetition> = None;
+    for tail in 0..TAIL.min(tokens.len()) {
+        let tokens = &tokens[tail..];
+        let matches = prefix_matches(tokens);
+        for period in 1..=tokens.len() / FEWEST {
+            let repeats = matches[period] / period + 1;
+            let found = Repetition {
+                tail,
+                period,
+                repeats,
+            };
+            let better = best.is_none_or(|best| match found.period < best.period {
+                true => 20 * found.covered() >= 19 * best.covered(),
+                false => 19 * found.covered() > 20 * best.covered(),
+            });
+            if repeats >= FEWEST && better {
+                best = Some(found);
+            }
+        }
+        // Nothing further back can be told from a shift of what was found.
+        if best.is_some_and(|best| tail >= best.tail + best.period) {
+            break;
+        }
+    }
+    best
+}
+
+/// For each index, how many tokens from there on equal those at the front (the Z function,
+/// in linear time).
+fn prefix_matches(tokens: &[u64]) -> Vec<usize> {
+    let mut matches = vec![0; tokens.len()];
+    let (mut left, mut right) = (0, 0);
+    for at in 1..tokens.len() {
+        let mut length = match at < right {
+            true => (right - at).min(matches[at - left]),
+            false => 0,
+        };
+        while at + length < tokens.len() && tokens[length] == tokens[at + length] {
+            length += 1;
+        }
+        if at + length > right {
+            (left, right) = (at, at + length);
+        }
+        matches[at] = length;
+    }
+    matches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn found(text: &str) -> Option<(usize, usize, usize)> {
+        let tokens: Vec<u64> = text.bytes().rev().map(u64::from).collect();
+        repetition(&tokens).map(|found| (found.period, found.repeats, found.tail))
+    }
+
+    #[test]
+    fn the_last_repeated_sequence_is_found_behind_a_warm_up_and_before_a_tail() {
+        assert_eq!(found("xyzwabcabcabcabc"), Some((3, 4, 0)));
+        assert_eq!(found("xyzwabcabcabcabcq"), Some((3, 4, 1)));
+        assert_eq!(found("wwwwwwwwaab aab aab aab aab "), Some((4, 5, 0)));
+        assert_eq!(found("abcdefgh"), None);
+        assert_eq!(found("abab"), None, "twice may be chance");
+        assert_eq!(found(""), None);
+        assert_eq!(found("aaaa"), Some((1, 4, 0)));
+        // Three alike at the end of each repetition are not the repetition.
+        assert_eq!(found("baaabaaabaaabaaa"), Some((4, 4, 0)));
+    }
+
+    proptest! {
+        #[test]
+        fn matches_are_those_of_the_definition(tokens in prop::collection::vec(0u64..3, 0..40)) {
+            let matches = prefix_matches(&tokens);
+            for at in 1..tokens.len() {
+                let length = tokens.iter().zip(&tokens[at..]).take_while(|(a, b)| a == b).count();
+                prop_assert_eq!(matches[at], length);
+            }
+        }
+    }
+}

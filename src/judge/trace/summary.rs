@@ -1,0 +1,223 @@
+//! Where the time of a stretch of a trace went.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::idle::{Idle, idle};
+use crate::record::trace::{Kernel, Operation, Recording, Work};
+
+/// A stretch of a trace in figures. Times are nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Summary {
+    /// Operations of any kind.
+    pub operations: usize,
+    /// How the devices' time was spent.
+    pub idle: Idle,
+    /// By total time, the most first.
+    pub kernels: Vec<KernelRow>,
+    /// Total time of all kernels, each counted in full where several ran at once.
+    pub kernel_ns: u64,
+    /// Copies by direction, and sets, by total time.
+    pub copies: Vec<CopyRow>,
+    /// API calls by name; of a part of a trace those between the first and the last time
+    /// that they were counted in it.
+    pub calls: BTreeMap<String, u64>,
+}
+
+/// One kernel.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct KernelRow {
+    /// Its name.
+    pub name: String,
+    /// Launches.
+    pub count: usize,
+    /// Their total time.
+    pub total_ns: u64,
+    /// The first one's time.
+    pub first_ns: u64,
+    /// The shortest one's time.
+    pub min_ns: u64,
+    /// The longest one's time.
+    pub max_ns: u64,
+    /// How it was launched, by total time, the most first.
+    pub shapes: Vec<Shape>,
+    /// Launches of further shapes, beyond the first [`SHAPES`].
+    pub other_shapes: usize,
+}
+
+/// Shapes that are kept apart: a grid that follows a length may have a thousand.
+const SHAPES: usize = 64;
+
+impl KernelRow {
+    /// Mean time of a launch.
+    pub fn mean_ns(&self) -> f64 {
+        self.total_ns as f64 / self.count.max(1) as f64
+    }
+}
+
+/// One way in which a kernel was launched.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Shape {
+    /// Blocks in x, y, z.
+    pub grid: [u32; 3],
+    /// Threads of a block in x, y, z.
+    pub block: [u32; 3],
+    /// Registers of a thread.
+    pub registers: u32,
+    /// Shared memory of a block in bytes.
+    pub shared: u64,
+    /// Local memory of a thread in bytes.
+    pub local: u64,
+    /// Launches.
+    pub count: usize,
+    /// Their total time.
+    pub total_ns: u64,
+    /// Multiprocessors of the device, where known.
+    pub sms: Option<u32>,
+}
+
+impl Shape {
+    /// Multiprocessors that have a block at all, and how many there are.
+    pub fn filled(&self) -> Option<(u64, u32)> {
+        let blocks = self.grid.into_iter().map(u64::from);
+        let blocks: u64 = blocks.fold(1, u64::saturating_mul);
+        self.sms.map(|sms| (blocks.min(u64::from(sms)), sms))
+    }
+}
+
+/// Copies of one direction, or sets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CopyRow {
+    /// `HtoD`, ..., or `set`.
+    pub what: String,
+    /// How many.
+    pub count: usize,
+    /// Bytes in all.
+    pub bytes: u64,
+    /// Time in all.
+    pub total_ns: u64,
+}
+
+/// Sums up operations, which are ordered by start; `window` is the stretch they are of, or
+/// nothing for all of the recording.
+pub fn summarise(
+    recording: &Recording,
+    operations: &[&Operation],
+    window: Option<(u64, u64)>,
+) -> Summary {
+    let mut kernels: BTreeMap<u32, KernelRow> = BTreeMap::new();
+    let mut copies: BTreeMap<&str, CopyRow> = BTreeMap::new();
+    for operation in operations {
+        match &operation.work {
+            Work::Kernel(kernel) => {
+                let row = kernels.entry(kernel.name).or_insert_with(|| KernelRow {
+                    name: recording.name(kernel).to_owned(),
+                    count: 0,
+                    total_ns: 0,
+                    first_ns: operation.ns(),
+                    min_ns: u64::MAX,
+                    max_ns: 0,
+                    shapes: Vec::new(),
+                    other_shapes: 0,
+                });
+                row.add(operation, kernel, recording.sms(operation));
+            }
+            Work::Copy { direction, bytes } => add(&mut copies, direction, *bytes, operation),
+            Work::Set { bytes } => add(&mut copies, "set", *bytes, operation),
+        }
+    }
+    let mut kernels: Vec<KernelRow> = kernels.into_values().collect();
+    for row in &mut kernels {
+        row.shapes
+            .sort_by_key(|shape| std::cmp::Reverse(shape.total_ns));
+    }
+    kernels.sort_by(|a, b| {
+        b.total_ns
+            .cmp(&a.total_ns)
+            .then_with(|| a.name.cmp(&b.name))
+    });
+    let mut copies: Vec<CopyRow> = copies.into_values().collect();
+    copies.sort_by_key(|row| std::cmp::Reverse(row.total_ns));
+    Summary {
+        operations: operations.len(),
+        idle: idle(operations),
+        kernel_ns: kernels.iter().map(|row| row.total_ns).sum(),
+        kernels,
+        copies,
+        calls: calls(recording, window),
+    }
+}
+
+impl KernelRow {
+    fn add(&mut self, operation: &Operation, kernel: &Kernel, sms: Option<u32>) {
+        let ns = operation.ns();
+        self.count += 1;
+        self.total_ns += ns;
+        self.min_ns = self.min_ns.min(ns);
+        self.max_ns = self.max_ns.max(ns);
+        let new = Shape {
+            grid: kernel.grid,
+            block: kernel.block,
+            registers: kernel.registers,
+            shared: kernel.shared(),
+            local: kernel.local,
+            count: 1,
+            total_ns: ns,
+            sms,
+        };
+        let figures = |shape: &Shape| {
+            let Shape {
+                grid,
+                block,
+                registers,
+                shared,
+                local,
+                sms,
+                ..
+            } = *shape;
+            (grid, block, registers, shared, local, sms)
+        };
+        let alike = |old: &Shape| figures(old) == figures(&new);
+        match self.shapes.iter().position(alike) {
+            Some(old) => {
+                self.shapes[old].count += 1;
+                self.shapes[old].total_ns += ns;
+            }
+            None if self.shapes.len() < SHAPES => self.shapes.push(new),
+            None => self.other_shapes += 1,
+        }
+    }
+}
+
+fn add<'a>(copies: &mut BTreeMap<&'a str, CopyRow>, what: &'a str, bytes: u64, of: &Operation) {
+    let row = copies.entry(what).or_insert_with(|| CopyRow {
+        what: what.to_owned(),
+        count: 0,
+        bytes: 0,
+        total_ns: 0,
+    });
+    row.count += 1;
+    row.bytes = row.bytes.saturating_add(bytes);
+    row.total_ns += of.ns();
+}
+
+/// Calls are written as running counts: what was added between the first and the last of
+/// them, or since the process began.
+fn calls(recording: &Recording, window: Option<(u64, u64)>) -> BTreeMap<String, u64> {
+    let mut total: BTreeMap<String, u64> = BTreeMap::new();
+    for process in &recording.processes {
+        let inside = |at: u64| window.is_none_or(|(from, to)| (from..to).contains(&at));
+        let mut counted = process.calls.iter().filter(|calls| inside(calls.at));
+        let first = window.and_then(|_| counted.clone().next());
+        let Some(last) = counted.next_back() else {
+            continue;
+        };
+        for (name, count) in &last.counts {
+            let before = first.and_then(|first| first.counts.get(name));
+            let since = count.saturating_sub(before.copied().unwrap_or(0));
+            *total.entry(name.clone()).or_default() += since;
+        }
+    }
+    total
+}

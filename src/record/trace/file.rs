@@ -1,0 +1,175 @@
+//! A trace's file: one record a line, each with a checksum.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::types::{Operation, Process, Recording, Trace, TraceHeader};
+use crate::record::types::Damage;
+use crate::record::{RecordError, check_schema, line};
+
+/// The ending of a trace's file.
+pub const EXTENSION: &str = "trace";
+
+/// A line that is not an [`Operation`]: those have kinds of their own.
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum Line {
+    Trace(Box<TraceHeader>),
+    Process(Process),
+    Name {
+        name: String,
+    },
+    Damage {
+        file: String,
+        #[serde(flatten)]
+        damage: Damage,
+    },
+    End {
+        operations: usize,
+        left_out: u64,
+    },
+}
+
+/// What tells how to read the rest of a line.
+#[derive(Deserialize)]
+struct Kind {
+    kind: String,
+}
+
+/// Writes a trace, whole or not at all. What is there is replaced only where `replace`.
+///
+/// # Errors
+/// When a file is there, or it cannot be written.
+pub fn write(path: &Path, trace: &Trace, replace: bool) -> Result<(), RecordError> {
+    let io = |error| RecordError::io(path, error);
+    let folder = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    // Others may read it, as far as the umask allows: a temporary file is private.
+    let mode = std::fs::Permissions::from_mode(0o666);
+    let mut file = tempfile::Builder::new()
+        .permissions(mode)
+        .tempfile_in(folder)
+        .map_err(io)?;
+    let mut out = BufWriter::new(file.as_file_mut());
+    lines(&mut out, trace).map_err(io)?;
+    out.flush().map_err(io)?;
+    drop(out);
+    let kept = match replace {
+        true => file.persist(path),
+        false => file.persist_noclobber(path),
+    };
+    kept.map(drop).map_err(|error| match error.error.kind() {
+        io::ErrorKind::AlreadyExists => RecordError::Taken(path.to_owned()),
+        _ => io(error.error),
+    })
+}
+
+fn lines(out: &mut impl Write, trace: &Trace) -> io::Result<()> {
+    let recording = &trace.recording;
+    let header = Line::Trace(Box::new(trace.header.clone()));
+    let processes = recording.processes.iter().cloned().map(Line::Process);
+    let names = recording.names.iter().cloned();
+    let names = names.map(|name| Line::Name { name });
+    let damage = recording.damage.iter().cloned();
+    let damage = damage.map(|(file, damage)| Line::Damage { file, damage });
+    for record in std::iter::once(header)
+        .chain(processes)
+        .chain(names)
+        .chain(damage)
+    {
+        out.write_all(line::write(&record)?.as_bytes())?;
+    }
+    for operation in &recording.operations {
+        out.write_all(line::write(operation)?.as_bytes())?;
+    }
+    let end = Line::End {
+        operations: recording.operations.len(),
+        left_out: recording.left_out,
+    };
+    out.write_all(line::write(&end)?.as_bytes())
+}
+
+/// True when a file begins as a trace does.
+pub fn is_trace(path: &Path) -> bool {
+    const START: &[u8] = b"{\"kind\":\"trace\",";
+    let mut start = [0; START.len()];
+    let read = File::open(path).and_then(|mut file| io::Read::read_exact(&mut file, &mut start));
+    read.is_ok() && start == START
+}
+
+/// Reads a trace. Lines that cannot be used are reported in [`Recording::damage`].
+///
+/// # Errors
+/// When there is no file, or its first line is not that of a trace this version reads.
+pub fn read(path: &Path) -> Result<Trace, RecordError> {
+    let io = |error| RecordError::io(path, error);
+    let mut input = BufReader::new(File::open(path).map_err(io)?);
+    let mut text = Vec::new();
+    let mut next = || -> Result<Option<String>, RecordError> {
+        text.clear();
+        let read = input.read_until(b'\n', &mut text).map_err(io)?;
+        let line = String::from_utf8_lossy(&text).trim_end().to_owned();
+        Ok((read > 0).then_some(line))
+    };
+    let invalid = |problem: String| RecordError::invalid(path, 1, problem);
+    let first = next()?.ok_or_else(|| invalid("the file is empty".to_owned()))?;
+    check_schema(path, &first)?;
+    let header = match line::read::<Line>(&first).map_err(invalid)? {
+        Line::Trace(header) => *header,
+        _ => return Err(invalid("it is not the first line of a trace".to_owned())),
+    };
+    let mut recording = Recording::default();
+    let label = path.display().to_string();
+    let mut finished = false;
+    let mut number = 1;
+    while let Some(text) = next()? {
+        number += 1;
+        let taken = take(&mut recording, &text).map(|end| finished |= end);
+        if let Err(problem) = taken {
+            damaged(&mut recording, &label, number, &problem);
+        }
+    }
+    if !finished {
+        damaged(&mut recording, &label, number, "its last line is missing");
+    }
+    Ok(Trace { header, recording })
+}
+
+/// Takes in a line behind the first; true when it is the last.
+fn take(recording: &mut Recording, text: &str) -> Result<bool, String> {
+    let kind = line::read::<Kind>(text)?.kind;
+    if matches!(kind.as_str(), "kernel" | "copy" | "set") {
+        let operation: Operation = line::read(text)?;
+        if operation.end < operation.start {
+            return Err("the operation ends before it starts".to_owned());
+        }
+        recording.operations.push(operation);
+        return Ok(false);
+    }
+    match line::read(text)? {
+        Line::Process(process) => recording.processes.push(process),
+        Line::Name { name } => recording.names.push(name),
+        Line::Damage { file, damage } => recording.damage.push((file, damage)),
+        Line::Trace(_) => return Err("a second first line".to_owned()),
+        Line::End { left_out, .. } => {
+            recording.left_out = left_out;
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn damaged(recording: &mut Recording, label: &str, line: usize, problem: &str) {
+    let problem = problem.to_owned();
+    let damage = Damage { line, problem };
+    recording.damage.push((label.to_owned(), damage));
+}
+
+#[cfg(test)]
+mod tests;

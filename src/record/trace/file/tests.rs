@@ -1,0 +1,122 @@
+use std::fs;
+
+use super::*;
+use crate::record::trace::{Kernel, Work};
+use crate::record::types::Fingerprint;
+
+fn trace() -> Trace {
+    let operation = |start, work| Operation {
+        process: 0,
+        device: 0,
+        stream: 7,
+        start,
+        end: start + 5,
+        launched: Some(start - 2),
+        launch_ns: None,
+        work,
+    };
+    Trace {
+        header: TraceHeader {
+            schema: 1,
+            method: 1,
+            tool: "0.2.0".to_owned(),
+            argv: vec!["regatta".to_owned()],
+            command: vec![
+                "/usr/bin/python".to_owned(),
+                "-u".to_owned(),
+                "x/train.py".to_owned(),
+            ],
+            started: "2026-01-05T12:00:00Z".parse().unwrap(),
+            ended: "exit code 0".to_owned(),
+            git: None,
+            machine: Fingerprint::default(),
+        },
+        recording: Recording {
+            processes: vec![Process {
+                pid: 7,
+                dropped: 3,
+                ..Process::default()
+            }],
+            names: vec!["a\"b\n\u{1b}[31m\u{202e}".to_owned()],
+            operations: vec![
+                operation(10, Work::Set { bytes: 9 }),
+                operation(
+                    20,
+                    Work::Kernel(Kernel {
+                        grid: [157, 1, 1],
+                        block: [128, 1, 1],
+                        cluster: Some([2, 1, 1]),
+                        graph: Some(4),
+                        ..Kernel::default()
+                    }),
+                ),
+                operation(
+                    30,
+                    Work::Copy {
+                        direction: "DtoH".to_owned(),
+                        bytes: 4,
+                    },
+                ),
+            ],
+            left_out: 12,
+            damage: vec![(
+                "7-1.jsonl".to_owned(),
+                Damage {
+                    line: 9,
+                    problem: "torn".to_owned(),
+                },
+            )],
+        },
+    }
+}
+
+#[test]
+fn a_trace_reads_back_and_is_replaced_only_when_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.trace");
+    write(&path, &trace(), false).unwrap();
+    assert!(is_trace(&path));
+    assert_eq!(read(&path).unwrap(), trace());
+    let error = write(&path, &trace(), false).unwrap_err().to_string();
+    assert!(error.contains("--replace"), "{error}");
+    write(&path, &trace(), true).unwrap();
+    assert_eq!(trace().header.title(), "python train.py");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_damaged_trace_keeps_its_good_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.trace");
+    write(&path, &trace(), false).unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replace("\"bytes\":9", "\"bytes\":8")).unwrap();
+    let back = read(&path).unwrap().recording;
+    assert_eq!(back.operations.len(), 2);
+    assert!(
+        back.damage[1].1.problem.contains("edited"),
+        "{:?}",
+        back.damage
+    );
+
+    let torn: String = text
+        .lines()
+        .take(5)
+        .map(|line| format!("{line}\n"))
+        .collect();
+    fs::write(&path, &torn[..torn.len() - 9]).unwrap();
+    let back = read(&path).unwrap().recording;
+    let last = back.damage.last().unwrap();
+    assert!(last.1.problem.contains("last line is missing"), "{last:?}");
+
+    for (first, says) in [
+        ("", "empty"),
+        ("{\"kind\":\"run\"}", "checksum"),
+        ("{\"kind\":\"trace\",\"schema\":99}", "schema is 99"),
+    ] {
+        fs::write(&path, first).unwrap();
+        let error = read(&path).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    }
+    assert!(read(&folder.path().join("none")).is_err());
+}

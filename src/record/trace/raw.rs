@@ -1,0 +1,283 @@
+//! Reads the raw recording of a program: a folder with one file a process, JSON objects a
+//! line, written by the injected library as its buffers complete (docs/FORMAT.md).
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::types::{Calls, Device, Kernel, Operation, Process, Recording, Work};
+use crate::record::RecordError;
+use crate::record::types::Damage;
+
+/// Environment variable that names the folder to the injected library.
+pub const VARIABLE: &str = "REGATTA_TRACE";
+
+/// Damaged lines that are kept with what is wrong with them; the others are counted.
+const DAMAGE_KEPT: usize = 20;
+
+/// Longest line that is read: a kernel's name may be long, but not this long.
+const LONGEST_LINE: u64 = 1 << 20;
+
+#[derive(Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum Line {
+    Process(Process),
+    Device(Device),
+    Name {
+        id: u32,
+        name: String,
+    },
+    Kernel(RawKernel),
+    Copy {
+        direction: String,
+        bytes: u64,
+        #[serde(flatten)]
+        at: Place,
+    },
+    Set {
+        bytes: u64,
+        #[serde(flatten)]
+        at: Place,
+    },
+    Calls(Calls),
+    Dropped {
+        records: u64,
+    },
+    /// What kept the library from recording, or from recording all of it.
+    Problem {
+        text: String,
+    },
+    End {},
+    /// A later library's line.
+    #[serde(other)]
+    Unknown,
+}
+
+#[derive(Deserialize)]
+struct RawKernel {
+    #[serde(flatten)]
+    at: Place,
+    #[serde(flatten)]
+    kernel: Kernel,
+}
+
+/// When and where something ran.
+#[derive(Deserialize)]
+struct Place {
+    start: u64,
+    end: u64,
+    stream: u32,
+    device: u32,
+    #[serde(default)]
+    launched: Option<u64>,
+    #[serde(default)]
+    launch_ns: Option<u64>,
+}
+
+/// Reads every recording in a folder. Of more than `limit` operations the last are kept:
+/// a program's beginning is its warm-up. Never holds more than twice as many.
+///
+/// # Errors
+/// When the folder or a file in it cannot be read. Lines that cannot be used are reported
+/// in [`Recording::damage`].
+pub fn read(folder: &Path, limit: usize) -> Result<Recording, RecordError> {
+    let io = |error| RecordError::io(folder, error);
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        if path.extension().is_some_and(|ending| ending == "jsonl") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    let mut reader = Reader {
+        recording: Recording::default(),
+        names: HashMap::new(),
+        limit: limit.max(1),
+    };
+    for path in &files {
+        let read = reader.file(path);
+        read.map_err(|error| RecordError::io(path, error))?;
+    }
+    let mut recording = reader.recording;
+    recording.settle(limit);
+    in_order_of_start(&mut recording);
+    Ok(recording)
+}
+
+struct Reader {
+    recording: Recording,
+    /// Index of each name.
+    names: HashMap<String, u32>,
+    limit: usize,
+}
+
+impl Reader {
+    fn file(&mut self, path: &Path) -> io::Result<()> {
+        let mut input = BufReader::new(File::open(path)?);
+        let label = path.file_name().unwrap_or_default();
+        let mut file = Lines {
+            label: label.to_string_lossy().into_owned(),
+            process: self.recording.processes.len() as u32,
+            ids: HashMap::new(),
+            number: 0,
+            bad: 0,
+        };
+        self.recording.processes.push(Process {
+            pid: pid(&file.label),
+            ..Process::default()
+        });
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let read = io::Read::take(&mut input, LONGEST_LINE).read_until(b'\n', &mut line)?;
+            if read == 0 {
+                break;
+            }
+            file.number += 1;
+            let whole = line.ends_with(b"\n");
+            if !whole && read as u64 == LONGEST_LINE {
+                input.skip_until(b'\n')?;
+            }
+            let text = String::from_utf8_lossy(&line);
+            if !text.trim().is_empty()
+                && let Err(problem) = self.line(text.trim(), whole, &mut file)
+            {
+                self.damaged(&mut file, problem);
+            }
+            if self.recording.operations.len() >= 2 * self.limit {
+                self.recording.settle(self.limit);
+            }
+        }
+        if let Some(more) = file.bad.checked_sub(DAMAGE_KEPT).filter(|more| *more > 0) {
+            let damage = Damage {
+                line: file.number,
+                problem: format!("and {more} more lines of the file could not be used"),
+            };
+            self.recording.damage.push((file.label, damage));
+        }
+        Ok(())
+    }
+
+    fn damaged(&mut self, file: &mut Lines, problem: String) {
+        file.bad += 1;
+        if file.bad <= DAMAGE_KEPT {
+            let line = file.number;
+            let damage = Damage { line, problem };
+            self.recording.damage.push((file.label.clone(), damage));
+        }
+    }
+
+    fn line(&mut self, text: &str, whole: bool, file: &mut Lines) -> Result<(), String> {
+        let line: Line = serde_json::from_str(text).map_err(|error| match whole {
+            true => format!("it cannot be understood: {error}"),
+            false => "it is cut off: the process ended while it was written".to_owned(),
+        })?;
+        let process = &mut self.recording.processes[file.process as usize];
+        match line {
+            Line::Process(told) if file.number == 1 => {
+                let pid = process.pid;
+                *process = told;
+                // The file's name is the process's own word, before anything was read.
+                if process.pid == 0 {
+                    process.pid = pid;
+                }
+            }
+            Line::Process(_) => return Err("a second first line".to_owned()),
+            Line::Device(device) => {
+                process.devices.retain(|old| old.ordinal != device.ordinal);
+                process.devices.push(device);
+            }
+            Line::Name { id, name } => {
+                let index = self.name(name);
+                file.ids.insert(id, index);
+            }
+            Line::Kernel(RawKernel { at, mut kernel }) => {
+                kernel.name = match file.ids.get(&kernel.name) {
+                    Some(index) => *index,
+                    None => self.name(format!("(kernel {} without a name)", kernel.name)),
+                };
+                self.operation(file, at, Work::Kernel(kernel))?;
+            }
+            Line::Copy {
+                direction,
+                bytes,
+                at,
+            } => self.operation(file, at, Work::Copy { direction, bytes })?,
+            Line::Set { bytes, at } => self.operation(file, at, Work::Set { bytes })?,
+            Line::Calls(calls) => process.calls.push(calls),
+            Line::Dropped { records } => process.dropped = process.dropped.saturating_add(records),
+            Line::Problem { text } => process.problems.push(text),
+            Line::End {} => process.ended = true,
+            Line::Unknown => return Err("it is of a kind that this regatta does not know".into()),
+        }
+        Ok(())
+    }
+
+    fn operation(&mut self, file: &Lines, at: Place, work: Work) -> Result<(), String> {
+        // CUPTI writes 0 where it could not take the time.
+        if at.end < at.start || at.start == 0 {
+            return Err("its times make no sense: it has no start, or ends before it".to_owned());
+        }
+        self.recording.operations.push(Operation {
+            process: file.process,
+            device: at.device,
+            stream: at.stream,
+            start: at.start,
+            end: at.end,
+            launched: at.launched.filter(|launched| *launched > 0),
+            launch_ns: at.launch_ns,
+            work,
+        });
+        Ok(())
+    }
+
+    fn name(&mut self, name: String) -> u32 {
+        let names = &mut self.recording.names;
+        *self.names.entry(name).or_insert_with_key(|name| {
+            names.push(name.clone());
+            names.len() as u32 - 1
+        })
+    }
+}
+
+/// A file being read.
+struct Lines {
+    label: String,
+    process: u32,
+    /// Index of a name by the id that this process gave it.
+    ids: HashMap<u32, u32>,
+    /// Of the current line, from 1.
+    number: usize,
+    bad: usize,
+}
+
+/// `1234-99.jsonl` is of process 1234.
+fn pid(label: &str) -> u32 {
+    let digits = label.split(|c: char| !c.is_ascii_digit()).next();
+    digits.and_then(|d| d.parse().ok()).unwrap_or(0)
+}
+
+/// Numbers processes by their start, not by the text of their ids.
+fn in_order_of_start(recording: &mut Recording) {
+    let mut order: Vec<usize> = (0..recording.processes.len()).collect();
+    order.sort_by_key(|&old| (recording.processes[old].start, recording.processes[old].pid));
+    let mut new = vec![0; order.len()];
+    for (number, &old) in order.iter().enumerate() {
+        new[old] = number as u32;
+    }
+    for operation in &mut recording.operations {
+        operation.process = new[operation.process as usize];
+    }
+    let processes = &recording.processes;
+    recording.processes = order
+        .into_iter()
+        .map(|old| processes[old].clone())
+        .collect();
+}
+
+#[cfg(test)]
+mod tests;

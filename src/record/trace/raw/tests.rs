@@ -1,0 +1,142 @@
+use super::*;
+
+const PROCESS: &str = r#"{"kind":"process","pid":7,"ppid":1,"argv":["a"],"start":5,"cupti":"13.0","devices":[{"ordinal":0,"name":"NVIDIA H200","sms":132,"capability":"9.0"}]}"#;
+const NAME: &str = r#"{"kind":"name","id":3,"name":"flash"}"#;
+
+fn kernel(name: u32, start: u64) -> String {
+    let end = start + 10;
+    format!(
+        r#"{{"kind":"kernel","name":{name},"start":{start},"end":{end},"grid":[2,3,1],"block":[128,1,1],"registers":64,"static_shared":16,"dynamic_shared":32,"local":0,"stream":7,"device":0,"launched":{},"launch_ns":4}}"#,
+        start - 1
+    )
+}
+
+fn reading(files: &[(&str, &str)], limit: usize) -> Recording {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    read(folder.path(), limit).unwrap()
+}
+
+#[test]
+fn everything_in_the_contract_is_read() {
+    let text = [
+        PROCESS,
+        NAME,
+        &kernel(3, 100),
+        r#"{"kind":"copy","direction":"HtoD","bytes":64,"start":90,"end":95,"stream":7,"device":0}"#,
+        r#"{"kind":"set","bytes":8,"start":96,"end":97,"stream":7,"device":0}"#,
+        r#"{"kind":"calls","at":120,"counts":{"launches":1}}"#,
+        r#"{"kind":"dropped","records":2}"#,
+        r#"{"kind":"dropped","records":3}"#,
+        r#"{"kind":"device","ordinal":1,"name":"other","sms":8,"capability":"8.0"}"#,
+        r#"{"kind":"end","at":130}"#,
+    ]
+    .join("\n");
+    let recording = reading(&[("7-5.jsonl", &text), ("notes.txt", "x")], 100);
+    assert_eq!(recording.damage, []);
+    let process = &recording.processes[0];
+    assert_eq!((process.pid, process.dropped, process.ended), (7, 5, true));
+    assert_eq!(process.devices.len(), 2);
+    assert_eq!(process.calls[0].counts["launches"], 1);
+    let kinds: Vec<u64> = recording.operations.iter().map(|o| o.start).collect();
+    assert_eq!(kinds, [90, 96, 100], "by start");
+    let last = &recording.operations[2];
+    let kernel = last.kernel().unwrap();
+    assert_eq!(recording.name(kernel), "flash");
+    assert_eq!(
+        (kernel.blocks(), kernel.threads(), kernel.shared()),
+        (6, 768, 48)
+    );
+    assert_eq!(
+        (last.ns(), last.launched, last.launch_ns),
+        (10, Some(99), Some(4))
+    );
+    assert_eq!(recording.sms(last), Some(132));
+}
+
+#[test]
+fn bad_lines_are_named_and_the_others_kept() {
+    let text = [
+        PROCESS,
+        "nonsense",
+        &kernel(9, 100),
+        r#"{"kind":"hologram"}"#,
+        r#"{"kind":"set","bytes":8,"start":96,"end":95,"stream":7,"device":0}"#,
+        PROCESS,
+        "{\"kind\":\"name\",\"id\":3,\"na",
+    ]
+    .join("\n");
+    let recording = reading(&[("7-5.jsonl", &text)], 100);
+    assert_eq!(recording.operations.len(), 1);
+    assert!(!recording.processes[0].ended);
+    let told: Vec<(usize, &str)> = recording
+        .damage
+        .iter()
+        .map(|(_, d)| (d.line, d.problem.split(':').next().unwrap()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (2, "it cannot be understood"),
+            (4, "it is of a kind that this regatta does not know"),
+            (5, "its times make no sense"),
+            (6, "a second first line"),
+            (7, "it is cut off"),
+        ]
+    );
+    let kernel = recording.operations[0].kernel().unwrap();
+    assert_eq!(recording.name(kernel), "(kernel 9 without a name)");
+}
+
+#[test]
+fn two_processes_share_names_and_a_line_of_time() {
+    let second = PROCESS
+        .replace("\"pid\":7", "\"pid\":6")
+        .replace("\"start\":5", "\"start\":9");
+    let files = [
+        (
+            "6-9.jsonl",
+            [
+                second.as_str(),
+                r#"{"kind":"name","id":0,"name":"flash"}"#,
+                &kernel(0, 50),
+            ]
+            .join("\n"),
+        ),
+        (
+            "7-5.jsonl",
+            [PROCESS, NAME, &kernel(3, 40), &kernel(3, 60)].join("\n"),
+        ),
+    ];
+    let files: Vec<(&str, &str)> = files.iter().map(|(n, t)| (*n, t.as_str())).collect();
+    let recording = reading(&files, 100);
+    let pids: Vec<u32> = recording.processes.iter().map(|p| p.pid).collect();
+    assert_eq!(pids, [7, 6], "the first to start is the first");
+    assert_eq!(recording.names, ["flash"]);
+    let whose: Vec<u32> = recording.operations.iter().map(|o| o.process).collect();
+    assert_eq!(whose, [0, 1, 0]);
+}
+
+#[test]
+fn of_many_operations_the_last_are_kept() {
+    let mut text = format!("{PROCESS}\n{NAME}\n");
+    for number in 0..100_000 {
+        text += &kernel(3, 10 + 20 * number);
+        text += "\n";
+    }
+    let recording = reading(&[("7-5.jsonl", &text)], 1000);
+    assert_eq!(recording.operations.len(), 1000);
+    assert!(recording.operations.capacity() < 5000);
+    assert_eq!(recording.left_out, 99_000);
+    assert_eq!(recording.operations[999].start, 10 + 20 * 99_999);
+}
+
+#[test]
+fn an_empty_file_is_a_process_of_which_nothing_is_known() {
+    let recording = reading(&[("12-5.jsonl", "")], 10);
+    assert_eq!(recording.processes[0].pid, 12);
+    assert!(recording.operations.is_empty());
+    assert_eq!(reading(&[], 10), Recording::default());
+}

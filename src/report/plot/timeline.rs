@@ -1,0 +1,256 @@
+//! What ran when: a row a stream, kernels coloured by name, idle time below.
+//!
+//! Drawn without plotters: it is thousands of rectangles, and each says what it is when
+//! pointed at. Operations narrower than a pixel are drawn as one with their neighbours.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::scale::{Scale, time_labels};
+use crate::judge::trace::{gaps_of, short};
+use crate::record::trace::{Operation, Recording, Work};
+use crate::report::format::{Bytes, ShortTime};
+use crate::report::text::{one_line, shorten};
+
+const WIDTH: i32 = 1140;
+const LEFT: i32 = 150;
+const RIGHT: i32 = 1124;
+const TOP: i32 = 8;
+const ROW: i32 = 26;
+const BAR: i32 = 18;
+
+/// Rows that are drawn; the busiest streams, where there are more.
+const ROWS: usize = 20;
+
+/// Operations that are drawn.
+pub(in crate::report) const DRAWN: usize = 4_000;
+
+/// Kernels that have a colour of their own.
+pub(in crate::report) const COLOURS: usize = 7;
+
+/// A stretch of a recording to draw.
+pub(in crate::report) struct Timeline<'a> {
+    /// Its operations and gaps.
+    pub recording: &'a Recording,
+    /// What it shows, in a few words.
+    pub title: &'a str,
+    /// Kernels with a colour, in the order of the colours.
+    pub coloured: &'a [String],
+    /// Its start, in nanoseconds.
+    pub from: u64,
+    /// Its end.
+    pub to: u64,
+    /// A part of it to mark.
+    pub marked: Option<(u64, u64)>,
+}
+
+type Lane = (u32, u32, u32);
+
+/// Draws it; `None` when nothing ran in it.
+pub(in crate::report) fn timeline(of: &Timeline) -> Option<String> {
+    let mut lanes: BTreeMap<Lane, Vec<&Operation>> = BTreeMap::new();
+    for operation in &of.recording.operations {
+        if operation.start < of.to && operation.end > of.from {
+            let lane = (operation.process, operation.device, operation.stream);
+            lanes.entry(lane).or_default().push(operation);
+        }
+    }
+    if lanes.is_empty() || of.to <= of.from {
+        return None;
+    }
+    let hidden = lanes.len().saturating_sub(ROWS);
+    if hidden > 0 {
+        let mut counts: Vec<usize> = lanes.values().map(Vec::len).collect();
+        counts.sort_unstable();
+        let least = counts[hidden];
+        lanes.retain(|_, operations| operations.len() >= least);
+        while lanes.len() > ROWS {
+            lanes.pop_last();
+        }
+    }
+    let bottom = TOP + ROW * (lanes.len() as i32 + 1);
+    let height = bottom + 30;
+    let mut svg = Svg {
+        of,
+        out: String::new(),
+    };
+    let _ = write!(
+        svg.out,
+        r#"<svg class="plot timeline" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img"><title>{}</title>"#,
+        escaped(of.title)
+    );
+    svg.axis(bottom);
+    for (row, (lane, operations)) in lanes.iter().enumerate() {
+        let y = TOP + ROW * row as i32;
+        svg.label(&name(of.recording, *lane, &lanes), y);
+        svg.lane(operations, y);
+    }
+    svg.label("idle", bottom - ROW);
+    svg.gaps(bottom - ROW);
+    if hidden > 0 {
+        let words = format!("{hidden} less busy streams are not drawn");
+        let _ = write!(
+            svg.out,
+            r#"<text class="f-muted" x="{RIGHT}" y="{}" font-size="11" text-anchor="end">{words}</text>"#,
+            height - 2
+        );
+    }
+    svg.out.push_str("</svg>");
+    Some(svg.out)
+}
+
+/// `GPU 0 stream 7`, with the process where there are several.
+fn name(recording: &Recording, lane: Lane, lanes: &BTreeMap<Lane, Vec<&Operation>>) -> String {
+    let (process, device, stream) = lane;
+    let alone = lanes.keys().all(|(other, ..)| *other == process);
+    let pid = recording
+        .processes
+        .get(process as usize)
+        .map_or(0, |process| process.pid);
+    match alone {
+        true => format!("GPU {device} stream {stream}"),
+        false => format!("{pid}: GPU {device} stream {stream}"),
+    }
+}
+
+struct Svg<'a> {
+    of: &'a Timeline<'a>,
+    out: String,
+}
+
+impl Svg<'_> {
+    /// Pixels of a time, within the plot.
+    fn x(&self, at: u64) -> f64 {
+        let share = (at.clamp(self.of.from, self.of.to) - self.of.from) as f64
+            / (self.of.to - self.of.from) as f64;
+        f64::from(LEFT) + share * f64::from(RIGHT - LEFT)
+    }
+
+    fn axis(&mut self, bottom: i32) {
+        if let Some((from, to)) = self.of.marked {
+            let (x, end) = (self.x(from), self.x(to));
+            let _ = write!(
+                self.out,
+                r#"<rect class="f-band" x="{x:.1}" y="{}" width="{:.1}" height="{}"><title>steady state</title></rect>"#,
+                TOP - 6,
+                (end - x).max(1.0),
+                bottom - TOP + 6
+            );
+        }
+        let span = (self.of.to - self.of.from) as f64;
+        let mut ticks = Scale::linear([0.0, span], LEFT, RIGHT).ticks(7);
+        ticks.retain(|tick| (0.0..=span).contains(tick));
+        for (tick, label) in ticks.iter().zip(time_labels(&ticks)) {
+            let x = self.x(self.of.from + *tick as u64).round();
+            let _ = write!(
+                self.out,
+                r#"<path class="s-grid" d="M{x} {TOP}V{bottom}"/><text class="f-muted" x="{x}" y="{}" font-size="11" text-anchor="middle">{}</text>"#,
+                bottom + 16,
+                escaped(&label)
+            );
+        }
+    }
+
+    fn label(&mut self, text: &str, y: i32) {
+        let _ = write!(
+            self.out,
+            r#"<text class="f-text" x="{}" y="{}" font-size="12" text-anchor="end">{}</text>"#,
+            LEFT - 10,
+            y + BAR - 5,
+            escaped(&shorten(text, 24))
+        );
+    }
+
+    fn lane(&mut self, operations: &[&Operation], y: i32) {
+        let mut drawn = 0;
+        let mut until = f64::NEG_INFINITY;
+        for operation in operations {
+            let (x, end) = (self.x(operation.start), self.x(operation.end));
+            // Within the pixel of the one before nothing could be told apart.
+            if end < until + 0.5 || drawn > DRAWN {
+                continue;
+            }
+            let x = x.max(until.min(end - 0.3));
+            until = end.max(x + 0.6);
+            drawn += 1;
+            let _ = write!(
+                self.out,
+                r#"<rect class="{}" x="{x:.2}" y="{y}" width="{:.2}" height="{BAR}"><title>{}</title></rect>"#,
+                self.class(operation),
+                until - x,
+                escaped(&self.told(operation))
+            );
+        }
+    }
+
+    fn class(&self, operation: &Operation) -> String {
+        match &operation.work {
+            Work::Kernel(kernel) => {
+                let name = self.of.recording.name(kernel);
+                match self.of.coloured.iter().position(|known| known == name) {
+                    Some(number) => format!("k{number}"),
+                    None => "kx".to_owned(),
+                }
+            }
+            Work::Copy { .. } => "kcopy".to_owned(),
+            Work::Set { .. } => "kset".to_owned(),
+        }
+    }
+
+    fn told(&self, operation: &Operation) -> String {
+        let time = ShortTime(operation.ns() as f64);
+        match &operation.work {
+            Work::Kernel(kernel) => {
+                let [x, y, z] = kernel.grid;
+                let name = short(self.of.recording.name(kernel));
+                format!("{} {x}x{y}x{z}: {time}", one_line(&name))
+            }
+            Work::Copy { direction, bytes } => {
+                format!("copy {} {}: {time}", one_line(direction), Bytes(*bytes))
+            }
+            Work::Set { bytes } => format!("set {}: {time}", Bytes(*bytes)),
+        }
+    }
+
+    fn gaps(&mut self, y: i32) {
+        for gap in gaps_of(self.of.recording) {
+            let (x, end) = (self.x(gap.start), self.x(gap.end));
+            if end - x < 0.5 {
+                continue;
+            }
+            let (class, why) = match gap.host_bound {
+                true => ("khost", "idle, waiting for the host"),
+                false => ("kidle", "idle"),
+            };
+            let _ = write!(
+                self.out,
+                r#"<rect class="{class}" x="{x:.2}" y="{}" width="{:.2}" height="8"><title>{why}: {}</title></rect>"#,
+                y + 5,
+                end - x,
+                ShortTime((gap.end - gap.start) as f64)
+            );
+        }
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}
+
+/// The stretch to draw of a recording: all of it, or where most operations fall into so
+/// small a part that [`DRAWN`] can be drawn.
+pub(in crate::report) fn busiest(recording: &Recording) -> Option<(u64, u64)> {
+    let operations = &recording.operations;
+    let (first, last) = (operations.first()?, operations.last()?);
+    if operations.len() <= DRAWN {
+        let end = operations.iter().map(|operation| operation.end).max();
+        return Some((first.start, end.unwrap_or(last.end).max(first.start + 1)));
+    }
+    let spans = operations
+        .windows(DRAWN)
+        .map(|w| (w[0].start, w[DRAWN - 1].start));
+    let (from, to) = spans.min_by_key(|(from, to)| to - from)?;
+    Some((from, to.max(from + 1)))
+}

@@ -1,0 +1,135 @@
+//! What the device does in one call, by CUPTI's record of it.
+
+use std::time::Instant;
+
+use regatta_probe::census::{self, Recorded, Recording, What};
+
+use super::case::Case;
+use super::driver::Device;
+use super::error::CudaError;
+use crate::attention::{Activity, Operation, OperationKind};
+
+/// Makes the call twice and gives the second: the first of a process changes how code is
+/// loaded.
+///
+/// # Errors
+/// No CUPTI, or a call that fails.
+pub fn of_call(device: &mut Device, case: &mut Case) -> Result<Activity, CudaError> {
+    recorded(device, case)?;
+    let (recorded, host_ns) = recorded(device, case)?;
+    Ok(activity(&recorded, host_ns))
+}
+
+fn recorded(device: &mut Device, case: &mut Case) -> Result<(Recorded, u64), CudaError> {
+    device.synchronise()?;
+    let mut recording = Recording::begin()?;
+    let begin = Instant::now();
+    case.call()?;
+    let host_ns = begin.elapsed().as_nanos() as u64;
+    recording.returned();
+    device.synchronise()?;
+    Ok((recording.end()?, host_ns))
+}
+
+/// A recording, counted from the start of its first operation.
+fn activity(recorded: &Recorded, host_ns: u64) -> Activity {
+    let starts = recorded.operations.iter().map(census::Operation::start);
+    let first = starts.min().unwrap_or(recorded.begin);
+    let told = |operation: &census::Operation| {
+        let (kind, name, stream, bytes) = match &operation.what {
+            What::Kernel(kernel) => {
+                let name = recorded.name(kernel.name).to_owned();
+                (OperationKind::Kernel, name, kernel.stream, None)
+            }
+            What::Memory(memory) => {
+                let kind = match memory.direction {
+                    Some(_) => OperationKind::Copy,
+                    None => OperationKind::Set,
+                };
+                let name = memory.direction.unwrap_or_default().to_owned();
+                (kind, name, memory.stream, Some(memory.bytes))
+            }
+        };
+        Operation {
+            kind,
+            name,
+            start_ns: operation.start() - first,
+            end_ns: operation.end() - first,
+            stream: Some(stream),
+            bytes,
+            launched_ns: operation
+                .launch
+                .map(|launch| launch.at.cast_signed() - first.cast_signed()),
+        }
+    };
+    let calls = recorded.counts.named().into_iter();
+    Activity {
+        operations: recorded.operations.iter().map(told).collect(),
+        host_ns,
+        calls: calls
+            .map(|(name, count)| (name.to_owned(), count))
+            .collect(),
+        dropped: recorded.dropped,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use regatta_probe::census::{Counts, Kernel, Launch, Memory};
+
+    use super::*;
+
+    #[test]
+    fn times_count_from_the_first_start() {
+        let kernel = Kernel {
+            name: 0,
+            start: 2_000,
+            end: 2_500,
+            grid: [1, 1, 1],
+            block: [128, 1, 1],
+            cluster: None,
+            registers: 32,
+            static_shared: 0,
+            dynamic_shared: 0,
+            local: 0,
+            device: 0,
+            stream: 7,
+            correlation: 1,
+            graph: None,
+        };
+        let copy = Memory {
+            direction: Some("HtoD"),
+            bytes: 64,
+            start: 1_500,
+            end: 1_600,
+            device: 0,
+            stream: 7,
+            correlation: 2,
+        };
+        let launch = Some(Launch { at: 1_400, ns: 5 });
+        let operations = [(What::Memory(copy), None), (What::Kernel(kernel), launch)];
+        let recorded = Recorded {
+            begin: 1_000,
+            end: 3_000,
+            operations: operations
+                .map(|(what, launch)| census::Operation { what, launch })
+                .to_vec(),
+            names: vec!["flash".to_owned()],
+            counts: Counts {
+                launches: 1,
+                ..Counts::default()
+            },
+            dropped: 0,
+        };
+        let activity = activity(&recorded, 42);
+        let times: Vec<(u64, u64, Option<i64>)> = activity
+            .operations
+            .iter()
+            .map(|operation| (operation.start_ns, operation.end_ns, operation.launched_ns))
+            .collect();
+        assert_eq!(times, [(0, 100, None), (500, 1_000, Some(-100))]);
+        assert_eq!(activity.operations[1].name, "flash");
+        assert_eq!(activity.operations[0].bytes, Some(64));
+        assert_eq!(activity.calls["launches"], 1);
+    }
+}

@@ -1,0 +1,140 @@
+"""The launch census's Python side, with a library that gives a recording."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import unittest
+from typing import Any
+from unittest import mock
+
+import support  # noqa: F401  (puts the worker's modules on the path)
+
+import census
+import probe
+
+RECORDED = {
+    "begin": 1000,
+    "end": 9000,
+    "dropped": 0,
+    "counts": {"module_loads": 0, "launches": 2},
+    "operations": [
+        {
+            "kind": "copy",
+            "direction": "HtoD",
+            "bytes": 64,
+            "start": 2000,
+            "end": 2100,
+            "stream": 7,
+            "device": 0,
+        },
+        {
+            "kind": "kernel",
+            "name": "fmha_cutlassB",
+            "start": 2500,
+            "end": 4000,
+            "grid": [157, 1, 1],
+            "block": [32, 4, 1],
+            "cluster": [2, 1, 1],
+            "registers": 232,
+            "static_shared": 16,
+            "dynamic_shared": 53504,
+            "local": 0,
+            "stream": 7,
+            "device": 0,
+            "launched": 1900,
+            "launch_ns": 5000,
+        },
+        {"kind": "set", "bytes": 4, "start": 4100, "end": 4101, "stream": 7, "device": 0},
+    ],
+}
+
+
+class FakeLibrary:
+    """Notes what it is asked; its recordings are always the same."""
+
+    def __init__(self) -> None:
+        self.trace: list[str] = []
+        self.fails: str | None = None
+        self._kept = ctypes.c_char_p(json.dumps(RECORDED).encode())
+
+    def __getattr__(self, name: str) -> Any:
+        name = name.removeprefix("regatta_probe_census_")
+
+        def function(*arguments: Any) -> Any:
+            if name == "regatta_probe_last_error":
+                return b"no launch census: no CUPTI"
+            self.trace.append(name)
+            if name == self.fails:
+                return 1
+            if name == "end":
+                arguments[0]._obj.value = self._kept.value
+            return 0
+
+        setattr(self, name, function)
+        return function
+
+
+class OfACall(unittest.TestCase):
+    def setUp(self) -> None:
+        self.library = FakeLibrary()
+        for patch in (
+            mock.patch("ctypes.CDLL", return_value=self.library),
+            mock.patch.dict(os.environ, {probe.VARIABLE: "fake"}),
+        ):
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def call(self) -> str:
+        self.library.trace.append("the call")
+        return "its result"
+
+    def wait(self, result: str) -> None:
+        self.assertEqual(result, "its result")
+        self.library.trace.append("waited")
+
+    def test_the_second_of_two_recordings_counts(self) -> None:
+        census.of_call(self.call, self.wait)
+        once = ["begin", "the call", "returned", "waited", "end"]
+        self.assertEqual(self.library.trace, once + once)
+
+    def test_times_count_from_the_first_start(self) -> None:
+        found = census.of_call(self.call, self.wait)
+        copy, kernel, fill = found["activity"]["operations"]
+        self.assertEqual((copy["start_ns"], copy["end_ns"], copy["name"]), (0, 100, "HtoD"))
+        self.assertEqual((kernel["start_ns"], kernel["launched_ns"]), (500, -100))
+        self.assertNotIn("launched_ns", copy)
+        self.assertEqual((fill["kind"], fill["bytes"]), ("set", 4))
+        self.assertNotIn("name", fill)
+        self.assertEqual(found["activity"]["calls"]["launches"], 2)
+        self.assertGreaterEqual(found["activity"]["host_ns"], 0)
+
+    def test_a_launch_has_what_its_kernel_takes(self) -> None:
+        found = census.of_call(self.call, self.wait)
+        (launch,) = found["launches"]
+        self.assertEqual(launch["grid"], [157, 1, 1])
+        self.assertEqual(launch["cluster"], [2, 1, 1])
+        self.assertEqual((launch["shared_bytes"], launch["registers"]), (53520, 232))
+        self.assertEqual(found["counts"], {"copies": 1, "memsets": 1})
+
+    def test_no_census_is_in_the_librarys_words(self) -> None:
+        self.library.fails = "begin"
+        with self.assertRaisesRegex(census.CensusError, "no CUPTI"):
+            census.of_call(self.call, self.wait)
+        self.assertEqual(self.library.trace, ["begin"])
+
+    def test_a_call_that_fails_ends_its_recording(self) -> None:
+        with self.assertRaises(ZeroDivisionError):
+            census.of_call(lambda: 1 / 0, self.wait)
+        self.assertEqual(self.library.trace, ["begin", "end"])
+
+    def test_without_the_variable_there_is_none(self) -> None:
+        with mock.patch.dict(os.environ):
+            os.environ.pop(probe.VARIABLE)
+            with self.assertRaisesRegex(census.CensusError, "names no library"):
+                census.of_call(self.call, self.wait)
+
+
+if __name__ == "__main__":
+    unittest.main()
