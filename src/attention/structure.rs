@@ -31,6 +31,23 @@ pub struct Launch {
     pub blocks_per_sm: Option<u32>,
 }
 
+impl Launch {
+    /// Blocks of the grid.
+    pub fn blocks(&self) -> u64 {
+        product(self.grid)
+    }
+
+    /// Threads over the whole grid.
+    pub fn threads(&self) -> u64 {
+        self.blocks().saturating_mul(product(self.block))
+    }
+}
+
+fn product(sizes: [u32; 3]) -> u64 {
+    let sizes = sizes.into_iter().map(u64::from);
+    sizes.fold(1, u64::saturating_mul)
+}
+
 /// The structure of one call, as the worker counted it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Structure {
@@ -41,4 +58,15 @@ pub struct Structure {
     /// it), `copies` (of whole tensors), `allocations`, `workspace_bytes`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counts: BTreeMap<String, u64>,
+    /// A hash over the machine code of every kernel launched, in hexadecimal, where the
+    /// worker has that code. Equal hashes are equal instructions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+}
+
+impl Structure {
+    /// True when there is nothing in it: the worker cannot count.
+    pub fn is_empty(&self) -> bool {
+        self.launches.is_empty() && self.counts.is_empty()
+    }
 }

@@ -13,6 +13,7 @@ use super::statistics::paired_ratio;
 use super::values::FEWEST;
 use crate::attention::{Case, CaseId, FACETS};
 use crate::record::side::{CaseRecord, Side, Status, is_time, median};
+use crate::record::types::RunHeader;
 use crate::suite::rules::{Expectation, Metric};
 
 /// Coverage of the interval. Five invocations reach 93.75 %: their whole range.
@@ -40,7 +41,7 @@ pub fn expectations(side: &Side) -> (Vec<ExpectationResult>, Vec<String>) {
     let mut notes = Vec::new();
     for rule in &side.header.rules.expectations {
         let before = results.len();
-        let alone = hold_all(rule, &cases, &side.header.rules.policy.allow, &mut results);
+        let alone = hold_all(rule, &cases, &side.header, &mut results);
         if !alone.is_empty() {
             notes.push(format!(
                 "`{}` selects {} with nothing to hold {} against: {}",
@@ -67,9 +68,10 @@ struct Candidate<'a> {
 fn hold_all<'a>(
     rule: &Expectation,
     cases: &[Candidate<'a>],
-    allow: &[String],
+    header: &RunHeader,
     results: &mut Vec<ExpectationResult>,
 ) -> Vec<&'a CaseId> {
+    let (allow, settings) = (&header.rules.policy.allow, &header.settings);
     let mut groups: BTreeMap<Vec<(String, String)>, Vec<&Candidate>> = BTreeMap::new();
     for reference in cases.iter().filter(|c| rule.against.matches(&c.case)) {
         let key = alike(rule, &reference.case);
@@ -94,7 +96,7 @@ fn hold_all<'a>(
         if references.is_empty() {
             alone.push(held.id);
         } else {
-            results.push(hold(rule, held, &references));
+            results.push(hold(rule, held, &references, settings.structure_only));
         }
     }
     alone
@@ -144,7 +146,12 @@ fn times(metric: Metric, record: &CaseRecord) -> &[f64] {
     }
 }
 
-fn hold(rule: &Expectation, held: &Candidate, references: &[&Candidate]) -> ExpectationResult {
+fn hold(
+    rule: &Expectation,
+    held: &Candidate,
+    references: &[&Candidate],
+    untimed: bool,
+) -> ExpectationResult {
     let mut result = ExpectationResult {
         name: rule.name.clone(),
         case: held.id.clone(),
@@ -173,7 +180,10 @@ fn hold(rule: &Expectation, held: &Candidate, references: &[&Candidate]) -> Expe
             .filter(|candidate| centre(candidate).is_none())
             .map(|candidate| candidate.id)
             .collect();
-        result.reason = Some(format!("not measured: {}", list(missing)));
+        result.reason = Some(match untimed {
+            true => "no time was taken".to_owned(),
+            false => format!("not measured: {}", list(missing)),
+        });
         return result;
     };
     result.against = Some(best.id.clone());

@@ -126,7 +126,8 @@ pub struct Entry {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "lowercase")]
 pub enum Outcome {
-    /// Checked and timed.
+    /// Checked and timed; or checked and counted, without a sample, where the run's
+    /// settings say `structure_only`.
     Measured(Measurement),
     /// The variant does not do this.
     Unsupported {

@@ -280,6 +280,7 @@ impl Worker for Fake {
         Ok(Structure {
             launches: Vec::new(),
             counts: BTreeMap::from([("threads".to_owned(), splits(case))]),
+            code: None,
         })
     }
 

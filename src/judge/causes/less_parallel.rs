@@ -3,7 +3,7 @@
 //! This is the bug the tool exists for: a sentinel lost on its way made one block
 //! do what 157 had done, with the same kernel and the same result.
 
-use super::launches::{blocks, by_kernel, short, sizes, threads};
+use super::launches::{by_kernel, short, sizes};
 use super::{Pair, finding};
 use crate::attention::{Launch, ParamValue};
 use crate::judge::judgement::Finding;
@@ -48,9 +48,9 @@ fn smaller_grids(pair: &Pair) -> Vec<(String, f64)> {
     let shrunk = by_kernel(base).into_iter().filter_map(|(name, before)| {
         let after = head.get(name)?;
         let largest =
-            |launches: &[&Launch]| launches.iter().copied().max_by_key(|l| blocks(l)).cloned();
+            |launches: &[&Launch]| launches.iter().copied().max_by_key(|l| l.blocks()).cloned();
         let (before, after) = (largest(&before)?, largest(after)?);
-        let fewer = blocks(&after) < blocks(&before) && threads(&after) < threads(&before);
+        let fewer = after.blocks() < before.blocks() && after.threads() < before.threads();
         let text = format!(
             "grid {} -> {} of {}",
             sizes(before.grid),
@@ -60,7 +60,7 @@ fn smaller_grids(pair: &Pair) -> Vec<(String, f64)> {
         fewer.then(|| {
             (
                 text,
-                threads(&before) as f64 / threads(&after).max(1) as f64,
+                before.threads() as f64 / after.threads().max(1) as f64,
             )
         })
     });

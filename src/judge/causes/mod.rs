@@ -8,7 +8,7 @@
 mod copies_added;
 mod host_bound;
 mod kernel_replaced;
-mod launches;
+pub(super) mod launches;
 mod launches_added;
 mod less_parallel;
 mod lower_clock;

@@ -126,6 +126,7 @@ impl Worker for CpuWorker {
         Ok(Structure {
             launches: Vec::new(),
             counts: counts.map(|(name, n)| (name.to_owned(), n)).into(),
+            code: None,
         })
     }
 
