@@ -31,23 +31,6 @@ pub struct Launch {
     pub blocks_per_sm: Option<u32>,
 }
 
-impl Launch {
-    /// Blocks of the grid.
-    pub fn blocks(&self) -> u64 {
-        product(self.grid)
-    }
-
-    /// Threads over the whole grid.
-    pub fn threads(&self) -> u64 {
-        self.blocks().saturating_mul(product(self.block))
-    }
-}
-
-fn product(sizes: [u32; 3]) -> u64 {
-    let sizes = sizes.into_iter().map(u64::from);
-    sizes.fold(1, u64::saturating_mul)
-}
-
 /// The structure of one call, as the worker counted it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Structure {

@@ -10,6 +10,7 @@ use super::complete::{allowed, usable};
 use super::judgement::{ExpectationResult, Held};
 use super::phrase::{count, factor, list};
 use super::statistics::paired_ratio;
+use super::structure::multiprocessors;
 use super::values::FEWEST;
 use crate::attention::{Case, CaseId, FACETS};
 use crate::record::side::{CaseRecord, Side, Status, is_time, median};
@@ -71,7 +72,7 @@ fn hold_all<'a>(
     header: &RunHeader,
     results: &mut Vec<ExpectationResult>,
 ) -> Vec<&'a CaseId> {
-    let (allow, settings) = (&header.rules.policy.allow, &header.settings);
+    let allow = &header.rules.policy.allow;
     let mut groups: BTreeMap<Vec<(String, String)>, Vec<&Candidate>> = BTreeMap::new();
     for reference in cases.iter().filter(|c| rule.against.matches(&c.case)) {
         let key = alike(rule, &reference.case);
@@ -96,7 +97,7 @@ fn hold_all<'a>(
         if references.is_empty() {
             alone.push(held.id);
         } else {
-            results.push(hold(rule, held, &references, settings.structure_only));
+            results.push(hold(rule, held, &references, header));
         }
     }
     alone
@@ -150,7 +151,7 @@ fn hold(
     rule: &Expectation,
     held: &Candidate,
     references: &[&Candidate],
-    untimed: bool,
+    header: &RunHeader,
 ) -> ExpectationResult {
     let mut result = ExpectationResult {
         name: rule.name.clone(),
@@ -180,7 +181,7 @@ fn hold(
             .filter(|candidate| centre(candidate).is_none())
             .map(|candidate| candidate.id)
             .collect();
-        result.reason = Some(match untimed {
+        result.reason = Some(match header.settings.structure_only {
             true => "no time was taken".to_owned(),
             false => format!("not measured: {}", list(missing)),
         });
@@ -189,20 +190,31 @@ fn hold(
     result.against = Some(best.id.clone());
     compare(rule, held.record, best.record, &mut result);
     if result.held == Held::Broken {
-        result.reason = cause(held.record, best.record, &result);
+        result.reason = cause(
+            held.record,
+            best.record,
+            &result,
+            multiprocessors(header, held.id),
+        );
     }
     result
 }
 
 /// What sets a case apart from the one it was held against: the rules that explain
 /// a change over time explain a difference within a run as well.
-fn cause(held: &CaseRecord, best: &CaseRecord, result: &ExpectationResult) -> Option<String> {
+fn cause(
+    held: &CaseRecord,
+    best: &CaseRecord,
+    result: &ExpectationResult,
+    sms: Option<u64>,
+) -> Option<String> {
     let pair = Pair {
         base: best,
         head: held,
         ratio: result.ratio?,
         floor: result.within - 1.0,
         versions: Vec::new(),
+        sms,
     };
     let finding = causes::findings(&pair).into_iter().next()?;
     Some(format!(

@@ -78,6 +78,7 @@ pub fn rows(sides: &Sides) -> Rows {
                     ratio,
                     floor,
                     versions,
+                    sms: multiprocessors(&sides.head.header, id),
                 };
                 (compared, findings(&pair))
             }),

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use crate::attention::{Launch, Structure};
+use crate::judge::structure::normalised;
 
-/// Launches by kernel name, in the order of names.
-pub fn by_kernel(structure: &Structure) -> BTreeMap<&str, Vec<&Launch>> {
-    let mut kernels: BTreeMap<&str, Vec<&Launch>> = BTreeMap::new();
+/// Launches by normalised kernel name, in the order of names.
+pub fn by_kernel(structure: &Structure) -> BTreeMap<String, Vec<&Launch>> {
+    let mut kernels: BTreeMap<String, Vec<&Launch>> = BTreeMap::new();
     for launch in &structure.launches {
-        kernels.entry(&launch.name).or_default().push(launch);
+        let name = normalised(&launch.name);
+        kernels.entry(name).or_default().push(launch);
     }
     kernels
 }
@@ -25,6 +27,21 @@ pub fn moves_data(name: &str) -> bool {
         "cat" | "fill" => words.contains(&moving),
         moving => name.contains(moving),
     })
+}
+
+/// Threads of a launch over its whole grid.
+pub fn threads(launch: &Launch) -> u64 {
+    blocks(launch).saturating_mul(product(launch.block))
+}
+
+/// Blocks of a launch.
+pub fn blocks(launch: &Launch) -> u64 {
+    product(launch.grid)
+}
+
+fn product(sizes: [u32; 3]) -> u64 {
+    let sizes = sizes.into_iter().map(u64::from);
+    sizes.fold(1, u64::saturating_mul)
 }
 
 /// `157x1x1`.

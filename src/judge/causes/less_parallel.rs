@@ -3,7 +3,7 @@
 //! This is the bug the tool exists for: a sentinel lost on its way made one block
 //! do what 157 had done, with the same kernel and the same result.
 
-use super::launches::{by_kernel, short, sizes};
+use super::launches::{blocks, by_kernel, short, sizes, threads};
 use super::{Pair, finding};
 use crate::attention::{Launch, ParamValue};
 use crate::judge::judgement::Finding;
@@ -46,25 +46,34 @@ fn smaller_grids(pair: &Pair) -> Vec<(String, f64)> {
     };
     let head = by_kernel(head);
     let shrunk = by_kernel(base).into_iter().filter_map(|(name, before)| {
-        let after = head.get(name)?;
+        let after = head.get(&name)?;
         let largest =
-            |launches: &[&Launch]| launches.iter().copied().max_by_key(|l| l.blocks()).cloned();
+            |launches: &[&Launch]| launches.iter().copied().max_by_key(|l| blocks(l)).cloned();
         let (before, after) = (largest(&before)?, largest(after)?);
-        let fewer = after.blocks() < before.blocks() && after.threads() < before.threads();
+        let fewer = blocks(&after) < blocks(&before) && threads(&after) < threads(&before);
         let text = format!(
-            "grid {} -> {} of {}",
+            "grid {} -> {} of {}{}",
             sizes(before.grid),
             sizes(after.grid),
-            short(name)
+            short(&name),
+            idle(blocks(&after), pair.sms)
         );
         fewer.then(|| {
             (
                 text,
-                before.threads() as f64 / after.threads().max(1) as f64,
+                threads(&before) as f64 / threads(&after).max(1) as f64,
             )
         })
     });
     shrunk.collect()
+}
+
+/// How much of the device a grid leaves idle: `, 1 of 132 SMs`.
+fn idle(blocks: u64, sms: Option<u64>) -> String {
+    match sms {
+        Some(sms) if blocks < sms => format!(", {blocks} of {sms} SMs"),
+        _ => String::new(),
+    }
 }
 
 /// Parameters that cut work into pieces and became smaller.

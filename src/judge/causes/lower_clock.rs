@@ -28,7 +28,7 @@ pub fn find(pair: &Pair) -> Option<Finding> {
         percent(share.min(1.0))
     );
     // A change of structure explains better than a clock that moved along with it.
-    let same = pair.base.structure == pair.head.structure;
+    let same = pair.same_structure();
     let confidence = if same { 0.9 } else { 0.6 } * share.min(1.0);
     let cause = if head < base {
         "lower-clock"

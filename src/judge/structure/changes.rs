@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::counts;
 use super::names::normalised;
 use crate::attention::{Launch, Structure};
-use crate::judge::causes::launches::{moves_data, short, sizes};
+use crate::judge::causes::launches::{blocks, moves_data, short, sizes, threads};
 use crate::judge::judgement::{Direction, StructuralChange};
 use crate::record::side::CaseRecord;
 use crate::suite::structural::{Action, Kind, StructurePolicy};
@@ -106,7 +106,7 @@ fn by_kernel(structure: &Structure) -> Kernels<'_> {
         kernels.entry(name).or_default().push(launch);
     }
     for launches in kernels.values_mut() {
-        launches.sort_by_key(|launch| (launch.blocks(), launch.grid, launch.block));
+        launches.sort_by_key(|launch| (blocks(launch), launch.grid, launch.block));
     }
     kernels
 }
@@ -148,7 +148,7 @@ fn replaced(found: &mut Found, before: &Kernels, after: &Kernels) {
     let only = |here: &Kernels, there: &Kernels| -> Vec<(String, u64, usize)> {
         let here = here.iter().filter(|(name, _)| !there.contains_key(*name));
         here.map(|(name, launches)| {
-            let blocks = launches.iter().map(|launch| launch.blocks()).max();
+            let blocks = launches.iter().map(|launch| blocks(launch)).max();
             (name.clone(), blocks.unwrap_or(0), launches.len())
         })
         .collect()
@@ -211,14 +211,14 @@ fn alike(found: &mut Found, name: &str, before: &[&Launch], after: &[&Launch]) {
     };
     if let Some((b, a)) = pairs()
         .filter(|(b, a)| b.grid != a.grid)
-        .max_by_key(|(b, a)| b.blocks().abs_diff(a.blocks()))
+        .max_by_key(|(b, a)| blocks(b).abs_diff(blocks(a)))
     {
-        let direction = match a.blocks() < b.blocks() && a.threads() < b.threads() {
+        let direction = match blocks(a) < blocks(b) && threads(a) < threads(b) {
             true => Direction::Worse,
             false => Direction::Other,
         };
         found.add(Kind::Grid, direction, name, sizes(b.grid), sizes(a.grid));
-        fill(found, name, b.blocks(), a.blocks());
+        fill(found, name, blocks(b), blocks(a));
     }
     if let Some((b, a)) = pairs().find(|(b, a)| b.block != a.block) {
         let (b, a) = (sizes(b.block), sizes(a.block));

@@ -3,7 +3,7 @@
 use super::names::normalised;
 use super::standing::multiprocessors;
 use crate::attention::{Launch, Structure};
-use crate::judge::causes::launches::{moves_data, short};
+use crate::judge::causes::launches::{blocks, moves_data, short};
 use crate::judge::complete::allowed;
 use crate::judge::judgement::{Held, LimitResult};
 use crate::record::side::{CaseRecord, Side, Status};
@@ -94,14 +94,14 @@ fn figure(limit: &Limit, record: &CaseRecord, sms: Option<u64>) -> Result<Figure
         Quantity::Blocks => {
             let launch = largest(limit, structure)?;
             Ok(Figure {
-                value: launch.blocks() as f64,
+                value: blocks(launch) as f64,
                 of: Some(grid_of(launch)),
             })
         }
         Quantity::SmFill => {
             let launch = largest(limit, structure)?;
             let sms = sms.ok_or("its device does not tell its multiprocessors")?;
-            let busy = launch.blocks().min(sms);
+            let busy = blocks(launch).min(sms);
             Ok(Figure {
                 value: busy as f64 / sms as f64,
                 of: Some(format!("{}, {busy} of {sms} SMs", grid_of(launch))),
@@ -127,7 +127,7 @@ fn largest<'a>(limit: &Limit, structure: &'a Structure) -> Result<&'a Launch, St
     };
     let launches = structure.launches.iter().filter(speaks_of);
     launches
-        .max_by_key(|launch| launch.blocks())
+        .max_by_key(|launch| blocks(launch))
         .ok_or_else(|| match &limit.kernel {
             Some(pattern) => format!("no kernel it launches matches {pattern}"),
             None => "it launches no kernel that computes".to_owned(),
