@@ -3,7 +3,7 @@
 use super::judgement::{
     Change, ExpectationResult, Held, Judgement, LimitResult, Row, Verdict, VerdictOutcome, Word,
 };
-use super::phrase::{count, factor};
+use super::phrase::{change, count, factor};
 use crate::suite::structural::Action;
 
 /// How strictly to judge.
@@ -92,8 +92,13 @@ fn regressed(judgement: &Judgement) -> Option<String> {
     let rows = rows(judgement, Word::Regressed);
     let worst = rows.iter().max_by(|a, b| ratio(a).total_cmp(&ratio(b)))?;
     let compared = judgement.rows.iter().filter(|row| row.change.is_some());
+    // Another figure than the case's own: the suite says what part of a step it is.
+    let of_a_step = worst.severity.filter(|s| *s < ratio(worst) - 1.0);
+    let step = of_a_step.map_or(String::new(), |severity| {
+        format!(", a training step {}", change(1.0 + severity))
+    });
     Some(format!(
-        "{} of {} regressed, worst {}: {} times as long",
+        "{} of {} regressed, worst {}: {} times as long{step}",
         rows.len(),
         count(compared.count(), "case"),
         worst.case,

@@ -63,6 +63,11 @@ fn a_grid_that_leaves_the_device_idle_fails() {
         ["Warn Worse grid 400x1x1 -> 200x1x1 of flash"]
     );
     assert_eq!(
+        kernels(&[launch("fill_kernel", 157)], &[launch("fill_kernel", 1)]).len(),
+        1,
+        "data is moved by few blocks as well"
+    );
+    assert_eq!(
         kernels(&[launch("flash", 1)], &[launch("flash", 157)]),
         [
             "Warn Other grid 1x1x1 -> 157x1x1 of flash",
