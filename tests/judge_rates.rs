@@ -183,6 +183,7 @@ fn side() -> Side {
                 graph: false,
                 calls_per_sample: 1,
                 timeout_s: 1,
+                structure_only: false,
             },
             machine: Fingerprint::default(),
             workers: Vec::new(),

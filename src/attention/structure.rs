@@ -74,9 +74,18 @@ pub struct Structure {
     /// Counts that were asked for and could not be had, by name, and why. They are not 0.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub uncounted: BTreeMap<String, String>,
+    /// A hash over the machine code of every kernel launched, in hexadecimal, where the
+    /// worker has that code. Equal hashes are equal instructions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
 }
 
 impl Structure {
+    /// True when there is nothing in it: the worker cannot count.
+    pub fn is_empty(&self) -> bool {
+        self.launches.is_empty() && self.counts.is_empty()
+    }
+
     /// True when both did the same, as far as that is exact: times are left out.
     pub fn same_as(&self, other: &Structure) -> bool {
         let exact = |structure: &Structure| {

@@ -72,6 +72,7 @@ pub fn run(args: &DiffArgs) -> Ended {
     let options = Options {
         strict: args.strict,
         same_suite: false,
+        wants_base: false,
     };
     let judgement = judge::judge(&head.side, Some(&base.side), &options);
     let report = Report {

@@ -18,7 +18,8 @@ use crate::report::text::shell_command;
 ///
 /// Exits 0 when nothing got slower and every expectation holds, 1 on a confirmed
 /// regression or a broken expectation, 3 when it cannot be judged: no baseline,
-/// another machine, cases that could not be measured.
+/// another machine, cases that could not be measured. A case whose structure got worse
+/// (fewer blocks, added copies, spills; [policy.structure] says which) fails as well.
 #[derive(Args, Debug)]
 pub struct GateArgs {
     #[command(flatten)]
@@ -49,25 +50,39 @@ pub fn run(args: &GateArgs) -> Ended {
     let options = Options {
         strict: args.strict,
         same_suite: true,
+        wants_base: true,
     };
     let name = args
         .baseline
         .clone()
         .unwrap_or_else(|| ready.suite.name.clone());
     let store = Store::new(&args.baselines);
-    let mut base = find(&store, &name, &ready)?;
-    if ready.filtered {
-        // A part of the suite is held against the same part of the baseline.
-        base.cases
-            .retain(|case, _| ready.header.plan.contains(case));
+    let mut base = match find(&store, &name, &ready)? {
+        Some(base) => Some(base),
+        // Limits need none.
+        None if args.measure.structure_only && args.baseline.is_none() => None,
+        None => {
+            return Err(Stop::NotJudged(anyhow!(
+                "there is no baseline `{name}` in {}; make one from a run that passed:\n  {}",
+                store.root().display(),
+                making(&store, &name, &ready),
+            )));
+        }
+    };
+    if let Some(base) = &mut base {
+        if ready.filtered {
+            // A part of the suite is held against the same part of the baseline.
+            base.cases
+                .retain(|case, _| ready.header.plan.contains(case));
+        }
+        refuse_before_measuring(&ready, base, &options, &store)?;
     }
-    refuse_before_measuring(&ready, &base, &options, &store)?;
     let mut writer = ready.measure()?;
     let label = ready.directory.display().to_string();
-    let judged = |run: &_| judge::judge(&Side::from_run(&label, run), Some(&base), &options);
+    let judged = |run: &_| judge::judge(&Side::from_run(&label, run), base.as_ref(), &options);
     let policy = &ready.suite.rules.policy;
     let suspects = judge::suspects(&judged(&read(writer.path())?), policy);
-    if !suspects.is_empty() && policy.confirm > 0 {
+    if let (false, Some(base)) = (suspects.is_empty() || policy.confirm == 0, &base) {
         let invocations = base.header.settings.invocations as usize;
         let fresh = judge::fresh_needed(suspects.len(), invocations, policy.confirm);
         note(format!(
@@ -82,14 +97,15 @@ pub fn run(args: &GateArgs) -> Ended {
     let report = Report {
         judgement: &judgement,
         head: &run,
-        base: Some(&base),
+        base: base.as_ref(),
     };
     reporting::write(&ready.directory, &report)?;
     reporting::show(&report, &args.show, Some(&ready.directory))
 }
 
-/// The baseline of this name for this machine.
-fn find(store: &Store, name: &str, ready: &Ready) -> Result<Side, Stop> {
+/// The baseline of this name for this machine, or else for another; `None` where there is
+/// none at all.
+fn find(store: &Store, name: &str, ready: &Ready) -> Result<Option<Side>, Stop> {
     let files = store.files(name).map_err(Stop::usage)?;
     let machine = &ready.header.machine.name;
     let own = files
@@ -97,11 +113,7 @@ fn find(store: &Store, name: &str, ready: &Ready) -> Result<Side, Stop> {
         .find(|path| path.file_stem().is_some_and(|stem| *stem == **machine));
     // One of another machine is read too, so that what differs can be said.
     let Some(path) = own.or(files.first()) else {
-        return Err(Stop::NotJudged(anyhow!(
-            "there is no baseline `{name}` in {}; make one from a run that passed:\n  {}",
-            store.root().display(),
-            making(store, name, ready),
-        )));
+        return Ok(None);
     };
     let base = baseline::read(path).map_err(Stop::usage)?;
     if !base.damage.is_empty() {
@@ -112,7 +124,7 @@ fn find(store: &Store, name: &str, ready: &Ready) -> Result<Side, Stop> {
             base.damage.join("\n  ")
         )));
     }
-    Ok(base)
+    Ok(Some(base))
 }
 
 /// A comparison that will be refused need not be measured for.

@@ -47,7 +47,15 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub invocations: Option<u32>,
 
-    /// Where the run and its reports go [default: reports/SUITE]
+    /// Time nothing: count once what a call of each case does, and judge that alone
+    ///
+    /// Works on a throttled or shared GPU. Limits on structure are judged, and changes of
+    /// it where there is a baseline; expectations on time are not.
+    #[arg(long, conflicts_with = "invocations")]
+    pub structure_only: bool,
+
+    /// Where the run and its reports go [default: reports/SUITE, or
+    /// reports/SUITE-structure with --structure-only]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 
@@ -69,6 +77,9 @@ impl MeasureArgs {
         }
         if let Some(environment) = &self.environment {
             words.extend(["--environment".to_owned(), environment.clone()]);
+        }
+        if self.structure_only {
+            words.push("--structure-only".to_owned());
         }
         words
     }
@@ -99,9 +110,11 @@ impl Ready {
     pub fn prepare(args: &MeasureArgs) -> Result<Ready, Stop> {
         interrupt::watch();
         let suite = load(args)?;
-        let directory = match &args.out {
-            Some(directory) => directory.clone(),
-            None => Path::new("reports").join(&suite.name),
+        let directory = match (&args.out, args.structure_only) {
+            (Some(directory), _) => directory.clone(),
+            (None, false) => Path::new("reports").join(&suite.name),
+            // A run that has times is worth more, and stays where it is.
+            (None, true) => Path::new("reports").join(format!("{}-structure", suite.name)),
         };
         check_writable(&directory.join("index.html")).map_err(Stop::usage)?;
         let workers: Vec<String> = suite
@@ -256,6 +269,10 @@ pub fn load(args: &MeasureArgs) -> Result<Suite, Stop> {
     }
     if let Some(invocations) = args.invocations {
         suite.settings.invocations = invocations;
+    }
+    if args.structure_only {
+        suite.settings.structure_only = true;
+        suite.settings.invocations = 1;
     }
     let ids: Vec<String> = suite.cases.iter().map(ToString::to_string).collect();
     suite.keep(&args.filter);

@@ -39,6 +39,7 @@ pub fn run(args: &RunArgs) -> Ended {
     let options = Options {
         strict: args.strict,
         same_suite: true,
+        wants_base: false,
     };
     let judgement = judge::judge(&Side::from_run(label, &run), None, &options);
     let report = Report {

@@ -29,6 +29,9 @@ pub fn differences(base: &RunHeader, head: &RunHeader, same_suite: bool) -> Diff
     let hard = &mut found.hard;
     differ(hard, "schema", base.schema, head.schema);
     differ(hard, "method", base.method, head.method);
+    if base.settings.structure_only && !head.settings.structure_only {
+        differ(hard, "times", "not taken", "taken");
+    }
     differ(hard, "cache", &base.settings.cache, &head.settings.cache);
     differ(hard, "graph", base.settings.graph, head.settings.graph);
     differ(

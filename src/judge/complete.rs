@@ -51,6 +51,40 @@ pub fn standing<'a>(
     }
 }
 
+/// The same where nothing was timed: a case whose structure is known is counted, whether
+/// or not there is a base to compare it with.
+pub fn standing_untimed<'a>(
+    base: Option<&'a CaseRecord>,
+    head: Option<&'a CaseRecord>,
+    has_base: bool,
+) -> Standing<'a> {
+    let Some(head) = head else {
+        return Standing::Said(Word::Removed, None);
+    };
+    let counted = |record: &CaseRecord| {
+        let structure = record.structure.as_ref();
+        record.status == Status::Measured && structure.is_some_and(|s| !s.is_empty())
+    };
+    let missing = |reason: &str| Standing::Said(Word::NotMeasured, Some(reason.to_owned()));
+    match &head.status {
+        Status::Measured if !counted(head) => missing("its worker counts no structure"),
+        Status::Measured => match base {
+            None if has_base => Standing::Said(Word::Added, None),
+            Some(base) if !counted(base) => {
+                let reason = "the base has no structure of it".to_owned();
+                Standing::Said(Word::Counted, Some(reason))
+            }
+            _ => Standing::Said(Word::Counted, None),
+        },
+        Status::Unsupported { reason } if base.is_some_and(counted) => {
+            missing(&format!("no longer supported: {reason}"))
+        }
+        Status::Unsupported { reason } => Standing::Said(Word::Unsupported, Some(reason.clone())),
+        Status::Failed { reason } => missing(&format!("failed: {reason}")),
+        Status::Missing { reason } => missing(reason),
+    }
+}
+
 /// A variant that never did this is no news; one that stopped doing it is.
 fn unsupported<'a>(base: Option<&CaseRecord>, reason: &str) -> Standing<'a> {
     if base.is_some_and(|base| trouble(base).is_none()) {

@@ -10,9 +10,11 @@ use super::complete::{allowed, usable};
 use super::judgement::{ExpectationResult, Held};
 use super::phrase::{count, factor, list};
 use super::statistics::paired_ratio;
+use super::structure::multiprocessors;
 use super::values::FEWEST;
 use crate::attention::{Case, CaseId, FACETS};
 use crate::record::side::{CaseRecord, Side, Status, is_time, median};
+use crate::record::types::RunHeader;
 use crate::suite::rules::{Expectation, Metric};
 
 /// Coverage of the interval. Five invocations reach 93.75 %: their whole range.
@@ -40,7 +42,7 @@ pub fn expectations(side: &Side) -> (Vec<ExpectationResult>, Vec<String>) {
     let mut notes = Vec::new();
     for rule in &side.header.rules.expectations {
         let before = results.len();
-        let alone = hold_all(rule, &cases, &side.header.rules.policy.allow, &mut results);
+        let alone = hold_all(rule, &cases, &side.header, &mut results);
         if !alone.is_empty() {
             notes.push(format!(
                 "`{}` selects {} with nothing to hold {} against: {}",
@@ -67,9 +69,10 @@ struct Candidate<'a> {
 fn hold_all<'a>(
     rule: &Expectation,
     cases: &[Candidate<'a>],
-    allow: &[String],
+    header: &RunHeader,
     results: &mut Vec<ExpectationResult>,
 ) -> Vec<&'a CaseId> {
+    let allow = &header.rules.policy.allow;
     let mut groups: BTreeMap<Vec<(String, String)>, Vec<&Candidate>> = BTreeMap::new();
     for reference in cases.iter().filter(|c| rule.against.matches(&c.case)) {
         let key = alike(rule, &reference.case);
@@ -94,7 +97,7 @@ fn hold_all<'a>(
         if references.is_empty() {
             alone.push(held.id);
         } else {
-            results.push(hold(rule, held, &references));
+            results.push(hold(rule, held, &references, header));
         }
     }
     alone
@@ -144,7 +147,12 @@ fn times(metric: Metric, record: &CaseRecord) -> &[f64] {
     }
 }
 
-fn hold(rule: &Expectation, held: &Candidate, references: &[&Candidate]) -> ExpectationResult {
+fn hold(
+    rule: &Expectation,
+    held: &Candidate,
+    references: &[&Candidate],
+    header: &RunHeader,
+) -> ExpectationResult {
     let mut result = ExpectationResult {
         name: rule.name.clone(),
         case: held.id.clone(),
@@ -173,26 +181,40 @@ fn hold(rule: &Expectation, held: &Candidate, references: &[&Candidate]) -> Expe
             .filter(|candidate| centre(candidate).is_none())
             .map(|candidate| candidate.id)
             .collect();
-        result.reason = Some(format!("not measured: {}", list(missing)));
+        result.reason = Some(match header.settings.structure_only {
+            true => "no time was taken".to_owned(),
+            false => format!("not measured: {}", list(missing)),
+        });
         return result;
     };
     result.against = Some(best.id.clone());
     compare(rule, held.record, best.record, &mut result);
     if result.held == Held::Broken {
-        result.reason = cause(held.record, best.record, &result);
+        result.reason = cause(
+            held.record,
+            best.record,
+            &result,
+            multiprocessors(header, held.id),
+        );
     }
     result
 }
 
 /// What sets a case apart from the one it was held against: the rules that explain
 /// a change over time explain a difference within a run as well.
-fn cause(held: &CaseRecord, best: &CaseRecord, result: &ExpectationResult) -> Option<String> {
+fn cause(
+    held: &CaseRecord,
+    best: &CaseRecord,
+    result: &ExpectationResult,
+    sms: Option<u64>,
+) -> Option<String> {
     let pair = Pair {
         base: best,
         head: held,
         ratio: result.ratio?,
         floor: result.within - 1.0,
         versions: Vec::new(),
+        sms,
     };
     let finding = causes::findings(&pair).into_iter().next()?;
     Some(format!(

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::attention::CaseId;
 use crate::suite::rules::Metric;
+use crate::suite::structural::{Action, Kind, Quantity};
 
 /// The whole answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -16,6 +17,13 @@ pub struct Judgement {
     pub base: Option<SideSummary>,
     /// Hard facts in which the two sides differ; times are not compared then.
     pub incomparable: Vec<Difference>,
+    /// Hard facts because of which structures are not compared either: grids follow from
+    /// them by design.
+    #[serde(default)]
+    pub structure_incomparable: Vec<Difference>,
+    /// True when the head was not timed: structure alone is judged.
+    #[serde(default)]
+    pub structure_only: bool,
     /// Soft facts in which they differ (versions, host name, revision).
     pub differences: Vec<Difference>,
     /// The part of every change that is the machine's.
@@ -24,6 +32,9 @@ pub struct Judgement {
     pub rows: Vec<Row>,
     /// One entry for each case that an expectation holds to something.
     pub expectations: Vec<ExpectationResult>,
+    /// One entry for each case that a limit on structure selects.
+    #[serde(default)]
+    pub limits: Vec<LimitResult>,
     /// Sentences worth reading beside the verdict (damaged lines, thin evidence).
     pub notes: Vec<String>,
     /// What follows from all of it.
@@ -99,6 +110,75 @@ pub struct Row {
     pub change: Option<Change>,
     /// Causes, most telling first.
     pub findings: Vec<Finding>,
+    /// Changes of structure, those that fail first; `None`: not compared.
+    #[serde(default)]
+    pub structure: Option<Vec<StructuralChange>>,
+    /// How much longer the case takes, or a training step where the suite says what part
+    /// of one it is; a fraction. `None` without a comparison.
+    #[serde(default)]
+    pub severity: Option<f64>,
+}
+
+impl Row {
+    /// Changes of structure that are taken so.
+    pub fn structure_at(&self, action: Action) -> impl Iterator<Item = &StructuralChange> {
+        let changes = self.structure.iter().flatten();
+        changes.filter(move |change| change.action == action)
+    }
+
+    /// True when a change of structure fails the case.
+    pub fn fails_by_structure(&self) -> bool {
+        self.structure_at(Action::Fail).next().is_some()
+    }
+
+    /// Changes of structure worth telling, as sentences, those that fail first.
+    pub fn structure_told(&self) -> Vec<String> {
+        let fail = self.structure_at(Action::Fail);
+        let told = fail.chain(self.structure_at(Action::Warn));
+        told.map(ToString::to_string).collect()
+    }
+}
+
+/// An exact difference between the structures of two calls.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StructuralChange {
+    /// Its kind.
+    pub kind: Kind,
+    /// Whether it is for the worse.
+    pub direction: Direction,
+    /// The kernel, count or parameter, shortened.
+    pub name: String,
+    /// The base's figure.
+    pub before: String,
+    /// The head's figure.
+    pub after: String,
+    /// How the suite takes it.
+    pub action: Action,
+}
+
+impl std::fmt::Display for StructuralChange {
+    /// `grid 157x1x1 -> 1x1x1 of fmha_cutlassB`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (kind, name) = (self.kind.text(), &self.name);
+        write!(f, "{kind} {} -> {}", self.before, self.after)?;
+        // A replaced kernel is named by what it became, `threads` by its kind.
+        if self.kind != Kind::KernelReplaced && name != kind {
+            write!(f, " of {name}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a change of structure is for the worse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// It can only cost.
+    Worse,
+    /// It can only help.
+    Better,
+    /// It may do either.
+    Other,
 }
 
 /// What is said of a case.
@@ -123,6 +203,8 @@ pub enum Word {
     Removed,
     /// Measured, with nothing to compare it to.
     Measured,
+    /// What it does was counted, and no time was taken.
+    Counted,
 }
 
 impl Word {
@@ -138,6 +220,7 @@ impl Word {
             Word::Added => "added",
             Word::Removed => "removed",
             Word::Measured => "measured",
+            Word::Counted => "counted",
         }
     }
 }
@@ -247,7 +330,52 @@ pub struct ExpectationResult {
     pub reason: Option<String>,
 }
 
-/// Whether an expectation held.
+/// One case held to a limit on its structure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LimitResult {
+    /// The limit's name.
+    pub name: String,
+    /// The case held to it.
+    pub case: CaseId,
+    /// What is limited.
+    pub count: Quantity,
+    /// Smallest allowed value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_least: Option<f64>,
+    /// Largest allowed value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_most: Option<f64>,
+    /// What it is; `None` when nobody knows.
+    pub value: Option<f64>,
+    /// What came of it: never inconclusive.
+    pub held: Held,
+    /// What the value was read off, or why there is none.
+    pub reason: Option<String>,
+}
+
+impl LimitResult {
+    /// `sm_fill is 0.008, at least 0.5 is allowed`.
+    pub fn told(&self) -> String {
+        // Three decimals tell one of 132 multiprocessors; whole counts have none.
+        let figure = |value: f64| match value.fract() == 0.0 {
+            true => format!("{value}"),
+            false => format!("{value:.3}"),
+        };
+        let value = self.value.map_or("unknown".to_owned(), figure);
+        let bounds = [("at least", self.at_least), ("at most", self.at_most)];
+        let bounds = bounds
+            .into_iter()
+            .filter_map(|(word, bound)| Some(format!("{word} {}", figure(bound?))));
+        let bounds: Vec<String> = bounds.collect();
+        format!(
+            "{} is {value}, {} is allowed",
+            self.count,
+            bounds.join(" and ")
+        )
+    }
+}
+
+/// Whether an expectation or a limit held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Held {

@@ -19,6 +19,7 @@ pub mod ruler;
 mod shift;
 pub mod spread;
 pub mod statistics;
+pub mod structure;
 mod time;
 mod timing;
 pub mod trace;
@@ -42,10 +43,17 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
     let found = base.map_or_else(Differences::default, |base| {
         differences(&base.header, &head.header, options.same_suite)
     });
+    let structure_incomparable = structure::not_comparable(&found.hard);
+    let structure_only = head.header.settings.structure_only;
+    let incomparable = match structure_only {
+        true => structure_incomparable.clone(),
+        false => found.hard,
+    };
     let rows = rows::rows(&Sides {
         base,
         head,
-        comparable: found.hard.is_empty(),
+        comparable: incomparable.is_empty(),
+        structure: structure_incomparable.is_empty(),
         soft: &found.soft,
     });
     let (expectations, unheld) = expect::expectations(head);
@@ -53,11 +61,14 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
         suite: head.header.suite.name.clone(),
         head: summary(head),
         base: base.map(summary),
-        incomparable: found.hard,
+        incomparable,
+        structure_incomparable,
+        structure_only,
         differences: found.soft,
         common_shift: rows.shift,
         rows: rows.rows,
         expectations,
+        limits: structure::limits(head),
         notes: Vec::new(),
         verdict: Verdict {
             outcome: VerdictOutcome::NotJudged,
@@ -161,12 +172,30 @@ fn notes_on_rows(judgement: &Judgement) -> Vec<String> {
         unconfirmed.count(),
         " called on stored invocations alone; fresh ones would confirm",
     );
-    let restructured = rows().filter(|row| row.word == Word::Same && !row.findings.is_empty());
+    let restructured = rows().filter(|row| {
+        row.word == Word::Same && !row.fails_by_structure() && !row.structure_told().is_empty()
+    });
     say(
         restructured.count(),
         " took as long as before, although what is launched or set aside changed",
     );
+    notes.extend(structure_notes(judgement));
     notes
+}
+
+/// What was not compared of structure, and what was not judged without times.
+fn structure_notes(judgement: &Judgement) -> Option<String> {
+    if judgement.structure_only {
+        let sentence = "structure alone was judged: no time was taken, and expectations on time \
+                        are not judged";
+        return Some(sentence.to_owned());
+    }
+    let first = judgement.structure_incomparable.first()?;
+    Some(format!(
+        "structure was not compared: {} is {} in the base and {} in the head, and launches \
+         follow from it by design",
+        first.field, first.base, first.head
+    ))
 }
 
 #[cfg(test)]

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use super::causes::{Pair, findings};
-use super::complete::{Standing, allowed, standing};
+use super::causes::{self, findings};
+use super::complete::{Standing, allowed, standing, standing_untimed};
 use super::floor::floor;
-use super::judgement::{CommonShift, Difference, Finding, Row};
+use super::judgement::{CommonShift, Difference, Finding, Row, StructuralChange};
+use super::structure::{Pair, changes, multiprocessors};
 use super::time::{Compared, compare};
 use super::timing::timing;
 use crate::attention::CaseId;
-use crate::record::side::{CaseRecord, Side};
+use crate::record::side::{CaseRecord, Side, Status};
 
 /// What rows are made from.
 pub struct Sides<'a> {
@@ -19,6 +20,8 @@ pub struct Sides<'a> {
     pub head: &'a Side,
     /// Whether times may be compared.
     pub comparable: bool,
+    /// Whether structures may be compared.
+    pub structure: bool,
     /// Soft differences between the two.
     pub soft: &'a [Difference],
 }
@@ -46,7 +49,11 @@ pub fn rows(sides: &Sides) -> Rows {
         .into_iter()
         .map(|id| {
             let before = base.and_then(|base| base.cases.get(id));
-            let standing = standing(before, sides.head.cases.get(id), base.is_some());
+            let head = sides.head.cases.get(id);
+            let standing = match sides.head.header.settings.structure_only {
+                true => standing_untimed(before, head, base.is_some()),
+                false => standing(before, head, base.is_some()),
+            };
             (id, standing)
         })
         .collect();
@@ -65,12 +72,13 @@ pub fn rows(sides: &Sides) -> Rows {
             Standing::Both(base, head) => compared.next().map(|compared| {
                 let ratio = compared.change.ratio * machine;
                 let versions = versions(sides.soft, id);
-                let pair = Pair {
+                let pair = causes::Pair {
                     base,
                     head,
                     ratio,
                     floor,
                     versions,
+                    sms: multiprocessors(&sides.head.header, id),
                 };
                 (compared, findings(&pair))
             }),
@@ -104,10 +112,14 @@ fn row(
         base: time(sides.base),
         change: None,
         findings: Vec::new(),
+        structure: structure(sides, id),
+        severity: None,
     };
     if let Some((compared, findings)) = compared {
         row.word = compared.word;
         row.reason = compared.reason;
+        let share = sides.head.header.rules.policy.step_share.unwrap_or(1.0);
+        row.severity = Some(share * (compared.change.ratio - 1.0));
         row.change = Some(compared.change);
         row.findings = findings;
     } else if let Standing::Said(word, reason) = standing {
@@ -115,6 +127,23 @@ fn row(
         row.reason.clone_from(reason);
     }
     row
+}
+
+/// Changes of structure, where both sides were counted on devices that are alike.
+fn structure(sides: &Sides, id: &CaseId) -> Option<Vec<StructuralChange>> {
+    let base = sides.base.filter(|_| sides.structure)?;
+    changes(&Pair {
+        case: &id.0,
+        base: measured(base, id)?,
+        head: measured(sides.head, id)?,
+        sms: multiprocessors(&sides.head.header, id),
+        policy: &sides.head.header.rules.policy.structure,
+    })
+}
+
+fn measured<'a>(side: &'a Side, id: &CaseId) -> Option<&'a CaseRecord> {
+    let record = side.cases.get(id)?;
+    (record.status == Status::Measured).then_some(record)
 }
 
 /// Versions in which the worker of a case differs.

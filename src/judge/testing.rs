@@ -45,6 +45,7 @@ pub fn header() -> RunHeader {
             calls_per_sample: 1,
             seed: 1,
             timeout_s: 120,
+            structure_only: false,
         },
         machine: Fingerprint {
             name: "xeon-2c".to_owned(),

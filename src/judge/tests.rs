@@ -274,7 +274,7 @@ fn a_structure_that_changed_without_its_time_is_noted() {
     for (side, copies) in [(&mut base, 0), (&mut head, 1)] {
         let record = side.cases.get_mut(&CaseId(A.to_owned())).unwrap();
         let structure = record.structure.get_or_insert_default();
-        structure.counts.insert("copies".to_owned(), copies);
+        structure.counts.insert("allocations".to_owned(), copies);
     }
     let judgement = against(&head, &base);
     assert_eq!(outcome(&judgement), VerdictOutcome::Passed);

@@ -1,9 +1,10 @@
 //! What follows from all of it: an outcome and its reasons.
 
 use super::judgement::{
-    Change, ExpectationResult, Held, Judgement, Row, Verdict, VerdictOutcome, Word,
+    Change, ExpectationResult, Held, Judgement, LimitResult, Row, Verdict, VerdictOutcome, Word,
 };
-use super::phrase::{count, factor};
+use super::phrase::{change, count, factor};
+use crate::suite::structural::Action;
 
 /// How strictly to judge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,22 +13,30 @@ pub struct Options {
     pub strict: bool,
     /// Another suite is another experiment, and refused.
     pub same_suite: bool,
+    /// Without a base there is nothing to pass by.
+    pub wants_base: bool,
 }
 
 /// Combines everything that was found, gravest first. A failure outranks what was
 /// not judged: one regression in an incomplete run is a regression.
 pub fn verdict(judgement: &Judgement, options: &Options) -> Verdict {
-    let failures: Vec<String> = [broken(judgement), regressed(judgement)]
-        .into_iter()
-        .flatten()
-        .collect();
+    let failures = [
+        broken(judgement),
+        over_limit(judgement),
+        regressed(judgement),
+        restructured(judgement),
+    ];
+    let failures: Vec<String> = failures.into_iter().flatten().collect();
+    let no_base = options.wants_base && judgement.base.is_none();
     let gaps = [
+        no_base.then(|| "there is no baseline to hold it against".to_owned()),
         incomparable(judgement),
         nothing(judgement),
         not_measured(judgement),
         all_slower(judgement),
         removed(judgement),
         not_judged(judgement),
+        unlimited(judgement),
     ];
     let open = [inconclusive(judgement), open_expectations(judgement)];
     let open = open.into_iter().filter(|_| options.strict);
@@ -83,12 +92,64 @@ fn regressed(judgement: &Judgement) -> Option<String> {
     let rows = rows(judgement, Word::Regressed);
     let worst = rows.iter().max_by(|a, b| ratio(a).total_cmp(&ratio(b)))?;
     let compared = judgement.rows.iter().filter(|row| row.change.is_some());
+    // Another figure than the case's own: the suite says what part of a step it is.
+    let of_a_step = worst.severity.filter(|s| *s < ratio(worst) - 1.0);
+    let step = of_a_step.map_or(String::new(), |severity| {
+        format!(", a training step {}", change(1.0 + severity))
+    });
     Some(format!(
-        "{} of {} regressed, worst {}: {} times as long",
+        "{} of {} regressed, worst {}: {} times as long{step}",
         rows.len(),
         count(compared.count(), "case"),
         worst.case,
         factor(ratio(worst)),
+    ))
+}
+
+fn over_limit(judgement: &Judgement) -> Option<String> {
+    let limits = judgement.limits.iter();
+    let broken: Vec<&LimitResult> = limits.filter(|limit| limit.held == Held::Broken).collect();
+    let first = broken.first()?;
+    let are = if broken.len() == 1 { "is" } else { "are" };
+    let of = first.reason.as_ref();
+    let of = of.map_or(String::new(), |of| format!(" ({of})"));
+    Some(format!(
+        "{} {are} broken, first `{}`: on {} {}{of}",
+        count(broken.len(), "limit"),
+        first.name,
+        first.case,
+        first.told(),
+    ))
+}
+
+fn restructured(judgement: &Judgement) -> Option<String> {
+    let failed = judgement.rows.iter().filter(|row| row.fails_by_structure());
+    let failed: Vec<&Row> = failed.collect();
+    let first = failed.first()?;
+    let change = first.structure_at(Action::Fail).next()?;
+    let compared = judgement.rows.iter().filter(|row| row.structure.is_some());
+    Some(format!(
+        "{} of {} changed structure for the worse, first {}: {change}",
+        failed.len(),
+        count(compared.count(), "case"),
+        first.case,
+    ))
+}
+
+/// A limit that nobody could hold a case to is a gap, like a case without a time.
+fn unlimited(judgement: &Judgement) -> Option<String> {
+    let open = judgement
+        .limits
+        .iter()
+        .filter(|l| l.held == Held::NotJudged);
+    let open: Vec<&LimitResult> = open.collect();
+    let first = open.first()?;
+    Some(format!(
+        "{} could not be judged, first `{}` on {}: {}",
+        count(open.len(), "limit"),
+        first.name,
+        first.case,
+        first.reason.as_deref().unwrap_or("no reason is known"),
     ))
 }
 
@@ -106,8 +167,17 @@ fn incomparable(judgement: &Judgement) -> Option<String> {
 
 /// A run in which nothing could have gone wrong must not pass.
 fn nothing(judgement: &Judgement) -> Option<String> {
-    let measured = judgement.rows.iter().any(|row| row.head.is_some());
-    if !measured {
+    let any = |test: fn(&Row) -> bool| judgement.rows.iter().any(test);
+    if judgement.structure_only {
+        let counted = any(|row| matches!(row.word, Word::Counted | Word::Added));
+        let comparable = judgement.base.is_some() && judgement.incomparable.is_empty();
+        return match (counted, comparable && !any(|row| row.structure.is_some())) {
+            (false, _) => Some("no structure was counted".to_owned()),
+            (true, true) => Some("no case has a structure on both sides".to_owned()),
+            (true, false) => None,
+        };
+    }
+    if !any(|row| row.head.is_some()) {
         return Some("nothing was measured".to_owned());
     }
     let compared = judgement.rows.iter().any(|row| row.change.is_some());
@@ -170,7 +240,11 @@ pub fn another_suite(judgement: &Judgement) -> bool {
     base.is_some_and(|base| base.suite != judgement.suite)
 }
 
+/// Expectations are on time: where none was taken they are no gap.
 fn not_judged(judgement: &Judgement) -> Option<String> {
+    if judgement.structure_only {
+        return None;
+    }
     let open = held(judgement, Held::NotJudged);
     let first = open.first()?;
     Some(format!(

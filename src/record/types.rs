@@ -123,10 +123,15 @@ pub struct Entry {
 }
 
 /// What came of one case in one invocation.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly every entry is a measurement"
+)]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "lowercase")]
 pub enum Outcome {
-    /// Checked and timed.
+    /// Checked and timed; or checked and counted, without a sample, where the run's
+    /// settings say `structure_only`.
     Measured(Measurement),
     /// The variant does not do this.
     Unsupported {

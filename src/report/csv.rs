@@ -15,6 +15,7 @@ use crate::judge::spread::{Spread, spreads};
 use crate::record::conditions::Conditions;
 use crate::record::side::{CaseRecord, Side};
 use crate::record::types::Outcome;
+use crate::suite::structural::Action;
 
 /// Writes both tables.
 pub(super) struct Csv;
@@ -45,7 +46,7 @@ fn document(
 }
 
 /// Columns of `cases.csv` between the facets and the parameters.
-const FIGURES: [&str; 30] = [
+const FIGURES: [&str; 32] = [
     "word",
     "allowed",
     "reason",
@@ -76,6 +77,8 @@ const FIGURES: [&str; 30] = [
     "other_processes",
     "synchronised",
     "findings",
+    "structure",
+    "severity",
 ];
 
 fn cases(table: &mut Table, report: &Report) -> Result<(), ::csv::Error> {
@@ -126,7 +129,7 @@ fn cases(table: &mut Table, report: &Report) -> Result<(), ::csv::Error> {
 }
 
 /// The cells under [`FIGURES`].
-fn figures(row: &Row, record: Option<&CaseRecord>, spread: Option<&Spread>) -> [String; 30] {
+fn figures(row: &Row, record: Option<&CaseRecord>, spread: Option<&Spread>) -> [String; 32] {
     let condition = |count: fn(&Conditions) -> Option<u32>| {
         cell(record.and_then(|record| count(&record.conditions)))
     };
@@ -172,6 +175,8 @@ fn figures(row: &Row, record: Option<&CaseRecord>, spread: Option<&Spread>) -> [
         condition(|of| (of.known > 0).then_some(of.other_processes)),
         condition(|of| (of.synchronised > 0).then_some(of.synchronised)),
         findings(&row.findings),
+        structure(row),
+        cell(row.severity),
     ]
 }
 
@@ -181,6 +186,21 @@ fn findings(findings: &[Finding]) -> String {
         .map(|finding| one_line(&format!("{}: {}", finding.cause, finding.evidence)))
         .collect();
     texts.join("; ")
+}
+
+/// Every change of structure with how it is taken: `fail: grid 157x1x1 -> 1x1x1 of fmha`.
+/// Empty where nothing changed, and where nothing was compared.
+fn structure(row: &Row) -> String {
+    let changes = row.structure.iter().flatten();
+    let texts = changes.map(|change| {
+        let action = match change.action {
+            Action::Fail => "fail",
+            Action::Warn => "warn",
+            Action::Ignore => "ignore",
+        };
+        one_line(&format!("{action}: {change}"))
+    });
+    texts.collect::<Vec<_>>().join("; ")
 }
 
 fn cell(value: Option<impl ToString>) -> String {

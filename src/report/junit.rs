@@ -13,8 +13,9 @@ use super::summary::evidence;
 use super::text::{clean, one_line, shorten};
 use super::{Document, Exporter, RenderError, Report};
 use crate::judge::judgement::{
-    ExpectationResult, Held, Judgement, Row, Verdict, VerdictOutcome, Word,
+    ExpectationResult, Held, Judgement, LimitResult, Row, Verdict, VerdictOutcome, Word,
 };
+use crate::suite::structural::Action;
 
 /// Writes `junit.xml`.
 pub(super) struct Junit;
@@ -59,6 +60,7 @@ fn document(judgement: &Judgement) -> String {
     let mut tests = vec![of_verdict(&judgement.verdict)];
     tests.extend(judgement.rows.iter().map(of_row));
     tests.extend(judgement.expectations.iter().map(of_expectation));
+    tests.extend(judgement.limits.iter().map(of_limit));
     make_names_unique(&mut tests);
 
     let count = |kind: fn(&Outcome) -> bool| tests.iter().filter(|t| kind(&t.outcome)).count();
@@ -122,8 +124,18 @@ fn of_row(row: &Row) -> Test {
             message: reason.clone(),
             body: reason.clone(),
         },
+        _ if row.fails_by_structure() => {
+            let changes = row.structure_at(Action::Fail).map(ToString::to_string);
+            Outcome::Failure {
+                kind: "structure",
+                message: changes.collect::<Vec<_>>().join("; "),
+                body: explanation(row),
+            }
+        }
         Word::NotMeasured | Word::Unsupported | Word::Inconclusive | Word::Removed => skipped(),
-        Word::Improved | Word::Same | Word::Added | Word::Measured => Outcome::Passed,
+        Word::Improved | Word::Same | Word::Added | Word::Measured | Word::Counted => {
+            Outcome::Passed
+        }
     };
     let variant = row.case.0.split(':').next().unwrap_or_default();
     Test {
@@ -137,6 +149,7 @@ fn of_row(row: &Row) -> Test {
 fn explanation(row: &Row) -> String {
     let mut lines: Vec<String> = evidence(row).into_iter().collect();
     lines.extend(row.reason.clone());
+    lines.extend(row.structure_told());
     let findings = row.findings.iter();
     lines.extend(findings.map(|finding| format!("{}: {}", finding.cause, finding.evidence)));
     lines.join("\n")
@@ -168,6 +181,27 @@ fn of_expectation(expectation: &ExpectationResult) -> Test {
     Test {
         class: "expectation".into(),
         name: format!("{}: {}", expectation.name, expectation.case),
+        seconds: None,
+        outcome,
+    }
+}
+
+fn of_limit(limit: &LimitResult) -> Test {
+    let reason = limit.reason.clone().unwrap_or_default();
+    let outcome = match limit.held {
+        Held::Yes => Outcome::Passed,
+        Held::Broken => Outcome::Failure {
+            kind: "limit",
+            message: limit.told(),
+            body: reason,
+        },
+        Held::Inconclusive | Held::NotJudged => Outcome::Skipped {
+            message: format!("not judged: {reason}"),
+        },
+    };
+    Test {
+        class: "limit".into(),
+        name: format!("{}: {}", limit.name, limit.case),
         seconds: None,
         outcome,
     }

@@ -10,7 +10,7 @@ use super::summary::{Summary, reproduce};
 use super::text::{one_line, shorten};
 use super::{Document, Exporter, RenderError, Report};
 use crate::judge::judgement::{
-    CommonShift, ExpectationResult, Judgement, Row, Timing, VerdictOutcome,
+    CommonShift, ExpectationResult, Judgement, LimitResult, Row, Timing, VerdictOutcome,
 };
 
 /// Writes `report.md`.
@@ -37,11 +37,16 @@ fn document(report: &Report) -> String {
     let mut out = String::new();
     verdict(&mut out, judgement);
     changes(&mut out, "Regressed", &summary.regressed);
+    changes(&mut out, "Structure got worse", &summary.structure);
     broken(&mut out, &summary.broken);
+    limits(&mut out, &summary.limits);
     reasons(&mut out, "Not measured", &summary.not_measured);
     changes(
         &mut out,
-        "Another structure, the same time",
+        match judgement.structure_only {
+            true => "Another structure",
+            false => "Another structure, the same time",
+        },
         &summary.restructured,
     );
     changes(&mut out, "Improved", &summary.improved);
@@ -90,6 +95,9 @@ fn changes(out: &mut String, name: &str, rows: &[&Row]) {
             .as_ref()
             .map_or((f64::NAN, f64::NAN, f64::NAN), |c| (c.ratio, c.low, c.high));
         let _ = write!(out, "| {}", code(&row.case.0));
+        for change in row.structure_told() {
+            let _ = write!(out, "<br>{}", prose(&change));
+        }
         for finding in &row.findings {
             let _ = write!(
                 out,
@@ -138,6 +146,25 @@ fn broken(out: &mut String, broken: &[&ExpectationResult]) {
             against.map_or(String::new(), |case| code(&case.0)),
             Factor(expectation.ratio.unwrap_or(f64::NAN)),
             Factor(expectation.within)
+        );
+    }
+    left_out(out, broken.len());
+}
+
+fn limits(out: &mut String, broken: &[&LimitResult]) {
+    if broken.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "\n#### Broken limits ({})\n", broken.len());
+    for limit in broken.iter().take(MOST_ROWS) {
+        let reason = limit.reason.as_deref().unwrap_or_default();
+        let _ = writeln!(
+            out,
+            "- {}: {} {}<br>{}",
+            prose(&limit.name),
+            code(&limit.case.0),
+            prose(&limit.told()),
+            prose(reason)
         );
     }
     left_out(out, broken.len());

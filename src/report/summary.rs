@@ -3,7 +3,7 @@
 use super::Report;
 use super::format::{Probability, RatioChange, RatioInterval, ShortTime};
 use super::text::shell_command;
-use crate::judge::judgement::{ExpectationResult, Held, Judgement, Row, Stage, Word};
+use crate::judge::judgement::{ExpectationResult, Held, Judgement, LimitResult, Row, Stage, Word};
 
 /// A judgement sorted by what a reader has to act upon.
 #[derive(Clone, Debug)]
@@ -12,9 +12,15 @@ pub struct Summary<'a> {
     pub regressed: Vec<&'a Row>,
     /// Broken expectations, the worst first.
     pub broken: Vec<&'a ExpectationResult>,
+    /// Cases whose structure got worse in a way that the suite does not accept, and that
+    /// are not slower.
+    pub structure: Vec<&'a Row>,
+    /// Broken limits on structure.
+    pub limits: Vec<&'a LimitResult>,
     /// Failed or missing ones that the policy does not allow.
     pub not_measured: Vec<&'a Row>,
-    /// Neither slower nor faster, but with a finding: another kernel, another
+    /// Neither slower nor faster, but with a finding or a change of structure that the
+    /// suite lets pass: another kernel, another
     /// grid, which time alone did not show.
     pub restructured: Vec<&'a Row>,
     /// Faster ones, the fastest first.
@@ -29,6 +35,8 @@ impl<'a> Summary<'a> {
         let mut summary = Summary {
             regressed: Vec::new(),
             broken: Vec::new(),
+            structure: Vec::new(),
+            limits: Vec::new(),
             not_measured: Vec::new(),
             restructured: Vec::new(),
             improved: Vec::new(),
@@ -37,21 +45,26 @@ impl<'a> Summary<'a> {
         for row in &judgement.rows {
             match row.word {
                 Word::Regressed => summary.regressed.push(row),
+                _ if row.fails_by_structure() => summary.structure.push(row),
                 Word::Improved => summary.improved.push(row),
                 Word::NotMeasured if !row.allowed => summary.not_measured.push(row),
-                _ if !row.findings.is_empty() => summary.restructured.push(row),
+                _ if !row.findings.is_empty() || !row.structure_told().is_empty() => {
+                    summary.restructured.push(row)
+                }
                 word => count(&mut summary.rest, word),
             }
         }
         summary.rest.sort();
         summary
             .regressed
-            .sort_by(|a, b| ratio(b).total_cmp(&ratio(a)));
+            .sort_by(|a, b| severity(b).total_cmp(&severity(a)));
         summary
             .improved
             .sort_by(|a, b| ratio(a).total_cmp(&ratio(b)));
         let held = judgement.expectations.iter();
         summary.broken = held.filter(|e| e.held == Held::Broken).collect();
+        let limits = judgement.limits.iter();
+        summary.limits = limits.filter(|limit| limit.held == Held::Broken).collect();
         let excess = |e: &ExpectationResult| e.ratio.unwrap_or(f64::INFINITY) / e.within;
         summary
             .broken
@@ -63,6 +76,8 @@ impl<'a> Summary<'a> {
     pub fn is_quiet(&self) -> bool {
         self.regressed.is_empty()
             && self.broken.is_empty()
+            && self.structure.is_empty()
+            && self.limits.is_empty()
             && self.not_measured.is_empty()
             && self.restructured.is_empty()
             && self.improved.is_empty()
@@ -98,6 +113,11 @@ fn count(counts: &mut Vec<(Word, usize)>, word: Word) {
         Some((_, count)) => *count += 1,
         None => counts.push((word, 1)),
     }
+}
+
+/// What a slower case costs: its own time, or that of a training step.
+fn severity(row: &Row) -> f64 {
+    row.severity.unwrap_or_else(|| ratio(row) - 1.0)
 }
 
 /// Head over base; 1 where there is no comparison.

@@ -11,7 +11,8 @@ use super::format::{Factor, RatioChange, ShortTime, counted};
 use super::summary::{Summary, evidence};
 use super::text::{one_line, shorten, shorten_middle, wrap};
 use crate::judge::judgement::{
-    CommonShift, ExpectationResult, Held, Judgement, Row, SideSummary, VerdictOutcome, Word,
+    CommonShift, ExpectationResult, Held, Judgement, LimitResult, Row, SideSummary, VerdictOutcome,
+    Word,
 };
 
 /// Widest line.
@@ -38,13 +39,11 @@ pub fn render(judgement: &Judgement, options: Options) -> String {
     let summary = Summary::of(judgement);
     verdict(&mut screen, judgement);
     screen.rows("Regressed", &summary.regressed, bad());
+    screen.rows("Structure got worse", &summary.structure, bad());
     expectations(&mut screen, &summary.broken);
+    limits(&mut screen, &summary.limits);
     screen.rows("Not measured", &summary.not_measured, doubtful());
-    screen.rows(
-        "Another structure, the same time",
-        &summary.restructured,
-        doubtful(),
-    );
+    screen.rows(restructured(judgement), &summary.restructured, doubtful());
     screen.rows("Improved", &summary.improved, good());
     let few = (1..=FEW).contains(&judgement.rows.len());
     if judgement.base.is_none() && (options.all || few) {
@@ -120,6 +119,9 @@ impl Screen {
             }
             if let Some(reason) = &row.reason {
                 self.wrapped(4, reason);
+            }
+            for change in row.structure_told() {
+                self.wrapped(4, &change);
             }
             for finding in &row.findings {
                 self.wrapped(4, &format!("{}: {}", finding.cause, finding.evidence));
@@ -205,6 +207,29 @@ fn expectations(screen: &mut Screen, broken: &[&ExpectationResult]) {
     }
 }
 
+/// How cases are headed whose structure changed and that did not fail.
+fn restructured(judgement: &Judgement) -> &'static str {
+    match judgement.structure_only {
+        true => "Another structure",
+        false => "Another structure, the same time",
+    }
+}
+
+fn limits(screen: &mut Screen, broken: &[&LimitResult]) {
+    if broken.is_empty() {
+        return;
+    }
+    screen.heading("Broken limits", broken.len(), bad());
+    for limit in broken {
+        screen.wrapped(2, &limit.name);
+        screen.case(4, &limit.case.0);
+        screen.wrapped(4, &limit.told());
+        if let Some(reason) = &limit.reason {
+            screen.wrapped(4, reason);
+        }
+    }
+}
+
 fn closing(screen: &mut Screen, judgement: &Judgement, summary: &Summary) {
     screen.line("");
     let rest = summary.rest_line();
@@ -231,6 +256,22 @@ fn closing(screen: &mut Screen, judgement: &Judgement, summary: &Summary) {
             }
         }
         screen.wrapped(0, &format!("expectations: {}", parts.join(", ")));
+    }
+    if !judgement.limits.is_empty() {
+        let of = |held| {
+            judgement
+                .limits
+                .iter()
+                .filter(move |l| l.held == held)
+                .count()
+        };
+        let mut parts = vec![format!("{} hold", of(Held::Yes))];
+        for (held, name) in [(Held::Broken, "broken"), (Held::NotJudged, "not judged")] {
+            if of(held) > 0 {
+                parts.push(format!("{} {name}", of(held)));
+            }
+        }
+        screen.wrapped(0, &format!("limits: {}", parts.join(", ")));
     }
     for note in &judgement.notes {
         screen.wrapped(0, &format!("note: {note}"));

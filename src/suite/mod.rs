@@ -3,9 +3,11 @@
 mod axes;
 mod builtin;
 pub mod count;
+mod demands;
 pub mod document;
 mod parse;
 pub mod rules;
+pub mod structural;
 
 use std::collections::BTreeMap;
 
@@ -69,6 +71,9 @@ pub struct Settings {
     pub seed: u64,
     /// Seconds a worker may take over one request.
     pub timeout_s: u32,
+    /// Nothing is timed: what a call does to the machine is counted, once a case.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub structure_only: bool,
 }
 
 fn one() -> u32 {
@@ -92,6 +97,7 @@ impl Default for Settings {
             calls_per_sample: 1,
             seed: 1,
             timeout_s: 120,
+            structure_only: false,
         }
     }
 }

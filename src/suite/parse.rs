@@ -1,10 +1,11 @@
 //! From the TOML of a suite to its cases and rules.
 
 use super::axes::{self, Point};
+use super::demands;
 use super::document::{DocumentError, Source, Table, Value};
 use super::rules::{Expectation, Metric, Policy, Selector};
 use super::{Environment, Override, Settings, Suite, WorkerCommand};
-use crate::attention::{Case, FACETS, ParamValue, Params, VariantId};
+use crate::attention::{Case, ParamValue, Params, VariantId};
 
 /// Version of the suite format.
 const SUITE_SCHEMA: i64 = 1;
@@ -43,6 +44,9 @@ pub fn suite(
         for value in tables(root, "expect")? {
             suite.rules.expectations.push(expectation(&value)?);
         }
+        for value in tables(root, "limit")? {
+            suite.rules.limits.push(demands::limit(&value)?);
+        }
         for value in tables(root, "override")? {
             suite.overrides.push(overriding(&value)?);
         }
@@ -57,6 +61,7 @@ pub fn suite(
             return Err(source.error("makes no case; add a [[sweep]]"));
         }
         expectations_meet_cases(source, &suite)?;
+        demands::limits_meet_cases(source, &suite)?;
         if let Some(idle) = suite.idle_override() {
             return Err(source.error(format!(
                 "an [[override]] of {} for {} replaces nothing: no case asks for {}",
@@ -111,7 +116,7 @@ fn tables<'a>(root: &Table<'a>, key: &'static str) -> Result<Vec<Table<'a>>, Doc
     }
 }
 
-fn strings(values: Vec<Value<'_>>) -> Result<Vec<String>, DocumentError> {
+pub(super) fn strings(values: Vec<Value<'_>>) -> Result<Vec<String>, DocumentError> {
     values.iter().map(Value::string).collect()
 }
 
@@ -159,6 +164,16 @@ fn policy(table: &Table<'_>, policy: &mut Policy) -> Result<(), DocumentError> {
     }
     if let Some(value) = table.get("allow") {
         policy.allow = strings(value.list()?)?;
+    }
+    if let Some(value) = table.get("step_share") {
+        let share = value.number()?;
+        if !(share > 0.0 && share <= 1.0) {
+            return Err(value.error("a share of a training step lies above 0 and up to 1"));
+        }
+        policy.step_share = Some(share);
+    }
+    if let Some(value) = table.get("structure") {
+        demands::structure(&value.table()?, &mut policy.structure)?;
     }
     table.finish()
 }
@@ -263,7 +278,7 @@ fn expectation(table: &Table<'_>) -> Result<Expectation, DocumentError> {
     Ok(expectation)
 }
 
-fn selector(value: &Value<'_>) -> Result<Selector, DocumentError> {
+pub(super) fn selector(value: &Value<'_>) -> Result<Selector, DocumentError> {
     let mut selector = Selector::default();
     for (facet, value) in value.table()?.entries() {
         let mut texts = Vec::new();
@@ -315,29 +330,13 @@ fn environment(table: &Table<'_>) -> Result<Environment, DocumentError> {
 
 /// An expectation that selects nothing would hold for ever: refuse it now.
 fn expectations_meet_cases(source: &Source, suite: &Suite) -> Result<(), DocumentError> {
-    let knows = |facet: &str| {
-        FACETS.contains(&facet)
-            || suite
-                .cases
-                .iter()
-                .any(|case| case.params.iter().any(|(name, _)| name == facet))
-    };
     for expectation in &suite.rules.expectations {
         for (side, selector) in [
             ("case", &expectation.case),
             ("against", &expectation.against),
         ] {
             let about = format!("expectation \"{}\": `{side}`", expectation.name);
-            if let Some(facet) = selector.facets().find(|facet| !knows(facet)) {
-                let near = super::document::nearest(facet, FACETS.iter().copied());
-                let hint = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
-                return Err(source.error(format!(
-                    "{about} names `{facet}`, which is neither an axis nor a parameter of this suite{hint}"
-                )));
-            }
-            if !suite.cases.iter().any(|case| selector.matches(case)) {
-                return Err(source.error(format!("{about} selects no case of this suite")));
-            }
+            demands::selects(source, suite, &about, selector)?;
         }
         let same =
             |case: &&Case| expectation.case.matches(case) == expectation.against.matches(case);

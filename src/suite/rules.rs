@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::structural::{Limit, StructurePolicy};
 use crate::attention::Case;
 
 /// Everything a suite demands.
@@ -14,6 +15,9 @@ use crate::attention::Case;
 pub struct Rules {
     /// Relations between cases of one run.
     pub expectations: Vec<Expectation>,
+    /// Limits on the structure of single cases.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<Limit>,
     /// How differences are judged.
     pub policy: Policy,
 }
@@ -77,6 +81,12 @@ pub struct Policy {
     /// Patterns of case ids (`*` matches anything) that may fail or be
     /// unsupported without making the run incomplete.
     pub allow: Vec<String>,
+    /// What part of a training step the cases take, from 0 to 1, where the suite knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_share: Option<f64>,
+    /// How changes of structure are taken.
+    #[serde(default, skip_serializing_if = "StructurePolicy::is_default")]
+    pub structure: StructurePolicy,
 }
 
 impl Default for Policy {
@@ -85,6 +95,8 @@ impl Default for Policy {
             floor: 0.05,
             confirm: 10,
             allow: Vec::new(),
+            step_share: None,
+            structure: StructurePolicy::default(),
         }
     }
 }

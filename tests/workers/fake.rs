@@ -26,9 +26,13 @@ use regatta::worker::protocol::{
 };
 use regatta::worker::serve::{Refusal, Worker, serve_on_descriptors};
 
-const VARIANTS: [(&str, &str); 16] = [
+const VARIANTS: [(&str, &str); 17] = [
     ("steady", "the same time within a few parts in a thousand"),
     ("other", "as steady"),
+    (
+        "gpu",
+        "as steady, with launches; `fault` says what goes wrong",
+    ),
     ("slow", "twice the time of steady"),
     ("noisy", "invocations differ by a fifth"),
     (
@@ -50,6 +54,9 @@ const VARIANTS: [(&str, &str); 16] = [
     ("unsupported", "does not do this"),
     ("impossible", "its clock does not move"),
 ];
+
+#[path = "fault.rs"]
+mod fault;
 
 struct Fake {
     variants: Vec<(&'static str, &'static str)>,
@@ -139,7 +146,10 @@ impl Worker for Fake {
                 kind: "cpu".to_owned(),
                 name: "fake device".to_owned(),
                 memory_bytes: 1 << 30,
-                facts: BTreeMap::from([("model".to_owned(), "fake".to_owned())]),
+                facts: BTreeMap::from([
+                    ("model".to_owned(), "fake".to_owned()),
+                    ("sms".to_owned(), "132".to_owned()),
+                ]),
             },
             variants: self
                 .variants
@@ -152,6 +162,7 @@ impl Worker for Fake {
                     parameters: BTreeMap::from([
                         ("num_splits_key".to_owned(), Parameter::INTEGER),
                         ("slower_percent".to_owned(), Parameter::INTEGER),
+                        ("fault".to_owned(), Parameter::Words(fault::words())),
                     ]),
                     stores_scores: false,
                     tf32: false,
@@ -251,10 +262,12 @@ impl Worker for Fake {
             }
             _ => {}
         }
-        let slower = match case.params.get("slower_percent") {
-            ParamValue::Int(percent) => 1.0 + percent as f64 / 100.0,
-            ParamValue::Word(_) => 1.0,
-        };
+        let fault = fault::of(&case);
+        let slower = fault.slows()
+            * match case.params.get("slower_percent") {
+                ParamValue::Int(percent) => 1.0 + percent as f64 / 100.0,
+                ParamValue::Word(_) => 1.0,
+            };
         let base = (1e4 + work::flops(&case.problem) * 1e-2) * slower / splits(&case) as f64;
         let base = base
             * match case.variant.as_str() {
@@ -269,14 +282,21 @@ impl Worker for Fake {
                 _ => base * self.noise(0.01),
             })
             .collect();
+        let gpu = case.variant == "gpu";
+        let samples = if gpu { request.samples as usize } else { 0 };
         Ok(Measured {
             device_ns,
+            host_ns: vec![fault.host_ns(); samples],
+            clock_mhz: vec![fault.clock_mhz(); samples],
             ..Measured::default()
         })
     }
 
     fn census(&mut self) -> Result<Structure, Refusal> {
         let case = self.prepared.as_ref().ok_or("no case is prepared")?;
+        if case.variant == "gpu" {
+            return Ok(fault::of(case).structure());
+        }
         Ok(Structure {
             counts: BTreeMap::from([("threads".to_owned(), splits(case))]),
             ..Structure::default()

@@ -161,7 +161,9 @@ fn newest_that_passed(reports: &Path) -> Result<Side, Stop> {
     for (path, run) in runs {
         let side = Side::from_run(path.display().to_string(), &run);
         let verdict = judge::judge(&side, None, &Options::default()).verdict;
-        if run.end.is_some() && verdict.outcome == VerdictOutcome::Passed {
+        // Held against one without times, a gate would compare none.
+        let timed = !run.header.settings.structure_only;
+        if timed && run.end.is_some() && verdict.outcome == VerdictOutcome::Passed {
             return Ok(side);
         }
     }

@@ -4,6 +4,7 @@ use super::launches::{moves_data, short};
 use super::{Pair, finding};
 use crate::attention::{Launch, Structure};
 use crate::judge::judgement::Finding;
+use crate::judge::structure::normalised;
 
 /// Finds more copies as the worker counts them, or more kernels that move data.
 pub fn find(pair: &Pair) -> Option<Finding> {
@@ -14,7 +15,10 @@ pub fn find(pair: &Pair) -> Option<Finding> {
     let (base, head) = pair.structures()?;
     let (before, after) = (moving(base), moving(head));
     if after.len() > before.len() {
-        let known = |launch: &&&Launch| before.iter().any(|other| other.name == launch.name);
+        let known = |launch: &&&Launch| {
+            let name = normalised(&launch.name);
+            before.iter().any(|other| normalised(&other.name) == name)
+        };
         let new = after.iter().find(|launch| !known(launch)).or(after.last());
         let example = new.map_or_else(String::new, |launch| short(&launch.name));
         evidence.push(format!(

@@ -25,7 +25,7 @@ pub fn find(pair: &Pair) -> Option<Finding> {
     Some(finding("kernel-replaced", evidence, 0.8))
 }
 
-fn only_in<'a>(here: &'a Structure, there: &Structure) -> Vec<&'a str> {
+fn only_in(here: &Structure, there: &Structure) -> Vec<String> {
     let there = by_kernel(there);
     let names = by_kernel(here).into_keys();
     names
@@ -33,7 +33,7 @@ fn only_in<'a>(here: &'a Structure, there: &Structure) -> Vec<&'a str> {
         .collect()
 }
 
-fn names(kernels: &[&str]) -> String {
+fn names(kernels: &[String]) -> String {
     let named: Vec<String> = kernels.iter().take(NAMED).map(|name| short(name)).collect();
     let more = if kernels.len() > NAMED { ", ..." } else { "" };
     format!("{}{more}", named.join(", "))

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use crate::attention::{Launch, Structure};
+use crate::judge::structure::normalised;
 
-/// Launches by kernel name, in the order of names.
-pub fn by_kernel(structure: &Structure) -> BTreeMap<&str, Vec<&Launch>> {
-    let mut kernels: BTreeMap<&str, Vec<&Launch>> = BTreeMap::new();
+/// Launches by normalised kernel name, in the order of names.
+pub fn by_kernel(structure: &Structure) -> BTreeMap<String, Vec<&Launch>> {
+    let mut kernels: BTreeMap<String, Vec<&Launch>> = BTreeMap::new();
     for launch in &structure.launches {
-        kernels.entry(&launch.name).or_default().push(launch);
+        let name = normalised(&launch.name);
+        kernels.entry(name).or_default().push(launch);
     }
     kernels
 }

@@ -46,16 +46,17 @@ fn smaller_grids(pair: &Pair) -> Vec<(String, f64)> {
     };
     let head = by_kernel(head);
     let shrunk = by_kernel(base).into_iter().filter_map(|(name, before)| {
-        let after = head.get(name)?;
+        let after = head.get(&name)?;
         let largest =
             |launches: &[&Launch]| launches.iter().copied().max_by_key(|l| blocks(l)).cloned();
         let (before, after) = (largest(&before)?, largest(after)?);
         let fewer = blocks(&after) < blocks(&before) && threads(&after) < threads(&before);
         let text = format!(
-            "grid {} -> {} of {}",
+            "grid {} -> {} of {}{}",
             sizes(before.grid),
             sizes(after.grid),
-            short(name)
+            short(&name),
+            idle(blocks(&after), pair.sms)
         );
         fewer.then(|| {
             (
@@ -65,6 +66,14 @@ fn smaller_grids(pair: &Pair) -> Vec<(String, f64)> {
         })
     });
     shrunk.collect()
+}
+
+/// How much of the device a grid leaves idle: `, 1 of 132 SMs`.
+fn idle(blocks: u64, sms: Option<u64>) -> String {
+    match sms {
+        Some(sms) if blocks < sms => format!(", {blocks} of {sms} SMs"),
+        _ => String::new(),
+    }
 }
 
 /// Parameters that cut work into pieces and became smaller.

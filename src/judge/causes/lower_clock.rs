@@ -1,6 +1,6 @@
 //! The device ran at another clock: the machine, not the code.
 
-use super::{Pair, finding, same_structure};
+use super::{Pair, finding};
 use crate::judge::complete::usable;
 use crate::judge::judgement::Finding;
 use crate::judge::phrase::percent;
@@ -28,7 +28,7 @@ pub fn find(pair: &Pair) -> Option<Finding> {
         percent(share.min(1.0))
     );
     // A change of structure explains better than a clock that moved along with it.
-    let same = same_structure(pair.base, pair.head);
+    let same = pair.same_structure();
     let confidence = if same { 0.9 } else { 0.6 } * share.min(1.0);
     let cause = if head < base {
         "lower-clock"

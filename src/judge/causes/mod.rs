@@ -6,25 +6,33 @@
 //! that merely came with it.
 
 mod copies_added;
+mod device_idle;
+mod environment;
 mod events_added;
 mod host_bound;
 mod kernel_replaced;
 pub(super) mod launches;
 mod launches_added;
 mod less_parallel;
+mod lost_overlap;
 mod lower_clock;
+mod modules_loaded;
 mod parameter_changed;
 mod recompiled;
 mod retuned;
 mod shared_device;
+mod spills;
 mod throttled;
 mod toolchain;
 mod workspace;
 
+use super::complete::usable;
 use super::floor::beyond;
 use super::judgement::{Difference, Finding};
+use super::structure;
 use crate::attention::Structure;
-use crate::record::side::CaseRecord;
+use crate::record::side::{CaseRecord, median};
+use crate::suite::structural::StructurePolicy;
 
 /// Two records of one case, and what is known around them.
 pub struct Pair<'a> {
@@ -38,6 +46,8 @@ pub struct Pair<'a> {
     pub floor: f64,
     /// Versions in which the case's worker differs.
     pub versions: Vec<&'a Difference>,
+    /// Multiprocessors of the device, where it is a GPU that tells them.
+    pub sms: Option<u64>,
 }
 
 impl Pair<'_> {
@@ -58,6 +68,36 @@ impl Pair<'_> {
             .then(|| (base.copied().unwrap_or(0), head.copied().unwrap_or(0)))
     }
 
+    /// True when no exact figure of the two structures differs, or both are unknown.
+    fn same_structure(&self) -> bool {
+        let (base, head) = (&self.base.structure, &self.head.structure);
+        let changes = structure::changes(&structure::Pair {
+            case: "",
+            base: self.base,
+            head: self.head,
+            sms: self.sms,
+            policy: &StructurePolicy::default(),
+        });
+        match changes {
+            Some(changes) => changes.is_empty(),
+            None => base.is_none() && head.is_none(),
+        }
+    }
+
+    /// True when both sides ran the same instructions.
+    fn same_code(&self) -> bool {
+        let codes = self.structures();
+        let codes = codes.and_then(|(base, head)| base.code.as_ref().zip(head.code.as_ref()));
+        codes.is_some_and(|(base, head)| base == head)
+    }
+
+    /// Nanoseconds of device time that the head takes more, where it does.
+    fn slower_by(&self) -> Option<f64> {
+        let ns = |record: &CaseRecord| median(&usable(&record.device_ns));
+        let more = ns(self.head)? - ns(self.base)?;
+        (self.moved() && more > 0.0).then_some(more)
+    }
+
     /// True when time changed enough that conditions around it are worth telling.
     fn moved(&self) -> bool {
         beyond(self.ratio, self.floor)
@@ -66,16 +106,8 @@ impl Pair<'_> {
     /// A finding that blames the machine. A change of structure explains better than a
     /// condition that came with it.
     fn finding_of_the_machine(&self, cause: &str, evidence: String) -> Finding {
-        let same = same_structure(self.base, self.head);
+        let same = self.same_structure();
         finding(cause, evidence, if same { 0.8 } else { 0.5 })
-    }
-}
-
-/// True when both structures are the same, as far as they are exact, or both unknown.
-fn same_structure(base: &CaseRecord, head: &CaseRecord) -> bool {
-    match (&base.structure, &head.structure) {
-        (Some(base), Some(head)) => base.same_as(head),
-        (base, head) => base.is_none() && head.is_none(),
     }
 }
 
@@ -95,7 +127,7 @@ fn disturbed<'a>(
 
 type Rule = fn(&Pair) -> Option<Finding>;
 
-const RULES: [Rule; 14] = [
+const RULES: [Rule; 19] = [
     retuned::find,
     less_parallel::find,
     parameter_changed::find,
@@ -103,11 +135,16 @@ const RULES: [Rule; 14] = [
     copies_added::find,
     events_added::find,
     launches_added::find,
+    modules_loaded::find,
+    spills::find,
     recompiled::find,
     lower_clock::find,
     throttled::find,
     shared_device::find,
     host_bound::find,
+    device_idle::find,
+    lost_overlap::find,
+    environment::find,
     toolchain::find,
     workspace::find,
 ];

@@ -54,6 +54,7 @@ fn found(base: &CaseRecord, head: &CaseRecord, ratio: f64) -> Vec<Finding> {
         ratio,
         floor: 0.05,
         versions: Vec::new(),
+        sms: None,
     })
 }
 
@@ -256,6 +257,7 @@ fn versions_are_told_where_time_moved() {
             ratio,
             floor: 0.05,
             versions: vec![&change],
+            sms: None,
         })
     };
     assert_eq!(

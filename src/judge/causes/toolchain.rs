@@ -20,13 +20,14 @@ pub fn find(pair: &Pair) -> Option<Finding> {
     if pair.versions.len() > NAMED {
         evidence += ", ...";
     }
-    let equal = pair.structures().is_some_and(|(base, head)| base == head);
+    let equal = pair.structures().is_some() && pair.same_structure();
     if equal {
         evidence += "; structure unchanged";
     }
     Some(finding(
         "toolchain",
         evidence,
-        if equal { 0.6 } else { 0.4 },
+        // With equal instructions it is what surrounds them: `environment` says so.
+        if equal && !pair.same_code() { 0.6 } else { 0.4 },
     ))
 }

@@ -126,8 +126,9 @@ fn repetition(tokens: &[u64]) -> Option<Repetition> {
     for tail in 0..TAIL.min(tokens.len()) {
         let tokens = &tokens[tail..];
         let matches = prefix_matches(tokens);
-        for period in 1..=tokens.len() / FEWEST {
-            let repeats = matches[period] / period + 1;
+        let longest = tokens.len() / FEWEST;
+        for (period, matched) in matches.iter().enumerate().take(longest + 1).skip(1) {
+            let repeats = matched / period + 1;
             let found = Repetition {
                 tail,
                 period,

@@ -17,7 +17,7 @@ pub struct Writer {
 
 impl Writer {
     /// One process on one H200.
-    pub fn new() -> Writer {
+    pub(crate) fn new() -> Writer {
         let recording = Recording {
             processes: vec![Process {
                 pid: 41,

@@ -39,6 +39,8 @@ pub(super) struct CaseView {
     facts: Vec<Fact>,
     effective: Vec<Fact>,
     errors: Vec<Fact>,
+    /// Every change of structure, those that are ignored last.
+    changes: Vec<String>,
     structure: Vec<StructureView>,
     log: Option<String>,
     reproduce: String,
@@ -124,6 +126,7 @@ impl CaseView {
             facts: facts(row, head),
             effective: effective(head, base),
             errors: errors(head),
+            changes: changes(row),
             structure: structure(head, base),
             log: log(context, row),
             reproduce: reproduce(context.report, &row.case.0),
@@ -266,6 +269,13 @@ fn errors(head: Option<&CaseRecord>) -> Vec<Fact> {
     let errors = head.into_iter().flat_map(|record| &record.errors);
     errors
         .map(|(result, error)| fact(&one_line(result), format!("{error:.1e}")))
+        .collect()
+}
+
+fn changes(row: &Row) -> Vec<String> {
+    let changes = row.structure.iter().flatten();
+    changes
+        .map(|change| one_line(&change.to_string()))
         .collect()
 }
 

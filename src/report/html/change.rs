@@ -17,6 +17,7 @@ pub(super) struct ChangeView {
     head: Option<String>,
     comparison: Option<Comparison>,
     reason: Option<String>,
+    structure: Vec<String>,
     findings: Vec<FindingView>,
     reproduce: String,
 }
@@ -66,6 +67,7 @@ impl ChangeView {
             head: time(&row.head),
             comparison: comparison(context, row),
             reason: reason(row),
+            structure: structure(row),
             findings: findings(row),
             reproduce: reproduce(context.report, &row.case.0),
         }
@@ -80,6 +82,12 @@ pub(super) const EXCERPT: usize = 4000;
 pub(super) fn reason(row: &Row) -> Option<String> {
     let reason = shorten(&clean(row.reason.as_deref()?), EXCERPT);
     (!reason.trim().is_empty()).then_some(reason)
+}
+
+/// Changes of structure worth telling.
+pub(super) fn structure(row: &Row) -> Vec<String> {
+    let told = row.structure_told();
+    told.iter().map(|change| one_line(change)).collect()
 }
 
 pub(super) fn findings(row: &Row) -> Vec<FindingView> {

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::Context;
 use crate::attention::{Case, FACETS, ParamValue};
-use crate::judge::judgement::{ExpectationResult, Held};
+use crate::judge::judgement::{ExpectationResult, Held, LimitResult};
 use crate::report::RenderError;
 use crate::report::format::Factor;
 use crate::report::plot::{Splits, splits};
@@ -29,6 +29,35 @@ pub(super) struct ExpectationView {
     reason: Option<String>,
     figure: Option<String>,
     reproduce: String,
+}
+
+/// A limit on structure, as the template takes it.
+#[derive(Serialize)]
+pub(super) struct LimitView {
+    name: String,
+    case: String,
+    told: String,
+    reason: Option<String>,
+    held: &'static str,
+    tone: &'static str,
+}
+
+impl LimitView {
+    pub(super) fn of(result: &LimitResult) -> LimitView {
+        let (held, tone) = match result.held {
+            Held::Yes => ("holds", "calm"),
+            Held::Broken => ("broken", "bad"),
+            Held::Inconclusive | Held::NotJudged => ("not judged", "doubtful"),
+        };
+        LimitView {
+            name: one_line(&result.name),
+            case: one_line(&result.case.0),
+            told: one_line(&result.told()),
+            reason: result.reason.as_deref().map(clean),
+            held,
+            tone,
+        }
+    }
 }
 
 impl ExpectationView {

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use self::case::CaseView;
 use self::change::ChangeView;
-use self::expectation::ExpectationView;
+use self::expectation::{ExpectationView, LimitView};
 use self::measured::MeasuredView;
 use super::plot::{Bar, Ink, NAMED, Whisker, forest, throughput};
 use super::summary::{Summary, tally};
@@ -130,6 +130,7 @@ struct Page {
     groups: Vec<Group>,
     rest: String,
     expectations: Vec<ExpectationView>,
+    limits: Vec<LimitView>,
     forest: Option<String>,
     /// True when the figure has no room for names.
     forest_unnamed: bool,
@@ -220,6 +221,7 @@ fn page(context: &Context) -> Result<Page, RenderError> {
         groups: groups(context, &summary),
         rest: summary.rest_line(),
         expectations: expectations?,
+        limits: judgement.limits.iter().map(LimitView::of).collect(),
         forest: all_ratios(context)?,
         forest_unnamed: judgement.rows.len() > NAMED,
         throughput: side_by_side(context)?,
@@ -233,9 +235,13 @@ fn page(context: &Context) -> Result<Page, RenderError> {
 fn groups(context: &Context, summary: &Summary) -> Vec<Group> {
     let all = [
         ("Regressed", "bad", &summary.regressed),
+        ("Structure got worse", "bad", &summary.structure),
         ("Not measured", "doubtful", &summary.not_measured),
         (
-            "Another structure, the same time",
+            match context.report.judgement.structure_only {
+                true => "Another structure",
+                false => "Another structure, the same time",
+            },
             "doubtful",
             &summary.restructured,
         ),

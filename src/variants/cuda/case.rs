@@ -1,5 +1,6 @@
 //! A case on the device: its tensors, and the launches of one call.
 
+use std::collections::BTreeSet;
 use std::ffi::c_uint;
 use std::time::Instant;
 
@@ -271,8 +272,17 @@ impl Case {
         Structure {
             launches: launches.map(Launch::record).collect(),
             counts: counts.map(|(name, n)| (name.to_owned(), n)).into(),
+            code: Some(self.code()),
             ..Structure::default()
         }
+    }
+
+    /// A hash over the machine code of every file launched from, in the order of names.
+    fn code(&self) -> String {
+        let launches = self.forward.iter().chain(&self.backward);
+        let images: BTreeSet<u32> = launches.map(|launch| launch.function.code).collect();
+        let images: Vec<String> = images.iter().map(|sum| format!("{sum:08x}")).collect();
+        images.join("-")
     }
 
     /// What it computes.

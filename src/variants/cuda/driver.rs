@@ -22,7 +22,7 @@ pub struct Device {
     /// What plans depend on.
     pub limits: Limits,
     functions: HashMap<String, Function>,
-    modules: HashMap<&'static str, sys::CUmodule>,
+    modules: HashMap<&'static str, (sys::CUmodule, u32)>,
 }
 
 /// An entry point, loaded.
@@ -39,6 +39,8 @@ pub struct Function {
     pub local_bytes: u32,
     /// Blocks that one multiprocessor holds at once.
     pub blocks_per_sm: u32,
+    /// CRC-32 of the cubin that it comes from.
+    pub code: u32,
 }
 
 impl Device {
@@ -172,7 +174,7 @@ impl Device {
         }
         let block = contract::block(file, entry)
             .ok_or_else(|| CudaError::Build(format!("{file}.cu has no kernel `{entry}`")))?;
-        let module = self.module(file)?;
+        let (module, code) = self.module(file)?;
         let name = CString::new(entry)
             .map_err(|_| CudaError::Build(format!("`{entry}` is no kernel's name")))?;
         // SAFETY: the module is loaded and never unloaded.
@@ -181,7 +183,7 @@ impl Device {
                 "cuModuleGetFunction",
                 result::module::get_function(module, name),
             )?;
-            loaded(handle, block)?
+            loaded(handle, block, code)?
         };
         self.functions.insert(entry.to_owned(), function);
         Ok(function)
@@ -194,7 +196,8 @@ impl Device {
         image.map_or_else(|_| "none".to_owned(), |image| image.compiler)
     }
 
-    fn module(&mut self, file: &'static str) -> Result<sys::CUmodule, CudaError> {
+    /// The module of a file, and the CRC-32 of its cubin.
+    fn module(&mut self, file: &'static str) -> Result<(sys::CUmodule, u32), CudaError> {
         if let Some(module) = self.modules.get(file) {
             return Ok(*module);
         }
@@ -202,6 +205,7 @@ impl Device {
         // SAFETY: a whole cubin, as the compiler wrote it.
         let module = unsafe { result::module::load_data(image.cubin.as_ptr().cast()) };
         let module = checked("cuModuleLoadData", module)?;
+        let module = (module, crc32fast::hash(&image.cubin));
         self.modules.insert(file, module);
         Ok(module)
     }
@@ -217,7 +221,11 @@ fn attribute_of(device: sys::CUdevice, attribute: CUdevice_attribute) -> Result<
 ///
 /// # Safety
 /// The function is loaded.
-unsafe fn loaded(handle: sys::CUfunction, block: contract::Block) -> Result<Function, CudaError> {
+unsafe fn loaded(
+    handle: sys::CUfunction,
+    block: contract::Block,
+    code: u32,
+) -> Result<Function, CudaError> {
     use CUfunction_attribute as A;
     // SAFETY: as demanded.
     unsafe {
@@ -237,6 +245,7 @@ unsafe fn loaded(handle: sys::CUfunction, block: contract::Block) -> Result<Func
             block.shared_bytes as usize,
         );
         Ok(Function {
+            code,
             handle,
             block,
             registers: attribute(A::CU_FUNC_ATTRIBUTE_NUM_REGS)?,

@@ -1,0 +1,143 @@
+//! Limits on structure, which hold inside one run without any baseline.
+
+use super::names::normalised;
+use super::standing::multiprocessors;
+use crate::attention::{Launch, Structure};
+use crate::judge::causes::launches::{blocks, moves_data, short};
+use crate::judge::complete::allowed;
+use crate::judge::judgement::{Held, LimitResult};
+use crate::record::side::{CaseRecord, Side, Status};
+use crate::suite::glob;
+use crate::suite::structural::{Limit, Quantity};
+
+/// Holds each case of a side to the limits that select it. Cases that are unsupported,
+/// or allowed to fail, are excused.
+pub fn limits(side: &Side) -> Vec<LimitResult> {
+    let rules = &side.header.rules;
+    let mut results = Vec::new();
+    for limit in &rules.limits {
+        for (id, record) in &side.cases {
+            let selected = id.case().is_ok_and(|case| limit.case.matches(&case));
+            let excused = match record.status {
+                Status::Measured => false,
+                Status::Unsupported { .. } => true,
+                _ => allowed(id, &rules.policy.allow),
+            };
+            if !selected || excused {
+                continue;
+            }
+            let sms = multiprocessors(&side.header, id);
+            let figure = figure(limit, record, sms);
+            let value = figure.as_ref().ok().map(|figure| figure.value);
+            results.push(LimitResult {
+                name: limit.name.clone(),
+                case: id.clone(),
+                count: limit.count.clone(),
+                at_least: limit.at_least,
+                at_most: limit.at_most,
+                value,
+                held: match value {
+                    None => Held::NotJudged,
+                    Some(value) if holds(limit, value) => Held::Yes,
+                    Some(_) => Held::Broken,
+                },
+                reason: match figure {
+                    Ok(figure) => figure.of,
+                    Err(reason) => Some(reason),
+                },
+            });
+        }
+    }
+    results
+}
+
+fn holds(limit: &Limit, value: f64) -> bool {
+    limit.at_least.is_none_or(|least| value >= least)
+        && limit.at_most.is_none_or(|most| value <= most)
+}
+
+/// A value and what it was read off.
+struct Figure {
+    value: f64,
+    of: Option<String>,
+}
+
+fn figure(limit: &Limit, record: &CaseRecord, sms: Option<u64>) -> Result<Figure, String> {
+    let structure = record.structure.as_ref().filter(|s| !s.is_empty());
+    let Some(structure) = structure else {
+        return Err(match &record.status {
+            Status::Measured => "its worker counts no structure".to_owned(),
+            Status::Failed { reason } | Status::Missing { reason } => {
+                format!("not measured: {reason}")
+            }
+            Status::Unsupported { reason } => reason.clone(),
+        });
+    };
+    let counted = |value: u64| Figure {
+        value: value as f64,
+        of: None,
+    };
+    match &limit.count {
+        Quantity::Launches => {
+            let of_kernel = |launch: &&Launch| {
+                let pattern = limit.kernel.as_ref();
+                pattern.is_none_or(|pattern| glob(pattern, &normalised(&launch.name)))
+            };
+            let number = structure.launches.iter().filter(of_kernel).count();
+            Ok(counted(number as u64))
+        }
+        Quantity::Copies => Ok(counted(copies(structure))),
+        Quantity::Count(name) => match structure.counts.get(name) {
+            Some(count) => Ok(counted(*count)),
+            None => Err(format!("its worker does not count {name}")),
+        },
+        Quantity::Blocks => {
+            let launch = largest(limit, structure)?;
+            Ok(Figure {
+                value: blocks(launch) as f64,
+                of: Some(grid_of(launch)),
+            })
+        }
+        Quantity::SmFill => {
+            let launch = largest(limit, structure)?;
+            let sms = sms.ok_or("its device does not tell its multiprocessors")?;
+            let busy = blocks(launch).min(sms);
+            Ok(Figure {
+                value: busy as f64 / sms as f64,
+                of: Some(format!("{}, {busy} of {sms} SMs", grid_of(launch))),
+            })
+        }
+    }
+}
+
+/// Copies as the worker counts them, or else kernels that move data.
+fn copies(structure: &Structure) -> u64 {
+    let moving = || structure.launches.iter().filter(|l| moves_data(&l.name));
+    match structure.counts.get("copies") {
+        Some(count) => *count,
+        None => moving().count() as u64,
+    }
+}
+
+/// The launch with the most blocks among the kernels that a limit speaks of.
+fn largest<'a>(limit: &Limit, structure: &'a Structure) -> Result<&'a Launch, String> {
+    let speaks_of = |launch: &&Launch| match &limit.kernel {
+        Some(pattern) => glob(pattern, &normalised(&launch.name)),
+        None => !moves_data(&launch.name),
+    };
+    let launches = structure.launches.iter().filter(speaks_of);
+    launches
+        .max_by_key(|launch| blocks(launch))
+        .ok_or_else(|| match &limit.kernel {
+            Some(pattern) => format!("no kernel it launches matches {pattern}"),
+            None => "it launches no kernel that computes".to_owned(),
+        })
+}
+
+fn grid_of(launch: &Launch) -> String {
+    let [x, y, z] = launch.grid;
+    format!("grid {x}x{y}x{z} of {}", short(&normalised(&launch.name)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,16 @@
+//! Structure: exact differences of what one call does, and limits on it.
+//!
+//! Exact facts need no statistics: one call tells them, and they hold on a device that
+//! is throttled or shared. How each is taken is the suite's policy
+//! ([`crate::suite::structural`]).
+
+mod changes;
+mod counts;
+mod limits;
+mod names;
+mod standing;
+
+pub use changes::{Pair, changes};
+pub use limits::limits;
+pub use names::normalised;
+pub use standing::{multiprocessors, not_comparable};

@@ -1,0 +1,151 @@
+//! Kernel names, less what in them is not code.
+
+/// A kernel's name without what may differ between two builds of the same source:
+///
+/// - identifiers that begin with `_GLOBAL__N_` and `<unnamed>` read `(anonymous
+///   namespace)`: compilers number or hash anonymous namespaces;
+/// - a namespace `_INTERNAL_...`, which nvcc derives from a file's path, is dropped;
+/// - Triton's suffix of argument specialisations, `_0d1d2de`, is dropped;
+/// - a last `_` with 16 or more hexadecimal digits, letters and digits among them, is
+///   dropped: that is a hash of the source or of a configuration;
+/// - a leading `void ` is dropped, and spaces stay only between two words: demanglers
+///   disagree on them.
+///
+/// Template arguments, their order, and the types of arguments stay: they are code.
+pub fn normalised(name: &str) -> String {
+    let name = name.trim();
+    let name = name.strip_prefix("void ").unwrap_or(name);
+    let name = name.replace("<unnamed>", ANONYMOUS);
+    let mut out = String::with_capacity(name.len());
+    let mut rest = name.as_str();
+    while let Some(first) = rest.chars().next() {
+        if is_word(first) {
+            let end = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
+            let (word, after) = rest.split_at(end);
+            rest = after;
+            if word.starts_with("_GLOBAL__N_") {
+                out.push_str(ANONYMOUS);
+            } else if word.starts_with("_INTERNAL_") && rest.starts_with("::") {
+                rest = &rest[2..];
+            } else {
+                if out.ends_with(' ') && !out.trim_end().ends_with(is_word) {
+                    out.truncate(out.trim_end().len());
+                }
+                out.push_str(word);
+            }
+        } else {
+            rest = &rest[first.len_utf8()..];
+            if first != ' ' {
+                out.truncate(out.trim_end().len());
+                out.push(first);
+            } else if out.ends_with(is_word) {
+                out.push(' ');
+            }
+        }
+    }
+    let plain = out.strip_suffix("(anonymous namespace)");
+    match plain {
+        Some(_) => out,
+        None => without_suffix(&out).to_owned(),
+    }
+}
+
+const ANONYMOUS: &str = "(anonymous namespace)";
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_' || c == '$'
+}
+
+/// The name without Triton's specialisations and without a hash.
+fn without_suffix(name: &str) -> &str {
+    let mut name = name;
+    while let Some((before, last)) = name.rsplit_once('_')
+        && !before.is_empty()
+        && (is_specialisation(last) || is_hash(last))
+    {
+        name = before;
+    }
+    name
+}
+
+/// `0d1d2de3c`: argument numbers from 0, at least one marked as divisible (`d`, `e`) or
+/// constant (`c`).
+fn is_specialisation(word: &str) -> bool {
+    word.starts_with('0')
+        && word.contains(['d', 'c'])
+        && word
+            .chars()
+            .all(|c| c.is_ascii_digit() || "dec".contains(c))
+}
+
+fn is_hash(word: &str) -> bool {
+    word.len() >= 16
+        && word.chars().all(|c| c.is_ascii_hexdigit())
+        && word.contains(|c: char| c.is_ascii_digit())
+        && word.contains(|c: char| c.is_ascii_alphabetic())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_code_goes() {
+        for (name, expected) in [
+            (
+                "void flash_fwd<float, 64>(Params)",
+                "flash_fwd<float,64>(Params)",
+            ),
+            (
+                "flash_fwd<float,64> (Params)",
+                "flash_fwd<float,64>(Params)",
+            ),
+            ("A<B<int> >(unsigned int*)", "A<B<int>>(unsigned int*)"),
+            (
+                "void _GLOBAL__N__3f2a90c1_12_split_cu_9c81_77::split(float*)",
+                "(anonymous namespace)::split(float*)",
+            ),
+            (
+                "<unnamed>::split(float*)",
+                "(anonymous namespace)::split(float*)",
+            ),
+            (
+                "(anonymous namespace)::split(float *)",
+                "(anonymous namespace)::split(float*)",
+            ),
+            ("_INTERNAL_0a1b_4_a_cu_12::run()", "run()"),
+            ("_attn_fwd_0d1d2de34d", "_attn_fwd"),
+            ("_attn_fwd", "_attn_fwd"),
+            ("triton_poi_fused_add_0", "triton_poi_fused_add_0"),
+            ("kernel_9f86d081884c7d65", "kernel"),
+            ("kernel_1234567890123456", "kernel_1234567890123456"),
+            ("fmha_f32_64x64_k32_sm80", "fmha_f32_64x64_k32_sm80"),
+        ] {
+            assert_eq!(normalised(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_code_stays() {
+        let different = |a, b| assert_ne!(normalised(a), normalised(b));
+        different("flash<float, 64>()", "flash<float, 128>()");
+        different("flash<int, float>()", "flash<float, int>()");
+        different("flash(float*)", "flash(double*)");
+        different("fusion_1", "fusion_2");
+        different("unsigned_kernel(unsigned int)", "unsigned_kernel(unsigned)");
+    }
+
+    #[test]
+    fn it_is_its_own_normal_form() {
+        for name in [
+            "void a<b, c >( d e )",
+            "_GLOBAL__N__1::k_0d1d",
+            "",
+            " ",
+            "x  y",
+        ] {
+            let once = normalised(name);
+            assert_eq!(normalised(&once), once, "{name}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What can go wrong in a call of `fake/gpu`, and what changes without going wrong.
+
+use regatta::attention::{Launch, ParamValue, Structure};
+use regatta::worker::protocol::Prepare;
+
+/// Faults that make the call slower, and by their names what they are.
+const FAULTS: [&str; 12] = [
+    "grid",
+    "kernel",
+    "copies",
+    "launches",
+    "spills",
+    "registers",
+    "modules",
+    "gaps",
+    "host",
+    "clock",
+    "overlap",
+    "environment",
+];
+
+/// Changes that harm nothing.
+const HARMLESS: [&str; 10] = [
+    "order",
+    "anonymous",
+    "unnamed",
+    "file",
+    "specialised",
+    "spaces",
+    "hash",
+    "jitter",
+    "workspace",
+    "fewer",
+];
+
+/// A fault or a harmless change; `auto` is neither.
+pub struct Fault(String);
+
+/// Every word that the parameter takes.
+pub fn words() -> Vec<String> {
+    let words = FAULTS.iter().chain(&HARMLESS);
+    words.map(|word| (*word).to_owned()).collect()
+}
+
+/// The fault that a case was handed.
+pub fn of(case: &Prepare) -> Fault {
+    match case.params.get("fault") {
+        ParamValue::Word(word) => Fault(word),
+        ParamValue::Int(_) => Fault(String::new()),
+    }
+}
+
+impl Fault {
+    fn is(&self, word: &str) -> bool {
+        self.0 == word
+    }
+
+    /// By what factor the call takes longer.
+    pub fn slows(&self) -> f64 {
+        if FAULTS.contains(&self.0.as_str()) {
+            1.5
+        } else {
+            1.0
+        }
+    }
+
+    /// Nanoseconds the host needs to issue a call.
+    pub fn host_ns(&self) -> f64 {
+        if self.is("host") { 1e9 } else { 1e3 }
+    }
+
+    /// Clock of the device.
+    pub fn clock_mhz(&self) -> f64 {
+        if self.is("clock") { 1320.0 } else { 1980.0 }
+    }
+
+    /// What a call does: fills, attention, and combining its splits.
+    pub fn structure(&self) -> Structure {
+        let pick = |word, otherwise| if self.is(word) { Some(word) } else { otherwise };
+        let attention = match pick("kernel", None) {
+            Some(_) => "attention_simt<float, 64>(float*)",
+            None => self.spelling(),
+        };
+        let number = |word: &str, fault: u64, usual: u64| if self.is(word) { fault } else { usual };
+        let kernel = Launch {
+            name: attention.to_owned(),
+            grid: [number("grid", 1, 157) as u32, 1, 1],
+            block: [128, 1, 1],
+            registers: Some(match self.0.as_str() {
+                "registers" => 255,
+                "fewer" => 96,
+                _ => 128,
+            }),
+            shared_bytes: Some(49_152),
+            local_bytes: Some(number("spills", 256, 0)),
+            blocks_per_sm: Some(2),
+            ..Launch::default()
+        };
+        let plain = |name: &str| Launch {
+            name: name.to_owned(),
+            registers: Some(32),
+            ..kernel.clone()
+        };
+        let combine = Launch {
+            grid: [157, 1, 1],
+            local_bytes: Some(0),
+            ..plain("combine_splits<float>(float*)")
+        };
+        let mut launches = vec![kernel.clone(), combine.clone()];
+        match self.0.as_str() {
+            "copies" => launches.insert(0, plain("at::native::direct_copy_kernel<4>")),
+            "launches" => launches.extend([combine.clone(), combine]),
+            "order" => launches.reverse(),
+            _ => {}
+        }
+        let counts = [
+            ("copies", 0),
+            ("module_loads", number("modules", 3, 0)),
+            ("allocations", number("fewer", 1, 2)),
+            ("workspace_bytes", number("workspace", 1050, 1000)),
+            // Times of a few microseconds, beside a call of a few.
+            (
+                "gap_ns",
+                number("gaps", 1_000_000, number("jitter", 110, 100)),
+            ),
+            ("overlap_ns", number("overlap", 0, 1_000_000)),
+        ];
+        let code = match self.0.as_str() {
+            "spills" | "registers" | "kernel" | "fewer" => "b0",
+            _ => "a0",
+        };
+        Structure {
+            launches,
+            counts: counts.map(|(name, n)| (name.to_owned(), n)).into(),
+            code: Some(code.to_owned()),
+            ..Structure::default()
+        }
+    }
+
+    /// The attention kernel's name, as one compiler or another spells it.
+    fn spelling(&self) -> &'static str {
+        match self.0.as_str() {
+            "anonymous" => "void _GLOBAL__N__5c0f_9_flash_cu_1b22_77::flash<float, 64>(float*)",
+            "unnamed" => "void <unnamed>::flash<float, 64>(float*)",
+            "file" => {
+                "_INTERNAL_77aa_8_flash_cu_0c::(anonymous namespace)::flash<float, 64>(float*)"
+            }
+            "spaces" => "(anonymous namespace)::flash< float,64 >( float * )",
+            "specialised" => "(anonymous namespace)::flash<float, 64>(float*)_0d1d2de",
+            "hash" => "(anonymous namespace)::flash<float, 64>(float*)_9f86d081884c7d65",
+            _ => "(anonymous namespace)::flash<float, 64>(float*)",
+        }
+    }
+}
