@@ -41,7 +41,7 @@ enum Worker {
     /// Started.
     Up(Box<dyn Conversation>),
     /// It could not be started; so ends every case that is left.
-    Down(Outcome),
+    Down(Box<Outcome>),
 }
 
 /// Everything a schedule is run with.
@@ -98,13 +98,13 @@ impl<'a> Session<'a> {
                 Ok(conversation) => conversation,
                 Err(error) => {
                     let outcome = lost(&error);
-                    *worker = Worker::Down(outcome.clone());
+                    *worker = Worker::Down(Box::new(outcome.clone()));
                     return outcome;
                 }
             },
             Worker::Down(outcome) => {
                 *worker = Worker::Down(outcome.clone());
-                return outcome;
+                return *outcome;
             }
         };
         match self.measure(conversation.as_mut(), case, block.invocation == 0) {
