@@ -201,10 +201,13 @@ fn replaced(found: &mut Found, before: &Kernels, after: &Kernels) {
     );
 }
 
+/// Reads a figure off a launch, where it is known.
+type Read = fn(&Launch) -> Option<u64>;
+
 /// Differences of one kernel that both sides launch; the gravest pair of each kind.
 fn alike(found: &mut Found, name: &str, before: &[&Launch], after: &[&Launch]) {
     let pairs = || before.iter().copied().zip(after.iter().copied());
-    let differing = |figure: fn(&Launch) -> Option<u64>| {
+    let differing = |figure: Read| {
         let both = pairs().filter_map(|(b, a)| Some((figure(b)?, figure(a)?)));
         both.filter(|(b, a)| a != b)
             .max_by_key(|(b, a)| b.abs_diff(*a))
@@ -224,8 +227,7 @@ fn alike(found: &mut Found, name: &str, before: &[&Launch], after: &[&Launch]) {
         let (b, a) = (sizes(b.block), sizes(a.block));
         found.add(Kind::Block, Direction::Other, name, b, a);
     }
-    type Figure = fn(&Launch) -> Option<u64>;
-    let more_is_worse: [(Kind, Figure); 3] = [
+    let more_is_worse: [(Kind, Read); 3] = [
         (Kind::Registers, |launch| launch.registers.map(u64::from)),
         (Kind::Spills, |launch| launch.local_bytes),
         (Kind::SharedMemory, |launch| launch.shared_bytes),
