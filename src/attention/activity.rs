@@ -98,6 +98,9 @@ pub struct ActivitySummary {
     pub copied_bytes: u64,
     /// Nanoseconds in which a copy and a kernel ran at once.
     pub overlap_ns: u64,
+    /// Which launch took longest: its place among the kernels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest: Option<usize>,
     /// Nanoseconds the host needed to make the call.
     pub host_ns: u64,
     /// Calls to CUDA, by name.
@@ -195,6 +198,11 @@ impl Activity {
                 .filter_map(|copy| copy.bytes)
                 .sum(),
             overlap_ns: self.overlap_ns(),
+            longest: self
+                .kernels()
+                .enumerate()
+                .max_by_key(|(_, kernel)| kernel.end_ns.saturating_sub(kernel.start_ns))
+                .map(|(place, _)| place),
             host_ns: self.host_ns,
             calls: self.calls.clone(),
         }
@@ -291,6 +299,7 @@ mod tests {
         assert_eq!(call.gaps(), [gap]);
         let summary = call.summary();
         assert_eq!((summary.copies, summary.copied_bytes), (2, 8192));
+        assert_eq!(summary.longest, Some(0), "100 ns against 40");
         assert_eq!(summary.host_bound(), None, "no launch is known");
     }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ::csv::Writer;
 
 use super::text::one_line;
-use super::{Document, Exporter, RenderError, Report};
+use super::{Document, Exporter, RenderError, Report, fill};
 use crate::attention::{Case, CaseId, FACETS};
 use crate::judge::judgement::{Change, Finding, Row, Stage, Timing};
 use crate::judge::spread::{Spread, spreads};
@@ -45,7 +45,7 @@ fn document(
 }
 
 /// Columns of `cases.csv` between the facets and the parameters.
-const FIGURES: [&str; 30] = [
+const FIGURES: [&str; 31] = [
     "word",
     "allowed",
     "reason",
@@ -75,11 +75,13 @@ const FIGURES: [&str; 30] = [
     "throttled",
     "other_processes",
     "synchronised",
+    "sm_fill",
     "findings",
 ];
 
 fn cases(table: &mut Table, report: &Report) -> Result<(), ::csv::Error> {
     let head = Side::from_run("head", report.head);
+    let sms = fill::sms(&report.head.header);
     let spread_of: BTreeMap<CaseId, Spread> = spreads(report.head)
         .into_iter()
         .map(|spread| (spread.case.clone(), spread))
@@ -114,7 +116,7 @@ fn cases(table: &mut Table, report: &Report) -> Result<(), ::csv::Error> {
         let mut cells = vec![row.case.to_string()];
         let facet = |name: &str| case.as_ref().map_or(String::new(), |case| case.facet(name));
         cells.extend(FACETS.iter().map(|name| facet(name)));
-        cells.extend(figures(row, record, spread_of.get(&row.case)));
+        cells.extend(figures(row, record, spread_of.get(&row.case), sms));
         cells.extend(params.iter().map(|name| facet(name)));
         cells.extend(effective.iter().map(|&name| {
             let value = record.and_then(|record| record.effective.get(name));
@@ -126,7 +128,12 @@ fn cases(table: &mut Table, report: &Report) -> Result<(), ::csv::Error> {
 }
 
 /// The cells under [`FIGURES`].
-fn figures(row: &Row, record: Option<&CaseRecord>, spread: Option<&Spread>) -> [String; 30] {
+fn figures(
+    row: &Row,
+    record: Option<&CaseRecord>,
+    spread: Option<&Spread>,
+    sms: Option<u32>,
+) -> [String; 31] {
     let condition = |count: fn(&Conditions) -> Option<u32>| {
         cell(record.and_then(|record| count(&record.conditions)))
     };
@@ -171,6 +178,7 @@ fn figures(row: &Row, record: Option<&CaseRecord>, spread: Option<&Spread>) -> [
         condition(|of| (of.known > 0).then_some(of.throttled)),
         condition(|of| (of.known > 0).then_some(of.other_processes)),
         condition(|of| (of.synchronised > 0).then_some(of.synchronised)),
+        cell(record.and_then(|record| fill::share(record, sms))),
         findings(&row.findings),
     ]
 }
