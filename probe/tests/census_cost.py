@@ -18,7 +18,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 KINDS = ("plain", "recorded", "after")
 BATCHES, LAUNCHES = 60, 500
@@ -42,20 +44,22 @@ def host_ns(kind: str) -> float:
     return statistics.median(taken[BATCHES // 10 :])
 
 
-def census(call: object) -> None:
+def census(call: Callable[[], Any]) -> None:
     """One census of a call in this process."""
     import torch
 
     library = ctypes.CDLL(os.environ["REGATTA_PROBE"])
     library.regatta_probe_last_error.restype = ctypes.c_char_p
     text = ctypes.c_char_p()
-    for status in (
-        library.regatta_probe_census_begin(),
-        [call(), torch.cuda.synchronize()] and 0,
-        library.regatta_probe_census_end(ctypes.byref(text)),
-    ):
+
+    def ask(status: int) -> None:
         if status != 0:
             sys.exit(library.regatta_probe_last_error().decode())
+
+    ask(library.regatta_probe_census_begin())
+    call()
+    torch.cuda.synchronize()
+    ask(library.regatta_probe_census_end(ctypes.byref(text)))
 
 
 def process(kind: str, folder: Path) -> float:

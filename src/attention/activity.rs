@@ -98,6 +98,9 @@ pub struct ActivitySummary {
     pub copied_bytes: u64,
     /// Nanoseconds in which a copy and a kernel ran at once.
     pub overlap_ns: u64,
+    /// Which launch took longest: its place among the kernels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest: Option<usize>,
     /// Nanoseconds the host needed to make the call.
     pub host_ns: u64,
     /// Calls to CUDA, by name.
@@ -182,6 +185,23 @@ impl Activity {
             .sum()
     }
 
+    /// The figures that causes are found by, under the names that a structure has them:
+    /// idle time of the device, copies under kernels, modules loaded, and which share of
+    /// the call the device waited for the host (in thousandths, where it is known).
+    pub fn counts(&self) -> Vec<(String, u64)> {
+        let idle = self.gaps().iter().map(Gap::ns).sum();
+        let mut counts = vec![("gap_ns", idle), ("overlap_ns", self.overlap_ns())];
+        counts.extend(
+            self.calls
+                .get("module_loads")
+                .map(|loads| ("module_loads", *loads)),
+        );
+        let waited = self.host_bound_ns().filter(|_| self.span_ns() > 0);
+        counts.extend(waited.map(|ns| ("host_bound_permille", 1000 * ns / self.span_ns())));
+        let named = counts.into_iter();
+        named.map(|(name, n)| (name.to_owned(), n)).collect()
+    }
+
     /// All of it in a few figures.
     pub fn summary(&self) -> ActivitySummary {
         ActivitySummary {
@@ -195,6 +215,11 @@ impl Activity {
                 .filter_map(|copy| copy.bytes)
                 .sum(),
             overlap_ns: self.overlap_ns(),
+            longest: self
+                .kernels()
+                .enumerate()
+                .max_by_key(|(_, kernel)| kernel.end_ns.saturating_sub(kernel.start_ns))
+                .map(|(place, _)| place),
             host_ns: self.host_ns,
             calls: self.calls.clone(),
         }
@@ -291,6 +316,7 @@ mod tests {
         assert_eq!(call.gaps(), [gap]);
         let summary = call.summary();
         assert_eq!((summary.copies, summary.copied_bytes), (2, 8192));
+        assert_eq!(summary.longest, Some(0), "100 ns against 40");
         assert_eq!(summary.host_bound(), None, "no launch is known");
     }
 

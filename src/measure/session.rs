@@ -243,6 +243,11 @@ fn counted(worker: &mut dyn Conversation, limit: Duration) -> Result<Option<Cens
     match worker.ask(RequestBody::Census, limit)? {
         ReplyBody::Census(mut census) => {
             occupancy::complete(&mut census.structure, &worker.hello().device);
+            if let Some(activity) = &census.activity {
+                for (name, count) in activity.counts() {
+                    census.structure.counts.entry(name).or_insert(count);
+                }
+            }
             Ok(Some(census))
         }
         _ => Ok(None),

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ::csv::Writer;
 
 use super::text::one_line;
-use super::{Document, Exporter, RenderError, Report};
+use super::{Document, Exporter, RenderError, Report, fill};
 use crate::attention::{Case, CaseId, FACETS};
 use crate::judge::judgement::{Change, Finding, Row, Stage, Timing};
 use crate::judge::spread::{Spread, spreads};
@@ -46,7 +46,7 @@ fn document(
 }
 
 /// Columns of `cases.csv` between the facets and the parameters.
-const FIGURES: [&str; 32] = [
+const FIGURES: [&str; 33] = [
     "word",
     "allowed",
     "reason",
@@ -76,6 +76,7 @@ const FIGURES: [&str; 32] = [
     "throttled",
     "other_processes",
     "synchronised",
+    "sm_fill",
     "findings",
     "structure",
     "severity",
@@ -83,6 +84,7 @@ const FIGURES: [&str; 32] = [
 
 fn cases(table: &mut Table, report: &Report) -> Result<(), ::csv::Error> {
     let head = Side::from_run("head", report.head);
+    let sms = fill::sms(&report.head.header);
     let spread_of: BTreeMap<CaseId, Spread> = spreads(report.head)
         .into_iter()
         .map(|spread| (spread.case.clone(), spread))
@@ -117,7 +119,7 @@ fn cases(table: &mut Table, report: &Report) -> Result<(), ::csv::Error> {
         let mut cells = vec![row.case.to_string()];
         let facet = |name: &str| case.as_ref().map_or(String::new(), |case| case.facet(name));
         cells.extend(FACETS.iter().map(|name| facet(name)));
-        cells.extend(figures(row, record, spread_of.get(&row.case)));
+        cells.extend(figures(row, record, spread_of.get(&row.case), sms));
         cells.extend(params.iter().map(|name| facet(name)));
         cells.extend(effective.iter().map(|&name| {
             let value = record.and_then(|record| record.effective.get(name));
@@ -129,7 +131,12 @@ fn cases(table: &mut Table, report: &Report) -> Result<(), ::csv::Error> {
 }
 
 /// The cells under [`FIGURES`].
-fn figures(row: &Row, record: Option<&CaseRecord>, spread: Option<&Spread>) -> [String; 32] {
+fn figures(
+    row: &Row,
+    record: Option<&CaseRecord>,
+    spread: Option<&Spread>,
+    sms: Option<u32>,
+) -> [String; 33] {
     let condition = |count: fn(&Conditions) -> Option<u32>| {
         cell(record.and_then(|record| count(&record.conditions)))
     };
@@ -174,6 +181,7 @@ fn figures(row: &Row, record: Option<&CaseRecord>, spread: Option<&Spread>) -> [
         condition(|of| (of.known > 0).then_some(of.throttled)),
         condition(|of| (of.known > 0).then_some(of.other_processes)),
         condition(|of| (of.synchronised > 0).then_some(of.synchronised)),
+        cell(record.and_then(|record| fill::share(record, sms))),
         findings(&row.findings),
         structure(row),
         cell(row.severity),

@@ -7,6 +7,7 @@
 pub mod criterion;
 mod csv;
 pub mod files;
+mod fill;
 pub mod format;
 mod html;
 mod json;

@@ -15,10 +15,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Environment variable that names the folder.
 pub const VARIABLE: &str = "REGATTA_TRACE";
@@ -45,13 +45,37 @@ struct Recording {
     library: &'static Library,
     /// A process that forks has a copy of all this, and is not the one recorded.
     process: u32,
-    path: PathBuf,
-    file: File,
+    file: RecordingFile,
     linker: Linker,
     /// Names that are in the file.
     named: usize,
     counts: Counts,
-    text: String,
+}
+
+/// The file of one process.
+struct RecordingFile {
+    path: PathBuf,
+    file: File,
+    /// When it was made, in ns of CUPTI's clock, which is the system's.
+    start: u128,
+}
+
+impl RecordingFile {
+    fn create(folder: &Path) -> Result<Self, String> {
+        fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let start = now.unwrap_or_default().as_nanos();
+        let path = folder.join(format!("{}-{start}.jsonl", std::process::id()));
+        let mut options = OpenOptions::new();
+        let file = options.append(true).create_new(true).open(&path);
+        let file = file.map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Self { path, file, start })
+    }
+
+    fn append(&mut self, text: &str) -> Result<(), String> {
+        let written = self.file.write_all(text.as_bytes());
+        written.map_err(|error| format!("{}: {error}", self.path.display()))
+    }
 }
 
 /// Called by the CUDA driver. Whatever it gives back, the driver goes on.
@@ -75,6 +99,26 @@ fn begin() -> Result<(), String> {
     let folder = std::env::var_os(VARIABLE).filter(|folder| !folder.is_empty());
     let folder = folder.map(PathBuf::from);
     let folder = folder.ok_or_else(|| format!("{VARIABLE} names no folder"))?;
+    // The folder first: what is wrong with it can be told on any machine.
+    let mut file = RecordingFile::create(&folder)?;
+    match record_into(&mut file) {
+        Ok(library) => *recorded() = Some(Recording::new(library, file)),
+        Err(why) => {
+            // Empty, and nothing will be in it.
+            let _ = fs::remove_file(&file.path);
+            return Err(why);
+        }
+    }
+    spawn().map_err(|error| format!("no thread to write with: {error}"))?;
+    // SAFETY: the handler is a function of a library that is never unloaded.
+    if unsafe { atexit(end) } != 0 {
+        return Err("no handler can be set for the end of the process".to_owned());
+    }
+    Ok(())
+}
+
+/// Has CUPTI record, and writes which process this is.
+fn record_into(file: &mut RecordingFile) -> Result<&'static Library, String> {
     let library = Library::get().map_err(words)?;
     take(library, Way::Injected).map_err(words)?;
     // Devices are told when the driver has initialised. A CUPTI that does not is no worse.
@@ -82,19 +126,9 @@ fn begin() -> Result<(), String> {
     switch(library, true)
         .and_then(|()| library.record_counted_calls())
         .map_err(words)?;
-    *recorded() = match Recording::create(library, folder) {
-        Ok(recording) => Some(recording),
-        Err(why) => {
-            switch(library, false).map_err(words)?;
-            return Err(why);
-        }
-    };
-    spawn().map_err(|error| format!("no thread to write with: {error}"))?;
-    // SAFETY: the handler is a function of a library that is never unloaded.
-    if unsafe { atexit(end) } != 0 {
-        return Err("no handler can be set for the end of the process".to_owned());
-    }
-    Ok(())
+    let head = head(file.start, &library.version());
+    file.append(&head)?;
+    Ok(library)
 }
 
 fn words(error: Error) -> String {
@@ -145,10 +179,7 @@ fn write(last: bool) -> bool {
     };
     let appended = open.append(last);
     if let Err(error) = &appended {
-        eprintln!(
-            "regatta: the recording of this process ends here: {}: {error}",
-            open.path.display()
-        );
+        eprintln!("regatta: the recording of this process ends here: {error}");
     }
     if last || appended.is_err() {
         // Ending it switches nothing off: at the end of a process the driver may be gone.
@@ -162,85 +193,99 @@ extern "C" fn end() {
 }
 
 impl Recording {
-    fn create(library: &'static Library, folder: PathBuf) -> Result<Self, String> {
-        let told = |path: &PathBuf, error: std::io::Error| format!("{}: {error}", path.display());
-        fs::create_dir_all(&folder).map_err(|error| told(&folder, error))?;
-        let (process, start) = (std::process::id(), library.now());
-        let path = folder.join(format!("{process}-{start}.jsonl"));
-        let mut options = OpenOptions::new();
-        let file = options.append(true).create_new(true).open(&path);
-        let mut created = Self {
+    fn new(library: &'static Library, file: RecordingFile) -> Self {
+        Self {
             library,
-            process,
-            file: file.map_err(|error| told(&path, error))?,
-            path,
+            process: std::process::id(),
+            file,
             linker: Linker::default(),
             named: 0,
             counts: Counts::default(),
-            text: String::new(),
-        };
-        created.head(start);
-        let written = created.file.write_all(created.text.as_bytes());
-        written.map_err(|error| told(&created.path, error))?;
-        Ok(created)
-    }
-
-    /// The first line: which process this is.
-    fn head(&mut self, start: u64) {
-        let parent = std::os::unix::process::parent_id();
-        self.text = format!(
-            "{{\"kind\":\"process\",\"pid\":{},\"ppid\":{parent}",
-            self.process
-        );
-        self.text += ",\"argv\":[";
-        for (at, argument) in std::env::args_os().enumerate() {
-            if at > 0 {
-                self.text.push(',');
-            }
-            json::text(
-                &mut self.text,
-                &String::from_utf8_lossy(argument.as_bytes()),
-            );
         }
-        self.text += &format!("],\"start\":{start},\"cupti\":");
-        json::text(&mut self.text, &self.library.version());
-        self.text += ",\"devices\":[]}\n";
     }
 
     /// Appends all records that CUPTI has given back.
-    fn append(&mut self, last: bool) -> std::io::Result<()> {
-        self.text.clear();
+    fn append(&mut self, last: bool) -> Result<(), String> {
+        let mut text = String::new();
         let damaged = buffers::drain(self.library, |record| self.linker.add(record));
         let operations = self.linker.settle(last);
         for device in std::mem::take(&mut self.linker.devices) {
-            json::device(&mut self.text, &device);
-            self.text.push('\n');
+            json::device(&mut text, &device);
+            text.push('\n');
         }
         for (id, name) in self.linker.names.all().iter().enumerate().skip(self.named) {
-            self.text += &format!("{{\"kind\":\"name\",\"id\":{id},\"name\":");
-            json::text(&mut self.text, name);
-            self.text += "}\n";
+            text += &format!("{{\"kind\":\"name\",\"id\":{id},\"name\":");
+            json::text(&mut text, name);
+            text += "}\n";
         }
         self.named = self.linker.names.all().len();
         for operation in &operations {
-            json::operation(&mut self.text, operation, |out, id| *out += &id.to_string());
-            self.text.push('\n');
+            json::operation(&mut text, operation, |out, id| *out += &id.to_string());
+            text.push('\n');
         }
         let incomplete = std::mem::take(&mut self.linker.incomplete);
         let dropped = self.library.dropped() + incomplete + damaged;
         if dropped > 0 {
-            self.text += &format!("{{\"kind\":\"dropped\",\"records\":{dropped}}}\n");
+            text += &format!("{{\"kind\":\"dropped\",\"records\":{dropped}}}\n");
         }
         let now = self.library.now();
         if self.counts != self.linker.counts || last {
             self.counts = self.linker.counts;
-            self.text += &format!("{{\"kind\":\"calls\",\"at\":{now},\"counts\":");
-            json::counts(&mut self.text, &self.counts);
-            self.text += "}\n";
+            text += &format!("{{\"kind\":\"calls\",\"at\":{now},\"counts\":");
+            json::counts(&mut text, &self.counts);
+            text += "}\n";
         }
         if last {
-            self.text += &format!("{{\"kind\":\"end\",\"at\":{now}}}\n");
+            text += &format!("{{\"kind\":\"end\",\"at\":{now}}}\n");
         }
-        self.file.write_all(self.text.as_bytes())
+        self.file.append(&text)
+    }
+}
+
+/// The first line: which process this is.
+fn head(start: u128, version: &str) -> String {
+    let (process, parent) = (std::process::id(), std::os::unix::process::parent_id());
+    let mut text = format!("{{\"kind\":\"process\",\"pid\":{process},\"ppid\":{parent}");
+    text += ",\"argv\":[";
+    for (at, argument) in std::env::args_os().enumerate() {
+        if at > 0 {
+            text.push(',');
+        }
+        json::text(&mut text, &String::from_utf8_lossy(argument.as_bytes()));
+    }
+    text += &format!("],\"start\":{start},\"cupti\":");
+    json::text(&mut text, version);
+    text += ",\"devices\":[]}\n";
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_says_which_process_it_is() {
+        let head = head(5, "13.0");
+        assert!(head.starts_with(&format!(
+            "{{\"kind\":\"process\",\"pid\":{}",
+            std::process::id()
+        )));
+        assert!(
+            head.ends_with("\"start\":5,\"cupti\":\"13.0\",\"devices\":[]}\n"),
+            "{head}"
+        );
+        assert!(head.contains("regatta_probe"), "the arguments: {head}");
+    }
+
+    #[test]
+    fn a_file_a_process_and_start() {
+        let folder = std::env::temp_dir().join(format!("regatta-census-{}", std::process::id()));
+        let mut file = RecordingFile::create(&folder).unwrap();
+        file.append("a line\n").unwrap();
+        file.append("another\n").unwrap();
+        assert_eq!(fs::read_to_string(&file.path).unwrap(), "a line\nanother\n");
+        let refused = RecordingFile::create(&file.path).err().unwrap();
+        assert!(refused.contains(".jsonl"), "{refused}");
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -13,6 +13,7 @@ use crate::record::conditions::Conditions;
 use crate::record::side::{CaseRecord, median};
 use crate::record::types::Outcome;
 use crate::report::RenderError;
+use crate::report::fill;
 use crate::report::format::{Bytes, Digits, Rate, ShortTime};
 use crate::report::plot::{Invocation, Strip, strip};
 use crate::report::summary::reproduce;
@@ -78,6 +79,11 @@ struct LaunchView {
     grid: String,
     block: String,
     blocks: u64,
+    /// Multiprocessors that get a block: `1 of 132`.
+    sms: String,
+    /// Blocks that one holds at once, and how often the device is filled with them.
+    at_once: String,
+    waves: String,
     registers: String,
     shared: String,
 }
@@ -127,7 +133,7 @@ impl CaseView {
             effective: effective(head, base),
             errors: errors(head),
             changes: changes(row),
-            structure: structure(head, base),
+            structure: structure(head, base, fill::sms(&context.report.head.header)),
             log: log(context, row),
             reproduce: reproduce(context.report, &row.case.0),
         })
@@ -280,7 +286,11 @@ fn changes(row: &Row) -> Vec<String> {
 }
 
 /// The head's structure; the base's too, where it is another one.
-fn structure(head: Option<&CaseRecord>, base: Option<&CaseRecord>) -> Vec<StructureView> {
+fn structure(
+    head: Option<&CaseRecord>,
+    base: Option<&CaseRecord>,
+    sms: Option<u32>,
+) -> Vec<StructureView> {
     let of = |record: Option<&CaseRecord>| record.and_then(|record| record.structure.clone());
     let (head, base) = (of(head), of(base));
     let differs = match (&base, &head) {
@@ -288,20 +298,28 @@ fn structure(head: Option<&CaseRecord>, base: Option<&CaseRecord>) -> Vec<Struct
         (base, _) => base.is_some(),
     };
     let mut views: Vec<StructureView> = Vec::new();
-    views.extend(head.map(|structure| structure_view("head", &structure)));
+    views.extend(head.map(|structure| structure_view("head", &structure, sms)));
     if differs {
-        views.extend(base.map(|structure| structure_view("base", &structure)));
+        views.extend(base.map(|structure| structure_view("base", &structure, sms)));
     }
     views
 }
 
-fn structure_view(side: &'static str, structure: &Structure) -> StructureView {
+fn structure_view(side: &'static str, structure: &Structure, sms: Option<u32>) -> StructureView {
+    let unknown = || "–".to_owned();
     let triple = |sizes: [u32; 3]| sizes.map(|size| size.to_string()).join(" × ");
     let launches = structure.launches.iter().map(|launch| LaunchView {
         kernel: one_line(&launch.name),
         grid: triple(launch.grid),
         block: triple(launch.block),
-        blocks: launch.grid.iter().map(|&size| u64::from(size)).product(),
+        blocks: launch.blocks(),
+        sms: fill::used(launch, sms).unwrap_or_else(unknown),
+        at_once: launch
+            .blocks_per_sm
+            .map_or_else(unknown, |blocks| blocks.to_string()),
+        waves: sms
+            .and_then(|sms| launch.waves(sms))
+            .map_or_else(unknown, |waves| format!("{waves:.2}")),
         registers: launch
             .registers
             .map_or("–".to_owned(), |count| count.to_string()),
