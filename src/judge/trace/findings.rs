@@ -192,7 +192,7 @@ fn late_host(comparison: &Comparison) -> Option<Found> {
         let evidence = format!(
             "device idle{} {} -> {} of {} {}, and works {}",
             if cause == "gaps" { "" } else { " waiting for the host" },
-            time(before),
+            if before < 0.5 { "never".to_owned() } else { time(before) },
             time(after),
             time(head.elapsed_ns),
             each(comparison.scope),

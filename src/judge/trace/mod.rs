@@ -58,3 +58,6 @@ pub fn analyse(recording: &Recording) -> Analysis {
     }
 }
 
+
+#[cfg(test)]
+mod tests;
