@@ -35,7 +35,10 @@ fn recording(name: &str, blocks: u32, ns: u64) -> String {
 /// A place with recordings, each a program's.
 fn place() -> Place {
     let place = Place::new();
-    place.write("auto.jsonl", &recording("flash_bwd(Params)", 157, 2_600_000));
+    place.write(
+        "auto.jsonl",
+        &recording("flash_bwd(Params)", 157, 2_600_000),
+    );
     place.write("one.jsonl", &recording("flash_bwd(Params)", 1, 268_000_000));
     place
 }
@@ -50,16 +53,23 @@ fn two_traces_and_why_they_differ() {
     let place = place();
     for name in ["auto", "one"] {
         let out = format!("{name}.trace");
-        let (stdout, stderr) =
-            exits!(place, 0, ["trace", "--out", &out, "--", "sh", "-c", &copies(name)]);
-        assert!(stdout.contains("10 repetitions of 2 operations"), "{stdout}");
+        let (stdout, stderr) = exits!(
+            place,
+            0,
+            ["trace", "--out", &out, "--", "sh", "-c", &copies(name)]
+        );
+        assert!(
+            stdout.contains("10 repetitions of 2 operations"),
+            "{stdout}"
+        );
         assert!(!stdout.contains('\u{1b}'), "no colour in a pipe");
         assert!(stderr.contains(&out), "{stderr}");
     }
     let (stdout, _) = exits!(place, 1, ["diff", "auto.trace", "one.trace"]);
     let why = stdout.split("Why").nth(1).unwrap();
     assert!(
-        why.trim_start().starts_with("less-parallel: flash_bwd: grid 157x1x1 -> 1x1x1"),
+        why.trim_start()
+            .starts_with("less-parallel: flash_bwd: grid 157x1x1 -> 1x1x1"),
         "{stdout}"
     );
     let words: Vec<&str> = why.split_whitespace().collect();
@@ -70,27 +80,41 @@ fn two_traces_and_why_they_differ() {
     assert_eq!(answer["findings"][0]["cause"], "less-parallel");
     exits!(place, 2, ["diff", "auto.trace", "auto.jsonl"]);
     exits!(place, 0, ["report", "one.trace", "--html", "one.html"]);
-    assert!(fs::read_to_string(place.path().join("one.html")).unwrap().contains("<svg"));
+    assert!(
+        fs::read_to_string(place.path().join("one.html"))
+            .unwrap()
+            .contains("<svg")
+    );
 }
 
 #[test]
 fn what_was_not_recorded_is_said() {
     let place = place();
     let (_, stderr) = exits!(place, 3, ["trace", "--", "/bin/true"]);
-    assert!(stderr.contains("nothing was recorded: no process used a GPU"), "{stderr}");
+    assert!(
+        stderr.contains("nothing was recorded: no process used a GPU"),
+        "{stderr}"
+    );
     assert!(!place.path().join("true.trace").exists());
     let started = format!("echo '{PROCESS}' > \"$REGATTA_TRACE/7-5.jsonl\"");
     let (_, stderr) = exits!(place, 3, ["trace", "--", "sh", "-c", &started]);
     assert!(stderr.contains("ran nothing on it"), "{stderr}");
     let (_, stderr) = exits!(place, 2, ["trace", "--", "./no-such-program"]);
-    assert!(stderr.contains("cannot start ./no-such-program"), "{stderr}");
+    assert!(
+        stderr.contains("cannot start ./no-such-program"),
+        "{stderr}"
+    );
 }
 
 #[test]
 fn the_exit_code_is_the_programs_when_it_fails() {
     let place = place();
     let fails = format!("{}; exit 41", copies("auto"));
-    let (stdout, _) = exits!(place, 41, ["trace", "--out", "a.trace", "--", "sh", "-c", &fails]);
+    let (stdout, _) = exits!(
+        place,
+        41,
+        ["trace", "--out", "a.trace", "--", "sh", "-c", &fails]
+    );
     assert!(stdout.contains("exit code 41"), "{stdout}");
     exits!(place, 7, ["trace", "--", "sh", "-c", "exit 7"]);
 }
@@ -99,15 +123,51 @@ fn the_exit_code_is_the_programs_when_it_fails() {
 fn nothing_is_overwritten_and_nobody_pushed_aside() {
     let place = place();
     let script = copies("auto");
-    exits!(place, 0, ["trace", "--out", "a.trace", "--", "sh", "-c", &script]);
+    exits!(
+        place,
+        0,
+        ["trace", "--out", "a.trace", "--", "sh", "-c", &script]
+    );
     let again = ["trace", "--out", "a.trace", "--", "sh", "-c", "touch ran"];
     let (code, _, stderr) = place.ran(&again);
     assert_eq!(code, 2);
     assert!(stderr.contains("--replace"), "{stderr}");
-    assert!(!place.path().join("ran").exists(), "found out before it ran");
-    exits!(place, 0, ["trace", "--out", "a.trace", "--replace", "--", "sh", "-c", &script]);
-    exits!(place, 2, ["trace", "--out", "auto.jsonl", "--replace", "--", "sh", "-c", &script]);
-    let held = place.regatta(&["trace", "--", "true"]).env("CUDA_INJECTION64_PATH", "/x").output();
+    assert!(
+        !place.path().join("ran").exists(),
+        "found out before it ran"
+    );
+    exits!(
+        place,
+        0,
+        [
+            "trace",
+            "--out",
+            "a.trace",
+            "--replace",
+            "--",
+            "sh",
+            "-c",
+            &script
+        ]
+    );
+    exits!(
+        place,
+        2,
+        [
+            "trace",
+            "--out",
+            "auto.jsonl",
+            "--replace",
+            "--",
+            "sh",
+            "-c",
+            &script
+        ]
+    );
+    let held = place
+        .regatta(&["trace", "--", "true"])
+        .env("CUDA_INJECTION64_PATH", "/x")
+        .output();
     let held = held.unwrap();
     assert_eq!(held.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&held.stderr).contains("unset it"));
@@ -117,13 +177,25 @@ fn nothing_is_overwritten_and_nobody_pushed_aside() {
 fn json_has_standard_output_to_itself_and_limits_are_told() {
     let place = place();
     let script = format!("echo from the program; {}", copies("auto"));
-    let args = ["trace", "--json", "--limit", "6", "--out", "a.trace", "--", "sh", "-c", &script];
-    let (stdout, stderr) = exits!(place, 0, [args[0], args[1], args[2], args[3], args[4], args[5], args[6], args[7], args[8], args[9]]);
+    let args = [
+        "trace", "--json", "--limit", "6", "--out", "a.trace", "--", "sh", "-c", &script,
+    ];
+    let (stdout, stderr) = exits!(
+        place,
+        0,
+        [
+            args[0], args[1], args[2], args[3], args[4], args[5], args[6], args[7], args[8],
+            args[9]
+        ]
+    );
     let answer: serde_json::Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!(answer["whole"]["operations"], 6);
     assert!(stderr.contains("from the program"));
     let (stdout, _) = exits!(place, 0, ["report", "a.trace"]);
-    assert!(stdout.contains("the earliest 14 operations were left out"), "{stdout}");
+    assert!(
+        stdout.contains("the earliest 14 operations were left out"),
+        "{stdout}"
+    );
 }
 
 #[test]
@@ -132,10 +204,21 @@ fn damage_and_hostile_names_are_shown_as_text() {
     let mut text = recording("\u{1b}[31mevil<script>\u{202e}\n(int)", 1, 1_000);
     text.truncate(text.len() - 60);
     place.write("evil.jsonl", &text);
-    let args = ["trace", "--html", "p.html", "--out", "e.trace", "--", "sh", "-c"];
+    let args = [
+        "trace", "--html", "p.html", "--out", "e.trace", "--", "sh", "-c",
+    ];
     let script = copies("evil");
-    let (stdout, _) = exits!(place, 0, [args[0], args[1], args[2], args[3], args[4], args[5], args[6], args[7], &script]);
-    assert!(stdout.contains("evil<script>") && !stdout.contains('\u{1b}'), "{stdout}");
+    let (stdout, _) = exits!(
+        place,
+        0,
+        [
+            args[0], args[1], args[2], args[3], args[4], args[5], args[6], args[7], &script
+        ]
+    );
+    assert!(
+        stdout.contains("evil<script>") && !stdout.contains('\u{1b}'),
+        "{stdout}"
+    );
     assert!(stdout.contains("did not end by itself"), "{stdout}");
     assert!(stdout.contains("cut off"), "{stdout}");
     let page = fs::read_to_string(place.path().join("p.html")).unwrap();

@@ -27,9 +27,11 @@ use crate::worker::gpu_clock;
 /// The exit code is CMD's own when that is not 0, as it is with `time`; 3 when nothing was
 /// recorded; otherwise 0. Ctrl-C ends CMD, and what it did until then is kept.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  regatta trace -- python train.py --steps 20\n  \
+#[command(
+    after_help = "Examples:\n  regatta trace -- python train.py --steps 20\n  \
     regatta trace --out new.trace --html new.html -- ./bench\n  \
-    regatta diff old.trace new.trace")]
+    regatta diff old.trace new.trace"
+)]
 pub struct TraceArgs {
     /// Where the trace goes [default: named after the program, in this folder]
     #[arg(long, value_name = "FILE")]
@@ -85,7 +87,11 @@ pub fn run(args: &TraceArgs) -> Ended {
     if recording.operations.is_empty() {
         note(format!("nothing was recorded: {}", why_nothing(&recording)));
         if code != 0 {
-            note(format!("{} ended with {}", args.command[0], tracing::ended(status)));
+            note(format!(
+                "{} ended with {}",
+                args.command[0],
+                tracing::ended(status)
+            ));
         }
         return Ok(if code == 0 { 3 } else { code });
     }
@@ -137,7 +143,10 @@ fn default_name(command: &[String]) -> PathBuf {
 }
 
 fn why_nothing(recording: &Recording) -> String {
-    let problems = recording.processes.iter().flat_map(|process| &process.problems);
+    let problems = recording
+        .processes
+        .iter()
+        .flat_map(|process| &process.problems);
     if let Some(problem) = problems.into_iter().next() {
         return problem.clone();
     }
@@ -146,11 +155,21 @@ fn why_nothing(recording: &Recording) -> String {
                 there: it says so above when CUPTI is missing, or held by another profiler"
             .to_owned();
     }
-    let pids: Vec<String> = recording.processes.iter().map(|p| p.pid.to_string()).collect();
+    let pids: Vec<String> = recording
+        .processes
+        .iter()
+        .map(|p| p.pid.to_string())
+        .collect();
     let lost = recording.dropped();
     match lost {
-        0 => format!("process {} opened a GPU and ran nothing on it", pids.join(", ")),
-        lost => format!("all {lost} records of process {} were lost", pids.join(", ")),
+        0 => format!(
+            "process {} opened a GPU and ran nothing on it",
+            pids.join(", ")
+        ),
+        lost => format!(
+            "all {lost} records of process {} were lost",
+            pids.join(", ")
+        ),
     }
 }
 
@@ -164,7 +183,9 @@ fn header(
         schema: SCHEMA_VERSION,
         method: METHOD_VERSION,
         tool: env!("CARGO_PKG_VERSION").to_owned(),
-        argv: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
+        argv: std::env::args_os()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect(),
         command: args.command.clone(),
         started,
         ended: tracing::ended(status),

@@ -36,12 +36,22 @@ pub const INJECTION: &str = "CUDA_INJECTION64_PATH";
 ///
 /// # Errors
 /// When it cannot be started.
-pub fn run(command: &[String], library: &Path, folder: &Path, quiet: bool) -> io::Result<ExitStatus> {
+pub fn run(
+    command: &[String],
+    library: &Path,
+    folder: &Path,
+    quiet: bool,
+) -> io::Result<ExitStatus> {
     let [program, arguments @ ..] = command else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
     let mut signals = SigSet::empty();
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT] {
+    for signal in [
+        Signal::SIGINT,
+        Signal::SIGTERM,
+        Signal::SIGHUP,
+        Signal::SIGQUIT,
+    ] {
         signals.add(signal);
     }
     signals.thread_block()?;
@@ -114,7 +124,10 @@ pub fn ended(status: ExitStatus) -> String {
 
 /// The machine, as far as the GPUs that were recorded tell.
 pub fn fingerprint(recording: &Recording) -> Fingerprint {
-    let devices = recording.processes.iter().flat_map(|process| &process.devices);
+    let devices = recording
+        .processes
+        .iter()
+        .flat_map(|process| &process.devices);
     let devices: Vec<Device> = devices
         .map(|device| Device {
             kind: "cuda".to_owned(),

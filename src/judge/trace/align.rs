@@ -45,7 +45,11 @@ fn common(base: &[&str], head: &[&str]) -> Vec<(usize, usize)> {
         let middle = table(&rest_base[..rows], &rest_head[..columns]);
         pairs.extend(middle.into_iter().map(|(i, j)| (i + front, j + front)));
     }
-    pairs.extend((0..back).rev().map(|k| (base.len() - 1 - k, head.len() - 1 - k)));
+    pairs.extend(
+        (0..back)
+            .rev()
+            .map(|k| (base.len() - 1 - k, head.len() - 1 - k)),
+    );
     pairs
 }
 

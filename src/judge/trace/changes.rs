@@ -110,12 +110,20 @@ pub fn changes(base: &Launches, head: &Launches) -> Vec<KernelChange> {
     // More or fewer launches of a kernel that both sides have are a change of its count.
     for &i in &alignment.removed {
         let own = (left[i], left[i]);
-        let key = if groups.contains_key(&own) { own } else { (left[i], "") };
+        let key = if groups.contains_key(&own) {
+            own
+        } else {
+            (left[i], "")
+        };
         groups.entry(key).or_default().base += 1;
     }
     for &j in &alignment.added {
         let own = (right[j], right[j]);
-        let key = if groups.contains_key(&own) { own } else { ("", right[j]) };
+        let key = if groups.contains_key(&own) {
+            own
+        } else {
+            ("", right[j])
+        };
         groups.entry(key).or_default().head += 1;
     }
     let mut changes: Vec<KernelChange> = groups
@@ -215,7 +223,11 @@ fn facts(before: &Kernel, after: &Kernel) -> Vec<String> {
     let cluster = |kernel: &Kernel| kernel.cluster.map_or("none".to_owned(), sizes);
     differ("cluster", cluster(before), cluster(after));
     for (what, before, after) in [
-        ("registers", u64::from(before.registers), u64::from(after.registers)),
+        (
+            "registers",
+            u64::from(before.registers),
+            u64::from(after.registers),
+        ),
         ("shared memory", before.shared(), after.shared()),
         ("local memory", before.local, after.local),
     ] {

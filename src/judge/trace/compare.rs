@@ -160,14 +160,23 @@ impl<'a> Side<'a> {
             copies: copies
                 .map(|row| (row.what.clone(), (per(row.count as u64), per(row.total_ns))))
                 .collect(),
-            calls: summary.calls.iter().map(|(name, n)| (name.clone(), per(*n))).collect(),
+            calls: summary
+                .calls
+                .iter()
+                .map(|(name, n)| (name.clone(), per(*n)))
+                .collect(),
             lost: recording.dropped() + recording.damage.len() as u64,
         }
     }
 
     /// Names and multiprocessors of the GPUs.
     fn devices(&self) -> String {
-        let devices = self.trace.recording.processes.iter().flat_map(|p| &p.devices);
+        let devices = self
+            .trace
+            .recording
+            .processes
+            .iter()
+            .flat_map(|p| &p.devices);
         let names: BTreeSet<String> = devices
             .map(|device| format!("{} ({} SMs)", device.name, device.sms))
             .collect();
@@ -223,7 +232,10 @@ fn verdict(
     let mut reasons = Vec::new();
     let busy = comparison.busy_ratio();
     let comparable = comparison.incomparable.is_empty();
-    if let Some(empty) = sides.iter().find(|s| s.trace.recording.operations.is_empty()) {
+    if let Some(empty) = sides
+        .iter()
+        .find(|s| s.trace.recording.operations.is_empty())
+    {
         return Verdict {
             outcome: VerdictOutcome::NotJudged,
             reasons: vec![format!("{} has no operation", empty.label)],

@@ -60,7 +60,10 @@ fn found(cause: &str, evidence: String, confidence: f64, growth_ns: f64, worse: 
 
 /// Kernels whose launch lost blocks, one finding each: this is what ends a search.
 fn less_parallel(comparison: &Comparison, all: &mut Vec<Found>) {
-    let lost = comparison.kernels.iter().filter(|k| k.fewer > 1.0 && k.became == Became::Same);
+    let lost = comparison
+        .kernels
+        .iter()
+        .filter(|k| k.fewer > 1.0 && k.became == Became::Same);
     for kernel in lost.take(TOLD) {
         let slower = kernel.ratio() > 1.0 + comparison.floor;
         let mut facts = kernel.changes.clone();
@@ -97,17 +100,23 @@ fn times(kernel: &KernelChange) -> String {
 
 /// Kernels that move data, and copies, that were not there before.
 fn copies_added(comparison: &Comparison) -> Option<Found> {
-    let moving = comparison.kernels.iter().filter(|kernel| {
-        moves_data(kernel.called()) && kernel.count.head > kernel.count.base
-    });
+    let moving = comparison
+        .kernels
+        .iter()
+        .filter(|kernel| moves_data(kernel.called()) && kernel.count.head > kernel.count.base);
     let moving: Vec<&KernelChange> = moving.collect();
     let kernels: f64 = moving.iter().map(|k| k.count.head - k.count.base).sum();
     let mut ns: f64 = moving.iter().map(|k| k.growth_ns()).sum();
     let mut evidence = Vec::new();
     if kernels >= 0.5 {
-        let example = moving.first().map_or_else(String::new, |k| short(k.called()));
+        let example = moving
+            .first()
+            .map_or_else(String::new, |k| short(k.called()));
         let kernels = kernels.round() as usize;
-        evidence.push(format!("{} added ({example})", count(kernels, "copy kernel")));
+        evidence.push(format!(
+            "{} added ({example})",
+            count(kernels, "copy kernel")
+        ));
     }
     let (base, head) = (&comparison.sides.base.copies, &comparison.sides.head.copies);
     for (direction, (number, copied_ns)) in head {
@@ -115,7 +124,11 @@ fn copies_added(comparison: &Comparison) -> Option<Found> {
         // Of a whole program, or one whose repetitions differ, a part of one is none.
         if *number >= before + 0.5 {
             ns += copied_ns - before_ns;
-            evidence.push(format!("{direction} {} -> {}", figure(before), figure(*number)));
+            evidence.push(format!(
+                "{direction} {} -> {}",
+                figure(before),
+                figure(*number)
+            ));
         }
     }
     let busy = comparison.sides.head.busy_ns;
@@ -127,12 +140,18 @@ fn copies_added(comparison: &Comparison) -> Option<Found> {
 }
 
 fn kernels_replaced(comparison: &Comparison) -> Option<Found> {
-    let replaced = comparison.kernels.iter().filter(|k| k.became == Became::Replaced);
+    let replaced = comparison
+        .kernels
+        .iter()
+        .filter(|k| k.became == Became::Replaced);
     let replaced: Vec<&KernelChange> = replaced.collect();
     let told = replaced.iter().take(TOLD).map(|kernel| {
         let (before, after) = (short(&kernel.name.base), short(&kernel.name.head));
         match before == after {
-            true => format!("{before} (differs further on in its name): {}", times(kernel)),
+            true => format!(
+                "{before} (differs further on in its name): {}",
+                times(kernel)
+            ),
             false => format!("{before} -> {after}: {}", times(kernel)),
         }
     });
@@ -146,7 +165,10 @@ fn kernels_replaced(comparison: &Comparison) -> Option<Found> {
 
 /// More launches, those that move data aside: they are `copies-added`.
 fn launches_added(comparison: &Comparison) -> Option<Found> {
-    let computing = comparison.kernels.iter().filter(|k| !moves_data(k.called()));
+    let computing = comparison
+        .kernels
+        .iter()
+        .filter(|k| !moves_data(k.called()));
     let (mut before, mut after, mut growth) = (0.0, 0.0, 0.0);
     for kernel in computing {
         before += kernel.count.base;
@@ -164,7 +186,10 @@ fn launches_added(comparison: &Comparison) -> Option<Found> {
 /// The same kernels with other registers, memory or blocks.
 fn recompiled(comparison: &Comparison) -> Option<Found> {
     let changed = comparison.kernels.iter().filter(|kernel| {
-        let only_grid = kernel.changes.iter().all(|change| change.starts_with("grid"));
+        let only_grid = kernel
+            .changes
+            .iter()
+            .all(|change| change.starts_with("grid"));
         kernel.became == Became::Same && kernel.fewer <= 1.0 && !only_grid
     });
     let changed: Vec<&KernelChange> = changed.collect();
@@ -191,8 +216,16 @@ fn late_host(comparison: &Comparison) -> Option<Found> {
     (slower && grew).then(|| {
         let evidence = format!(
             "device idle{} {} -> {} of {} {}, and works {}",
-            if cause == "gaps" { "" } else { " waiting for the host" },
-            if before < 0.5 { "never".to_owned() } else { time(before) },
+            if cause == "gaps" {
+                ""
+            } else {
+                " waiting for the host"
+            },
+            if before < 0.5 {
+                "never".to_owned()
+            } else {
+                time(before)
+            },
             time(after),
             time(head.elapsed_ns),
             each(comparison.scope),
@@ -229,13 +262,20 @@ fn lost_overlap(comparison: &Comparison) -> Option<Found> {
 /// Calls that a steady state does without: modules loaded, memory allocated, waits.
 fn calls_added(comparison: &Comparison) -> Option<Found> {
     let (base, head) = (&comparison.sides.base.calls, &comparison.sides.head.calls);
-    let told = ["module_loads", "allocations", "synchronisations"].into_iter().filter_map(|name| {
-        let (before, after) = (base.get(name)?, head.get(name)?);
-        let more = *after >= before + 0.5 && *after > before * (1.0 + comparison.floor);
-        more.then(|| {
-            format!("{} {} -> {}", name.replace('_', " "), figure(*before), figure(*after))
-        })
-    });
+    let told = ["module_loads", "allocations", "synchronisations"]
+        .into_iter()
+        .filter_map(|name| {
+            let (before, after) = (base.get(name)?, head.get(name)?);
+            let more = *after >= before + 0.5 && *after > before * (1.0 + comparison.floor);
+            more.then(|| {
+                format!(
+                    "{} {} -> {}",
+                    name.replace('_', " "),
+                    figure(*before),
+                    figure(*after)
+                )
+            })
+        });
     let told: Vec<String> = told.collect();
     let evidence = format!("{} {}", told.join(", "), each(comparison.scope));
     (!told.is_empty()).then(|| found("calls-added", evidence, 0.6, 0.0, false))
@@ -252,7 +292,9 @@ fn unexplained(comparison: &Comparison) -> Option<Found> {
     });
     let slower: Vec<&KernelChange> = slower.collect();
     let told = slower.iter().take(TOLD);
-    let told: Vec<String> = told.map(|k| format!("{}: {}", short(&k.name.head), times(k))).collect();
+    let told: Vec<String> = told
+        .map(|k| format!("{}: {}", short(&k.name.head), times(k)))
+        .collect();
     let growth = slower.iter().map(|kernel| kernel.growth_ns()).sum();
     (!told.is_empty()).then(|| {
         let evidence = format!(

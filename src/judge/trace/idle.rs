@@ -106,7 +106,10 @@ pub fn idle(operations: &[&Operation]) -> Idle {
 /// The gaps of every device of a recording, by device.
 pub fn gaps_of(recording: &Recording) -> Vec<Gap> {
     let all: Vec<&Operation> = recording.operations.iter().collect();
-    by_device(&all).iter().flat_map(|device| gaps(device)).collect()
+    by_device(&all)
+        .iter()
+        .flat_map(|device| gaps(device))
+        .collect()
 }
 
 /// Gaps between the operations of one device.

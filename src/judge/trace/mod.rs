@@ -58,6 +58,5 @@ pub fn analyse(recording: &Recording) -> Analysis {
     }
 }
 
-
 #[cfg(test)]
 mod tests;

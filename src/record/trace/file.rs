@@ -78,7 +78,11 @@ fn lines(out: &mut impl Write, trace: &Trace) -> io::Result<()> {
     let names = names.map(|name| Line::Name { name });
     let damage = recording.damage.iter().cloned();
     let damage = damage.map(|(file, damage)| Line::Damage { file, damage });
-    for record in std::iter::once(header).chain(processes).chain(names).chain(damage) {
+    for record in std::iter::once(header)
+        .chain(processes)
+        .chain(names)
+        .chain(damage)
+    {
         out.write_all(line::write(&record)?.as_bytes())?;
     }
     for operation in &recording.operations {

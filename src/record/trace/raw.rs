@@ -273,7 +273,10 @@ fn in_order_of_start(recording: &mut Recording) {
         operation.process = new[operation.process as usize];
     }
     let processes = &recording.processes;
-    recording.processes = order.into_iter().map(|old| processes[old].clone()).collect();
+    recording.processes = order
+        .into_iter()
+        .map(|old| processes[old].clone())
+        .collect();
 }
 
 #[cfg(test)]

@@ -61,7 +61,12 @@ impl Writer {
                 ..Kernel::default()
             }),
         );
-        match self.recording.operations.last_mut().map(|last| &mut last.work) {
+        match self
+            .recording
+            .operations
+            .last_mut()
+            .map(|last| &mut last.work)
+        {
             Some(Work::Kernel(kernel)) => kernel,
             _ => unreachable!("a kernel was just added"),
         }
@@ -135,10 +140,22 @@ pub fn training(splits: u32) -> Trace {
     for step in 0..10 {
         let backward_ns = if splits < 157 { 268_000_000 } else { 2_600_000 };
         let forward_ns = if step == 0 { 900_000 } else { 310_000 };
-        writer.calls(&[("module_loads", 3), ("launches", 3 * step), ("synchronisations", 0)]);
-        writer.kernel("fmha_cutlassF_f32_aligned_64x64_rf_sm80(Params)", 157, forward_ns);
+        writer.calls(&[
+            ("module_loads", 3),
+            ("launches", 3 * step),
+            ("synchronisations", 0),
+        ]);
+        writer.kernel(
+            "fmha_cutlassF_f32_aligned_64x64_rf_sm80(Params)",
+            157,
+            forward_ns,
+        );
         writer.kernel(BACKWARD, splits, backward_ns);
-        writer.kernel("void at::native::vectorized_elementwise_kernel<4>(int)", 1_250, 4_000);
+        writer.kernel(
+            "void at::native::vectorized_elementwise_kernel<4>(int)",
+            1_250,
+            4_000,
+        );
         writer.host_pauses(60_000);
     }
     writer.copy("DtoH", 4, 1_500);

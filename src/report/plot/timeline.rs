@@ -103,7 +103,10 @@ pub(in crate::report) fn timeline(of: &Timeline) -> Option<String> {
 fn name(recording: &Recording, lane: Lane, lanes: &BTreeMap<Lane, Vec<&Operation>>) -> String {
     let (process, device, stream) = lane;
     let alone = lanes.keys().all(|(other, ..)| *other == process);
-    let pid = recording.processes.get(process as usize).map_or(0, |process| process.pid);
+    let pid = recording
+        .processes
+        .get(process as usize)
+        .map_or(0, |process| process.pid);
     match alone {
         true => format!("GPU {device} stream {stream}"),
         false => format!("{pid}: GPU {device} stream {stream}"),
@@ -245,7 +248,9 @@ pub(in crate::report) fn busiest(recording: &Recording) -> Option<(u64, u64)> {
         let end = operations.iter().map(|operation| operation.end).max();
         return Some((first.start, end.unwrap_or(last.end).max(first.start + 1)));
     }
-    let spans = operations.windows(DRAWN).map(|w| (w[0].start, w[DRAWN - 1].start));
+    let spans = operations
+        .windows(DRAWN)
+        .map(|w| (w[0].start, w[DRAWN - 1].start));
     let (from, to) = spans.min_by_key(|(from, to)| to - from)?;
     Some((from, to.max(from + 1)))
 }

@@ -29,7 +29,13 @@ pub fn difference(of: &Comparison, colour: bool) -> String {
     }
     for differs in &of.incomparable {
         let (base, head) = (&differs.base, &differs.head);
-        text.say(2, &format!("{}: {base} -> {head}; times are not compared", differs.field));
+        text.say(
+            2,
+            &format!(
+                "{}: {base} -> {head}; times are not compared",
+                differs.field
+            ),
+        );
     }
     if !of.findings.is_empty() {
         text.line("");
@@ -118,7 +124,11 @@ fn counts(base: &SideFigures, head: &SideFigures) -> Vec<(String, String, String
         differ(name.replace('_', " "), number(base), number(head));
     }
     if let (Some(before), Some(after)) = (base.overlap, head.overlap) {
-        rows.push(("copies behind kernels".to_owned(), percent(before), percent(after)));
+        rows.push((
+            "copies behind kernels".to_owned(),
+            percent(before),
+            percent(after),
+        ));
         rows.retain(|(_, before, after)| before != after);
     }
     rows
@@ -169,7 +179,10 @@ fn kernels(text: &mut Text, of: &Comparison) {
         text.say(2, &format!("and {more} more that changed"));
     }
     if same > 0 {
-        text.say(0, &format!("{same} of {} kernels as before", of.kernels.len()));
+        text.say(
+            0,
+            &format!("{same} of {} kernels as before", of.kernels.len()),
+        );
     }
 }
 

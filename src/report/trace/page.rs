@@ -99,7 +99,11 @@ fn steady(recording: &Recording, analysis: &Analysis, coloured: &[String]) -> Op
     let repeats = at.repeats as f64;
     // Two repetitions show what is between them; one is enough where that is too much.
     let two = at.to_ns - (2.0 * at.period_ns()) as u64;
-    let from = if 2 * at.period > DRAWN { at.last_ns } else { two.max(at.from_ns) };
+    let from = if 2 * at.period > DRAWN {
+        at.last_ns
+    } else {
+        two.max(at.from_ns)
+    };
     let figure = timeline(&Timeline {
         recording,
         title: "The last repetitions",
@@ -125,7 +129,10 @@ fn steady(recording: &Recording, analysis: &Analysis, coloured: &[String]) -> Op
 
 fn whole(recording: &Recording, analysis: &Analysis, coloured: &[String]) -> PartView {
     let window = busiest(recording);
-    let marked = analysis.steady.as_ref().map(|part| (part.steady.from_ns, part.steady.to_ns));
+    let marked = analysis
+        .steady
+        .as_ref()
+        .map(|part| (part.steady.from_ns, part.steady.to_ns));
     let figure = window.and_then(|(from, to)| {
         timeline(&Timeline {
             recording,
@@ -231,7 +238,11 @@ mod tests {
         let mut writer = testing::Writer::new();
         for number in 0..20_000u64 {
             writer.kernel("k", 1, 1_000);
-            writer.host_pauses(if (9_000..14_000).contains(&number) { 10 } else { 5_000 });
+            writer.host_pauses(if (9_000..14_000).contains(&number) {
+                10
+            } else {
+                5_000
+            });
         }
         let trace = writer.trace();
         let page = page(&trace, &analyse(&trace.recording)).unwrap();

@@ -87,9 +87,12 @@ pub(super) fn facts(trace: &Trace) -> Vec<String> {
         ));
     }
     for process in &recording.processes {
-        facts.extend(process.problems.iter().map(|problem| {
-            format!("process {}: {problem}", process.pid)
-        }));
+        facts.extend(
+            process
+                .problems
+                .iter()
+                .map(|problem| format!("process {}: {problem}", process.pid)),
+        );
     }
     if let Some((file, damage)) = recording.damage.first() {
         facts.push(format!(
@@ -115,15 +118,30 @@ fn summary(text: &mut Text, of: &Summary, times: f64) {
     for kernel in of.kernels.iter().take(LISTED) {
         row(text, kernel, of, times);
     }
-    if let Some(more) = of.kernels.len().checked_sub(LISTED).filter(|more| *more > 0) {
-        let rest: u64 = of.kernels[LISTED..].iter().map(|kernel| kernel.total_ns).sum();
+    if let Some(more) = of
+        .kernels
+        .len()
+        .checked_sub(LISTED)
+        .filter(|more| *more > 0)
+    {
+        let rest: u64 = of.kernels[LISTED..]
+            .iter()
+            .map(|kernel| kernel.total_ns)
+            .sum();
         let rest = ShortTime(rest as f64 / times);
         text.say(2, &format!("and {more} more kernels, {rest}"));
     }
     for copy in &of.copies {
         text.line(&format!(
             "{}{:>7} {:>10} {:>10} {:>17}",
-            cell(if copy.what == "set" { "memory set" } else { &copy.what }, 33),
+            cell(
+                if copy.what == "set" {
+                    "memory set"
+                } else {
+                    &copy.what
+                },
+                33
+            ),
             super::figure(copy.count as f64 / times),
             ShortTime(copy.total_ns as f64 / times).to_string(),
             ShortTime(copy.total_ns as f64 / copy.count.max(1) as f64).to_string(),
@@ -171,7 +189,13 @@ pub(super) fn spent(of: &Summary, times: f64) -> Vec<String> {
         .calls
         .iter()
         .filter(|(_, count)| **count > 0)
-        .map(|(name, count)| format!("{} {}", name.replace('_', " "), super::figure(*count as f64 / times)))
+        .map(|(name, count)| {
+            format!(
+                "{} {}",
+                name.replace('_', " "),
+                super::figure(*count as f64 / times)
+            )
+        })
         .collect();
     if !calls.is_empty() {
         lines.push(format!("calls: {}", calls.join(", ")));
@@ -237,7 +261,11 @@ fn summary_in_short(text: &mut Text, of: &Summary) {
 fn first_occurrences(text: &mut Text, analysis: &Analysis) {
     let Some(part) = &analysis.steady else { return };
     for kernel in part.summary.kernels.iter().take(LISTED) {
-        let whole = analysis.whole.kernels.iter().find(|row| row.name == kernel.name);
+        let whole = analysis
+            .whole
+            .kernels
+            .iter()
+            .find(|row| row.name == kernel.name);
         let Some(first) = whole.map(|row| row.first_ns as f64) else {
             continue;
         };

@@ -21,7 +21,11 @@ fn trace() -> Trace {
             method: 1,
             tool: "0.2.0".to_owned(),
             argv: vec!["regatta".to_owned()],
-            command: vec!["/usr/bin/python".to_owned(), "-u".to_owned(), "x/train.py".to_owned()],
+            command: vec![
+                "/usr/bin/python".to_owned(),
+                "-u".to_owned(),
+                "x/train.py".to_owned(),
+            ],
             started: "2026-01-05T12:00:00Z".parse().unwrap(),
             ended: "exit code 0".to_owned(),
             git: None,
@@ -89,9 +93,17 @@ fn a_damaged_trace_keeps_its_good_lines() {
     fs::write(&path, text.replace("\"bytes\":9", "\"bytes\":8")).unwrap();
     let back = read(&path).unwrap().recording;
     assert_eq!(back.operations.len(), 2);
-    assert!(back.damage[1].1.problem.contains("edited"), "{:?}", back.damage);
+    assert!(
+        back.damage[1].1.problem.contains("edited"),
+        "{:?}",
+        back.damage
+    );
 
-    let torn: String = text.lines().take(5).map(|line| format!("{line}\n")).collect();
+    let torn: String = text
+        .lines()
+        .take(5)
+        .map(|line| format!("{line}\n"))
+        .collect();
     fs::write(&path, &torn[..torn.len() - 9]).unwrap();
     let back = read(&path).unwrap().recording;
     let last = back.damage.last().unwrap();

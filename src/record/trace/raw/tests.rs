@@ -45,8 +45,14 @@ fn everything_in_the_contract_is_read() {
     let last = &recording.operations[2];
     let kernel = last.kernel().unwrap();
     assert_eq!(recording.name(kernel), "flash");
-    assert_eq!((kernel.blocks(), kernel.threads(), kernel.shared()), (6, 768, 48));
-    assert_eq!((last.ns(), last.launched, last.launch_ns), (10, Some(99), Some(4)));
+    assert_eq!(
+        (kernel.blocks(), kernel.threads(), kernel.shared()),
+        (6, 768, 48)
+    );
+    assert_eq!(
+        (last.ns(), last.launched, last.launch_ns),
+        (10, Some(99), Some(4))
+    );
     assert_eq!(recording.sms(last), Some(132));
 }
 
@@ -86,10 +92,23 @@ fn bad_lines_are_named_and_the_others_kept() {
 
 #[test]
 fn two_processes_share_names_and_a_line_of_time() {
-    let second = PROCESS.replace("\"pid\":7", "\"pid\":6").replace("\"start\":5", "\"start\":9");
+    let second = PROCESS
+        .replace("\"pid\":7", "\"pid\":6")
+        .replace("\"start\":5", "\"start\":9");
     let files = [
-        ("6-9.jsonl", [second.as_str(), r#"{"kind":"name","id":0,"name":"flash"}"#, &kernel(0, 50)].join("\n")),
-        ("7-5.jsonl", [PROCESS, NAME, &kernel(3, 40), &kernel(3, 60)].join("\n")),
+        (
+            "6-9.jsonl",
+            [
+                second.as_str(),
+                r#"{"kind":"name","id":0,"name":"flash"}"#,
+                &kernel(0, 50),
+            ]
+            .join("\n"),
+        ),
+        (
+            "7-5.jsonl",
+            [PROCESS, NAME, &kernel(3, 40), &kernel(3, 60)].join("\n"),
+        ),
     ];
     let files: Vec<(&str, &str)> = files.iter().map(|(n, t)| (*n, t.as_str())).collect();
     let recording = reading(&files, 100);
