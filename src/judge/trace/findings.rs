@@ -221,7 +221,11 @@ fn late_host(comparison: &Comparison) -> Option<Found> {
             } else {
                 " waiting for the host"
             },
-            time(before),
+            if before < 0.5 {
+                "never".to_owned()
+            } else {
+                time(before)
+            },
             time(after),
             time(head.elapsed_ns),
             each(comparison.scope),

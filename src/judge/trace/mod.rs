@@ -57,3 +57,6 @@ pub fn analyse(recording: &Recording) -> Analysis {
         }),
     }
 }
+
+#[cfg(test)]
+mod tests;

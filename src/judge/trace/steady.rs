@@ -13,6 +13,9 @@ use crate::record::trace::{Operation, Recording, Work};
 /// Repetitions below which a sequence may have come twice by chance.
 pub const FEWEST: usize = 3;
 
+/// Operations that a repeated part has at least, unless it is a quarter of all.
+const ENOUGH: usize = 30;
+
 /// Operations of the busiest stream that are searched from its end.
 const SEARCHED: usize = 50_000;
 
@@ -79,6 +82,10 @@ pub fn steady(recording: &Recording) -> Option<Steady> {
     // Backwards, so that what is sought is at the front.
     let tokens: Vec<u64> = searched.iter().rev().map(|o| token(o)).collect();
     let found = repetition(&tokens)?;
+    // The same kernel a few times at a program's end is no loop.
+    if found.covered() < ENOUGH && 4 * found.covered() < operations.len() {
+        return None;
+    }
     let end = searched.len() - found.tail;
     let first = end - found.period * found.repeats;
     let last = end - found.period;

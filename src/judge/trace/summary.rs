@@ -20,8 +20,8 @@ pub struct Summary {
     pub kernel_ns: u64,
     /// Copies by direction, and sets, by total time.
     pub copies: Vec<CopyRow>,
-    /// API calls by name; of a part of a trace those between the first and the last time
-    /// that they were counted in it.
+    /// API calls by name; of a part of a trace an estimate, since they are counted a few
+    /// times a second.
     pub calls: BTreeMap<String, u64>,
 }
 
@@ -202,8 +202,8 @@ fn add<'a>(copies: &mut BTreeMap<&'a str, CopyRow>, what: &'a str, bytes: u64, o
     row.total_ns += of.ns();
 }
 
-/// Calls are written as running counts: what was added between the first and the last of
-/// them, or since the process began.
+/// Calls are written as running counts, some times a second: of a window what was added
+/// between the first and the last of them, scaled to all of it.
 fn calls(recording: &Recording, window: Option<(u64, u64)>) -> BTreeMap<String, u64> {
     let mut total: BTreeMap<String, u64> = BTreeMap::new();
     for process in &recording.processes {
@@ -213,10 +213,18 @@ fn calls(recording: &Recording, window: Option<(u64, u64)>) -> BTreeMap<String, 
         let Some(last) = counted.next_back() else {
             continue;
         };
+        let scale = match (window, first) {
+            (Some((from, to)), Some(first)) if last.at > first.at => {
+                (to - from) as f64 / (last.at - first.at) as f64
+            }
+            // Counted once: nothing is known of what came between.
+            (Some(_), _) => continue,
+            (None, _) => 1.0,
+        };
         for (name, count) in &last.counts {
             let before = first.and_then(|first| first.counts.get(name));
             let since = count.saturating_sub(before.copied().unwrap_or(0));
-            *total.entry(name.clone()).or_default() += since;
+            *total.entry(name.clone()).or_default() += (since as f64 * scale).round() as u64;
         }
     }
     total

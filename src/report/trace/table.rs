@@ -112,7 +112,7 @@ fn summary(text: &mut Text, of: &Summary, times: f64) {
     };
     text.line("");
     text.line(&format!(
-        "{:<34}{count:>7} {total:>10} {:>10} {:>7} {:>9}",
+        "{:<33}{count:>7} {total:>10} {:>10} {:>7} {:>9}",
         "kernel", "mean", "share", "SMs"
     ));
     for kernel in of.kernels.iter().take(LISTED) {
@@ -140,7 +140,7 @@ fn summary(text: &mut Text, of: &Summary, times: f64) {
                 } else {
                     &copy.what
                 },
-                34
+                33
             ),
             super::figure(copy.count as f64 / times),
             ShortTime(copy.total_ns as f64 / times).to_string(),
@@ -207,7 +207,7 @@ fn row(text: &mut Text, kernel: &KernelRow, of: &Summary, times: f64) {
     let first = kernel.shapes.first();
     text.line(&format!(
         "{}{:>7} {:>10} {:>10} {:>7} {:>9}",
-        cell(&short(&kernel.name), 34),
+        cell(&short(&kernel.name), 33),
         super::figure(kernel.count as f64 / times),
         ShortTime(kernel.total_ns as f64 / times).to_string(),
         ShortTime(kernel.mean_ns()).to_string(),

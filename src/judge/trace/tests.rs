@@ -1,0 +1,308 @@
+use super::*;
+use crate::judge::judgement::VerdictOutcome;
+use crate::record::trace::Trace;
+use crate::record::trace::testing::{BACKWARD, Writer, training};
+
+fn compared(base: &Trace, head: &Trace) -> Comparison {
+    compare(("base", base), ("head", head), FLOOR)
+}
+
+/// The first finding of a comparison, as it is told.
+fn first(base: &Trace, head: &Trace) -> String {
+    let comparison = compared(base, head);
+    let first = comparison.findings.first();
+    first.map_or_else(String::new, |f| format!("{}: {}", f.cause, f.evidence))
+}
+
+/// Ten steps of what `step` adds.
+fn steps(mut step: impl FnMut(&mut Writer, u64)) -> Trace {
+    let mut writer = Writer::new();
+    writer.kernel("warm_up", 1, 1_000);
+    for number in 0..10 {
+        step(&mut writer, number);
+    }
+    writer.trace()
+}
+
+#[test]
+fn the_lost_splits_come_first_with_everything_one_asks() {
+    let (base, head) = (training(157), training(1));
+    assert_eq!(
+        first(&base, &head),
+        "less-parallel: fmha_cutlassB_f32_aligned_64x64_k32_sm80: grid 157x1x1 -> 1x1x1, \
+         1 of 132 SMs, 2.60 ms -> 268 ms, 103 times slower"
+    );
+    let comparison = compared(&base, &head);
+    assert_eq!(comparison.verdict.outcome, VerdictOutcome::Failed);
+    assert_eq!(comparison.scope, Scope::Repetition);
+    // The other way round something got better.
+    let back = compared(&head, &base);
+    assert_eq!(
+        back.verdict.outcome,
+        VerdictOutcome::Passed,
+        "{:?}",
+        back.findings
+    );
+}
+
+#[test]
+fn the_steady_part_is_neither_warm_up_nor_tail() {
+    let trace = training(157);
+    let analysis = analyse(&trace.recording);
+    let part = analysis.steady.unwrap();
+    assert_eq!((part.steady.period, part.steady.repeats), (3, 10));
+    assert_eq!(part.summary.kernels.len(), 3);
+    assert_eq!(part.summary.kernels[0].name, BACKWARD);
+    assert_eq!(analysis.whole.kernels.len(), 4);
+    assert_eq!(part.summary.copies, []);
+    // Pauses between the steps are the host's, and there are nine within the part.
+    assert_eq!(part.summary.idle.gaps, 9);
+    assert_eq!(part.summary.idle.host_bound_ns, 9 * 60_000);
+    assert_eq!(part.summary.calls["launches"], 30);
+    assert_eq!(part.summary.calls["module_loads"], 0);
+}
+
+#[test]
+fn a_kernel_that_ends_a_program_three_times_is_no_loop() {
+    let mut writer = Writer::new();
+    let names = [
+        "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "z", "z", "z",
+    ];
+    for name in names {
+        writer.kernel(name, 1, 1_000);
+    }
+    assert_eq!(analyse(&writer.trace().recording).steady, None);
+}
+
+#[test]
+fn copies_that_were_added_are_counted_and_timed() {
+    let plain = steps(|writer, _| {
+        writer.kernel("flash_fwd", 132, 82_000);
+    });
+    let copying = steps(|writer, _| {
+        for _ in 0..4 {
+            writer.kernel("void at::native::copy_kernel<float>(int)", 1_000, 39_000);
+        }
+        writer.kernel("flash_fwd", 132, 82_000);
+    });
+    assert_eq!(
+        first(&plain, &copying),
+        "copies-added: 4 copy kernels added (copy_kernel<float>), 156 us of 238 us"
+    );
+    let fetched = steps(|writer, _| {
+        writer.kernel("flash_fwd", 132, 82_000);
+        writer.copy("DtoH", 4, 2_000);
+    });
+    assert_eq!(
+        first(&plain, &fetched),
+        "copies-added: DtoH 0 -> 1, 2.00 us of 84.0 us"
+    );
+}
+
+#[test]
+fn a_late_host_is_told_from_a_slow_device() {
+    let quick = steps(|writer, _| {
+        writer.kernel("flash_fwd", 132, 20_000);
+    });
+    let late = steps(|writer, _| {
+        writer.kernel("flash_fwd", 132, 20_000);
+        writer.host_pauses(250_000);
+    });
+    let told = first(&quick, &late);
+    assert!(
+        told.starts_with("host-bound: device idle waiting for the host never -> "),
+        "{told}"
+    );
+    let comparison = compared(&quick, &late);
+    assert_eq!(
+        comparison.verdict.reasons.len(),
+        1,
+        "{:?}",
+        comparison.verdict
+    );
+    assert!(comparison.verdict.reasons[0].starts_with("the program takes"));
+    let slow = steps(|writer, _| {
+        writer.kernel("flash_fwd", 132, 50_000);
+    });
+    let told = first(&quick, &slow);
+    assert!(
+        told.starts_with("same-launch: flash_fwd: 20.0 us -> 50.0 us"),
+        "{told}"
+    );
+}
+
+#[test]
+fn another_kernel_more_launches_and_another_compilation_have_names_of_their_own() {
+    let base = steps(|writer, _| {
+        writer.kernel("a", 132, 20_000);
+        writer.kernel("b", 132, 20_000);
+    });
+    let replaced = steps(|writer, _| {
+        writer.kernel("a", 132, 20_000);
+        writer.kernel("c", 132, 40_000);
+    });
+    assert_eq!(
+        first(&base, &replaced),
+        "kernel-replaced: b -> c: 20.0 us -> 40.0 us, 2.00 times slower"
+    );
+    let more = steps(|writer, _| {
+        for _ in 0..4 {
+            writer.kernel("a", 132, 20_000);
+        }
+        writer.kernel("b", 132, 20_000);
+    });
+    assert_eq!(first(&base, &more), "launches-added: launches 2 -> 5");
+    let recompiled = steps(|writer, _| {
+        writer.kernel("a", 132, 20_000).registers = 255;
+        writer.kernel("b", 132, 20_000);
+    });
+    let told = first(&base, &recompiled);
+    assert!(
+        told.starts_with("recompiled: registers 168 -> 255 of a"),
+        "{told}"
+    );
+}
+
+#[test]
+fn harmless_changes_are_not_worse() {
+    let base = steps(|writer, _| {
+        writer.kernel("a", 132, 20_000);
+        writer.kernel("b", 132, 20_000);
+        writer.copy("DtoD", 64, 2_000);
+    });
+    let mut others: Vec<Trace> = vec![
+        // Order, jitter, more steps, another warm-up.
+        steps(|writer, _| {
+            writer.kernel("b", 132, 20_000);
+            writer.kernel("a", 132, 20_000);
+            writer.copy("DtoD", 64, 2_000);
+        }),
+        steps(|writer, number| {
+            writer.kernel("a", 132, 20_000 + 300 * number);
+            writer.kernel("b", 132, 20_000 - 300 * number);
+            writer.copy("DtoD", 64, 2_000);
+        }),
+        // Larger blocks, fewer of them, the same threads.
+        steps(|writer, _| {
+            let kernel = writer.kernel("a", 66, 20_000);
+            kernel.block = [256, 1, 1];
+            writer.kernel("b", 132, 20_000);
+            writer.copy("DtoD", 64, 2_000);
+        }),
+    ];
+    let mut longer = Writer::new();
+    longer.kernel("tuning", 7, 9_000);
+    for _ in 0..25 {
+        longer.kernel("a", 132, 20_000);
+        longer.kernel("b", 132, 20_000);
+        longer.copy("DtoD", 64, 2_000);
+    }
+    others.push(longer.trace());
+    let mut streams = base.clone();
+    for operation in &mut streams.recording.operations {
+        operation.stream = 12;
+    }
+    others.push(streams);
+    for other in others {
+        let comparison = compared(&base, &other);
+        let told = (&comparison.verdict, &comparison.findings);
+        assert_eq!(
+            comparison.verdict.outcome,
+            VerdictOutcome::Passed,
+            "{told:?}"
+        );
+    }
+}
+
+#[test]
+fn copies_behind_kernels_count_as_hidden_until_they_are_not() {
+    let hidden = |shift: u64| {
+        let mut trace = steps(|writer, _| {
+            writer.kernel("a", 132, 100_000);
+            writer.copy("HtoD", 1 << 20, 50_000);
+        });
+        for operation in &mut trace.recording.operations {
+            if operation.kernel().is_none() {
+                operation.stream = 13;
+                operation.start -= shift;
+                operation.end -= shift;
+            }
+        }
+        trace
+            .recording
+            .operations
+            .sort_by_key(|operation| operation.start);
+        trace
+    };
+    let (base, head) = (hidden(80_000), hidden(0));
+    let overlap = |trace: &Trace| {
+        analyse(&trace.recording)
+            .steady
+            .unwrap()
+            .summary
+            .idle
+            .overlap()
+    };
+    assert_eq!((overlap(&base), overlap(&head)), (Some(1.0), Some(0.0)));
+    let comparison = compared(&base, &head);
+    let causes: Vec<&str> = comparison
+        .findings
+        .iter()
+        .map(|f| f.cause.as_str())
+        .collect();
+    assert!(causes.contains(&"overlap-lost"), "{causes:?}");
+}
+
+#[test]
+fn another_device_is_not_judged_by_its_times() {
+    let base = training(157);
+    let mut head = training(157);
+    head.recording.processes[0].devices[0].name = "NVIDIA A100".to_owned();
+    head.recording.processes[0].devices[0].sms = 108;
+    let comparison = compared(&base, &head);
+    assert_eq!(comparison.verdict.outcome, VerdictOutcome::NotJudged);
+    assert_eq!(comparison.incomparable[0].field, "devices");
+    // One block where there were 157 is worse on any device.
+    let mut one = training(1);
+    one.recording.processes[0].devices[0].sms = 108;
+    assert_eq!(
+        compared(&base, &one).verdict.outcome,
+        VerdictOutcome::Failed
+    );
+    let mut empty = training(1);
+    empty.recording = Default::default();
+    assert_eq!(
+        compared(&base, &empty).verdict.outcome,
+        VerdictOutcome::NotJudged
+    );
+}
+
+#[test]
+fn what_does_not_repeat_is_compared_whole() {
+    let mut writer = Writer::new();
+    writer.kernel("a", 10, 1_000);
+    writer.kernel("b", 10, 1_000);
+    let trace = writer.trace();
+    let comparison = compared(&trace, &training(157));
+    assert_eq!(comparison.scope, Scope::Whole);
+    assert!(
+        comparison
+            .notes
+            .iter()
+            .any(|note| note.contains("no part that repeats"))
+    );
+}
+
+#[test]
+fn a_hundred_thousand_operations_are_analysed() {
+    let mut writer = Writer::new();
+    for number in 0..100_000u32 {
+        writer.kernel(["a", "b", "c", "d"][(number % 4) as usize], number, 1_000);
+    }
+    let trace = writer.trace();
+    let part = analyse(&trace.recording).steady.unwrap();
+    assert_eq!(part.steady.period, 4);
+    let row = &analyse(&trace.recording).whole.kernels[0];
+    assert_eq!(row.count, 25_000);
+    assert_eq!(row.shapes.len() + row.other_shapes, 25_000);
+}
