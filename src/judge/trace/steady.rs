@@ -133,8 +133,9 @@ fn repetition(tokens: &[u64]) -> Option<Repetition> {
     for tail in 0..TAIL.min(tokens.len()) {
         let tokens = &tokens[tail..];
         let matches = prefix_matches(tokens);
-        for period in 1..=tokens.len() / FEWEST {
-            let repeats = matches[period] / period + 1;
+        let periods = matches.iter().enumerate().take(tokens.len() / FEWEST + 1);
+        for (period, matched) in periods.skip(1) {
+            let repeats = matched / period + 1;
             let found = Repetition {
                 tail,
                 period,
