@@ -115,7 +115,11 @@ fn the_exit_code_is_the_programs_when_it_fails() {
         41,
         ["trace", "--out", "a.trace", "--", "sh", "-c", &fails]
     );
-    assert!(stdout.contains("exit code 41"), "{stdout}");
+    let words: Vec<&str> = stdout.split_whitespace().collect();
+    assert!(
+        words.join(" ").contains("it ended with exit code 41"),
+        "{stdout}"
+    );
     exits!(place, 7, ["trace", "--", "sh", "-c", "exit 7"]);
 }
 

@@ -133,8 +133,8 @@ fn repetition(tokens: &[u64]) -> Option<Repetition> {
     for tail in 0..TAIL.min(tokens.len()) {
         let tokens = &tokens[tail..];
         let matches = prefix_matches(tokens);
-        let longest = tokens.len() / FEWEST;
-        for (period, matched) in matches.iter().enumerate().take(longest + 1).skip(1) {
+        let periods = matches.iter().enumerate().take(tokens.len() / FEWEST + 1);
+        for (period, matched) in periods.skip(1) {
             let repeats = matched / period + 1;
             let found = Repetition {
                 tail,

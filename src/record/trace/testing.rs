@@ -15,6 +15,12 @@ pub struct Writer {
     host: u64,
 }
 
+impl Default for Writer {
+    fn default() -> Writer {
+        Writer::new()
+    }
+}
+
 impl Writer {
     /// One process on one H200.
     pub(crate) fn new() -> Writer {
