@@ -6,21 +6,23 @@ import argparse
 import importlib
 import sys
 import traceback
+from pathlib import Path
 
 from channel import Failed, Session, Worker, open_descriptors, serve
 
-WORKERS = {
-    "torch": ("torch_worker", "TorchWorker"),
-    "jax": ("jax_worker", "JaxWorker"),
-    "triton": ("triton_worker", "TritonWorker"),
-}
+SUFFIX = "_worker.py"
+
+
+def libraries() -> list[str]:
+    """The libraries there is a worker for: each has a file, `LIBRARY_worker.py`."""
+    here = Path(__file__).parent
+    return sorted(file.name.removesuffix(SUFFIX) for file in here.glob(f"*{SUFFIX}"))
 
 
 def open_worker(library: str) -> Worker:
     """The worker of a library, which is imported here and not before."""
-    module, name = WORKERS[library]
     try:
-        return getattr(importlib.import_module(module), name)()
+        return importlib.import_module(f"{library}_worker").WORKER()
     except ImportError as error:
         traceback.print_exc()
         raise Failed(
@@ -34,7 +36,7 @@ def open_worker(library: str) -> Worker:
 def main() -> None:
     """Serves requests on descriptors 3 and 4 until told to stop."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--library", required=True, choices=sorted(WORKERS))
+    parser.add_argument("--library", required=True, choices=libraries())
     library = parser.parse_args().library
     requests, replies = open_descriptors()
     serve(Session(lambda: open_worker(library)), requests, replies)
