@@ -53,6 +53,7 @@ pub fn header() -> RunHeader {
             soft: facts(&[("host", "a")]),
         },
         workers: vec![WorkerRecord {
+            packages: BTreeMap::new(),
             name: "cpu".to_owned(),
             device_kind: "cpu".to_owned(),
             device: "xeon".to_owned(),

@@ -108,6 +108,9 @@ pub struct WorkerRecord {
     pub device: String,
     /// Versions of what decides its speed.
     pub versions: BTreeMap<String, String>,
+    /// Everything installed beside it, name and version: the lock of its environment.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub packages: BTreeMap<String, String>,
 }
 
 /// One case in one invocation.
