@@ -27,6 +27,7 @@ pub fn header() -> RunHeader {
             dirty: true,
         }),
         suite: SuiteRecord {
+            counts: Vec::new(),
             name: "quick".to_owned(),
             description: String::new(),
             arguments: Vec::new(),
