@@ -7,6 +7,7 @@ mod activity;
 mod axes;
 mod case;
 pub mod inputs;
+pub mod intervals;
 mod mask;
 mod problem;
 pub mod reference;
