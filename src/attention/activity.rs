@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::intervals::{Cover, Gap, Ran, gaps};
+use super::structure::moves_data;
 
 /// One steady call, as the device recorded it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,6 +81,13 @@ pub struct ActivitySummary {
     pub copies: u64,
     /// Their bytes.
     pub copied_bytes: u64,
+    /// Nanoseconds in which the driver copied. Older files do not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copying_ns: Option<u64>,
+    /// Nanoseconds in which a kernel that moves data ran ([`moves_data`]). Older files do
+    /// not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moving_ns: Option<u64>,
     /// Nanoseconds in which a copy and a kernel ran at once.
     pub overlap_ns: u64,
     /// Which launch took longest: its place among the kernels.
@@ -93,6 +101,11 @@ pub struct ActivitySummary {
 }
 
 impl ActivitySummary {
+    /// Nanoseconds of the span in which nothing ran.
+    pub fn idle_ns(&self) -> u64 {
+        self.span_ns.saturating_sub(self.busy_ns)
+    }
+
     /// Share of the span in which the device waited for the host, where known.
     pub fn host_bound(&self) -> Option<f64> {
         let waited = self.host_bound_ns?;
@@ -124,8 +137,8 @@ impl Activity {
 
     /// Nanoseconds in which a copy and a kernel ran at once.
     pub fn overlap_ns(&self) -> u64 {
-        let copies = Cover::of(self.of(OperationKind::Copy).map(Ran::from));
-        copies.common_ns(&Cover::of(self.kernels().map(Ran::from)))
+        let kernels = Cover::of(self.kernels().map(Ran::from));
+        self.copying().common_ns(&kernels)
     }
 
     /// Times in which nothing ran, in order.
@@ -140,25 +153,19 @@ impl Activity {
         self.gaps().into_iter().map(|gap| gap.host_ns).sum()
     }
 
-    fn cover(&self) -> Cover {
-        Cover::of(self.operations.iter().map(Ran::from))
+    /// When the driver copied.
+    fn copying(&self) -> Cover {
+        Cover::of(self.of(OperationKind::Copy).map(Ran::from))
     }
 
-    /// The figures that causes are found by, under the names that a structure has them:
-    /// idle time of the device, copies under kernels, modules loaded, and which share of
-    /// the call the device waited for the host (in thousandths, where it is known).
-    pub fn counts(&self) -> Vec<(String, u64)> {
-        let idle = self.gaps().iter().map(Gap::ns).sum();
-        let mut counts = vec![("gap_ns", idle), ("overlap_ns", self.overlap_ns())];
-        counts.extend(
-            self.calls
-                .get("module_loads")
-                .map(|loads| ("module_loads", *loads)),
-        );
-        let waited = self.host_bound_ns().filter(|_| self.span_ns() > 0);
-        counts.extend(waited.map(|ns| ("host_bound_permille", 1000 * ns / self.span_ns())));
-        let named = counts.into_iter();
-        named.map(|(name, n)| (name.to_owned(), n)).collect()
+    /// When a kernel ran that moves data.
+    fn moving(&self) -> Cover {
+        let kernels = self.kernels().filter(|kernel| moves_data(&kernel.name));
+        Cover::of(kernels.map(Ran::from))
+    }
+
+    fn cover(&self) -> Cover {
+        Cover::of(self.operations.iter().map(Ran::from))
     }
 
     /// All of it in a few figures.
@@ -173,6 +180,8 @@ impl Activity {
                 .of(OperationKind::Copy)
                 .filter_map(|copy| copy.bytes)
                 .sum(),
+            copying_ns: Some(self.copying().ns()),
+            moving_ns: Some(self.moving().ns()),
             overlap_ns: self.overlap_ns(),
             longest: self
                 .kernels()
@@ -251,6 +260,7 @@ mod tests {
         assert_eq!(call.gaps(), [gap]);
         let summary = call.summary();
         assert_eq!((summary.copies, summary.copied_bytes), (2, 8192));
+        assert_eq!((summary.copying_ns, summary.idle_ns()), (Some(110), 40));
         assert_eq!(summary.longest, Some(0), "100 ns against 40");
         assert_eq!(summary.host_bound(), None, "no launch is known");
     }
@@ -278,6 +288,29 @@ mod tests {
             (0, 0, 0)
         );
         assert_eq!(none.summary().host_bound(), None);
+    }
+
+    #[test]
+    fn time_in_kernels_that_move_data_is_told_apart() {
+        let named = |name: &str, start_ns, end_ns| Operation {
+            name: name.to_owned(),
+            ..operation(OperationKind::Kernel, start_ns, end_ns)
+        };
+        let call = activity(vec![
+            named("void at::native::elementwise_kernel<128, 4>(int)", 0, 38),
+            named("void pytorch_flash::flash_fwd_kernel<64>(Params)", 40, 100),
+            named("void at::native::elementwise_kernel<128, 4>(int)", 90, 130),
+        ]);
+        assert_eq!(call.summary().moving_ns, Some(38 + 40));
+    }
+
+    /// A baseline from before these were kept is read, and what it lacks is not 0.
+    #[test]
+    fn a_summary_of_an_older_file_is_read() {
+        let text = r#"{"busy_ns":9,"span_ns":10,"gaps":1,"copies":1,"copied_bytes":4,
+            "overlap_ns":0,"host_ns":7}"#;
+        let summary: ActivitySummary = serde_json::from_str(text).unwrap();
+        assert_eq!((summary.copying_ns, summary.moving_ns), (None, None));
     }
 
     #[test]

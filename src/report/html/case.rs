@@ -133,7 +133,7 @@ impl CaseView {
             effective: effective(head, base),
             errors: errors(head),
             changes: changes(row),
-            structure: structure(head, base, fill::sms(&context.report.head.header)),
+            structure: structure(row, head, base, fill::sms(&context.report.head.header)),
             log: log(context, row),
             reproduce: reproduce(context.report, &row.case.0),
         })
@@ -285,24 +285,23 @@ fn changes(row: &Row) -> Vec<String> {
         .collect()
 }
 
-/// The head's structure; the base's too, where it is another one.
+/// The head's structure; the base's too, where it is another one or was not compared.
 fn structure(
+    row: &Row,
     head: Option<&CaseRecord>,
     base: Option<&CaseRecord>,
     sms: Option<u32>,
 ) -> Vec<StructureView> {
-    let of = |record: Option<&CaseRecord>| record.and_then(|record| record.structure.clone());
-    let (head, base) = (of(head), of(base));
-    let differs = match (&base, &head) {
-        (Some(base), Some(head)) => !base.same_as(head),
-        (base, _) => base.is_some(),
+    let view = |side, record: Option<&CaseRecord>| {
+        let structure = record?.structure.as_ref()?;
+        Some(structure_view(side, structure, sms))
     };
-    let mut views: Vec<StructureView> = Vec::new();
-    views.extend(head.map(|structure| structure_view("head", &structure, sms)));
-    if differs {
-        views.extend(base.map(|structure| structure_view("base", &structure, sms)));
-    }
-    views
+    let same = row.structure.as_ref().is_some_and(Vec::is_empty);
+    let base = base.filter(|_| !same);
+    [view("head", head), view("base", base)]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 fn structure_view(side: &'static str, structure: &Structure, sms: Option<u32>) -> StructureView {
