@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::Context;
 use super::change::{Comparison, EXCERPT, FindingView, comparison, findings, reason};
 use super::tone;
+use super::{Context, activity};
 use crate::attention::{ParamValue, Structure};
 use crate::judge::judgement::{Row, Timing};
 use crate::record::conditions::Conditions;
@@ -57,12 +57,12 @@ struct SortKeys {
 }
 
 /// A named figure.
-#[derive(Serialize)]
-struct Fact {
-    name: String,
-    value: String,
+#[derive(Clone, Serialize)]
+pub(super) struct Fact {
+    pub(super) name: String,
+    pub(super) value: String,
     /// True when head and base do not agree on it.
-    differs: bool,
+    pub(super) differs: bool,
 }
 
 /// What one call does, of one side.
@@ -129,7 +129,7 @@ impl CaseView {
             reason: reason(row),
             findings: findings(row),
             samples: samples(context, row)?,
-            facts: facts(row, head),
+            facts: [facts(row, head), activity::facts(head, base)].concat(),
             effective: effective(head, base),
             errors: errors(head),
             changes: changes(row),
