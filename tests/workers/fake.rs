@@ -19,7 +19,7 @@ use rand_chacha::ChaCha8Rng;
 use regatta::attention::inputs::probe_indices;
 use regatta::attention::reference::{Inputs, backward, forward};
 use regatta::attention::tolerance::results;
-use regatta::attention::{Direction, Dtype, ParamValue, Structure, work};
+use regatta::attention::{Activity, Direction, Dtype, ParamValue, Structure, work};
 use regatta::worker::protocol::{
     Device, Hello, Measure, Measured, PROBES, PROTOCOL_VERSION, Parameter, Prepare, Prepared,
     REPLY_FD, TensorError, VariantInfo,
@@ -304,6 +304,11 @@ impl Worker for Fake {
             counts: BTreeMap::from([("threads".to_owned(), splits(case))]),
             ..Structure::default()
         })
+    }
+
+    fn activity(&mut self) -> Option<Activity> {
+        let case = self.prepared.as_ref()?;
+        (case.variant == "gpu").then(|| fault::of(case).activity())
     }
 
     fn release(&mut self) {
