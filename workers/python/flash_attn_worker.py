@@ -30,13 +30,7 @@ class FlashAttnWorker(TorchLibrary):
 
     NAME = "flash_attn"
     # xFormers brings a copy of FlashAttention-3.
-    PACKAGES = (
-        "flash-attn",
-        "flash-attn-3",
-        "flash-attn-4",
-        "nvidia-cutlass-dsl",
-        "xformers",
-    )
+    PACKAGES = ("flash-attn", "flash-attn-3", "flash-attn-4", "nvidia-cutlass-dsl", "xformers")
     # FlashAttention-4 asserts what it takes.
     REFUSALS = (RuntimeError, ValueError, AssertionError)
 

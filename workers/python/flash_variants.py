@@ -48,12 +48,7 @@ def build_flash(problem: Problem, tensors: Tensors, access: Access) -> Call:
     causal, left, right = band(problem)
     window = {"window_size_left": left, "window_size_right": right}
     cu_seqlens_q, cu_seqlens_k, max_q, max_k = packing(problem, tensors["q"].device)
-    lengths = (
-        cu_seqlens_q,
-        cu_seqlens_k,
-        max_q or problem.seq_q,
-        max_k or problem.seq_k,
-    )
+    lengths = (cu_seqlens_q, cu_seqlens_k, max_q or problem.seq_q, max_k or problem.seq_k)
     aten = torch.ops.aten
 
     def forward(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, Any]:

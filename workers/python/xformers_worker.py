@@ -13,7 +13,6 @@ from problem import Problem
 from torch_library import DTYPES, HALVES, Asked, Built, TorchLibrary, Variant
 from torch_variants import Access, autograd_call, splits_here
 
-OPERATORS = ("cutlass", "flash", "flash3")
 ACCESS = {"access": ("views", "copies")}
 SPLITS = {"num_splits_key": "integer"}
 
