@@ -7,7 +7,7 @@ use super::document::{DocumentError, Source, nearest};
 use super::{Suite, parse};
 
 /// The suites in the binary: name and text.
-pub const BUILTIN: [(&str, &str); 9] = [
+pub const BUILTIN: [(&str, &str); 13] = [
     ("quick", include_str!("../../suites/quick.toml")),
     (
         "xformers-backward",
@@ -16,6 +16,22 @@ pub const BUILTIN: [(&str, &str); 9] = [
     (
         "xformers-0.0.26",
         include_str!("../../suites/xformers-0.0.26.toml"),
+    ),
+    (
+        "xformers-library",
+        include_str!("../../suites/xformers-library.toml"),
+    ),
+    (
+        "xformers-library-0.0.26",
+        include_str!("../../suites/xformers-library-0.0.26.toml"),
+    ),
+    (
+        "flash-layout",
+        include_str!("../../suites/flash-layout.toml"),
+    ),
+    (
+        "flash-layout-copies",
+        include_str!("../../suites/flash-layout-copies.toml"),
     ),
     ("clock", include_str!("../../suites/clock.toml")),
     ("sdpa", include_str!("../../suites/sdpa.toml")),
