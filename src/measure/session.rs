@@ -124,6 +124,10 @@ impl<'a> Session<'a> {
         case: &Case,
         census: bool,
     ) -> Result<Outcome, HostError> {
+        if let Some(reason) = &worker.hello().absent {
+            let reason = reason.clone();
+            return Ok(Outcome::Unsupported { reason });
+        }
         let settings = &self.suite.settings;
         let limit = Duration::from_secs(settings.timeout_s.into());
         let prepare = Prepare {

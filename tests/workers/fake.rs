@@ -139,6 +139,8 @@ impl Worker for Fake {
             return Err(Refusal::Failed(format!("no device; start {starts}")));
         }
         Ok(Hello {
+            packages: BTreeMap::new(),
+            absent: None,
             protocol: self.version,
             worker: "fake".to_owned(),
             versions: BTreeMap::from([("fake".to_owned(), "1.0".to_owned())]),

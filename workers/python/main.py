@@ -8,7 +8,7 @@ import sys
 import traceback
 from pathlib import Path
 
-from channel import Failed, Session, Worker, open_descriptors, serve
+from channel import Absent, Session, Worker, open_descriptors, serve
 
 SUFFIX = "_worker.py"
 
@@ -25,7 +25,7 @@ def open_worker(library: str) -> Worker:
         return importlib.import_module(f"{library}_worker").WORKER()
     except ImportError as error:
         traceback.print_exc()
-        raise Failed(
+        raise Absent(
             f"the Python module `{error.name or library}`, which library `{library}` needs, "
             f"cannot be imported by {sys.executable} (Python {sys.version.split()[0]}): {error}. "
             f"Install it there with `{sys.executable} -m pip install {library}`, or name an "
@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--library", required=True, choices=libraries())
     library = parser.parse_args().library
     requests, replies = open_descriptors()
-    serve(Session(lambda: open_worker(library)), requests, replies)
+    serve(Session(lambda: open_worker(library), library), requests, replies)
 
 
 if __name__ == "__main__":
