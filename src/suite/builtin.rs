@@ -7,7 +7,7 @@ use super::document::{DocumentError, Source, nearest};
 use super::{Suite, parse};
 
 /// The suites in the binary: name and text.
-pub const BUILTIN: [(&str, &str); 9] = [
+pub const BUILTIN: [(&str, &str); 15] = [
     ("quick", include_str!("../../suites/quick.toml")),
     (
         "xformers-backward",
@@ -28,6 +28,27 @@ pub const BUILTIN: [(&str, &str); 9] = [
     (
         "dynamic-length-exact",
         include_str!("../../suites/dynamic-length-exact.toml"),
+    ),
+    ("providers", include_str!("../../suites/providers.toml")),
+    (
+        "short-sequences",
+        include_str!("../../suites/short-sequences.toml"),
+    ),
+    (
+        "decode-libraries",
+        include_str!("../../suites/decode-libraries.toml"),
+    ),
+    (
+        "decode-one-split",
+        include_str!("../../suites/decode-one-split.toml"),
+    ),
+    (
+        "dynamic-plan",
+        include_str!("../../suites/dynamic-plan.toml"),
+    ),
+    (
+        "dynamic-plan-each",
+        include_str!("../../suites/dynamic-plan-each.toml"),
     ),
 ];
 
