@@ -45,6 +45,27 @@ pub const BUILTIN: [(&str, &str); 13] = [
         "dynamic-length-exact",
         include_str!("../../suites/dynamic-length-exact.toml"),
     ),
+    ("providers", include_str!("../../suites/providers.toml")),
+    (
+        "short-sequences",
+        include_str!("../../suites/short-sequences.toml"),
+    ),
+    (
+        "decode-libraries",
+        include_str!("../../suites/decode-libraries.toml"),
+    ),
+    (
+        "decode-one-split",
+        include_str!("../../suites/decode-one-split.toml"),
+    ),
+    (
+        "dynamic-plan",
+        include_str!("../../suites/dynamic-plan.toml"),
+    ),
+    (
+        "dynamic-plan-each",
+        include_str!("../../suites/dynamic-plan-each.toml"),
+    ),
 ];
 
 /// The suite of this name or at this path.

@@ -5,11 +5,15 @@ from __future__ import annotations
 import torch
 from torch.nn.attention import sdpa_kernel
 
+import torch_flex
+import torch_varlen
 from flash_variants import build_flash
 from torch_library import DTYPES, HALVES, Asked, Built, TorchLibrary, Variant
 from torch_variants import SDPA_BACKENDS, Access, build_efficient, build_sdpa, splits_here
 
 ACCESS = {"access": ("views", "copies")}
+BUILDERS = {"flex": torch_flex.build_flex, "varlen": torch_varlen.build_varlen}
+"""Of variants that lie in files of their own."""
 
 
 class TorchWorker(TorchLibrary):
@@ -45,10 +49,14 @@ class TorchWorker(TorchLibrary):
                 "aten::_flash_attention_forward and _backward called directly: FlashAttention 2",
                 parameters=ACCESS,
             ),
+            "flex": torch_flex.VARIANT,
+            "varlen": torch_varlen.VARIANT,
         }
 
     def build(self, asked: Asked) -> Built:
         """The call, with the backend selected."""
+        if asked.variant in BUILDERS:
+            return BUILDERS[asked.variant](asked)
         problem, params = asked.problem, asked.params
         word = params.get("access", "views")
         access = Access(problem, copies=word == "copies")

@@ -91,7 +91,7 @@ class Conversation(unittest.TestCase):
     def test_hello(self) -> None:
         names = [variant["name"] for variant in self.hello["variants"]]
         sdpa = ["sdpa-math", "sdpa-flash", "sdpa-efficient", "sdpa-cudnn"]
-        self.assertEqual(names, [*sdpa, "efficient", "flash"])
+        self.assertEqual(names, [*sdpa, "efficient", "flash", "flex", "varlen"])
         efficient = self.hello["variants"][names.index("efficient")]
         self.assertEqual(efficient["parameters"]["num_splits_key"], "integer")
         self.assertEqual(self.hello["device"]["kind"], "cpu")
