@@ -1,5 +1,5 @@
-//! Compiles the GPU clock as a shared library, to be embedded and handed to workers in
-//! other languages: `cargo install` installs binaries alone.
+//! What the binary carries for workers in other languages, since `cargo install` installs
+//! binaries alone: the GPU clock, compiled as a shared library, and the Python worker's files.
 //!
 //! `probe/` has no dependencies, so one call of rustc is enough. Where that fails (a
 //! target without shared libraries) the build goes on without: Python workers then time
@@ -7,19 +7,49 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    let library = Path::new(&variable("OUT_DIR")).join("libregatta_probe.so");
+    let out = PathBuf::from(variable("OUT_DIR"));
+    fs::write(out.join("python_files.rs"), python_files()).expect("OUT_DIR can be written");
+    let library = out.join("libregatta_probe.so");
     if let Err(problem) = compile(&library) {
         println!(
             "cargo::warning=no GPU clock for Python workers: {}",
             problem.replace('\n', " | ")
         );
-        std::fs::write(&library, []).expect("OUT_DIR can be written");
+        fs::write(&library, []).expect("OUT_DIR can be written");
     }
+}
+
+/// Names and texts of `workers/python/*.py`, and the libraries among them: each has a file
+/// `LIBRARY_worker.py`, so that one more is one more file.
+fn python_files() -> String {
+    let folder = Path::new(&variable("CARGO_MANIFEST_DIR")).join("workers/python");
+    println!("cargo::rerun-if-changed={}", folder.display());
+    let entries = fs::read_dir(&folder).expect("workers/python is part of the source");
+    let mut files: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "py"))
+        .collect();
+    files.sort();
+    let name = |path: &PathBuf| path.file_name().unwrap_or_default().display().to_string();
+    let texts: String = files
+        .iter()
+        .map(|path| format!("    ({:?}, include_str!({path:?})),\n", name(path)))
+        .collect();
+    let libraries: Vec<String> = files
+        .iter()
+        .filter_map(|path| Some(name(path).strip_suffix("_worker.py")?.to_owned()))
+        .collect();
+    format!(
+        "const FILES: &[(&str, &str)] = &[\n{texts}];\n\
+         /// The libraries the Python worker knows.\n\
+         pub const LIBRARIES: &[&str] = &{libraries:?};\n"
+    )
 }
 
 fn compile(library: &Path) -> Result<(), String> {

@@ -121,7 +121,7 @@ pub(super) fn introductions(
     config: &Suite,
     environment: Option<&str>,
 ) -> Result<Vec<Introduction>, Stop> {
-    let names = ["cpu", "cuda"].into_iter().chain(LIBRARIES);
+    let names = ["cpu", "cuda"].into_iter().chain(LIBRARIES.iter().copied());
     let names: Vec<String> = names
         .map(str::to_owned)
         .chain(config.workers.keys().cloned())

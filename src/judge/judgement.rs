@@ -202,10 +202,13 @@ pub struct Timing {
     pub host_ns: Option<f64>,
     /// Median first call.
     pub first_call_ns: Option<f64>,
-    /// TFLOP/s at the median, by the formulas of `attention::work`.
-    pub tflops: f64,
-    /// Compulsory bytes over the median, in GB/s.
-    pub gbps: f64,
+    /// TFLOP/s at the median, by the formulas of `attention::work`, where a call is one
+    /// problem.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tflops: Option<f64>,
+    /// Compulsory bytes over the median, in GB/s, likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gbps: Option<f64>,
     /// Samples behind it.
     pub samples: u64,
 }

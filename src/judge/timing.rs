@@ -2,7 +2,7 @@
 
 use super::complete::usable;
 use super::judgement::Timing;
-use crate::attention::{CaseId, work};
+use crate::attention::{CaseId, Problem, work};
 use crate::record::side::{CaseRecord, median};
 
 /// The times of a case; `None` when it has none that can be used.
@@ -14,8 +14,9 @@ pub fn timing(case: &CaseId, record: &CaseRecord) -> Option<Timing> {
     invocations_ns.extend(usable(&record.confirm_ns));
     let median_ns = median(&invocations_ns)?;
     let problem = case.case().ok().map(|case| case.problem);
+    let problem = problem.filter(|_| !record.several);
     // Work over nanoseconds is 1e9 a second: giga; tera is a thousand of them.
-    let rate = |amount: Option<f64>| amount.unwrap_or(0.0) / median_ns;
+    let rate = |amount: fn(&Problem) -> f64| Some(amount(problem.as_ref()?) / median_ns);
     Some(Timing {
         median_ns,
         min_ns: invocations_ns.iter().copied().fold(median_ns, f64::min),
@@ -23,8 +24,8 @@ pub fn timing(case: &CaseId, record: &CaseRecord) -> Option<Timing> {
         invocations_ns,
         host_ns: median(&usable(&record.host_ns)),
         first_call_ns: median(&usable(&record.first_call_ns)),
-        tflops: rate(problem.as_ref().map(work::flops)) / 1e3,
-        gbps: rate(problem.as_ref().map(work::bytes)),
+        tflops: rate(work::flops).map(|giga| giga / 1e3),
+        gbps: rate(work::bytes),
         samples: record.samples,
     })
 }
@@ -49,14 +50,26 @@ mod tests {
         assert_eq!(timing.host_ns, Some(20.0));
         assert_eq!(timing.first_call_ns, None);
         // 4 D per pair, a million pairs, in 2 ms: 128 GFLOP/s.
-        assert!((timing.tflops - 0.128).abs() < 1e-12);
-        assert!(timing.gbps > 0.0);
+        assert!((timing.tflops.unwrap() - 0.128).abs() < 1e-12);
+        assert!(timing.gbps.unwrap() > 0.0);
+    }
+
+    #[test]
+    fn several_problems_a_call_have_no_rate() {
+        let case = CaseId("triton/flash:s1024,d64:lengths=24".to_owned());
+        let mut record = timed(&[2e6]);
+        record.several = true;
+        let timing = timing(&case, &record).unwrap();
+        assert_eq!(
+            (timing.median_ns, timing.tflops, timing.gbps),
+            (2e6, None, None)
+        );
     }
 
     #[test]
     fn an_unknown_case_has_no_rates_and_a_failed_one_no_timing() {
         let odd = CaseId("not a case".to_owned());
-        assert_eq!(timing(&odd, &timed(&[1.0])).unwrap().tflops, 0.0);
+        assert_eq!(timing(&odd, &timed(&[1.0])).unwrap().tflops, None);
         assert_eq!(timing(&odd, &failed("x")), None);
         assert_eq!(timing(&odd, &timed(&[f64::NAN])), None);
     }

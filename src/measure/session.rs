@@ -175,6 +175,7 @@ impl<'a> Session<'a> {
                 });
                 Outcome::Measured(Measurement {
                     first_call_ns: prepared.first_call_ns,
+                    several: prepared.problems > 1,
                     effective: prepared.effective,
                     errors,
                     structure,

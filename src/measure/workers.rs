@@ -113,7 +113,7 @@ fn spec(name: &str, suite: &Suite, default: Option<&str>) -> Result<Spec, NoComm
     if python::LIBRARIES.contains(&worker) {
         return python_spec(name, worker, &environment);
     }
-    let known = OWN.iter().chain(&python::LIBRARIES).copied();
+    let known = OWN.iter().chain(python::LIBRARIES).copied();
     let known: Vec<&str> = known
         .chain(suite.workers.keys().map(String::as_str))
         .collect();

@@ -45,6 +45,9 @@ pub struct CaseRecord {
     /// Median device clock of each invocation, in MHz.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clock_mhz: Vec<f64>,
+    /// True when a call works off several problems, so that its time gives no rate.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub several: bool,
     /// Samples behind the medians.
     #[serde(default)]
     pub samples: u64,
@@ -101,6 +104,7 @@ impl CaseRecord {
             host_ns: Vec::new(),
             first_call_ns: Vec::new(),
             clock_mhz: Vec::new(),
+            several: false,
             samples: 0,
             peak_bytes: None,
             conditions: Conditions::default(),
@@ -121,6 +125,7 @@ impl CaseRecord {
         self.host_ns.extend(median(&measurement.host_ns));
         self.clock_mhz.extend(median(&measurement.clock_mhz));
         self.first_call_ns.push(measurement.first_call_ns);
+        self.several |= measurement.several;
         self.samples += measurement.device_ns.len() as u64;
         self.peak_bytes = self.peak_bytes.max(measurement.peak_bytes);
         self.conditions.add(measurement);

@@ -161,6 +161,10 @@ pub struct Measurement {
     pub clock_mhz: Vec<f64>,
     /// Nanoseconds of the first call.
     pub first_call_ns: f64,
+    /// True when a call works off several problems of about the case's size, so that its
+    /// time gives no rate.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub several: bool,
     /// Most device memory in use, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_bytes: Option<u64>,

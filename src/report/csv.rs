@@ -169,8 +169,8 @@ fn figures(
                 Stage::Confirm => "confirm",
             })
             .to_owned(),
-        head(|timing| timing.tflops),
-        head(|timing| timing.gbps),
+        cell(row.head.as_ref().and_then(|timing| timing.tflops)),
+        cell(row.head.as_ref().and_then(|timing| timing.gbps)),
         cell(row.head.as_ref().and_then(|timing| timing.host_ns)),
         cell(row.head.as_ref().and_then(|timing| timing.first_call_ns)),
         cell(row.head.as_ref().map(|timing| timing.samples)),

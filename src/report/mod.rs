@@ -149,7 +149,7 @@ mod tests {
             for row in &mut scene.judgement.rows {
                 for timing in row.head.iter_mut().chain(&mut row.base) {
                     (timing.median_ns, timing.min_ns, timing.max_ns) = (number, number, number);
-                    (timing.tflops, timing.gbps) = (number, number);
+                    (timing.tflops, timing.gbps) = (Some(number), Some(number));
                     timing.invocations_ns = vec![number; 3];
                 }
                 if let Some(change) = &mut row.change {

@@ -316,6 +316,9 @@ pub struct Prepared {
     pub probes: BTreeMap<String, Vec<Option<f64>>>,
     /// Nanoseconds of the first call, compilation and plan building included.
     pub first_call_ns: f64,
+    /// Problems of about the case's size that one call works off: layers, lengths.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub problems: u32,
 }
 
 /// How far a result tensor is from the float64 reference.

@@ -5,61 +5,17 @@ use std::path::PathBuf;
 
 use crate::cache;
 
-/// The libraries the Python worker knows.
-pub const LIBRARIES: [&str; 3] = ["torch", "jax", "triton"];
-
-macro_rules! file {
-    ($name:literal) => {
-        ($name, include_str!(concat!("../../workers/python/", $name)))
-    };
-}
-
-/// Its files: name and text.
-const FILES: [(&str, &str); 18] = [
-    file!("census.py"),
-    file!("channel.py"),
-    file!("counters.py"),
-    file!("cutlass_splits.py"),
-    file!("device.py"),
-    file!("inputs.py"),
-    file!("jax_clock.py"),
-    file!("jax_worker.py"),
-    file!("main.py"),
-    file!("probe.py"),
-    file!("problem.py"),
-    file!("reference.py"),
-    file!("timing.py"),
-    file!("torch_census.py"),
-    file!("torch_variants.py"),
-    file!("torch_worker.py"),
-    file!("triton_flash.py"),
-    file!("triton_worker.py"),
-];
+// `FILES`, name and text of each, and `LIBRARIES`: build.rs finds them in workers/python.
+include!(concat!(env!("OUT_DIR"), "/python_files.rs"));
 
 /// Writes the Python worker into the user's cache and gives the path of its `main.py`.
 ///
 /// # Errors
 /// When the cache cannot be written.
 pub fn install() -> io::Result<PathBuf> {
-    let files = FILES.map(|(name, text)| (name, text.as_bytes()));
+    let files: Vec<(&str, &[u8])> = FILES
+        .iter()
+        .map(|(name, text)| (*name, text.as_bytes()))
+        .collect();
     Ok(cache::install("python", &files)?.join("main.py"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
-
-    #[test]
-    fn every_file_of_the_worker_is_in_the_binary() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/workers/python");
-        let mut there: Vec<String> = fs::read_dir(folder)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .filter(|name| name.ends_with(".py"))
-            .collect();
-        there.sort();
-        let embedded: Vec<&str> = FILES.iter().map(|(name, _)| *name).collect();
-        assert_eq!(there, embedded);
-    }
 }

@@ -218,6 +218,7 @@ impl Worker for Fake {
             errors: BTreeMap::new(),
             probes: BTreeMap::new(),
             first_call_ns: 1e6,
+            problems: 1,
         };
         let splits = splits(request) as i64;
         prepared

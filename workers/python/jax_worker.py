@@ -325,3 +325,6 @@ def _refusal(error: Exception) -> Exception:
     if isinstance(error, (ValueError, NotImplementedError, RuntimeError)):
         return Unsupported(words or type(error).__name__)
     return error
+
+
+WORKER = JaxWorker

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from channel import Failed, Message, Unsupported
+from channel import Failed, Unsupported
 
 
 class Lengths:
@@ -14,6 +14,8 @@ class Lengths:
     """
 
     def __init__(self, longest: int, a_call: int, what: str = "seq") -> None:
+        if a_call < 1:
+            raise Failed(f"parameter lengths={a_call} is no positive integer")
         self._longest, self._a_call, self._what = longest, a_call, what
         self._calls = (longest - longest // 2) // a_call
         """Calls for which there are lengths: also how far those of one lie apart."""
@@ -35,13 +37,3 @@ class Lengths:
         first = self._longest - self._made
         self._made += 1
         return [first - number * self._calls for number in range(self._a_call)]
-
-
-def asked_lengths(params: Message) -> int | None:
-    """Lengths of a call; None is the problem's own, again and again."""
-    lengths = params.get("lengths", "auto")
-    if lengths == "auto":
-        return None
-    if not isinstance(lengths, int) or isinstance(lengths, bool) or lengths < 1:
-        raise Failed(f"parameter lengths={lengths!r} is no positive integer")
-    return lengths

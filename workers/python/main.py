@@ -6,27 +6,32 @@ import argparse
 import importlib
 import sys
 import traceback
+from pathlib import Path
 
 from channel import Failed, Session, Worker, open_descriptors, serve
 
-WORKERS = {
-    "torch": ("torch_worker", "TorchWorker"),
-    "jax": ("jax_worker", "JaxWorker"),
-    "triton": ("triton_worker", "TritonWorker"),
-}
+SUFFIX = "_worker.py"
 
 
-def open_worker(library: str) -> Worker:
-    """The worker of a library, which is imported here and not before."""
-    module, name = WORKERS[library]
+def libraries() -> list[str]:
+    """The libraries there is a worker for: each has a file, `LIBRARY_worker.py`."""
+    here = Path(__file__).parent
+    return sorted(file.name.removesuffix(SUFFIX) for file in here.glob(f"*{SUFFIX}"))
+
+
+def open_worker(library: str, rank: int | None = None) -> Worker:
+    """The worker of a library, which is imported here and not before; or one rank of it."""
     try:
-        return getattr(importlib.import_module(module), name)()
+        if rank is not None:
+            return importlib.import_module(f"{library}_rank").RANK(rank)
+        return importlib.import_module(f"{library}_worker").WORKER()
     except ImportError as error:
         traceback.print_exc()
+        package = (error.name or library).partition(".")[0]
         raise Failed(
             f"the Python module `{error.name or library}`, which library `{library}` needs, "
             f"cannot be imported by {sys.executable} (Python {sys.version.split()[0]}): {error}. "
-            f"Install it there with `{sys.executable} -m pip install {library}`, or name an "
+            f"Install it there with `{sys.executable} -m pip install {package}`, or name an "
             "interpreter that has it in the suite's environment table"
         ) from error
 
@@ -34,10 +39,11 @@ def open_worker(library: str) -> Worker:
 def main() -> None:
     """Serves requests on descriptors 3 and 4 until told to stop."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--library", required=True, choices=sorted(WORKERS))
-    library = parser.parse_args().library
+    parser.add_argument("--library", required=True, choices=libraries())
+    parser.add_argument("--rank", type=int, help="one rank of a library of several processes")
+    asked = parser.parse_args()
     requests, replies = open_descriptors()
-    serve(Session(lambda: open_worker(library)), requests, replies)
+    serve(Session(lambda: open_worker(asked.library, asked.rank)), requests, replies)
 
 
 if __name__ == "__main__":

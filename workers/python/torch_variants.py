@@ -9,7 +9,6 @@ them: a copy into the caller's order is made only under `access=copies`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,10 +17,7 @@ from torch.nn.attention import SDPBackend
 
 from channel import Unsupported
 from problem import Mask, Problem
-
-Results = tuple[torch.Tensor, ...]
-Call = Callable[[], Results]
-Tensors = dict[str, torch.Tensor]
+from torch_library import Call, Results, Tensors
 
 SDPA_BACKENDS = {
     "sdpa-math": SDPBackend.MATH,

@@ -92,8 +92,8 @@ impl CaseView {
     pub(super) fn of(context: &Context, row: &Row, number: usize) -> Result<CaseView, RenderError> {
         let head = context.head_record(&row.case);
         let base = context.base_record(&row.case);
-        let figure = |side: &Option<Timing>, read: fn(&Timing) -> f64| {
-            let value = side.as_ref().map(read);
+        let figure = |side: &Option<Timing>, read: fn(&Timing) -> Option<f64>| {
+            let value = side.as_ref().and_then(read);
             // Five digits sort as well as seventeen.
             let digits = |value: f64| format!("{value:.4e}").parse().ok();
             value.filter(|value| value.is_finite()).and_then(digits)
@@ -102,7 +102,7 @@ impl CaseView {
             let timing = timing.as_ref()?;
             Some(ShortTime(timing.median_ns).to_string())
         };
-        let rate = |read: fn(&Timing) -> f64| Some(Digits(read(row.head.as_ref()?)).to_string());
+        let rate = |timing: &Timing| Some(Digits(timing.gbps?).to_string());
         let ratio = row.change.as_ref().map(|change| change.ratio);
         Ok(CaseView {
             number,
@@ -116,11 +116,11 @@ impl CaseView {
             tflops: row
                 .head
                 .as_ref()
-                .map(|timing| Rate(timing.tflops).to_string()),
-            gbps: rate(|timing| timing.gbps),
+                .and_then(|timing| Some(Rate(timing.tflops?).to_string())),
+            gbps: row.head.as_ref().and_then(rate),
             sort: SortKeys {
-                base: figure(&row.base, |timing| timing.median_ns),
-                head: figure(&row.head, |timing| timing.median_ns),
+                base: figure(&row.base, |timing| Some(timing.median_ns)),
+                head: figure(&row.head, |timing| Some(timing.median_ns)),
                 ratio: ratio.filter(|ratio| ratio.is_finite()),
                 tflops: figure(&row.head, |timing| timing.tflops),
                 gbps: figure(&row.head, |timing| timing.gbps),

@@ -340,7 +340,7 @@ fn side_by_side(context: &Context) -> Result<Option<String>, RenderError> {
                 variant: format!("{} {}", case.variant, params.join(" "))
                     .trim()
                     .to_owned(),
-                tflops: row.head.as_ref()?.tflops,
+                tflops: row.head.as_ref()?.tflops?,
             })
         })
         .collect();

@@ -90,6 +90,7 @@ impl Worker for CpuWorker {
                 .map(|(name, result, _)| ((*name).to_owned(), check::probes(result)))
                 .collect(),
             first_call_ns,
+            problems: 1,
         };
         self.case = Some(case);
         Ok(prepared)

@@ -113,6 +113,7 @@ impl Open {
                 .map(|result| (result.name.to_owned(), result.probes))
                 .collect(),
             first_call_ns,
+            problems: 1,
         };
         self.case = Some(case);
         Ok(prepared)

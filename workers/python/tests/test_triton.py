@@ -122,7 +122,7 @@ class Conversation(unittest.TestCase):
     def test_parameters_that_are_none(self) -> None:
         for params, reason in (
             ({"lengths": 0}, "lengths=0 is no positive integer"),
-            ({"lengths": "many"}, "lengths='many' is no positive integer"),
+            ({"lengths": "many"}, "lengths='many' is no integer"),
             ({"splits": 1}, "no parameter `splits`"),
         ):
             reply = self.prepare("flash", params)

@@ -1,0 +1,348 @@
+"""What every library on torch shares, so that a library's own file is about that library.
+
+Inputs, the first call, the check against float64, clock and census are here. A library
+says what it has (`variants`) and builds a call (`build`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib.metadata
+import platform
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+import device
+import inputs
+import timing
+from channel import Failed, Message, Unsupported, required
+from problem import DIRECTIONS, Problem
+from reference import Arrays, ReferenceCache, difference, probes
+from torch_census import census
+
+Results = tuple[torch.Tensor, ...]
+Call = Callable[[], Results]
+Tensors = dict[str, torch.Tensor]
+
+DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+HALVES = ("f16", "bf16")
+
+NO_REFUSAL = ("cuda error", "cublas", "cudnn_status_execution_failed", "internal assert")
+"""Words in an exception by which something broke; any other is a check the case did not pass."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What a worker tells of a variant before it is asked to run it."""
+
+    summary: str
+    dtypes: tuple[str, ...] = HALVES
+    directions: tuple[str, ...] = DIRECTIONS
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    """By name: `"integer"`, or the words that it may be."""
+    stores_scores: bool = False
+    tf32: bool = False
+    projections: tuple[str, ...] = ()
+    """Kinds of projection that it computes; none: it computes attention."""
+
+    def wire(self, name: str) -> Message:
+        """As `hello` has it."""
+        return {
+            "name": name,
+            "summary": self.summary,
+            "dtypes": list(self.dtypes),
+            "directions": list(self.directions),
+            "parameters": {
+                parameter: kind if isinstance(kind, str) else list(kind)
+                for parameter, kind in self.parameters.items()
+            },
+            "stores_scores": self.stores_scores,
+            "tf32": self.tf32,
+        } | ({"projections": list(self.projections)} if self.projections else {})
+
+    def taken(self, name: str, given: Message) -> dict[str, Any]:
+        """The parameters that are not `auto`, held to what the variant takes."""
+        taken = {key: value for key, value in given.items() if value != "auto"}
+        for key, value in taken.items():
+            kind = self.parameters.get(key)
+            if kind is None:
+                raise Failed(f"variant `{name}` has no parameter `{key}`")
+            if kind == "integer":
+                if not isinstance(value, int) or isinstance(value, bool):
+                    raise Failed(f"parameter {key}={value!r} is no integer")
+            elif value not in kind:
+                words = " nor ".join(f"`{word}`" for word in kind)
+                raise Failed(f"parameter {key}={value!r} is neither {words}")
+        return taken
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A case to be built."""
+
+    problem: Problem
+    variant: str
+    params: Mapping[str, Any]
+    """Those that are not `auto`, checked against the variant's declaration."""
+    tensors: Tensors
+    """`q`, `k`, `v`, with a gradient also `dout`; logical, lying as the layout says."""
+    settings: contextlib.ExitStack
+    """What is entered here stays for as long as the case lives, and is left before the next."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """A call, ready to be made."""
+
+    call: Call
+    """Yields the problem's results in their order, logical in shape."""
+    effective: Message = field(default_factory=dict)
+    """What the parameters became."""
+    earlier_stream: bool = False
+    """The call takes the stream of an earlier one: backward through autograd, of forward."""
+    problems: int = 1
+    """Problems of about the case's size that one call works off."""
+
+
+@dataclass(frozen=True)
+class _Case:
+    problem: Problem
+    built: Built
+    settings: contextlib.ExitStack
+
+
+class TorchLibrary:
+    """Holds at most one case, on a CUDA device (the first) or else on the CPU."""
+
+    NAME = ""
+    """As `--library` has it."""
+    PACKAGES: tuple[str, ...] = ()
+    """Distributions whose versions a reading depends on, beside torch and CUDA."""
+    REFUSALS: tuple[type[Exception], ...] = (RuntimeError,)
+    """What the library raises for a case that it does not do."""
+
+    def __init__(self, ordinal: int = 0) -> None:
+        self._gpu = device.NvidiaDevice(ordinal) if torch.cuda.is_available() else None
+        self._device = torch.device("cuda", ordinal) if self._gpu else torch.device("cpu")
+        self._arrays = Arrays.of_torch(self._device)
+        self._references = ReferenceCache(self._arrays)
+        self._case: _Case | None = None
+        self._absent: str | None = None
+        try:
+            self.load()
+        except Exception as error:
+            # Libraries fail to load in many ways: a missing shared library, another CUDA.
+            traceback.print_exc()
+            self._absent = (
+                f"library {self.NAME} cannot be loaded here: {type(error).__name__}: {error}"
+            )
+
+    # What a library says.
+
+    def load(self) -> None:
+        """Imports the library; where that fails its cases are unsupported, with the reason."""
+
+    def variants(self) -> dict[str, Variant]:
+        """What the library has, whether or not it could be loaded."""
+        raise NotImplementedError
+
+    def build(self, asked: Asked) -> Built:
+        """A call of this case; does what precedes the timed call, such as forward."""
+        raise NotImplementedError
+
+    def errors(self, problem: Problem, seed: int, tensors: Tensors, results: Results) -> Message:
+        """How far each result of the first call is from float64, by name."""
+        named = self._named(problem, results)
+        exact = self._references.of(problem, seed, tensors)
+        return {
+            name: difference(self._arrays, value, exact[name]) for name, value in named.items()
+        }
+
+    # The protocol.
+
+    def hello(self) -> Message:
+        """Versions, device and variants."""
+        variants = self.variants()
+        return {
+            "worker": self.NAME,
+            "versions": self.versions(),
+            "device": self._describe_device(),
+            "variants": [variant.wire(name) for name, variant in variants.items()],
+        }
+
+    def versions(self) -> dict[str, str]:
+        """What a reading depends on."""
+        found = {"torch": torch.__version__, "python": platform.python_version()}
+        packages = self.PACKAGES
+        if self._gpu:
+            found["cuda"] = str(torch.version.cuda)
+            found["cudnn"] = str(torch.backends.cudnn.version())
+            found["driver"] = self._gpu.driver()
+            # Readings of different clocks are not to be compared.
+            found["clock"] = timing.cuda_clock()
+            packages = (*packages, "triton")
+        for package in packages:
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+                found[package] = importlib.metadata.version(package)
+        return found
+
+    def _describe_device(self) -> Message:
+        if self._gpu is None:
+            return device.cpu_device()
+        properties = torch.cuda.get_device_properties(self._device)
+        return {
+            "kind": "cuda",
+            "name": properties.name,
+            "memory_bytes": properties.total_memory,
+            "facts": self._gpu.facts(),
+        }
+
+    def prepare(self, request: Message) -> Message:
+        """Inputs, first call, and the check against float64 on the device."""
+        self.release()
+        return self._within_memory(lambda: self._prepare(request))
+
+    def _within_memory(self, work: Callable[[], Message]) -> Message:
+        """Runs it; where memory runs out, frees all there is, so that the next case has it."""
+        try:
+            return work()
+        except torch.OutOfMemoryError as error:
+            words = str(error)
+        # Out here the exception is gone, and with it the frames that held tensors.
+        self.release()
+        raise Failed(f"out of memory: {words}")
+
+    def _prepare(self, request: Message) -> Message:
+        problem = Problem.from_wire(required(request, "problem"))
+        name, seed = required(request, "variant"), required(request, "seed")
+        variant = self.variants().get(name)
+        if variant is None:
+            raise Failed(f"library {self.NAME} has no variant `{name}`")
+        params = variant.taken(name, request.get("params", {}))
+        if self._absent:
+            raise Unsupported(self._absent)
+        tensors = {
+            tensor: inputs.torch_input(problem, tensor, seed, DTYPES[problem.dtype], self._device)
+            for tensor in (inputs.TENSORS if problem.has_backward else ("q", "k", "v"))
+        }
+        case, results, first_call_ns = self._first_call(problem, name, params, tensors)
+        # Detached, or the reference would keep a graph of all its temporaries.
+        values = {tensor: value.detach() for tensor, value in tensors.items()}
+        prepared = {
+            "effective": case.built.effective,
+            "errors": self.errors(problem, seed, values, results),
+            "probes": {
+                result: probes(value) for result, value in self._named(problem, results).items()
+            },
+            "first_call_ns": first_call_ns,
+        }
+        return prepared | ({"problems": case.built.problems} if case.built.problems > 1 else {})
+
+    def _first_call(
+        self, problem: Problem, variant: str, params: Mapping[str, Any], tensors: Tensors
+    ) -> tuple[_Case, Results, float]:
+        """Builds the call and makes it once; its results, and the time of that call.
+
+        Settings such as a backend's selection hold for as long as the case lives: making
+        them anew in each call would be counted as the host's time.
+        """
+        with contextlib.ExitStack() as settings, warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            try:
+                built = self.build(Asked(problem, variant, params, tensors, settings))
+                self._poison(problem)
+                self._synchronize()
+                begin = time.perf_counter_ns()
+                results = built.call()
+                self._synchronize()
+                first_call_ns = float(time.perf_counter_ns() - begin)
+            except torch.OutOfMemoryError:
+                raise
+            except self.REFUSALS as error:
+                raise refusal(error, [str(warning.message) for warning in said]) from error
+            self._case = _Case(problem, built, settings.pop_all())
+        return self._case, results, first_call_ns
+
+    def _named(self, problem: Problem, results: Results) -> Tensors:
+        """The results of the problem itself, which come first, by name."""
+        named = dict(zip(problem.results, results, strict=False))
+        for name, value in named.items():
+            if tuple(value.shape) != problem.shape(name):
+                raise Failed(f"{name} is {tuple(value.shape)}, not {problem.shape(name)}")
+        return named
+
+    def _poison(self, problem: Problem) -> None:
+        """Leaves NaN where the library is about to allocate its results.
+
+        The library allocates them itself; but torch's allocator gives the block that fits
+        best among those just freed, which are these.
+        """
+        if self._gpu:
+            dtype = DTYPES[problem.dtype]
+            blocks = [
+                torch.full(problem.shape(name), torch.nan, dtype=dtype, device=self._device)
+                for name in problem.results
+            ]
+            del blocks
+
+    def _synchronize(self) -> None:
+        if self._gpu:
+            torch.cuda.synchronize()
+
+    def measure(self, request: Message) -> Message:
+        """Samples by the device's own events, or on a CPU by the monotonic clock."""
+        built, plan = self._prepared().built, timing.Plan.from_wire(request)
+        if plan.graph and built.earlier_stream:
+            raise Unsupported(
+                "autograd runs backward on the stream of its forward call, which was made "
+                "before the capture: no CUDA graph can hold it"
+            )
+        if gpu := self._gpu:
+            return self._within_memory(lambda: timing.measure_cuda(built.call, plan, gpu))
+        size = 2 * device.cpu_cache_bytes() if plan.cold else 0
+        flush = torch.ones(size, dtype=torch.uint8)
+        return timing.measure_wall(built.call, lambda results: None, plan, flush.bitwise_not_)
+
+    def call(self) -> Any:
+        """One call of the prepared case."""
+        return self._prepared().built.call()
+
+    def census(self) -> Message:
+        """Kernels, copies and allocations of one call; nothing is known on a CPU."""
+        case = self._prepared()
+        if self._gpu is None:
+            return {"launches": [], "counts": {}}
+        return self._within_memory(lambda: census(case.built.call))
+
+    def release(self) -> None:
+        """Drops the case and gives its memory back to the device."""
+        if self._case:
+            self._case.settings.close()
+        self._case = None
+        gc.collect()
+        if self._gpu:
+            torch.cuda.empty_cache()
+
+    def _prepared(self) -> _Case:
+        if self._case is None:
+            raise Failed("no case is prepared")
+        return self._case
+
+
+def refusal(error: Exception, said: list[str]) -> Exception:
+    """The library's refusal in its own words: SDPA gives its reasons as warnings.
+
+    Only the first paragraph of the words: the dispatcher adds a page of backends.
+    """
+    words = str(error).strip() or type(error).__name__
+    if any(sign in words.lower() for sign in NO_REFUSAL):
+        return error
+    reasons = [text.partition(" (Triggered internally")[0].strip() for text in said]
+    return Unsupported(" ".join([words.split("\n\n")[0], *reasons]))
