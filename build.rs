@@ -1,5 +1,6 @@
 //! What the binary carries for workers in other languages, since `cargo install` installs
 //! binaries alone: the GPU clock, compiled as a shared library, and the Python worker's files.
+//! Also the built-in suites: one more is one more file.
 //!
 //! `probe/` has no dependencies, so one call of rustc is enough. Where that fails (a
 //! target without shared libraries) the build goes on without: Python workers then time
@@ -15,6 +16,7 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let out = PathBuf::from(variable("OUT_DIR"));
     fs::write(out.join("python_files.rs"), python_files()).expect("OUT_DIR can be written");
+    fs::write(out.join("suites.rs"), suites()).expect("OUT_DIR can be written");
     let library = out.join("libregatta_probe.so");
     if let Err(problem) = compile(&library) {
         println!(
@@ -28,28 +30,51 @@ fn main() {
 /// Names and texts of `workers/python/*.py`, and the libraries among them: each has a file
 /// `LIBRARY_worker.py`, so that one more is one more file.
 fn python_files() -> String {
-    let folder = Path::new(&variable("CARGO_MANIFEST_DIR")).join("workers/python");
-    println!("cargo::rerun-if-changed={}", folder.display());
-    let entries = fs::read_dir(&folder).expect("workers/python is part of the source");
-    let mut files: Vec<PathBuf> = entries
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.extension().is_some_and(|extension| extension == "py"))
-        .collect();
-    files.sort();
-    let name = |path: &PathBuf| path.file_name().unwrap_or_default().display().to_string();
+    let files = files("workers/python", ".py");
     let texts: String = files
         .iter()
-        .map(|path| format!("    ({:?}, include_str!({path:?})),\n", name(path)))
+        .map(|(name, path)| format!("    ({name:?}, include_str!({path:?})),\n"))
         .collect();
-    let libraries: Vec<String> = files
+    let libraries: Vec<&str> = files
         .iter()
-        .filter_map(|path| Some(name(path).strip_suffix("_worker.py")?.to_owned()))
+        .filter_map(|(name, _)| name.strip_suffix("_worker.py"))
         .collect();
     format!(
         "const FILES: &[(&str, &str)] = &[\n{texts}];\n\
          /// The libraries the Python worker knows.\n\
          pub const LIBRARIES: &[&str] = &{libraries:?};\n"
     )
+}
+
+/// Names and texts of `suites/*.toml`.
+fn suites() -> String {
+    let suites: String = files("suites", ".toml")
+        .iter()
+        .map(|(name, path)| {
+            let name = name.trim_end_matches(".toml");
+            format!("    ({name:?}, include_str!({path:?})),\n")
+        })
+        .collect();
+    format!(
+        "/// The suites in the binary: name and text.\n\
+         pub const BUILTIN: &[(&str, &str)] = &[\n{suites}];\n"
+    )
+}
+
+/// Names and paths of the files in a folder of the source that end so, sorted.
+fn files(folder: &str, ending: &str) -> Vec<(String, PathBuf)> {
+    let folder = Path::new(&variable("CARGO_MANIFEST_DIR")).join(folder);
+    println!("cargo::rerun-if-changed={}", folder.display());
+    let entries = fs::read_dir(&folder).expect("the folder is part of the source");
+    let mut found: Vec<(String, PathBuf)> = entries
+        .filter_map(|entry| {
+            let path = entry.ok()?.path();
+            let name = path.file_name()?.to_str()?.to_owned();
+            name.ends_with(ending).then_some((name, path))
+        })
+        .collect();
+    found.sort();
+    found
 }
 
 fn compile(library: &Path) -> Result<(), String> {

@@ -168,6 +168,9 @@ impl<'a> Race<'a> {
             Ok(variant) => variant.clone(),
             Err(error) => return Ok(Some(Stopped::failed(error.to_string()))),
         };
+        if let Some(reason) = variant.refusal(&case.problem) {
+            return Ok(Some(Stopped::Unsupported(reason)));
+        }
         let seed = self.suite.settings.seed;
         let prepare = Prepare {
             variant: case.variant.name.clone(),

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ParseError, Problem};
+use super::{ParseError, Problem, Projection};
 
 /// One implementation: `worker/name`, or `worker/name@environment` where a suite
 /// runs it in an environment other than the worker's own.
@@ -184,7 +184,7 @@ impl Case {
 }
 
 /// The names of a case's facets beside its parameters, in the order of its id.
-pub const FACETS: [&str; 15] = [
+pub const FACETS: [&str; 18] = [
     "variant",
     "worker",
     "environment",
@@ -200,6 +200,9 @@ pub const FACETS: [&str; 15] = [
     "mask",
     "layout",
     "direction",
+    "projection",
+    "hidden",
+    "ranks",
 ];
 
 impl Case {
@@ -207,9 +210,13 @@ impl Case {
     /// of [`FACETS`], or else a parameter (`auto` when it is not set).
     ///
     /// `variant` is `worker/name` without the environment, which is a facet of
-    /// its own (empty when it is the default one).
+    /// its own (empty when it is the default one), and so are those of a projection
+    /// (empty for attention).
     pub fn facet(&self, name: &str) -> String {
         let problem = &self.problem;
+        let of_projection = |text: &dyn Fn(&Projection) -> String| {
+            problem.projection.as_ref().map(text).unwrap_or_default()
+        };
         match name {
             "variant" => format!("{}/{}", self.variant.worker, self.variant.name),
             "worker" => self.variant.worker.clone(),
@@ -230,6 +237,9 @@ impl Case {
             "mask" => problem.mask.name(problem.is_square()),
             "layout" => problem.layout.to_string(),
             "direction" => problem.direction.to_string(),
+            "projection" => of_projection(&|projection| projection.kind.to_string()),
+            "hidden" => of_projection(&|projection| projection.hidden.to_string()),
+            "ranks" => of_projection(&|projection| projection.ranks.to_string()),
             parameter => self.params.get(parameter).to_string(),
         }
     }
@@ -371,6 +381,7 @@ mod tests {
                     layout,
                     direction,
                     varlen: None,
+                    projection: None,
                 };
                 if let Some(lengths) = lengths {
                     problem.layout = Layout::Bshd;

@@ -1,7 +1,7 @@
 //! The domain: attention problems, what they cost, and what they should give.
 //!
-//! Knows nobody. A [`Problem`] is one attention computation; a [`Case`] is a
-//! variant (one implementation) on a problem with parameters.
+//! Knows nobody. A [`Problem`] is one attention computation, or one [`Projection`] around
+//! it; a [`Case`] is a variant (one implementation) on a problem with parameters.
 
 mod activity;
 mod axes;
@@ -10,6 +10,7 @@ pub mod inputs;
 pub mod intervals;
 mod mask;
 mod problem;
+mod projection;
 pub mod reference;
 mod structure;
 pub mod tolerance;
@@ -20,6 +21,7 @@ pub use axes::{Direction, Dtype, Layout, Varlen};
 pub use case::{AUTO, Case, CaseId, FACETS, ParamValue, Params, VariantId};
 pub use mask::{Align, Mask};
 pub use problem::Problem;
+pub use projection::{Projection, ProjectionKind, Sizes};
 pub use structure::{Launch, Structure, moves_data};
 
 /// A text that is not what it should be; the message says what is wrong and

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Direction, Dtype, Layout, Mask, ParseError, Varlen};
+use super::{Direction, Dtype, Layout, Mask, ParseError, Projection, ProjectionKind, Varlen};
 
 /// One attention computation: `softmax(mask(q kᵀ / √head_dim)) v`, or its gradient.
 ///
@@ -15,6 +15,9 @@ use super::{Direction, Dtype, Layout, Mask, ParseError, Varlen};
 /// key-value head `h / (heads / kv_heads)`. A ragged batch has `batch` sequences,
 /// `seq_q` and `seq_k` are its longest, and its tensors are packed
 /// `[total, heads, head_dim]`.
+///
+/// With a `projection` it is that linear layer around attention instead, on activations of
+/// these sizes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Problem {
     /// Independent sequences.
@@ -42,6 +45,9 @@ pub struct Problem {
     /// Sequence lengths of a ragged batch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub varlen: Option<Varlen>,
+    /// The sequence-parallel linear layer that is computed in place of attention.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub projection: Option<Projection>,
 }
 
 impl Problem {
@@ -60,6 +66,7 @@ impl Problem {
             layout: Layout::Bshd,
             direction: Direction::Forward,
             varlen: None,
+            projection: None,
         }
     }
 
@@ -104,7 +111,8 @@ impl Problem {
     ///
     /// # Errors
     /// An axis of zero, `kv_heads` that does not divide `heads`, ragged lengths
-    /// that contradict `batch`, `seq_q`, `seq_k` or `layout`.
+    /// that contradict `batch`, `seq_q`, `seq_k` or `layout`, axes that a projection
+    /// does not have.
     pub fn validated(mut self) -> Result<Problem, ParseError> {
         let axes = [
             ("batch", self.batch),
@@ -145,6 +153,9 @@ impl Problem {
             }
         }
         self.mask = self.mask.canonical(self.is_square());
+        if let Some(projection) = &self.projection {
+            projection.validate(&self)?;
+        }
         Ok(self)
     }
 }
@@ -154,7 +165,7 @@ impl fmt::Display for Problem {
     ///
     /// Sequence length and head dimension always appear; every other axis only
     /// where it differs from its default (`b1`, `h1`, `kv` = `h`, `sk` = `s`,
-    /// `dv` = `d`, `f32`, `full`, `bshd`, `fwd`).
+    /// `dv` = `d`, `f32`, `full`, `bshd`, `fwd`, no projection).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut tokens = Vec::new();
         if self.batch != 1 && self.varlen.is_none() {
@@ -191,6 +202,9 @@ impl fmt::Display for Problem {
         if self.direction != Direction::Forward {
             tokens.push(self.direction.short().to_owned());
         }
+        if let Some(projection) = &self.projection {
+            tokens.push(projection.to_string());
+        }
         f.write_str(&tokens.join(","))
     }
 }
@@ -201,6 +215,7 @@ impl FromStr for Problem {
     fn from_str(text: &str) -> Result<Problem, ParseError> {
         let mut problem = Problem::new(0, 0);
         let (mut kv_heads, mut seq_k, mut head_dim_v, mut mask) = (None, None, None, None);
+        let (mut layer, mut ranks) = (None, None);
         for token in text.split(',') {
             let split = token
                 .find(|c: char| c.is_ascii_digit())
@@ -219,6 +234,9 @@ impl FromStr for Problem {
                 "sk" => seq_k = Some(number()?),
                 "d" => problem.head_dim = number()?,
                 "dv" => head_dim_v = Some(number()?),
+                "ag" => layer = Some((ProjectionKind::AllGather, number()?)),
+                "rs" => layer = Some((ProjectionKind::ReduceScatter, number()?)),
+                "r" => ranks = Some(number()?),
                 "v" => {
                     let lengths: Varlen = value.parse()?;
                     problem.batch = lengths.q.len() as u32;
@@ -246,6 +264,7 @@ impl FromStr for Problem {
         if let Some(name) = mask {
             problem.mask = Mask::parse(name, problem.is_square())?;
         }
+        problem.projection = Projection::of_tokens(layer, ranks, text)?;
         problem.validated()
     }
 }

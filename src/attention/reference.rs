@@ -11,6 +11,10 @@ use rayon::prelude::*;
 use super::inputs::{Tensor, element, rounded};
 use super::{Mask, Problem};
 
+mod projection;
+
+pub use projection::projection;
+
 /// The reference does not fit into memory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the float64 reference needs {bytes} bytes more than this machine gives")]

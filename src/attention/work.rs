@@ -3,7 +3,7 @@
 //! Shapes come from users, so nothing here overflows: counts are exact integers
 //! up to 128 bits, rates are f64.
 
-use super::{Align, Direction, Mask, Problem};
+use super::{Align, Direction, Mask, Problem, Sizes};
 
 /// Query-key pairs one head looks at, over all sequences of the batch.
 ///
@@ -60,7 +60,13 @@ fn clamped_series(first: i128, count: i128, most: i128) -> i128 {
 /// `D = Dv`. Softmax is left out. This is the count of flash-attention's
 /// `benchmarks/benchmark_flash_attention.py` and of `torch.utils.flop_counter`,
 /// except that masks are counted exactly. Query heads count, so GQA costs what MHA does.
+///
+/// A projection's are those of one rank, `2 · rows · hidden · columns` for both kinds; the
+/// additions of reduce-scatter are left out.
 pub fn flops(problem: &Problem) -> f64 {
+    if let Some(sizes) = projected(problem) {
+        return 2.0 * sizes.rows as f64 * sizes.hidden as f64 * sizes.columns as f64;
+    }
     let pairs = visible_pairs(problem) as f64 * f64::from(problem.heads);
     let (d, dv) = (f64::from(problem.head_dim), f64::from(problem.head_dim_v));
     let forward = 2.0 * pairs * (d + dv);
@@ -76,8 +82,16 @@ pub fn flops(problem: &Problem) -> f64 {
 ///
 /// Forward reads `q, k, v` and writes `out`; backward reads `q, k, v, dout` and
 /// writes `dq, dk, dv`. `out` and `lse` as inputs of backward are left out, as in
-/// flash-attention's `benchmarks/bench_utils`.
+/// flash-attention's `benchmarks/bench_utils`. A projection's are those of one rank: its
+/// weight, `rows · columns`, and `rows · hidden`, of which the other ranks' shards pass
+/// over the link between the devices.
 pub fn bytes(problem: &Problem) -> f64 {
+    if let Some(sizes) = projected(problem) {
+        let (rows, hidden) = (sizes.rows as f64, sizes.hidden as f64);
+        let columns = sizes.columns as f64;
+        let moved = rows * hidden + hidden * columns + rows * columns;
+        return moved * problem.dtype.bytes() as f64;
+    }
     let elements = Elements::of(problem);
     let inputs = elements.q + elements.k + elements.v;
     let forward = inputs + elements.out;
@@ -94,9 +108,15 @@ pub fn bytes(problem: &Problem) -> f64 {
 /// float32 log-sum-exp, with a gradient also `dout, dq, dk, dv`, and the float32
 /// score matrix of every head where the variant `stores_scores`.
 ///
+/// A projection holds on each rank its weight, `rows · columns`, `rows · hidden` (gathered,
+/// or not yet summed) and one shard of that.
+///
 /// Saturates at `u64::MAX`. Workspace of a variant comes on top.
 pub fn memory_bytes(problem: &Problem, stores_scores: bool) -> u64 {
     const SINGLE: u128 = 4;
+    if let Some(sizes) = projected(problem) {
+        return projection_bytes(sizes, problem.dtype.bytes());
+    }
     let elements = Elements::of(problem);
     let inputs = elements.q + elements.k + elements.v;
     let mut stored = inputs + elements.out;
@@ -117,6 +137,25 @@ pub fn memory_bytes(problem: &Problem, stores_scores: bool) -> u64 {
         total = total.saturating_add(scores);
     }
     u64::try_from(total).unwrap_or(u64::MAX)
+}
+
+fn projected(problem: &Problem) -> Option<Sizes> {
+    let projection = problem.projection.as_ref()?;
+    Some(projection.sizes(problem))
+}
+
+fn projection_bytes(sizes: Sizes, width: u64) -> u64 {
+    let product = |a: u64, b: u64| u128::from(a).saturating_mul(b.into());
+    let elements = [
+        product(sizes.hidden, sizes.columns),
+        product(sizes.rows, sizes.columns),
+        product(sizes.rows, sizes.hidden),
+        product(sizes.shard_rows, sizes.hidden),
+    ];
+    let total = elements
+        .into_iter()
+        .fold(0u128, |total, count| total.saturating_add(count));
+    u64::try_from(total.saturating_mul(width.into())).unwrap_or(u64::MAX)
 }
 
 /// Elements of each tensor, held below 2¹²² so that sums and widths cannot overflow.
@@ -189,12 +228,30 @@ mod tests {
     }
 
     #[test]
+    fn projections_by_hand() {
+        for kind in ["ag", "rs"] {
+            // 8 rows, 32 wide, 2·4 columns a rank.
+            let projection = problem(&format!("b2,h2,s4,d4,bf16,{kind}32,r2"));
+            assert_eq!(flops(&projection), 2.0 * 8.0 * 32.0 * 8.0);
+            assert_eq!(bytes(&projection), (256.0 + 256.0 + 64.0) * 2.0);
+            assert_eq!(
+                memory_bytes(&projection, true),
+                (256 + 64 + 256 + 128) * 2,
+                "the scores of {kind} are nobody's"
+            );
+        }
+    }
+
+    #[test]
     fn absurd_shapes_do_not_overflow() {
         let most = u32::MAX;
         let absurd = problem(&format!("b{most},h{most},s{most},d{most},both"));
         assert!(flops(&absurd) > 1e48);
         assert!(bytes(&absurd).is_finite());
         assert_eq!(memory_bytes(&absurd, true), u64::MAX);
+        let absurd = problem(&format!("b{most},h{most},s{most},d{most},ag{most},r1"));
+        assert!(flops(&absurd) > 1e47 && bytes(&absurd).is_finite());
+        assert_eq!(memory_bytes(&absurd, false), u64::MAX);
     }
 
     proptest! {

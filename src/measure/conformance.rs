@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::verify::{self, Verifier};
-use crate::attention::{Align, Case, Direction, Dtype, Mask, Params, Problem, VariantId};
+use crate::attention::{
+    Align, Case, Direction, Dtype, Mask, Params, Problem, Projection, VariantId,
+};
 use crate::worker::host::{Conversation, HostError};
 use crate::worker::protocol::{
     Cache, Hello, Measure, Prepare, Prepared, ReplyBody, RequestBody, VariantInfo,
@@ -124,6 +126,9 @@ fn introduced(hello: &Hello) -> Vec<Check> {
 /// Small problems that tell the usual mistakes apart: odd sizes, a mask, groups of
 /// heads, queries and keys of different lengths.
 fn problems(variant: &VariantInfo) -> Vec<Problem> {
+    if !variant.projections.is_empty() {
+        return projections(variant);
+    }
     let mut problems = Vec::new();
     for &direction in &variant.directions {
         for &dtype in &variant.dtypes {
@@ -160,6 +165,31 @@ fn problems(variant: &VariantInfo) -> Vec<Problem> {
         mask: Mask::causal(Align::BottomRight),
         ..plain
     });
+    problems
+}
+
+/// Small projections in every type, of one rank and of two, with widths that differ.
+fn projections(variant: &VariantInfo) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    // Another number of ranks starts them anew: that goes outside.
+    for ranks in [1, 2] {
+        for &kind in &variant.projections {
+            for &dtype in &variant.dtypes {
+                problems.push(Problem {
+                    batch: 2,
+                    heads: 2,
+                    kv_heads: 2,
+                    dtype,
+                    projection: Some(Projection {
+                        kind,
+                        hidden: 48,
+                        ranks,
+                    }),
+                    ..Problem::new(24, 16)
+                });
+            }
+        }
+    }
     problems
 }
 

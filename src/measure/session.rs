@@ -143,15 +143,18 @@ impl<'a> Session<'a> {
                 false => Vec::new(),
             },
         };
+        let variant = match variant_of(case, worker.hello()) {
+            Ok(variant) => variant.clone(),
+            Err(error) => return Ok(failed(error.to_string())),
+        };
+        if let Some(reason) = variant.refusal(&case.problem) {
+            return Ok(Outcome::Unsupported { reason });
+        }
         let prepared = match worker.ask(RequestBody::Prepare(prepare), limit)? {
             ReplyBody::Prepared(prepared) => prepared,
             ReplyBody::Unsupported { reason } => return Ok(Outcome::Unsupported { reason }),
             ReplyBody::Failed { reason } => return Ok(failed(reason)),
             other => return Ok(out_of_turn(&other)),
-        };
-        let variant = match variant_of(case, worker.hello()) {
-            Ok(variant) => variant.clone(),
-            Err(error) => return Ok(failed(error.to_string())),
         };
         let checked = self
             .verifier

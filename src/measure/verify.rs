@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::attention::reference::{self, Inputs};
 use crate::attention::tolerance::{limit, probes_agree, results, tolerable};
-use crate::attention::{Direction, Dtype, Layout, Problem, work};
+use crate::attention::{Direction, Dtype, Layout, Problem, Projection, work};
 use crate::worker::protocol::{Device, Measure, Measured, PROBES, Prepared, VariantInfo};
 
 /// Problems up to this many operations are computed here as well, so that a worker
@@ -68,12 +68,34 @@ impl Verifier {
         Ok(errors)
     }
 
+    /// The float64 result of rank 0 of a projection, unless it is too large to compute here.
+    fn projection(
+        &mut self,
+        problem: &Problem,
+        of: &Projection,
+        seed: u64,
+    ) -> Option<&BTreeMap<&'static str, Vec<f64>>> {
+        if work::flops(problem) > RECOMPUTED_FLOPS {
+            return None;
+        }
+        let key = (problem.clone(), seed);
+        if !self.references.contains_key(&key) {
+            let out = reference::projection(problem, of, seed).ok()?;
+            self.references
+                .insert(key.clone(), BTreeMap::from([("out", out)]));
+        }
+        self.references.get(&key)
+    }
+
     /// The float64 results of a problem, unless it is too large to compute here.
     fn reference(
         &mut self,
         problem: &Problem,
         seed: u64,
     ) -> Option<&BTreeMap<&'static str, Vec<f64>>> {
+        if let Some(of) = &problem.projection {
+            return self.projection(problem, of, seed);
+        }
         let both = Problem {
             direction: Direction::Both,
             layout: Layout::Bshd,

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::document::{DocumentError, Table, Value};
-use crate::attention::{Direction, Dtype, Layout, Mask, ParseError, Problem, Varlen};
+use crate::attention::{
+    Direction, Dtype, Layout, Mask, ParseError, Problem, Projection, ProjectionKind, Varlen,
+};
 
 /// The axes a sweep or a shape may set. `seq` sets `seq_q` and `seq_k` alike.
-pub const AXES: [&str; 13] = [
+pub const AXES: [&str; 16] = [
     "batch",
     "heads",
     "kv_heads",
@@ -20,6 +22,9 @@ pub const AXES: [&str; 13] = [
     "mask",
     "layout",
     "direction",
+    "projection",
+    "hidden",
+    "ranks",
 ];
 
 /// More cases than these are a slip of the pen.
@@ -73,6 +78,12 @@ fn checked(axis: &str, value: &Value<'_>) -> Result<String, DocumentError> {
         "dtype" => parsed(value.string()?.parse::<Dtype>().map(|v| v.to_string())),
         "layout" => parsed(value.string()?.parse::<Layout>().map(|v| v.to_string())),
         "direction" => parsed(value.string()?.parse::<Direction>().map(|v| v.to_string())),
+        "projection" => parsed(
+            value
+                .string()?
+                .parse::<ProjectionKind>()
+                .map(|v| v.to_string()),
+        ),
         "varlen" => parsed(value.string()?.parse::<Varlen>().map(|v| v.to_string())),
         "mask" => {
             let text = value.string()?;
@@ -137,5 +148,33 @@ pub fn problem(point: &Point) -> Result<Problem, ParseError> {
     if let Some(mask) = text("mask") {
         problem.mask = Mask::parse(mask, problem.is_square())?;
     }
+    problem.projection = projection(point)?;
     problem.validated()
+}
+
+/// The projection at a point, where there is one.
+fn projection(point: &Point) -> Result<Option<Projection>, ParseError> {
+    let number = |axis: &str| -> Option<u32> { point.get(axis)?.parse().ok() };
+    let Some(kind) = point.get("projection") else {
+        return match ["hidden", "ranks"]
+            .iter()
+            .find(|axis| point.contains_key(*axis))
+        {
+            Some(axis) => Err(ParseError::new(format!(
+                "`{axis}` is of a projection; add `projection = \"all-gather\"` or \
+                 `\"reduce-scatter\"`, or leave `{axis}` out"
+            ))),
+            None => Ok(None),
+        };
+    };
+    let needed = |axis: &str| {
+        number(axis).ok_or_else(|| {
+            ParseError::new(format!("a projection needs `{axis}`; give it in the sweep"))
+        })
+    };
+    Ok(Some(Projection {
+        kind: kind.parse()?,
+        hidden: needed("hidden")?,
+        ranks: needed("ranks")?,
+    }))
 }

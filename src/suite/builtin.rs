@@ -6,67 +6,8 @@ use std::path::Path;
 use super::document::{DocumentError, Source, nearest};
 use super::{Suite, parse};
 
-/// The suites in the binary: name and text.
-pub const BUILTIN: [(&str, &str); 13] = [
-    ("quick", include_str!("../../suites/quick.toml")),
-    (
-        "xformers-backward",
-        include_str!("../../suites/xformers-backward.toml"),
-    ),
-    (
-        "xformers-0.0.26",
-        include_str!("../../suites/xformers-0.0.26.toml"),
-    ),
-    (
-        "xformers-library",
-        include_str!("../../suites/xformers-library.toml"),
-    ),
-    (
-        "xformers-library-0.0.26",
-        include_str!("../../suites/xformers-library-0.0.26.toml"),
-    ),
-    (
-        "flash-layout",
-        include_str!("../../suites/flash-layout.toml"),
-    ),
-    (
-        "flash-layout-copies",
-        include_str!("../../suites/flash-layout-copies.toml"),
-    ),
-    ("clock", include_str!("../../suites/clock.toml")),
-    ("sdpa", include_str!("../../suites/sdpa.toml")),
-    ("native", include_str!("../../suites/native.toml")),
-    ("decode", include_str!("../../suites/decode.toml")),
-    (
-        "dynamic-length",
-        include_str!("../../suites/dynamic-length.toml"),
-    ),
-    (
-        "dynamic-length-exact",
-        include_str!("../../suites/dynamic-length-exact.toml"),
-    ),
-    ("providers", include_str!("../../suites/providers.toml")),
-    (
-        "short-sequences",
-        include_str!("../../suites/short-sequences.toml"),
-    ),
-    (
-        "decode-libraries",
-        include_str!("../../suites/decode-libraries.toml"),
-    ),
-    (
-        "decode-one-split",
-        include_str!("../../suites/decode-one-split.toml"),
-    ),
-    (
-        "dynamic-plan",
-        include_str!("../../suites/dynamic-plan.toml"),
-    ),
-    (
-        "dynamic-plan-each",
-        include_str!("../../suites/dynamic-plan-each.toml"),
-    ),
-];
+// `BUILTIN`, name and text of each: build.rs finds them in suites/.
+include!(concat!(env!("OUT_DIR"), "/suites.rs"));
 
 /// The suite of this name or at this path.
 ///

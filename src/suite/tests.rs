@@ -20,7 +20,7 @@ fn built_in_suites_are_sound() {
     for (name, _) in BUILTIN {
         let suite = load(name).unwrap();
         assert!(!suite.cases.is_empty(), "{name}");
-        assert_eq!(suite.name, name);
+        assert_eq!(suite.name, *name);
     }
     let quick = load("quick").unwrap();
     let single = |case: &&Case| case.problem.batch * case.problem.heads == 1;

@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use super::state::{DeviceState, throttle_words};
-use crate::attention::{Activity, Direction, Dtype, ParamValue, Params, Problem, Structure};
+use crate::attention::{
+    Activity, Direction, Dtype, ParamValue, Params, Problem, ProjectionKind, Structure,
+};
 
 /// Version of the protocol; a worker that speaks another one is not used.
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -240,6 +242,9 @@ pub struct VariantInfo {
     pub dtypes: Vec<Dtype>,
     /// Directions it runs.
     pub directions: Vec<Direction>,
+    /// Projections it computes; empty: it computes attention.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub projections: Vec<ProjectionKind>,
     /// Its parameters, by name. `auto` is always allowed.
     #[serde(default)]
     pub parameters: BTreeMap<String, Parameter>,
@@ -250,6 +255,25 @@ pub struct VariantInfo {
     /// tolerance.
     #[serde(default)]
     pub tf32: bool,
+}
+
+impl VariantInfo {
+    /// Why it does not compute such a problem at all, if so.
+    ///
+    /// The worker cannot be left to say so: one that does not know of projections
+    /// ignores the field, as the protocol has it, and computes attention.
+    pub fn refusal(&self, problem: &Problem) -> Option<String> {
+        let name = &self.name;
+        match &problem.projection {
+            None if self.projections.is_empty() => None,
+            None => Some(format!("`{name}` does projections, not attention")),
+            Some(asked) if self.projections.contains(&asked.kind) => None,
+            Some(_) if self.projections.is_empty() => {
+                Some(format!("`{name}` does attention, not projections"))
+            }
+            Some(asked) => Some(format!("`{name}` does no {} projection", asked.kind)),
+        }
+    }
 }
 
 /// What values a parameter takes beside `auto`: on the wire, the word

@@ -161,6 +161,7 @@ impl Worker for Fake {
                     summary: (*summary).to_owned(),
                     dtypes: Dtype::ALL.to_vec(),
                     directions: Direction::ALL.to_vec(),
+                    projections: Vec::new(),
                     parameters: BTreeMap::from([
                         ("num_splits_key".to_owned(), Parameter::INTEGER),
                         ("slower_percent".to_owned(), Parameter::INTEGER),

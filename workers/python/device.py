@@ -43,9 +43,9 @@ THROTTLE_REASONS = {
 
 
 class NvidiaDevice:
-    """The first visible CUDA device, asked through libcuda and NVML."""
+    """A visible CUDA device, the first unless said otherwise, asked through libcuda and NVML."""
 
-    def __init__(self) -> None:
+    def __init__(self, ordinal: int = 0) -> None:
         self._cuda = _library("libcuda.so.1")
         self._nvml = _library("libnvidia-ml.so.1")
         self._handle: ctypes.c_void_p | None = None
@@ -53,7 +53,7 @@ class NvidiaDevice:
         if (
             self._cuda is None
             or self._cuda.cuInit(0) != 0
-            or self._cuda.cuDeviceGet(ctypes.byref(self._ordinal), 0) != 0
+            or self._cuda.cuDeviceGet(ctypes.byref(self._ordinal), ordinal) != 0
         ):
             self._cuda = None
             return

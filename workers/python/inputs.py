@@ -74,6 +74,20 @@ def torch_elements(seed: int, tensor: str, first: int, count: int, device: Any) 
     return (2.0 * unit - 1.0) * math.sqrt(3.0)
 
 
+def torch_block(
+    seed: int, tensor: str, first: int, shape: tuple[int, ...], dtype: torch.dtype, device: Any
+) -> torch.Tensor:
+    """Elements from `first` on, in this shape, rounded to float32 and from there to `dtype`."""
+    import torch
+
+    flat = torch.empty(math.prod(shape), dtype=dtype, device=device)
+    for at in range(0, flat.numel(), CHUNK):
+        chunk = flat[at : at + CHUNK]
+        made = torch_elements(seed, tensor, first + at, chunk.numel(), device)
+        chunk.copy_(made.to(torch.float32))
+    return flat.view(shape)
+
+
 def torch_input(
     problem: Problem, tensor: str, seed: int, dtype: torch.dtype, device: Any
 ) -> torch.Tensor:
@@ -81,14 +95,7 @@ def torch_input(
 
     Logical in shape; where the layout is `bhsd` it lies so in memory and is a strided view.
     """
-    import torch
-
-    shape = problem.shape(tensor)
-    flat = torch.empty(math.prod(shape), dtype=dtype, device=device)
-    for first in range(0, flat.numel(), CHUNK):
-        chunk = flat[first : first + CHUNK]
-        chunk.copy_(torch_elements(seed, tensor, first, chunk.numel(), device).to(torch.float32))
-    logical = flat.view(shape)
+    logical = torch_block(seed, tensor, 0, problem.shape(tensor), dtype, device)
     if problem.layout == "bhsd":
         return logical.transpose(1, 2).contiguous().transpose(1, 2)
     return logical

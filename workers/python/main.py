@@ -19,16 +19,19 @@ def libraries() -> list[str]:
     return sorted(file.name.removesuffix(SUFFIX) for file in here.glob(f"*{SUFFIX}"))
 
 
-def open_worker(library: str) -> Worker:
-    """The worker of a library, which is imported here and not before."""
+def open_worker(library: str, rank: int | None = None) -> Worker:
+    """The worker of a library, which is imported here and not before; or one rank of it."""
     try:
+        if rank is not None:
+            return importlib.import_module(f"{library}_rank").RANK(rank)
         return importlib.import_module(f"{library}_worker").WORKER()
     except ImportError as error:
         traceback.print_exc()
+        package = (error.name or library).partition(".")[0]
         raise Absent(
             f"the Python module `{error.name or library}`, which library `{library}` needs, "
             f"cannot be imported by {sys.executable} (Python {sys.version.split()[0]}): {error}. "
-            f"Install it there with `{sys.executable} -m pip install {library}`, or name an "
+            f"Install it there with `{sys.executable} -m pip install {package}`, or name an "
             "interpreter that has it in the suite's environment table"
         ) from error
 
@@ -37,9 +40,11 @@ def main() -> None:
     """Serves requests on descriptors 3 and 4 until told to stop."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--library", required=True, choices=libraries())
-    library = parser.parse_args().library
+    parser.add_argument("--rank", type=int, help="one rank of a library of several processes")
+    asked = parser.parse_args()
     requests, replies = open_descriptors()
-    serve(Session(lambda: open_worker(library), library), requests, replies)
+    session = Session(lambda: open_worker(asked.library, asked.rank), asked.library)
+    serve(session, requests, replies)
 
 
 if __name__ == "__main__":

@@ -143,8 +143,8 @@ _opened: dict[int, Probe | None] = {}
 """The clock of each stream; None where it cannot be opened."""
 
 
-def of_stream(stream: int) -> Probe | None:
-    """The clock of a stream of the first device, or None: not named, or not usable here.
+def of_stream(stream: int, ordinal: int = 0) -> Probe | None:
+    """The clock of a stream of one device of the process, or None: not named, or not usable here.
 
     Once it could not be opened it is not tried again: what `hello` said about the clock
     must hold for every later sample.
@@ -154,7 +154,7 @@ def of_stream(stream: int) -> Probe | None:
         return None
     if stream not in _opened:
         try:
-            _opened[stream] = Probe(path, 0, stream)
+            _opened[stream] = Probe(path, ordinal, stream)
         except (OSError, AttributeError, ProbeError):
             # Into the worker's log; `hello` tells which clock is used instead.
             traceback.print_exc()

@@ -96,8 +96,9 @@ def measure_wall(
     plan: Plan,
     flush: Callable[[], None],
     gpu: NvidiaDevice | None = None,
+    before: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
-    """Times call and wait by the host's monotonic clock.
+    """Times call and wait by the host's monotonic clock; `before` precedes each, untimed.
 
     With `gpu` the device works apart from the host behind a stream that the library
     hides: `device_ns` is then the time from issuing the call until it is done, launch
@@ -117,6 +118,7 @@ def measure_wall(
     for _ in plan.rounds():
         if plan.cold:
             flush()
+        before()
         begin = time.perf_counter_ns()
         result = call()
         issued = time.perf_counter_ns()
@@ -133,14 +135,16 @@ def measure_wall(
 
 def cuda_clock() -> str:
     """What times torch's current stream; part of the versions that a reading depends on."""
-    gated = _gated_clock()
+    gated = gated_clock()
     return f"probe {gated.version}" if gated else "events"
 
 
-def _gated_clock() -> Probe | None:
+def gated_clock() -> Probe | None:
+    """regatta's clock on torch's current stream, where it can be had."""
     import torch
 
-    return probe.of_stream(torch.cuda.current_stream().cuda_stream)
+    stream = torch.cuda.current_stream()
+    return probe.of_stream(stream.cuda_stream, stream.device_index)
 
 
 def measure_cuda(call: Callable[[], Any], plan: Plan, gpu: NvidiaDevice) -> dict[str, Any]:
@@ -156,7 +160,7 @@ def measure_cuda(call: Callable[[], Any], plan: Plan, gpu: NvidiaDevice) -> dict
 
 def _measure_on_stream(call: Callable[[], Any], plan: Plan, gpu: NvidiaDevice) -> dict[str, Any]:
     """Samples, undivided: gated where there is a clock, or else by plain events."""
-    gated = _gated_clock()
+    gated = gated_clock()
     if gated is None:
         return measure_events(call, plan, gpu)
     # A call that waits for the device waits for the gate, until that is opened by
@@ -216,14 +220,20 @@ def of_samples(samples: list[Sample]) -> dict[str, Any]:
     return _with_clocks(measured, [sample.clock_mhz for sample in samples])
 
 
-def measure_events(call: Callable[[], Any], plan: Plan, gpu: NvidiaDevice) -> dict[str, Any]:
+def measure_events(
+    call: Callable[[], Any],
+    plan: Plan,
+    gpu: NvidiaDevice,
+    before: Callable[[], None] = lambda: None,
+) -> dict[str, Any]:
     """Samples by two events on torch's current stream, after the warm-up.
 
     The flush also hides the launch latency: while the device is still writing, the host
     queues start event, call and stop event, so that the device passes from one to the
     other without waiting for the host. That holds for as long as the flush takes; a call
     that needs longer to issue (backward through autograd on a small problem), and any
-    hot sample, shows the host's time in part.
+    hot sample, shows the host's time in part. `before` stands between flush and start
+    event; where it waits for the device, nothing is hidden, and all of the host's time shows.
     """
     import torch
 
@@ -244,6 +254,7 @@ def measure_events(call: Callable[[], Any], plan: Plan, gpu: NvidiaDevice) -> di
             # Random bytes read, inverted and written: a fill with zeros can be done
             # without moving the data, on a device that compresses its memory.
             flush.bitwise_not_()
+        before()
         start.record()
         begin = time.perf_counter_ns()
         result = call()

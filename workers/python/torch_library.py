@@ -49,6 +49,8 @@ class Variant:
     """By name: `"integer"`, or the words that it may be."""
     stores_scores: bool = False
     tf32: bool = False
+    projections: tuple[str, ...] = ()
+    """Kinds of projection that it computes; none: it computes attention."""
 
     def wire(self, name: str) -> Message:
         """As `hello` has it."""
@@ -63,7 +65,7 @@ class Variant:
             },
             "stores_scores": self.stores_scores,
             "tf32": self.tf32,
-        }
+        } | ({"projections": list(self.projections)} if self.projections else {})
 
     def taken(self, name: str, given: Message) -> dict[str, Any]:
         """The parameters that are not `auto`, held to what the variant takes."""
@@ -117,7 +119,7 @@ class _Case:
 
 
 class TorchLibrary:
-    """Holds at most one case, on the first CUDA device or else on the CPU."""
+    """Holds at most one case, on a CUDA device (the first) or else on the CPU."""
 
     NAME = ""
     """As `--library` has it."""
@@ -126,9 +128,9 @@ class TorchLibrary:
     REFUSALS: tuple[type[Exception], ...] = (RuntimeError,)
     """What the library raises for a case that it does not do."""
 
-    def __init__(self) -> None:
-        self._gpu = device.NvidiaDevice() if torch.cuda.is_available() else None
-        self._device = torch.device("cuda", 0) if self._gpu else torch.device("cpu")
+    def __init__(self, ordinal: int = 0) -> None:
+        self._gpu = device.NvidiaDevice(ordinal) if torch.cuda.is_available() else None
+        self._device = torch.device("cuda", ordinal) if self._gpu else torch.device("cpu")
         self._arrays = Arrays.of_torch(self._device)
         self._references = ReferenceCache(self._arrays)
         self._case: _Case | None = None

@@ -8,7 +8,8 @@ from dataclasses import replace
 import torch
 import triton
 
-from channel import Failed, Message, Unsupported
+from channel import Message, Unsupported
+from lengths import Lengths
 from problem import Problem
 from reference import ReferenceCache, difference
 from torch_library import Asked, Built, Results, Tensors, TorchLibrary, Variant
@@ -27,38 +28,6 @@ MOST_GRID_Y = 65535
 def tuning_key(variant: str, seq_q: int) -> int:
     """What the autotuner of a variant takes a problem for: lengths alike in it share a choice."""
     return seq_q if variant == "flash-exact" else triton.next_power_of_2(seq_q)
-
-
-class Lengths:
-    """Sequence lengths for calls that see none twice.
-
-    All lie above half of the longest, so that rounding up to a power of two gives the same
-    for all of them where the longest is one. The lengths of a call are spread over that
-    range, so that calls differ in work by little.
-    """
-
-    def __init__(self, longest: int, a_call: int) -> None:
-        self._longest, self._a_call = longest, a_call
-        self._calls = (longest - longest // 2) // a_call
-        """Calls for which there are lengths: also how far those of one lie apart."""
-        if self._calls == 0:
-            raise Unsupported(
-                f"lengths={a_call}: a call draws them from above half of seq {longest}, and "
-                f"there are {longest - longest // 2}; give fewer lengths or a longer seq"
-            )
-        self._made = 0
-
-    def draw(self) -> list[int]:
-        """The lengths of the next call, longest first."""
-        if self._made == self._calls:
-            raise Failed(
-                f"seq {self._longest} has new lengths for {self._calls} calls of "
-                f"{self._a_call}, and all have been made: give a longer seq, fewer lengths, "
-                "or fewer samples"
-            )
-        first = self._longest - self._made
-        self._made += 1
-        return [first - number * self._calls for number in range(self._a_call)]
 
 
 class TritonWorker(TorchLibrary):
@@ -82,8 +51,6 @@ class TritonWorker(TorchLibrary):
     def build(self, asked: Asked) -> Built:
         """A call of the problem itself, or of lengths that are new in each call."""
         problem, lengths = asked.problem, asked.params.get("lengths")
-        if lengths is not None and lengths < 1:
-            raise Failed(f"parameter lengths={lengths} is no positive integer")
         interpreted = bool(triton.knobs.runtime.interpret)
         if self._gpu is None and not interpreted:
             raise Unsupported("Triton compiles for GPUs, and there is none that torch can use")

@@ -146,6 +146,7 @@ fn variants() -> Vec<VariantInfo> {
         summary: summary.to_owned(),
         dtypes: Dtype::ALL.to_vec(),
         directions: Direction::ALL.to_vec(),
+        projections: Vec::new(),
         parameters,
         stores_scores: name == "naive",
         tf32: false,

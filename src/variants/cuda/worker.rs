@@ -279,6 +279,7 @@ fn described(variant: &Variant) -> VariantInfo {
         summary: variant.summary.to_owned(),
         dtypes: variant.dtypes.to_vec(),
         directions: variant.directions.to_vec(),
+        projections: Vec::new(),
         parameters: variant.parameters.iter().map(number).collect(),
         stores_scores: variant.stores_scores,
         tf32: false,

@@ -1,0 +1,235 @@
+"""Projections over two ranks, for real on the CPU: results, samples, lost and hung ranks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import unittest
+from pathlib import Path
+from typing import Any
+
+import support
+
+if not support.installed("torch"):
+    raise unittest.SkipTest("torch is not installed")
+
+from channel import Failed, Unsupported
+from projection import Geometry, Projection, power_of_two
+from ranks import LIMIT_VARIABLE
+from sequence_parallel_worker import slowest, worst
+
+KINDS = ("all-gather", "reduce-scatter")
+PLAN = {"warmup": 1, "samples": 3, "min_samples": 3, "budget_ms": 0, "cache": "hot"}
+TOLERANCE = {"f32": 5e-6, "f16": 2e-3, "bf16": 1e-2}
+HUNG_AFTER_S = "10"
+
+
+def layer(kind: str, ranks: int = 2, **axes: Any) -> dict[str, Any]:
+    """Axes of a small projection."""
+    return axes | {"projection": {"kind": kind, "hidden": 40, "ranks": ranks}}
+
+
+def children(pid: int) -> list[int]:
+    """Processes that `pid` has started, oldest first."""
+    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+
+def parsed(kind: str, **axes: Any) -> Projection:
+    return Projection.from_wire(support.wire(**layer(kind, **axes)))
+
+
+class Rows(unittest.TestCase):
+    def test_sizes_follow_from_the_wire(self) -> None:
+        of = parsed("all-gather")
+        self.assertEqual((of.rows, of.columns, of.shard_rows), (48, 64, 24))
+        self.assertEqual(of.weight_shape, (40, 64))
+        self.assertEqual(parsed("reduce-scatter").weight_shape, (64, 40))
+
+    def test_attention_is_unsupported_in_words(self) -> None:
+        with self.assertRaisesRegex(Unsupported, "projections, not attention"):
+            Projection.from_wire(support.wire())
+
+    def test_nonsense_is_malformed(self) -> None:
+        for bad in ({"kind": "scatter"}, {"ranks": 5}, {"ranks": 0}, {"hidden": None}):
+            wire = support.wire(**layer("all-gather"))
+            wire["projection"] |= bad
+            with self.assertRaisesRegex(Failed, "malformed projection"):
+                Projection.from_wire(wire)
+
+    def test_padding_is_more_rows_of_which_none_counts(self) -> None:
+        self.assertEqual([power_of_two(n) for n in (1, 2, 3, 24, 32)], [1, 2, 4, 32, 32])
+        gathered = Geometry(parsed("all-gather"), 1, pad=True)
+        self.assertEqual(gathered.padded(20), 32)
+        self.assertEqual(gathered.activation_span, (24 * 40, 32))
+        self.assertEqual(gathered.counted_rows(20), [(0, 20), (24, 44)])
+        scattered = Geometry(parsed("reduce-scatter"), 1, pad=True)
+        self.assertEqual(scattered.activation_span, (48 * 64, 64))
+        self.assertEqual(scattered.counted_rows(20), [(32, 52)])
+        plain = Geometry(parsed("reduce-scatter"), 1, pad=False)
+        self.assertEqual(plain.counted_rows(20), [(20, 40)])
+
+
+class OneAnswerOfMany(unittest.TestCase):
+    def test_the_slowest_rank_is_the_sample(self) -> None:
+        fast = {
+            "device_ns": [3.0, 9.0],
+            "host_ns": [1.0, 2.0],
+            "clock_mhz": [1980.0, 1980.0],
+            "peak_bytes": 10,
+            "state": {"sm_mhz": 1980},
+        }
+        slow = fast | {
+            "device_ns": [5.0, 4.0],
+            "clock_mhz": [1400.0, 1980.0],
+            "state": {"sm_mhz": 1400, "throttle_bits": 4},
+            "synchronised": True,
+        }
+        found = slowest([fast, slow])
+        self.assertEqual(found["device_ns"], [5.0, 9.0])
+        self.assertEqual(found["host_ns"], [1.0, 2.0])
+        self.assertEqual(found["clock_mhz"], [1400.0, 1980.0])
+        self.assertEqual(found["state"]["throttle_bits"], 4)
+        self.assertTrue(found["synchronised"])
+        with self.assertRaisesRegex(Failed, "different numbers of samples"):
+            slowest([fast, fast | {"device_ns": [1.0]}])
+
+    def test_an_error_that_is_not_finite_is_the_worst(self) -> None:
+        errors = [{"relative_l2": value, "max_abs": 0.0} for value in (1e-3, 2e-3, None)]
+        self.assertEqual(worst(errors[:2])["relative_l2"], 2e-3)
+        self.assertIsNone(worst(errors)["relative_l2"])
+
+
+class Conversation(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        cls.worker = support.StartedWorker("sequence_parallel")
+        cls.hello = cls.worker.ask("hello", protocol=1)
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        assert cls.worker.ask("shutdown")["type"] == "bye"
+        assert cls.worker.exit_status() == 0
+
+    def right(self, reply: dict[str, Any], dtype: str = "f32") -> None:
+        self.assertEqual(reply["type"], "prepared", reply)
+        self.assertLess(reply["errors"]["out"]["relative_l2"], TOLERANCE[dtype])
+        self.assertEqual(len(reply["probes"]["out"]), 16)
+
+    def test_hello(self) -> None:
+        self.assertEqual(self.hello["type"], "hello", self.hello)
+        self.assertNotIn("gpus", self.hello)
+        for variant in self.hello["variants"]:
+            self.assertEqual(variant["projections"], list(KINDS))
+
+    def test_two_ranks_are_right(self) -> None:
+        for kind in KINDS:
+            for dtype in TOLERANCE:
+                for params in ({}, {"lengths": 3}, {"lengths": 3, "pad": "pow2"}):
+                    with self.subTest(kind=kind, dtype=dtype, **params):
+                        reply = self.worker.prepare("gloo", params, **layer(kind, dtype=dtype))
+                        self.right(reply, dtype)
+                        self.assertEqual(reply.get("problems", 1), params.get("lengths", 1))
+
+    def test_padding_changes_no_row_that_counts(self) -> None:
+        for kind in KINDS:
+            plain = self.worker.prepare("gloo", **layer(kind))["probes"]["out"]
+            padded = self.worker.prepare("gloo", {"pad": "pow2"}, **layer(kind))["probes"]["out"]
+            for ours, theirs in zip(padded, plain, strict=True):
+                self.assertAlmostEqual(ours, theirs, delta=1e-4)
+
+    def test_samples_and_census(self) -> None:
+        self.right(self.worker.prepare("gloo", {"lengths": 1}, **layer("all-gather")))
+        for cache in ("hot", "cold"):
+            measured = self.worker.ask("measure", **PLAN | {"cache": cache})
+            self.assertEqual(len(measured["device_ns"]), 3, measured)
+        # Rank 0's clock alone says when the budget is spent.
+        spent = self.worker.ask("measure", **PLAN | {"samples": 5, "min_samples": 2})
+        self.assertEqual(len(spent["device_ns"]), 2, spent)
+        census = self.worker.ask("census")
+        self.assertEqual((census["type"], census["launches"]), ("census", []))
+
+    def test_lengths_run_out_in_words(self) -> None:
+        axes = layer("all-gather", batch=1, seq_q=8)
+        self.right(self.worker.prepare("gloo", {"lengths": 1}, **axes))
+        reply = self.worker.ask("measure", **PLAN)
+        self.assertEqual(reply["type"], "failed", reply)
+        self.assertIn("all have been made", reply["reason"])
+        self.right(self.worker.prepare("gloo", **axes))
+
+    def test_what_cannot_run_here_is_unsupported(self) -> None:
+        for variant in ("nccl", "symm-mem", "xformers"):
+            reply = self.worker.prepare(variant, **layer("all-gather"))
+            self.assertEqual(reply["type"], "unsupported", reply)
+            self.assertIn("needs a GPU for each rank", reply["reason"])
+        self.right(self.worker.prepare("gloo", {"start": "queued"}, **layer("all-gather")))
+        self.assertEqual(self.worker.ask("measure", **PLAN)["type"], "unsupported")
+
+    def test_another_number_of_ranks(self) -> None:
+        for ranks in (1, 2):
+            self.right(self.worker.prepare("gloo", **layer("reduce-scatter", ranks=ranks)))
+            self.assertEqual(len(children(self.worker.pid)), ranks)
+
+
+class LostRanks(unittest.TestCase):
+    def setUp(self) -> None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        os.environ[LIMIT_VARIABLE] = HUNG_AFTER_S
+        self.worker = support.StartedWorker("sequence_parallel")
+        del os.environ[LIMIT_VARIABLE]
+        self.assertEqual(self.worker.ask("hello", protocol=1)["type"], "hello")
+        self.prepare()
+
+    def prepare(self) -> None:
+        reply = self.worker.prepare("gloo", **layer("all-gather"))
+        self.assertEqual(reply["type"], "prepared", reply)
+
+    def ranks(self) -> list[int]:
+        return children(self.worker.pid)
+
+    def test_a_rank_that_dies_costs_its_case(self) -> None:
+        os.kill(self.ranks()[1], signal.SIGKILL)
+        reply = self.worker.ask("measure", **PLAN)
+        self.assertEqual(reply["type"], "failed", reply)
+        self.assertIn("rank 1 was ended by SIGKILL during `measure`", reply["reason"])
+        self.assertEqual(self.ranks(), [])
+        self.assertIn("no case", self.worker.ask("measure", **PLAN)["reason"])
+        self.prepare()
+        self.end()
+
+    def test_a_rank_that_hangs_costs_its_case(self) -> None:
+        os.kill(self.ranks()[1], signal.SIGSTOP)
+        reply = self.worker.ask("measure", **PLAN)
+        self.assertEqual(reply["type"], "failed", reply)
+        self.assertIn("rank", reply["reason"])
+        self.assertEqual(self.ranks(), [])
+        self.prepare()
+        self.end()
+
+    def test_ranks_do_not_outlive_the_worker(self) -> None:
+        ranks = self.ranks()
+        os.kill(ranks[0], signal.SIGSTOP)
+        os.kill(self.worker.pid, signal.SIGKILL)
+        self.assertEqual(self.worker.exit_status(), -signal.SIGKILL)
+        deadline = time.monotonic() + support.REPLY_LIMIT_S
+        while any(map(alive, ranks)) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.assertFalse(list(filter(alive, ranks)))
+
+    def end(self) -> None:
+        self.assertEqual(self.worker.ask("shutdown")["type"], "bye")
+        self.assertEqual(self.worker.exit_status(), 0)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and waits to be collected does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in ("Z", "X")
+
+
+if __name__ == "__main__":
+    unittest.main()
