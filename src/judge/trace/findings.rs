@@ -7,6 +7,7 @@
 use super::changes::{Became, KernelChange};
 use super::compare::{Comparison, Scope};
 use crate::attention::moves_data;
+use crate::judge::causes::EXPLAINS;
 use crate::judge::causes::launches::{plain, short};
 use crate::judge::judgement::Finding;
 use crate::judge::phrase::{count, factor, from_to, part_of, percent, time};
@@ -204,15 +205,13 @@ fn recompiled(comparison: &Comparison) -> Option<Found> {
     (!told.is_empty()).then(|| found("recompiled", told.join("; "), 0.65, growth, false))
 }
 
-/// The device waits longer than it did, and for the host where that can be told: at least
-/// half of what it waits more. A trace knows no more of the host's time.
+/// The device waits longer than it did, by at least half of what passes more; and for the
+/// host, where at least half of that can be laid to it. A trace knows no more of the host's time.
 fn late_host(comparison: &Comparison) -> Option<Found> {
     let (base, head) = (&comparison.sides.base, &comparison.sides.head);
     let slower = comparison.elapsed_ratio() > 1.0 + comparison.floor;
     let growth = head.idle_ns - base.idle_ns;
-    // What the device waits more must matter beside what passes.
-    let grew = growth > comparison.floor * base.elapsed_ns;
-    if !(slower && grew) {
+    if !slower || growth < EXPLAINS * (head.elapsed_ns - base.elapsed_ns) {
         return None;
     }
     let waits = base.host_bound_ns.zip(head.host_bound_ns);
