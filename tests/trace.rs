@@ -63,6 +63,8 @@ fn two_traces_and_why_they_differ() {
             "{stdout}"
         );
         assert!(!stdout.contains('\u{1b}'), "no colour in a pipe");
+        let stands_out = stdout.contains("few-blocks: flash_bwd: grid 1x1x1, 1 of 132 SMs");
+        assert_eq!(stands_out, name == "one", "{stdout}");
         assert!(stderr.contains(&out), "{stderr}");
     }
     let (stdout, _) = exits!(place, 1, ["diff", "auto.trace", "one.trace"]);
@@ -79,6 +81,21 @@ fn two_traces_and_why_they_differ() {
     let answer: serde_json::Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!(answer["findings"][0]["cause"], "less-parallel");
     exits!(place, 2, ["diff", "auto.trace", "auto.jsonl"]);
+    let (_, stderr) = exits!(
+        place,
+        1,
+        ["diff", "auto.trace", "one.trace", "--html", "diff.html"]
+    );
+    assert!(stderr.contains("page: diff.html"), "{stderr}");
+    let page = fs::read_to_string(place.path().join("diff.html")).unwrap();
+    assert!(page.contains("<b>less-parallel</b>: flash_bwd: grid 157x1x1"));
+    assert_eq!(page.matches("<svg").count(), 2, "both timelines");
+    let (_, stderr) = exits!(
+        place,
+        2,
+        ["diff", "auto.trace", "one.trace", "--markdown", "d.md"]
+    );
+    assert!(stderr.contains("--html"), "{stderr}");
     exits!(place, 0, ["report", "one.trace", "--html", "one.html"]);
     assert!(
         fs::read_to_string(place.path().join("one.html"))

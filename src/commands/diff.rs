@@ -85,17 +85,19 @@ pub fn run(args: &DiffArgs) -> Ended {
 }
 
 fn traces(args: &DiffArgs) -> Ended {
-    if args.outputs.any() || args.strict || args.show.all {
+    if args.outputs.beside_html() || args.strict || args.show.all {
         return Err(Stop::Usage(anyhow!(
-            "of two traces there is the text and --json; --strict, --all and report files \
-             are for runs"
+            "of two traces there is the text, --json and --html; --strict, --all and other \
+             report files are for runs"
         )));
     }
+    args.outputs.check()?;
     let floor = args.floor.unwrap_or(FLOOR);
     if !(0.0..=100.0).contains(&floor) {
         return Err(Stop::Usage(anyhow!(
             "--floor {floor} is no share; 0.1 stands for 10 %"
         )));
     }
-    trace::diff(&args.base, &args.head, floor, args.show.json)
+    let page = args.outputs.html();
+    trace::diff((&args.base, &args.head), floor, args.show.json, page)
 }

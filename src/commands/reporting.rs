@@ -62,6 +62,11 @@ impl Outputs {
         self.wanted().next().is_some()
     }
 
+    /// True when a file was asked for that is not the page.
+    pub fn beside_html(&self) -> bool {
+        self.wanted().any(|(format, _)| format != Format::Html)
+    }
+
     /// Finds out before any work whether the files can be written.
     ///
     /// # Errors

@@ -233,7 +233,11 @@ fn json(answer: &impl Serialize) -> Result<(), Stop> {
 /// When it cannot be written: exit code 3.
 pub fn write_page(path: &Path, trace: &Trace, analysis: &Analysis) -> Result<(), Stop> {
     let text = shown::page(trace, analysis).map_err(Stop::not_judged)?;
-    files::write(path, &text).map_err(Stop::not_judged)?;
+    keep_page(path, &text)
+}
+
+fn keep_page(path: &Path, text: &str) -> Result<(), Stop> {
+    files::write(path, text).map_err(Stop::not_judged)?;
     note(format!("page: {}", path.display()));
     Ok(())
 }
@@ -263,10 +267,14 @@ pub fn report(path: &str, html: Option<&Path>) -> Ended {
 ///
 /// # Errors
 /// See [`super::Stop`].
-pub fn diff(base: &str, head: &str, floor: f64, as_json: bool) -> Ended {
+pub fn diff((base, head): (&str, &str), floor: f64, as_json: bool, page: Option<&Path>) -> Ended {
     let read = |path: &str| file::read(Path::new(path)).map_err(Stop::usage);
     let (before, after) = (read(base)?, read(head)?);
     let comparison = compare((base, &before), (head, &after), floor);
+    if let Some(page) = page {
+        let text = shown::compared(&comparison, &before, &after).map_err(Stop::not_judged)?;
+        keep_page(page, &text)?;
+    }
     match as_json {
         true => json(&comparison)?,
         false => print(shown::difference(&comparison, true))?,

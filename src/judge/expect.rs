@@ -221,9 +221,10 @@ fn cause(
     };
     let findings = causes::findings(&pair);
     let (first, others) = findings.split_first()?;
+    // The parameters of two cases differ by design.
     let second = others
-        .first()
-        .filter(|second| second.confidence >= TOLD_TOO);
+        .iter()
+        .find(|other| other.confidence >= TOLD_TOO && other.cause != "parameter-changed");
     let second = second.map(|second| format!("; {}: {}", second.cause, second.evidence));
     Some(format!(
         "{}, from the best to this one: {}{}",

@@ -3,23 +3,20 @@
 //! At most [`COLUMNS`] columns. Colour is asked for by [`Options::colour`] and
 //! printed through `anstream`, which drops it in pipes and under `NO_COLOR`.
 
-use std::fmt::Display;
+mod cases;
+mod screen;
 
-use owo_colors::{OwoColorize, Style};
-
-use super::format::{Factor, Rate, RatioChange, ShortTime, counted};
-use super::summary::{Summary, evidence};
-use super::text::{one_line, shorten, shorten_middle, wrap};
+use self::cases::{table, table_alone};
+use self::screen::{Screen, bad, doubtful, good};
+use super::format::{Factor, RatioChange, counted};
+use super::summary::Summary;
+use super::text::{one_line, shorten};
 use crate::judge::judgement::{
-    CommonShift, ExpectationResult, Held, Judgement, LimitResult, Row, SideSummary, Timing,
-    VerdictOutcome, Word,
+    CommonShift, ExpectationResult, Held, Judgement, LimitResult, SideSummary, VerdictOutcome,
 };
 
 /// Widest line.
 pub const COLUMNS: usize = 80;
-
-/// Longest reason, in columns; the whole of it is in the other formats.
-const REASON: usize = 320;
 
 /// How to print.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,81 +50,6 @@ pub fn render(judgement: &Judgement, options: Options) -> String {
     }
     closing(&mut screen, judgement, &summary);
     screen.text
-}
-
-fn bad() -> Style {
-    Style::new().red().bold()
-}
-
-fn good() -> Style {
-    Style::new().green().bold()
-}
-
-fn doubtful() -> Style {
-    Style::new().yellow().bold()
-}
-
-/// Text being laid out.
-struct Screen {
-    text: String,
-    colour: bool,
-}
-
-impl Screen {
-    fn paint(&self, text: impl Display, style: Style) -> String {
-        if self.colour {
-            text.style(style).to_string()
-        } else {
-            text.to_string()
-        }
-    }
-
-    fn line(&mut self, line: impl AsRef<str>) {
-        self.text.push_str(line.as_ref());
-        self.text.push('\n');
-    }
-
-    /// A paragraph from outside, on one indent.
-    fn wrapped(&mut self, indent: usize, text: &str) {
-        let text = shorten(&one_line(text), REASON);
-        for line in wrap(&text, COLUMNS - indent) {
-            self.line(format!("{:indent$}{line}", ""));
-        }
-    }
-
-    fn heading(&mut self, name: &str, count: usize, style: Style) {
-        let heading = self.paint(format!("{name} ({count})"), style);
-        self.line("");
-        self.line(heading);
-    }
-
-    fn case(&mut self, indent: usize, id: &str) {
-        let id = shorten_middle(&one_line(id), COLUMNS - indent);
-        let id = self.paint(id, Style::new().bold());
-        self.line(format!("{:indent$}{id}", ""));
-    }
-
-    fn rows(&mut self, name: &str, rows: &[&Row], style: Style) {
-        if rows.is_empty() {
-            return;
-        }
-        self.heading(name, rows.len(), style);
-        for row in rows {
-            self.case(2, &row.case.0);
-            if let Some(evidence) = evidence(row) {
-                self.line(format!("    {evidence}"));
-            }
-            if let Some(reason) = &row.reason {
-                self.wrapped(4, reason);
-            }
-            for change in row.structure_told() {
-                self.wrapped(4, &change);
-            }
-            for finding in &row.findings {
-                self.wrapped(4, &format!("{}: {}", finding.cause, finding.evidence));
-            }
-        }
-    }
 }
 
 fn verdict(screen: &mut Screen, judgement: &Judgement) {
@@ -280,68 +202,6 @@ fn closing(screen: &mut Screen, judgement: &Judgement, summary: &Summary) {
 
 /// Cases of a run without a base that are printed unasked.
 const FEW: usize = 60;
-
-/// Every case of a run without a base, in a line each where its id leaves room.
-/// `193.4 GFLOP/s`, where a call has a rate.
-fn rate(timing: &Timing) -> String {
-    let tflops = timing.tflops;
-    tflops.map_or_else(String::new, |tflops| format!("{}FLOP/s", Rate(tflops)))
-}
-
-fn table_alone(screen: &mut Screen, rows: &[Row]) {
-    const ID: usize = 50;
-    screen.heading("Every case", rows.len(), Style::new().bold());
-    for row in rows {
-        let figures = match &row.head {
-            Some(timing) => format!(
-                "{:>10}  {:>15}",
-                ShortTime(timing.median_ns).to_string(),
-                rate(timing)
-            ),
-            None => format!("{:>10}", row.word.text()),
-        };
-        let id = one_line(&row.case.0);
-        if id.len() <= ID {
-            screen.line(format!("  {id:ID$}{figures}"));
-        } else {
-            screen.case(2, &row.case.0);
-            screen.line(format!("  {:ID$}{figures}", ""));
-        }
-    }
-}
-
-/// Every case in two lines: its id, then its figures in columns.
-fn table(screen: &mut Screen, rows: &[Row]) {
-    screen.heading("Every case", rows.len(), Style::new().bold());
-    for row in rows {
-        screen.case(2, &row.case.0);
-        let style = match row.word {
-            Word::Regressed => Style::new().red(),
-            Word::Improved => Style::new().green(),
-            Word::NotMeasured | Word::Inconclusive => Style::new().yellow(),
-            _ => Style::new(),
-        };
-        // Padded outside the paint: colour must not add spaces.
-        let word = row.word.text();
-        let padding = " ".repeat(13usize.saturating_sub(word.len()));
-        let word = screen.paint(word, style);
-        let time = |timing: Option<f64>| match timing {
-            Some(ns) => ShortTime(ns).to_string(),
-            None => String::new(),
-        };
-        let figures = format!(
-            "{:>10}  {:>10}  {:>14}  {:>8}",
-            time(row.base.as_ref().map(|timing| timing.median_ns)),
-            time(row.head.as_ref().map(|timing| timing.median_ns)),
-            row.change
-                .as_ref()
-                .map_or(String::new(), |change| RatioChange(change.ratio)
-                    .to_string()),
-            row.head.as_ref().map_or(String::new(), rate),
-        );
-        screen.line(format!("    {word}{padding}{figures}").trim_end());
-    }
-}
 
 #[cfg(test)]
 mod tests {

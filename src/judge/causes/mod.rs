@@ -36,7 +36,7 @@ use crate::record::side::{CaseRecord, median};
 use crate::suite::structural::StructurePolicy;
 
 /// The part of what a call takes longer that something must account for to explain it.
-const EXPLAINS: f64 = 0.5;
+pub(super) const EXPLAINS: f64 = 0.5;
 
 /// Two records of one case, and what is known around them.
 pub struct Pair<'a> {

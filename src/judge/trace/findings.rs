@@ -7,9 +7,10 @@
 use super::changes::{Became, KernelChange};
 use super::compare::{Comparison, Scope};
 use crate::attention::moves_data;
-use crate::judge::causes::launches::short;
+use crate::judge::causes::EXPLAINS;
+use crate::judge::causes::launches::{plain, short};
 use crate::judge::judgement::Finding;
-use crate::judge::phrase::{count, factor, percent, time};
+use crate::judge::phrase::{count, factor, from_to, part_of, percent, time};
 
 /// Findings of a kind that are told one by one; the others are counted.
 const TOLD: usize = 3;
@@ -38,6 +39,7 @@ pub fn findings(comparison: &Comparison) -> Vec<Found> {
     found.extend(recompiled(comparison));
     found.extend(late_host(comparison));
     found.extend(lost_overlap(comparison));
+    found.extend(modules_loaded(comparison));
     found.extend(calls_added(comparison));
     found.extend(unexplained(comparison));
     found.sort_by(|a, b| {
@@ -112,7 +114,7 @@ fn copies_added(comparison: &Comparison) -> Option<Found> {
     if kernels >= 0.5 {
         let example = moving
             .first()
-            .map_or_else(String::new, |k| short(k.called()));
+            .map_or_else(String::new, |k| plain(k.called()));
         let kernels = kernels.round() as usize;
         evidence.push(format!(
             "{} added ({example})",
@@ -133,7 +135,7 @@ fn copies_added(comparison: &Comparison) -> Option<Found> {
         }
     }
     let busy = comparison.sides.head.busy_ns;
-    let share = format!("{} of {}", time(ns.max(0.0)), time(busy));
+    let share = part_of(ns.max(0.0), busy);
     (!evidence.is_empty()).then(|| {
         let evidence = format!("{}, {share}", evidence.join(", "));
         found("copies-added", evidence, 0.9, ns, true)
@@ -203,37 +205,29 @@ fn recompiled(comparison: &Comparison) -> Option<Found> {
     (!told.is_empty()).then(|| found("recompiled", told.join("; "), 0.65, growth, false))
 }
 
-/// The device waits longer than it did, and for the host where that can be told.
+/// The device waits longer than it did, by at least half of what passes more; and for the
+/// host, where at least half of that can be laid to it. A trace knows no more of the host's time.
 fn late_host(comparison: &Comparison) -> Option<Found> {
     let (base, head) = (&comparison.sides.base, &comparison.sides.head);
     let slower = comparison.elapsed_ratio() > 1.0 + comparison.floor;
-    let (cause, before, after, confidence) = match (base.host_bound_ns, head.host_bound_ns) {
-        (Some(before), Some(after)) => ("host-bound", before, after, 0.75),
-        _ => ("gaps", base.idle_ns, head.idle_ns, 0.5),
+    let growth = head.idle_ns - base.idle_ns;
+    if !slower || growth < EXPLAINS * (head.elapsed_ns - base.elapsed_ns) {
+        return None;
+    }
+    let waits = base.host_bound_ns.zip(head.host_bound_ns);
+    let hosts = waits.filter(|(before, after)| 2.0 * (after - before) >= growth);
+    let (cause, why, (before, after), confidence) = match hosts {
+        Some(waits) => ("host-bound", " waiting for the host", waits, 0.75),
+        None => ("gaps", "", (base.idle_ns, head.idle_ns), 0.5),
     };
-    let growth = after - before;
-    // What the device waits more must matter beside what passes.
-    let grew = growth > comparison.floor * base.elapsed_ns && after > before;
-    (slower && grew).then(|| {
-        let evidence = format!(
-            "device idle{} {} -> {} of {} {}, and works {}",
-            if cause == "gaps" {
-                ""
-            } else {
-                " waiting for the host"
-            },
-            if before < 0.5 {
-                "never".to_owned()
-            } else {
-                time(before)
-            },
-            time(after),
-            time(head.elapsed_ns),
-            each(comparison.scope),
-            time(head.busy_ns)
-        );
-        found(cause, evidence, confidence, growth, false)
-    })
+    let evidence = format!(
+        "device idle{why} {} of {} {}, and works {}",
+        from_to(before, after),
+        time(head.elapsed_ns),
+        each(comparison.scope),
+        time(head.busy_ns)
+    );
+    Some(found(cause, evidence, confidence, after - before, false))
 }
 
 fn each(scope: Scope) -> &'static str {
@@ -251,20 +245,36 @@ fn lost_overlap(comparison: &Comparison) -> Option<Found> {
     let growth = (before - after) * copying;
     (before - after > 0.2 && growth > WORTH * head.busy_ns).then(|| {
         let evidence = format!(
-            "copies behind kernels {} -> {}, {} no longer hidden",
+            "copies and compute at once {} -> {} of copying, {} no longer hidden",
             percent(before),
             percent(after),
             time(growth)
         );
-        found("overlap-lost", evidence, 0.7, growth, true)
+        found("lost-overlap", evidence, 0.7, growth, true)
     })
 }
 
-/// Calls that a steady state does without: modules loaded, memory allocated, waits.
+/// More modules loaded in every repetition: something is compiled or tuned again each time.
+/// Of a whole program it may be no more than another warm-up.
+fn modules_loaded(comparison: &Comparison) -> Option<Found> {
+    let (base, head) = (&comparison.sides.base.calls, &comparison.sides.head.calls);
+    let (before, after) = (base.get("module_loads")?, head.get("module_loads")?);
+    let steady = comparison.scope == Scope::Repetition;
+    (steady && *after >= before + 0.5).then(|| {
+        let (before, after) = (figure(*before), figure(*after));
+        let evidence = format!("modules loaded {before} -> {after} a repetition");
+        found("recompiled", evidence, 0.92, 0.0, false)
+    })
+}
+
+/// Calls that a steady state does without: memory allocated, waits; of a whole program
+/// modules loaded.
 fn calls_added(comparison: &Comparison) -> Option<Found> {
     let (base, head) = (&comparison.sides.base.calls, &comparison.sides.head.calls);
+    let steady = comparison.scope == Scope::Repetition;
     let told = ["module_loads", "allocations", "synchronisations"]
         .into_iter()
+        .filter(|name| !(steady && *name == "module_loads"))
         .filter_map(|name| {
             let (before, after) = (base.get(name)?, head.get(name)?);
             let more = *after >= before + 0.5 && *after > before * (1.0 + comparison.floor);

@@ -4,6 +4,7 @@
 //! times are an indication. Nothing here calls a time regressed beyond doubt.
 
 mod align;
+mod alone;
 mod changes;
 mod compare;
 mod findings;
@@ -21,6 +22,7 @@ pub use super::causes::launches::short;
 
 use serde::Serialize;
 
+use super::judgement::Finding;
 use crate::record::trace::{Operation, Recording};
 
 /// A trace, analysed.
@@ -30,6 +32,8 @@ pub struct Analysis {
     pub whole: Summary,
     /// The part that repeats, where one does.
     pub steady: Option<SteadyPart>,
+    /// What stands out in that part, or else in everything; most telling first.
+    pub findings: Vec<Finding>,
 }
 
 /// The part of a trace that repeats.
@@ -45,16 +49,19 @@ pub struct SteadyPart {
 /// Analyses a recording.
 pub fn analyse(recording: &Recording) -> Analysis {
     let all: Vec<&Operation> = recording.operations.iter().collect();
+    let whole = summarise(recording, &all, None);
+    let steady = steady(recording).map(|steady| SteadyPart {
+        summary: summarise(
+            recording,
+            &steady.operations(recording),
+            Some((steady.from_ns, steady.to_ns)),
+        ),
+        steady,
+    });
     Analysis {
-        whole: summarise(recording, &all, None),
-        steady: steady(recording).map(|steady| SteadyPart {
-            summary: summarise(
-                recording,
-                &steady.operations(recording),
-                Some((steady.from_ns, steady.to_ns)),
-            ),
-            steady,
-        }),
+        findings: alone::standing(recording, &whole, steady.as_ref()),
+        whole,
+        steady,
     }
 }
 

@@ -88,10 +88,13 @@ pub fn steady(recording: &Recording) -> Option<Steady> {
     }
     let end = searched.len() - found.tail;
     let first = end - found.period * found.repeats;
+    let starts = searched[first..end].iter().step_by(found.period);
+    let warm_up = warm_up(&starts.map(|operation| operation.start).collect::<Vec<_>>());
+    let first = first + found.period * warm_up;
     let last = end - found.period;
     Some(Steady {
         period: found.period,
-        repeats: found.repeats,
+        repeats: found.repeats - warm_up,
         from_ns: searched[first].start,
         to_ns: match searched.get(end) {
             Some(next) => next.start,
@@ -102,6 +105,20 @@ pub fn steady(recording: &Recording) -> Option<Steady> {
         device,
         stream,
     })
+}
+
+/// How many of the first repetitions are still warm-up, though they run the same: a kernel
+/// that is loaded, a plan that is made. They take half as long again as the middle one, so
+/// they are fewer than half, and [`FEWEST`] are left.
+fn warm_up(starts: &[u64]) -> usize {
+    let lengths: Vec<u64> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let mut sorted = lengths.clone();
+    sorted.sort_unstable();
+    let Some(&middle) = sorted.get(sorted.len() / 2) else {
+        return 0;
+    };
+    let long = lengths.iter().take_while(|&&ns| 2 * ns > 3 * middle);
+    long.count()
 }
 
 /// What an operation is, sizes aside: they may change from one repetition to the next.
@@ -199,6 +216,24 @@ mod tests {
         assert_eq!(found("aaaa"), Some((1, 4, 0)));
         // Three alike at the end of each repetition are not the repetition.
         assert_eq!(found("baaabaaabaaabaaa"), Some((4, 4, 0)));
+    }
+
+    #[test]
+    fn repetitions_that_are_long_at_first_are_warm_up() {
+        let after = |lengths: &[u64]| {
+            let starts = lengths.iter().scan(0, |at, ns| {
+                let start = *at;
+                *at += ns;
+                Some(start)
+            });
+            warm_up(&starts.collect::<Vec<_>>())
+        };
+        assert_eq!(after(&[78, 9, 4, 4, 4, 5, 4, 4, 4]), 2);
+        assert_eq!(after(&[5, 4, 4, 4, 9, 4]), 0, "within half as long again");
+        assert_eq!(after(&[4, 4, 90, 4, 4]), 0, "no longer the first");
+        assert_eq!(after(&[90, 3, 3, 2]), 1);
+        assert_eq!(after(&[90, 3, 3]), 0, "three are left at least");
+        assert_eq!(after(&[]), 0);
     }
 
     proptest! {

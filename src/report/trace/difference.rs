@@ -1,12 +1,16 @@
 //! The difference of two traces on the terminal.
 
-use owo_colors::{OwoColorize, Style};
+use std::collections::BTreeSet;
 
-use super::table::short;
+use owo_colors::{OwoColorize, Style};
+use serde::Serialize;
+
+use super::table::{short, told};
 use super::{Text, cell, figure, percent};
 use crate::judge::judgement::VerdictOutcome;
 use crate::judge::trace::{Became, Comparison, KernelChange, Scope, SideFigures};
 use crate::report::format::{RatioChange, ShortTime};
+use crate::report::text::one_line;
 
 /// Kernels that are listed.
 const LISTED: usize = 20;
@@ -18,51 +22,35 @@ pub fn difference(of: &Comparison, colour: bool) -> String {
         true => words.style(style).to_string(),
         false => words.to_owned(),
     };
-    let (word, style) = match of.verdict.outcome {
-        VerdictOutcome::Passed => ("NOTHING WORSE", Style::new().green().bold()),
-        VerdictOutcome::Failed => ("WORSE", Style::new().red().bold()),
-        VerdictOutcome::NotJudged => ("NOT JUDGED", Style::new().yellow().bold()),
+    let style = match of.verdict.outcome {
+        VerdictOutcome::Passed => Style::new().green(),
+        VerdictOutcome::Failed => Style::new().red(),
+        VerdictOutcome::NotJudged => Style::new().yellow(),
     };
-    text.line(&paint(word, style));
+    text.line(&paint(&word(of).to_uppercase(), style.bold()));
     for reason in &of.verdict.reasons {
         text.say(2, reason);
     }
-    for differs in &of.incomparable {
-        let (base, head) = (&differs.base, &differs.head);
-        text.say(
-            2,
-            &format!(
-                "{}: {base} -> {head}; times are not compared",
-                differs.field
-            ),
-        );
+    for differs in incomparable(of) {
+        text.say(2, &differs);
     }
     if !of.findings.is_empty() {
         text.line("");
         text.line(&paint("Why", Style::new().bold()));
     }
     for finding in &of.findings {
-        let words = format!(
-            "{}: {} (confidence {:.2})",
-            finding.cause, finding.evidence, finding.confidence
-        );
-        text.say(2, &words);
+        text.say(2, &told(finding));
     }
     text.line("");
-    text.line(&paint(
-        match of.scope {
-            Scope::Repetition => "One repetition of the steady part",
-            Scope::Whole => "The whole program",
-        },
-        Style::new().bold(),
-    ));
-    for (name, base, head) in rows(&of.sides.base, &of.sides.head) {
-        if let Some(line) = times(&name, base, head) {
-            text.line(&line);
-        }
-    }
-    for (name, base, head) in counts(&of.sides.base, &of.sides.head) {
-        text.line(&format!("  {}{base:>12} -> {head:>12}", cell(&name, 26)));
+    text.line(&paint(scope(of), Style::new().bold()));
+    for row in figures(of) {
+        text.line(&format!(
+            "  {}{:>12} -> {:>12} {:>16}",
+            cell(&row.name, 26),
+            row.base,
+            row.head,
+            row.change
+        ));
     }
     kernels(&mut text, of);
     text.line("");
@@ -72,77 +60,154 @@ pub fn difference(of: &Comparison, colour: bool) -> String {
     text.0
 }
 
-type Row = (String, Option<f64>, Option<f64>);
-
-fn rows(base: &SideFigures, head: &SideFigures) -> Vec<Row> {
-    let some = |name: &str, base: f64, head: f64| (name.to_owned(), Some(base), Some(head));
-    vec![
-        some("elapsed", base.elapsed_ns, head.elapsed_ns),
-        some("device busy", base.busy_ns, head.busy_ns),
-        some("device idle", base.idle_ns, head.idle_ns),
-        (
-            "of that, host-bound".to_owned(),
-            base.host_bound_ns,
-            head.host_bound_ns,
-        ),
-    ]
+/// The verdict in a word or two.
+pub(super) fn word(of: &Comparison) -> &'static str {
+    match of.verdict.outcome {
+        VerdictOutcome::Passed => "Nothing worse",
+        VerdictOutcome::Failed => "Worse",
+        VerdictOutcome::NotJudged => "Not judged",
+    }
 }
 
-fn times(name: &str, base: Option<f64>, head: Option<f64>) -> Option<String> {
-    let (base, head) = (base?, head?);
-    let change = match base > 0.0 && head > 0.0 {
-        true => RatioChange(head / base).to_string(),
-        false => String::new(),
-    };
-    Some(format!(
-        "  {}{:>12} -> {:>12} {change:>16}",
-        cell(name, 26),
-        ShortTime(base).to_string(),
-        ShortTime(head).to_string()
-    ))
+/// Facts that keep times from being compared, a sentence each.
+pub(super) fn incomparable(of: &Comparison) -> Vec<String> {
+    let facts = of.incomparable.iter();
+    facts
+        .map(|differs| {
+            let (base, head) = (&differs.base, &differs.head);
+            let field = &differs.field;
+            format!("{field}: {base} -> {head}; times are not compared")
+        })
+        .collect()
+}
+
+/// What is held against each other.
+pub(super) fn scope(of: &Comparison) -> &'static str {
+    match of.scope {
+        Scope::Repetition => "One repetition of the steady part",
+        Scope::Whole => "The whole program",
+    }
+}
+
+/// A figure of both sides, as it is shown.
+#[derive(Serialize)]
+pub(super) struct FigureRow {
+    pub name: String,
+    pub base: String,
+    pub head: String,
+    /// What became of a time; empty for a count.
+    pub change: String,
+}
+
+/// Times of both sides, and counts that differ.
+pub(super) fn figures(of: &Comparison) -> Vec<FigureRow> {
+    let (base, head) = (&of.sides.base, &of.sides.head);
+    let waits = base.host_bound_ns.zip(head.host_bound_ns);
+    let times = [
+        ("elapsed", Some((base.elapsed_ns, head.elapsed_ns))),
+        ("device busy", Some((base.busy_ns, head.busy_ns))),
+        ("device idle", Some((base.idle_ns, head.idle_ns))),
+        ("of that, host-bound", waits),
+    ];
+    let times = times
+        .into_iter()
+        .filter_map(|(name, times)| Some(time(name, times?)));
+    times.chain(counts(base, head)).collect()
+}
+
+fn time(name: &str, (base, head): (f64, f64)) -> FigureRow {
+    FigureRow {
+        name: name.to_owned(),
+        base: ShortTime(base).to_string(),
+        head: ShortTime(head).to_string(),
+        change: match base > 0.0 && head > 0.0 {
+            true => RatioChange(head / base).to_string(),
+            false => String::new(),
+        },
+    }
 }
 
 /// Copies and calls of both sides that differ.
-fn counts(base: &SideFigures, head: &SideFigures) -> Vec<(String, String, String)> {
+fn counts(base: &SideFigures, head: &SideFigures) -> Vec<FigureRow> {
     let mut rows = Vec::new();
-    let mut differ = |name: String, before: f64, after: f64| {
-        let (before, after) = (figure(before), figure(after));
-        if before != after {
-            rows.push((name, before, after));
+    let mut differ = |name: String, base: String, head: String| {
+        if base != head {
+            rows.push(FigureRow {
+                name,
+                base,
+                head,
+                change: String::new(),
+            });
         }
     };
-    let directions: std::collections::BTreeSet<&String> =
-        base.copies.keys().chain(head.copies.keys()).collect();
+    let directions: BTreeSet<&String> = base.copies.keys().chain(head.copies.keys()).collect();
     for direction in directions {
-        let number = |side: &SideFigures| side.copies.get(direction).map_or(0.0, |(n, _)| *n);
-        differ(format!("copies {direction}"), number(base), number(head));
+        let number =
+            |side: &SideFigures| figure(side.copies.get(direction).map_or(0.0, |(n, _)| *n));
+        let name = format!("copies {}", one_line(direction));
+        differ(name, number(base), number(head));
     }
-    let names: std::collections::BTreeSet<&String> =
-        base.calls.keys().chain(head.calls.keys()).collect();
+    let names: BTreeSet<&String> = base.calls.keys().chain(head.calls.keys()).collect();
     for name in names {
-        let number = |side: &SideFigures| side.calls.get(name).copied().unwrap_or(0.0);
-        differ(name.replace('_', " "), number(base), number(head));
+        let number = |side: &SideFigures| figure(side.calls.get(name).copied().unwrap_or(0.0));
+        let name = one_line(&name.replace('_', " "));
+        differ(name, number(base), number(head));
     }
     if let (Some(before), Some(after)) = (base.overlap, head.overlap) {
-        rows.push((
-            "copies behind kernels".to_owned(),
-            percent(before),
-            percent(after),
-        ));
-        rows.retain(|(_, before, after)| before != after);
+        let name = "copies behind kernels".to_owned();
+        differ(name, percent(before), percent(after));
     }
     rows
 }
 
-fn kernels(text: &mut Text, of: &Comparison) {
+/// Kernels of which there is something to tell.
+pub(super) fn changed(of: &Comparison) -> Vec<&KernelChange> {
     let told = |kernel: &&KernelChange| {
         kernel.became != Became::Same
             || !kernel.changes.is_empty()
             || kernel.count.base != kernel.count.head
             || (kernel.ratio() - 1.0).abs() > of.floor
     };
-    let changed: Vec<&KernelChange> = of.kernels.iter().filter(told).collect();
-    let same = of.kernels.len() - changed.len();
+    of.kernels.iter().filter(told).collect()
+}
+
+/// What became of a kernel and of its launches, a sentence each.
+pub(super) fn became(kernel: &KernelChange) -> Vec<String> {
+    let mut told = match kernel.became {
+        Became::Replaced => vec![format!("replaces {}", short(&kernel.name.base))],
+        Became::Added => vec!["added".to_owned()],
+        Became::Removed => vec!["removed".to_owned()],
+        Became::Same => Vec::new(),
+    };
+    if !kernel.changes.is_empty() {
+        told.push(kernel.changes.join(", "));
+    }
+    told
+}
+
+/// A mean time of a kernel; empty where it was not launched.
+pub(super) fn mean(ns: f64) -> String {
+    match ns > 0.0 {
+        true => ShortTime(ns).to_string(),
+        false => String::new(),
+    }
+}
+
+/// What a kernel takes more, or less: `+265.4 ms`.
+pub(super) fn growth(kernel: &KernelChange) -> String {
+    let growth = kernel.growth_ns();
+    let sign = if growth < 0.0 { "-" } else { "+" };
+    format!("{sign}{}", ShortTime(growth.abs()))
+}
+
+/// How many kernels there is nothing to tell of.
+pub(super) fn alike(of: &Comparison) -> Option<String> {
+    let same = of.kernels.len() - changed(of).len();
+    (same > 0).then(|| format!("{same} of {} kernels as before", of.kernels.len()))
+}
+
+fn kernels(text: &mut Text, of: &Comparison) {
+    let changed = changed(of);
     text.line("");
     if !changed.is_empty() {
         text.line(&format!(
@@ -151,42 +216,28 @@ fn kernels(text: &mut Text, of: &Comparison) {
         ));
     }
     for kernel in changed.iter().take(LISTED) {
-        let time = |ns: f64| match ns > 0.0 {
-            true => ShortTime(ns).to_string(),
-            false => String::new(),
-        };
-        let growth = kernel.growth_ns();
-        let sign = if growth < 0.0 { "-" } else { "+" };
         text.line(&format!(
             "{}{:>13} {:>10} {:>10} {:>10}",
             cell(&short(kernel.called()), 34),
             count(kernel),
-            time(kernel.mean_ns.base),
-            time(kernel.mean_ns.head),
-            format!("{sign}{}", ShortTime(growth.abs()))
+            mean(kernel.mean_ns.base),
+            mean(kernel.mean_ns.head),
+            growth(kernel)
         ));
-        match kernel.became {
-            Became::Replaced => text.say(2, &format!("replaces {}", short(&kernel.name.base))),
-            Became::Added => text.say(2, "added"),
-            Became::Removed => text.say(2, "removed"),
-            Became::Same => {}
-        }
-        if !kernel.changes.is_empty() {
-            text.say(2, &kernel.changes.join(", "));
+        for sentence in became(kernel) {
+            text.say(2, &sentence);
         }
     }
     if let Some(more) = changed.len().checked_sub(LISTED).filter(|more| *more > 0) {
         text.say(2, &format!("and {more} more that changed"));
     }
-    if same > 0 {
-        text.say(
-            0,
-            &format!("{same} of {} kernels as before", of.kernels.len()),
-        );
+    if let Some(alike) = alike(of) {
+        text.say(0, &alike);
     }
 }
 
-fn count(kernel: &KernelChange) -> String {
+/// Launches of a kernel on both sides.
+pub(super) fn count(kernel: &KernelChange) -> String {
     let (base, head) = (figure(kernel.count.base), figure(kernel.count.head));
     match base == head {
         true => base,

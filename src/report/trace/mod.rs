@@ -1,9 +1,12 @@
 //! How a trace and the difference of two are shown: text for the terminal, a page.
 
+mod compared;
 mod difference;
 mod page;
 mod table;
+mod view;
 
+pub use compared::compared;
 pub use difference::difference;
 pub use page::page;
 pub use table::table;

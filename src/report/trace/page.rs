@@ -1,35 +1,31 @@
 //! A trace as one self-contained page: timelines, tables, where the time went.
 
-use minijinja::Environment;
-use minijinja::value::Serde;
 use serde::Serialize;
 
 use super::table::{facts, filled, shapes, short, spent};
+use super::view::{
+    FindingView, LegendView, STYLE, coloured, findings, last_repetitions, legend, rendered,
+};
 use super::{figure, percent};
 use crate::judge::trace::{Analysis, Summary};
 use crate::record::trace::{Recording, Trace};
 use crate::report::RenderError;
 use crate::report::format::{Bytes, ShortTime, counted};
-use crate::report::plot::{COLOURS, DRAWN, Timeline, busiest, timeline};
-use crate::report::text::{one_line, shell_command, shorten};
+use crate::report::plot::{DRAWN, Timeline, busiest, timeline};
+use crate::report::text::{one_line, shell_command};
 
 /// Kernels that are listed.
 const LISTED: usize = 60;
 
 #[derive(Serialize)]
 struct PageView {
-    style: &'static str,
+    style: [&'static str; 2],
     title: String,
     command: String,
     facts: Vec<String>,
     legend: Vec<LegendView>,
+    findings: Vec<FindingView>,
     parts: Vec<PartView>,
-}
-
-#[derive(Serialize)]
-struct LegendView {
-    class: String,
-    name: String,
 }
 
 #[derive(Serialize)]
@@ -72,46 +68,29 @@ pub fn page(trace: &Trace, analysis: &Analysis) -> Result<String, RenderError> {
         Some(part) => &part.summary,
         None => &analysis.whole,
     };
-    let coloured = chief.kernels.iter().take(COLOURS);
-    let coloured: Vec<String> = coloured.map(|kernel| kernel.name.clone()).collect();
+    let coloured = coloured([chief]);
     let mut parts = Vec::new();
     if let Some(part) = steady(recording, analysis, &coloured) {
         parts.push(part);
     }
     parts.push(whole(recording, analysis, &coloured));
     let view = PageView {
-        style: include_str!("../html/style.css"),
+        style: STYLE,
+        findings: findings(&analysis.findings),
         title: one_line(&trace.header.title()),
         command: shell_command(&trace.header.command),
         facts: facts(trace).iter().map(|fact| one_line(fact)).collect(),
-        legend: legend(&coloured, chief),
+        legend: legend(&coloured, chief.kernels.len()),
         parts,
     };
-    let mut environment = Environment::new();
-    environment.set_undefined_behavior(minijinja::UndefinedBehavior::Strict);
-    environment.add_template("page.html", include_str!("page.html"))?;
-    Ok(environment.get_template("page.html")?.render(Serde(view))?)
+    rendered(include_str!("page.html"), view)
 }
 
 fn steady(recording: &Recording, analysis: &Analysis, coloured: &[String]) -> Option<PartView> {
     let part = analysis.steady.as_ref()?;
     let at = &part.steady;
     let repeats = at.repeats as f64;
-    // Two repetitions show what is between them; one is enough where that is too much.
-    let two = at.to_ns - (2.0 * at.period_ns()) as u64;
-    let from = if 2 * at.period > DRAWN {
-        at.last_ns
-    } else {
-        two.max(at.from_ns)
-    };
-    let figure = timeline(&Timeline {
-        recording,
-        title: "The last repetitions",
-        coloured,
-        from,
-        to: at.to_ns,
-        marked: None,
-    });
+    let figure = last_repetitions(recording, at, coloured, "The last repetitions");
     Some(PartView {
         heading: "Steady state",
         said: format!(
@@ -161,29 +140,6 @@ fn whole(recording: &Recording, analysis: &Analysis, coloured: &[String]) -> Par
         copies: copies(&analysis.whole, 1.0),
         spent: spent(&analysis.whole, 1.0),
     }
-}
-
-fn legend(coloured: &[String], chief: &Summary) -> Vec<LegendView> {
-    let entry = |class: String, name: &str| LegendView {
-        class,
-        name: shorten(&one_line(name), 60),
-    };
-    let named = coloured.iter().enumerate();
-    let mut entries: Vec<LegendView> = named
-        .map(|(number, name)| entry(format!("k{number}"), &short(name)))
-        .collect();
-    if chief.kernels.len() > COLOURS {
-        entries.push(entry("kx".to_owned(), "other kernels"));
-    }
-    for (class, name) in [
-        ("kcopy", "copies"),
-        ("kset", "sets"),
-        ("khost", "idle, waiting for the host"),
-        ("kidle", "idle otherwise"),
-    ] {
-        entries.push(entry(class.to_owned(), name));
-    }
-    entries
 }
 
 fn kernels(of: &Summary, times: f64) -> Vec<KernelView> {

@@ -1,6 +1,7 @@
 //! A trace on the terminal.
 
 use super::{Text, cell, percent};
+use crate::judge::judgement::Finding;
 use crate::judge::trace::{Analysis, KernelRow, Shape, Summary};
 use crate::record::trace::Trace;
 use crate::report::format::{Bytes, ShortTime, counted};
@@ -15,6 +16,13 @@ pub fn table(trace: &Trace, analysis: &Analysis) -> String {
     text.say(0, &shell_command(&trace.header.command));
     for line in facts(trace) {
         text.say(2, &line);
+    }
+    if !analysis.findings.is_empty() {
+        text.line("");
+        text.say(0, "What stands out");
+    }
+    for finding in &analysis.findings {
+        text.say(2, &told(finding));
     }
     match &analysis.steady {
         Some(part) => {
@@ -52,6 +60,14 @@ pub fn table(trace: &Trace, analysis: &Analysis) -> String {
         "One run under a profiler: structure is exact, times are an indication.",
     );
     text.0
+}
+
+/// A finding in a line.
+pub(super) fn told(finding: &Finding) -> String {
+    format!(
+        "{}: {} (confidence {:.2})",
+        finding.cause, finding.evidence, finding.confidence
+    )
 }
 
 fn first_ns(trace: &Trace) -> u64 {

@@ -1,0 +1,91 @@
+//! Text being laid out: lines of at most [`COLUMNS`] columns, in colour or not.
+
+use std::fmt::Display;
+
+use owo_colors::{OwoColorize, Style};
+
+use super::COLUMNS;
+use crate::judge::judgement::Row;
+use crate::report::summary::evidence;
+use crate::report::text::{one_line, shorten, shorten_middle, wrap};
+
+/// Longest reason, in columns; the whole of it is in the other formats.
+const REASON: usize = 320;
+
+/// The style of what is against the verdict.
+pub(super) fn bad() -> Style {
+    Style::new().red().bold()
+}
+
+/// The style of what is for it.
+pub(super) fn good() -> Style {
+    Style::new().green().bold()
+}
+
+/// The style of what is neither.
+pub(super) fn doubtful() -> Style {
+    Style::new().yellow().bold()
+}
+
+/// Text being laid out.
+pub(super) struct Screen {
+    pub(super) text: String,
+    pub(super) colour: bool,
+}
+
+impl Screen {
+    pub(super) fn paint(&self, text: impl Display, style: Style) -> String {
+        if self.colour {
+            text.style(style).to_string()
+        } else {
+            text.to_string()
+        }
+    }
+
+    pub(super) fn line(&mut self, line: impl AsRef<str>) {
+        self.text.push_str(line.as_ref());
+        self.text.push('\n');
+    }
+
+    /// A paragraph from outside, on one indent.
+    pub(super) fn wrapped(&mut self, indent: usize, text: &str) {
+        let text = shorten(&one_line(text), REASON);
+        for line in wrap(&text, COLUMNS - indent) {
+            self.line(format!("{:indent$}{line}", ""));
+        }
+    }
+
+    pub(super) fn heading(&mut self, name: &str, count: usize, style: Style) {
+        let heading = self.paint(format!("{name} ({count})"), style);
+        self.line("");
+        self.line(heading);
+    }
+
+    pub(super) fn case(&mut self, indent: usize, id: &str) {
+        let id = shorten_middle(&one_line(id), COLUMNS - indent);
+        let id = self.paint(id, Style::new().bold());
+        self.line(format!("{:indent$}{id}", ""));
+    }
+
+    pub(super) fn rows(&mut self, name: &str, rows: &[&Row], style: Style) {
+        if rows.is_empty() {
+            return;
+        }
+        self.heading(name, rows.len(), style);
+        for row in rows {
+            self.case(2, &row.case.0);
+            if let Some(evidence) = evidence(row) {
+                self.line(format!("    {evidence}"));
+            }
+            if let Some(reason) = &row.reason {
+                self.wrapped(4, reason);
+            }
+            for change in row.structure_told() {
+                self.wrapped(4, &change);
+            }
+            for finding in &row.findings {
+                self.wrapped(4, &format!("{}: {}", finding.cause, finding.evidence));
+            }
+        }
+    }
+}
