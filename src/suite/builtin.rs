@@ -7,7 +7,7 @@ use super::document::{DocumentError, Source, nearest};
 use super::{Suite, parse};
 
 /// The suites in the binary: name and text.
-pub const BUILTIN: [(&str, &str); 9] = [
+pub const BUILTIN: [(&str, &str); 15] = [
     ("quick", include_str!("../../suites/quick.toml")),
     (
         "xformers-backward",
@@ -28,6 +28,27 @@ pub const BUILTIN: [(&str, &str); 9] = [
     (
         "dynamic-length-exact",
         include_str!("../../suites/dynamic-length-exact.toml"),
+    ),
+    (
+        "backend-selection",
+        include_str!("../../suites/backend-selection.toml"),
+    ),
+    (
+        "backend-selection-alternating",
+        include_str!("../../suites/backend-selection-alternating.toml"),
+    ),
+    (
+        "backend-selection-before-2.1",
+        include_str!("../../suites/backend-selection-before-2.1.toml"),
+    ),
+    ("te-model", include_str!("../../suites/te-model.toml")),
+    (
+        "te-model-alternating",
+        include_str!("../../suites/te-model-alternating.toml"),
+    ),
+    (
+        "te-model-before-2.1",
+        include_str!("../../suites/te-model-before-2.1.toml"),
     ),
 ];
 

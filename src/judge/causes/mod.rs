@@ -8,7 +8,7 @@
 mod copies_added;
 mod device_idle;
 mod environment;
-mod events_added;
+pub(super) mod events_added;
 mod host_bound;
 mod kernel_replaced;
 pub(super) mod launches;
