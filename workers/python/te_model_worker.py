@@ -24,7 +24,7 @@ SLOTS = {"one-slot": 1, "two-slots": 2}
 
 SUMMARIES = {
     "one-slot": "a model of TransformerEngine's selection, which keeps the last; torch's SDPA",
-    "two-slots": "a model of TransformerEngine's selection, as if it kept the last two; torch's SDPA",
+    "two-slots": "a model of TransformerEngine's selection, if it kept the last two; torch's SDPA",
 }
 
 PARAMETERS = {

@@ -17,7 +17,6 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
-from unittest import mock
 
 import torch
 
@@ -26,13 +25,15 @@ from channel import Failed, Message, Unsupported
 from problem import Problem
 from torch_library import Asked, Built, Call, Results, TorchLibrary, Variant
 
-ENVIRONMENTS = {
-    "default": {},
-    "fused": {"NVTE_FLASH_ATTN": "0", "NVTE_UNFUSED_ATTN": "0"},
-    "flash": {"NVTE_FUSED_ATTN": "0", "NVTE_UNFUSED_ATTN": "0"},
-    "unfused": {"NVTE_FLASH_ATTN": "0", "NVTE_FUSED_ATTN": "0"},
+BACKENDS = {
+    "fused": "NVTE_FUSED_ATTN",
+    "flash": "NVTE_FLASH_ATTN",
+    "unfused": "NVTE_UNFUSED_ATTN",
 }
-"""What leaves one backend to choose from. Read by each selection, not when TE is loaded."""
+"""By variant, the variable that leaves the backend to choose from, or with 0 takes it away.
+
+Each selection reads them, not the loading of TransformerEngine.
+"""
 
 SUMMARIES = {
     "default": "DotProductAttention, the backend it selects",
@@ -112,9 +113,10 @@ class TransformerEngineWorker(TorchLibrary):
         _refuse(problem, layers, alternate)
         # Left last: what is selected under these settings is not to be found by the next case.
         asked.settings.callback(self._forget)
-        asked.settings.enter_context(mock.patch.dict(os.environ, ENVIRONMENTS[asked.variant]))
+        if asked.variant in BACKENDS:
+            asked.settings.enter_context(_environment(asked.variant))
         if params.get("comparison") == "before-2.1":
-            compared = mock.patch.object(self._utils.AttentionParams, "__eq__", equal_in_every_field)
+            compared = _replaced(self._utils.AttentionParams, "__eq__", equal_in_every_field)
             asked.settings.enter_context(compared)
         region = contextlib.nullcontext
         if params.get("fp8") == "autocast":
@@ -165,11 +167,37 @@ class TransformerEngineWorker(TorchLibrary):
         logger.addFilter(listener)
         try:
             # Each selection gives its logger this level.
-            with mock.patch.object(self._utils.AttentionLogging, "_log_level", logging.DEBUG):
+            with _replaced(self._utils.AttentionLogging, "_log_level", logging.DEBUG):
                 yield
         finally:
             logger.removeFilter(listener)
             logger.setLevel(level)
+
+
+@contextlib.contextmanager
+def _environment(backend: str) -> Iterator[None]:
+    """One backend to choose from, until the end."""
+    before = {variable: os.environ.get(variable) for variable in BACKENDS.values()}
+    os.environ.update({variable: "0" for variable in before} | {BACKENDS[backend]: "1"})
+    try:
+        yield
+    finally:
+        for variable, value in before.items():
+            if value is None:
+                del os.environ[variable]
+            else:
+                os.environ[variable] = value
+
+
+@contextlib.contextmanager
+def _replaced(owner: type, name: str, value: Any) -> Iterator[None]:
+    """Another attribute of a class, until the end."""
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
 
 
 class _RuledOut(logging.Filter):

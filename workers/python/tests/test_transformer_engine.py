@@ -124,7 +124,11 @@ class Conversation(unittest.TestCase):
             self.assertEqual(len(measured.get("device_ns", [])), 3, measured)
 
     def test_the_backend_is_told_and_selected_anew_for_each_case(self) -> None:
-        for variant, backend in (("default", "fused-1"), ("unfused", "unfused"), ("fused", "fused-1")):
+        for variant, backend in (
+            ("default", "fused-1"),
+            ("unfused", "unfused"),
+            ("fused", "fused-1"),
+        ):
             reply = self.prepare(variant=variant)
             self.assertEqual(reply["effective"], {"layers": 1, "backend": backend})
 

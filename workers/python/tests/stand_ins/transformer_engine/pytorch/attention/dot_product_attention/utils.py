@@ -43,9 +43,8 @@ def get_attention_backend(attention_params: AttentionParams) -> tuple[Any, ...]:
     logger = logging.getLogger("DotProductAttention")
     logger.setLevel(AttentionLogging._log_level)
     logger.debug("Running with config=%s", Unprintable())
-    flash, fused, unfused = (
-        os.environ.get(name, "1") == "1"
-        for name in ("NVTE_FLASH_ATTN", "NVTE_FUSED_ATTN", "NVTE_UNFUSED_ATTN")
+    fused, unfused = (
+        os.environ.get(name, "1") == "1" for name in ("NVTE_FUSED_ATTN", "NVTE_UNFUSED_ATTN")
     )
     if not fused:
         logger.debug("Disabling FusedAttention due to NVTE_FUSED_ATTN=0")
