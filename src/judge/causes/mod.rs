@@ -7,7 +7,7 @@
 
 mod copies_added;
 mod environment;
-mod events_added;
+pub(super) mod events_added;
 mod gaps;
 mod host_bound;
 mod idle;

@@ -447,7 +447,13 @@ fn functions_that_run_more_often_are_told_with_their_time() {
     ]);
     assert_eq!(
         pair_of(only(&base, &head, 1.3)),
-        "events-added: backend_selections 0 -> 8 a call, 812 us of the host a call in it"
+        "events-added: backend re-selected 8 times a call, was 0, \
+         812 us of the host a call in it"
+    );
+    let head = counted(&[("calls.backend_selections", 1), ("calls.torch_compile", 3)]);
+    assert_eq!(
+        pair_of(only(&base, &head, 1.3)),
+        "events-added: backend re-selected once a call, was 0; torch_compile 1 -> 3 a call"
     );
     assert!(found(&head, &base, 0.8).is_empty());
     assert!(found(&counted(&[("copies", 0)]), &head, 1.3).is_empty());

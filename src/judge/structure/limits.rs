@@ -3,6 +3,7 @@
 use super::names::normalised;
 use super::standing::multiprocessors;
 use crate::attention::{Launch, Structure, moves_data};
+use crate::judge::causes::events_added::told;
 use crate::judge::causes::launches::{blocks, short};
 use crate::judge::complete::allowed;
 use crate::judge::judgement::{Held, LimitResult};
@@ -88,7 +89,10 @@ fn figure(limit: &Limit, record: &CaseRecord, sms: Option<u64>) -> Result<Figure
         }
         Quantity::Copies => Ok(counted(copies(structure))),
         Quantity::Count(name) => match structure.counts.get(name) {
-            Some(count) => Ok(counted(*count)),
+            Some(count) => Ok(Figure {
+                of: events(record, name, *count),
+                ..counted(*count)
+            }),
             None => Err(format!("its worker does not count {name}")),
         },
         Quantity::Blocks => {
@@ -108,6 +112,13 @@ fn figure(limit: &Limit, record: &CaseRecord, sms: Option<u64>) -> Result<Figure
             })
         }
     }
+}
+
+/// What happened in the events that a count is of, with the host's time: a broken limit is
+/// then told with what it costs, on the first run.
+fn events(record: &CaseRecord, count: &str, number: u64) -> Option<String> {
+    let name = count.strip_prefix("calls.")?;
+    (number > 0).then(|| told(record, name, number))
 }
 
 /// Copies as the worker counts them, or else kernels that move data.

@@ -103,6 +103,41 @@ fn counts_have_bounds_and_an_unknown_one_is_not_judged() {
 }
 
 #[test]
+fn a_limit_on_events_tells_the_hosts_time_in_them() {
+    let of = |counts: &[(&str, u64)], count| {
+        let mut record = timed(&[1.0]);
+        let counts = counts
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), *value));
+        record.structure = Some(Structure {
+            counts: counts.collect(),
+            ..Structure::default()
+        });
+        let result = results(limit(count, None, Some(0.0)), record).remove(0);
+        (result.held, result.told(), result.reason)
+    };
+    let selections = [
+        ("calls.backend_selections", 8),
+        ("ns.backend_selections", 660_100),
+        ("calls.plans", 1),
+        ("calls.triton_autotune", 0),
+    ];
+    assert_eq!(
+        of(&selections, "calls.backend_selections"),
+        (
+            Held::Broken,
+            "calls.backend_selections is 8, at most 0 is allowed".to_owned(),
+            Some("backend re-selected 8 times a call, 660 us of the host a call in it".to_owned())
+        )
+    );
+    let reason = |count| of(&selections, count).2;
+    assert_eq!(reason("calls.plans").unwrap(), "plans once a call");
+    // Nothing happened, and a time is no event.
+    assert_eq!(reason("calls.triton_autotune"), None);
+    assert_eq!(reason("ns.backend_selections"), None);
+}
+
+#[test]
 fn what_was_not_measured_is_not_judged_and_unsupported_is_excused() {
     let launches = || limit("launches", None, Some(1.0));
     assert_eq!(results(launches(), failed("x"))[0].held, Held::NotJudged);

@@ -1,0 +1,205 @@
+"""The TransformerEngine worker: how it calls the library, by values, on a stand-in."""
+
+from __future__ import annotations
+
+import os
+import unittest
+from pathlib import Path
+from typing import Any
+
+import support
+
+if not support.installed("torch"):
+    raise unittest.SkipTest("torch is not installed")
+
+from problem import Problem
+from transformer_engine_worker import mask_arguments
+
+STAND_INS = str(Path(__file__).resolve().parent / "stand_ins")
+TOLERANCE = {"f16": 4e-3, "bf16": 2e-2}
+SELECTOR = "transformer_engine.pytorch.attention.dot_product_attention.utils:get_attention_backend"
+COUNTERS = [{"name": "backend_selections", "functions": [SELECTOR]}]
+WINDOW = {"left": 5, "right": 3, "align": "top-left"}
+WINDOW_BR = WINDOW | {"align": "bottom-right"}
+
+
+def started(path: str) -> support.StartedWorker:
+    """A worker that sees no GPU and looks for libraries here first."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ |= {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": path}
+    try:
+        return support.StartedWorker("transformer_engine")
+    finally:
+        del os.environ["PYTHONPATH"]
+        if before is not None:
+            os.environ["PYTHONPATH"] = before
+
+
+class Windows(unittest.TestCase):
+    def test_a_windowed_layer_differs_in_its_window_alone(self) -> None:
+        for axes in ({}, {"seq_q": 9}, {"varlen": {"q": [3, 24], "k": [3, 24]}}):
+            problem = Problem.from_wire(support.wire(mask=support.CAUSAL, **axes))
+            plain, windowed = mask_arguments(problem, False), mask_arguments(problem, True)
+            self.assertEqual(plain["window_size"], (-1, 0))
+            self.assertEqual(windowed, plain | {"window_size": (256, 0)})
+
+
+class Conversation(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.worker = started(STAND_INS)
+        cls.hello = cls.worker.ask("hello", protocol=1)
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        assert cls.worker.ask("shutdown")["type"] == "bye"
+        assert cls.worker.exit_status() == 0
+
+    def prepare(
+        self, params: dict[str, Any] | None = None, variant: str = "default", **axes: Any
+    ) -> dict[str, Any]:
+        problem = support.wire(**{"dtype": "f16"} | axes)
+        return self.worker.ask(
+            "prepare",
+            variant=variant,
+            seed=42,
+            params=params or {},
+            problem=problem,
+            counters=COUNTERS,
+        )
+
+    def right(self, reply: dict[str, Any], dtype: str = "f16") -> None:
+        self.assertEqual(reply["type"], "prepared", reply)
+        for name, error in reply["errors"].items():
+            self.assertLess(error["relative_l2"], TOLERANCE[dtype], name)
+
+    def selections(self, params: dict[str, Any] | None = None, **axes: Any) -> int:
+        """In one steady call."""
+        self.right(self.prepare(params, **axes))
+        return self.worker.ask("census")["counts"]["calls.backend_selections"]
+
+    def test_hello(self) -> None:
+        self.assertEqual(
+            [variant["name"] for variant in self.hello["variants"]],
+            ["default", "fused", "flash", "unfused"],
+        )
+        parameters = self.hello["variants"][0]["parameters"]
+        self.assertEqual(parameters["layers"], "integer")
+        self.assertEqual(parameters["comparison"], ["before-2.1"])
+
+    def test_masks_directions_and_sharing_of_heads(self) -> None:
+        for mask in (support.FULL, support.CAUSAL, support.CAUSAL_BR, WINDOW, WINDOW_BR):
+            for direction in ("forward", "backward", "both"):
+                for axes in ({}, {"seq_q": 16, "kv_heads": 2, "head_dim_v": 8}):
+                    axes = {"seq_k": 24, "mask": mask, "direction": direction, **axes}
+                    with self.subTest(**axes):
+                        self.right(self.prepare(**axes))
+        self.right(self.prepare(dtype="bf16", direction="both"), "bf16")
+
+    def test_one_sided_windows(self) -> None:
+        for left, right in ((None, 3), (5, None), (5, 0)):
+            mask = {"left": left, "right": right, "align": "bottom-right"}
+            with self.subTest(**mask):
+                self.right(self.prepare(mask=mask, seq_q=16, seq_k=24))
+
+    def test_packed_sequences(self) -> None:
+        ragged = {"q": [3, 24], "k": [5, 24]}
+        for mask in (support.FULL, support.CAUSAL, support.CAUSAL_BR):
+            for direction in ("forward", "backward", "both"):
+                with self.subTest(mask=mask, direction=direction):
+                    self.right(self.prepare(varlen=ragged, mask=mask, direction=direction))
+
+    def test_a_call_is_so_many_layers(self) -> None:
+        for direction in ("forward", "backward", "both"):
+            reply = self.prepare({"layers": 4}, direction=direction)
+            self.right(reply)
+            self.assertEqual(reply["effective"]["layers"], 4)
+            self.assertEqual(reply["problems"], 4)
+
+    def test_backward_can_be_made_again(self) -> None:
+        for params in ({}, {"layers": 2, "fp8": "autocast"}):
+            self.right(self.prepare(params, direction="backward"))
+            plan = {"warmup": 2, "samples": 3, "min_samples": 3, "budget_ms": 0, "cache": "hot"}
+            measured = self.worker.ask("measure", **plan)
+            self.assertEqual(len(measured.get("device_ns", [])), 3, measured)
+
+    def test_the_backend_is_told_and_selected_anew_for_each_case(self) -> None:
+        for variant, backend in (
+            ("default", "fused-1"),
+            ("unfused", "unfused"),
+            ("fused", "fused-1"),
+        ):
+            reply = self.prepare(variant=variant)
+            self.assertEqual(reply["effective"], {"layers": 1, "backend": backend})
+
+    def test_why_there_is_no_backend(self) -> None:
+        reply = self.prepare(variant="flash")
+        self.assertEqual(reply["type"], "unsupported")
+        for words in (
+            "No dot product attention backend is available.",
+            "Disabling FusedAttention due to NVTE_FUSED_ATTN=0.",
+            "Disabling UnfusedDotProductAttention due to NVTE_UNFUSED_ATTN=0.",
+        ):
+            self.assertIn(words, reply["reason"])
+        # Nor does the next case find what was selected, or set, for this one.
+        self.assertEqual(self.prepare()["effective"]["backend"], "fused-1")
+
+    def test_selections_in_steady_state(self) -> None:
+        causal: dict[str, Any] = {"mask": support.CAUSAL}
+        alternate, eight = {"windows": "alternate"}, {"layers": 8}
+        old, fp8 = {"comparison": "before-2.1"}, {"fp8": "autocast"}
+        for params, selections in (
+            ({}, 0),
+            (eight, 0),
+            (eight | fp8, 0),
+            (eight | alternate, 8),
+            (eight | old, 0),
+            (eight | old | fp8, 8),
+            (old | fp8, 0),
+            # What was replaced for the case before is as it was.
+            (eight | fp8, 0),
+        ):
+            for direction in ("forward", "both"):
+                with self.subTest(direction=direction, **params):
+                    found = self.selections(params, direction=direction, **causal)
+                    self.assertEqual(found, selections)
+        self.assertEqual(self.selections(eight | alternate, direction="backward", **causal), 0)
+
+    def test_what_it_does_not_do(self) -> None:
+        for params, axes, words in (
+            ({}, {"layout": "bhsd"}, "takes bshd, sbhd and thd"),
+            ({"windows": "alternate"}, {"mask": support.CAUSAL}, "two or more"),
+            ({"windows": "alternate", "layers": 2}, {}, "causal mask"),
+            ({"windows": "alternate", "layers": 2}, {"mask": WINDOW}, "causal mask"),
+        ):
+            reply = self.prepare(params, **axes)
+            self.assertEqual(reply["type"], "unsupported", reply)
+            self.assertIn(words, reply["reason"])
+
+    def test_mistakes_are_failures(self) -> None:
+        for params, words in (
+            ({"layers": 0}, "no positive integer"),
+            ({"fp8": "attention"}, "fp8='attention' is neither"),
+            ({"windows": "wide"}, "windows='wide'"),
+        ):
+            reply = self.prepare(params)
+            self.assertEqual(reply["type"], "failed", reply)
+            self.assertIn(words, reply["reason"])
+
+
+@unittest.skipIf(support.installed("transformer_engine"), "TransformerEngine is installed")
+class Absent(unittest.TestCase):
+    def test_cases_are_unsupported_in_words(self) -> None:
+        worker = started("")
+        hello = worker.ask("hello", protocol=1)
+        self.assertEqual(len(hello["variants"]), 4)
+        reply = worker.prepare("default", dtype="bf16")
+        self.assertEqual(reply["type"], "unsupported", reply)
+        self.assertIn("library transformer_engine cannot be loaded here", reply["reason"])
+        self.assertIn("No module named 'transformer_engine'", reply["reason"])
+        self.assertEqual(worker.ask("shutdown")["type"], "bye")
+        self.assertEqual(worker.exit_status(), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
