@@ -156,48 +156,56 @@ class Execution:
     def __init__(self, graphs: Graphs, handle: Any, problem: Problem, each: bool) -> None:
         self._graphs, self._handle, self._problem = graphs, handle, problem
         self._each = each
-        self._forward: Planned | None = None
-        self._backward: Planned | None = None
+        # Also where each call plans anew: a plan must outlive the kernels it has queued.
+        self._plans: dict[str, Planned] = {}
 
     def build(self, tensors: Tensors) -> Call:
         """The call. Only what it holds is planned in it: for backward, forward has been done."""
-        names = ("q", "k", "v", "dout") if self._problem.has_backward else ("q", "k", "v")
+        direction, stats = self._problem.direction, self._problem.has_backward
+        names = ("q", "k", "v", "dout") if stats else ("q", "k", "v")
         given = {name: tensors[name].transpose(1, 2) for name in names}
-        if self._problem.direction == "backward":
-            saved = self._run_forward(given, each=False)
+        if direction == "backward":
+            self._plan_forward()
+            saved = self._execute_forward(given)
             if not self._each:
-                self._backward = self._graphs.plan_backward()
+                self._plan_backward()
             return lambda: self._run_backward(given, saved)
         if not self._each:
-            self._forward = self._graphs.plan_forward(self._problem.has_backward)
-            if self._problem.has_backward:
-                self._backward = self._graphs.plan_backward()
-        if self._problem.direction == "forward":
-            return lambda: _logical(self._run_forward(given, self._each)["out"])
+            self._plan_forward()
+            if stats:
+                self._plan_backward()
+        if direction == "forward":
+            return lambda: _logical(self._run_forward(given)["out"])
 
         def both() -> Results:
-            saved = self._run_forward(given, self._each)
+            saved = self._run_forward(given)
             return (*_logical(saved["out"]), *self._run_backward(given, saved))
 
         return both
 
-    def _run_forward(self, given: Tensors, each: bool) -> Tensors:
-        stats = self._problem.has_backward
-        planned = self._forward
-        if each or planned is None:
-            planned = self._graphs.plan_forward(stats)
-        saved = {
-            name: self._graphs.empty(name) for name in (("out", "stats") if stats else ("out",))
-        }
-        planned.execute(self._handle, {name: given[name] for name in ("q", "k", "v")} | saved)
+    def _plan_forward(self) -> None:
+        self._plans["forward"] = self._graphs.plan_forward(self._problem.has_backward)
+
+    def _plan_backward(self) -> None:
+        self._plans["backward"] = self._graphs.plan_backward()
+
+    def _run_forward(self, given: Tensors) -> Tensors:
+        if self._each:
+            self._plan_forward()
+        return self._execute_forward(given)
+
+    def _execute_forward(self, given: Tensors) -> Tensors:
+        names = ("out", "stats") if self._problem.has_backward else ("out",)
+        saved = {name: self._graphs.empty(name) for name in names}
+        inputs = {name: given[name] for name in ("q", "k", "v")}
+        self._plans["forward"].execute(self._handle, inputs | saved)
         return saved
 
     def _run_backward(self, given: Tensors, saved: Tensors) -> Results:
-        planned = self._backward
-        if planned is None:
-            planned = self._graphs.plan_backward()
+        if self._each:
+            self._plan_backward()
         gradients = {name: self._graphs.empty(name) for name in GRADIENTS}
-        planned.execute(self._handle, given | saved | gradients)
+        self._plans["backward"].execute(self._handle, given | saved | gradients)
         return _logical(*gradients.values())
 
 

@@ -120,7 +120,7 @@ class Graph:
             values = torch.autograd.grad(out, (q, k, v), bound[self.ends[4]])
         else:
             values = (out, logsumexp)
-        for end, value in zip(outputs, values):
+        for end, value in zip(outputs, values, strict=False):
             bound[end].copy_(value.detach())
 
 

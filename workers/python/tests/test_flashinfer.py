@@ -55,12 +55,14 @@ class Wrapper:
         made.append(self)
 
     def _rows(self, indptr: torch.Tensor) -> list[slice]:
-        return [slice(*pair) for pair in zip(indptr[:-1].tolist(), indptr[1:].tolist())]
+        return [
+            slice(*pair) for pair in zip(indptr[:-1].tolist(), indptr[1:].tolist(), strict=True)
+        ]
 
     def _sequences(self, cache: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Keys and values of each sequence, out of their pages."""
         p, found = self.planned, []
-        for rows, last in zip(self._rows(p["indptr"]), p["last"].tolist()):
+        for rows, last in zip(self._rows(p["indptr"]), p["last"].tolist(), strict=True):
             pages = p["indices"][rows].long()
             count = (len(pages) - 1) * p["page_size"] + last
             found.append(tuple(x[pages].flatten(0, 1)[:count] for x in cache))
@@ -87,7 +89,7 @@ class Ragged(Wrapper):
         self._plan(q=qo_indptr, k=kv_indptr, mask=(causal, window_left))
 
     def run(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        rows = zip(self._rows(self.planned["q"]), self._rows(self.planned["k"]))
+        rows = zip(self._rows(self.planned["q"]), self._rows(self.planned["k"]), strict=True)
         return torch.cat([attention(q[a], k[b], v[b], *self.planned["mask"]) for a, b in rows])
 
 
@@ -120,7 +122,7 @@ class Paged(Wrapper):
         )
 
     def run(self, q: torch.Tensor, paged_kv_cache: Any) -> torch.Tensor:
-        rows = zip(self._rows(self.planned["q"]), self._sequences(paged_kv_cache))
+        rows = zip(self._rows(self.planned["q"]), self._sequences(paged_kv_cache), strict=True)
         return torch.cat([attention(q[a], *kv, *self.planned["mask"]) for a, kv in rows])
 
 
@@ -149,7 +151,7 @@ class Decode(Wrapper):
         )
 
     def run(self, q: torch.Tensor, paged_kv_cache: Any) -> torch.Tensor:
-        pairs = zip(q, self._sequences(paged_kv_cache))
+        pairs = zip(q, self._sequences(paged_kv_cache), strict=True)
         window = self.planned["window"]
         return torch.cat([attention(row[None], *kv, False, window) for row, kv in pairs])
 
