@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use owo_colors::OwoColorize;
 use regatta::commands::{
-    Ended, Stop, baseline, build, completions, diff, doctor, gate, list, note, report, run, trace,
-    worker,
+    Ended, Stop, baseline, build, completions, diff, doctor, env, gate, list, note, report, run,
+    trace, worker,
 };
 
 /// A performance-regression harness for attention kernels: whether it got slower,
@@ -35,6 +35,7 @@ enum Command {
     Trace(trace::TraceArgs),
     Build(build::BuildArgs),
     List(list::ListArgs),
+    Env(env::EnvArgs),
     Doctor(doctor::DoctorArgs),
     Worker(worker::WorkerArgs),
     Completions(completions::CompletionsArgs),
@@ -58,6 +59,7 @@ fn dispatch(command: &Command) -> Ended {
         Command::Trace(args) => trace::run(args),
         Command::Build(args) => build::run(args),
         Command::List(args) => list::run(args),
+        Command::Env(args) => env::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Worker(args) => worker::run(args),
         Command::Completions(args) => completions::run(args, Cli::command()),

@@ -27,6 +27,24 @@ const FAULTS: [(&str, &str); 12] = [
     ("environment", "environment"),
 ];
 
+/// How evidence that comes from the device's activity begins.
+const TOLD: [(&str, &str); 4] = [
+    (
+        "copies",
+        "1 copy kernel added (direct_copy_kernel), 1.30 of ",
+    ),
+    (
+        "gaps",
+        "device idle between launches 100 ns -> 1.40 us of 5.30 us, none of it waiting",
+    ),
+    (
+        "host",
+        "host 1.00 us -> 1.00 s a call, device idle between launches 100 ns -> 1.40 us of 5.30 us, \
+         98.6 % of it waiting for the host, device time ",
+    ),
+    ("overlap", "copies and compute at once 1.00 us -> 0 a call"),
+];
+
 const HARMLESS: [&str; 10] = [
     "order",
     "anonymous",
@@ -81,6 +99,10 @@ fn every_fault_is_named_by_its_cause_first() {
                 evidence.contains("grid 157x1x1 -> 1x1x1 of flash<float,64>, 1 of 132 SMs"),
                 "{evidence}"
             );
+        }
+        if let Some((_, words)) = TOLD.iter().find(|(of, _)| *of == fault) {
+            let evidence = row["findings"][0]["evidence"].as_str().unwrap();
+            assert!(evidence.starts_with(words), "{fault}: {evidence}");
         }
     }
 }

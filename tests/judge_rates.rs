@@ -165,6 +165,7 @@ fn side() -> Side {
             started: "2026-01-01T00:00:00Z".parse().unwrap(),
             git: None,
             suite: SuiteRecord {
+                counts: Vec::new(),
                 name: "simulated".to_owned(),
                 description: String::new(),
                 arguments: Vec::new(),

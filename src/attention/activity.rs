@@ -8,6 +8,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::intervals::{Cover, Gap, Ran, gaps};
+use super::structure::moves_data;
+
 /// One steady call, as the device recorded it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Activity {
@@ -61,24 +64,6 @@ pub enum OperationKind {
     Set,
 }
 
-/// A time in which nothing ran, before an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gap {
-    /// When the operations before it had ended.
-    pub start_ns: u64,
-    /// When the next one started.
-    pub end_ns: u64,
-    /// Which that is, by its place.
-    pub next: usize,
-}
-
-impl Gap {
-    /// Its length in nanoseconds.
-    pub fn ns(&self) -> u64 {
-        self.end_ns - self.start_ns
-    }
-}
-
 /// An [`Activity`] in a few figures; what a baseline keeps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActivitySummary {
@@ -96,6 +81,13 @@ pub struct ActivitySummary {
     pub copies: u64,
     /// Their bytes.
     pub copied_bytes: u64,
+    /// Nanoseconds in which the driver copied. Older files do not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copying_ns: Option<u64>,
+    /// Nanoseconds in which a kernel that moves data ran ([`moves_data`]). Older files do
+    /// not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moving_ns: Option<u64>,
     /// Nanoseconds in which a copy and a kernel ran at once.
     pub overlap_ns: u64,
     /// Which launch took longest: its place among the kernels.
@@ -109,6 +101,11 @@ pub struct ActivitySummary {
 }
 
 impl ActivitySummary {
+    /// Nanoseconds of the span in which nothing ran.
+    pub fn idle_ns(&self) -> u64 {
+        self.span_ns.saturating_sub(self.busy_ns)
+    }
+
     /// Share of the span in which the device waited for the host, where known.
     pub fn host_bound(&self) -> Option<f64> {
         let waited = self.host_bound_ns?;
@@ -130,76 +127,45 @@ impl Activity {
 
     /// Nanoseconds from the first start to the last end.
     pub fn span_ns(&self) -> u64 {
-        let starts = self.operations.iter().map(|operation| operation.start_ns);
-        let ends = self.operations.iter().map(|operation| operation.end_ns);
-        match (starts.min(), ends.max()) {
-            (Some(start), Some(end)) => end.saturating_sub(start),
-            _ => 0,
-        }
+        self.cover().span_ns()
     }
 
     /// Nanoseconds in which something ran; operations that ran at once count once.
     pub fn busy_ns(&self) -> u64 {
-        length(&union(self.operations.iter()))
+        self.cover().ns()
     }
 
     /// Nanoseconds in which a copy and a kernel ran at once.
     pub fn overlap_ns(&self) -> u64 {
-        common(
-            &union(self.of(OperationKind::Copy)),
-            &union(self.of(OperationKind::Kernel)),
-        )
+        let kernels = Cover::of(self.kernels().map(Ran::from));
+        self.copying().common_ns(&kernels)
     }
 
     /// Times in which nothing ran, in order.
     pub fn gaps(&self) -> Vec<Gap> {
-        let mut order: Vec<usize> = (0..self.operations.len()).collect();
-        order.sort_by_key(|&at| self.operations[at].start_ns);
-        let mut gaps = Vec::new();
-        let mut ended = None;
-        for next in order {
-            let operation = &self.operations[next];
-            if let Some(start_ns) = ended.filter(|&ended| ended < operation.start_ns) {
-                gaps.push(Gap {
-                    start_ns,
-                    end_ns: operation.start_ns,
-                    next,
-                });
-            }
-            ended = ended.max(Some(operation.end_ns));
-        }
-        gaps
+        gaps(self.operations.iter().map(Ran::from))
     }
 
     /// Nanoseconds in which the device waited for a launch that the host had not begun:
-    /// of each gap, the part before the launch of what ended it. The rest of a gap is the
-    /// device's own, or the driver's. `None` where a launch is not known.
+    /// of each gap, the part before the launch of what ended it ([`Gap::host_ns`]).
+    /// `None` where a launch is not known.
     pub fn host_bound_ns(&self) -> Option<u64> {
-        self.gaps()
-            .into_iter()
-            .map(|gap| {
-                let launched = self.operations[gap.next].launched_ns?;
-                let launched = u64::try_from(launched).unwrap_or(0);
-                Some(launched.clamp(gap.start_ns, gap.end_ns) - gap.start_ns)
-            })
-            .sum()
+        self.gaps().into_iter().map(|gap| gap.host_ns).sum()
     }
 
-    /// The figures that causes are found by, under the names that a structure has them:
-    /// idle time of the device, copies under kernels, modules loaded, and which share of
-    /// the call the device waited for the host (in thousandths, where it is known).
-    pub fn counts(&self) -> Vec<(String, u64)> {
-        let idle = self.gaps().iter().map(Gap::ns).sum();
-        let mut counts = vec![("gap_ns", idle), ("overlap_ns", self.overlap_ns())];
-        counts.extend(
-            self.calls
-                .get("module_loads")
-                .map(|loads| ("module_loads", *loads)),
-        );
-        let waited = self.host_bound_ns().filter(|_| self.span_ns() > 0);
-        counts.extend(waited.map(|ns| ("host_bound_permille", 1000 * ns / self.span_ns())));
-        let named = counts.into_iter();
-        named.map(|(name, n)| (name.to_owned(), n)).collect()
+    /// When the driver copied.
+    fn copying(&self) -> Cover {
+        Cover::of(self.of(OperationKind::Copy).map(Ran::from))
+    }
+
+    /// When a kernel ran that moves data.
+    fn moving(&self) -> Cover {
+        let kernels = self.kernels().filter(|kernel| moves_data(&kernel.name));
+        Cover::of(kernels.map(Ran::from))
+    }
+
+    fn cover(&self) -> Cover {
+        Cover::of(self.operations.iter().map(Ran::from))
     }
 
     /// All of it in a few figures.
@@ -214,6 +180,8 @@ impl Activity {
                 .of(OperationKind::Copy)
                 .filter_map(|copy| copy.bytes)
                 .sum(),
+            copying_ns: Some(self.copying().ns()),
+            moving_ns: Some(self.moving().ns()),
             overlap_ns: self.overlap_ns(),
             longest: self
                 .kernels()
@@ -226,39 +194,17 @@ impl Activity {
     }
 }
 
-/// The times of operations as intervals that do not touch, in order.
-fn union<'a>(operations: impl Iterator<Item = &'a Operation>) -> Vec<(u64, u64)> {
-    let mut times: Vec<(u64, u64)> = operations
-        .filter(|operation| operation.start_ns < operation.end_ns)
-        .map(|operation| (operation.start_ns, operation.end_ns))
-        .collect();
-    times.sort_unstable();
-    let mut found: Vec<(u64, u64)> = Vec::new();
-    for (start, end) in times {
-        match found.last_mut() {
-            Some(last) if start <= last.1 => last.1 = last.1.max(end),
-            _ => found.push((start, end)),
+impl From<&Operation> for Ran {
+    fn from(operation: &Operation) -> Ran {
+        Ran {
+            start_ns: operation.start_ns,
+            end_ns: operation.end_ns,
+            // Before the first operation there is nothing that could have waited.
+            launched_ns: operation
+                .launched_ns
+                .map(|at| u64::try_from(at).unwrap_or(0)),
         }
     }
-    found
-}
-
-fn length(intervals: &[(u64, u64)]) -> u64 {
-    intervals.iter().map(|(start, end)| end - start).sum()
-}
-
-/// Length of what two unions have in common.
-fn common(one: &[(u64, u64)], other: &[(u64, u64)]) -> u64 {
-    let (mut i, mut j, mut length) = (0, 0, 0);
-    while let (Some(a), Some(b)) = (one.get(i), other.get(j)) {
-        length += a.1.min(b.1).saturating_sub(a.0.max(b.0));
-        if a.1 < b.1 {
-            i += 1;
-        } else {
-            j += 1;
-        }
-    }
-    length
 }
 
 fn is_zero(count: &u64) -> bool {
@@ -267,8 +213,6 @@ fn is_zero(count: &u64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     fn operation(kind: OperationKind, start_ns: u64, end_ns: u64) -> Operation {
@@ -311,11 +255,12 @@ mod tests {
         let gap = Gap {
             start_ns: 160,
             end_ns: 200,
-            next: 3,
+            host_ns: None,
         };
         assert_eq!(call.gaps(), [gap]);
         let summary = call.summary();
         assert_eq!((summary.copies, summary.copied_bytes), (2, 8192));
+        assert_eq!((summary.copying_ns, summary.idle_ns()), (Some(110), 40));
         assert_eq!(summary.longest, Some(0), "100 ns against 40");
         assert_eq!(summary.host_bound(), None, "no launch is known");
     }
@@ -346,29 +291,34 @@ mod tests {
     }
 
     #[test]
+    fn time_in_kernels_that_move_data_is_told_apart() {
+        let named = |name: &str, start_ns, end_ns| Operation {
+            name: name.to_owned(),
+            ..operation(OperationKind::Kernel, start_ns, end_ns)
+        };
+        let call = activity(vec![
+            named("void at::native::elementwise_kernel<128, 4>(int)", 0, 38),
+            named("void pytorch_flash::flash_fwd_kernel<64>(Params)", 40, 100),
+            named("void at::native::elementwise_kernel<128, 4>(int)", 90, 130),
+        ]);
+        assert_eq!(call.summary().moving_ns, Some(38 + 40));
+    }
+
+    /// A baseline from before these were kept is read, and what it lacks is not 0.
+    #[test]
+    fn a_summary_of_an_older_file_is_read() {
+        let text = r#"{"busy_ns":9,"span_ns":10,"gaps":1,"copies":1,"copied_bytes":4,
+            "overlap_ns":0,"host_ns":7}"#;
+        let summary: ActivitySummary = serde_json::from_str(text).unwrap();
+        assert_eq!((summary.copying_ns, summary.moving_ns), (None, None));
+    }
+
+    #[test]
     fn it_is_written_as_short_as_it_can_be() {
         let call = activity(vec![operation(OperationKind::Set, 0, 5)]);
         let text = serde_json::to_string(&call).unwrap();
         let expected = r#"{"operations":[{"kind":"set","start_ns":0,"end_ns":5}],"host_ns":0}"#;
         assert_eq!(text, expected);
         assert_eq!(serde_json::from_str::<Activity>(&text).unwrap(), call);
-    }
-
-    proptest! {
-        #[test]
-        fn busy_and_gaps_make_the_span(
-            times in prop::collection::vec((0u64..500, 1u64..80, any::<bool>()), 1..30)
-        ) {
-            let kind = |copy| if copy { OperationKind::Copy } else { OperationKind::Kernel };
-            let operations = times.iter().map(|&(start, length, copy)| {
-                operation(kind(copy), start, start + length)
-            });
-            let call = activity(operations.collect());
-            let idle: u64 = call.gaps().iter().map(Gap::ns).sum();
-            prop_assert_eq!(call.busy_ns() + idle, call.span_ns());
-            let copies = length(&union(call.of(OperationKind::Copy)));
-            let kernels = length(&union(call.kernels()));
-            prop_assert_eq!(copies + kernels - call.overlap_ns(), call.busy_ns());
-        }
     }
 }

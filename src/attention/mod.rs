@@ -7,6 +7,7 @@ mod activity;
 mod axes;
 mod case;
 pub mod inputs;
+pub mod intervals;
 mod mask;
 mod problem;
 mod projection;
@@ -21,7 +22,7 @@ pub use case::{AUTO, Case, CaseId, FACETS, ParamValue, Params, VariantId};
 pub use mask::{Align, Mask};
 pub use problem::Problem;
 pub use projection::{Projection, ProjectionKind, Sizes};
-pub use structure::{Launch, Structure};
+pub use structure::{Launch, Structure, moves_data};
 
 /// A text that is not what it should be; the message says what is wrong and
 /// what may stand there instead.

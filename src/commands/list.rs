@@ -138,6 +138,10 @@ pub(super) fn introductions(
                 error if error.log().is_empty() => error.to_string(),
                 error => format!("{error}\n{}", error.log()),
             });
+            let hello = hello.and_then(|hello| match hello.absent.clone() {
+                Some(reason) => Err(reason),
+                None => Ok(hello),
+            });
             (name, hello)
         })
         .collect();

@@ -146,6 +146,7 @@ impl Ready {
                 arguments: args.choosing(),
                 filter: args.filter.clone(),
                 overrides: suite.overrides.clone(),
+                counts: suite.counts.clone(),
             },
             rules: suite.rules.clone(),
             settings: suite.settings.clone(),

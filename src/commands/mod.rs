@@ -6,6 +6,7 @@ pub mod completions;
 mod criterion;
 pub mod diff;
 pub mod doctor;
+pub mod env;
 pub mod gate;
 mod interrupt;
 pub mod list;

@@ -60,6 +60,11 @@ pub fn differences(base: &RunHeader, head: &RunHeader, same_suite: bool) -> Diff
     for (name, base, head) in shared_workers(base, head) {
         let prefix = format!("{name}.versions.");
         maps(soft, &prefix, &base.versions, &head.versions);
+        // A run that was written before there were locks says nothing of them.
+        if !base.packages.is_empty() && !head.packages.is_empty() {
+            let prefix = format!("{name}.packages.");
+            maps(soft, &prefix, &base.packages, &head.packages);
+        }
     }
     for name in lone_workers(base, head) {
         let state = |header: &RunHeader| {

@@ -200,8 +200,11 @@ fn hold(
     result
 }
 
-/// What sets a case apart from the one it was held against: the rules that explain
-/// a change over time explain a difference within a run as well.
+/// Confidence from which a second cause is told beside the first.
+const TOLD_TOO: f64 = 0.6;
+
+/// What sets a case apart from the one it was held against, in at most two causes: the
+/// rules that explain a change over time explain a difference within a run as well.
 fn cause(
     held: &CaseRecord,
     best: &CaseRecord,
@@ -216,10 +219,17 @@ fn cause(
         versions: Vec::new(),
         sms,
     };
-    let finding = causes::findings(&pair).into_iter().next()?;
+    let findings = causes::findings(&pair);
+    let (first, others) = findings.split_first()?;
+    let second = others
+        .first()
+        .filter(|second| second.confidence >= TOLD_TOO);
+    let second = second.map(|second| format!("; {}: {}", second.cause, second.evidence));
     Some(format!(
-        "{}, from the best to this one: {}",
-        finding.cause, finding.evidence
+        "{}, from the best to this one: {}{}",
+        first.cause,
+        first.evidence,
+        second.unwrap_or_default()
     ))
 }
 

@@ -27,6 +27,7 @@ pub fn header() -> RunHeader {
             dirty: true,
         }),
         suite: SuiteRecord {
+            counts: Vec::new(),
             name: "quick".to_owned(),
             description: String::new(),
             arguments: Vec::new(),
@@ -53,6 +54,7 @@ pub fn header() -> RunHeader {
             soft: facts(&[("host", "a")]),
         },
         workers: vec![WorkerRecord {
+            packages: BTreeMap::new(),
             name: "cpu".to_owned(),
             device_kind: "cpu".to_owned(),
             device: "xeon".to_owned(),

@@ -10,9 +10,10 @@ use crate::worker::protocol::{Device, Hello};
 ///
 /// A GPU's facts are hard for every worker that runs on one. The processor's are
 /// hard only when some worker runs on it: device times of a GPU do not depend on
-/// which host rents it out.
+/// which host rents it out. One that is absent runs nowhere.
 pub fn fingerprint(hellos: &BTreeMap<String, Hello>) -> Fingerprint {
-    of_devices(hellos.values().map(|hello| &hello.device))
+    let present = hellos.values().filter(|hello| hello.absent.is_none());
+    of_devices(present.map(|hello| &hello.device))
 }
 
 /// The fingerprint of a machine with these devices.
@@ -64,6 +65,7 @@ pub fn worker_record(name: &str, hello: &Hello) -> WorkerRecord {
         device_kind: hello.device.kind.clone(),
         device: hello.device.name.clone(),
         versions: hello.versions.clone(),
+        packages: hello.packages.clone(),
     }
 }
 
@@ -107,6 +109,8 @@ mod tests {
 
     fn hello(kind: &str, name: &str, sms: &str) -> Hello {
         Hello {
+            packages: BTreeMap::new(),
+            absent: None,
             protocol: 1,
             worker: "w".to_owned(),
             versions: BTreeMap::new(),

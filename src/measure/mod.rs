@@ -1,6 +1,7 @@
 //! How it is measured: schedule, invocations, checks, machine.
 
 pub mod conformance;
+pub mod environments;
 pub mod machine;
 mod occupancy;
 pub mod preflight;

@@ -17,6 +17,9 @@ use crate::worker::protocol::{Cache, Census, Counter, Measure, Prepare, ReplyBod
 /// Releasing memory, and saying goodbye, must not take longer.
 const RELEASE_LIMIT: Duration = Duration::from_secs(60);
 
+/// Modules loaded during one steady call, as both a structure and an activity name it.
+const MODULE_LOADS: &str = "module_loads";
+
 /// Starts workers.
 pub trait Launcher {
     /// Starts the worker of this name and has it introduce itself.
@@ -124,6 +127,10 @@ impl<'a> Session<'a> {
         case: &Case,
         census: bool,
     ) -> Result<Outcome, HostError> {
+        if let Some(reason) = &worker.hello().absent {
+            let reason = reason.clone();
+            return Ok(Outcome::Unsupported { reason });
+        }
         let settings = &self.suite.settings;
         let limit = Duration::from_secs(settings.timeout_s.into());
         let prepare = Prepare {
@@ -247,10 +254,11 @@ fn counted(worker: &mut dyn Conversation, limit: Duration) -> Result<Option<Cens
     match worker.ask(RequestBody::Census, limit)? {
         ReplyBody::Census(mut census) => {
             occupancy::complete(&mut census.structure, &worker.hello().device);
-            if let Some(activity) = &census.activity {
-                for (name, count) in activity.counts() {
-                    census.structure.counts.entry(name).or_insert(count);
-                }
+            // The only one of its figures that is exact; the others stay with it.
+            let activity = census.activity.as_ref();
+            if let Some(&loads) = activity.and_then(|of| of.calls.get(MODULE_LOADS)) {
+                let counts = &mut census.structure.counts;
+                counts.entry(MODULE_LOADS.to_owned()).or_insert(loads);
             }
             Ok(Some(census))
         }

@@ -5,10 +5,12 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::environments::{Made, interpreter_of};
 use super::session::Launcher;
 use crate::attention::VariantId;
+use crate::suite::Suite;
 use crate::suite::document::nearest;
-use crate::suite::{Environment, Suite};
+use crate::suite::environment::Environment;
 use crate::worker::host::{Conversation, HostError, Process, Spec};
 use crate::worker::{gpu_clock, python};
 
@@ -77,13 +79,9 @@ fn spec(name: &str, suite: &Suite, default: Option<&str>) -> Result<Spec, NoComm
         Some((worker, environment)) => (worker, Some(environment)),
         None => (name, default),
     };
-    let environment = match environment {
-        Some(wanted) => find_environment(wanted, suite)?,
-        None => suite
-            .environments
-            .get("default")
-            .cloned()
-            .unwrap_or_default(),
+    let (environment_name, environment) = match environment {
+        Some(wanted) => (wanted, find_environment(wanted, suite)?),
+        None => own_environment(worker, suite),
     };
     let env = environment.env.clone().into_iter().collect();
     if let Some(command) = suite.workers.get(worker) {
@@ -111,7 +109,7 @@ fn spec(name: &str, suite: &Suite, default: Option<&str>) -> Result<Spec, NoComm
         });
     }
     if python::LIBRARIES.contains(&worker) {
-        return python_spec(name, worker, &environment);
+        return python_spec(name, worker, environment_name, &environment);
     }
     let known = OWN.iter().chain(python::LIBRARIES).copied();
     let known: Vec<&str> = known
@@ -141,6 +139,20 @@ fn find_environment(wanted: &str, suite: &Suite) -> Result<Environment, NoComman
     )))
 }
 
+/// The environment of a worker whose variant names none: one that is declared for it, or
+/// the default one.
+fn own_environment<'a>(worker: &str, suite: &'a Suite) -> (&'a str, Environment) {
+    let declared = suite.environments.iter();
+    let own = declared
+        .filter(|(_, environment)| environment.workers.iter().any(|name| name == worker))
+        .map(|(name, environment)| (name.as_str(), environment.clone()))
+        .next();
+    own.unwrap_or_else(|| {
+        let default = suite.environments.get("default");
+        ("default", default.cloned().unwrap_or_default())
+    })
+}
+
 /// Where the GPU clock is, unless the environment or the user (`is_set`) says it.
 fn clock_variable(
     environment: &BTreeMap<String, String>,
@@ -158,21 +170,21 @@ fn clock_variable(
     Ok(library.map(|path| (variable.to_owned(), path.display().to_string())))
 }
 
-fn python_spec(name: &str, library: &str, environment: &Environment) -> Result<Spec, NoCommand> {
+fn python_spec(
+    name: &str,
+    library: &str,
+    environment_name: &str,
+    environment: &Environment,
+) -> Result<Spec, NoCommand> {
     let main = python::install().map_err(|error| {
         NoCommand(format!(
             "cannot write the Python worker into the cache: {error}"
         ))
     })?;
-    let interpreter = environment
-        .interpreter
-        .clone()
-        .or_else(|| {
-            std::env::var("REGATTA_PYTHON")
-                .ok()
-                .filter(|path| !path.is_empty())
-        })
-        .unwrap_or_else(|| "python3".to_owned());
+    let made = Made::of(environment_name, environment)
+        .and_then(|made| made.map(|made| made.interpreter()).transpose())
+        .map_err(|error| NoCommand(error.to_string()))?;
+    let interpreter = made.unwrap_or_else(|| interpreter_of(environment).into());
     let mut env: Vec<(String, String)> = environment.env.clone().into_iter().collect();
     if !environment.import_paths.is_empty() {
         let mut paths = environment.import_paths.clone();
@@ -191,7 +203,7 @@ fn python_spec(name: &str, library: &str, environment: &Environment) -> Result<S
     env.push(("PYTHONUNBUFFERED".to_owned(), "1".to_owned()));
     Ok(Spec {
         name: name.to_owned(),
-        program: PathBuf::from(interpreter),
+        program: interpreter,
         args: vec![
             main.display().to_string(),
             "--library".to_owned(),

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::attention::{Activity, CaseId, ParamValue, Structure};
+use crate::suite::count::Count;
 use crate::suite::rules::Rules;
 use crate::suite::{Override, Settings};
 
@@ -84,6 +85,9 @@ pub struct SuiteRecord {
     /// Parameters handed to a variant in place of those its cases ask for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<Override>,
+    /// Functions whose calls were counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub counts: Vec<Count>,
 }
 
 /// What a machine is. Times are compared only where all `hard` facts agree.
@@ -108,6 +112,9 @@ pub struct WorkerRecord {
     pub device: String,
     /// Versions of what decides its speed.
     pub versions: BTreeMap<String, String>,
+    /// Everything installed beside it, name and version: the lock of its environment.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub packages: BTreeMap<String, String>,
 }
 
 /// One case in one invocation.

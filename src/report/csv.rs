@@ -9,7 +9,7 @@ use ::csv::Writer;
 
 use super::text::one_line;
 use super::{Document, Exporter, RenderError, Report, fill};
-use crate::attention::{Case, CaseId, FACETS};
+use crate::attention::{ActivitySummary, Case, CaseId, FACETS};
 use crate::judge::judgement::{Change, Finding, Row, Stage, Timing};
 use crate::judge::spread::{Spread, spreads};
 use crate::record::conditions::Conditions;
@@ -45,8 +45,9 @@ fn document(
     Ok(Document { name, text })
 }
 
-/// Columns of `cases.csv` between the facets and the parameters.
-const FIGURES: [&str; 33] = [
+/// Columns of `cases.csv` between the facets and the parameters. From `busy_ns` to
+/// `moving_ns` they are of one recorded call, `host_bound` a share of it.
+const FIGURES: [&str; 39] = [
     "word",
     "allowed",
     "reason",
@@ -77,6 +78,12 @@ const FIGURES: [&str; 33] = [
     "other_processes",
     "synchronised",
     "sm_fill",
+    "busy_ns",
+    "idle_ns",
+    "host_bound",
+    "copying_ns",
+    "overlap_ns",
+    "moving_ns",
     "findings",
     "structure",
     "severity",
@@ -136,12 +143,14 @@ fn figures(
     record: Option<&CaseRecord>,
     spread: Option<&Spread>,
     sms: Option<u32>,
-) -> [String; 33] {
+) -> [String; 39] {
     let condition = |count: fn(&Conditions) -> Option<u32>| {
         cell(record.and_then(|record| count(&record.conditions)))
     };
     let share =
         |share: fn(&Spread) -> f64| cell(spread.map(share).filter(|share| share.is_finite()));
+    let activity = record.and_then(|record| record.activity.as_ref());
+    let active = |ns: fn(&ActivitySummary) -> Option<u64>| cell(activity.and_then(ns));
     let head = |figure: fn(&Timing) -> f64| cell(row.head.as_ref().map(figure));
     let base = |figure: fn(&Timing) -> f64| cell(row.base.as_ref().map(figure));
     let change = |figure: fn(&Change) -> f64| cell(row.change.as_ref().map(figure));
@@ -182,6 +191,12 @@ fn figures(
         condition(|of| (of.known > 0).then_some(of.other_processes)),
         condition(|of| (of.synchronised > 0).then_some(of.synchronised)),
         cell(record.and_then(|record| fill::share(record, sms))),
+        active(|of| Some(of.busy_ns)),
+        active(|of| Some(of.idle_ns())),
+        cell(activity.and_then(ActivitySummary::host_bound)),
+        active(|of| of.copying_ns),
+        active(|of| Some(of.overlap_ns)),
+        active(|of| of.moving_ns),
         findings(&row.findings),
         structure(row),
         cell(row.severity),

@@ -7,7 +7,7 @@ use super::document::{DocumentError, Source, nearest};
 use super::{Suite, parse};
 
 /// The suites in the binary: name and text.
-pub const BUILTIN: [(&str, &str); 9] = [
+pub const BUILTIN: [(&str, &str); 21] = [
     ("quick", include_str!("../../suites/quick.toml")),
     (
         "xformers-backward",
@@ -16,6 +16,22 @@ pub const BUILTIN: [(&str, &str); 9] = [
     (
         "xformers-0.0.26",
         include_str!("../../suites/xformers-0.0.26.toml"),
+    ),
+    (
+        "xformers-library",
+        include_str!("../../suites/xformers-library.toml"),
+    ),
+    (
+        "xformers-library-0.0.26",
+        include_str!("../../suites/xformers-library-0.0.26.toml"),
+    ),
+    (
+        "flash-layout",
+        include_str!("../../suites/flash-layout.toml"),
+    ),
+    (
+        "flash-layout-copies",
+        include_str!("../../suites/flash-layout-copies.toml"),
     ),
     ("clock", include_str!("../../suites/clock.toml")),
     ("sdpa", include_str!("../../suites/sdpa.toml")),
@@ -28,6 +44,35 @@ pub const BUILTIN: [(&str, &str); 9] = [
     (
         "dynamic-length-exact",
         include_str!("../../suites/dynamic-length-exact.toml"),
+    ),
+    ("providers", include_str!("../../suites/providers.toml")),
+    (
+        "short-sequences",
+        include_str!("../../suites/short-sequences.toml"),
+    ),
+    (
+        "decode-libraries",
+        include_str!("../../suites/decode-libraries.toml"),
+    ),
+    (
+        "decode-one-split",
+        include_str!("../../suites/decode-one-split.toml"),
+    ),
+    (
+        "dynamic-plan",
+        include_str!("../../suites/dynamic-plan.toml"),
+    ),
+    (
+        "dynamic-plan-each",
+        include_str!("../../suites/dynamic-plan-each.toml"),
+    ),
+    (
+        "sequence-parallel",
+        include_str!("../../suites/sequence-parallel.toml"),
+    ),
+    (
+        "sequence-parallel-fused",
+        include_str!("../../suites/sequence-parallel-fused.toml"),
     ),
 ];
 

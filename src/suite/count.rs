@@ -1,11 +1,13 @@
 //! `[[count]]`: functions of a worker's process whose calls are counted.
 
+use serde::{Deserialize, Serialize};
+
 use super::document::{DocumentError, Table, Value, nearest};
 use super::{Suite, glob};
 use crate::attention::Case;
 
 /// Functions whose calls are one kind of event, counted over steady calls of some cases.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
     /// Of the count: `backend_selections` is counted as `calls.backend_selections`.
     pub name: String,

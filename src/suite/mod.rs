@@ -5,6 +5,7 @@ mod builtin;
 pub mod count;
 mod demands;
 pub mod document;
+pub mod environment;
 mod parse;
 pub mod rules;
 pub mod structural;
@@ -17,6 +18,7 @@ pub use builtin::{BUILTIN, configure, load};
 
 use crate::attention::{Case, ParamValue, Params, VariantId};
 use count::Count;
+use environment::Environment;
 use rules::Rules;
 
 /// A suite: cases, how to measure them, and what is demanded of the results.
@@ -115,17 +117,6 @@ pub struct Override {
     pub from: Option<ParamValue>,
     /// The value handed over.
     pub to: ParamValue,
-}
-
-/// Where a worker runs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Environment {
-    /// The Python interpreter; `None`: `python3`.
-    pub interpreter: Option<String>,
-    /// Environment variables set for the process.
-    pub env: BTreeMap<String, String>,
-    /// Folders put in front of Python's import path.
-    pub import_paths: Vec<String>,
 }
 
 /// The command that starts a worker of the suite's own.

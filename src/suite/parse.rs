@@ -3,8 +3,9 @@
 use super::axes::{self, Point};
 use super::demands;
 use super::document::{DocumentError, Source, Table, Value};
+use super::environment;
 use super::rules::{Expectation, Metric, Policy, Selector};
-use super::{Environment, Override, Settings, Suite, WorkerCommand};
+use super::{Override, Settings, Suite, WorkerCommand};
 use crate::attention::{Case, ParamValue, Params, VariantId};
 
 /// Version of the suite format.
@@ -81,7 +82,17 @@ pub fn suite(
 pub fn environments(root: &Table<'_>, suite: &mut Suite) -> Result<(), DocumentError> {
     if let Some(value) = root.get("environments") {
         for (name, value) in value.table()?.entries() {
-            let environment = environment(&value.table()?)?;
+            let environment = environment::read(&value.table()?)?;
+            let twice = suite.environments.iter().find_map(|(other, there)| {
+                let shared = there
+                    .workers
+                    .iter()
+                    .find(|name| environment.workers.contains(name));
+                shared.map(|worker| format!("worker `{worker}` runs in `{other}` already"))
+            });
+            if let Some(problem) = twice {
+                return Err(value.error(problem));
+            }
             suite.environments.insert(name, environment);
         }
     }
@@ -309,23 +320,6 @@ fn overriding(table: &Table<'_>) -> Result<Override, DocumentError> {
     };
     table.finish()?;
     Ok(overriding)
-}
-
-fn environment(table: &Table<'_>) -> Result<Environment, DocumentError> {
-    let mut environment = Environment::default();
-    if let Some(value) = table.get("interpreter") {
-        environment.interpreter = Some(value.string()?);
-    }
-    if let Some(value) = table.get("env") {
-        for (name, value) in value.table()?.entries() {
-            environment.env.insert(name, value.string()?);
-        }
-    }
-    if let Some(value) = table.get("import_paths") {
-        environment.import_paths = strings(value.list()?)?;
-    }
-    table.finish()?;
-    Ok(environment)
 }
 
 /// An expectation that selects nothing would hold for ever: refuse it now.

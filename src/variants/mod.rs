@@ -5,6 +5,7 @@
 
 pub mod cpu;
 pub mod cuda;
+mod difference;
 
 use crate::worker::serve::Worker;
 

@@ -436,6 +436,8 @@ fn mapping(parent_fd: OwnedFd, child_fd: i32) -> FdMapping {
 
 fn no_hello() -> Hello {
     Hello {
+        packages: Default::default(),
+        absent: None,
         protocol: 0,
         worker: String::new(),
         versions: Default::default(),

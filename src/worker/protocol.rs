@@ -206,6 +206,13 @@ pub struct Hello {
     pub device: Device,
     /// What it can run.
     pub variants: Vec<VariantInfo>,
+    /// Everything installed beside it, name and version: the lock of its environment.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub packages: BTreeMap<String, String>,
+    /// Why nothing of it can run here, such as a library that is not installed. Then every
+    /// case of it is unsupported, and it need not name a variant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub absent: Option<String>,
 }
 
 /// The device a worker runs on.

@@ -19,7 +19,7 @@ use rand_chacha::ChaCha8Rng;
 use regatta::attention::inputs::probe_indices;
 use regatta::attention::reference::{Inputs, backward, forward};
 use regatta::attention::tolerance::results;
-use regatta::attention::{Direction, Dtype, ParamValue, Structure, work};
+use regatta::attention::{Activity, Direction, Dtype, ParamValue, Structure, work};
 use regatta::worker::protocol::{
     Device, Hello, Measure, Measured, PROBES, PROTOCOL_VERSION, Parameter, Prepare, Prepared,
     REPLY_FD, TensorError, VariantInfo,
@@ -139,6 +139,8 @@ impl Worker for Fake {
             return Err(Refusal::Failed(format!("no device; start {starts}")));
         }
         Ok(Hello {
+            packages: BTreeMap::new(),
+            absent: None,
             protocol: self.version,
             worker: "fake".to_owned(),
             versions: BTreeMap::from([("fake".to_owned(), "1.0".to_owned())]),
@@ -303,6 +305,11 @@ impl Worker for Fake {
             counts: BTreeMap::from([("threads".to_owned(), splits(case))]),
             ..Structure::default()
         })
+    }
+
+    fn activity(&mut self) -> Option<Activity> {
+        let case = self.prepared.as_ref()?;
+        (case.variant == "gpu").then(|| fault::of(case).activity())
     }
 
     fn release(&mut self) {

@@ -6,6 +6,7 @@ Knows nothing of attention or of any library. docs/PROTOCOL.md is the contract.
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
 import json
 import math
 import os
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, BinaryIO, Protocol
 
 from counters import Counter, count
+from device import cpu_device
 
 PROTOCOL_VERSION = 1
 REQUEST_FD = 3
@@ -25,6 +27,10 @@ Message = dict[str, Any]
 
 class Unsupported(Exception):
     """The variant does not do this case; the text is the library's own where it has one."""
+
+
+class Absent(Exception):
+    """Nothing of the library can run here; the text says why, and what would help."""
 
 
 class Failed(Exception):
@@ -65,8 +71,9 @@ class Relay:
 class Session:
     """Answers requests one by one; the library is loaded by the first `hello`."""
 
-    def __init__(self, open_worker: Callable[[], Worker]) -> None:
+    def __init__(self, open_worker: Callable[[], Worker], library: str = "") -> None:
         self._open_worker = open_worker
+        self._library = library
         self._worker: Worker | None = None
         self._counters: list[Counter] = []
 
@@ -118,9 +125,14 @@ class Session:
             raise Failed(
                 f"the harness speaks protocol {asked}, this worker speaks {PROTOCOL_VERSION}"
             )
-        if self._worker is None:
-            self._worker = self._open_worker()
-        return {"type": "hello", "protocol": PROTOCOL_VERSION, **self._worker.hello()}
+        hello = {"type": "hello", "protocol": PROTOCOL_VERSION, "packages": installed()}
+        try:
+            if self._worker is None:
+                self._worker = self._open_worker()
+            return hello | self._worker.hello()
+        except Absent as reason:
+            nothing = {"versions": {}, "device": cpu_device(), "variants": []}
+            return hello | nothing | {"worker": self._library, "absent": str(reason)}
 
     def _prepare(self, request: Message) -> Message:
         worker = self._ready()
@@ -151,6 +163,16 @@ class Session:
         if self._worker is None:
             raise Failed("the first request must be `hello`, and it must have been answered")
         return self._worker
+
+
+def installed() -> dict[str, str]:
+    """Everything installed beside the library, name and version: the environment's lock."""
+    found: dict[str, str] = {}
+    for distribution in importlib.metadata.distributions():
+        # The first on the path is the one that is imported.
+        with contextlib.suppress(Exception):
+            found.setdefault(distribution.name.lower().replace("_", "-"), distribution.version)
+    return dict(sorted(found.items()))
 
 
 def number_or_null(value: Any) -> Any:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import sys
 import traceback
 from pathlib import Path
 
-from channel import Failed, Session, Worker, open_descriptors, serve
+from channel import Absent, Session, Worker, open_descriptors, serve
 
 SUFFIX = "_worker.py"
 
@@ -28,7 +29,7 @@ def open_worker(library: str, rank: int | None = None) -> Worker:
     except ImportError as error:
         traceback.print_exc()
         package = (error.name or library).partition(".")[0]
-        raise Failed(
+        raise Absent(
             f"the Python module `{error.name or library}`, which library `{library}` needs, "
             f"cannot be imported by {sys.executable} (Python {sys.version.split()[0]}): {error}. "
             f"Install it there with `{sys.executable} -m pip install {package}`, or name an "
@@ -43,7 +44,8 @@ def main() -> None:
     parser.add_argument("--rank", type=int, help="one rank of a library of several processes")
     asked = parser.parse_args()
     requests, replies = open_descriptors()
-    serve(Session(lambda: open_worker(asked.library, asked.rank)), requests, replies)
+    opening = functools.partial(open_worker, asked.library, asked.rank)
+    serve(Session(opening, asked.library), requests, replies)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ them: a copy into the caller's order is made only under `access=copies`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend
 
 from channel import Unsupported
+from cutlass_splits import effective_splits
 from problem import Mask, Problem
 from torch_library import Call, Results, Tensors
 
@@ -61,28 +63,21 @@ class Access:
         return tuple(_ordered(result, self._layout) for result in results)
 
 
-def build_sdpa(problem: Problem, tensors: Tensors, access: Access) -> Call:
-    """`F.scaled_dot_product_attention`; the caller has selected the backend.
+def autograd_call(
+    problem: Problem,
+    tensors: Tensors,
+    access: Access,
+    attend: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor],
+) -> Call:
+    """`attend(q, k, v)` on logical tensors, and its gradient by autograd.
 
-    `is_causal` is aligned top-left. Any other mask is given as a boolean tensor, and the
-    backend says itself whether it takes one.
+    Backward works on a graph that is made here: it is `Built(earlier_stream=True)`.
     """
-    if problem.varlen:
-        raise Unsupported("scaled_dot_product_attention takes no packed ragged batch")
-    is_causal = problem.mask.is_causal and (problem.mask.align == "top-left" or problem.is_square)
-    bias = None
-    if not is_causal and not problem.mask.is_full:
-        bias = _boolean_mask(problem, tensors["q"].device)
-    grouped = problem.heads != problem.kv_heads
     inputs = tuple(tensors[name].requires_grad_(problem.has_backward) for name in ("q", "k", "v"))
     dout = tensors.get("dout")
 
     def forward() -> torch.Tensor:
-        q, k, v = (x.transpose(1, 2) for x in access.read(*inputs))
-        out = F.scaled_dot_product_attention(
-            q, k, v, attn_mask=bias, is_causal=is_causal, enable_gqa=grouped
-        )
-        return access.deliver(out.transpose(1, 2))[0]
+        return access.deliver(attend(*access.read(*inputs)))[0]
 
     def gradient(out: torch.Tensor) -> Results:
         return torch.autograd.grad(out, inputs, dout, retain_graph=True)
@@ -98,6 +93,65 @@ def build_sdpa(problem: Problem, tensors: Tensors, access: Access) -> Call:
         return (out.detach(), *gradient(out))
 
     return both
+
+
+def operator_call(
+    problem: Problem,
+    tensors: Tensors,
+    access: Access,
+    forward: Callable[..., tuple[torch.Tensor, Any]],
+    backward: Callable[..., Results],
+) -> Call:
+    """Operators that are called apart, without autograd.
+
+    `forward(q, k, v)` yields `out` and whatever else `backward(dout, q, k, v, out, saved)`
+    takes of it to make the three gradients; all in the order of the logical tensors.
+    """
+    inputs = tuple(tensors[name] for name in ("q", "k", "v"))
+    dout = tensors.get("dout")
+
+    def made() -> tuple[Results, torch.Tensor, Any]:
+        given = access.read(*inputs)
+        return given, *forward(*given)
+
+    def gradient(given: Results, out: torch.Tensor, saved: Any) -> Results:
+        return access.deliver(*backward(*access.read(dout), *given, out, saved))
+
+    if problem.direction == "forward":
+        return lambda: access.deliver(made()[1])
+    if problem.direction == "backward":
+        before = made()
+        return lambda: gradient(*before)
+
+    def both() -> Results:
+        now = made()
+        return (*access.deliver(now[1]), *gradient(*now))
+
+    return both
+
+
+def build_sdpa(problem: Problem, tensors: Tensors, access: Access) -> Call:
+    """`F.scaled_dot_product_attention`; the caller has selected the backend.
+
+    `is_causal` is aligned top-left. Any other mask is given as a boolean tensor, and the
+    backend says itself whether it takes one.
+    """
+    if problem.varlen:
+        raise Unsupported("scaled_dot_product_attention takes no packed ragged batch")
+    is_causal = problem.mask.is_causal and (problem.mask.align == "top-left" or problem.is_square)
+    bias = None
+    if not is_causal and not problem.mask.is_full:
+        bias = _boolean_mask(problem, tensors["q"].device)
+    grouped = problem.heads != problem.kv_heads
+
+    def attend(*logical: torch.Tensor) -> torch.Tensor:
+        q, k, v = (x.transpose(1, 2) for x in logical)
+        out = F.scaled_dot_product_attention(
+            q, k, v, attn_mask=bias, is_causal=is_causal, enable_gqa=grouped
+        )
+        return out.transpose(1, 2)
+
+    return autograd_call(problem, tensors, access, attend)
 
 
 def _boolean_mask(problem: Problem, device: torch.device) -> torch.Tensor:
@@ -141,7 +195,7 @@ def build_efficient(
     if num_splits_key is not None and not problem.has_backward:
         raise Unsupported("_efficient_attention_forward has no num_splits_key; backward has")
     custom_mask_type, window = _custom_mask(problem.mask, problem.is_square)
-    cu_seqlens_q, cu_seqlens_k, max_q, max_k = _packing(problem, tensors["q"].device)
+    cu_seqlens_q, cu_seqlens_k, max_q, max_k = packing(problem, tensors["q"].device)
     aten = torch.ops.aten
     inputs = tuple(tensors[name] for name in ("q", "k", "v"))
     dout = tensors.get("dout")
@@ -210,7 +264,7 @@ def build_efficient(
     return both
 
 
-def _packing(problem: Problem, device: torch.device) -> tuple[Any, Any, int | None, int | None]:
+def packing(problem: Problem, device: torch.device) -> tuple[Any, Any, int | None, int | None]:
     """`cu_seqlens_q`, `cu_seqlens_k` and the longest of each; all None for an even batch."""
     if not problem.varlen:
         return None, None, None, None
@@ -219,3 +273,19 @@ def _packing(problem: Problem, device: torch.device) -> tuple[Any, Any, int | No
     starts_k = [sequence.k_start for sequence in problem.sequences] + [total_k]
     bounds = (torch.tensor(x, dtype=torch.int32, device=device) for x in (starts_q, starts_k))
     return (*bounds, problem.seq_q, problem.seq_k)
+
+
+def splits_here(problem: Problem, requested: int | None, device: torch.device) -> dict[str, int]:
+    """`num_splits_key` as the CUTLASS backward takes it on this device, where that is known."""
+    if not problem.has_backward or device.type != "cuda":
+        return {}
+    properties = torch.cuda.get_device_properties(device)
+    splits = effective_splits(
+        problem,
+        requested,
+        (properties.major, properties.minor),
+        properties.shared_memory_per_block_optin,
+        torch.are_deterministic_algorithms_enabled()
+        and not torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
+    return {} if splits is None else {"num_splits_key": splits}

@@ -1,16 +1,19 @@
-"""Library `torch`: SDPA with each of its backends, and the memory-efficient ops called directly."""
+"""Library `torch`: SDPA with each of its backends, and the ops beneath it called directly."""
 
 from __future__ import annotations
 
 import torch
 from torch.nn.attention import sdpa_kernel
 
-from cutlass_splits import effective_splits
-from problem import Problem
+import torch_flex
+import torch_varlen
+from flash_variants import build_flash
 from torch_library import DTYPES, HALVES, Asked, Built, TorchLibrary, Variant
-from torch_variants import SDPA_BACKENDS, Access, build_efficient, build_sdpa
+from torch_variants import SDPA_BACKENDS, Access, build_efficient, build_sdpa, splits_here
 
 ACCESS = {"access": ("views", "copies")}
+BUILDERS = {"flex": torch_flex.build_flex, "varlen": torch_varlen.build_varlen}
+"""Of variants that lie in files of their own."""
 
 
 class TorchWorker(TorchLibrary):
@@ -41,10 +44,19 @@ class TorchWorker(TorchLibrary):
                 every,
                 parameters=ACCESS | {"num_splits_key": "integer"},
             ),
+            # On a CPU it is unsupported in the dispatcher's words, like `efficient`.
+            "flash": Variant(
+                "aten::_flash_attention_forward and _backward called directly: FlashAttention 2",
+                parameters=ACCESS,
+            ),
+            "flex": torch_flex.VARIANT,
+            "varlen": torch_varlen.VARIANT,
         }
 
     def build(self, asked: Asked) -> Built:
         """The call, with the backend selected."""
+        if asked.variant in BUILDERS:
+            return BUILDERS[asked.variant](asked)
         problem, params = asked.problem, asked.params
         word = params.get("access", "views")
         access = Access(problem, copies=word == "copies")
@@ -53,23 +65,11 @@ class TorchWorker(TorchLibrary):
             call = build_sdpa(problem, asked.tensors, access)
             autograd = problem.direction == "backward"
             return Built(call, {"access": word}, earlier_stream=autograd)
+        if asked.variant == "flash":
+            return Built(build_flash(problem, asked.tensors, access), {"access": word})
         splits = params.get("num_splits_key")
         call = build_efficient(problem, asked.tensors, access, splits)
-        return Built(call, {"access": word} | self._effective_splits(problem, splits))
-
-    def _effective_splits(self, problem: Problem, requested: int | None) -> dict[str, int]:
-        if not problem.has_backward or not self._gpu:
-            return {}
-        properties = torch.cuda.get_device_properties(self._device)
-        splits = effective_splits(
-            problem,
-            requested,
-            (properties.major, properties.minor),
-            properties.shared_memory_per_block_optin,
-            torch.are_deterministic_algorithms_enabled()
-            and not torch.is_deterministic_algorithms_warn_only_enabled(),
-        )
-        return {} if splits is None else {"num_splits_key": splits}
+        return Built(call, {"access": word} | splits_here(problem, splits, self._device))
 
 
 WORKER = TorchWorker

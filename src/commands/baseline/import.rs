@@ -321,6 +321,7 @@ fn header(
         // What was checked out then is not what is checked out now.
         git: None,
         suite: SuiteRecord {
+            counts: Vec::new(),
             name: suite.name.clone(),
             description: suite.description.clone(),
             arguments: args.suite.iter().cloned().collect(),

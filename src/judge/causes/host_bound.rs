@@ -1,22 +1,54 @@
-//! The host cannot issue calls as fast as the device works them off.
+//! The host cannot issue work as fast as the device does it, and the device waits.
 
-use super::{Pair, finding};
-use crate::judge::complete::usable;
+use super::idle::Idle;
+use super::{EXPLAINS, Pair, finding, median_ns};
 use crate::judge::judgement::Finding;
-use crate::judge::phrase::time;
-use crate::record::side::median;
+use crate::judge::phrase::{from_to, time};
+use crate::record::side::CaseRecord;
 
-/// Finds a host time that grew beyond the floor and is at least the device's.
+/// Finds a host time that grew beyond the floor, by at least half of what a call takes
+/// longer on the device, where the device waits for it: inside a call, as its activity
+/// tells, or from one call to the next, because the host needs at least as long as the
+/// device. Where host times are not known, the activity alone tells.
 pub fn find(pair: &Pair) -> Option<Finding> {
-    let before = median(&usable(&pair.base.host_ns))?;
-    let after = median(&usable(&pair.head.host_ns))?;
-    let device = median(&usable(&pair.head.device_ns))?;
-    let grew = after > before * (1.0 + pair.floor);
-    let evidence = format!(
-        "host time {} -> {} a call, and the device needs {}",
-        time(before),
-        time(after),
-        time(device)
-    );
-    (grew && after >= device).then(|| finding("host-bound", evidence, 0.75))
+    let host = both(pair, |record| &record.host_ns);
+    let grew = host.map(|(before, after)| {
+        let enough = EXPLAINS * pair.slower_by().unwrap_or(0.0);
+        after > before * (1.0 + pair.floor) && after - before >= enough
+    });
+    if grew == Some(false) {
+        return None;
+    }
+    let idle = Idle::grown(pair);
+    let inside = idle.as_ref().filter(|idle| idle.explains(pair));
+    let confidence = match inside.map(Idle::is_the_hosts) {
+        Some(Some(true)) => 0.88,
+        // It waits for something else, and so may the host.
+        Some(Some(false)) => return None,
+        _ => between_calls(pair, host?)?,
+    };
+    let host = host.map(|(before, after)| format!("host {} a call", from_to(before, after)));
+    let facts = [host, idle.map(|idle| idle.told()), device(pair)];
+    let facts: Vec<String> = facts.into_iter().flatten().collect();
+    Some(finding("host-bound", facts.join(", "), confidence))
+}
+
+/// The confidence that the device waits for the next call.
+fn between_calls(pair: &Pair, (_, host): (f64, f64)) -> Option<f64> {
+    let device = median_ns(&pair.head.device_ns)?;
+    (host >= device).then_some(0.75)
+}
+
+/// `device time 75.8 -> 267 us`, or what it is where it hardly changed.
+fn device(pair: &Pair) -> Option<String> {
+    let (before, after) = both(pair, |record| &record.device_ns)?;
+    Some(match pair.moved() {
+        true => format!("device time {}", from_to(before, after)),
+        false => format!("device time {}", time(after)),
+    })
+}
+
+/// The medians of both sides.
+fn both(pair: &Pair, times: fn(&CaseRecord) -> &Vec<f64>) -> Option<(f64, f64)> {
+    median_ns(times(pair.base)).zip(median_ns(times(pair.head)))
 }

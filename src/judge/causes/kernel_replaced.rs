@@ -1,8 +1,8 @@
 //! Another kernel does the work.
 
-use super::launches::{by_kernel, moves_data, short};
+use super::launches::{by_kernel, short};
 use super::{Pair, finding};
-use crate::attention::Structure;
+use crate::attention::{Structure, moves_data};
 use crate::judge::judgement::Finding;
 
 /// Kernels named on each side of the evidence.

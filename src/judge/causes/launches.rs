@@ -15,20 +15,6 @@ pub fn by_kernel(structure: &Structure) -> BTreeMap<String, Vec<&Launch>> {
     kernels
 }
 
-/// Words in the names of kernels that only move, fill or convert data.
-const MOVING: [&str; 6] = ["copy", "elementwise", "memset", "fill", "transpose", "cat"];
-
-/// True for a kernel that moves data rather than computing attention.
-pub fn moves_data(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    let words: Vec<&str> = name.split(|c: char| !c.is_ascii_alphanumeric()).collect();
-    // `cat` and `fill` occur inside longer words; the others are telling anywhere.
-    MOVING.iter().any(|&moving| match moving {
-        "cat" | "fill" => words.contains(&moving),
-        moving => name.contains(moving),
-    })
-}
-
 /// Threads of a launch over its whole grid.
 pub fn threads(launch: &Launch) -> u64 {
     blocks(launch).saturating_mul(product(launch.block))
@@ -47,6 +33,12 @@ fn product(sizes: [u32; 3]) -> u64 {
 /// `157x1x1`.
 pub fn sizes([x, y, z]: [u32; 3]) -> String {
     format!("{x}x{y}x{z}")
+}
+
+/// [`short`], without template arguments: what kind of kernel it is.
+pub fn plain(name: &str) -> String {
+    let name = short(name);
+    name.split('<').next().unwrap_or_default().to_owned()
 }
 
 /// A kernel's name without return type, leading namespaces and the types of its

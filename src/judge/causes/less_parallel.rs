@@ -46,7 +46,10 @@ fn smaller_grids(pair: &Pair) -> Vec<(String, f64)> {
     };
     let head = by_kernel(head);
     let shrunk = by_kernel(base).into_iter().filter_map(|(name, before)| {
-        let after = head.get(&name)?;
+        // Work cut into more launches is no work that less of the device does.
+        let after = head
+            .get(&name)
+            .filter(|after| after.len() <= before.len())?;
         let largest =
             |launches: &[&Launch]| launches.iter().copied().max_by_key(|l| blocks(l)).cloned();
         let (before, after) = (largest(&before)?, largest(after)?);

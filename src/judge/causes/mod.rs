@@ -6,10 +6,11 @@
 //! that merely came with it.
 
 mod copies_added;
-mod device_idle;
 mod environment;
 mod events_added;
+mod gaps;
 mod host_bound;
+mod idle;
 mod kernel_replaced;
 pub(super) mod launches;
 mod launches_added;
@@ -30,9 +31,12 @@ use super::complete::usable;
 use super::floor::beyond;
 use super::judgement::{Difference, Finding};
 use super::structure;
-use crate::attention::Structure;
+use crate::attention::{ActivitySummary, Structure};
 use crate::record::side::{CaseRecord, median};
 use crate::suite::structural::StructurePolicy;
+
+/// The part of what a call takes longer that something must account for to explain it.
+const EXPLAINS: f64 = 0.5;
 
 /// Two records of one case, and what is known around them.
 pub struct Pair<'a> {
@@ -50,13 +54,18 @@ pub struct Pair<'a> {
     pub sms: Option<u64>,
 }
 
-impl Pair<'_> {
+impl<'a> Pair<'a> {
     /// Both structures, where both were counted.
     fn structures(&self) -> Option<(&Structure, &Structure)> {
         self.base
             .structure
             .as_ref()
             .zip(self.head.structure.as_ref())
+    }
+
+    /// What the device did in one call of each, where both are known.
+    fn activities(&self) -> Option<(&'a ActivitySummary, &'a ActivitySummary)> {
+        self.base.activity.as_ref().zip(self.head.activity.as_ref())
     }
 
     /// A count of both structures; one that a structure lacks is zero there, but
@@ -93,8 +102,7 @@ impl Pair<'_> {
 
     /// Nanoseconds of device time that the head takes more, where it does.
     fn slower_by(&self) -> Option<f64> {
-        let ns = |record: &CaseRecord| median(&usable(&record.device_ns));
-        let more = ns(self.head)? - ns(self.base)?;
+        let more = median_ns(&self.head.device_ns)? - median_ns(&self.base.device_ns)?;
         (self.moved() && more > 0.0).then_some(more)
     }
 
@@ -125,6 +133,11 @@ fn disturbed<'a>(
     (pair.moved() && known && share(slower) > share(faster)).then_some((slower, faster))
 }
 
+/// The median of the times that a clock can have shown.
+fn median_ns(times: &[f64]) -> Option<f64> {
+    median(&usable(times))
+}
+
 type Rule = fn(&Pair) -> Option<Finding>;
 
 const RULES: [Rule; 19] = [
@@ -142,7 +155,7 @@ const RULES: [Rule; 19] = [
     throttled::find,
     shared_device::find,
     host_bound::find,
-    device_idle::find,
+    gaps::find,
     lost_overlap::find,
     environment::find,
     toolchain::find,

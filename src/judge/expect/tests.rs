@@ -141,6 +141,43 @@ fn only_cases_alike_in_all_else_are_compared() {
     assert_eq!(results[0].against.as_ref().unwrap().0, ONE);
 }
 
+/// All-gather and product on two H200s: the fused operator is slower because its host is.
+#[test]
+fn a_broken_expectation_tells_its_cause_and_what_belongs_to_it() {
+    use crate::attention::ActivitySummary;
+    let record = |device_ns, host_ns, activity| CaseRecord {
+        host_ns: vec![host_ns; 5],
+        activity: Some(activity),
+        ..timed(&[device_ns; 5])
+    };
+    let activity = |span_ns, busy_ns, host_ns, copies| ActivitySummary {
+        span_ns,
+        busy_ns,
+        host_bound_ns: Some(host_ns),
+        copies,
+        copying_ns: Some(14_000 * copies),
+        ..ActivitySummary::default()
+    };
+    let result = held(
+        record(267_100.0, 277_000.0, activity(280_000, 70_000, 195_000, 2)),
+        around(9e6),
+        record(75_800.0, 50_300.0, activity(76_000, 73_000, 0, 0)),
+    );
+    assert_eq!(result.held, Held::Broken);
+    let reason = result.reason.unwrap();
+    assert!(
+        reason.starts_with(
+            "host-bound, from the best to this one: host 50.3 -> 277 us a call, device idle \
+             between launches 3.00 -> 210 us of 280 us"
+        ),
+        "{reason}"
+    );
+    assert!(
+        reason.ends_with("; no-overlap: copies and compute at once 0 of 28.0 us of copying a call"),
+        "{reason}"
+    );
+}
+
 #[test]
 fn naming_variants_compares_across_workers() {
     let rule = Expectation {

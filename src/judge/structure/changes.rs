@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use super::counts;
 use super::names::normalised;
-use crate::attention::{Launch, Structure};
-use crate::judge::causes::launches::{blocks, moves_data, short, sizes, threads};
+use crate::attention::{Launch, Structure, moves_data};
+use crate::judge::causes::launches::{blocks, short, sizes, threads};
 use crate::judge::judgement::{Direction, StructuralChange};
 use crate::record::side::CaseRecord;
 use crate::suite::structural::{Action, Kind, StructurePolicy};

@@ -2,8 +2,8 @@
 
 use super::names::normalised;
 use super::standing::multiprocessors;
-use crate::attention::{Launch, Structure};
-use crate::judge::causes::launches::{blocks, moves_data, short};
+use crate::attention::{Launch, Structure, moves_data};
+use crate::judge::causes::launches::{blocks, short};
 use crate::judge::complete::allowed;
 use crate::judge::judgement::{Held, LimitResult};
 use crate::record::side::{CaseRecord, Side, Status};

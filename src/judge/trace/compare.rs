@@ -47,7 +47,7 @@ pub struct SideFigures {
     pub busy_ns: f64,
     /// Without any.
     pub idle_ns: f64,
-    /// Idle because the host launched late, where launches are known.
+    /// Idle until the host began to launch, where launches are known.
     pub host_bound_ns: Option<f64>,
     /// Share of copying hidden behind kernels, where anything was copied.
     pub overlap: Option<f64>,

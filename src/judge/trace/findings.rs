@@ -6,7 +6,8 @@
 
 use super::changes::{Became, KernelChange};
 use super::compare::{Comparison, Scope};
-use crate::judge::causes::launches::{moves_data, short};
+use crate::attention::moves_data;
+use crate::judge::causes::launches::short;
 use crate::judge::judgement::Finding;
 use crate::judge::phrase::{count, factor, percent, time};
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::attention::intervals::{Cover, Gap, Ran, gaps};
 use crate::record::trace::{Operation, Recording};
 
 /// How a device's time was spent between its first and its last operation; of several
@@ -16,8 +17,8 @@ pub struct Idle {
     pub busy_ns: u64,
     /// Without any.
     pub idle_ns: u64,
-    /// Idle, before an operation whose launch came after the end of the one before: the
-    /// device had nothing to do because the host was late.
+    /// Idle because the host was late: of each gap, the part before the host began to
+    /// launch what ended it. A launch that is not known lays nothing to the host.
     pub host_bound_ns: u64,
     /// Operations whose launch is known; without any, `host_bound_ns` says nothing.
     pub launches_known: usize,
@@ -29,17 +30,6 @@ pub struct Idle {
     pub copying_ns: u64,
     /// In which something was copied while a kernel ran.
     pub overlapped_ns: u64,
-}
-
-/// A stretch of a device's time without any operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gap {
-    /// Its start.
-    pub start: u64,
-    /// Its end.
-    pub end: u64,
-    /// True when the host launched what follows only after it had begun.
-    pub host_bound: bool,
 }
 
 impl Idle {
@@ -74,31 +64,32 @@ fn by_device<'a>(operations: &[&'a Operation]) -> Vec<Vec<&'a Operation>> {
     devices.into_values().collect()
 }
 
-/// Measures it. `operations` are ordered by start.
+/// Measures it.
 pub fn idle(operations: &[&Operation]) -> Idle {
     let mut total = Idle {
         launches_known: operations.iter().filter(|o| o.launched.is_some()).count(),
         ..Idle::default()
     };
     for device in by_device(operations) {
-        let first = device.first().map_or(0, |operation| operation.start);
-        let last = device.iter().map(|o| o.end).max().unwrap_or(first);
-        let found = gaps(&device);
-        let idle: u64 = found.iter().map(|gap| gap.end - gap.start).sum();
-        total.span_ns += last - first;
+        let found = gaps(device.iter().copied().map(Ran::from));
+        let cover = |kernels: bool| {
+            let of = device.iter().filter(|o| o.kernel().is_some() == kernels);
+            Cover::of(of.copied().map(Ran::from))
+        };
+        let (kernels, copies) = (cover(true), cover(false));
+        let idle: u64 = found.iter().map(Gap::ns).sum();
+        let overlapped = kernels.common_ns(&copies);
+        let busy = kernels.ns() + copies.ns() - overlapped;
+        total.span_ns += busy + idle;
         total.idle_ns += idle;
-        total.busy_ns += last - first - idle;
+        total.busy_ns += busy;
         total.gaps += found.len();
         for gap in found {
-            let ns = gap.end - gap.start;
-            total.longest_gap_ns = total.longest_gap_ns.max(ns);
-            total.host_bound_ns += if gap.host_bound { ns } else { 0 };
+            total.longest_gap_ns = total.longest_gap_ns.max(gap.ns());
+            total.host_bound_ns += gap.host_ns.unwrap_or(0);
         }
-        let (kernels, copies): (Vec<&Operation>, Vec<&Operation>) =
-            device.iter().partition(|o| o.kernel().is_some());
-        let (kernels, copies) = (union(&kernels), union(&copies));
-        total.copying_ns += copies.iter().map(|(from, to)| to - from).sum::<u64>();
-        total.overlapped_ns += common(&kernels, &copies);
+        total.copying_ns += copies.ns();
+        total.overlapped_ns += overlapped;
     }
     total
 }
@@ -106,53 +97,18 @@ pub fn idle(operations: &[&Operation]) -> Idle {
 /// The gaps of every device of a recording, by device.
 pub fn gaps_of(recording: &Recording) -> Vec<Gap> {
     let all: Vec<&Operation> = recording.operations.iter().collect();
-    by_device(&all)
-        .iter()
-        .flat_map(|device| gaps(device))
+    let devices = by_device(&all).into_iter();
+    devices
+        .flat_map(|device| gaps(device.into_iter().map(Ran::from)))
         .collect()
 }
 
-/// Gaps between the operations of one device.
-fn gaps(operations: &[&Operation]) -> Vec<Gap> {
-    let mut found = Vec::new();
-    let mut busy_until = None;
-    for operation in operations {
-        if let Some(until) = busy_until
-            && operation.start > until
-        {
-            found.push(Gap {
-                start: until,
-                end: operation.start,
-                host_bound: operation.launched.is_some_and(|launched| launched > until),
-            });
-        }
-        busy_until = busy_until.max(Some(operation.end));
-    }
-    found
-}
-
-/// The stretches that operations cover, merged.
-fn union(operations: &[&Operation]) -> Vec<(u64, u64)> {
-    let mut merged: Vec<(u64, u64)> = Vec::new();
-    for operation in operations {
-        match merged.last_mut() {
-            Some((_, end)) if operation.start <= *end => *end = (*end).max(operation.end),
-            _ => merged.push((operation.start, operation.end)),
+impl From<&Operation> for Ran {
+    fn from(operation: &Operation) -> Ran {
+        Ran {
+            start_ns: operation.start,
+            end_ns: operation.end,
+            launched_ns: operation.launched,
         }
     }
-    merged
-}
-
-/// Time that two lists of stretches share.
-fn common(one: &[(u64, u64)], other: &[(u64, u64)]) -> u64 {
-    let (mut i, mut j, mut shared) = (0, 0, 0);
-    while let (Some(a), Some(b)) = (one.get(i), other.get(j)) {
-        shared += a.1.min(b.1).saturating_sub(a.0.max(b.0));
-        if a.1 < b.1 {
-            i += 1;
-        } else {
-            j += 1;
-        }
-    }
-    shared
 }

@@ -13,7 +13,7 @@ mod summary;
 
 pub use changes::{Became, KernelChange};
 pub use compare::{Comparison, FLOOR, Scope, SideFigures, Sides, compare};
-pub use idle::{Gap, Idle, gaps_of};
+pub use idle::{Idle, gaps_of};
 pub use steady::{Steady, steady};
 pub use summary::{CopyRow, KernelRow, Shape, Summary, summarise};
 

@@ -55,9 +55,10 @@ fn the_steady_part_is_neither_warm_up_nor_tail() {
     assert_eq!(part.summary.kernels[0].name, BACKWARD);
     assert_eq!(analysis.whole.kernels.len(), 4);
     assert_eq!(part.summary.copies, []);
-    // Pauses between the steps are the host's, and there are nine within the part.
+    // Nine pauses between the steps: the host's, but for the microsecond after a launch.
     assert_eq!(part.summary.idle.gaps, 9);
-    assert_eq!(part.summary.idle.host_bound_ns, 9 * 60_000);
+    assert_eq!(part.summary.idle.idle_ns, 9 * 60_000);
+    assert_eq!(part.summary.idle.host_bound_ns, 9 * 59_000);
     assert_eq!(part.summary.calls["launches"], 30);
     assert_eq!(part.summary.calls["module_loads"], 0);
 }

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::Context;
 use super::change::{Comparison, EXCERPT, FindingView, comparison, findings, reason};
 use super::tone;
+use super::{Context, activity};
 use crate::attention::{ParamValue, Structure};
 use crate::judge::judgement::{Row, Timing};
 use crate::record::conditions::Conditions;
@@ -57,12 +57,12 @@ struct SortKeys {
 }
 
 /// A named figure.
-#[derive(Serialize)]
-struct Fact {
-    name: String,
-    value: String,
+#[derive(Clone, Serialize)]
+pub(super) struct Fact {
+    pub(super) name: String,
+    pub(super) value: String,
     /// True when head and base do not agree on it.
-    differs: bool,
+    pub(super) differs: bool,
 }
 
 /// What one call does, of one side.
@@ -129,11 +129,11 @@ impl CaseView {
             reason: reason(row),
             findings: findings(row),
             samples: samples(context, row)?,
-            facts: facts(row, head),
+            facts: [facts(row, head), activity::facts(head, base)].concat(),
             effective: effective(head, base),
             errors: errors(head),
             changes: changes(row),
-            structure: structure(head, base, fill::sms(&context.report.head.header)),
+            structure: structure(row, head, base, fill::sms(&context.report.head.header)),
             log: log(context, row),
             reproduce: reproduce(context.report, &row.case.0),
         })
@@ -285,24 +285,23 @@ fn changes(row: &Row) -> Vec<String> {
         .collect()
 }
 
-/// The head's structure; the base's too, where it is another one.
+/// The head's structure; the base's too, where it is another one or was not compared.
 fn structure(
+    row: &Row,
     head: Option<&CaseRecord>,
     base: Option<&CaseRecord>,
     sms: Option<u32>,
 ) -> Vec<StructureView> {
-    let of = |record: Option<&CaseRecord>| record.and_then(|record| record.structure.clone());
-    let (head, base) = (of(head), of(base));
-    let differs = match (&base, &head) {
-        (Some(base), Some(head)) => !base.same_as(head),
-        (base, _) => base.is_some(),
+    let view = |side, record: Option<&CaseRecord>| {
+        let structure = record?.structure.as_ref()?;
+        Some(structure_view(side, structure, sms))
     };
-    let mut views: Vec<StructureView> = Vec::new();
-    views.extend(head.map(|structure| structure_view("head", &structure, sms)));
-    if differs {
-        views.extend(base.map(|structure| structure_view("base", &structure, sms)));
-    }
-    views
+    let same = row.structure.as_ref().is_some_and(Vec::is_empty);
+    let base = base.filter(|_| !same);
+    [view("head", head), view("base", base)]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 fn structure_view(side: &'static str, structure: &Structure, sms: Option<u32>) -> StructureView {

@@ -3,6 +3,7 @@
 //! The template escapes everything but the figures, which escape their own text.
 //! Without scripts the page is complete: every case lies open.
 
+mod activity;
 mod case;
 mod change;
 mod expectation;

@@ -212,24 +212,32 @@ impl Svg<'_> {
         }
     }
 
+    /// Of each gap, first what the host is waited for, then the rest.
     fn gaps(&mut self, y: i32) {
         for gap in gaps_of(self.of.recording) {
-            let (x, end) = (self.x(gap.start), self.x(gap.end));
-            if end - x < 0.5 {
-                continue;
-            }
-            let (class, why) = match gap.host_bound {
-                true => ("khost", "idle, waiting for the host"),
-                false => ("kidle", "idle"),
-            };
-            let _ = write!(
-                self.out,
-                r#"<rect class="{class}" x="{x:.2}" y="{}" width="{:.2}" height="8"><title>{why}: {}</title></rect>"#,
-                y + 5,
-                end - x,
-                ShortTime((gap.end - gap.start) as f64)
+            let launched = gap.start_ns + gap.host_ns.unwrap_or(0);
+            self.gap(
+                (gap.start_ns, launched),
+                "khost",
+                "idle, waiting for the host",
+                y,
             );
+            self.gap((launched, gap.end_ns), "kidle", "idle", y);
         }
+    }
+
+    fn gap(&mut self, (from, to): (u64, u64), class: &str, why: &str, y: i32) {
+        let (x, end) = (self.x(from), self.x(to));
+        if end - x < 0.5 {
+            return;
+        }
+        let _ = write!(
+            self.out,
+            r#"<rect class="{class}" x="{x:.2}" y="{}" width="{:.2}" height="8"><title>{why}: {}</title></rect>"#,
+            y + 5,
+            end - x,
+            ShortTime((to - from) as f64)
+        );
     }
 }
 

@@ -172,7 +172,7 @@ pub(super) fn spent(of: &Summary, times: f64) -> Vec<String> {
     )];
     lines.push(match idle.host_bound_share() {
         Some(share) => format!(
-            "host-bound {}: idle {} before operations launched after the device had run out of work",
+            "host-bound {}: idle {} until the host began to launch what came next",
             percent(share),
             time(idle.host_bound_ns)
         ),

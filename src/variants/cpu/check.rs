@@ -7,14 +7,11 @@ use super::tensors::Tensor;
 use crate::attention::inputs::probe_indices;
 use crate::attention::reference::{self, Forward, Gradients, Inputs, TooLarge};
 use crate::attention::{Direction, Layout, Problem};
+use crate::variants::difference::Difference;
 use crate::worker::protocol::{PROBES, TensorError};
 
 /// Problems whose reference is kept.
 const KEPT: usize = 3;
-
-/// A root mean square below which a float64 result is zero in exact arithmetic:
-/// `dq` where each query sees one key, for example.
-const ZERO: f64 = 1e-12;
 
 /// References of the last few problems, so that several variants, layouts and
 /// directions of one problem pay once.
@@ -77,31 +74,21 @@ impl References {
     }
 }
 
-/// How far a result is from its reference, in the protocol's figures.
-///
-/// Where the reference is zero (see [`ZERO`]), a relative error means nothing: the
-/// root mean square of the result stands in its place.
+/// How far a result is from its reference.
 pub fn error(result: &Tensor, reference: &[f64]) -> TensorError {
-    let (mut squares, mut norm, mut largest) = (0.0, 0.0, 0.0f64);
-    let mut finite = true;
+    let mut sums = Difference {
+        elements: reference.len() as u64,
+        finite: true,
+        ..Difference::default()
+    };
     for (found, right) in result.logical().zip(reference) {
         let difference = found - right;
-        finite &= difference.is_finite();
-        squares += difference * difference;
-        norm += right * right;
-        largest = largest.max(difference.abs());
+        sums.finite &= difference.is_finite();
+        sums.squares += difference * difference;
+        sums.norm += right * right;
+        sums.largest = sums.largest.max(difference.abs());
     }
-    let count = reference.len().max(1) as f64;
-    let scale = if (norm / count).sqrt() < ZERO {
-        count
-    } else {
-        norm
-    };
-    let figure = |value: f64| (finite && value.is_finite()).then_some(value);
-    TensorError {
-        relative_l2: figure((squares / scale).sqrt()),
-        max_abs: figure(largest),
-    }
+    sums.error()
 }
 
 /// The elements that the protocol asks for.

@@ -48,6 +48,8 @@ impl CpuWorker {
 impl Worker for CpuWorker {
     fn hello(&mut self) -> Result<Hello, Refusal> {
         Ok(Hello {
+            packages: BTreeMap::new(),
+            absent: None,
             protocol: PROTOCOL_VERSION,
             worker: NAME.to_owned(),
             versions: BTreeMap::from([

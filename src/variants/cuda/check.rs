@@ -15,14 +15,11 @@ use super::error::{CudaError, checked};
 use super::memory::{Memory, NAN_IN_EVERY_TYPE};
 use crate::attention::inputs::{Tensor, probe_indices};
 use crate::attention::{Direction, Dtype, Layout, Problem};
+use crate::variants::difference::Difference;
 use crate::worker::protocol::{PROBES, TensorError};
 
 /// Blocks of the kernels that share a tensor's elements whatever their number.
 const BLOCKS: u32 = 1024;
-
-/// A root mean square below which a float64 result is zero in exact arithmetic:
-/// `dq` where each query sees one key, for example.
-const ZERO: f64 = 1e-12;
 
 /// A tensor, logically `[batch, seq, heads, dim]`.
 #[derive(Clone, Copy)]
@@ -57,7 +54,7 @@ struct Results {
 /// `Difference` of `reference.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Difference {
+struct DifferenceArgument {
     result: DeviceTensor,
     reference: u64,
     partials: u64,
@@ -281,7 +278,7 @@ pub fn compare(
     let mut partials = device.allocate(u64::from(BLOCKS) * 4 * 8)?;
     let mut found = Vec::new();
     for result in results(case) {
-        let difference = Difference {
+        let difference = DifferenceArgument {
             result: result.tensor,
             reference: reference.of_result(result.name),
             partials: partials.pointer(),
@@ -302,7 +299,7 @@ pub fn compare(
         let partials: Vec<f64> = partials.read(0, BLOCKS as usize * 4)?;
         found.push(Compared {
             name: result.name,
-            error: error(&partials, elements(&result)),
+            error: added(&partials, elements(&result)).error(),
             probes: probes(&result, dtype)?,
         });
     }
@@ -313,12 +310,9 @@ fn elements(result: &Shaped) -> u64 {
     result.shape.iter().map(|&n| u64::from(n)).product()
 }
 
-/// The figures of the protocol from the partial sums that `difference` left: squared
-/// differences, squared references, largest difference, elements that are not finite.
-///
-/// Where the reference is zero (see [`ZERO`]), a relative error means nothing: the root
-/// mean square of the result stands in its place.
-fn error(partials: &[f64], elements: u64) -> TensorError {
+/// The partial sums that `difference` left, added up: squared differences, squared
+/// references, largest difference, elements that are not finite.
+fn added(partials: &[f64], elements: u64) -> Difference {
     let (mut squares, mut norm, mut largest, mut wrong) = (0.0, 0.0, 0.0f64, 0.0);
     for part in partials.chunks_exact(4) {
         squares += part[0];
@@ -326,16 +320,13 @@ fn error(partials: &[f64], elements: u64) -> TensorError {
         largest = largest.max(part[2]);
         wrong += part[3];
     }
-    let count = elements.max(1) as f64;
-    let scale = if (norm / count).sqrt() < ZERO {
-        count
-    } else {
-        norm
-    };
-    let figure = |value: f64| (wrong == 0.0 && value.is_finite()).then_some(value);
-    TensorError {
-        relative_l2: figure((squares / scale).sqrt()),
-        max_abs: figure(largest),
+    Difference {
+        elements,
+        squares,
+        norm,
+        largest,
+        // A sum that never happened is NaN, and no sign that all is well.
+        finite: wrong == 0.0,
     }
 }
 
@@ -380,20 +371,18 @@ mod tests {
     fn structs_are_as_large_as_in_c() {
         assert_eq!(size_of::<Fill>(), 64);
         assert_eq!(size_of::<Results>(), 48);
-        assert_eq!(size_of::<Difference>(), 64);
+        assert_eq!(size_of::<DifferenceArgument>(), 64);
     }
 
     #[test]
     fn partial_sums_become_the_figures_of_the_protocol() {
         let sums = [3.0, 30.0, 0.5, 0.0, 1.0, 70.0, 0.25, 0.0];
-        let found = error(&sums, 8);
+        let found = added(&sums, 8).error();
         assert_eq!(found.relative_l2, Some(0.2));
         assert_eq!(found.max_abs, Some(0.5));
-        let lost = error(&[3.0, 30.0, 0.5, 1.0], 4);
-        assert_eq!(lost.relative_l2, None);
-        assert_eq!(lost.max_abs, None);
-        // A gradient that is zero in exact arithmetic.
-        let zero = error(&[4.0, 0.0, 1.0, 0.0], 4);
-        assert_eq!(zero.relative_l2, Some(1.0));
+        let lost = added(&[3.0, 30.0, 0.5, 1.0], 4);
+        assert!(!lost.finite);
+        // A comparison that did not happen.
+        assert!(!added(&[f64::NAN; 4], 4).finite);
     }
 }

@@ -232,6 +232,8 @@ impl Worker for CudaWorker {
         versions.insert("cuda".to_owned(), device.facts["cuda"].clone());
         versions.insert("driver".to_owned(), device.facts["driver"].clone());
         Ok(Hello {
+            packages: BTreeMap::new(),
+            absent: None,
             protocol: PROTOCOL_VERSION,
             worker: NAME.to_owned(),
             versions,

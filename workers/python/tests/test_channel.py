@@ -13,7 +13,7 @@ import support  # noqa: F401  (puts the worker's modules on the path)
 
 import device
 import timing
-from channel import Failed, Session, Unsupported, serve
+from channel import Absent, Failed, Session, Unsupported, serve
 from main import open_worker
 
 
@@ -144,7 +144,7 @@ class Channel(unittest.TestCase):
         library = next((name for name in ("torch", "jax") if not support.installed(name)), None)
         if library is None:
             self.skipTest("every library is installed")
-        with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(Failed) as caught:
+        with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(Absent) as caught:
             open_worker(library)
         for word in (f"`{library}`", support.sys.executable, "environment", "pip install"):
             self.assertIn(word, str(caught.exception))

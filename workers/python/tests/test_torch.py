@@ -91,8 +91,9 @@ class Conversation(unittest.TestCase):
     def test_hello(self) -> None:
         names = [variant["name"] for variant in self.hello["variants"]]
         sdpa = ["sdpa-math", "sdpa-flash", "sdpa-efficient", "sdpa-cudnn"]
-        self.assertEqual(names, [*sdpa, "efficient"])
-        self.assertEqual(self.hello["variants"][-1]["parameters"]["num_splits_key"], "integer")
+        self.assertEqual(names, [*sdpa, "efficient", "flash", "flex", "varlen"])
+        efficient = self.hello["variants"][names.index("efficient")]
+        self.assertEqual(efficient["parameters"]["num_splits_key"], "integer")
         self.assertEqual(self.hello["device"]["kind"], "cpu")
 
     def test_sdpa_on_the_cpu(self) -> None:
@@ -124,6 +125,7 @@ class Conversation(unittest.TestCase):
             ("sdpa-cudnn", {}, "backend"),
             ("sdpa-math", {"varlen": RAGGED}, "ragged"),
             ("efficient", {}, "aten::_efficient_attention_forward"),
+            ("flash", {}, "aten::_flash_attention_forward"),
         ):
             reply = self.worker.prepare(variant, **axes)
             self.assertEqual(reply["type"], "unsupported", reply)

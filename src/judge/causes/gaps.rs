@@ -1,0 +1,13 @@
+//! The device does nothing between the operations of a call, and it is not the host's fault.
+
+use super::idle::Idle;
+use super::{Pair, finding, host_bound};
+use crate::judge::judgement::Finding;
+
+/// Finds idle time that grew by at least half of what a call takes longer, where the host
+/// is not known to be late ([`host_bound`]).
+pub fn find(pair: &Pair) -> Option<Finding> {
+    let idle = Idle::grown(pair).filter(|idle| idle.explains(pair))?;
+    let gaps = || finding("gaps", idle.told(), 0.85);
+    host_bound::find(pair).is_none().then(gaps)
+}

@@ -1,0 +1,269 @@
+//! Python environments of a suite: where they lie, and making them from pinned
+//! requirements.
+//!
+//! An environment lies in the cache, under a name that holds a checksum of all that it is
+//! made from, so that a changed requirement is another environment. Its lock, what is
+//! really installed in it, is written last: without one it is not finished.
+
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::cache;
+use crate::suite::environment::Environment;
+
+/// Name of the file of what is installed, a line each.
+const LOCK: &str = "regatta.lock";
+/// Name of the file that pip installs from.
+const REQUIREMENTS: &str = "requirements.txt";
+
+/// Why an environment cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum EnvironmentError {
+    /// It has requirements and was not made.
+    #[error("environment `{0}` is not made yet: run `regatta env make {0}`")]
+    NotMade(String),
+    /// A program that makes it could not be started.
+    #[error(
+        "environment `{name}`: cannot start {program}: {error}; name a Python in its `interpreter`"
+    )]
+    Start {
+        /// The environment.
+        name: String,
+        /// The program.
+        program: String,
+        /// The system's words.
+        error: io::Error,
+    },
+    /// A step of making it failed; what it printed stands on standard error.
+    #[error("environment `{name}`: {step} failed ({status}); its words are above")]
+    Step {
+        /// The environment.
+        name: String,
+        /// What was tried.
+        step: &'static str,
+        /// How it ended.
+        status: String,
+    },
+    /// A file of it.
+    #[error("environment `{name}`: {path}: {error}")]
+    File {
+        /// The environment.
+        name: String,
+        /// The file.
+        path: String,
+        /// The system's words.
+        error: io::Error,
+    },
+}
+
+/// An environment that is made from requirements, or may be.
+pub struct Made<'a> {
+    name: &'a str,
+    environment: &'a Environment,
+    folder: PathBuf,
+}
+
+impl<'a> Made<'a> {
+    /// Where this environment lies once it is made; `None` where it uses an interpreter as
+    /// that is.
+    ///
+    /// # Errors
+    /// When there is no folder for it.
+    pub fn of(
+        name: &'a str,
+        environment: &'a Environment,
+    ) -> Result<Option<Made<'a>>, EnvironmentError> {
+        if environment.requirements.is_empty() {
+            return Ok(None);
+        }
+        let cache = cache::folder().map_err(|error| EnvironmentError::File {
+            name: name.to_owned(),
+            path: "the cache".to_owned(),
+            error,
+        })?;
+        Ok(Some(Made::within(&cache, name, environment)))
+    }
+
+    fn within(cache: &Path, name: &'a str, environment: &'a Environment) -> Made<'a> {
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(interpreter_of(environment).as_bytes());
+        hasher.update(&[u8::from(environment.system_packages)]);
+        for line in &environment.requirements {
+            hasher.update(b"\n");
+            hasher.update(line.as_bytes());
+        }
+        let folder = format!("{name}-{:08x}", hasher.finalize());
+        Made {
+            name,
+            environment,
+            folder: cache.join("environments").join(folder),
+        }
+    }
+
+    /// Its folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What is installed in it, `name==version` a line; `None` where it is not made.
+    pub fn lock(&self) -> Option<String> {
+        fs::read_to_string(self.folder.join(LOCK)).ok()
+    }
+
+    /// Its Python.
+    ///
+    /// # Errors
+    /// When it is not made.
+    pub fn interpreter(&self) -> Result<PathBuf, EnvironmentError> {
+        match self.lock() {
+            Some(_) => Ok(self.python()),
+            None => Err(EnvironmentError::NotMade(self.name.to_owned())),
+        }
+    }
+
+    fn python(&self) -> PathBuf {
+        self.folder.join("bin").join("python")
+    }
+
+    /// Makes it, from nothing, and gives its lock. What pip prints goes to standard error.
+    ///
+    /// # Errors
+    /// When a step fails; then it is not made.
+    pub fn make(&self) -> Result<String, EnvironmentError> {
+        if self.folder.exists() {
+            fs::remove_dir_all(&self.folder).map_err(|error| self.file(&self.folder, error))?;
+        }
+        let mut create = Command::new(interpreter_of(self.environment));
+        create.args(["-m", "venv"]);
+        if self.environment.system_packages {
+            create.arg("--system-site-packages");
+        }
+        self.step("making the environment", create.arg(&self.folder))?;
+        let requirements = self.folder.join(REQUIREMENTS);
+        let text = self.environment.requirements.join("\n") + "\n";
+        fs::write(&requirements, text).map_err(|error| self.file(&requirements, error))?;
+        let mut install = self.pip(&["install", "--no-input"]);
+        if let Some(wheels) = &self.environment.wheels {
+            install.arg("--no-index").arg("--find-links").arg(wheels);
+        }
+        self.step(
+            "installing its requirements",
+            install.arg("-r").arg(&requirements),
+        )?;
+        let freeze = self
+            .pip(&["freeze", "--all"])
+            .stderr(Stdio::inherit())
+            .output()
+            .map_err(|error| self.start(&self.python(), error))?;
+        if !freeze.status.success() {
+            return Err(self.failed("listing what is installed", freeze.status));
+        }
+        let lock = String::from_utf8_lossy(&freeze.stdout).into_owned();
+        let path = self.folder.join(LOCK);
+        fs::write(&path, &lock).map_err(|error| self.file(&path, error))?;
+        Ok(lock)
+    }
+
+    fn pip(&self, arguments: &[&str]) -> Command {
+        let mut pip = Command::new(self.python());
+        pip.args(["-m", "pip", "--disable-pip-version-check"])
+            .args(arguments);
+        pip
+    }
+
+    /// Runs a step; standard output is the caller's own, for results.
+    fn step(&self, step: &'static str, command: &mut Command) -> Result<(), EnvironmentError> {
+        let words = io::stderr().as_fd().try_clone_to_owned();
+        let words = words.map_or_else(|_| Stdio::null(), Stdio::from);
+        let status = command.stdin(Stdio::null()).stdout(words).status();
+        let program = PathBuf::from(command.get_program());
+        let status = status.map_err(|error| self.start(&program, error))?;
+        match status.success() {
+            true => Ok(()),
+            false => Err(self.failed(step, status)),
+        }
+    }
+
+    fn failed(&self, step: &'static str, status: std::process::ExitStatus) -> EnvironmentError {
+        EnvironmentError::Step {
+            name: self.name.to_owned(),
+            step,
+            status: status.to_string(),
+        }
+    }
+
+    fn start(&self, program: &Path, error: io::Error) -> EnvironmentError {
+        EnvironmentError::Start {
+            name: self.name.to_owned(),
+            program: program.display().to_string(),
+            error,
+        }
+    }
+
+    fn file(&self, path: &Path, error: io::Error) -> EnvironmentError {
+        EnvironmentError::File {
+            name: self.name.to_owned(),
+            path: path.display().to_string(),
+            error,
+        }
+    }
+}
+
+/// The Python that an environment names, is made with, or is left with.
+pub fn interpreter_of(environment: &Environment) -> String {
+    let chosen = || std::env::var("REGATTA_PYTHON").ok();
+    environment
+        .interpreter
+        .clone()
+        .or_else(|| chosen().filter(|path| !path.is_empty()))
+        .unwrap_or_else(|| "python3".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pinned(version: &str) -> Environment {
+        Environment {
+            requirements: vec![format!("einops=={version}")],
+            ..Environment::default()
+        }
+    }
+
+    #[test]
+    fn another_requirement_is_another_environment() {
+        let cache = Path::new("cache");
+        let (old, new) = (pinned("0.8.1"), pinned("0.8.2"));
+        let old = Made::within(cache, "te", &old);
+        let again = pinned("0.8.1");
+        assert_eq!(old.folder(), Made::within(cache, "te", &again).folder());
+        assert_ne!(old.folder(), Made::within(cache, "te", &new).folder());
+        assert!(old.folder().starts_with("cache/environments"));
+    }
+
+    #[test]
+    fn one_that_is_not_finished_is_not_made() {
+        let cache = tempfile::tempdir().unwrap();
+        let environment = pinned("0.8.2");
+        let made = Made::within(cache.path(), "te", &environment);
+        fs::create_dir_all(made.folder().join("bin")).unwrap();
+        fs::write(made.folder().join("bin/python"), "").unwrap();
+        let error = made.interpreter().unwrap_err().to_string();
+        assert!(error.contains("regatta env make te"), "{error}");
+        fs::write(made.folder().join(LOCK), "einops==0.8.2\n").unwrap();
+        assert!(made.interpreter().unwrap().ends_with("bin/python"));
+    }
+
+    #[test]
+    fn one_without_requirements_is_used_as_it_is() {
+        let environment = Environment {
+            interpreter: Some("/opt/python".to_owned()),
+            ..Environment::default()
+        };
+        assert!(Made::of("plain", &environment).unwrap().is_none());
+        assert_eq!(interpreter_of(&environment), "/opt/python");
+    }
+}

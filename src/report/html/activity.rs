@@ -1,0 +1,120 @@
+//! What the device did in one recorded call, as figures of a case.
+
+use super::case::Fact;
+use crate::attention::ActivitySummary;
+use crate::record::side::CaseRecord;
+use crate::report::format::{Percent, ShortTime, counted};
+
+/// Its figures, the base's before the head's where both are known and read otherwise.
+pub(super) fn facts(head: Option<&CaseRecord>, base: Option<&CaseRecord>) -> Vec<Fact> {
+    let of = |record: Option<&CaseRecord>| record.and_then(|record| record.activity.clone());
+    let Some(head) = of(head) else {
+        return Vec::new();
+    };
+    let base = of(base);
+    FIGURES
+        .iter()
+        .filter_map(|(name, read)| {
+            let now = read(&head)?;
+            let before = base.as_ref().and_then(read).filter(|before| *before != now);
+            Some(Fact {
+                name: (*name).to_owned(),
+                differs: false,
+                value: match before {
+                    Some(before) => format!("{before} → {now}"),
+                    None => now,
+                },
+            })
+        })
+        .collect()
+}
+
+type Read = fn(&ActivitySummary) -> Option<String>;
+
+/// Recording stretches a call, so each is told as a part of the call that was recorded.
+const FIGURES: [(&str, Read); 5] = [
+    ("device busy in a recorded call", |of| {
+        Some(part(of.busy_ns, of.span_ns))
+    }),
+    ("idle between launches", |of| {
+        let idle = ShortTime(of.idle_ns() as f64);
+        (of.gaps > 0).then(|| format!("{idle} in {}", counted(of.gaps as usize, "gap")))
+    }),
+    ("of the call, waiting for the host", |of| {
+        Some(Percent(of.host_bound()?).to_string())
+    }),
+    ("copying, with a kernel at once", |of| {
+        let copying = of.copying_ns.filter(|&ns| ns > 0)?;
+        Some(part(of.overlap_ns, copying))
+    }),
+    ("in kernels that move data", |of| {
+        let moving = of.moving_ns.filter(|&ns| ns > 0)?;
+        Some(part(moving, of.busy_ns))
+    }),
+];
+
+/// `52.7 µs of 267.0 µs`.
+fn part(part: u64, whole: u64) -> String {
+    match part {
+        0 => format!("none of {}", ShortTime(whole as f64)),
+        part => format!("{} of {}", ShortTime(part as f64), ShortTime(whole as f64)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::side::Status;
+
+    fn record(activity: ActivitySummary) -> CaseRecord {
+        CaseRecord {
+            activity: Some(activity),
+            ..CaseRecord::empty(Status::Measured)
+        }
+    }
+
+    fn told(head: &CaseRecord, base: Option<&CaseRecord>) -> Vec<String> {
+        let facts = facts(Some(head), base).into_iter();
+        facts
+            .map(|fact| format!("{}: {}", fact.name, fact.value))
+            .collect()
+    }
+
+    #[test]
+    fn figures_that_are_known_are_told_and_no_others() {
+        let views = record(ActivitySummary {
+            busy_ns: 63_616,
+            span_ns: 63_616,
+            host_bound_ns: Some(0),
+            ..ActivitySummary::default()
+        });
+        assert_eq!(
+            told(&views, None),
+            [
+                "device busy in a recorded call: 63.6 µs of 63.6 µs",
+                "of the call, waiting for the host: 0.0 %"
+            ]
+        );
+        let copies = record(ActivitySummary {
+            busy_ns: 214_306,
+            span_ns: 266_977,
+            gaps: 4,
+            host_bound_ns: Some(29_901),
+            copying_ns: Some(14_000),
+            moving_ns: Some(149_986),
+            ..ActivitySummary::default()
+        });
+        assert_eq!(
+            told(&copies, Some(&views)),
+            [
+                "device busy in a recorded call: 63.6 µs of 63.6 µs → 214.3 µs of 267.0 µs",
+                "idle between launches: 52.7 µs in 4 gaps",
+                "of the call, waiting for the host: 0.0 % → 11.2 %",
+                "copying, with a kernel at once: none of 14.0 µs",
+                "in kernels that move data: 150.0 µs of 214.3 µs",
+            ]
+        );
+        let none = CaseRecord::empty(Status::Measured);
+        assert_eq!(told(&none, Some(&views)), [""; 0]);
+    }
+}

@@ -1,0 +1,156 @@
+"""Library `flash_attn`: FlashAttention 2, 3 and 4, each where its own package is installed."""
+
+from __future__ import annotations
+
+import importlib
+import traceback
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from channel import Unsupported
+from flash_variants import UNBOUNDED, band
+from problem import Problem
+from torch_library import Asked, Built, Call, Results, Tensors, TorchLibrary, Variant
+from torch_variants import Access, autograd_call, operator_call, packing
+
+MODULES = {
+    "fa2": "flash_attn.flash_attn_interface",
+    # Registers the operators of `torch.ops.flash_attn_3`, whichever package they come from.
+    "fa3": "flash_attn_interface",
+    "fa4": "flash_attn.cute.interface",
+}
+ACCESS = {"access": ("views", "copies")}
+
+
+class FlashAttnWorker(TorchLibrary):
+    """Three generations under one name; they need not be installed together."""
+
+    NAME = "flash_attn"
+    # xFormers brings a copy of FlashAttention-3.
+    PACKAGES = ("flash-attn", "flash-attn-3", "flash-attn-4", "nvidia-cutlass-dsl", "xformers")
+    # FlashAttention-4 asserts what it takes.
+    REFUSALS = (RuntimeError, ValueError, AssertionError)
+
+    def load(self) -> None:
+        """Imports each generation by itself: one that is absent says nothing of the others."""
+        self._modules: dict[str, ModuleType] = {}
+        self._missing: dict[str, str] = {}
+        for variant, module in MODULES.items():
+            try:
+                self._modules[variant] = importlib.import_module(module)
+            except Exception as error:
+                traceback.print_exc()
+                self._missing[variant] = (
+                    f"{module} cannot be imported here: {type(error).__name__}: {error}"
+                )
+
+    def variants(self) -> dict[str, Variant]:
+        """By generation."""
+        return {
+            "fa2": Variant("FlashAttention-2, flash_attn_func", parameters=ACCESS),
+            "fa3": Variant(
+                "FlashAttention-3, flash_attn_3::fwd and ::bwd called directly",
+                parameters=ACCESS | {"num_splits": "integer"},
+            ),
+            "fa4": Variant(
+                "FlashAttention-4 (CuTe DSL), _flash_attn_fwd and _flash_attn_bwd",
+                parameters=ACCESS,
+            ),
+        }
+
+    def build(self, asked: Asked) -> Built:
+        """The call of one generation."""
+        problem, tensors, variant = asked.problem, asked.tensors, asked.variant
+        if variant in self._missing:
+            raise Unsupported(self._missing[variant])
+        word = asked.params.get("access", "views")
+        access = Access(problem, copies=word == "copies")
+        effective: dict[str, Any] = {"access": word}
+        if variant == "fa2":
+            call = build_fa2(self._modules[variant], problem, tensors, access)
+            return Built(call, effective, earlier_stream=problem.direction == "backward")
+        if variant == "fa4":
+            return Built(build_fa4(self._modules[variant], problem, tensors, access), effective)
+        splits = asked.params.get("num_splits")
+        # Below 1 the heuristic decides, and does not tell.
+        chosen = {} if splits is None or splits < 1 else {"num_splits": splits}
+        return Built(build_fa3(problem, tensors, access, splits), effective | chosen)
+
+
+def _lengths(problem: Problem, tensors: Tensors) -> dict[str, Any]:
+    names = ("cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k")
+    return dict(zip(names, packing(problem, tensors["q"].device), strict=True))
+
+
+def build_fa2(library: ModuleType, problem: Problem, tensors: Tensors, access: Access) -> Call:
+    """`flash_attn_func` or `flash_attn_varlen_func`: the raw operators differ by release."""
+    causal, left, right = band(problem)
+    lengths = _lengths(problem, tensors) if problem.varlen else {}
+    function = library.flash_attn_varlen_func if problem.varlen else library.flash_attn_func
+
+    def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return function(q, k, v, **lengths, causal=causal, window_size=(left, right))
+
+    return autograd_call(problem, tensors, access, attend)
+
+
+def build_fa3(problem: Problem, tensors: Tensors, access: Access, num_splits: int | None) -> Call:
+    """`torch.ops.flash_attn_3`; `num_splits` of the keys in forward, `None` the heuristic."""
+    if num_splits is not None and not problem.has_forward:
+        raise Unsupported("flash_attn_3::bwd has no num_splits; forward has")
+    operators = torch.ops.flash_attn_3
+    causal, left, right = band(problem)
+    given = _lengths(problem, tensors) | {
+        "softmax_scale": problem.head_dim**-0.5,
+        "is_causal": causal,
+        "window_size_left": left,
+        "window_size_right": right,
+    }
+    splits = {} if num_splits is None else {"num_splits": num_splits}
+
+    def forward(
+        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        out, logsumexp, *_ = operators.fwd(q, k, v, **given, **splits)
+        return out, logsumexp
+
+    def backward(dout: torch.Tensor, *saved: torch.Tensor) -> Results:
+        return tuple(operators.bwd(dout, *saved, **given)[:3])
+
+    return operator_call(problem, tensors, access, forward, backward)
+
+
+def build_fa4(library: ModuleType, problem: Problem, tensors: Tensors, access: Access) -> Call:
+    """The halves of `flash_attn.cute`'s autograd function; the first call compiles."""
+    causal, left, right = band(problem)
+    given: Mapping[str, Any] = _lengths(problem, tensors) | {
+        "causal": causal,
+        "window_size_left": None if left == UNBOUNDED else left,
+        "window_size_right": None if right == UNBOUNDED else right,
+    }
+
+    def forward(
+        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        out, logsumexp, *_ = library._flash_attn_fwd(
+            q, k, v, **given, return_lse=problem.has_backward
+        )
+        return out, logsumexp
+
+    def backward(
+        dout: torch.Tensor,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        out: torch.Tensor,
+        logsumexp: torch.Tensor,
+    ) -> Results:
+        return tuple(library._flash_attn_bwd(q, k, v, out, dout, logsumexp, **given)[:3])
+
+    return operator_call(problem, tensors, access, forward, backward)
+
+
+WORKER = FlashAttnWorker

@@ -1,0 +1,86 @@
+"""Attention by its definition in float64, to stand in for kernels that need a GPU.
+
+It takes masks as the kernels are given them, so that a wrong argument is a wrong value.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from problem import Mask
+
+Results = tuple[torch.Tensor, ...]
+
+
+def flash_mask(causal: bool, left: int | None, right: int | None) -> Mask:
+    """FlashAttention's arguments as a mask: from the bottom right, -1 or None unbounded."""
+    left, right = (None if side is None or side < 0 else side for side in (left, right))
+    return Mask(left, 0 if causal else right, "bottom-right")
+
+
+def forward(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    mask: Mask,
+    cu_seqlens: tuple[Any, Any] = (None, None),
+) -> torch.Tensor:
+    """`out` in the queries' type; tensors are packed where there are `cu_seqlens`."""
+    return _each(q, k, v, None, mask, cu_seqlens)[0]
+
+
+def backward(
+    dout: torch.Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    mask: Mask,
+    cu_seqlens: tuple[Any, Any] = (None, None),
+) -> Results:
+    """`dq`, `dk`, `dv`."""
+    return _each(q, k, v, dout, mask, cu_seqlens)
+
+
+def _each(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    dout: torch.Tensor | None,
+    mask: Mask,
+    cu_seqlens: tuple[Any, Any],
+) -> Results:
+    """Sequence by sequence, each `[seq, heads, width]`."""
+    if cu_seqlens[0] is None:
+        assert q.ndim == 4
+        douts = [None] * len(q) if dout is None else dout
+        parts = [_one(*part, mask) for part in zip(q, k, v, douts, strict=True)]
+        return tuple(torch.stack(results) for results in zip(*parts, strict=True))
+    assert q.ndim == 3
+    lengths_q, lengths_k = (bounds.diff().tolist() for bounds in cu_seqlens)
+    douts = [None] * len(lengths_q) if dout is None else dout.split(lengths_q)
+    split = (q.split(lengths_q), k.split(lengths_k), v.split(lengths_k), douts)
+    parts = [_one(*part, mask) for part in zip(*split, strict=True)]
+    return tuple(torch.cat(results) for results in zip(*parts, strict=True))
+
+
+def _one(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, dout: torch.Tensor | None, mask: Mask
+) -> Results:
+    dtype, kv_heads, group = q.dtype, k.shape[1], q.shape[1] // k.shape[1]
+    q, k, v = (x.double().transpose(0, 1) for x in (q, k, v))
+    k, v = (x.repeat_interleave(group, dim=0) for x in (k, v))
+    rows, columns = torch.arange(q.shape[1])[:, None], torch.arange(k.shape[1])[None, :]
+    seen = mask.visible(rows, columns, mask.offset(q.shape[1], k.shape[1]))
+    scale = 1.0 / math.sqrt(q.shape[-1])
+    scores = (q @ k.mT * scale).masked_fill(~seen, -math.inf)
+    p = scores.softmax(-1).nan_to_num()
+    out = p @ v
+    if dout is None:
+        return (out.transpose(0, 1).to(dtype),)
+    dout = dout.double().transpose(0, 1)
+    ds = p * (dout @ v.mT - (dout * out).sum(-1, keepdim=True)) * scale
+    dk, dv = (x.unflatten(0, (kv_heads, group)).sum(1) for x in (ds.mT @ q, p.mT @ dout))
+    return tuple(x.transpose(0, 1).to(dtype) for x in (ds @ k, dk, dv))

@@ -1,0 +1,247 @@
+"""The cuDNN worker: what it refuses, and its graphs' values against a stand-in."""
+
+from __future__ import annotations
+
+import enum
+import os
+import unittest
+from types import SimpleNamespace
+from typing import Any
+
+import support
+
+if not support.installed("torch"):
+    raise unittest.SkipTest("torch is not installed")
+
+import torch
+
+import inputs
+from channel import Unsupported
+from cudnn_graphs import Execution, Graphs, band
+from problem import Problem
+from reference import Arrays, ReferenceCache
+
+CPU = torch.device("cpu")
+WINDOW = {"left": 4, "right": 2, "align": "top-left"}
+LEFT = {"left": 4, "right": 0, "align": "bottom-right"}
+
+
+class Alignment(enum.Enum):
+    TOP_LEFT = 0
+    BOTTOM_RIGHT = 1
+
+
+class End:
+    """A tensor of a graph: dimensions and strides, no data."""
+
+    def __init__(self, dim: Any = None, stride: Any = None, data_type: Any = None) -> None:
+        self.dim, self.stride, self.data_type, self.output = dim, stride, data_type, False
+
+    def set_output(self, value: bool) -> End:
+        self.output = value
+        return self
+
+    def set_dim(self, dim: list[int]) -> End:
+        self.dim = dim
+        return self
+
+    def set_stride(self, stride: list[int]) -> End:
+        self.stride = stride
+        return self
+
+    def set_data_type(self, data_type: Any) -> End:
+        self.data_type = data_type
+        return self
+
+
+STEPS = ["validate", "build_operation_graph", "create_execution_plans", "check_support"]
+
+
+class Graph:
+    """The frontend's `pygraph`, which computes with torch what it was described to."""
+
+    made = 0
+
+    def __init__(self, **given: Any) -> None:
+        assert given["handle"] == "handle" and given["compute_data_type"] == "FLOAT"
+        Graph.made += 1
+        self.steps: list[str] = []
+
+    def tensor(self, *, name: str, dim: Any, stride: Any, data_type: Any) -> End:
+        return End(dim, stride, data_type)
+
+    def sdpa(self, q: End, k: End, v: End, *, generate_stats: bool, **options: Any) -> list[Any]:
+        self.ends, self.results, self.options = (q, k, v), [End(), End()], options
+        self.backward, self.stats = False, generate_stats
+        return [self.results[0], self.results[1] if generate_stats else None]
+
+    def sdpa_backward(
+        self, q: End, k: End, v: End, o: End, dO: End, stats: End, **options: Any
+    ) -> list[End]:
+        self.ends, self.results, self.options = (
+            (q, k, v, o, dO, stats),
+            [End(), End(), End()],
+            options,
+        )
+        self.backward, self.stats = True, False
+        return self.results
+
+    def validate(self) -> None:
+        self.steps.append("validate")
+
+    def build_operation_graph(self) -> None:
+        self.steps.append("build_operation_graph")
+
+    def create_execution_plans(self, modes: list[str]) -> None:
+        self.steps.append("create_execution_plans")
+
+    def check_support(self) -> None:
+        self.steps.append("check_support")
+
+    def build_plans(self) -> None:
+        assert self.steps == STEPS
+        self.steps.append("build_plans")
+
+    def get_workspace_size(self) -> int:
+        return 0
+
+    def execute(self, bound: dict[End, torch.Tensor], workspace: Any, handle: Any) -> None:
+        assert handle == "handle" and workspace.numel() > 0 and "build_plans" in self.steps
+        outputs = self.results[: 3 if self.backward else 1 + self.stats]
+        assert set(bound) == {*self.ends, *outputs} and all(end.output for end in outputs)
+        for end, tensor in bound.items():
+            if end.stride is not None:
+                assert list(tensor.shape) == end.dim and list(tensor.stride()) == end.stride
+        q, k, v = (bound[end].detach().requires_grad_() for end in self.ends[:3])
+        out, logsumexp = attention(q, k, v, **self.options)
+        if self.backward:
+            torch.testing.assert_close(bound[self.ends[3]], out)
+            torch.testing.assert_close(bound[self.ends[5]], logsumexp)
+            values = torch.autograd.grad(out, (q, k, v), bound[self.ends[4]])
+        else:
+            values = (out, logsumexp)
+        for end, value in zip(outputs, values):
+            bound[end].copy_(value.detach())
+
+
+def attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    attn_scale: float,
+    name: str,
+    diagonal_alignment: Alignment = Alignment.TOP_LEFT,
+    diagonal_band_left_bound: int | None = None,
+    diagonal_band_right_bound: int | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """By the rules of the frontend: the left bound is the first distance that is hidden."""
+    group = q.shape[1] // k.shape[1]
+    k, v = (x.repeat_interleave(group, dim=1) for x in (k, v))
+    scores = q @ k.transpose(-1, -2) * attn_scale
+    bottom_right = diagonal_alignment is Alignment.BOTTOM_RIGHT
+    offset = k.shape[2] - q.shape[2] if bottom_right else 0
+    rows = torch.arange(q.shape[2])[:, None] + offset
+    columns = torch.arange(k.shape[2])[None, :]
+    if diagonal_band_left_bound is not None:
+        scores = scores.masked_fill(columns <= rows - diagonal_band_left_bound, -torch.inf)
+    if diagonal_band_right_bound is not None:
+        scores = scores.masked_fill(columns > rows + diagonal_band_right_bound, -torch.inf)
+    return scores.softmax(-1) @ v, scores.logsumexp(-1, keepdim=True)
+
+
+STAND_IN = SimpleNamespace(
+    pygraph=Graph,
+    data_type=SimpleNamespace(FLOAT="FLOAT", HALF="HALF", BFLOAT16="BFLOAT16"),
+    heur_mode=SimpleNamespace(A="A", FALLBACK="FALLBACK"),
+    diagonal_alignment=Alignment,
+)
+
+
+class FloatGraphs(Graphs):
+    """In float32, which the stand-in computes more exactly than cuDNN's halves."""
+
+    def _io_type(self) -> Any:
+        return "FLOAT"
+
+
+class Values(unittest.TestCase):
+    def right(self, each: bool = False, **axes: Any) -> Any:
+        problem = Problem.from_wire(support.wire(**axes))
+        tensors = {
+            name: inputs.torch_input(problem, name, 3, torch.float32, CPU)
+            for name in inputs.TENSORS
+        }
+        graphs = FloatGraphs(STAND_IN, "handle", problem, CPU)
+        call = Execution(graphs, "handle", problem, each).build(tensors)
+        results = dict(zip(problem.results, call(), strict=True))
+        exact = ReferenceCache(Arrays.of_torch(CPU)).of(problem, 3, tensors)
+        for name, value in results.items():
+            self.assertEqual(tuple(value.shape), problem.shape(name))
+            expected = torch.as_tensor(exact[name]).view(value.shape)
+            torch.testing.assert_close(value.double(), expected, atol=1e-5, rtol=1e-5)
+        return call
+
+    def test_directions_masks_and_layouts(self) -> None:
+        for direction in ("forward", "backward", "both"):
+            for layout in ("bshd", "bhsd"):
+                for mask in (support.FULL, support.CAUSAL, support.CAUSAL_BR, LEFT):
+                    axes = {"direction": direction, "layout": layout, "mask": mask}
+                    with self.subTest(**axes):
+                        self.right(seq_q=9, seq_k=24, kv_heads=2, head_dim_v=8, **axes)
+
+    def test_windows_on_both_sides(self) -> None:
+        self.right(mask=WINDOW, direction="both")
+
+    def test_plans_are_made_once_or_in_each_call(self) -> None:
+        for direction, graphs in (("forward", 1), ("backward", 1), ("both", 2)):
+            once = self.right(each=False, direction=direction)
+            each = self.right(each=True, direction=direction)
+            for call, expected in ((once, 0), (each, graphs)):
+                before = Graph.made
+                call()
+                self.assertEqual(Graph.made - before, expected, direction)
+
+    def test_on_a_square_both_alignments_are_the_top_left(self) -> None:
+        problem = Problem.from_wire(support.wire(mask=support.CAUSAL_BR))
+        self.assertEqual(
+            band(STAND_IN, problem),
+            {"diagonal_alignment": Alignment.TOP_LEFT, "diagonal_band_right_bound": 0},
+        )
+
+    def test_packed_batches_are_refused(self) -> None:
+        problem = Problem.from_wire(support.wire(varlen={"q": [3, 24], "k": [5, 24]}))
+        with self.assertRaisesRegex(Unsupported, "ragged"):
+            Graphs(STAND_IN, "handle", problem, CPU)
+
+
+class Conversation(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        cls.worker = support.StartedWorker("cudnn")
+        cls.hello = cls.worker.ask("hello", protocol=1)
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        assert cls.worker.ask("shutdown")["type"] == "bye"
+        assert cls.worker.exit_status() == 0
+
+    def test_hello_lists_the_variant_whether_or_not_it_can_be_loaded(self) -> None:
+        (variant,) = self.hello["variants"]
+        self.assertEqual(variant["name"], "graph")
+        self.assertEqual(variant["dtypes"], ["f16", "bf16"])
+        self.assertEqual(variant["directions"], ["forward", "backward", "both"])
+
+    def test_without_the_library_or_a_gpu_cases_are_unsupported(self) -> None:
+        reply = self.worker.prepare("graph", {"plan": "each"}, dtype="bf16")
+        self.assertEqual(reply["type"], "unsupported", reply)
+        words = "GPU" if support.installed("cudnn") else "No module named 'cudnn'"
+        self.assertIn(words, reply["reason"])
+
+    def test_mistakes_are_failures(self) -> None:
+        self.assertEqual(self.worker.prepare("graph", {"plan": "never"})["type"], "failed")
+
+
+if __name__ == "__main__":
+    unittest.main()

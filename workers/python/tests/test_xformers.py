@@ -1,0 +1,305 @@
+"""xFormers: the package itself, where it is installed, over kernels that need no GPU."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import unittest
+from typing import Any
+from unittest import mock
+
+import support
+
+if not support.installed("torch"):
+    raise unittest.SkipTest("torch is not installed")
+
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+import torch
+
+import plain_attention
+from channel import Unsupported
+from plain_attention import flash_mask
+from problem import Mask
+from xformers_worker import XformersWorker
+
+INSTALLED = support.installed("xformers")
+RAGGED = {"q": [3, 24], "k": [3, 24]}
+RAGGED_CROSS = {"q": [3, 24], "k": [5, 30]}
+TOLERANCE = {"f32": 1e-6, "f16": 2e-3}
+
+
+class Recorded:
+    """What the CUTLASS backward was last given."""
+
+    num_splits_key: Any = "never called"
+
+
+def efficient_mask(custom_mask_type: int, window_size: int | None) -> Mask:
+    """What `aten::_efficient_attention_forward` makes of these two."""
+    left = None if window_size is None else window_size - 1
+    align = "bottom-right" if custom_mask_type == 2 else "top-left"
+    return Mask(left, 0 if custom_mask_type else None, align)
+
+
+def _packed(cu_seqlens: Any, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return tensors if cu_seqlens is None else tuple(x.squeeze(0) for x in tensors)
+
+
+def efficient_forward(
+    query, key, value, bias, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p,
+    custom_mask_type, compute_log_sumexp=False, *, scale=None, seqlen_k=None, window_size=None,
+):  # fmt: skip
+    """`aten::_efficient_attention_forward`."""
+    mask = efficient_mask(custom_mask_type, window_size)
+    cu_seqlens = (cu_seqlens_q, cu_seqlens_k)
+    out = plain_attention.forward(*_packed(cu_seqlens_q, query, key, value), mask, cu_seqlens)
+    rows, longest = len(query), query.shape[1]
+    if cu_seqlens_q is not None:
+        out, rows, longest = out.unsqueeze(0), len(cu_seqlens_q) - 1, max_seqlen_q
+    logsumexp = torch.zeros(rows, query.shape[2], longest)
+    return out, logsumexp, torch.zeros(1), torch.zeros(1), max_seqlen_q, max_seqlen_k
+
+
+def efficient_backward(
+    grad_out, query, key, value, bias, out, cu_seqlens_q, cu_seqlens_k, max_seqlen_q,
+    max_seqlen_k, logsumexp, dropout_p, philox_seed, philox_offset, custom_mask_type,
+    bias_requires_grad, *, scale=None, num_splits_key=None, window_size=None,
+    shared_storage_dqdkdv=False,
+):  # fmt: skip
+    """`aten::_efficient_attention_backward`."""
+    Recorded.num_splits_key = num_splits_key
+    mask = efficient_mask(custom_mask_type, window_size)
+    cu_seqlens = (cu_seqlens_q, cu_seqlens_k)
+    given = _packed(cu_seqlens_q, grad_out, query, key, value)
+    gradients = plain_attention.backward(*given, mask, cu_seqlens)
+    if cu_seqlens_q is not None:
+        gradients = tuple(x.unsqueeze(0) for x in gradients)
+    return *gradients, torch.zeros(0)
+
+
+def _logsumexp(query: torch.Tensor) -> torch.Tensor:
+    return torch.zeros(*query.shape[:-3], query.shape[-2], query.shape[-3])
+
+
+def flash_forward(
+    query, key, value, cu_seqlens_q, cu_seqlens_k, seqused_k, max_seqlen_q, max_seqlen_k, p,
+    softmax_scale, is_causal, window_left, window_right, return_softmax, block_tables,
+):  # fmt: skip
+    """`xformers_flash::flash_fwd`."""
+    mask = flash_mask(is_causal, window_left, window_right)
+    cu_seqlens = (cu_seqlens_q, cu_seqlens_k)
+    out = plain_attention.forward(query, key, value, mask, cu_seqlens)
+    return out, _logsumexp(query), torch.zeros(2, dtype=torch.int64)
+
+
+def flash_backward(
+    grads_share_storage, grad, query, key, value, out, lse, cu_seqlens_q, cu_seqlens_k,
+    max_seqlen_q, max_seqlen_k, p, softmax_scale, is_causal, window_left, window_right, rng_state,
+):  # fmt: skip
+    """`xformers_flash::flash_bwd`."""
+    mask = flash_mask(is_causal, window_left, window_right)
+    cu_seqlens = (cu_seqlens_q, cu_seqlens_k)
+    return plain_attention.backward(grad, query, key, value, mask, cu_seqlens)
+
+
+def flash3_forward(
+    query, key, value, cu_seqlens_q, cu_seqlens_k, seqused_k, leftpad_k, max_seqlen_q,
+    max_seqlen_k, p, softmax_scale, is_causal, descale_q=None, descale_k=None, descale_v=None,
+    block_table=None, use_kvsplit=False, window_left=-1, window_right=-1,
+):  # fmt: skip
+    """`xformers_flash3::flash_fwd`."""
+    mask = flash_mask(is_causal, window_left, window_right)
+    cu_seqlens = (cu_seqlens_q, cu_seqlens_k)
+    return plain_attention.forward(query, key, value, mask, cu_seqlens), _logsumexp(query)
+
+
+def flash3_backward(
+    grads_share_storage, dout, query, key, value, out, softmax_lse, cu_seqlens_q, cu_seqlens_k,
+    max_seqlen_q, max_seqlen_k, softmax_scale, is_causal, window_left, window_right,
+):  # fmt: skip
+    """`xformers_flash3::flash_bwd`."""
+    mask = flash_mask(is_causal, window_left, window_right)
+    cu_seqlens = (cu_seqlens_q, cu_seqlens_k)
+    return plain_attention.backward(dout, query, key, value, mask, cu_seqlens)
+
+
+def on_the_cpu(fmha: Any) -> contextlib.ExitStack:
+    """xFormers with kernels that run here, until closed; all else is the package's own."""
+    held = contextlib.ExitStack()
+    aten = torch.library.Library("aten", "IMPL")
+    held.callback(aten._destroy)
+    aten.impl("_efficient_attention_forward", efficient_forward, "CPU")
+    aten.impl("_efficient_attention_backward", efficient_backward, "CPU")
+    for namespace, forward, backward in (
+        ("xformers_flash", flash_forward, flash_backward),
+        ("xformers_flash3", flash3_forward, flash3_backward),
+    ):
+        if hasattr(getattr(torch.ops, namespace), "flash_fwd"):
+            torch.library.register_kernel(f"{namespace}::flash_fwd", "cpu", forward)
+            torch.library.register_kernel(f"{namespace}::flash_bwd", "cpu", backward)
+    for operators in (fmha.cutlass, fmha.flash, fmha.flash3):
+        for operator in (operators.FwOp, operators.BwOp):
+            held.enter_context(mock.patch.object(operator, "SUPPORTED_DEVICES", {"cpu"}))
+    held.enter_context(mock.patch("torch.cuda.get_device_capability", lambda device=None: (9, 0)))
+    return held
+
+
+@unittest.skipUnless(INSTALLED, "xFormers is not installed")
+class ByValue(unittest.TestCase):
+    """xFormers from its entry to its kernels, whose place attention's definition takes."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.worker = XformersWorker()
+        cls.fmha = cls.worker._xformers.fmha
+        cls.held = on_the_cpu(cls.fmha)
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        cls.held.close()
+
+    def prepare(self, variant: str, params: Any = None, **axes: Any) -> dict[str, Any]:
+        axes = {"head_dim": 64} | axes
+        request = {"variant": variant, "seed": 42, "params": params or {}}
+        return self.worker.prepare(request | {"problem": support.wire(**axes)})
+
+    def right(self, variant: str, params: Any = None, **axes: Any) -> dict[str, Any]:
+        axes = {"dtype": "f32" if variant in ("cutlass", "default") else "f16"} | axes
+        prepared = self.prepare(variant, params, **axes)
+        for name, error in prepared["errors"].items():
+            limit = TOLERANCE[axes["dtype"]]
+            self.assertLess(error["relative_l2"], limit, (name, variant, params, axes))
+        return prepared["effective"]
+
+    def operators(self) -> list[str]:
+        flash3 = ["flash3"] if self.fmha.flash3._C_flashattention3 else []
+        return ["default", "cutlass", "flash", *flash3]
+
+    def test_causal_masks_and_layouts(self) -> None:
+        for variant in self.operators():
+            for mask, seq_q in (
+                (support.FULL, 20),
+                (support.CAUSAL_BR, 20),
+                (support.CAUSAL, 24),
+            ):
+                for layout, direction in (("bshd", "both"), ("bhsd", "backward")):
+                    axes = {"mask": mask, "layout": layout, "direction": direction}
+                    self.right(variant, seq_q=seq_q, seq_k=24, **axes)
+        # Only the CUTLASS kernels have a diagonal from the top left.
+        top_left = {"mask": support.CAUSAL, "seq_q": 20, "seq_k": 24}
+        self.right("cutlass", direction="both", **top_left)
+        with self.assertRaisesRegex(Unsupported, "equal number of"):
+            self.prepare("flash", dtype="f16", **top_left)
+
+    def test_windows(self) -> None:
+        behind = {"left": 3, "right": 0, "align": "bottom-right"}
+        around = {"left": 5, "right": 2, "align": "bottom-right"}
+        for mask in (behind, around):
+            self.right("flash", mask=mask, seq_q=20, seq_k=24, direction="both")
+        self.right("cutlass", mask=behind, seq_q=20, seq_k=24)
+        self.right("cutlass", mask=behind | {"align": "top-left"})
+        for axes, words in (
+            ({"mask": around}, "attn_bias type is"),
+            ({"mask": behind, "direction": "backward"}, "attn_bias type is"),
+            ({"mask": behind | {"align": "top-left"}, "seq_q": 9, "seq_k": 24}, "bottom right"),
+            ({"mask": {"left": 3, "right": None, "align": "top-left"}}, "to one side only"),
+        ):
+            with self.assertRaisesRegex(Unsupported, words):
+                self.prepare("cutlass", **axes)
+
+    def test_packed_batches(self) -> None:
+        behind = {"left": 3, "right": 0, "align": "top-left"}
+        for variant in self.operators():
+            for ragged, mask in (
+                (RAGGED, support.CAUSAL),
+                (RAGGED, behind),
+                (RAGGED_CROSS, support.CAUSAL_BR),
+                (RAGGED_CROSS, support.FULL),
+            ):
+                longest = {"seq_q": max(ragged["q"]), "seq_k": max(ragged["k"])}
+                axes = {"varlen": ragged, "mask": mask, "direction": "both"} | longest
+                self.right(variant, **axes)
+        longest = {"seq_q": 24, "seq_k": 30}
+        self.right("cutlass", varlen=RAGGED_CROSS, mask=support.CAUSAL, **longest)
+        self.right("flash", varlen=RAGGED_CROSS, mask=behind | {"align": "bottom-right"}, **longest)
+        around = {"left": 5, "right": 2, "align": "bottom-right"}
+        with self.assertRaisesRegex(Unsupported, "window to the right"):
+            self.prepare("flash", varlen=RAGGED, mask=around)
+
+    def test_shared_heads_are_groups_in_forward_alone(self) -> None:
+        for axes in ({}, {"layout": "bhsd"}, {"varlen": RAGGED, "mask": support.CAUSAL}):
+            self.right("flash", heads=6, kv_heads=2, **axes)
+        for variant in self.operators():
+            dtype = "f32" if variant == "cutlass" else "f16"
+            with self.assertRaisesRegex(Unsupported, "does not support BMGHK"):
+                self.prepare(variant, kv_heads=2, direction="backward", dtype=dtype)
+
+    def test_needless_copies_come_back_in_the_callers_layout(self) -> None:
+        self.right("cutlass", {"access": "copies"}, layout="bhsd", direction="both")
+        self.assertTrue(self.worker.call()[0].transpose(1, 2).is_contiguous())
+
+    def test_num_splits_key_is_handed_over_until_the_case_is_released(self) -> None:
+        original = self.fmha.cutlass.BwOp.OPERATOR
+        for variant in ("cutlass", "default"):
+            for asked in (None, -1, 4):
+                Recorded.num_splits_key = "never called"
+                params = {} if asked is None else {"num_splits_key": asked}
+                self.right(variant, params, direction="backward")
+                self.assertEqual(Recorded.num_splits_key, asked)
+            self.worker.release()
+            self.assertIs(self.fmha.cutlass.BwOp.OPERATOR, original)
+        with self.assertRaisesRegex(Unsupported, "forward has no num_splits_key"):
+            self.prepare("cutlass", {"num_splits_key": 4})
+
+    def test_what_xformers_chose_is_told(self) -> None:
+        effective = self.right("default", direction="both")
+        self.assertEqual(effective["forward_operator"], self.fmha.cutlass.FwOp.NAME)
+        self.assertEqual(effective["backward_operator"], self.fmha.cutlass.BwOp.NAME)
+        flash = self.right("flash", direction="backward")
+        self.assertEqual(flash, {"access": "views", "backward_operator": self.fmha.flash.BwOp.NAME})
+        half = self.right("default", dtype="f16")["forward_operator"]
+        self.assertNotEqual(half, self.fmha.cutlass.FwOp.NAME)
+
+
+@unittest.skipUnless(INSTALLED, "xFormers is not installed")
+class WithoutAGpu(unittest.TestCase):
+    def test_every_case_is_unsupported_in_its_words(self) -> None:
+        worker = XformersWorker()
+        for variant in ("default", "cutlass", "flash"):
+            problem = support.wire(dtype="f16", head_dim=64, direction="backward")
+            request = {"variant": variant, "seed": 1, "problem": problem}
+            with self.assertRaisesRegex(Unsupported, r"device=cpu \(supported: \{'cuda'\}\)"):
+                worker.prepare(request)
+
+
+class Started(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.worker = support.StartedWorker("xformers")
+        cls.hello = cls.worker.ask("hello", protocol=1)
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        assert cls.worker.ask("shutdown")["type"] == "bye"
+        assert cls.worker.exit_status() == 0
+
+    def test_variants_are_listed_whether_or_not_it_is_there(self) -> None:
+        names = [variant["name"] for variant in self.hello["variants"]]
+        self.assertEqual(names, ["default", "cutlass", "flash", "flash3"])
+        self.assertEqual("xformers" in self.hello["versions"], INSTALLED)
+
+    @unittest.skipIf(INSTALLED, "xFormers is installed")
+    def test_its_absence_is_told(self) -> None:
+        reply = self.worker.prepare("default", dtype="f16", head_dim=64)
+        self.assertEqual(reply["type"], "unsupported", reply)
+        self.assertIn("No module named 'xformers'", reply["reason"])
+
+    def test_mistakes_are_failures(self) -> None:
+        for variant, params in (("flash", {"num_splits_key": 2}), ("cutlass", {"access": "x"})):
+            reply = self.worker.prepare(variant, params)
+            self.assertEqual(reply["type"], "failed", reply)
+
+
+if __name__ == "__main__":
+    unittest.main()

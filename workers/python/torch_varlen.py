@@ -1,0 +1,75 @@
+"""`torch.nn.attention.varlen.varlen_attn`: packed ragged batches, by FlashAttention 2."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from channel import Unsupported
+from problem import Problem
+from torch_flex import by_autograd
+from torch_library import Asked, Built, Call, Tensors, Variant
+
+VARIANT = Variant("torch.nn.attention.varlen.varlen_attn, FlashAttention 2 on packed rows")
+
+
+def build_varlen(asked: Asked) -> Built:
+    """The call of a case."""
+    try:
+        from torch.nn.attention.varlen import varlen_attn
+    except ImportError as error:
+        raise Unsupported(f"torch {torch.__version__} has no varlen_attn: {error}") from error
+    if asked.tensors["q"].device.type != "cuda":
+        raise Unsupported("varlen_attn has kernels for GPUs alone")
+    call = varlen_call(asked.problem, asked.tensors, varlen_attn)
+    return Built(call, earlier_stream=asked.problem.direction == "backward")
+
+
+def varlen_call(problem: Problem, tensors: Tensors, attend: Callable[..., Any]) -> Call:
+    """`varlen_attn`, which is `attend`; a batch of equal lengths is packed by a view."""
+    window = _window(problem)
+    bounds = _bounds(problem, tensors["q"].device)
+    names = ("q", "k", "v", "dout") if problem.has_backward else ("q", "k", "v")
+    rows = {name: _rows(problem, tensors[name]) for name in names}
+    inputs = tuple(rows[name].requires_grad_(problem.has_backward) for name in ("q", "k", "v"))
+    shapes = [problem.shape(name) for name in problem.results]
+
+    def forward() -> torch.Tensor:
+        return attend(*inputs, *bounds, problem.seq_q, problem.seq_k, window_size=window)
+
+    call = by_autograd(problem, forward, inputs, rows.get("dout"))
+    return lambda: tuple(x.view(shape) for x, shape in zip(call(), shapes, strict=True))
+
+
+def _window(problem: Problem) -> tuple[int, int]:
+    """Keys seen before and after the query's own position; -1 is unbounded."""
+    mask = problem.mask
+    if not mask.is_full and mask.align == "top-left" and not problem.is_square:
+        raise Unsupported(
+            "varlen_attn aligns masks to the bottom right; aligned to the top left they differ "
+            "where the lengths of queries and keys do"
+        )
+    return (-1 if mask.left is None else mask.left, -1 if mask.right is None else mask.right)
+
+
+def _rows(problem: Problem, tensor: torch.Tensor) -> torch.Tensor:
+    """Packed rows `[total, heads, width]` as a view."""
+    if problem.varlen:
+        return tensor
+    if problem.batch == 1:
+        return tensor[0]
+    if problem.layout == "bhsd":
+        raise Unsupported("varlen_attn takes packed rows, and those of bhsd are no view of it")
+    return tensor.flatten(0, 1)
+
+
+def _bounds(problem: Problem, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """`cu_seq_q` and `cu_seq_k`."""
+
+    def starts(lengths: list[int]) -> torch.Tensor:
+        return torch.tensor([0, *lengths]).cumsum(0).to(device, torch.int32)
+
+    sequences = problem.sequences
+    return starts([s.seq_q for s in sequences]), starts([s.seq_k for s in sequences])
