@@ -22,7 +22,8 @@ from sequence_parallel_worker import slowest, worst
 KINDS = ("all-gather", "reduce-scatter")
 PLAN = {"warmup": 1, "samples": 3, "min_samples": 3, "budget_ms": 0, "cache": "hot"}
 TOLERANCE = {"f32": 5e-6, "f16": 2e-3, "bf16": 1e-2}
-HUNG_AFTER_S = "10"
+HUNG_AFTER_S = "20"
+"""A rank that is only slow, on a machine that is busy, must not be taken for hung."""
 
 
 def layer(kind: str, ranks: int = 2, **axes: Any) -> dict[str, Any]:
