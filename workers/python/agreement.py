@@ -1,7 +1,7 @@
-"""How processes of one machine come to the same point within a microsecond.
+"""How processes of one machine come to the same point at the same time.
 
-Each spins on words of shared memory: a message through a pipe or a socket takes tens of
-microseconds to wake a process, and not every process as many.
+Each spins on words of shared memory: a message through a pipe or a socket has to wake a
+process, which takes longer and not always as long (tests/meeting_skew.py).
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import sys
 import traceback
@@ -43,8 +44,8 @@ def main() -> None:
     parser.add_argument("--rank", type=int, help="one rank of a library of several processes")
     asked = parser.parse_args()
     requests, replies = open_descriptors()
-    session = Session(lambda: open_worker(asked.library, asked.rank), asked.library)
-    serve(session, requests, replies)
+    opening = functools.partial(open_worker, asked.library, asked.rank)
+    serve(Session(opening, asked.library), requests, replies)
 
 
 if __name__ == "__main__":

@@ -24,9 +24,10 @@ from channel import PROTOCOL_VERSION, REPLY_FD, REQUEST_FD, Failed, Message
 
 LIMIT_VARIABLE = "REGATTA_RANK_LIMIT_S"
 LIMIT_S = 100.0
-"""What ranks may take over one request, unless the variable says otherwise; below the
-harness's own limit for a request (`timeout_s`, 120 unless a suite says otherwise), which
-would end everything and could not say which rank it was."""
+"""What ranks may take over one request, unless the variable says otherwise; always for
+`hello`, in which they load their library. Below the harness's own limit for a request
+(`timeout_s`, 120 unless a suite says otherwise), which would end everything and could not
+say which rank it was."""
 
 GRACE_S = 5.0
 """How long the others may go on once one rank has failed: they may be waiting for it."""
@@ -141,19 +142,20 @@ class Ranks:
         for process in self._processes:
             process.send(line)
         replies: dict[int, Message] = {}
-        deadline = time.monotonic() + self._limit_s
+        limit_s = LIMIT_S if kind == "hello" else self._limit_s
+        deadline = time.monotonic() + limit_s
         with selectors.DefaultSelector() as waiting:
             for process in self._processes:
                 waiting.register(process.replies, selectors.EVENT_READ, process)
             while len(replies) < len(self._processes):
                 ready = waiting.select(max(0.0, deadline - time.monotonic()))
                 if not ready:
-                    raise self._broken(kind, replies)
+                    raise self._broken(kind, limit_s, replies)
                 for key, _ in ready:
                     process = key.data
                     text = process.replies.readline()
                     if not text:
-                        raise self._broken(kind, replies, gone=process)
+                        raise self._broken(kind, limit_s, replies, process)
                     replies[process.rank] = json.loads(text)
                     waiting.unregister(process.replies)
                     if replies[process.rank]["type"] in ("failed", "unsupported"):
@@ -161,7 +163,11 @@ class Ranks:
         return [replies[rank] for rank in range(len(self._processes))]
 
     def _broken(
-        self, kind: str, replies: dict[int, Message], gone: RankProcess | None = None
+        self,
+        kind: str,
+        limit_s: float,
+        replies: dict[int, Message],
+        gone: RankProcess | None = None,
     ) -> Failed:
         """Ends all ranks; why, naming the one to blame."""
         silent = [process.rank for process in self._processes if process.rank not in replies]
@@ -178,7 +184,7 @@ class Ranks:
         self.end()
         names = ", ".join(f"rank {rank}" for rank in silent)
         return Failed(
-            f"{names} did not answer `{kind}` within {self._limit_s:.0f} s; all ranks were ended"
+            f"{names} did not answer `{kind}` within {limit_s:.0f} s; all ranks were ended"
         )
 
     def end(self) -> None:

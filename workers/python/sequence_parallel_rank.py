@@ -256,7 +256,7 @@ class Rank(TorchLibrary):
         """Samples behind each rank's own gate.
 
         The ranks meet before the call and again when all have queued it, with their gates
-        still closed: so these open within a microsecond, and no rank's device waits in a
+        still closed: so these open together, and no rank's device waits in a
         collective for another's host.
         """
         gated = timing.gated_clock()

@@ -11,7 +11,7 @@ import atexit
 from collections.abc import Iterable
 from typing import Any
 
-from channel import Failed, Message, Relay, Unsupported, required
+from channel import Absent, Failed, Message, Relay, Unsupported, required
 from projection import Projection
 from ranks import Ranks
 
@@ -31,6 +31,8 @@ class SequenceParallelWorker(Relay):
     def hello(self) -> Message:
         """What rank 0 says of itself: all ranks are taken to be alike."""
         said = _unanimous([self._ranks.introduce()])[0]
+        if "absent" in said:
+            raise Absent(said["absent"])
         self._gpus = said.pop("gpus")
         return said
 
