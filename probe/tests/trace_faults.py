@@ -24,13 +24,13 @@ STEPS = 12
 FAULTS = {
     "one-split": "less-parallel",
     "copies": "copies-added",
-    "pageable": "overlap-lost",
-    "one-stream": "overlap-lost",
+    "pageable": "lost-overlap",
+    "one-stream": "lost-overlap",
     "other-kernel": "kernel-replaced",
     "float32": "kernel-replaced",
     "small-launches": "launches-added",
     "slow-host": "host-bound",
-    "waits-at-once": "overlap-lost",
+    "waits-at-once": "lost-overlap",
     "recompile": "recompiled",
     "to-host-and-back": "copies-added",
 }
@@ -65,7 +65,7 @@ def program(change: str) -> None:
     aten, device = torch.ops.aten, "cuda"
     dtype = torch.float32 if change == "float32" else torch.float16
     q, k, v, dout = (torch.randn(1, 6144, 2, 64, device=device, dtype=dtype) for _ in range(4))
-    weight = torch.randn(6144, 6144, device=device, dtype=torch.bfloat16)
+    weight = torch.randn(8192, 8192, device=device, dtype=torch.bfloat16)
     batch = torch.randn(1 << 24, device="cpu").to(torch.bfloat16)
     batch = batch if change == "pageable" else batch.pin_memory()
     landing = torch.empty(batch.shape, dtype=batch.dtype, device=device)
@@ -116,7 +116,7 @@ def program(change: str) -> None:
             time.sleep(0.02)
         product[0].add_(0)
         if change == "recompile":
-            name = f"scale{number}"
+            name = f"scale{abs(number)}"
             source = f"__global__ void {name}(float* x) {{ x[threadIdx.x] *= {number}.f; }}"
             kernel = torch.cuda._compile_kernel(f'extern "C" {source}', name)
             kernel((1, 1, 1), (32, 1, 1), (scratch,))

@@ -250,7 +250,7 @@ fn lost_overlap(comparison: &Comparison) -> Option<Found> {
             percent(after),
             time(growth)
         );
-        found("lost-overlap", evidence, 0.7, growth, true)
+        found("lost-overlap", evidence, 0.8, growth, true)
     })
 }
 
