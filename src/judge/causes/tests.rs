@@ -1,5 +1,7 @@
+mod activity;
+
 use super::*;
-use crate::attention::{ActivitySummary, Launch, ParamValue};
+use crate::attention::{Launch, ParamValue};
 use crate::judge::testing::around;
 use crate::record::conditions::Conditions;
 
@@ -244,134 +246,6 @@ fn a_slow_host_in_front_of_a_fast_device_is_told() {
     );
     assert!(found(&issued(50.0), &issued(90.0), 1.0).is_empty());
     assert!(found(&issued(300.0), &issued(300.0), 1.0).is_empty());
-}
-
-/// A case of so many microseconds on the device and the host.
-fn timed(device_us: f64, host_us: f64, activity: ActivitySummary) -> CaseRecord {
-    CaseRecord {
-        host_ns: vec![host_us * 1e3; 5],
-        activity: Some(activity),
-        ..around(device_us * 1e3)
-    }
-}
-
-/// An activity in microseconds; without fills, kernels that move data, or overlap.
-fn active(span_us: u64, busy_us: u64, host_bound_us: Option<u64>) -> ActivitySummary {
-    ActivitySummary {
-        span_ns: span_us * 1000,
-        busy_ns: busy_us * 1000,
-        host_bound_ns: host_bound_us.map(|us| us * 1000),
-        copying_ns: Some(0),
-        moving_ns: Some(0),
-        ..ActivitySummary::default()
-    }
-}
-
-/// All-gather and product on two H200s, 1024 x 4096 x 4096, as measured: one operator that
-/// does both is slower than the two, because the host cannot feed it.
-#[test]
-fn a_fused_operator_that_the_host_cannot_feed_is_host_bound() {
-    let unfused = timed(75.8, 50.3, active(76, 73, Some(0)));
-    let fused = |copying_us: u64| {
-        let mut record = timed(267.1, 277.0, active(280, 70, Some(195)));
-        let activity = record.activity.as_mut().unwrap();
-        activity.copies = u64::from(copying_us > 0);
-        activity.copying_ns = Some(copying_us * 1000);
-        record
-    };
-    let told: Vec<String> = found(&unfused, &fused(28), 3.52)
-        .into_iter()
-        .map(|finding| format!("{}: {}", finding.cause, finding.evidence))
-        .collect();
-    let expected = [
-        "host-bound: host 50.3 -> 277 us a call, device idle between launches 3.00 -> 210 us of \
-         280 us, 92.9 % of it waiting for the host, device time 75.8 -> 267 us",
-        "no-overlap: copies and compute at once 0 of 28.0 us of copying a call",
-    ];
-    assert_eq!(told, expected);
-    assert_eq!(only(&unfused, &fused(0), 3.52).0, "host-bound");
-    // The other way round nothing waits more.
-    assert!(found(&fused(28), &unfused, 0.28).is_empty());
-}
-
-#[test]
-fn a_device_that_waits_for_anything_else_has_gaps() {
-    let base = timed(100.0, 20.0, active(100, 98, Some(0)));
-    let waits = |host_us, host_bound_us| timed(200.0, host_us, active(210, 108, host_bound_us));
-    let told = |head: &CaseRecord| only(&base, head, 2.0).0;
-    // The host launched in time; or it is late as it always was.
-    assert_eq!(told(&waits(20.0, Some(3))), "gaps");
-    assert_eq!(told(&waits(20.0, Some(90))), "gaps");
-    // It waits with the device, for something else.
-    assert_eq!(told(&waits(205.0, Some(3))), "gaps");
-    // Launches are not known: a host that needs less than the device is not waited for.
-    assert_eq!(told(&waits(190.0, None)), "gaps");
-    assert_eq!(told(&waits(205.0, None)), "host-bound");
-    assert_eq!(told(&waits(120.0, Some(90))), "host-bound");
-    // Idle time that does not account for what is slower is no cause.
-    let hardly = timed(200.0, 20.0, active(205, 190, Some(10)));
-    assert!(found(&base, &hardly, 2.0).is_empty());
-    assert!(found(&base, &waits(20.0, Some(3)), 1.0).is_empty());
-}
-
-/// `flash-layout` on an H200, [64, 256, 12, 64] in float16: views against needless copies.
-#[test]
-fn copies_are_told_with_their_part_of_the_call() {
-    let kernel = "void at::native::elementwise_kernel<128, 4, at::native::Copy>(int)";
-    let record = |copies: usize, device_us, host_us, activity| {
-        let mut launches = vec![(kernel, 9); copies];
-        launches.push(("flash_fwd", 9));
-        CaseRecord {
-            structure: launched(&launches).structure,
-            ..timed(device_us, host_us, activity)
-        }
-    };
-    let views = record(0, 65.7, 33.6, active(64, 64, Some(0)));
-    let moving = |ns| ActivitySummary {
-        moving_ns: ns,
-        ..active(267, 214, Some(30))
-    };
-    let copies = |ns| record(4, 216.0, 95.1, moving(ns));
-    let told = |head: &CaseRecord| pair_of(only(&views, head, 3.29));
-    assert_eq!(
-        told(&copies(Some(149_982))),
-        "copies-added: 4 copy kernels added (elementwise_kernel), 150 of 216 us"
-    );
-    // A baseline of an older version does not tell their time.
-    assert_eq!(
-        told(&copies(None)),
-        "copies-added: 4 copy kernels added (elementwise_kernel)"
-    );
-    // Copies that cost next to nothing are not what made it slower.
-    assert!(found(&views, &copies(Some(9_000)), 3.29)[0].confidence < 0.6);
-}
-
-#[test]
-fn copies_that_nothing_hides_are_told() {
-    let copying = |copying_us: u64, overlap_us: u64| ActivitySummary {
-        copies: 2,
-        copying_ns: Some(copying_us * 1000),
-        overlap_ns: overlap_us * 1000,
-        ..active(300, 290, None)
-    };
-    let at = |device_us: f64, activity| CaseRecord {
-        activity: Some(activity),
-        ..around(device_us * 1e3)
-    };
-    let base = at(100.0, copying(80, 80));
-    let text = only(&base, &at(180.0, copying(80, 0)), 1.8);
-    assert_eq!(
-        pair_of(text),
-        "lost-overlap: copies and compute at once 80.0 us -> 0 a call"
-    );
-    let text = only(&at(100.0, copying(0, 0)), &at(180.0, copying(80, 1)), 1.8);
-    assert_eq!(
-        pair_of(text),
-        "no-overlap: copies and compute at once 1.00 of 80.0 us of copying a call"
-    );
-    // Half of it is hidden; or no more is exposed than was.
-    assert!(found(&base, &at(180.0, copying(160, 80)), 1.8).is_empty());
-    assert!(found(&at(100.0, copying(80, 0)), &at(180.0, copying(80, 0)), 1.8).is_empty());
 }
 
 #[test]
