@@ -19,6 +19,9 @@ const TOLD: usize = 3;
 /// by its time alone.
 const WORTH: f64 = 0.02;
 
+/// Confidence of what accounts for less than half of a slowdown, at most.
+const MINOR: f64 = 0.55;
+
 /// A finding, and what it weighs.
 pub struct Found {
     /// What is told.
@@ -27,6 +30,19 @@ pub struct Found {
     pub growth_ns: f64,
     /// True when it is a loss by itself, whatever the times say.
     pub worse: bool,
+}
+
+impl Found {
+    /// What accounts for less than half of a slowdown came with it rather than caused it.
+    /// One whose time is not known keeps its rank.
+    fn rank_by_share(&mut self, comparison: &Comparison) {
+        let (base, head) = (&comparison.sides.base, &comparison.sides.head);
+        let slower = head.elapsed_ns - base.elapsed_ns;
+        let minor = self.growth_ns > 0.0 && self.growth_ns < EXPLAINS * slower;
+        if minor && comparison.elapsed_ratio() > 1.0 + comparison.floor {
+            self.finding.confidence = self.finding.confidence.min(MINOR);
+        }
+    }
 }
 
 /// Finds them.
@@ -42,6 +58,9 @@ pub fn findings(comparison: &Comparison) -> Vec<Found> {
     found.extend(modules_loaded(comparison));
     found.extend(calls_added(comparison));
     found.extend(unexplained(comparison));
+    for minor in &mut found {
+        minor.rank_by_share(comparison);
+    }
     found.sort_by(|a, b| {
         let confidence = b.finding.confidence.total_cmp(&a.finding.confidence);
         confidence.then(b.growth_ns.total_cmp(&a.growth_ns))
@@ -180,6 +199,8 @@ fn launches_added(comparison: &Comparison) -> Option<Found> {
             growth += kernel.growth_ns();
         }
     }
+    // Each launch comes with a gap before it.
+    growth += (comparison.sides.head.idle_ns - comparison.sides.base.idle_ns).max(0.0);
     (before > 0.0 && after > before).then(|| {
         let evidence = format!("launches {} -> {}", figure(before), figure(after));
         found("launches-added", evidence, 0.7, growth, true)
