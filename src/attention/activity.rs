@@ -106,6 +106,19 @@ impl ActivitySummary {
         self.span_ns.saturating_sub(self.busy_ns)
     }
 
+    /// A figure in nanoseconds by the name that tables and limits have for it, where known.
+    pub fn figure(&self, name: &str) -> Option<u64> {
+        match name {
+            "busy_ns" => Some(self.busy_ns),
+            "idle_ns" => Some(self.idle_ns()),
+            "host_bound_ns" => self.host_bound_ns,
+            "copying_ns" => self.copying_ns,
+            "moving_ns" => self.moving_ns,
+            "overlap_ns" => Some(self.overlap_ns),
+            _ => None,
+        }
+    }
+
     /// Share of the span in which the device waited for the host, where known.
     pub fn host_bound(&self) -> Option<f64> {
         let waited = self.host_bound_ns?;

@@ -88,12 +88,15 @@ fn figure(limit: &Limit, record: &CaseRecord, sms: Option<u64>) -> Result<Figure
             Ok(counted(number as u64))
         }
         Quantity::Copies => Ok(counted(copies(structure))),
-        Quantity::Count(name) => match structure.counts.get(name) {
-            Some(count) => Ok(Figure {
-                of: events(record, name, *count),
-                ..counted(*count)
+        Quantity::Count(name) => match count(record, structure, name) {
+            Some(number) => Ok(Figure {
+                of: events(record, name, number),
+                ..counted(number)
             }),
-            None => Err(format!("its worker does not count {name}")),
+            None => Err(match structure.uncounted.get(name) {
+                Some(reason) => format!("{name} could not be counted: {reason}"),
+                None => format!("its worker does not count {name}"),
+            }),
         },
         Quantity::Blocks => {
             let launch = largest(limit, structure)?;
@@ -112,6 +115,12 @@ fn figure(limit: &Limit, record: &CaseRecord, sms: Option<u64>) -> Result<Figure
             })
         }
     }
+}
+
+/// A count of the worker's, or a figure of what the device did in a call.
+fn count(record: &CaseRecord, structure: &Structure, name: &str) -> Option<u64> {
+    let activity = || record.activity.as_ref()?.figure(name);
+    structure.counts.get(name).copied().or_else(activity)
 }
 
 /// What happened in the events that a count is of, with the host's time: a broken limit is

@@ -103,6 +103,32 @@ fn counts_have_bounds_and_an_unknown_one_is_not_judged() {
 }
 
 #[test]
+fn what_the_device_did_has_limits_too() {
+    let mut record = measured();
+    record.activity = Some(ActivitySummary {
+        overlap_ns: 40,
+        ..ActivitySummary::default()
+    });
+    let held = |count| {
+        let found = results(limit(count, Some(41.0), None), record.clone());
+        (found[0].held, found[0].value)
+    };
+    assert_eq!(held("overlap_ns"), (Held::Broken, Some(40.0)));
+    assert_eq!(held("copying_ns"), (Held::NotJudged, None));
+}
+
+#[test]
+fn what_could_not_be_counted_says_why() {
+    let mut record = measured();
+    let structure = record.structure.as_mut().unwrap();
+    let reason = "te:select is not there".to_owned();
+    structure.uncounted.insert("calls.other".to_owned(), reason);
+    let found = results(limit("calls.other", None, Some(0.0)), record);
+    let said = "calls.other could not be counted: te:select is not there";
+    assert_eq!(found[0].reason.as_deref(), Some(said));
+}
+
+#[test]
 fn a_limit_on_events_tells_the_hosts_time_in_them() {
     let of = |counts: &[(&str, u64)], count| {
         let mut record = timed(&[1.0]);
