@@ -1,4 +1,5 @@
 use super::*;
+use crate::attention::ActivitySummary;
 use crate::judge::testing::{failed, side, timed, unsupported};
 use crate::suite::rules::Selector;
 
