@@ -106,15 +106,23 @@ impl ActivitySummary {
         self.span_ns.saturating_sub(self.busy_ns)
     }
 
-    /// A figure in nanoseconds by the name that tables and limits have for it, where known.
-    pub fn figure(&self, name: &str) -> Option<u64> {
+    /// Share of the time spent copying in which a kernel ran too, where anything was copied.
+    pub fn overlap(&self) -> Option<f64> {
+        let copying = self.copying_ns.filter(|ns| *ns > 0)?;
+        Some(self.overlap_ns as f64 / copying as f64)
+    }
+
+    /// A figure by the name that tables and limits have for it, where known.
+    pub fn figure(&self, name: &str) -> Option<f64> {
+        let ns = |ns: u64| Some(ns as f64);
         match name {
-            "busy_ns" => Some(self.busy_ns),
-            "idle_ns" => Some(self.idle_ns()),
-            "host_bound_ns" => self.host_bound_ns,
-            "copying_ns" => self.copying_ns,
-            "moving_ns" => self.moving_ns,
-            "overlap_ns" => Some(self.overlap_ns),
+            "busy_ns" => ns(self.busy_ns),
+            "idle_ns" => ns(self.idle_ns()),
+            "copying_ns" => self.copying_ns.and_then(ns),
+            "moving_ns" => self.moving_ns.and_then(ns),
+            "overlap_ns" => ns(self.overlap_ns),
+            "host_bound" => self.host_bound(),
+            "overlap" => self.overlap(),
             _ => None,
         }
     }

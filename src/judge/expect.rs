@@ -221,10 +221,17 @@ fn cause(
     };
     let findings = causes::findings(&pair);
     let (first, others) = findings.split_first()?;
-    // The parameters of two cases differ by design.
+    // The parameters of two cases differ by design, and the kernels of two variants.
+    let variant = |id: &CaseId| id.case().ok().map(|case| case.variant);
+    let same_variant = result.against.as_ref().and_then(variant) == variant(&result.case);
+    let by_design = |cause: &str| match cause {
+        "parameter-changed" => true,
+        "kernel-replaced" => !same_variant,
+        _ => false,
+    };
     let second = others
         .iter()
-        .find(|other| other.confidence >= TOLD_TOO && other.cause != "parameter-changed");
+        .find(|other| other.confidence >= TOLD_TOO && !by_design(&other.cause));
     let second = second.map(|second| format!("; {}: {}", second.cause, second.evidence));
     Some(format!(
         "{}, from the best to this one: {}{}",

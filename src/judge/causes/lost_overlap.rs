@@ -5,8 +5,9 @@ use crate::attention::ActivitySummary;
 use crate::judge::judgement::Finding;
 use crate::judge::phrase::{from_to, part_of};
 
-/// The part of copying that may run beside a kernel and still count as none.
-const NONE: f64 = 0.05;
+/// The part of copying that may run beside a kernel and still count as none: pieces that
+/// meet by chance, not a pipeline.
+const NONE: f64 = 0.25;
 
 /// The part of a call that copying must take to be worth a word.
 const WORTH: f64 = 0.05;

@@ -89,9 +89,9 @@ fn figure(limit: &Limit, record: &CaseRecord, sms: Option<u64>) -> Result<Figure
         }
         Quantity::Copies => Ok(counted(copies(structure))),
         Quantity::Count(name) => match count(record, structure, name) {
-            Some(number) => Ok(Figure {
-                of: events(record, name, number),
-                ..counted(number)
+            Some(value) => Ok(Figure {
+                value,
+                of: events(record, name, value as u64),
             }),
             None => Err(match structure.uncounted.get(name) {
                 Some(reason) => format!("{name} could not be counted: {reason}"),
@@ -118,9 +118,10 @@ fn figure(limit: &Limit, record: &CaseRecord, sms: Option<u64>) -> Result<Figure
 }
 
 /// A count of the worker's, or a figure of what the device did in a call.
-fn count(record: &CaseRecord, structure: &Structure, name: &str) -> Option<u64> {
+fn count(record: &CaseRecord, structure: &Structure, name: &str) -> Option<f64> {
     let activity = || record.activity.as_ref()?.figure(name);
-    structure.counts.get(name).copied().or_else(activity)
+    let counted = structure.counts.get(name).map(|count| *count as f64);
+    counted.or_else(activity)
 }
 
 /// What happened in the events that a count is of, with the host's time: a broken limit is

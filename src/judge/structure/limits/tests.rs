@@ -116,6 +116,7 @@ fn what_the_device_did_has_limits_too() {
     };
     assert_eq!(held("overlap_ns"), (Held::Broken, Some(40.0)));
     assert_eq!(held("copying_ns"), (Held::NotJudged, None));
+    assert_eq!(held("overlap"), (Held::NotJudged, None));
 }
 
 #[test]
