@@ -78,11 +78,12 @@ fn broken(judgement: &Judgement) -> Option<String> {
     let are = if broken.len() == 1 { "is" } else { "are" };
     let against = worst.against.as_ref();
     Some(format!(
-        "{} {are} broken, worst `{}`: {} takes {} times as long as {}, and {} is the limit",
+        "{} {are} broken, worst `{}`: {} takes {} times as long{} as {}, and {} is the limit",
         count(broken.len(), "expectation"),
         worst.name,
         worst.case,
         factor(worst.ratio.unwrap_or(0.0)),
+        worst.metric.of_host(),
         against.map_or_else(|| "its reference".to_owned(), ToString::to_string),
         factor(worst.within),
     ))

@@ -162,8 +162,9 @@ fn of_expectation(expectation: &ExpectationResult) -> Test {
         Held::Broken => Outcome::Failure {
             kind: "expectation",
             message: format!(
-                "takes {}, at most {} is allowed",
+                "takes {}{}, at most {} is allowed",
                 Factor(expectation.ratio.unwrap_or(f64::NAN)),
+                expectation.metric.of_host(),
                 Factor(expectation.within)
             ),
             body: match &expectation.against {

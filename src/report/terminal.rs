@@ -116,12 +116,17 @@ fn expectations(screen: &mut Screen, broken: &[&ExpectationResult]) {
         screen.case(4, &expectation.case.0);
         let ratio = Factor(expectation.ratio.unwrap_or(f64::NAN));
         let limit = Factor(expectation.within);
+        let host = expectation.metric.of_host();
         match &expectation.against {
             Some(against) => {
-                screen.line(format!("    takes {ratio}, at most {limit} is allowed, of"));
+                screen.line(format!(
+                    "    takes {ratio}{host}, at most {limit} is allowed, of"
+                ));
                 screen.case(4, &against.0);
             }
-            None => screen.line(format!("    takes {ratio}, at most {limit} is allowed")),
+            None => screen.line(format!(
+                "    takes {ratio}{host}, at most {limit} is allowed"
+            )),
         }
         if let Some(reason) = &expectation.reason {
             screen.wrapped(4, reason);

@@ -50,6 +50,16 @@ pub enum Metric {
     Host,
 }
 
+impl Metric {
+    /// Ends `takes 2.70x` where that is not the device's time.
+    pub fn of_host(self) -> &'static str {
+        match self {
+            Metric::Device => "",
+            Metric::Host => " on the host",
+        }
+    }
+}
+
 /// Selects cases: every facet named must have one of the values listed.
 /// Facets are the axes, `variant`, `worker`, `environment`, and parameters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

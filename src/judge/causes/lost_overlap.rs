@@ -45,7 +45,11 @@ fn none(
         "copies and compute at once {} of copying a call",
         part_of(overlapped, copying)
     );
-    let confidence = if more >= EXPLAINS * slower { 0.87 } else { 0.6 };
+    let confidence = if more >= EXPLAINS * slower {
+        0.87
+    } else {
+        0.72
+    };
     (overlapped <= NONE * copying && more >= worth)
         .then(|| finding("no-overlap", evidence, confidence))
 }

@@ -74,7 +74,11 @@ pub fn compared(of: &Comparison, base: &Trace, head: &Trace) -> Result<String, R
             label: one_line(label),
             command: shell_command(&trace.header.command),
             machine: one_line(&trace.header.machine.name),
-            started: trace.header.started.to_string(),
+            started: trace
+                .header
+                .started
+                .strftime("%Y-%m-%dT%H:%M:%SZ")
+                .to_string(),
             said,
             figure,
         }
