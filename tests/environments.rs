@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::Place;
+use common::{Place, fake_worker};
 use regatta::record::types::Outcome;
 
 /// A package of one module, as pip installs it without a network: `pip install FOLDER`
@@ -148,12 +148,30 @@ fn a_missing_library_beside_others_is_unsupported_in_words() {
         Outcome::Unsupported { reason } => assert!(reason.contains("pip install"), "{reason}"),
         other => panic!("{other:?}"),
     }
-    let jax = run
-        .header
-        .workers
-        .iter()
-        .find(|worker| worker.name == "jax")
-        .unwrap();
-    assert!(!jax.packages.contains_key("no such package"));
+    // What took no time is no part of what times are compared by.
+    let workers = run.header.workers.iter();
+    let workers: Vec<&str> = workers.map(|worker| worker.name.as_str()).collect();
+    assert_eq!(workers, ["cpu"]);
     assert!(run.header.machine.hard.contains_key("cpu"));
+}
+
+#[test]
+fn a_library_that_went_away_leaves_the_others_comparable() {
+    let place = Place::new();
+    let other = |start: &str| {
+        let worker = fake_worker().display().to_string();
+        format!(
+            "[workers.other]\ncommand = [{worker:?}{start}]\n\
+             [[sweep]]\nvariants = [\"other/steady\"]\nseq = [32]\nhead_dim = 16\n"
+        )
+    };
+    place.suite("s", &["fake/steady"], &[], &other(""));
+    exits!(place, 0, ["run", "./s.toml"]);
+    exits!(place, 0, ["baseline", "save", "s"]);
+    let gone = ", \"--start\", \"absent\"";
+    place.suite("s", &["fake/steady"], &[], &other(gone));
+    let slower = ["--set", "fake/steady.slower_percent=30"];
+    let (stdout, stderr) = exits!(place, 1, ["gate", "./s.toml", slower[0], slower[1]]);
+    assert!(stdout.contains("fake/steady:"), "{stdout}{stderr}");
+    assert!(!stdout.contains("not comparable"), "{stdout}{stderr}");
 }
