@@ -200,6 +200,9 @@ impl Worker for Fake {
     }
 
     fn prepare(&mut self, request: &Prepare) -> Result<Prepared, Refusal> {
+        if let Some(reason) = &self.absent {
+            return Err(Refusal::Unsupported(reason.clone()));
+        }
         println!("fake: preparing {}", request.variant);
         match request.variant.as_str() {
             "silent" => sleep(Duration::from_secs(3600)),
