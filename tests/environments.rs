@@ -54,6 +54,30 @@ fn an_environment_is_made_from_a_folder_of_wheels() {
     let (code, _, words) = regatta(&["run", "sdpa"]);
     assert_eq!(code, Some(2));
     assert!(words.contains("regatta env make boats"), "{words}");
+    // What one worker lacks is its own matter.
+    let (code, listed, words) = regatta(&["list", "--json"]);
+    assert_eq!(code, Some(0), "{words}");
+    let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    let of = |name: &str| {
+        let mut workers = listed["workers"].as_array().unwrap().iter();
+        workers.find(|worker| worker["worker"] == name).unwrap()
+    };
+    assert!(of("cpu")["hello"].is_object(), "{listed:#}");
+    let reason = of("torch")["unavailable"].as_str().unwrap();
+    assert!(reason.contains("regatta env make boats"), "{reason}");
+
+    // A suite's environments are meant beside those of regatta.toml.
+    place.suite(
+        "s",
+        &["fake/steady"],
+        &[],
+        "[environments.own]\ninterpreter = \"python3\"\n",
+    );
+    let (_, listed, words) = regatta(&["env", "list", "--suite", "./s.toml"]);
+    assert!(
+        listed.contains("own ") && listed.contains("boats "),
+        "{listed}{words}"
+    );
 
     let (code, made, words) = regatta(&["env", "make", "boats"]);
     assert_eq!(code, Some(0), "{words}");
