@@ -43,6 +43,10 @@ fn what_is_wrong_is_said() {
         stdout.contains("found by regatta's own float64 check"),
         "{stdout}"
     );
+    // A library that is not there is no fault of its worker.
+    let (code, stdout, stderr) = check(&[fake.to_str().unwrap(), "--start", "absent"]);
+    assert_eq!(code, 0, "{stdout}{stderr}");
+    assert!(stdout.contains("there is no libattention here"), "{stdout}");
     let (code, _, stderr) = check(&["./no-such-worker"]);
     assert_eq!(code, 2, "{stderr}");
     let (code, _, stderr) = check(&[fake.to_str().unwrap(), "--start", "version"]);

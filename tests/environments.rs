@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::Place;
+use common::{Place, fake_worker};
 use regatta::record::types::Outcome;
 
 /// A package of one module, as pip installs it without a network: `pip install FOLDER`
@@ -54,6 +54,30 @@ fn an_environment_is_made_from_a_folder_of_wheels() {
     let (code, _, words) = regatta(&["run", "sdpa"]);
     assert_eq!(code, Some(2));
     assert!(words.contains("regatta env make boats"), "{words}");
+    // What one worker lacks is its own matter.
+    let (code, listed, words) = regatta(&["list", "--json"]);
+    assert_eq!(code, Some(0), "{words}");
+    let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    let of = |name: &str| {
+        let mut workers = listed["workers"].as_array().unwrap().iter();
+        workers.find(|worker| worker["worker"] == name).unwrap()
+    };
+    assert!(of("cpu")["hello"].is_object(), "{listed:#}");
+    let reason = of("torch")["unavailable"].as_str().unwrap();
+    assert!(reason.contains("regatta env make boats"), "{reason}");
+
+    // A suite's environments are meant beside those of regatta.toml.
+    place.suite(
+        "s",
+        &["fake/steady"],
+        &[],
+        "[environments.own]\ninterpreter = \"python3\"\n",
+    );
+    let (_, listed, words) = regatta(&["env", "list", "--suite", "./s.toml"]);
+    assert!(
+        listed.contains("own ") && listed.contains("boats "),
+        "{listed}{words}"
+    );
 
     let (code, made, words) = regatta(&["env", "make", "boats"]);
     assert_eq!(code, Some(0), "{words}");
@@ -148,12 +172,30 @@ fn a_missing_library_beside_others_is_unsupported_in_words() {
         Outcome::Unsupported { reason } => assert!(reason.contains("pip install"), "{reason}"),
         other => panic!("{other:?}"),
     }
-    let jax = run
-        .header
-        .workers
-        .iter()
-        .find(|worker| worker.name == "jax")
-        .unwrap();
-    assert!(!jax.packages.contains_key("no such package"));
+    // What took no time is no part of what times are compared by.
+    let workers = run.header.workers.iter();
+    let workers: Vec<&str> = workers.map(|worker| worker.name.as_str()).collect();
+    assert_eq!(workers, ["cpu"]);
     assert!(run.header.machine.hard.contains_key("cpu"));
+}
+
+#[test]
+fn a_library_that_went_away_leaves_the_others_comparable() {
+    let place = Place::new();
+    let other = |start: &str| {
+        let worker = fake_worker().display().to_string();
+        format!(
+            "[workers.other]\ncommand = [{worker:?}{start}]\n\
+             [[sweep]]\nvariants = [\"other/steady\"]\nseq = [32]\nhead_dim = 16\n"
+        )
+    };
+    place.suite("s", &["fake/steady"], &[], &other(""));
+    exits!(place, 0, ["run", "./s.toml"]);
+    exits!(place, 0, ["baseline", "save", "s"]);
+    let gone = ", \"--start\", \"absent\"";
+    place.suite("s", &["fake/steady"], &[], &other(gone));
+    let slower = ["--set", "fake/steady.slower_percent=30"];
+    let (stdout, stderr) = exits!(place, 1, ["gate", "./s.toml", slower[0], slower[1]]);
+    assert!(stdout.contains("fake/steady:"), "{stdout}{stderr}");
+    assert!(!stdout.contains("not comparable"), "{stdout}{stderr}");
 }

@@ -164,6 +164,9 @@ impl<'a> Race<'a> {
         worker: &mut dyn Conversation,
         case: &Case,
     ) -> Result<Option<Stopped>, HostError> {
+        if let Some(reason) = &worker.hello().absent {
+            return Ok(Some(Stopped::Unsupported(reason.clone())));
+        }
         let variant = match variant_of(case, worker.hello()) {
             Ok(variant) => variant.clone(),
             Err(error) => return Ok(Some(Stopped::failed(error.to_string()))),

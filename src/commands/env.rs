@@ -64,14 +64,11 @@ enum Action {
 /// # Errors
 /// See [`super::Stop`].
 pub fn run(args: &EnvArgs) -> Ended {
-    let suite = match &args.suite {
+    let mut suite = match &args.suite {
         Some(name) => suite::load(name).map_err(Stop::usage)?,
-        None => {
-            let mut suite = Suite::default();
-            suite::configure(&mut suite, Path::new("regatta.toml")).map_err(Stop::usage)?;
-            suite
-        }
+        None => Suite::default(),
     };
+    suite::configure(&mut suite, Path::new("regatta.toml")).map_err(Stop::usage)?;
     match &args.action {
         Action::List => list(&suite, args.json),
         Action::Make { name, fresh } => make(&suite, name, *fresh, args.json),

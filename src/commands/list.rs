@@ -1,13 +1,13 @@
 //! `regatta list`: variants, or the plan of a suite.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
 
 use super::{Ended, Stop, indented, note, print};
 use crate::measure::session::Launcher;
-use crate::measure::workers::Processes;
+use crate::measure::workers::{self, Processes};
 use crate::suite::{self, BUILTIN, Suite};
 use crate::worker::host::HostError;
 use crate::worker::protocol::{Hello, Parameter};
@@ -116,7 +116,10 @@ fn variants(args: &ListArgs) -> Ended {
 /// A worker's name with what it says of itself, or why it is not here.
 pub(super) type Introduction = (String, Result<Hello, String>);
 
-/// Every worker that is known.
+/// Every worker that is known; one that cannot be started leaves the others be.
+///
+/// # Errors
+/// A declaration that concerns them all: exit code 2.
 pub(super) fn introductions(
     config: &Suite,
     environment: Option<&str>,
@@ -127,26 +130,36 @@ pub(super) fn introductions(
         .chain(config.workers.keys().cloned())
         .collect();
     let logs: PathBuf = std::env::temp_dir().join(format!("regatta-{}", std::process::id()));
-    let mut processes =
-        Processes::find(names.iter(), config, environment, logs.clone()).map_err(Stop::usage)?;
+    workers::declared(config, environment).map_err(Stop::usage)?;
     let found = names
         .into_iter()
         .map(|name| {
-            let hello = processes.start(&name).map(|worker| worker.hello().clone());
-            let hello = hello.map_err(|error| match &error {
-                HostError::Refused { reason, .. } => reason.clone(),
-                error if error.log().is_empty() => error.to_string(),
-                error => format!("{error}\n{}", error.log()),
-            });
-            let hello = hello.and_then(|hello| match hello.absent.clone() {
-                Some(reason) => Err(reason),
-                None => Ok(hello),
-            });
+            let hello = introduction(&name, config, environment, &logs);
             (name, hello)
         })
         .collect();
     let _ = std::fs::remove_dir_all(logs);
     Ok(found)
+}
+
+fn introduction(
+    name: &String,
+    config: &Suite,
+    environment: Option<&str>,
+    logs: &Path,
+) -> Result<Hello, String> {
+    let found = Processes::find(std::iter::once(name), config, environment, logs.to_owned());
+    let mut processes = found.map_err(|error| error.to_string())?;
+    let started = processes.start(name).map_err(|error| match &error {
+        HostError::Refused { reason, .. } => reason.clone(),
+        error if error.log().is_empty() => error.to_string(),
+        error => format!("{error}\n{}", error.log()),
+    })?;
+    let hello = started.hello();
+    match &hello.absent {
+        Some(reason) => Err(reason.clone()),
+        None => Ok(hello.clone()),
+    }
 }
 
 fn described(worker: &str, hello: &Hello) -> String {

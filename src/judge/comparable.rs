@@ -60,11 +60,6 @@ pub fn differences(base: &RunHeader, head: &RunHeader, same_suite: bool) -> Diff
     for (name, base, head) in shared_workers(base, head) {
         let prefix = format!("{name}.versions.");
         maps(soft, &prefix, &base.versions, &head.versions);
-        // A run that was written before there were locks says nothing of them.
-        if !base.packages.is_empty() && !head.packages.is_empty() {
-            let prefix = format!("{name}.packages.");
-            maps(soft, &prefix, &base.packages, &head.packages);
-        }
     }
     for name in lone_workers(base, head) {
         let state = |header: &RunHeader| {
@@ -76,6 +71,14 @@ pub fn differences(base: &RunHeader, head: &RunHeader, same_suite: bool) -> Diff
     differ(soft, "overrides", overrides(base), overrides(head));
     settings(soft, &base.settings, &head.settings);
     maps(soft, "", &base.machine.soft, &head.machine.soft);
+    // Last: there may be hundreds, and reports show the first differences.
+    for (name, base, head) in shared_workers(base, head) {
+        // A run that was written before there were locks says nothing of them.
+        if !base.packages.is_empty() && !head.packages.is_empty() {
+            let prefix = format!("{name}.packages.");
+            maps(soft, &prefix, &base.packages, &head.packages);
+        }
+    }
     found
 }
 
@@ -257,7 +260,7 @@ mod tests {
 
     #[test]
     fn versions_revision_settings_and_overrides_are_soft() {
-        let base = header();
+        let mut base = header();
         let mut head = base.clone();
         head.tool = "9".to_owned();
         head.git = None;
@@ -265,6 +268,9 @@ mod tests {
         head.workers[0]
             .versions
             .insert("rust".to_owned(), "9".to_owned());
+        let packages = |version: &str| BTreeMap::from([("numpy".to_owned(), version.to_owned())]);
+        base.workers[0].packages = packages("2.3");
+        head.workers[0].packages = packages("2.4");
         head.workers[0].name = "cpu".to_owned();
         head.machine.soft.insert("host".to_owned(), "b".to_owned());
         head.suite.overrides.push(Override {
@@ -283,7 +289,8 @@ mod tests {
                 "cpu.versions.rust",
                 "overrides",
                 "settings.samples",
-                "host"
+                "host",
+                "cpu.packages.numpy"
             ]
         );
     }

@@ -93,14 +93,14 @@ fn converse(worker: &mut dyn Conversation, checks: &mut Vec<Check>) -> Result<()
 fn introduced(hello: &Hello) -> Vec<Check> {
     let mut checks = Vec::new();
     push(&mut checks, "hello", Ok(()));
-    push(
-        &mut checks,
-        "hello lists variants",
-        match hello.variants.is_empty() {
-            true => Err("no variant".to_owned()),
-            false => Ok(()),
+    checks.push(Check {
+        name: "hello lists variants".to_owned(),
+        result: match (&hello.absent, hello.variants.is_empty()) {
+            (Some(reason), _) => CheckResult::Unsupported(reason.clone()),
+            (None, true) => CheckResult::Failed("no variant".to_owned()),
+            (None, false) => CheckResult::Passed,
         },
-    );
+    });
     for variant in &hello.variants {
         let id = format!("{}/{}", hello.worker, variant.name);
         let name = format!("{id} is a name that ids can hold, with dtypes and directions");

@@ -95,6 +95,10 @@ impl<'a> Made<'a> {
             hasher.update(b"\n");
             hasher.update(line.as_bytes());
         }
+        for line in environment.wheels.as_deref().map_or_else(Vec::new, listing) {
+            hasher.update(b"\n");
+            hasher.update(line.as_bytes());
+        }
         let folder = format!("{name}-{:08x}", hasher.finalize());
         Made {
             name,
@@ -134,6 +138,14 @@ impl<'a> Made<'a> {
     /// When a step fails; then it is not made.
     pub fn make(&self) -> Result<String, EnvironmentError> {
         if self.folder.exists() {
+            // First: what is removed in part must not pass for an environment.
+            let lock = self.folder.join(LOCK);
+            match fs::remove_file(&lock) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(self.file(&lock, error));
+                }
+                _ => {}
+            }
             fs::remove_dir_all(&self.folder).map_err(|error| self.file(&self.folder, error))?;
         }
         let mut create = Command::new(interpreter_of(self.environment));
@@ -212,6 +224,21 @@ impl<'a> Made<'a> {
     }
 }
 
+/// A folder's path, and the name and size of each file in it, in the order of names. One
+/// that cannot be read is its path alone: pip says what is wrong with it.
+fn listing(folder: &str) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut files: Vec<String> = entries
+        .filter_map(|entry| {
+            let bytes = entry.metadata().ok()?.len();
+            Some(format!("{} {bytes}", entry.file_name().to_string_lossy()))
+        })
+        .collect();
+    files.sort();
+    files.insert(0, folder.to_owned());
+    files
+}
+
 /// The Python that an environment names, is made with, or is left with.
 pub fn interpreter_of(environment: &Environment) -> String {
     let chosen = || std::env::var("REGATTA_PYTHON").ok();
@@ -242,6 +269,30 @@ mod tests {
         assert_eq!(old.folder(), Made::within(cache, "te", &again).folder());
         assert_ne!(old.folder(), Made::within(cache, "te", &new).folder());
         assert!(old.folder().starts_with("cache/environments"));
+    }
+
+    #[test]
+    fn another_wheel_is_another_environment() {
+        let wheels = tempfile::tempdir().unwrap();
+        let wheel = wheels.path().join("einops-0.8.2-py3-none-any.whl");
+        let environment = Environment {
+            wheels: Some(wheels.path().to_string_lossy().into_owned()),
+            ..pinned("0.8.2")
+        };
+        let folder = || {
+            let made = Made::within(Path::new("cache"), "te", &environment);
+            made.folder().to_owned()
+        };
+        let empty = folder();
+        fs::write(&wheel, "built today").unwrap();
+        let filled = folder();
+        assert_ne!(empty, filled);
+        assert_eq!(filled, folder());
+        fs::write(&wheel, "built tomorrow").unwrap();
+        assert_ne!(filled, folder());
+        let network = pinned("0.8.2");
+        let elsewhere = Made::within(Path::new("cache"), "te", &network);
+        assert_ne!(empty, elsewhere.folder());
     }
 
     #[test]

@@ -36,13 +36,14 @@ impl Processes {
     /// where a variant names none.
     ///
     /// # Errors
-    /// A worker or an environment that nobody declared.
+    /// A worker or an environment that nobody declared; see also [`declared`].
     pub fn find<'a>(
         workers: impl Iterator<Item = &'a String>,
         suite: &Suite,
         environment: Option<&str>,
         logs: PathBuf,
     ) -> Result<Processes, NoCommand> {
+        declared(suite, environment)?;
         let specs = workers
             .map(|name| {
                 let spec = spec(name, suite, environment).map_err(|error| {
@@ -57,6 +58,62 @@ impl Processes {
             .collect::<Result<_, NoCommand>>()?;
         Ok(Processes { specs, logs })
     }
+}
+
+/// Holds declared environments to the workers that there are, and `default`, the environment
+/// of workers that name none, to those that are declared.
+///
+/// # Errors
+/// A name that nobody has, or requirements for a worker that no interpreter runs.
+pub fn declared(suite: &Suite, default: Option<&str>) -> Result<(), NoCommand> {
+    for (name, environment) in &suite.environments {
+        for worker in &environment.workers {
+            if !is_known(worker, suite) {
+                let error = unknown(worker, suite);
+                return Err(NoCommand(format!("[environments.{name}] workers: {error}")));
+            }
+            serves(name, environment, worker, suite)?;
+        }
+    }
+    default.map_or(Ok(()), |name| find_environment(name, suite).map(|_| ()))
+}
+
+/// Requirements are installed for an interpreter, which only Python workers are started with.
+fn serves(
+    name: &str,
+    environment: &Environment,
+    worker: &str,
+    suite: &Suite,
+) -> Result<(), NoCommand> {
+    let python = python::LIBRARIES.contains(&worker) && !suite.workers.contains_key(worker);
+    if environment.requirements.is_empty() || python {
+        return Ok(());
+    }
+    Err(NoCommand(format!(
+        "[environments.{name}] has `requirements`, and worker `{worker}` is started by a command \
+         of its own, so that nothing is installed for it; give it an environment without them"
+    )))
+}
+
+fn is_known(worker: &str, suite: &Suite) -> bool {
+    OWN.contains(&worker)
+        || python::LIBRARIES.contains(&worker)
+        || suite.workers.contains_key(worker)
+}
+
+fn unknown(worker: &str, suite: &Suite) -> NoCommand {
+    let known = OWN.iter().chain(python::LIBRARIES).copied();
+    let known: Vec<&str> = known
+        .chain(suite.workers.keys().map(String::as_str))
+        .collect();
+    let hint = match nearest(worker, known.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!(
+            "known: {}; others are declared in [workers.NAME]",
+            known.join(", ")
+        ),
+    };
+    NoCommand(format!("no worker is called `{worker}`; {hint}"))
 }
 
 impl Launcher for Processes {
@@ -79,6 +136,12 @@ fn spec(name: &str, suite: &Suite, default: Option<&str>) -> Result<Spec, NoComm
         Some((worker, environment)) => (worker, Some(environment)),
         None => (name, default),
     };
+    if let Some((_, wanted)) = name.split_once('@')
+        && let Some(environment) = suite.environments.get(wanted)
+        && is_known(worker, suite)
+    {
+        serves(wanted, environment, worker, suite)?;
+    }
     let (environment_name, environment) = match environment {
         Some(wanted) => (wanted, find_environment(wanted, suite)?),
         None => own_environment(worker, suite),
@@ -111,18 +174,7 @@ fn spec(name: &str, suite: &Suite, default: Option<&str>) -> Result<Spec, NoComm
     if python::LIBRARIES.contains(&worker) {
         return python_spec(name, worker, environment_name, &environment);
     }
-    let known = OWN.iter().chain(python::LIBRARIES).copied();
-    let known: Vec<&str> = known
-        .chain(suite.workers.keys().map(String::as_str))
-        .collect();
-    let hint = match nearest(worker, known.iter().copied()) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => format!(
-            "known: {}; others are declared in [workers.NAME]",
-            known.join(", ")
-        ),
-    };
-    Err(NoCommand(format!("no worker is called `{worker}`; {hint}")))
+    Err(unknown(worker, suite))
 }
 
 fn find_environment(wanted: &str, suite: &Suite) -> Result<Environment, NoCommand> {
@@ -219,6 +271,39 @@ fn python_spec(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_environment_is_for_workers_that_there_are() {
+        let found = |worker: &str, requirements: &[&str], asked: &str| {
+            let environment = Environment {
+                requirements: requirements.iter().map(|&line| line.to_owned()).collect(),
+                workers: vec![worker.to_owned()],
+                ..Environment::default()
+            };
+            let suite = Suite {
+                environments: BTreeMap::from([("boats".to_owned(), environment)]),
+                ..Suite::default()
+            };
+            let asked = asked.to_owned();
+            let found = Processes::find(std::iter::once(&asked), &suite, None, PathBuf::new());
+            found.map(|_| ()).map_err(|error| error.to_string())
+        };
+        assert_eq!(
+            found("torhc", &[], "cpu").unwrap_err(),
+            "[environments.boats] workers: no worker is called `torhc`; did you mean `torch`?"
+        );
+        // What is made for torch is no matter of cpu's, until cpu is to run in it.
+        let pinned = ["einops==0.8.2"];
+        assert_eq!(found("torch", &pinned, "cpu"), Ok(()));
+        for (worker, asked) in [("torch", "cpu@boats"), ("cuda", "cpu")] {
+            let error = found(worker, &pinned, asked).unwrap_err();
+            assert!(
+                error.contains("[environments.boats] has `requirements`"),
+                "{error}"
+            );
+        }
+        assert_eq!(found("cuda", &[], "cpu@boats"), Ok(()));
+    }
 
     #[test]
     fn python_workers_are_given_the_gpu_clock_unless_someone_chose() {

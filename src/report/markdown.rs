@@ -217,6 +217,10 @@ fn details(out: &mut String, report: &Report, summary: &Summary) {
             code(&difference.head)
         );
     }
+    let untold = judgement.differences.len().saturating_sub(MOST_ROWS);
+    if untold > 0 {
+        let _ = writeln!(out, "- and {untold} more differ");
+    }
     for note in judgement.notes.iter().take(MOST_ROWS) {
         let _ = writeln!(out, "- note: {}", prose(note));
     }
@@ -262,6 +266,7 @@ fn code(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use crate::judge::judgement::Difference;
     use crate::report::{Format, fixture, render};
 
     fn markdown(scene: &fixture::Scene) -> String {
@@ -284,6 +289,21 @@ mod tests {
     #[test]
     fn a_refused_comparison() {
         insta::assert_snapshot!(markdown(&fixture::refused()));
+    }
+
+    #[test]
+    fn differences_that_are_not_shown_are_counted() {
+        let mut scene = fixture::failed();
+        let one = |number: usize| Difference {
+            field: format!("torch.packages.p{number}"),
+            base: "1".to_owned(),
+            head: "2".to_owned(),
+        };
+        scene.judgement.differences = (0..super::MOST_ROWS + 3).map(one).collect();
+        let text = markdown(&scene);
+        assert!(text.contains("- and 3 more differ\n"), "{text}");
+        scene.judgement.differences.truncate(super::MOST_ROWS);
+        assert!(!markdown(&scene).contains("more differ"));
     }
 
     #[test]

@@ -99,7 +99,7 @@ fn unknown(name: &str) -> String {
 }
 
 /// Adds the environments and workers of a `regatta.toml`, where there is one; the
-/// suite's own go first.
+/// suite's own go first, also where both say in which environment a worker runs.
 ///
 /// # Errors
 /// When the file cannot be read or holds something that cannot stand.
@@ -118,7 +118,15 @@ pub fn configure(suite: &mut Suite, path: &Path) -> Result<(), DocumentError> {
     };
     let mut found = Suite::default();
     Source { label, text }.read(|root| parse::environments(root, &mut found))?;
-    for (name, environment) in found.environments {
+    let claimed: Vec<String> = suite
+        .environments
+        .values()
+        .flat_map(|environment| environment.workers.iter().cloned())
+        .collect();
+    for (name, mut environment) in found.environments {
+        environment
+            .workers
+            .retain(|worker| !claimed.contains(worker));
         suite.environments.entry(name).or_insert(environment);
     }
     for (name, command) in found.workers {

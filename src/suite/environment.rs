@@ -72,8 +72,8 @@ fn strings(value: &Value<'_>) -> Result<Vec<String>, DocumentError> {
 fn requirements(value: &Value<'_>) -> Result<Vec<String>, DocumentError> {
     let Ok(path) = value.string() else {
         let lines = strings(value)?;
-        return match lines.iter().find(|line| !pinned(line)) {
-            Some(line) => Err(value.error(unpinned(line))),
+        return match lines.iter().find_map(|line| objection(line)) {
+            Some(objection) => Err(value.error(objection)),
             None => Ok(lines),
         };
     };
@@ -89,21 +89,99 @@ fn requirements(value: &Value<'_>) -> Result<Vec<String>, DocumentError> {
         .filter(|line| !line.is_empty())
         .map(str::to_owned)
         .collect();
-    match lines.iter().find(|line| !pinned(line)) {
-        Some(line) => Err(value.error(format!("{path}: {}", unpinned(line)))),
+    match lines.iter().find_map(|line| objection(line)) {
+        Some(objection) => Err(value.error(format!("{path}: {objection}"))),
         None => Ok(lines),
     }
 }
 
-/// True for `name==version`, `name @ URL`, the path of a wheel, and pip's options.
-fn pinned(line: &str) -> bool {
-    let wheel = line.ends_with(".whl") || line.ends_with(".tar.gz");
-    line.contains("==") || line.contains(" @ ") || wheel || line.starts_with("--")
+/// Options of pip that say where packages come from.
+const INDEXES: [&str; 5] = [
+    "-i",
+    "-f",
+    "--index-url",
+    "--extra-index-url",
+    "--find-links",
+];
+
+/// Options of pip that install what another file or folder says.
+const NESTED: [&str; 6] = [
+    "-r",
+    "-c",
+    "-e",
+    "--requirement",
+    "--constraint",
+    "--editable",
+];
+
+/// Why a line would not make the same environment for ever; `None` where it would.
+///
+/// `name==version`, `name @ URL`, the path of a wheel, and pip's long options may stand.
+fn objection(line: &str) -> Option<String> {
+    let option = line.split([' ', '=']).next().unwrap_or_default();
+    // A short option's value may stand right behind it: `-rbase.txt`.
+    let glued = !option.starts_with("--") && NESTED.iter().any(|short| option.starts_with(short));
+    if glued || NESTED.contains(&option) {
+        return Some(format!(
+            "`{line}`: put its lines here: another file is not part of the environment's name, \
+             so that a change of it would go unseen"
+        ));
+    }
+    if INDEXES.contains(&option) || option.starts_with("--") {
+        return None;
+    }
+    // Behind `;` stands on which machines it is installed, which pins nothing.
+    let wanted = line.split(';').next().unwrap_or_default().trim();
+    let file = wanted.ends_with(".whl") || wanted.ends_with(".tar.gz");
+    let pinned = wanted.contains("==") && !wanted.contains('*');
+    if file || pinned || wanted.contains(" @ ") {
+        return None;
+    }
+    let package = wanted.split(['=', '<', '>', '!', '~', ' ']).next();
+    Some(format!(
+        "`{line}` is not pinned, so the same suite would measure another version one day; \
+         write `{}==VERSION`",
+        package.unwrap_or_default()
+    ))
 }
 
-fn unpinned(line: &str) -> String {
-    format!(
-        "`{line}` is not pinned, so the same suite would measure another version one day; \
-         write `{line}==VERSION`"
-    )
+#[cfg(test)]
+mod tests {
+    use super::objection;
+
+    #[test]
+    fn a_requirement_that_names_one_version_may_stand() {
+        for line in [
+            "torch==2.11.0",
+            "torch == 2.11.0 ; python_version >= '3.11'",
+            "xformers[dev]==0.0.34 --hash=sha256:00",
+            "flash @ https://example.org/flash-2.8.3.whl",
+            "wheels/flash_attn-2.8.3-py3-none-any.whl",
+            "-i https://example.org/simple",
+            "--index-url=https://example.org/simple",
+            "--extra-index-url https://example.org/simple",
+            "--find-links wheels",
+            "--no-binary torch",
+        ] {
+            assert_eq!(objection(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn one_that_may_become_another_is_refused_with_what_to_write() {
+        for (line, advice) in [
+            ("torch", "write `torch==VERSION`"),
+            ("torch>=2; python_version=='3.11'", "write `torch==VERSION`"),
+            ("torch==2.*", "write `torch==VERSION`"),
+            ("torch~=2.11", "write `torch==VERSION`"),
+            ("-r base.txt", "put its lines here"),
+            ("-rbase.txt", "put its lines here"),
+            ("--requirement base.txt", "put its lines here"),
+            ("--constraint=limits.txt", "put its lines here"),
+            ("-e .", "put its lines here"),
+        ] {
+            let words = objection(line).unwrap_or_default();
+            assert!(words.contains(advice), "{line}: {words}");
+        }
+    }
 }

@@ -81,14 +81,24 @@ pub fn suite(
 /// The first thing that cannot stand.
 pub fn environments(root: &Table<'_>, suite: &mut Suite) -> Result<(), DocumentError> {
     if let Some(value) = root.get("environments") {
-        for (name, value) in value.table()?.entries() {
+        let entries = value.table()?.entries();
+        for (name, _) in &entries {
+            // What a suite extends may have one of this name, which this one replaces.
+            suite.environments.remove(name);
+        }
+        for (name, value) in entries {
             let environment = environment::read(&value.table()?)?;
             let twice = suite.environments.iter().find_map(|(other, there)| {
                 let shared = there
                     .workers
                     .iter()
                     .find(|name| environment.workers.contains(name));
-                shared.map(|worker| format!("worker `{worker}` runs in `{other}` already"))
+                shared.map(|worker| {
+                    format!(
+                        "worker `{worker}` runs in `{other}` already; take it out of `workers` \
+                         of one of the two"
+                    )
+                })
             });
             if let Some(problem) = twice {
                 return Err(value.error(problem));

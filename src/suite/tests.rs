@@ -1,3 +1,5 @@
+use std::path::Path;
+
 use super::document::Source;
 use super::*;
 
@@ -163,4 +165,46 @@ fn patterns_are_globs_or_parts() {
     for pattern in ["naive", "torch/*", "*fwd", "cpu/*:s*"] {
         assert!(!matches_id(pattern, id), "{pattern}");
     }
+}
+
+#[test]
+fn a_worker_runs_in_one_environment_and_the_nearest_declaration_says_which() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_string_lossy().into_owned()
+    };
+    let head = "schema = 1\ndescription = \"d\"\n";
+    write(
+        "base.toml",
+        &format!(
+            "{head}[environments.old]\nworkers = [\"torch\"]\n\
+             [[sweep]]\nvariants = \"cpu/flash\"\nseq = 8\nhead_dim = 8\n"
+        ),
+    );
+    let extending = |environments: &str| {
+        let text = format!("extends = \"base.toml\"\n{head}{environments}");
+        load(&write("s.toml", &text)).map_err(|error| error.to_string())
+    };
+    // Another table of the same name takes the place of the one that was extended.
+    let again = "[environments.old]\ninterpreter = \"python9\"\nworkers = [\"torch\"]\n";
+    let mut suite = extending(again).unwrap();
+    let interpreter = &suite.environments["old"].interpreter;
+    assert_eq!(interpreter.as_deref(), Some("python9"));
+    let moved = "[environments.a]\nworkers = [\"torch\"]\n[environments.old]\n";
+    assert_eq!(
+        extending(moved).unwrap().environments["a"].workers,
+        ["torch"]
+    );
+    let error = extending("[environments.new]\nworkers = [\"torch\"]\n").unwrap_err();
+    assert!(error.contains("`old` already; take it out of"), "{error}");
+    // What the suite says of a worker goes before what regatta.toml says.
+    let config = write(
+        "regatta.toml",
+        "[environments.mine]\nworkers = [\"torch\", \"jax\"]\n",
+    );
+    configure(&mut suite, Path::new(&config)).unwrap();
+    assert_eq!(suite.environments["mine"].workers, ["jax"]);
+    assert_eq!(suite.environments["old"].workers, ["torch"]);
 }

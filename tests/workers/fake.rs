@@ -62,6 +62,7 @@ struct Fake {
     variants: Vec<(&'static str, &'static str)>,
     state: Option<PathBuf>,
     version: u32,
+    absent: Option<String>,
     rng: ChaCha8Rng,
     prepared: Option<Prepare>,
 }
@@ -73,6 +74,7 @@ fn main() {
         args.get(at + 1).cloned()
     };
     let mut version = PROTOCOL_VERSION;
+    let mut absent = None;
     match value("--start").as_deref() {
         Some("exit") => {
             eprintln!("fake: cannot find libattention.so.9");
@@ -81,6 +83,7 @@ fn main() {
         Some("silent") => sleep(Duration::from_secs(3600)),
         Some("garbage") => raw_reply("Welcome to libattention 9!\n"),
         Some("version") => version = PROTOCOL_VERSION + 1,
+        Some("absent") => absent = Some("there is no libattention here".to_owned()),
         _ => {}
     }
     let seed = match value("--seed") {
@@ -99,6 +102,7 @@ fn main() {
             .collect(),
         state: value("--state").map(PathBuf::from),
         version,
+        absent,
         rng: ChaCha8Rng::seed_from_u64(seed),
         prepared: None,
     };
@@ -128,6 +132,24 @@ impl Fake {
         Some(starts)
     }
 
+    /// What stands in for a library that is not there: a device, and no variant.
+    fn nothing(&self, reason: &str) -> Hello {
+        Hello {
+            packages: BTreeMap::new(),
+            absent: Some(reason.to_owned()),
+            protocol: self.version,
+            worker: "fake".to_owned(),
+            versions: BTreeMap::new(),
+            device: Device {
+                kind: "cpu".to_owned(),
+                name: "stand-in".to_owned(),
+                memory_bytes: 1 << 30,
+                facts: BTreeMap::new(),
+            },
+            variants: Vec::new(),
+        }
+    }
+
     fn noise(&mut self, width: f64) -> f64 {
         1.0 + width * (self.rng.random::<f64>() - 0.5)
     }
@@ -137,6 +159,9 @@ impl Worker for Fake {
     fn hello(&mut self) -> Result<Hello, Refusal> {
         if let Some(starts) = self.starts_since_the_loss() {
             return Err(Refusal::Failed(format!("no device; start {starts}")));
+        }
+        if let Some(reason) = &self.absent {
+            return Ok(self.nothing(reason));
         }
         Ok(Hello {
             packages: BTreeMap::new(),
@@ -175,6 +200,9 @@ impl Worker for Fake {
     }
 
     fn prepare(&mut self, request: &Prepare) -> Result<Prepared, Refusal> {
+        if let Some(reason) = &self.absent {
+            return Err(Refusal::Unsupported(reason.clone()));
+        }
         println!("fake: preparing {}", request.variant);
         match request.variant.as_str() {
             "silent" => sleep(Duration::from_secs(3600)),

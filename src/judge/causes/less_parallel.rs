@@ -39,17 +39,19 @@ pub fn find(pair: &Pair) -> Option<Finding> {
     (!evidence.is_empty()).then(|| finding("less-parallel", evidence.join(", "), confidence))
 }
 
-/// Kernels launched as often as before, with fewer threads over fewer blocks.
+/// Kernels whose largest launch has fewer blocks and threads than it had, unless as many
+/// blocks were cut into more launches.
 fn smaller_grids(pair: &Pair) -> Vec<(String, f64)> {
     let Some((base, head)) = pair.structures() else {
         return Vec::new();
     };
     let head = by_kernel(head);
     let shrunk = by_kernel(base).into_iter().filter_map(|(name, before)| {
-        // Work cut into more launches is no work that less of the device does.
+        let all = |launches: &[&Launch]| launches.iter().copied().map(blocks).sum::<u64>();
+        // The same work in more launches is not done by less of the device.
         let after = head
             .get(&name)
-            .filter(|after| after.len() <= before.len())?;
+            .filter(|after| after.len() <= before.len() || all(after) < all(&before))?;
         let largest =
             |launches: &[&Launch]| launches.iter().copied().max_by_key(|l| blocks(l)).cloned();
         let (before, after) = (largest(&before)?, largest(after)?);

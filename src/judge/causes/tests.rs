@@ -89,6 +89,16 @@ fn one_block_where_there_were_157_is_less_parallel() {
         pair_of(text),
         "less-parallel: grid 157x1x1 -> 1x1x1 of flash_bwd<ns::Tile<64>>"
     );
+    // A second launch of one block makes up for none of the 156.
+    let two = launched(&[(name, 1), (name, 1)]);
+    let told = &found(&launched(&[(name, 157)]), &two, 40.0)[0];
+    assert_eq!(
+        (told.cause.as_str(), told.evidence.as_str()),
+        (
+            "less-parallel",
+            "grid 157x1x1 -> 1x1x1 of flash_bwd<ns::Tile<64>>"
+        )
+    );
     // The other way round nothing was lost.
     assert!(found(&launched(&[(name, 1)]), &launched(&[(name, 157)]), 0.1).is_empty());
 }

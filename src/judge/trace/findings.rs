@@ -1,8 +1,9 @@
 //! Why one trace differs from another: findings with the figures, most telling first.
 //!
-//! They have the names and the confidence of [`crate::judge::causes`], which judge runs of
-//! a suite. A trace knows more of each launch (when it ran, and for how long), so evidence
-//! here has times, and a launch that costs nothing more is no cause.
+//! Where a cause is the same as one of [`crate::judge::causes`], which judge runs of a suite,
+//! it has the same name; some are of one of the two alone. A trace knows more of each launch
+//! (when it ran, and for how long), so evidence here has times, confidence follows from them,
+//! and a launch that costs nothing more is no cause.
 
 use super::changes::{Became, KernelChange};
 use super::compare::{Comparison, Scope};
@@ -26,19 +27,20 @@ const MINOR: f64 = 0.55;
 pub struct Found {
     /// What is told.
     pub finding: Finding,
-    /// Nanoseconds that it accounts for.
-    pub growth_ns: f64,
+    /// Nanoseconds of head over base that it accounts for, below 0 for a gain; `None`
+    /// where that is not known.
+    pub growth_ns: Option<f64>,
     /// True when it is a loss by itself, whatever the times say.
     pub worse: bool,
 }
 
 impl Found {
-    /// What accounts for less than half of a slowdown came with it rather than caused it.
-    /// One whose time is not known keeps its rank.
+    /// What accounts for less than half of a slowdown, or for a gain, came with it rather
+    /// than caused it. One whose time is not known keeps its rank.
     fn rank_by_share(&mut self, comparison: &Comparison) {
         let (base, head) = (&comparison.sides.base, &comparison.sides.head);
         let slower = head.elapsed_ns - base.elapsed_ns;
-        let minor = self.growth_ns > 0.0 && self.growth_ns < EXPLAINS * slower;
+        let minor = self.growth_ns.is_some_and(|ns| ns < EXPLAINS * slower);
         if minor && comparison.elapsed_ratio() > 1.0 + comparison.floor {
             self.finding.confidence = self.finding.confidence.min(MINOR);
         }
@@ -63,19 +65,26 @@ pub fn findings(comparison: &Comparison) -> Vec<Found> {
     }
     found.sort_by(|a, b| {
         let confidence = b.finding.confidence.total_cmp(&a.finding.confidence);
-        confidence.then(b.growth_ns.total_cmp(&a.growth_ns))
+        let growth = |found: &Found| found.growth_ns.unwrap_or(0.0);
+        confidence.then(growth(b).total_cmp(&growth(a)))
     });
     found
 }
 
-fn found(cause: &str, evidence: String, confidence: f64, growth_ns: f64, worse: bool) -> Found {
+fn found(
+    cause: &str,
+    evidence: String,
+    confidence: f64,
+    growth_ns: impl Into<Option<f64>>,
+    worse: bool,
+) -> Found {
     Found {
         finding: Finding {
             cause: cause.to_owned(),
             evidence,
             confidence,
         },
-        growth_ns,
+        growth_ns: growth_ns.into(),
         worse,
     }
 }
@@ -181,7 +190,7 @@ fn kernels_replaced(comparison: &Comparison) -> Option<Found> {
     if replaced.len() > TOLD {
         told.push(format!("and {} more", replaced.len() - TOLD));
     }
-    let growth = replaced.iter().map(|kernel| kernel.growth_ns()).sum();
+    let growth: f64 = replaced.iter().map(|kernel| kernel.growth_ns()).sum();
     (!told.is_empty()).then(|| found("kernel-replaced", told.join("; "), 0.8, growth, false))
 }
 
@@ -222,7 +231,7 @@ fn recompiled(comparison: &Comparison) -> Option<Found> {
         format!("{facts} of {}: {}", short(&kernel.name.head), times(kernel))
     });
     let told: Vec<String> = told.collect();
-    let growth = changed.iter().map(|kernel| kernel.growth_ns()).sum();
+    let growth: f64 = changed.iter().map(|kernel| kernel.growth_ns()).sum();
     (!told.is_empty()).then(|| found("recompiled", told.join("; "), 0.65, growth, false))
 }
 
@@ -284,7 +293,7 @@ fn modules_loaded(comparison: &Comparison) -> Option<Found> {
     (steady && *after >= before + 0.5).then(|| {
         let (before, after) = (figure(*before), figure(*after));
         let evidence = format!("modules loaded {before} -> {after} a repetition");
-        found("recompiled", evidence, 0.92, 0.0, false)
+        found("recompiled", evidence, 0.92, None, false)
     })
 }
 
@@ -310,7 +319,7 @@ fn calls_added(comparison: &Comparison) -> Option<Found> {
         });
     let told: Vec<String> = told.collect();
     let evidence = format!("{} {}", told.join(", "), each(comparison.scope));
-    (!told.is_empty()).then(|| found("calls-added", evidence, 0.6, 0.0, false))
+    (!told.is_empty()).then(|| found("calls-added", evidence, 0.6, None, false))
 }
 
 /// Kernels that are launched as before and take longer: not their launch's fault.
@@ -327,7 +336,7 @@ fn unexplained(comparison: &Comparison) -> Option<Found> {
     let told: Vec<String> = told
         .map(|k| format!("{}: {}", short(&k.name.head), times(k)))
         .collect();
-    let growth = slower.iter().map(|kernel| kernel.growth_ns()).sum();
+    let growth: f64 = slower.iter().map(|kernel| kernel.growth_ns()).sum();
     (!told.is_empty()).then(|| {
         let evidence = format!(
             "{}; launched as before: other inputs, a lower clock, or another user of the device",

@@ -133,6 +133,26 @@ fn a_late_host_is_told_from_a_slow_device() {
 }
 
 #[test]
+fn what_became_faster_is_not_why_a_program_is_slower() {
+    let base = steps(|writer, _| {
+        writer.kernel("flash_v2", 132, 40_000);
+    });
+    let head = steps(|writer, _| {
+        writer.kernel("flash_v3", 132, 30_000);
+        writer.host_pauses(250_000);
+    });
+    let findings = compared(&base, &head).findings;
+    let causes: Vec<&str> = findings.iter().map(|f| f.cause.as_str()).collect();
+    assert_eq!(causes, ["host-bound", "kernel-replaced"], "{findings:?}");
+    // A gain beside no loss is told as surely as ever.
+    let gained = steps(|writer, _| {
+        writer.kernel("flash_v3", 132, 30_000);
+    });
+    let alone = &compared(&base, &gained).findings[0];
+    assert!(alone.confidence > findings[1].confidence, "{alone:?}");
+}
+
+#[test]
 fn gaps_that_are_not_the_hosts_are_gaps() {
     let trace = |pause: u64| {
         let mut trace = steps(|writer, _| {

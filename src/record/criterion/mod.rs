@@ -116,10 +116,10 @@ pub fn names(case: &CaseId) -> (String, String) {
 }
 
 impl Identity {
-    /// The identity of a case that does `flops` operations a call. `taken` holds the
-    /// folders and titles of the others; its own are added. Criterion numbers those
-    /// that are the same once cut, and so does this, in the same order.
-    pub fn of(case: &CaseId, flops: f64, taken: &mut BTreeSet<String>) -> Identity {
+    /// The identity of a case that does `flops` operations a call, where that is known.
+    /// `taken` holds the folders and titles of the others; its own are added. Criterion
+    /// numbers those that are the same once cut, and so does this, in the same order.
+    pub fn of(case: &CaseId, flops: Option<f64>, taken: &mut BTreeSet<String>) -> Identity {
         let (group, function) = names(case);
         let full_id = format!("{group}/{function}");
         let folder = format!("{}/{}", folder(&group), folder(&function));
@@ -133,7 +133,7 @@ impl Identity {
             group_id: group,
             function_id: Some(function),
             value_str: None,
-            throughput: Some(Throughput::Elements {
+            throughput: flops.map(|flops| Throughput::Elements {
                 elements: flops as u64,
             }),
             full_id,
@@ -215,7 +215,7 @@ mod tests {
             format!("cpu/flash:{ragged},d64,causal-br"),
         ] {
             let case: Case = id.parse().unwrap();
-            let identity = Identity::of(&case.id(), 1.0, &mut taken);
+            let identity = Identity::of(&case.id(), Some(1.0), &mut taken);
             assert_eq!(identity.case(), Ok(case.id()), "{id}");
             let parts: Vec<&str> = identity.directory_name.split('/').collect();
             assert_eq!(parts.len(), 2, "{}", identity.directory_name);

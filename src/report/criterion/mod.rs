@@ -42,7 +42,10 @@ pub fn tree(run: &Run, baseline: &str) -> Result<Tree, RenderError> {
     let mut taken = BTreeSet::new();
     let mut tree = Tree::default();
     for id in &run.header.plan {
-        let flops = id.case().map_or(0.0, |case| work::flops(&case.problem));
+        // A call over several problems does no known number of operations.
+        let one = side.cases.get(id).is_none_or(|record| !record.several);
+        let case = id.case().ok().filter(|_| one);
+        let flops = case.map(|case| work::flops(&case.problem));
         // Taken even without files: criterion numbers every benchmark it hears of.
         let identity = Identity::of(id, flops, &mut taken);
         let invocations = invocations(run, id);
@@ -134,6 +137,30 @@ mod tests {
             let id = CaseId(format!("{}:{function}", identity.group_id));
             assert_eq!(benchmark.invocations, side.cases[&id].device_ns, "{id}");
         }
+    }
+
+    #[test]
+    fn several_problems_a_call_have_no_throughput() {
+        let mut scene = fixture::failed();
+        let rates = |run: &Run| -> Vec<bool> {
+            let tree = tree(run, "main").unwrap();
+            let named = |(path, _): &&(PathBuf, String)| path.ends_with("benchmark.json");
+            let identities = tree.files.iter().filter(named);
+            let identities = identities.map(|(_, text)| serde_json::from_str(text).unwrap());
+            identities
+                .map(|identity: Identity| identity.throughput.is_some())
+                .collect()
+        };
+        let plain = rates(&scene.head);
+        assert!(plain.contains(&true));
+        for entry in &mut scene.head.entries {
+            if let Outcome::Measured(measurement) = &mut entry.outcome {
+                measurement.several = true;
+            }
+        }
+        let several = rates(&scene.head);
+        assert_eq!(several.len(), plain.len());
+        assert!(several.iter().all(|known| !known));
     }
 
     #[test]
