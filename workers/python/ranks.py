@@ -29,6 +29,11 @@ LIMIT_S = 100.0
 (`timeout_s`, 120 unless a suite says otherwise), which would end everything and could not
 say which rank it was."""
 
+MEETING_SHARE, COLLECTIVE_SHARE = 0.8, 0.9
+"""Of that limit, what a rank waits for another in a meeting, and in a collective. Less than
+all, so that it says who did not come before everything is ended; and first in a
+meeting, which knows who that was."""
+
 GRACE_S = 5.0
 """How long the others may go on once one rank has failed: they may be waiting for it."""
 
@@ -126,7 +131,12 @@ class Ranks:
                     raise Failed(f"a rank did not come up: {reply.get('reason')}")
             self._folder = Path(tempfile.mkdtemp(prefix="regatta-ranks-"))
             Agreement.create(self._folder / "agreement", ranks)
-        return {"folder": str(self._folder), "ranks": ranks, "limit_s": self._limit_s}
+        return {
+            "folder": str(self._folder),
+            "ranks": ranks,
+            "meeting_limit_s": MEETING_SHARE * self._limit_s,
+            "collective_limit_s": COLLECTIVE_SHARE * self._limit_s,
+        }
 
     def _start(self, ranks: int) -> None:
         for rank in range(len(self._processes), ranks):
@@ -171,18 +181,24 @@ class Ranks:
     ) -> Failed:
         """Ends all ranks; why, naming the one to blame."""
         silent = [process.rank for process in self._processes if process.rank not in replies]
-        for rank, reply in sorted(replies.items()):
-            if "reason" in reply:
-                self.end()
-                return Failed(f"rank {rank}, while others went on: {reply['reason']}")
+        complaints = [
+            f"rank {rank}: {reply['reason']}"
+            for rank, reply in sorted(replies.items())
+            if "reason" in reply
+        ]
+        ended = ""
         if gone:
             # Its descriptors are closed a moment before it can be waited for.
-            how = gone.end(GRACE_S)
+            ended = f"rank {gone.rank} {gone.end(GRACE_S)} during `{kind}`"
             self._processes.remove(gone)
-            self.end()
-            return Failed(f"rank {gone.rank} {how} during `{kind}`; the other ranks were ended")
         self.end()
+        if complaints and gone:
+            return Failed(f"{ended}; {complaints[0]}")
+        if gone:
+            return Failed(f"{ended}; the other ranks were ended")
         names = ", ".join(f"rank {rank}" for rank in silent)
+        if complaints:
+            return Failed(f"{complaints[0]}; {names} did not answer `{kind}`")
         return Failed(
             f"{names} did not answer `{kind}` within {limit_s:.0f} s; all ranks were ended"
         )

@@ -152,10 +152,12 @@ class Rank(TorchLibrary):
             init_method=f"file://{folder / 'store'}",
             rank=self._rank,
             world_size=ranks,
-            timeout=datetime.timedelta(seconds=group["limit_s"]),
+            timeout=datetime.timedelta(seconds=group["collective_limit_s"]),
             device_id=self._device if self._gpu else None,
         )
-        self._agreement = Agreement(folder / "agreement", self._rank, ranks, group["limit_s"])
+        self._agreement = Agreement(
+            folder / "agreement", self._rank, ranks, group["meeting_limit_s"]
+        )
 
     def _met(self) -> Agreement:
         if self._agreement is None:
@@ -227,6 +229,8 @@ class Rank(TorchLibrary):
             raise Unsupported(
                 "a CUDA graph replays the lengths of its capture, and each call is to see new ones"
             )
+        # A rank that hangs is found here by name: a collective cannot say who is missing.
+        agreement.meet()
         if gpu := self._gpu:
             return self._within_memory(lambda: self._timed(layer, plan, gpu))
         if layer.queued:

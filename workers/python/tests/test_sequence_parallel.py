@@ -20,7 +20,7 @@ if not support.installed("torch"):
 from agreement import Agreement
 from channel import Failed, Unsupported
 from projection import Geometry, Projection, power_of_two
-from ranks import LIMIT_VARIABLE
+from ranks import LIMIT_VARIABLE, Ranks
 from sequence_parallel_rank import AgreedPlan
 from sequence_parallel_worker import slowest, worst
 
@@ -104,6 +104,37 @@ class OneAnswerOfMany(unittest.TestCase):
         errors = [{"relative_l2": value, "max_abs": 0.0} for value in (1e-3, 2e-3, None)]
         self.assertEqual(worst(errors[:2])["relative_l2"], 2e-3)
         self.assertIsNone(worst(errors)["relative_l2"])
+
+
+class Ended:
+    """A rank's process that a signal has ended, or that is ended on request."""
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+
+    def end(self, within_s: float = 0.0) -> str:
+        return "was ended by SIGSEGV"
+
+
+class Blame(unittest.TestCase):
+    def broken(self, gone: int | None, replies: dict[int, Any]) -> str:
+        ranks = Ranks("sequence_parallel")
+        processes: list[Any] = [Ended(0), Ended(1)]
+        ranks._processes = list(processes)
+        culprit = None if gone is None else processes[gone]
+        return str(ranks._broken("measure", 8.0, replies, culprit))
+
+    def test_a_rank_that_died_is_named_beside_what_a_survivor_says_of_it(self) -> None:
+        complaint = {"type": "failed", "reason": "connection closed by peer"}
+        said = self.broken(1, {0: complaint})
+        self.assertIn("rank 1 was ended by SIGSEGV during `measure`", said)
+        self.assertIn("rank 0: connection closed by peer", said)
+
+    def test_who_complains_and_who_is_silent(self) -> None:
+        said = self.broken(None, {0: {"type": "failed", "reason": "timed out"}})
+        self.assertEqual(said, "rank 0: timed out; rank 1 did not answer `measure`")
+        said = self.broken(None, {0: {"type": "measured"}})
+        self.assertIn("rank 1 did not answer `measure` within 8 s", said)
 
 
 class Plans(unittest.TestCase):
@@ -223,7 +254,8 @@ class LostRanks(unittest.TestCase):
         os.kill(self.ranks()[1], signal.SIGSTOP)
         reply = self.worker.ask("measure", **PLAN)
         self.assertEqual(reply["type"], "failed", reply)
-        self.assertIn("rank", reply["reason"])
+        self.assertIn("rank 1 did not come", reply["reason"])
+        self.assertIn("rank 1 did not answer `measure`", reply["reason"])
         self.assertEqual(self.ranks(), [])
         self.prepare()
         self.end()
