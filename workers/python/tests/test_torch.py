@@ -19,6 +19,7 @@ from channel import Unsupported
 from problem import Problem
 from reference import Arrays, ReferenceCache
 from torch_census import _copies, _launch
+from torch_library import refusal
 from torch_variants import Access, build_efficient
 
 TOLERANCE = {"f32": 1e-5, "f16": 2e-3, "bf16": 1.5e-2}
@@ -68,6 +69,48 @@ class Inputs(unittest.TestCase):
             references.append(ReferenceCache(arrays).of(problem, 5, tensors))
         for name, value in references[0].items():
             np.testing.assert_allclose(references[1][name].numpy(), value, atol=1e-12)
+
+
+class Refusals(unittest.TestCase):
+    """Which exceptions are a library's own refusal of a case, and which no suite may allow."""
+
+    def test_what_broke_is_no_refusal(self) -> None:
+        for words in (
+            "CUDA error: an illegal memory access was encountered",
+            "Triton Error [CUDA]: an illegal memory access was encountered",
+            "CUDA driver error: invalid device context",
+            "unspecified launch failure",
+            "Ninja build failed. Ninja output:\nnvcc fatal   : Unsupported gpu architecture",
+            "CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx`",
+        ):
+            error = RuntimeError(words)
+            self.assertIs(refusal(error, []), error)
+
+    def test_a_check_that_is_not_passed_is_one(self) -> None:
+        for error in (
+            RuntimeError("head_dim must be a multiple of 8"),
+            ValueError("No dot product attention backend is available"),
+            AssertionError("Currently only support head_dim <= 128"),
+        ):
+            found = refusal(error, ["Expected 16 bits (Triggered internally at sdp.cpp:1)"])
+            self.assertIsInstance(found, Unsupported)
+            self.assertEqual(str(found), f"{error} Expected 16 bits")
+
+    def test_mistakes_of_the_worker_itself_are_none(self) -> None:
+        def raised(line: str, filename: str) -> Exception:
+            try:
+                exec(compile(line, filename, "exec"), {})
+            except Exception as error:
+                return error
+            raise AssertionError(line)
+
+        ours, theirs = str(support.WORKER / "some_calls.py"), "/site-packages/library/calls.py"
+        for line in ("assert 1 == 2, 'shapes'", "dict(zip('ab', 'c', strict=True))", "a, b = 'c'"):
+            error = raised(line, ours)
+            self.assertIs(refusal(error, []), error)
+            self.assertIsInstance(refusal(raised(line, theirs), []), Unsupported)
+        # As a compiled library raises it, which has no frame.
+        self.assertIsInstance(refusal(raised("raise ValueError('f64')", ours), []), Unsupported)
 
 
 class Conversation(unittest.TestCase):
