@@ -124,6 +124,8 @@ class Built:
     """The call takes the stream of an earlier one: backward through autograd, of forward."""
     problems: int = 1
     """Problems of about the case's size that one call works off."""
+    varies: bool = False
+    """The host's work is made anew in each call, which a replay would leave out."""
 
 
 @dataclass(frozen=True)
@@ -318,6 +320,11 @@ class TorchLibrary:
             raise Unsupported(
                 "autograd runs backward on the stream of its forward call, which was made "
                 "before the capture: no CUDA graph can hold it"
+            )
+        if plan.graph and built.varies:
+            raise Unsupported(
+                "a CUDA graph replays the lengths and plans of its capture, and each call is to "
+                "make its own: measure with graph = false"
             )
         if gpu := self._gpu:
             return self._within_memory(lambda: timing.measure_cuda(built.call, plan, gpu))

@@ -17,7 +17,7 @@ import torch
 import flashinfer_calls as calls
 import inputs
 from channel import Failed, Unsupported
-from flashinfer_worker import split_rules
+from flashinfer_worker import planned, split_rules
 from problem import Problem
 from reference import Arrays, ReferenceCache
 
@@ -250,6 +250,8 @@ class Values(unittest.TestCase):
                 (out,) = call()
             self.right(problem, tensors, out)
             self.assertEqual(made[-1].plans, plans)
+            built = planned(problem, {"plan": "each" if each else "once"}, steps, {})
+            self.assertEqual(built.varies, each)
 
     def test_refusals(self) -> None:
         prefill, decode = calls.ragged_prefill, calls.paged_decode

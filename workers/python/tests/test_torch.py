@@ -19,7 +19,7 @@ from channel import Unsupported
 from problem import Problem
 from reference import Arrays, ReferenceCache
 from torch_census import _copies, _launch
-from torch_library import refusal
+from torch_library import Asked, Built, TorchLibrary, Variant, refusal
 from torch_variants import Access, build_efficient
 
 TOLERANCE = {"f32": 1e-5, "f16": 2e-3, "bf16": 1.5e-2}
@@ -111,6 +111,33 @@ class Refusals(unittest.TestCase):
             self.assertIsInstance(refusal(raised(line, theirs), []), Unsupported)
         # As a compiled library raises it, which has no frame.
         self.assertIsInstance(refusal(raised("raise ValueError('f64')", ours), []), Unsupported)
+
+
+class Doubling(TorchLibrary):
+    """A library of one variant, whose host does new work in each call under `plan = each`."""
+
+    NAME = "doubling"
+
+    def variants(self) -> dict[str, Variant]:
+        return {"twice": Variant("v", ("f32",), parameters={"plan": ("once", "each")})}
+
+    def build(self, asked: Asked) -> Built:
+        v = asked.tensors["v"]
+        return Built(lambda: (v + v,), varies=asked.params.get("plan") == "each")
+
+
+class Graphs(unittest.TestCase):
+    def refused(self, params: dict[str, str]) -> str:
+        library = Doubling()
+        library.prepare({"variant": "twice", "seed": 1, "params": params, "problem": support.wire()})
+        plan = {"warmup": 0, "samples": 1, "min_samples": 1, "budget_ms": 0, "cache": "hot"}
+        with self.assertRaises(Unsupported) as refused:
+            library.measure(plan | {"graph": True})
+        return str(refused.exception)
+
+    def test_what_each_call_makes_anew_is_no_graphs(self) -> None:
+        self.assertIn("each call is to make its own", self.refused({"plan": "each"}))
+        self.assertNotIn("each call is to make its own", self.refused({"plan": "once"}))
 
 
 class Conversation(unittest.TestCase):
