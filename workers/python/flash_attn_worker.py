@@ -46,6 +46,8 @@ class FlashAttnWorker(TorchLibrary):
                 self._missing[variant] = (
                     f"{module} cannot be imported here: {type(error).__name__}: {error}"
                 )
+        if not self._modules:
+            raise ImportError("; ".join(self._missing.values()))
 
     def variants(self) -> dict[str, Variant]:
         """By generation."""

@@ -23,6 +23,7 @@ import torch
 import device
 import inputs
 import timing
+from absence import absence
 from channel import Failed, Message, Unsupported, required
 from problem import DIRECTIONS, Problem
 from reference import Arrays, ReferenceCache, difference, probes
@@ -141,7 +142,7 @@ class TorchLibrary:
     NAME = ""
     """As `--library` has it."""
     PACKAGES: tuple[str, ...] = ()
-    """Distributions whose versions a reading depends on, beside torch and CUDA."""
+    """Distributions whose versions a reading depends on, beside torch and CUDA; first its own."""
     REFUSALS: tuple[type[Exception], ...] = (RuntimeError,)
     """What the library raises for a case that it does not do."""
 
@@ -157,9 +158,8 @@ class TorchLibrary:
         except Exception as error:
             # Libraries fail to load in many ways: a missing shared library, another CUDA.
             traceback.print_exc()
-            self._absent = (
-                f"library {self.NAME} cannot be loaded here: {type(error).__name__}: {error}"
-            )
+            package = next(iter(self.PACKAGES), self.NAME)
+            self._absent = absence(f"library {self.NAME}", error, package)
 
     # What a library says.
 
@@ -185,14 +185,14 @@ class TorchLibrary:
     # The protocol.
 
     def hello(self) -> Message:
-        """Versions, device and variants."""
+        """Versions, device and variants; and why none can run, where the library is not there."""
         variants = self.variants()
         return {
             "worker": self.NAME,
             "versions": self.versions(),
             "device": self._describe_device(),
             "variants": [variant.wire(name) for name, variant in variants.items()],
-        }
+        } | ({"absent": self._absent} if self._absent else {})
 
     def versions(self) -> dict[str, str]:
         """What a reading depends on."""

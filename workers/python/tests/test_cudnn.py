@@ -239,6 +239,10 @@ class Conversation(unittest.TestCase):
         words = "GPU" if support.installed("cudnn") else "No module named 'cudnn'"
         self.assertIn(words, reply["reason"])
 
+    @unittest.skipIf(support.installed("cudnn"), "it is installed")
+    def test_it_is_absent_and_says_what_would_help(self) -> None:
+        self.assertIn("pip install nvidia-cudnn-frontend", self.hello["absent"])
+
     def test_mistakes_are_failures(self) -> None:
         self.assertEqual(self.worker.prepare("graph", {"plan": "never"})["type"], "failed")
 

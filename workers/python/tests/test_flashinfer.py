@@ -303,6 +303,10 @@ class Conversation(unittest.TestCase):
         words = "GPU" if support.installed("flashinfer") else "No module named 'flashinfer'"
         self.assertIn(words, reply["reason"])
 
+    @unittest.skipIf(support.installed("flashinfer"), "it is installed")
+    def test_it_is_absent_and_says_what_would_help(self) -> None:
+        self.assertIn("pip install flashinfer-python", self.hello["absent"])
+
     def test_mistakes_are_failures(self) -> None:
         for params in ({"backend": "fa9"}, {"page_size": 16}, {"plan": "never"}):
             self.assertEqual(self.worker.prepare("prefill", params)["type"], "failed")

@@ -129,7 +129,8 @@ class Doubling(TorchLibrary):
 class Graphs(unittest.TestCase):
     def refused(self, params: dict[str, str]) -> str:
         library = Doubling()
-        library.prepare({"variant": "twice", "seed": 1, "params": params, "problem": support.wire()})
+        request = {"variant": "twice", "seed": 1, "params": params, "problem": support.wire()}
+        library.prepare(request)
         plan = {"warmup": 0, "samples": 1, "min_samples": 1, "budget_ms": 0, "cache": "hot"}
         with self.assertRaises(Unsupported) as refused:
             library.measure(plan | {"graph": True})
