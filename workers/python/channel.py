@@ -37,6 +37,10 @@ class Failed(Exception):
     """The request cannot be carried out, for a reason that needs no traceback."""
 
 
+class Lost(Exception):
+    """The device is gone for this process: no request after this one could be carried out."""
+
+
 def required(message: Message, field: str) -> Any:
     """A field that the protocol says is there."""
     try:
@@ -96,6 +100,8 @@ class Session:
             return {"type": "unsupported", "reason": str(refusal)}
         except Failed as failure:
             return {"type": "failed", "reason": str(failure)}
+        except Lost as loss:
+            return {"type": "lost", "reason": str(loss)}
         except Exception as error:
             # The last line goes to the harness, the whole of it to the log.
             traceback.print_exc()

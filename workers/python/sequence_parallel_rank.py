@@ -26,9 +26,10 @@ from channel import Failed, Message, Unsupported, required
 from lengths import Lengths
 from projection import Geometry, Projection
 from reference import difference, probes
+from refusals import refusal
 from sequence_parallel_variants import Operator, operator, variants
 from torch_census import census
-from torch_library import DTYPES, TorchLibrary, Variant, refusal
+from torch_library import DTYPES, TorchLibrary, Variant
 
 PR_SET_PDEATHSIG = 1
 """prctl.h"""
@@ -232,7 +233,7 @@ class Rank(TorchLibrary):
         # A rank that hangs is found here by name: a collective cannot say who is missing.
         agreement.meet()
         if gpu := self._gpu:
-            return self._within_memory(lambda: self._timed(layer, plan, gpu))
+            return self._on_device(lambda: self._timed(layer, plan, gpu))
         if layer.queued:
             raise Unsupported("start=queued is of a GPU's queue, and there is no GPU")
         size = 2 * device.cpu_cache_bytes() if plan.cold else 0
@@ -296,7 +297,7 @@ class Rank(TorchLibrary):
             host_ns.append(time.perf_counter_ns() - begin)
             return result
 
-        found = self._within_memory(lambda: census(met))
+        found = self._on_device(lambda: census(met))
         if "activity" in found:
             # Of the call that was kept, the second; without the wait for the other ranks.
             found["activity"]["host_ns"] = host_ns[1]
@@ -308,6 +309,11 @@ class Rank(TorchLibrary):
         gc.collect()
         if self._gpu:
             torch.cuda.empty_cache()
+
+    def _lost(self) -> bool:
+        """Never said: all ranks are ended over one that broke, and to ask the device might take
+        for ever where it waits in a collective for the others."""
+        return False
 
     def _held(self) -> Layer:
         if self._layer is None:

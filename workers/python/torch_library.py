@@ -15,8 +15,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -24,34 +23,19 @@ import device
 import inputs
 import timing
 from absence import absence
-from channel import Failed, Message, Unsupported, required
+from channel import Failed, Lost, Message, Unsupported, required
 from problem import DIRECTIONS, Problem
 from reference import Arrays, ReferenceCache, difference, probes
+from refusals import broke, refusal
 from torch_census import census
 
 Results = tuple[torch.Tensor, ...]
 Call = Callable[[], Results]
 Tensors = dict[str, torch.Tensor]
+Done = TypeVar("Done")
 
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 HALVES = ("f16", "bf16")
-
-NO_REFUSAL = (
-    "cuda error",
-    "cuda driver error",
-    "triton error [cuda]",
-    "illegal memory access",
-    "illegal address",
-    "launch failure",
-    "cublas",
-    "cudnn_status_execution_failed",
-    "internal assert",
-    "build failed",
-)
-"""Words in an exception by which something broke; any other is a check the case did not pass."""
-
-MISTAKES = ("zip() argument", "not enough values to unpack", "too many values to unpack")
-"""How Python's own ValueErrors begin where code here took a library's results for others."""
 
 
 @dataclass(frozen=True)
@@ -224,17 +208,35 @@ class TorchLibrary:
     def prepare(self, request: Message) -> Message:
         """Inputs, first call, and the check against float64 on the device."""
         self.release()
-        return self._within_memory(lambda: self._prepare(request))
+        return self._on_device(lambda: self._prepare(request))
 
-    def _within_memory(self, work: Callable[[], Message]) -> Message:
-        """Runs it; where memory runs out, frees all there is, so that the next case has it."""
+    def _on_device(self, work: Callable[[], Done]) -> Done:
+        """Runs it; where memory runs out, frees all there is, so that the next case has it.
+
+        Raises Lost where something broke and the device does not answer any more.
+        """
         try:
             return work()
         except torch.OutOfMemoryError as error:
             words = str(error)
+        except Exception as error:
+            if broke(error) and self._lost():
+                traceback.print_exc()
+                raise Lost(str(error).strip().partition("\n")[0]) from error
+            raise
         # Out here the exception is gone, and with it the frames that held tensors.
         self.release()
         raise Failed(f"out of memory: {words}")
+
+    def _lost(self) -> bool:
+        """Whether every call fails. The first may only report what has failed before it."""
+        with contextlib.suppress(Exception):
+            self._synchronize()
+        try:
+            self._synchronize()
+        except Exception:
+            return True
+        return False
 
     def _prepare(self, request: Message) -> Message:
         problem = Problem.from_wire(required(request, "problem"))
@@ -327,21 +329,21 @@ class TorchLibrary:
                 "make its own: measure with graph = false"
             )
         if gpu := self._gpu:
-            return self._within_memory(lambda: timing.measure_cuda(built.call, plan, gpu))
+            return self._on_device(lambda: timing.measure_cuda(built.call, plan, gpu))
         size = 2 * device.cpu_cache_bytes() if plan.cold else 0
         flush = torch.ones(size, dtype=torch.uint8)
         return timing.measure_wall(built.call, lambda results: None, plan, flush.bitwise_not_)
 
     def call(self) -> Any:
         """One call of the prepared case."""
-        return self._prepared().built.call()
+        return self._on_device(self._prepared().built.call)
 
     def census(self) -> Message:
         """Kernels, copies and allocations of one call; nothing is known on a CPU."""
         case = self._prepared()
         if self._gpu is None:
             return {"launches": [], "counts": {}}
-        return self._within_memory(lambda: census(case.built.call))
+        return self._on_device(lambda: census(case.built.call))
 
     def release(self) -> None:
         """Drops the case and gives its memory back to the device."""
@@ -356,36 +358,3 @@ class TorchLibrary:
         if self._case is None:
             raise Failed("no case is prepared")
         return self._case
-
-
-def refusal(error: Exception, said: list[str]) -> Exception:
-    """The library's refusal in its own words: SDPA gives its reasons as warnings.
-
-    Only the first paragraph of the words: the dispatcher adds a page of backends. What is no
-    refusal, since something broke or the mistake is this worker's own, is returned as it is.
-    """
-    if broke(error) or _is_own(error):
-        return error
-    words = str(error).strip() or type(error).__name__
-    reasons = [text.partition(" (Triggered internally")[0].strip() for text in said]
-    return Unsupported(" ".join([words.split("\n\n")[0], *reasons]))
-
-
-def broke(error: Exception) -> bool:
-    """Whether an exception tells of something that broke, and of no check."""
-    words = str(error).lower()
-    return any(sign in words for sign in NO_REFUSAL)
-
-
-def _is_own(error: Exception) -> bool:
-    """Whether an assertion or an unpacking of this worker's own files failed.
-
-    Libraries assert and raise ValueError too, and compiled ones have no frame of their own:
-    so a ValueError that was raised here is told by its words.
-    """
-    frames = traceback.extract_tb(error.__traceback__)
-    if not frames or Path(frames[-1].filename).parent != Path(__file__).parent:
-        return False
-    return isinstance(error, AssertionError) or (
-        isinstance(error, ValueError) and str(error).startswith(MISTAKES)
-    )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import json
 import os
 import unittest
 from typing import Any
@@ -15,11 +18,12 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import inputs
-from channel import Unsupported
+from channel import Session, Unsupported
 from problem import Problem
 from reference import Arrays, ReferenceCache
+from refusals import refusal
 from torch_census import _copies, _launch
-from torch_library import Asked, Built, TorchLibrary, Variant, refusal
+from torch_library import Asked, Built, TorchLibrary, Variant
 from torch_variants import Access, build_efficient
 
 TOLERANCE = {"f32": 1e-5, "f16": 2e-3, "bf16": 1.5e-2}
@@ -139,6 +143,51 @@ class Graphs(unittest.TestCase):
     def test_what_each_call_makes_anew_is_no_graphs(self) -> None:
         self.assertIn("each call is to make its own", self.refused({"plan": "each"}))
         self.assertNotIn("each call is to make its own", self.refused({"plan": "once"}))
+
+
+class Poisoned(Doubling):
+    """Breaks in the call made after the first; so does all that follows, unless it recovers."""
+
+    recovers = False
+    broken = False
+    calls = 0
+
+    def build(self, asked: Asked) -> Built:
+        def call() -> tuple[torch.Tensor, ...]:
+            self.calls += 1
+            if self.calls > 1:
+                self.broken = True
+                raise RuntimeError("CUDA error: an illegal memory access was encountered\nMore.")
+            return (asked.tensors["v"],)
+
+        return Built(call)
+
+    def _synchronize(self) -> None:
+        if self.broken:
+            self.broken = not self.recovers
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+
+class LostDevices(unittest.TestCase):
+    def counted(self, library: Poisoned) -> dict[str, Any]:
+        session = Session(lambda: library)
+        session.answer(b'{"id":1,"type":"hello","protocol":1}')
+        counter = {"name": "dumps", "functions": ["json:dumps"]}
+        request = {"id": 2, "type": "prepare", "variant": "twice", "seed": 1}
+        request |= {"problem": support.wire(), "counters": [counter]}
+        self.assertEqual(session.answer(json.dumps(request).encode())["type"], "prepared")
+        with contextlib.redirect_stderr(io.StringIO()):
+            return session.answer(b'{"id":3,"type":"census"}')
+
+    def test_a_device_that_fails_every_call_is_lost(self) -> None:
+        reply = self.counted(Poisoned())
+        words = "CUDA error: an illegal memory access was encountered"
+        self.assertEqual(reply, {"id": 3, "type": "lost", "reason": words})
+
+    def test_one_that_goes_on_has_failed_a_case(self) -> None:
+        library = Poisoned()
+        library.recovers = True
+        self.assertEqual(self.counted(library)["type"], "failed")
 
 
 class Conversation(unittest.TestCase):
