@@ -72,6 +72,14 @@ class Relay:
     """
 
 
+class Together:
+    """Marks a worker whose calls several processes make together, all of them or none."""
+
+    def agreed(self, own: bool) -> bool:
+        """What all are to do; `own` is what this one would."""
+        raise NotImplementedError
+
+
 class Session:
     """Answers requests one by one; the library is loaded by the first `hello`."""
 
@@ -161,7 +169,8 @@ class Session:
         census = worker.census()
         if isinstance(worker, Relay):
             return census
-        counts, uncounted = count(worker.call, self._counters)
+        agreed = worker.agreed if isinstance(worker, Together) else bool
+        counts, uncounted = count(worker.call, self._counters, agreed=agreed)
         census["counts"] = census["counts"] | counts
         return census | ({"uncounted": uncounted} if uncounted else {})
 

@@ -22,7 +22,7 @@ import device
 import inputs
 import timing
 from agreement import Agreement
-from channel import Failed, Message, Unsupported, required
+from channel import Failed, Message, Together, Unsupported, required
 from lengths import Lengths
 from projection import Geometry, Projection
 from reference import difference, probes
@@ -74,7 +74,7 @@ class Layer:
         return self.operator(self.activations[: rows * of.ranks])[:length]
 
 
-class Rank(TorchLibrary):
+class Rank(Together, TorchLibrary):
     """Answers for its own part; the process that started it makes one answer of all."""
 
     NAME = "sequence_parallel"
@@ -282,6 +282,10 @@ class Rank(TorchLibrary):
     def call(self) -> Any:
         """One call of the prepared case, which every rank must make."""
         return self._held().call()
+
+    def agreed(self, own: bool) -> bool:
+        """What rank 0 says: each rank's own clock may say another number of calls."""
+        return self._met().decided(own)
 
     def census(self) -> Message:
         """Kernels, copies and allocations of one call that all ranks begin at once."""

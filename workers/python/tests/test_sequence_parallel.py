@@ -202,6 +202,13 @@ class Conversation(unittest.TestCase):
         census = self.worker.ask("census")
         self.assertEqual((census["type"], census["launches"]), ("census", []))
 
+    def test_functions_are_counted_in_as_many_calls_on_each_rank(self) -> None:
+        counter = {"name": "gathers", "functions": ["torch.distributed:all_gather_into_tensor"]}
+        problem = support.wire(**layer("all-gather"))
+        request = {"variant": "gloo", "seed": 42, "params": {}, "problem": problem}
+        self.right(self.worker.ask("prepare", **request, counters=[counter]))
+        self.assertEqual(self.worker.ask("census")["counts"]["calls.gathers"], 1)
+
     def test_lengths_run_out_in_words(self) -> None:
         axes = layer("all-gather", batch=1, seq_q=8)
         self.right(self.worker.prepare("gloo", {"lengths": 1}, **axes))
