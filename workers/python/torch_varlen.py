@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,8 @@ from channel import Unsupported
 from problem import Problem
 from torch_flex import by_autograd
 from torch_library import Asked, Built, Call, Tensors, Variant
+
+UNBOUNDED = (-1, -1)
 
 VARIANT = Variant("torch.nn.attention.varlen.varlen_attn, FlashAttention 2 on packed rows")
 
@@ -29,7 +32,7 @@ def build_varlen(asked: Asked) -> Built:
 
 def varlen_call(problem: Problem, tensors: Tensors, attend: Callable[..., Any]) -> Call:
     """`varlen_attn`, which is `attend`; a batch of equal lengths is packed by a view."""
-    window = _window(problem)
+    options = _options(problem, attend)
     bounds = _bounds(problem, tensors["q"].device)
     names = ("q", "k", "v", "dout") if problem.has_backward else ("q", "k", "v")
     rows = {name: _rows(problem, tensors[name]) for name in names}
@@ -37,10 +40,22 @@ def varlen_call(problem: Problem, tensors: Tensors, attend: Callable[..., Any]) 
     shapes = [problem.shape(name) for name in problem.results]
 
     def forward() -> torch.Tensor:
-        return attend(*inputs, *bounds, problem.seq_q, problem.seq_k, window_size=window)
+        return attend(*inputs, *bounds, problem.seq_q, problem.seq_k, **options)
 
     call = by_autograd(problem, forward, inputs, rows.get("dout"))
     return lambda: tuple(x.view(shape) for x, shape in zip(call(), shapes, strict=True))
+
+
+def _options(problem: Problem, attend: Callable[..., Any]) -> dict[str, Any]:
+    """The window, where there is one: not every release of torch has `window_size`."""
+    window = _window(problem)
+    if window == UNBOUNDED:
+        return {}
+    if "window_size" not in inspect.signature(attend).parameters:
+        raise Unsupported(
+            f"varlen_attn of torch {torch.__version__} has no window_size, by which masks are given"
+        )
+    return {"window_size": window}
 
 
 def _window(problem: Problem) -> tuple[int, int]:
