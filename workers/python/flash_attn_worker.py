@@ -12,9 +12,10 @@ import torch
 
 from channel import Unsupported
 from flash_variants import UNBOUNDED, band
+from packing import packing
 from problem import Problem
 from torch_library import Asked, Built, Call, Results, Tensors, TorchLibrary, Variant
-from torch_variants import Access, autograd_call, operator_call, packing
+from torch_variants import Access, autograd_call, operator_call
 
 MODULES = {
     "fa2": ("flash_attn.flash_attn_interface",),
