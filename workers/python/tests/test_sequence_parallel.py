@@ -11,6 +11,7 @@ import unittest
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import support
 
@@ -20,7 +21,7 @@ if not support.installed("torch"):
 from agreement import Agreement
 from channel import Failed, Unsupported
 from projection import Geometry, Projection, power_of_two
-from ranks import LIMIT_VARIABLE, Ranks
+from ranks import LIMIT_S, LIMIT_VARIABLE, Ranks
 from sequence_parallel_rank import AgreedPlan
 from sequence_parallel_worker import slowest, worst
 
@@ -135,6 +136,22 @@ class Blame(unittest.TestCase):
         self.assertEqual(said, "rank 0: timed out; rank 1 did not answer `measure`")
         said = self.broken(None, {0: {"type": "measured"}})
         self.assertIn("rank 1 did not answer `measure` within 8 s", said)
+
+
+class Limits(unittest.TestCase):
+    def test_loading_is_part_of_the_request_that_started_the_ranks(self) -> None:
+        for limit_s, loading_s, remaining_s in (
+            (LIMIT_S, 30.0, LIMIT_S - 30.0),
+            # A lower limit is of the request alone, while both fit into the whole.
+            (20.0, 30.0, 20.0),
+            (20.0, LIMIT_S - 5.0, 5.0),
+            (2 * LIMIT_S, 30.0, 2 * LIMIT_S - 30.0),
+        ):
+            with mock.patch.dict(os.environ, {LIMIT_VARIABLE: str(limit_s)}):
+                ranks = Ranks("sequence_parallel")
+            ranks._loading_s = loading_s
+            self.assertEqual(ranks._remaining_s(), remaining_s)
+            self.assertEqual(ranks._remaining_s(), limit_s, "of the next request nothing")
 
 
 class Plans(unittest.TestCase):
