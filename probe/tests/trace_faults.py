@@ -4,9 +4,10 @@
 
 A training step on a GPU (attention forward and backward, a matrix product with a copy from
 the host under it) is traced as it should be, then once with each of eleven faults, whose
-cause must be the first finding, and once with each of ten harmless changes, of which none
-may be called worse. Needs PyTorch and a CUDA device; prints a row each and exits 1 where one
-does not hold. tests/causes.rs does the same to runs of a suite, without a GPU.
+cause must be the first finding and whose exit code 1, and once with each of ten harmless
+changes, of which none may be called worse. Needs PyTorch and a CUDA device; prints a row
+each and exits 1 where one does not hold. tests/causes.rs does the same to runs of a suite,
+without a GPU.
 """
 
 from __future__ import annotations
@@ -166,12 +167,15 @@ def main() -> None:
             findings = json.loads(compared.stdout)["findings"] if compared.stdout else []
             first = findings[0] if findings else {"cause": "nothing", "evidence": compared.stderr}
             expected = FAULTS.get(change)
-            held = first["cause"] == expected if expected else compared.returncode == 0
+            code = 1 if expected else 0
+            held = compared.returncode == code
+            held = held and (not expected or first["cause"] == expected)
             wrong += not held
             words = f"{first['cause']}: {first['evidence']}"
             print(f"{'ok' if held else 'WRONG':5} {change:34} exit {compared.returncode}  {words}")
             if not held:
-                print(f"      expected {expected or 'exit 0'}; {json.dumps(findings)[:1500]}")
+                print(f"      expected {expected or 'nothing'}, exit {code}")
+                print(f"      {json.dumps(findings)[:1500]}")
     sys.exit(1 if wrong else 0)
 
 

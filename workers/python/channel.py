@@ -37,6 +37,10 @@ class Failed(Exception):
     """The request cannot be carried out, for a reason that needs no traceback."""
 
 
+class Lost(Exception):
+    """The device is gone for this process: no request after this one could be carried out."""
+
+
 def required(message: Message, field: str) -> Any:
     """A field that the protocol says is there."""
     try:
@@ -68,6 +72,14 @@ class Relay:
     """
 
 
+class Together:
+    """Marks a worker whose calls several processes make together, all of them or none."""
+
+    def agreed(self, own: bool) -> bool:
+        """What all are to do; `own` is what this one would."""
+        raise NotImplementedError
+
+
 class Session:
     """Answers requests one by one; the library is loaded by the first `hello`."""
 
@@ -96,6 +108,8 @@ class Session:
             return {"type": "unsupported", "reason": str(refusal)}
         except Failed as failure:
             return {"type": "failed", "reason": str(failure)}
+        except Lost as loss:
+            return {"type": "lost", "reason": str(loss)}
         except Exception as error:
             # The last line goes to the harness, the whole of it to the log.
             traceback.print_exc()
@@ -155,7 +169,8 @@ class Session:
         census = worker.census()
         if isinstance(worker, Relay):
             return census
-        counts, uncounted = count(worker.call, self._counters)
+        agreed = worker.agreed if isinstance(worker, Together) else bool
+        counts, uncounted = count(worker.call, self._counters, agreed=agreed)
         census["counts"] = census["counts"] | counts
         return census | ({"uncounted": uncounted} if uncounted else {})
 

@@ -101,13 +101,19 @@ class Tally:
 
 
 def count(
-    call: Callable[[], Any], asked: Sequence[Counter], built_in: Sequence[Counter] = BUILT_IN
+    call: Callable[[], Any],
+    asked: Sequence[Counter],
+    built_in: Sequence[Counter] = BUILT_IN,
+    agreed: Callable[[bool], bool] = bool,
 ) -> tuple[dict[str, int], dict[str, str]]:
     """Counts by name over steady calls, and why those that are missing could not be had.
 
     `calls.NAME` is the most events in any one call, so that 0 means none in all of them;
     `calls_in_8.NAME` their sum over the calls counted, where calls differ; `ns.NAME`, where
     there were any, the host's time inside them in nanoseconds a call, on average.
+
+    `agreed` gives what all say of one's own wish to go on, where a call is made by several
+    processes together or by none.
     """
     loaded = [
         counter
@@ -126,17 +132,19 @@ def count(
                 uncounted[f"calls.{counter.name}"] = str(reason)
             else:
                 tallies[counter.name] = tally
-        return (_counts(_events(call, tallies)) if tallies else {}), uncounted
+        return (_counts(_events(call, tallies, agreed)) if tallies else {}), uncounted
 
 
-def _events(call: Callable[[], Any], tallies: dict[str, Tally]) -> dict[str, list[tuple[int, int]]]:
+def _events(
+    call: Callable[[], Any], tallies: dict[str, Tally], agreed: Callable[[bool], bool]
+) -> dict[str, list[tuple[int, int]]]:
     """Events and their nanoseconds in each counted call."""
     for _ in range(WARMUP_CALLS):
         call()
     found: dict[str, list[tuple[int, int]]] = {name: [] for name in tallies}
     begin = time.monotonic()
     for number in range(COUNTED_CALLS):
-        if number >= FEWEST_CALLS and time.monotonic() - begin > BUDGET_S:
+        if number >= FEWEST_CALLS and not agreed(time.monotonic() - begin <= BUDGET_S):
             break
         for tally in tallies.values():
             tally.clear()

@@ -104,6 +104,12 @@ class Graphs:
         held = torch.empty((batch, seq, heads, width), dtype=dtype, device=self._device)
         return held.transpose(1, 2)
 
+    def idle(self) -> bool:
+        """Whether the device has done all that was queued on torch's current stream."""
+        if self._device.type != "cuda":
+            return True
+        return bool(torch.cuda.current_stream(self._device).query())
+
     def _graph(self) -> Any:
         types = self._cudnn.data_type
         return self._cudnn.pygraph(
@@ -156,8 +162,9 @@ class Execution:
     def __init__(self, graphs: Graphs, handle: Any, problem: Problem, each: bool) -> None:
         self._graphs, self._handle, self._problem = graphs, handle, problem
         self._each = each
-        # Also where each call plans anew: a plan must outlive the kernels it has queued.
         self._plans: dict[str, Planned] = {}
+        self._retired: list[Planned] = []
+        """Replaced, and perhaps not executed yet: a plan must outlive what it has queued."""
 
     def build(self, tensors: Tensors) -> Call:
         """The call. Only what it holds is planned in it: for backward, forward has been done."""
@@ -184,10 +191,17 @@ class Execution:
         return both
 
     def _plan_forward(self) -> None:
-        self._plans["forward"] = self._graphs.plan_forward(self._problem.has_backward)
+        self._replace("forward", self._graphs.plan_forward(self._problem.has_backward))
 
     def _plan_backward(self) -> None:
-        self._plans["backward"] = self._graphs.plan_backward()
+        self._replace("backward", self._graphs.plan_backward())
+
+    def _replace(self, name: str, planned: Planned) -> None:
+        if name in self._plans:
+            self._retired.append(self._plans[name])
+        self._plans[name] = planned
+        if self._retired and self._graphs.idle():
+            self._retired.clear()
 
     def _run_forward(self, given: Tensors) -> Tensors:
         if self._each:

@@ -48,8 +48,10 @@ class CudnnWorker(TorchLibrary):
         self._follow_stream()
         graphs = Graphs(self.cudnn, self._handle, asked.problem, self._device)
         word = asked.params.get("plan", "once")
-        execution = Execution(graphs, self._handle, asked.problem, each=word == "each")
-        return Built(self._on_stream(execution.build(asked.tensors)), {"plan": word})
+        each = word == "each"
+        execution = Execution(graphs, self._handle, asked.problem, each)
+        call = self._on_stream(execution.build(asked.tensors))
+        return Built(call, {"plan": word}, varies=each)
 
     def _on_stream(self, call: Call) -> Call:
         """The call on torch's current stream: that of a capture is another."""

@@ -12,16 +12,18 @@ import torch
 
 from channel import Unsupported
 from flash_variants import UNBOUNDED, band
+from packing import packing
 from problem import Problem
 from torch_library import Asked, Built, Call, Results, Tensors, TorchLibrary, Variant
-from torch_variants import Access, autograd_call, operator_call, packing
+from torch_variants import Access, autograd_call, operator_call
 
 MODULES = {
-    "fa2": "flash_attn.flash_attn_interface",
-    # Registers the operators of `torch.ops.flash_attn_3`, whichever package they come from.
-    "fa3": "flash_attn_interface",
-    "fa4": "flash_attn.cute.interface",
+    "fa2": ("flash_attn.flash_attn_interface",),
+    # Either registers the operators of `torch.ops.flash_attn_3`; the second is xFormers' copy.
+    "fa3": ("flash_attn_interface", "xformers.ops.fmha.flash3"),
+    "fa4": ("flash_attn.cute.interface",),
 }
+"""By generation, the modules that have it; the first that can be imported is used."""
 ACCESS = {"access": ("views", "copies")}
 
 
@@ -38,14 +40,21 @@ class FlashAttnWorker(TorchLibrary):
         """Imports each generation by itself: one that is absent says nothing of the others."""
         self._modules: dict[str, ModuleType] = {}
         self._missing: dict[str, str] = {}
-        for variant, module in MODULES.items():
-            try:
-                self._modules[variant] = importlib.import_module(module)
-            except Exception as error:
-                traceback.print_exc()
-                self._missing[variant] = (
-                    f"{module} cannot be imported here: {type(error).__name__}: {error}"
-                )
+        for variant, modules in MODULES.items():
+            reasons = []
+            for module in modules:
+                try:
+                    self._modules[variant] = _imported(variant, module)
+                    break
+                except Exception as error:
+                    traceback.print_exc()
+                    reasons.append(
+                        f"{module} cannot be imported here: {type(error).__name__}: {error}"
+                    )
+            else:
+                self._missing[variant] = "; ".join(reasons)
+        if not self._modules:
+            raise ImportError("; ".join(self._missing.values()))
 
     def variants(self) -> dict[str, Variant]:
         """By generation."""
@@ -78,6 +87,14 @@ class FlashAttnWorker(TorchLibrary):
         # Below 1 the heuristic decides, and does not tell.
         chosen = {} if splits is None or splits < 1 else {"num_splits": splits}
         return Built(build_fa3(problem, tensors, access, splits), effective | chosen)
+
+
+def _imported(variant: str, module: str) -> ModuleType:
+    found = importlib.import_module(module)
+    # xFormers' module can be imported where its copy was not built.
+    if variant == "fa3" and not hasattr(torch.ops.flash_attn_3, "fwd"):
+        raise ImportError("it registers no operator torch.ops.flash_attn_3.fwd")
+    return found
 
 
 def _lengths(problem: Problem, tensors: Tensors) -> dict[str, Any]:

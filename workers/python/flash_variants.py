@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 import torch
 
 from channel import Unsupported
+from packing import packing
 from problem import Problem
 from torch_library import Call, Results, Tensors
-from torch_variants import Access, operator_call, packing
+from torch_variants import Access, operator_call
 
 UNBOUNDED = -1
 

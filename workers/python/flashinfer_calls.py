@@ -14,9 +14,11 @@ from typing import Any
 import torch
 
 from channel import Unsupported
+from packing import bounds, rows, starts
 from problem import Problem
 from torch_library import DTYPES, Call, Tensors
 
+NAME = "FlashInfer"
 LAYOUT = "NHD"
 DEFAULT_PAGE_SIZE = 16
 WORKSPACE_BYTES = 256 << 20
@@ -65,28 +67,9 @@ def masking(problem: Problem) -> dict[str, Any]:
     return {"causal": mask.right == 0, "window_left": left}
 
 
-def packed(problem: Problem, tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor as rows `[total, heads, width]`: a view, never a copy."""
-    if problem.varlen:
-        return tensor
-    if problem.batch == 1:
-        return tensor[0]
-    if problem.layout == "bhsd":
-        raise Unsupported(
-            "FlashInfer takes the rows of a batch packed, and those of a batch in bhsd are no "
-            "view of it"
-        )
-    return tensor.flatten(0, 1)
-
-
-def starts(lengths: list[int]) -> torch.Tensor:
-    """Where each sequence begins, and the total: on the host, where `plan()` reads it."""
-    return torch.tensor([0, *lengths]).cumsum(0).to(torch.int32)
-
-
 def single_prefill(flashinfer: Any, problem: Problem, tensors: Tensors, backend: str) -> Step:
     """One sequence; there is nothing to plan."""
-    q, k, v = (packed(problem, tensors[name]) for name in ("q", "k", "v"))
+    q, k, v = (rows(problem, tensors[name], NAME) for name in ("q", "k", "v"))
     mask = masking(problem)
 
     def run() -> torch.Tensor:
@@ -101,12 +84,12 @@ def ragged_prefill(
     flashinfer: Any, problem: Problem, tensors: Tensors, backend: str, splits: Mapping[str, Any]
 ) -> Steps:
     """Several sequences, packed."""
-    q, k, v = (packed(problem, tensors[name]) for name in ("q", "k", "v"))
+    q, k, v = (rows(problem, tensors[name], NAME) for name in ("q", "k", "v"))
     wrapper = flashinfer.BatchPrefillWithRaggedKVCacheWrapper(
         _workspace(q.device), LAYOUT, backend=backend
     )
-    qo_indptr = starts([sequence.seq_q for sequence in problem.sequences])
-    kv_indptr = starts([sequence.seq_k for sequence in problem.sequences])
+    # On the host, where `plan()` reads them.
+    qo_indptr, kv_indptr = bounds(problem, torch.device("cpu"))
     mask, dtype = masking(problem), DTYPES[problem.dtype]
 
     def plan() -> None:
@@ -135,7 +118,7 @@ def paged_prefill(
     splits: Mapping[str, Any],
 ) -> Steps:
     """Queries against a cache in pages."""
-    q, cache = packed(problem, tensors["q"]), Pages.of(problem, tensors, page_size)
+    q, cache = rows(problem, tensors["q"], NAME), Pages.of(problem, tensors, page_size)
     wrapper = flashinfer.BatchPrefillWithPagedKVCacheWrapper(
         _workspace(q.device), LAYOUT, backend=backend
     )
@@ -252,9 +235,9 @@ def _paged(
     first = 0
     for number, (sequence, count) in enumerate(zip(problem.sequences, counts, strict=True)):
         begin = sequence.k_start
-        rows = tensor[begin : begin + sequence.seq_k] if problem.varlen else tensor[number]
+        kept = tensor[begin : begin + sequence.seq_k] if problem.varlen else tensor[number]
         held = pool[indices[first : first + count]].view(-1, heads, width)
-        held[: sequence.seq_k] = rows
+        held[: sequence.seq_k] = kept
         pool[indices[first : first + count]] = held.view(count, page_size, heads, width)
         first += count
     return pool

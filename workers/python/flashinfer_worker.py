@@ -111,7 +111,8 @@ class FlashInferWorker(TorchLibrary):
 def planned(problem: Problem, params: Message, steps: Steps, effective: Message) -> Built:
     """The call under the parameter `plan`."""
     word = params.get("plan", "once")
-    return Built(steps.call(problem, each=word == "each"), effective | {"plan": word})
+    each = word == "each"
+    return Built(steps.call(problem, each), effective | {"plan": word}, varies=each)
 
 
 def page_rows(params: Message) -> int:

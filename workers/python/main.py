@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import functools
 import importlib
-import sys
 import traceback
 from pathlib import Path
 
+from absence import absence
 from channel import Absent, Session, Worker, open_descriptors, serve
 
 SUFFIX = "_worker.py"
@@ -28,13 +28,9 @@ def open_worker(library: str, rank: int | None = None) -> Worker:
         return importlib.import_module(f"{library}_worker").WORKER()
     except ImportError as error:
         traceback.print_exc()
-        package = (error.name or library).partition(".")[0]
-        raise Absent(
-            f"the Python module `{error.name or library}`, which library `{library}` needs, "
-            f"cannot be imported by {sys.executable} (Python {sys.version.split()[0]}): {error}. "
-            f"Install it there with `{sys.executable} -m pip install {package}`, or name an "
-            "interpreter that has it in the suite's environment table"
-        ) from error
+        module = error.name or library
+        what = f"the Python module `{module}`, which library `{library}` needs,"
+        raise Absent(absence(what, error, module.partition(".")[0])) from error
 
 
 def main() -> None:

@@ -25,9 +25,15 @@ from channel import PROTOCOL_VERSION, REPLY_FD, REQUEST_FD, Failed, Message
 LIMIT_VARIABLE = "REGATTA_RANK_LIMIT_S"
 LIMIT_S = 100.0
 """What ranks may take over one request, unless the variable says otherwise; always for
-`hello`, in which they load their library. Below the harness's own limit for a request
-(`timeout_s`, 120 unless a suite says otherwise), which would end everything and could not
-say which rank it was."""
+`hello`, in which they load their library. Where a case has ranks started, loading is part of
+its `prepare`, and what it took is taken off. So all of it stays below the harness's own limit
+for a request (`timeout_s`, 120 unless a suite says otherwise), which would end everything
+and could not say which rank it was."""
+
+MEETING_SHARE, COLLECTIVE_SHARE = 0.8, 0.9
+"""Of that limit, what a rank waits for another in a meeting, and in a collective. Less than
+all, so that it says who did not come before everything is ended; and first in a
+meeting, which knows who that was."""
 
 GRACE_S = 5.0
 """How long the others may go on once one rank has failed: they may be waiting for it."""
@@ -101,6 +107,8 @@ class Ranks:
         """What the ranks of a group share; None while they are no group."""
         self._next = 0
         self._limit_s = float(os.environ.get(LIMIT_VARIABLE, LIMIT_S))
+        self._loading_s = 0.0
+        """What starting the ranks has taken of the request that is being answered."""
 
     @property
     def up(self) -> bool:
@@ -119,6 +127,7 @@ class Ranks:
             # A process joins one group in its life: libraries keep state of it.
             self.end()
         if not self._folder:
+            begin = time.monotonic()
             self._start(ranks)
             for reply in self.ask("hello", protocol=PROTOCOL_VERSION):
                 if reply["type"] != "hello":
@@ -126,7 +135,13 @@ class Ranks:
                     raise Failed(f"a rank did not come up: {reply.get('reason')}")
             self._folder = Path(tempfile.mkdtemp(prefix="regatta-ranks-"))
             Agreement.create(self._folder / "agreement", ranks)
-        return {"folder": str(self._folder), "ranks": ranks, "limit_s": self._limit_s}
+            self._loading_s = time.monotonic() - begin
+        return {
+            "folder": str(self._folder),
+            "ranks": ranks,
+            "meeting_limit_s": MEETING_SHARE * self._limit_s,
+            "collective_limit_s": COLLECTIVE_SHARE * self._limit_s,
+        }
 
     def _start(self, ranks: int) -> None:
         for rank in range(len(self._processes), ranks):
@@ -142,7 +157,7 @@ class Ranks:
         for process in self._processes:
             process.send(line)
         replies: dict[int, Message] = {}
-        limit_s = LIMIT_S if kind == "hello" else self._limit_s
+        limit_s = LIMIT_S if kind == "hello" else self._remaining_s()
         deadline = time.monotonic() + limit_s
         with selectors.DefaultSelector() as waiting:
             for process in self._processes:
@@ -162,6 +177,13 @@ class Ranks:
                         deadline = min(deadline, time.monotonic() + GRACE_S)
         return [replies[rank] for rank in range(len(self._processes))]
 
+    def _remaining_s(self) -> float:
+        """The limit of a request, less what starting the ranks has taken of the longest."""
+        whole = max(LIMIT_S, self._limit_s)
+        remaining = min(self._limit_s, whole - self._loading_s)
+        self._loading_s = 0.0
+        return max(0.0, remaining)
+
     def _broken(
         self,
         kind: str,
@@ -171,18 +193,24 @@ class Ranks:
     ) -> Failed:
         """Ends all ranks; why, naming the one to blame."""
         silent = [process.rank for process in self._processes if process.rank not in replies]
-        for rank, reply in sorted(replies.items()):
-            if "reason" in reply:
-                self.end()
-                return Failed(f"rank {rank}, while others went on: {reply['reason']}")
+        complaints = [
+            f"rank {rank}: {reply['reason']}"
+            for rank, reply in sorted(replies.items())
+            if "reason" in reply
+        ]
+        ended = ""
         if gone:
             # Its descriptors are closed a moment before it can be waited for.
-            how = gone.end(GRACE_S)
+            ended = f"rank {gone.rank} {gone.end(GRACE_S)} during `{kind}`"
             self._processes.remove(gone)
-            self.end()
-            return Failed(f"rank {gone.rank} {how} during `{kind}`; the other ranks were ended")
         self.end()
+        if complaints and gone:
+            return Failed(f"{ended}; {complaints[0]}")
+        if gone:
+            return Failed(f"{ended}; the other ranks were ended")
         names = ", ".join(f"rank {rank}" for rank in silent)
+        if complaints:
+            return Failed(f"{complaints[0]}; {names} did not answer `{kind}`")
         return Failed(
             f"{names} did not answer `{kind}` within {limit_s:.0f} s; all ranks were ended"
         )

@@ -22,13 +22,14 @@ import device
 import inputs
 import timing
 from agreement import Agreement
-from channel import Failed, Message, Unsupported, required
+from channel import Failed, Message, Together, Unsupported, required
 from lengths import Lengths
 from projection import Geometry, Projection
 from reference import difference, probes
+from refusals import refusal
 from sequence_parallel_variants import Operator, operator, variants
 from torch_census import census
-from torch_library import DTYPES, TorchLibrary, Variant, refusal
+from torch_library import DTYPES, TorchLibrary, Variant
 
 PR_SET_PDEATHSIG = 1
 """prctl.h"""
@@ -73,7 +74,7 @@ class Layer:
         return self.operator(self.activations[: rows * of.ranks])[:length]
 
 
-class Rank(TorchLibrary):
+class Rank(Together, TorchLibrary):
     """Answers for its own part; the process that started it makes one answer of all."""
 
     NAME = "sequence_parallel"
@@ -152,10 +153,12 @@ class Rank(TorchLibrary):
             init_method=f"file://{folder / 'store'}",
             rank=self._rank,
             world_size=ranks,
-            timeout=datetime.timedelta(seconds=group["limit_s"]),
+            timeout=datetime.timedelta(seconds=group["collective_limit_s"]),
             device_id=self._device if self._gpu else None,
         )
-        self._agreement = Agreement(folder / "agreement", self._rank, ranks, group["limit_s"])
+        self._agreement = Agreement(
+            folder / "agreement", self._rank, ranks, group["meeting_limit_s"]
+        )
 
     def _met(self) -> Agreement:
         if self._agreement is None:
@@ -227,8 +230,10 @@ class Rank(TorchLibrary):
             raise Unsupported(
                 "a CUDA graph replays the lengths of its capture, and each call is to see new ones"
             )
+        # A rank that hangs is found here by name: a collective cannot say who is missing.
+        agreement.meet()
         if gpu := self._gpu:
-            return self._within_memory(lambda: self._timed(layer, plan, gpu))
+            return self._on_device(lambda: self._timed(layer, plan, gpu))
         if layer.queued:
             raise Unsupported("start=queued is of a GPU's queue, and there is no GPU")
         size = 2 * device.cpu_cache_bytes() if plan.cold else 0
@@ -278,6 +283,10 @@ class Rank(TorchLibrary):
         """One call of the prepared case, which every rank must make."""
         return self._held().call()
 
+    def agreed(self, own: bool) -> bool:
+        """What rank 0 says: each rank's own clock may say another number of calls."""
+        return self._met().decided(own)
+
     def census(self) -> Message:
         """Kernels, copies and allocations of one call that all ranks begin at once."""
         layer, agreement = self._held(), self._met()
@@ -292,7 +301,7 @@ class Rank(TorchLibrary):
             host_ns.append(time.perf_counter_ns() - begin)
             return result
 
-        found = self._within_memory(lambda: census(met))
+        found = self._on_device(lambda: census(met))
         if "activity" in found:
             # Of the call that was kept, the second; without the wait for the other ranks.
             found["activity"]["host_ns"] = host_ns[1]
@@ -304,6 +313,11 @@ class Rank(TorchLibrary):
         gc.collect()
         if self._gpu:
             torch.cuda.empty_cache()
+
+    def _lost(self) -> bool:
+        """Never said: all ranks are ended over one that broke, and to ask the device might take
+        for ever where it waits in a collective for the others."""
+        return False
 
     def _held(self) -> Layer:
         if self._layer is None:

@@ -19,6 +19,7 @@ from problem import Mask, Problem
 from te_selection import COMPARISONS, AttentionParams, Recipe, SelectionCache, fp8_meta
 from torch_library import DTYPES, Asked, Built, Call, Results, TorchLibrary, Variant
 from torch_variants import Access, build_sdpa
+from transformer_engine_worker import ALTERNATE_LEFT, PARAMETERS
 
 SLOTS = {"one-slot": 1, "two-slots": 2}
 
@@ -26,16 +27,6 @@ SUMMARIES = {
     "one-slot": "a model of TransformerEngine's selection, which keeps the last; torch's SDPA",
     "two-slots": "a model of TransformerEngine's selection, if it kept the last two; torch's SDPA",
 }
-
-PARAMETERS = {
-    "layers": "integer",
-    "fp8": ("autocast",),
-    "windows": ("alternate",),
-    "comparison": ("before-2.1",),
-}
-
-ALTERNATE_LEFT = 256
-"""As in transformer_engine_worker.py."""
 
 
 @dataclass(frozen=True)

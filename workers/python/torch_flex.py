@@ -10,7 +10,8 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from channel import Unsupported
 from problem import Problem
-from torch_library import HALVES, Asked, Built, Call, Results, Tensors, Variant
+from torch_library import HALVES, Asked, Built, Call, Tensors, Variant
+from torch_variants import by_autograd
 
 BACKENDS = ("triton", "flash")
 
@@ -77,24 +78,3 @@ def mask_function(problem: Problem) -> Callable[..., torch.Tensor]:
     if left is None:
         return causal
     return windowed if right is None else band
-
-
-def by_autograd(
-    problem: Problem, forward: Callable[[], torch.Tensor], inputs: Results, dout: Any
-) -> Call:
-    """The problem's direction of a differentiable forward; for backward it is run here."""
-
-    def gradient(out: torch.Tensor) -> Results:
-        return torch.autograd.grad(out, inputs, dout, retain_graph=True)
-
-    if problem.direction == "forward":
-        return lambda: (forward(),)
-    if problem.direction == "backward":
-        saved = forward()
-        return lambda: gradient(saved)
-
-    def both() -> Results:
-        out = forward()
-        return (out.detach(), *gradient(out))
-
-    return both

@@ -15,27 +15,27 @@ import traceback
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 import device
 import inputs
 import timing
-from channel import Failed, Message, Unsupported, required
+from absence import absence
+from channel import Failed, Lost, Message, Unsupported, required
 from problem import DIRECTIONS, Problem
 from reference import Arrays, ReferenceCache, difference, probes
+from refusals import broke, refusal
 from torch_census import census
 
 Results = tuple[torch.Tensor, ...]
 Call = Callable[[], Results]
 Tensors = dict[str, torch.Tensor]
+Done = TypeVar("Done")
 
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 HALVES = ("f16", "bf16")
-
-NO_REFUSAL = ("cuda error", "cublas", "cudnn_status_execution_failed", "internal assert")
-"""Words in an exception by which something broke; any other is a check the case did not pass."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,8 @@ class Built:
     """The call takes the stream of an earlier one: backward through autograd, of forward."""
     problems: int = 1
     """Problems of about the case's size that one call works off."""
+    varies: bool = False
+    """The host's work is made anew in each call, which a replay would leave out."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ class TorchLibrary:
     NAME = ""
     """As `--library` has it."""
     PACKAGES: tuple[str, ...] = ()
-    """Distributions whose versions a reading depends on, beside torch and CUDA."""
+    """Distributions whose versions a reading depends on, beside torch and CUDA; first its own."""
     REFUSALS: tuple[type[Exception], ...] = (RuntimeError,)
     """What the library raises for a case that it does not do."""
 
@@ -140,9 +142,8 @@ class TorchLibrary:
         except Exception as error:
             # Libraries fail to load in many ways: a missing shared library, another CUDA.
             traceback.print_exc()
-            self._absent = (
-                f"library {self.NAME} cannot be loaded here: {type(error).__name__}: {error}"
-            )
+            package = next(iter(self.PACKAGES), self.NAME)
+            self._absent = absence(f"library {self.NAME}", error, package)
 
     # What a library says.
 
@@ -168,14 +169,14 @@ class TorchLibrary:
     # The protocol.
 
     def hello(self) -> Message:
-        """Versions, device and variants."""
+        """Versions, device and variants; and why none can run, where the library is not there."""
         variants = self.variants()
         return {
             "worker": self.NAME,
             "versions": self.versions(),
             "device": self._describe_device(),
             "variants": [variant.wire(name) for name, variant in variants.items()],
-        }
+        } | ({"absent": self._absent} if self._absent else {})
 
     def versions(self) -> dict[str, str]:
         """What a reading depends on."""
@@ -207,17 +208,35 @@ class TorchLibrary:
     def prepare(self, request: Message) -> Message:
         """Inputs, first call, and the check against float64 on the device."""
         self.release()
-        return self._within_memory(lambda: self._prepare(request))
+        return self._on_device(lambda: self._prepare(request))
 
-    def _within_memory(self, work: Callable[[], Message]) -> Message:
-        """Runs it; where memory runs out, frees all there is, so that the next case has it."""
+    def _on_device(self, work: Callable[[], Done]) -> Done:
+        """Runs it; where memory runs out, frees all there is, so that the next case has it.
+
+        Raises Lost where something broke and the device does not answer any more.
+        """
         try:
             return work()
         except torch.OutOfMemoryError as error:
             words = str(error)
+        except Exception as error:
+            if broke(error) and self._lost():
+                traceback.print_exc()
+                raise Lost(str(error).strip().partition("\n")[0]) from error
+            raise
         # Out here the exception is gone, and with it the frames that held tensors.
         self.release()
         raise Failed(f"out of memory: {words}")
+
+    def _lost(self) -> bool:
+        """Whether every call fails. The first may only report what has failed before it."""
+        with contextlib.suppress(Exception):
+            self._synchronize()
+        try:
+            self._synchronize()
+        except Exception:
+            return True
+        return False
 
     def _prepare(self, request: Message) -> Message:
         problem = Problem.from_wire(required(request, "problem"))
@@ -304,22 +323,27 @@ class TorchLibrary:
                 "autograd runs backward on the stream of its forward call, which was made "
                 "before the capture: no CUDA graph can hold it"
             )
+        if plan.graph and built.varies:
+            raise Unsupported(
+                "a CUDA graph replays the lengths and plans of its capture, and each call is to "
+                "make its own: measure with graph = false"
+            )
         if gpu := self._gpu:
-            return self._within_memory(lambda: timing.measure_cuda(built.call, plan, gpu))
+            return self._on_device(lambda: timing.measure_cuda(built.call, plan, gpu))
         size = 2 * device.cpu_cache_bytes() if plan.cold else 0
         flush = torch.ones(size, dtype=torch.uint8)
         return timing.measure_wall(built.call, lambda results: None, plan, flush.bitwise_not_)
 
     def call(self) -> Any:
         """One call of the prepared case."""
-        return self._prepared().built.call()
+        return self._on_device(self._prepared().built.call)
 
     def census(self) -> Message:
         """Kernels, copies and allocations of one call; nothing is known on a CPU."""
         case = self._prepared()
         if self._gpu is None:
             return {"launches": [], "counts": {}}
-        return self._within_memory(lambda: census(case.built.call))
+        return self._on_device(lambda: census(case.built.call))
 
     def release(self) -> None:
         """Drops the case and gives its memory back to the device."""
@@ -334,15 +358,3 @@ class TorchLibrary:
         if self._case is None:
             raise Failed("no case is prepared")
         return self._case
-
-
-def refusal(error: Exception, said: list[str]) -> Exception:
-    """The library's refusal in its own words: SDPA gives its reasons as warnings.
-
-    Only the first paragraph of the words: the dispatcher adds a page of backends.
-    """
-    words = str(error).strip() or type(error).__name__
-    if any(sign in words.lower() for sign in NO_REFUSAL):
-        return error
-    reasons = [text.partition(" (Triggered internally")[0].strip() for text in said]
-    return Unsupported(" ".join([words.split("\n\n")[0], *reasons]))

@@ -18,6 +18,7 @@ from torch.nn.attention import SDPBackend
 
 from channel import Unsupported
 from cutlass_splits import effective_splits
+from packing import packing
 from problem import Mask, Problem
 from torch_library import Call, Results, Tensors
 
@@ -74,10 +75,17 @@ def autograd_call(
     Backward works on a graph that is made here: it is `Built(earlier_stream=True)`.
     """
     inputs = tuple(tensors[name].requires_grad_(problem.has_backward) for name in ("q", "k", "v"))
-    dout = tensors.get("dout")
 
     def forward() -> torch.Tensor:
         return access.deliver(attend(*access.read(*inputs)))[0]
+
+    return by_autograd(problem, forward, inputs, tensors.get("dout"))
+
+
+def by_autograd(
+    problem: Problem, forward: Callable[[], torch.Tensor], inputs: Results, dout: Any
+) -> Call:
+    """The problem's direction of a differentiable forward; for backward it is run here."""
 
     def gradient(out: torch.Tensor) -> Results:
         return torch.autograd.grad(out, inputs, dout, retain_graph=True)
@@ -262,17 +270,6 @@ def build_efficient(
         return unpacked((*access.deliver(saved[1][0]), *backward(saved)))
 
     return both
-
-
-def packing(problem: Problem, device: torch.device) -> tuple[Any, Any, int | None, int | None]:
-    """`cu_seqlens_q`, `cu_seqlens_k` and the longest of each; all None for an even batch."""
-    if not problem.varlen:
-        return None, None, None, None
-    total_q, total_k = (sum(lengths) for lengths in problem.varlen)
-    starts_q = [sequence.q_start for sequence in problem.sequences] + [total_q]
-    starts_k = [sequence.k_start for sequence in problem.sequences] + [total_k]
-    bounds = (torch.tensor(x, dtype=torch.int32, device=device) for x in (starts_q, starts_k))
-    return (*bounds, problem.seq_q, problem.seq_k)
 
 
 def splits_here(problem: Problem, requested: int | None, device: torch.device) -> dict[str, int]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from channel import Unsupported
+from packing import bounds, rows
 from problem import Problem
-from torch_flex import by_autograd
 from torch_library import Asked, Built, Call, Tensors, Variant
+from torch_variants import by_autograd
+
+UNBOUNDED = (-1, -1)
 
 VARIANT = Variant("torch.nn.attention.varlen.varlen_attn, FlashAttention 2 on packed rows")
 
@@ -29,18 +33,30 @@ def build_varlen(asked: Asked) -> Built:
 
 def varlen_call(problem: Problem, tensors: Tensors, attend: Callable[..., Any]) -> Call:
     """`varlen_attn`, which is `attend`; a batch of equal lengths is packed by a view."""
-    window = _window(problem)
-    bounds = _bounds(problem, tensors["q"].device)
+    options = _options(problem, attend)
+    starts = bounds(problem, tensors["q"].device)
     names = ("q", "k", "v", "dout") if problem.has_backward else ("q", "k", "v")
-    rows = {name: _rows(problem, tensors[name]) for name in names}
-    inputs = tuple(rows[name].requires_grad_(problem.has_backward) for name in ("q", "k", "v"))
+    packed = {name: rows(problem, tensors[name], "varlen_attn") for name in names}
+    inputs = tuple(packed[name].requires_grad_(problem.has_backward) for name in ("q", "k", "v"))
     shapes = [problem.shape(name) for name in problem.results]
 
     def forward() -> torch.Tensor:
-        return attend(*inputs, *bounds, problem.seq_q, problem.seq_k, window_size=window)
+        return attend(*inputs, *starts, problem.seq_q, problem.seq_k, **options)
 
-    call = by_autograd(problem, forward, inputs, rows.get("dout"))
+    call = by_autograd(problem, forward, inputs, packed.get("dout"))
     return lambda: tuple(x.view(shape) for x, shape in zip(call(), shapes, strict=True))
+
+
+def _options(problem: Problem, attend: Callable[..., Any]) -> dict[str, Any]:
+    """The window, where there is one: not every release of torch has `window_size`."""
+    window = _window(problem)
+    if window == UNBOUNDED:
+        return {}
+    if "window_size" not in inspect.signature(attend).parameters:
+        raise Unsupported(
+            f"varlen_attn of torch {torch.__version__} has no window_size, by which masks are given"
+        )
+    return {"window_size": window}
 
 
 def _window(problem: Problem) -> tuple[int, int]:
@@ -52,24 +68,3 @@ def _window(problem: Problem) -> tuple[int, int]:
             "where the lengths of queries and keys do"
         )
     return (-1 if mask.left is None else mask.left, -1 if mask.right is None else mask.right)
-
-
-def _rows(problem: Problem, tensor: torch.Tensor) -> torch.Tensor:
-    """Packed rows `[total, heads, width]` as a view."""
-    if problem.varlen:
-        return tensor
-    if problem.batch == 1:
-        return tensor[0]
-    if problem.layout == "bhsd":
-        raise Unsupported("varlen_attn takes packed rows, and those of bhsd are no view of it")
-    return tensor.flatten(0, 1)
-
-
-def _bounds(problem: Problem, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """`cu_seq_q` and `cu_seq_k`."""
-
-    def starts(lengths: list[int]) -> torch.Tensor:
-        return torch.tensor([0, *lengths]).cumsum(0).to(device, torch.int32)
-
-    sequences = problem.sequences
-    return starts([s.seq_q for s in sequences]), starts([s.seq_k for s in sequences])

@@ -22,6 +22,7 @@ import torch
 
 from autograd_again import KeptNodes
 from channel import Failed, Message, Unsupported
+from packing import bounds
 from problem import Problem
 from torch_library import Asked, Built, Call, Results, TorchLibrary, Variant
 
@@ -308,12 +309,10 @@ def _packing(problem: Problem, device: torch.device) -> dict[str, Any]:
     """Where the sequences of a ragged batch begin and end; nothing for an even one."""
     if not problem.varlen:
         return {}
-    ends_q, ends_k = (sum(lengths) for lengths in problem.varlen)
-    starts_q = [sequence.q_start for sequence in problem.sequences]
-    starts_k = [sequence.k_start for sequence in problem.sequences]
+    starts_q, starts_k = bounds(problem, device)
     return {
-        "cu_seqlens_q": torch.tensor([*starts_q, ends_q], dtype=torch.int32, device=device),
-        "cu_seqlens_kv": torch.tensor([*starts_k, ends_k], dtype=torch.int32, device=device),
+        "cu_seqlens_q": starts_q,
+        "cu_seqlens_kv": starts_k,
         # Given, or it would be read off the device in each call.
         "max_seqlen_q": problem.seq_q,
         "max_seqlen_kv": problem.seq_k,

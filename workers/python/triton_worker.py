@@ -61,7 +61,8 @@ class TritonWorker(TorchLibrary):
             raise Unsupported("lengths are of self-attention: seq_q and seq_k must be equal")
         drawn = None if lengths is None else Lengths(problem.seq_q, lengths)
         call = calls(problem, asked.variant, asked.tensors, drawn)
-        return Built(call, {"lengths": lengths or 1}, problems=lengths or 1)
+        several = drawn is not None
+        return Built(call, {"lengths": lengths or 1}, problems=lengths or 1, varies=several)
 
     def errors(self, problem: Problem, seed: int, tensors: Tensors, results: Results) -> Message:
         """The larger error of the longest and the shortest length of a call."""

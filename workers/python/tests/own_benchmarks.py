@@ -362,7 +362,7 @@ def regatta_tflops(run: Path) -> dict[str, float]:
 
 
 def main() -> int:
-    """Measures, prints, and compares."""
+    """Measures, prints, and compares: 1 where readings are apart, 2 where there was no pair."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--run", type=Path, help="a run's folder, or its cases.csv")
     parser.add_argument("--within", type=float, default=0.05, help="largest difference (0.05)")
@@ -370,7 +370,7 @@ def main() -> int:
     arguments = parser.parse_args()
     theirs = regatta_tflops(arguments.run) if arguments.run else {}
     begins = tuple(arguments.only.split(",")) if arguments.only else ("",)
-    apart = 0
+    apart = compared = 0
     for library in LIBRARIES:
         if not library.variant.startswith(begins):
             continue
@@ -382,8 +382,12 @@ def main() -> int:
                     record["ratio"] = ours / record["tflops"]
                     record["apart"] = abs(record["ratio"] - 1) > arguments.within
                     apart += record["apart"]
+                    compared += 1
                 print(json.dumps(record), flush=True)
-    print(json.dumps({"apart": apart, "within": arguments.within}))
+    print(json.dumps({"apart": apart, "compared": compared, "within": arguments.within}))
+    if arguments.run and not compared:
+        print(f"no case of {arguments.run} was measured here: nothing compared", file=sys.stderr)
+        return 2
     return 1 if apart else 0
 
 

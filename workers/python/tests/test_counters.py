@@ -14,7 +14,7 @@ from typing import Any
 
 import support
 
-from counters import BUILT_IN, COUNTED_CALLS, Counter, count
+from counters import BUILT_IN, COUNTED_CALLS, FEWEST_CALLS, WARMUP_CALLS, Counter, count
 
 LIBRARY = """
 def select(kind):
@@ -75,6 +75,19 @@ class Counting(unittest.TestCase):
         counts, uncounted = count(call, [asked], built_in=())
         self.assertEqual(uncounted, {})
         return counts
+
+    def test_others_decide_how_many_calls_are_made(self) -> None:
+        made: list[int] = []
+        wishes: list[bool] = []
+
+        def twice_more(own: bool) -> bool:
+            wishes.append(own)
+            return len(wishes) <= 2
+
+        asked = Counter("it", ("counted_library:select",))
+        counts, _ = count(lambda: made.append(1), [asked], built_in=(), agreed=twice_more)
+        self.assertEqual(len(made), WARMUP_CALLS + FEWEST_CALLS + 2)
+        self.assertEqual((wishes, counts), ([True, True, True], {"calls.it": 0}))
 
     def why_not(self, function: str) -> str:
         counts, uncounted = count(lambda: None, [Counter("it", (function,))], built_in=())

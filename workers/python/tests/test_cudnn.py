@@ -161,8 +161,13 @@ STAND_IN = SimpleNamespace(
 class FloatGraphs(Graphs):
     """In float32, which the stand-in computes more exactly than cuDNN's halves."""
 
+    done = True
+
     def _io_type(self) -> Any:
         return "FLOAT"
+
+    def idle(self) -> bool:
+        return self.done and super().idle()
 
 
 class Values(unittest.TestCase):
@@ -202,6 +207,25 @@ class Values(unittest.TestCase):
                 call()
                 self.assertEqual(Graph.made - before, expected, direction)
 
+    def test_a_plan_lives_until_the_device_is_done_with_it(self) -> None:
+        problem = Problem.from_wire(support.wire())
+        tensors = {
+            name: inputs.torch_input(problem, name, 3, torch.float32, CPU)
+            for name in ("q", "k", "v")
+        }
+        graphs = FloatGraphs(STAND_IN, "handle", problem, CPU)
+        execution = Execution(graphs, "handle", problem, each=True)
+        call = execution.build(tensors)
+        graphs.done = False
+        for _ in range(3):
+            call()
+        first, second = execution._retired
+        self.assertIsNot(first, second)
+        self.assertNotIn(execution._plans["forward"], (first, second))
+        graphs.done = True
+        call()
+        self.assertEqual(execution._retired, [])
+
     def test_on_a_square_both_alignments_are_the_top_left(self) -> None:
         problem = Problem.from_wire(support.wire(mask=support.CAUSAL_BR))
         self.assertEqual(
@@ -238,6 +262,10 @@ class Conversation(unittest.TestCase):
         self.assertEqual(reply["type"], "unsupported", reply)
         words = "GPU" if support.installed("cudnn") else "No module named 'cudnn'"
         self.assertIn(words, reply["reason"])
+
+    @unittest.skipIf(support.installed("cudnn"), "it is installed")
+    def test_it_is_absent_and_says_what_would_help(self) -> None:
+        self.assertIn("pip install nvidia-cudnn-frontend", self.hello["absent"])
 
     def test_mistakes_are_failures(self) -> None:
         self.assertEqual(self.worker.prepare("graph", {"plan": "never"})["type"], "failed")

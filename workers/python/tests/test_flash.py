@@ -350,35 +350,5 @@ class TorchByShape(unittest.TestCase):
             self.assertEqual(len(schema.arguments), len(inspect.signature(kernel).parameters))
 
 
-class Absent(unittest.TestCase):
-    """A worker process in which none of the three is installed."""
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        cls.worker = support.StartedWorker("flash_attn")
-        cls.hello = cls.worker.ask("hello", protocol=1)
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        assert cls.worker.ask("shutdown")["type"] == "bye"
-        assert cls.worker.exit_status() == 0
-
-    def test_every_generation_is_listed_and_says_for_itself_what_is_missing(self) -> None:
-        names = [variant["name"] for variant in self.hello["variants"]]
-        self.assertEqual(names, ["fa2", "fa3", "fa4"])
-        modules = ("flash_attn.flash_attn_interface", "flash_attn_interface", "flash_attn.cute")
-        for variant, module in zip(names, modules, strict=True):
-            if not support.installed(module.partition(".")[0]):
-                reply = self.worker.prepare(variant, dtype="f16", head_dim=64)
-                self.assertEqual(reply["type"], "unsupported", reply)
-                self.assertIn(f"{module}", reply["reason"])
-                self.assertIn("ModuleNotFoundError", reply["reason"])
-
-    def test_mistakes_are_failures(self) -> None:
-        for variant, params in (("fa2", {"num_splits": 2}), ("fa3", {"access": "direct"})):
-            reply = self.worker.prepare(variant, params)
-            self.assertEqual(reply["type"], "failed", reply)
-
-
 if __name__ == "__main__":
     unittest.main()

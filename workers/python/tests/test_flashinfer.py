@@ -17,7 +17,7 @@ import torch
 import flashinfer_calls as calls
 import inputs
 from channel import Failed, Unsupported
-from flashinfer_worker import split_rules
+from flashinfer_worker import planned, split_rules
 from problem import Problem
 from reference import Arrays, ReferenceCache
 
@@ -250,6 +250,8 @@ class Values(unittest.TestCase):
                 (out,) = call()
             self.right(problem, tensors, out)
             self.assertEqual(made[-1].plans, plans)
+            built = planned(problem, {"plan": "each" if each else "once"}, steps, {})
+            self.assertEqual(built.varies, each)
 
     def test_refusals(self) -> None:
         prefill, decode = calls.ragged_prefill, calls.paged_decode
@@ -300,6 +302,10 @@ class Conversation(unittest.TestCase):
         self.assertEqual(reply["type"], "unsupported", reply)
         words = "GPU" if support.installed("flashinfer") else "No module named 'flashinfer'"
         self.assertIn(words, reply["reason"])
+
+    @unittest.skipIf(support.installed("flashinfer"), "it is installed")
+    def test_it_is_absent_and_says_what_would_help(self) -> None:
+        self.assertIn("pip install flashinfer-python", self.hello["absent"])
 
     def test_mistakes_are_failures(self) -> None:
         for params in ({"backend": "fa9"}, {"page_size": 16}, {"plan": "never"}):

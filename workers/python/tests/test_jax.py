@@ -115,14 +115,14 @@ class Conversation(unittest.TestCase):
 
 
 class Ending(unittest.TestCase):
-    def test_a_missing_library_is_a_failed_hello(self) -> None:
+    def test_a_missing_library_is_absent_in_hello(self) -> None:
         # -S leaves the installed packages out, so neither library is there.
         for library in ("jax", "torch"):
             worker = support.StartedWorker(library, "-S")
             reply = worker.ask("hello", protocol=1)
-            self.assertEqual(reply["type"], "failed")
-            self.assertIn(f"`{library}`", reply["reason"])
-            self.assertIn("pip install", reply["reason"])
+            self.assertEqual((reply["type"], reply["variants"]), ("hello", []))
+            self.assertIn(f"`{library}`", reply["absent"])
+            self.assertIn("pip install", reply["absent"])
             self.assertEqual(worker.exit_status(), 0, "the end of requests is a good end")
             self.assertIn(b"Traceback", worker.log)
 

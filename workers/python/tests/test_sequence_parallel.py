@@ -11,6 +11,7 @@ import unittest
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import support
 
@@ -20,7 +21,7 @@ if not support.installed("torch"):
 from agreement import Agreement
 from channel import Failed, Unsupported
 from projection import Geometry, Projection, power_of_two
-from ranks import LIMIT_VARIABLE
+from ranks import LIMIT_S, LIMIT_VARIABLE, Ranks
 from sequence_parallel_rank import AgreedPlan
 from sequence_parallel_worker import slowest, worst
 
@@ -106,6 +107,53 @@ class OneAnswerOfMany(unittest.TestCase):
         self.assertIsNone(worst(errors)["relative_l2"])
 
 
+class Ended:
+    """A rank's process that a signal has ended, or that is ended on request."""
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+
+    def end(self, within_s: float = 0.0) -> str:
+        return "was ended by SIGSEGV"
+
+
+class Blame(unittest.TestCase):
+    def broken(self, gone: int | None, replies: dict[int, Any]) -> str:
+        ranks = Ranks("sequence_parallel")
+        processes: list[Any] = [Ended(0), Ended(1)]
+        ranks._processes = list(processes)
+        culprit = None if gone is None else processes[gone]
+        return str(ranks._broken("measure", 8.0, replies, culprit))
+
+    def test_a_rank_that_died_is_named_beside_what_a_survivor_says_of_it(self) -> None:
+        complaint = {"type": "failed", "reason": "connection closed by peer"}
+        said = self.broken(1, {0: complaint})
+        self.assertIn("rank 1 was ended by SIGSEGV during `measure`", said)
+        self.assertIn("rank 0: connection closed by peer", said)
+
+    def test_who_complains_and_who_is_silent(self) -> None:
+        said = self.broken(None, {0: {"type": "failed", "reason": "timed out"}})
+        self.assertEqual(said, "rank 0: timed out; rank 1 did not answer `measure`")
+        said = self.broken(None, {0: {"type": "measured"}})
+        self.assertIn("rank 1 did not answer `measure` within 8 s", said)
+
+
+class Limits(unittest.TestCase):
+    def test_loading_is_part_of_the_request_that_started_the_ranks(self) -> None:
+        for limit_s, loading_s, remaining_s in (
+            (LIMIT_S, 30.0, LIMIT_S - 30.0),
+            # A lower limit is of the request alone, while both fit into the whole.
+            (20.0, 30.0, 20.0),
+            (20.0, LIMIT_S - 5.0, 5.0),
+            (2 * LIMIT_S, 30.0, 2 * LIMIT_S - 30.0),
+        ):
+            with mock.patch.dict(os.environ, {LIMIT_VARIABLE: str(limit_s)}):
+                ranks = Ranks("sequence_parallel")
+            ranks._loading_s = loading_s
+            self.assertEqual(ranks._remaining_s(), remaining_s)
+            self.assertEqual(ranks._remaining_s(), limit_s, "of the next request nothing")
+
+
 class Plans(unittest.TestCase):
     def test_rank_0_alone_says_how_many_samples(self) -> None:
         def samples(rank: int) -> int:
@@ -171,6 +219,13 @@ class Conversation(unittest.TestCase):
         census = self.worker.ask("census")
         self.assertEqual((census["type"], census["launches"]), ("census", []))
 
+    def test_functions_are_counted_in_as_many_calls_on_each_rank(self) -> None:
+        counter = {"name": "gathers", "functions": ["torch.distributed:all_gather_into_tensor"]}
+        problem = support.wire(**layer("all-gather"))
+        request = {"variant": "gloo", "seed": 42, "params": {}, "problem": problem}
+        self.right(self.worker.ask("prepare", **request, counters=[counter]))
+        self.assertEqual(self.worker.ask("census")["counts"]["calls.gathers"], 1)
+
     def test_lengths_run_out_in_words(self) -> None:
         axes = layer("all-gather", batch=1, seq_q=8)
         self.right(self.worker.prepare("gloo", {"lengths": 1}, **axes))
@@ -223,7 +278,8 @@ class LostRanks(unittest.TestCase):
         os.kill(self.ranks()[1], signal.SIGSTOP)
         reply = self.worker.ask("measure", **PLAN)
         self.assertEqual(reply["type"], "failed", reply)
-        self.assertIn("rank", reply["reason"])
+        self.assertIn("rank 1 did not come", reply["reason"])
+        self.assertIn("rank 1 did not answer `measure`", reply["reason"])
         self.assertEqual(self.ranks(), [])
         self.prepare()
         self.end()

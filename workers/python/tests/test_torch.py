@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import json
 import os
 import unittest
 from typing import Any
@@ -15,10 +18,12 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import inputs
-from channel import Unsupported
+from channel import Session, Unsupported
 from problem import Problem
 from reference import Arrays, ReferenceCache
+from refusals import refusal
 from torch_census import _copies, _launch
+from torch_library import Asked, Built, TorchLibrary, Variant
 from torch_variants import Access, build_efficient
 
 TOLERANCE = {"f32": 1e-5, "f16": 2e-3, "bf16": 1.5e-2}
@@ -68,6 +73,121 @@ class Inputs(unittest.TestCase):
             references.append(ReferenceCache(arrays).of(problem, 5, tensors))
         for name, value in references[0].items():
             np.testing.assert_allclose(references[1][name].numpy(), value, atol=1e-12)
+
+
+class Refusals(unittest.TestCase):
+    """Which exceptions are a library's own refusal of a case, and which no suite may allow."""
+
+    def test_what_broke_is_no_refusal(self) -> None:
+        for words in (
+            "CUDA error: an illegal memory access was encountered",
+            "Triton Error [CUDA]: an illegal memory access was encountered",
+            "CUDA driver error: invalid device context",
+            "unspecified launch failure",
+            "Ninja build failed. Ninja output:\nnvcc fatal   : Unsupported gpu architecture",
+            "CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx`",
+        ):
+            error = RuntimeError(words)
+            self.assertIs(refusal(error, []), error)
+
+    def test_a_check_that_is_not_passed_is_one(self) -> None:
+        for error in (
+            RuntimeError("head_dim must be a multiple of 8"),
+            ValueError("No dot product attention backend is available"),
+            AssertionError("Currently only support head_dim <= 128"),
+        ):
+            found = refusal(error, ["Expected 16 bits (Triggered internally at sdp.cpp:1)"])
+            self.assertIsInstance(found, Unsupported)
+            self.assertEqual(str(found), f"{error} Expected 16 bits")
+
+    def test_mistakes_of_the_worker_itself_are_none(self) -> None:
+        def raised(line: str, filename: str) -> Exception:
+            try:
+                exec(compile(line, filename, "exec"), {})
+            except Exception as error:
+                return error
+            raise AssertionError(line)
+
+        ours, theirs = str(support.WORKER / "some_calls.py"), "/site-packages/library/calls.py"
+        for line in ("assert 1 == 2, 'shapes'", "dict(zip('ab', 'c', strict=True))", "a, b = 'c'"):
+            error = raised(line, ours)
+            self.assertIs(refusal(error, []), error)
+            self.assertIsInstance(refusal(raised(line, theirs), []), Unsupported)
+        # As a compiled library raises it, which has no frame.
+        self.assertIsInstance(refusal(raised("raise ValueError('f64')", ours), []), Unsupported)
+
+
+class Doubling(TorchLibrary):
+    """A library of one variant, whose host does new work in each call under `plan = each`."""
+
+    NAME = "doubling"
+
+    def variants(self) -> dict[str, Variant]:
+        return {"twice": Variant("v", ("f32",), parameters={"plan": ("once", "each")})}
+
+    def build(self, asked: Asked) -> Built:
+        v = asked.tensors["v"]
+        return Built(lambda: (v + v,), varies=asked.params.get("plan") == "each")
+
+
+class Graphs(unittest.TestCase):
+    def refused(self, params: dict[str, str]) -> str:
+        library = Doubling()
+        request = {"variant": "twice", "seed": 1, "params": params, "problem": support.wire()}
+        library.prepare(request)
+        plan = {"warmup": 0, "samples": 1, "min_samples": 1, "budget_ms": 0, "cache": "hot"}
+        with self.assertRaises(Unsupported) as refused:
+            library.measure(plan | {"graph": True})
+        return str(refused.exception)
+
+    def test_what_each_call_makes_anew_is_no_graphs(self) -> None:
+        self.assertIn("each call is to make its own", self.refused({"plan": "each"}))
+        self.assertNotIn("each call is to make its own", self.refused({"plan": "once"}))
+
+
+class Poisoned(Doubling):
+    """Breaks in the call made after the first; so does all that follows, unless it recovers."""
+
+    recovers = False
+    broken = False
+    calls = 0
+
+    def build(self, asked: Asked) -> Built:
+        def call() -> tuple[torch.Tensor, ...]:
+            self.calls += 1
+            if self.calls > 1:
+                self.broken = True
+                raise RuntimeError("CUDA error: an illegal memory access was encountered\nMore.")
+            return (asked.tensors["v"],)
+
+        return Built(call)
+
+    def _synchronize(self) -> None:
+        if self.broken:
+            self.broken = not self.recovers
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+
+class LostDevices(unittest.TestCase):
+    def counted(self, library: Poisoned) -> dict[str, Any]:
+        session = Session(lambda: library)
+        session.answer(b'{"id":1,"type":"hello","protocol":1}')
+        counter = {"name": "dumps", "functions": ["json:dumps"]}
+        request = {"id": 2, "type": "prepare", "variant": "twice", "seed": 1}
+        request |= {"problem": support.wire(), "counters": [counter]}
+        self.assertEqual(session.answer(json.dumps(request).encode())["type"], "prepared")
+        with contextlib.redirect_stderr(io.StringIO()):
+            return session.answer(b'{"id":3,"type":"census"}')
+
+    def test_a_device_that_fails_every_call_is_lost(self) -> None:
+        reply = self.counted(Poisoned())
+        words = "CUDA error: an illegal memory access was encountered"
+        self.assertEqual(reply, {"id": 3, "type": "lost", "reason": words})
+
+    def test_one_that_goes_on_has_failed_a_case(self) -> None:
+        library = Poisoned()
+        library.recovers = True
+        self.assertEqual(self.counted(library)["type"], "failed")
 
 
 class Conversation(unittest.TestCase):

@@ -76,6 +76,17 @@ class Values(unittest.TestCase):
                         self.right(make, direction=direction, mask=mask, kv_heads=2, **axes)
         self.right(make, batch=3, mask=support.CAUSAL)
 
+    def test_a_release_without_windows_does_full_masks_alone(self) -> None:
+        def earlier(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, is_causal=False):
+            return varlen_stand_in(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k)
+
+        def make(problem: Problem, tensors: Any) -> Any:
+            return varlen_call(problem, tensors, earlier)
+
+        self.right(make, batch=3, varlen=RAGGED)
+        with self.assertRaisesRegex(Unsupported, "has no window_size"):
+            self.right(make, batch=3, varlen=RAGGED, mask=support.CAUSAL_BR)
+
     def test_refusals(self) -> None:
         for words, make, axes in (
             ("ragged", lambda p, t: flex_call(p, t, None, flex_attention), {"varlen": RAGGED}),

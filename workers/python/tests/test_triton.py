@@ -94,6 +94,10 @@ class Conversation(unittest.TestCase):
             reply = self.prepare(variant, {"lengths": 3}, seq_q=72, mask=support.CAUSAL)
             self.right(reply)
             self.assertEqual(reply["effective"], {"lengths": 3})
+            plan = {"warmup": 0, "samples": 1, "min_samples": 1, "budget_ms": 0, "cache": "hot"}
+            refused = self.worker.ask("measure", **plan, graph=True)
+            self.assertEqual(refused["type"], "unsupported", refused)
+            self.assertIn("replays the lengths", refused["reason"])
             counts = self.worker.ask("census")["counts"]
             self.assertEqual(counts["calls.triton_autotune"], retuned)
             self.assertEqual(counts["calls.triton_compile"], 0)

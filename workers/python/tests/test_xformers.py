@@ -294,6 +294,7 @@ class Started(unittest.TestCase):
         reply = self.worker.prepare("default", dtype="f16", head_dim=64)
         self.assertEqual(reply["type"], "unsupported", reply)
         self.assertIn("No module named 'xformers'", reply["reason"])
+        self.assertEqual(self.hello["absent"], reply["reason"])
 
     def test_mistakes_are_failures(self) -> None:
         for variant, params in (("flash", {"num_splits_key": 2}), ("cutlass", {"access": "x"})):
