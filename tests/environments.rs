@@ -199,3 +199,17 @@ fn a_library_that_went_away_leaves_the_others_comparable() {
     assert!(stdout.contains("fake/steady:"), "{stdout}{stderr}");
     assert!(!stdout.contains("not comparable"), "{stdout}{stderr}");
 }
+
+#[test]
+fn a_suite_that_sets_variables_leaves_the_interpreter_to_the_user() {
+    let place = Place::new();
+    place.write("mine.toml", "schema = 1\ndescription = \"variables\"\n[environments.default]\nenv = { A = \"1\" }\n[[sweep]]\nvariants = [\"jax/xla\"]\nshapes = [{ seq = 32, head_dim = 16 }]\n");
+    place.write(
+        "regatta.toml",
+        "[environments.default]\ninterpreter = \"/no/such/python\"\n",
+    );
+    let output = place.regatta(&["run", "./mine.toml"]).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("/no/such/python"), "{stderr}");
+}

@@ -142,10 +142,16 @@ fn spec(name: &str, suite: &Suite, default: Option<&str>) -> Result<Spec, NoComm
     {
         serves(wanted, environment, worker, suite)?;
     }
-    let (environment_name, environment) = match environment {
+    let (environment_name, mut environment) = match environment {
         Some(wanted) => (wanted, find_environment(wanted, suite)?),
         None => own_environment(worker, suite),
     };
+    // An environment of variables or folders alone runs in the default interpreter.
+    if let Some(default) = suite.environments.get("default")
+        && default.requirements.is_empty()
+    {
+        environment.complete_python(default);
+    }
     let env = environment.env.clone().into_iter().collect();
     if let Some(command) = suite.workers.get(worker) {
         let (program, args) = command
@@ -199,10 +205,16 @@ fn own_environment<'a>(worker: &str, suite: &'a Suite) -> (&'a str, Environment)
         .filter(|(_, environment)| environment.workers.iter().any(|name| name == worker))
         .map(|(name, environment)| (name.as_str(), environment.clone()))
         .next();
-    own.unwrap_or_else(|| {
-        let default = suite.environments.get("default");
-        ("default", default.cloned().unwrap_or_default())
-    })
+    let default = suite.environments.get("default");
+    match own {
+        Some((name, mut environment)) => {
+            if let Some(default) = default {
+                environment.complete_variables(default);
+            }
+            (name, environment)
+        }
+        None => ("default", default.cloned().unwrap_or_default()),
+    }
 }
 
 /// Where the GPU clock is, unless the environment or the user (`is_set`) says it.
@@ -271,6 +283,41 @@ fn python_spec(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_environment_without_an_interpreter_has_the_default_one() {
+        let suite = Suite {
+            environments: BTreeMap::from([
+                (
+                    "default".to_owned(),
+                    Environment {
+                        interpreter: Some("/opt/python".to_owned()),
+                        env: BTreeMap::from([("NCCL_NVLS_ENABLE".to_owned(), "0".to_owned())]),
+                        ..Environment::default()
+                    },
+                ),
+                (
+                    "ranks".to_owned(),
+                    Environment {
+                        import_paths: vec!["libraries".to_owned()],
+                        workers: vec!["sequence_parallel".to_owned()],
+                        ..Environment::default()
+                    },
+                ),
+            ]),
+            ..Suite::default()
+        };
+        let own = spec("sequence_parallel", &suite, None).unwrap();
+        assert_eq!(own.program, PathBuf::from("/opt/python"));
+        assert!(
+            own.env
+                .contains(&("NCCL_NVLS_ENABLE".to_owned(), "0".to_owned()))
+        );
+        // One that is asked for by name has no other's variables.
+        let named = spec("torch@ranks", &suite, None).unwrap();
+        assert_eq!(named.program, PathBuf::from("/opt/python"));
+        assert!(named.env.iter().all(|(name, _)| name != "NCCL_NVLS_ENABLE"));
+    }
 
     #[test]
     fn an_environment_is_for_workers_that_there_are() {

@@ -127,7 +127,9 @@ pub fn configure(suite: &mut Suite, path: &Path) -> Result<(), DocumentError> {
         environment
             .workers
             .retain(|worker| !claimed.contains(worker));
-        suite.environments.entry(name).or_insert(environment);
+        // A built-in suite sets variables; the interpreter is the user's.
+        let own = suite.environments.entry(name).or_default();
+        own.complete(&environment);
     }
     for (name, command) in found.workers {
         suite.workers.entry(name).or_insert(command);

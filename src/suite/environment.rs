@@ -27,6 +27,39 @@ pub struct Environment {
     pub workers: Vec<String>,
 }
 
+impl Environment {
+    /// Takes from `other` what this one does not say: the Python as a whole, each variable
+    /// by itself.
+    pub fn complete(&mut self, other: &Environment) {
+        self.complete_python(other);
+        self.complete_variables(other);
+        if self.import_paths.is_empty() {
+            self.import_paths.clone_from(&other.import_paths);
+        }
+        if self.workers.is_empty() {
+            self.workers.clone_from(&other.workers);
+        }
+    }
+
+    /// The interpreter of another, with what is installed there, where this one names none.
+    pub fn complete_python(&mut self, other: &Environment) {
+        if self.interpreter.is_none() && self.requirements.is_empty() {
+            self.interpreter.clone_from(&other.interpreter);
+            self.requirements.clone_from(&other.requirements);
+            self.wheels.clone_from(&other.wheels);
+            self.system_packages = other.system_packages;
+        }
+    }
+
+    /// Variables of another that this one does not set.
+    pub fn complete_variables(&mut self, other: &Environment) {
+        for (name, value) in &other.env {
+            let own = self.env.entry(name.clone());
+            own.or_insert_with(|| value.clone());
+        }
+    }
+}
+
 /// Reads a table of `[environments]`.
 ///
 /// # Errors
