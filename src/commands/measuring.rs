@@ -339,7 +339,10 @@ fn parse_override(text: &str, suite: &Suite) -> anyhow::Result<Override> {
 /// The command line. Where the executable lies is nobody's business: runs and
 /// baselines are shared.
 pub(super) fn argv() -> Vec<String> {
-    let mut argv: Vec<String> = std::env::args().collect();
+    let words = std::env::args_os();
+    let mut argv: Vec<String> = words
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
     if let Some(program) = argv.first_mut() {
         let name = Path::new(program.as_str()).file_name();
         *program = name.map_or("regatta".into(), |name| name.to_string_lossy().into_owned());

@@ -183,9 +183,7 @@ fn header(
         schema: SCHEMA_VERSION,
         method: METHOD_VERSION,
         tool: env!("CARGO_PKG_VERSION").to_owned(),
-        argv: std::env::args_os()
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect(),
+        argv: measuring::argv(),
         command: args.command.clone(),
         started,
         ended: tracing::ended(status),

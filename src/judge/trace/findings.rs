@@ -20,7 +20,8 @@ const TOLD: usize = 3;
 /// by its time alone.
 const WORTH: f64 = 0.02;
 
-/// Confidence of what accounts for less than half of a slowdown, at most.
+/// What is left of the confidence of a finding that accounts for less than half of a
+/// slowdown: such findings keep their order among themselves.
 const MINOR: f64 = 0.55;
 
 /// A finding, and what it weighs.
@@ -42,7 +43,7 @@ impl Found {
         let slower = head.elapsed_ns - base.elapsed_ns;
         let minor = self.growth_ns.is_some_and(|ns| ns < EXPLAINS * slower);
         if minor && comparison.elapsed_ratio() > 1.0 + comparison.floor {
-            self.finding.confidence = self.finding.confidence.min(MINOR);
+            self.finding.confidence *= MINOR;
         }
     }
 }
