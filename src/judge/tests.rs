@@ -150,6 +150,13 @@ fn a_hollow_run_never_passes() {
     let nothing = judge(&empty, None, &plain());
     assert_eq!(nothing.verdict.reasons, ["nothing was measured"]);
     assert_eq!(outcome(&nothing), VerdictOutcome::NotJudged);
+    let alone = judge(
+        &side("b", vec![(A, unsupported("needs 2 GPUs"))]),
+        None,
+        &plain(),
+    );
+    let said = format!("nothing was measured: {A} is unsupported: needs 2 GPUs");
+    assert_eq!(alone.verdict.reasons, [said]);
     let mut refused = side("b", vec![(A, unsupported("x")), (B, failed("y"))]);
     refused.header.rules.policy.allow = vec!["*".to_owned()];
     assert_eq!(

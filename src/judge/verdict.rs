@@ -179,11 +179,20 @@ fn nothing(judgement: &Judgement) -> Option<String> {
         };
     }
     if !any(|row| row.head.is_some()) {
-        return Some("nothing was measured".to_owned());
+        return Some(format!("nothing was measured{}", first_refusal(judgement)));
     }
     let compared = judgement.rows.iter().any(|row| row.change.is_some());
     let comparable = judgement.base.is_some() && judgement.incomparable.is_empty();
     (comparable && !compared).then(|| "no case was measured on both sides".to_owned())
+}
+
+/// `: CASE is unsupported: REASON`, of the first case with a reason.
+fn first_refusal(judgement: &Judgement) -> String {
+    let mut refused = judgement.rows.iter().filter_map(|row| {
+        let reason = row.reason.as_ref()?;
+        Some(format!(": {} is {}: {reason}", row.case, row.word.text()))
+    });
+    refused.next().unwrap_or_default()
 }
 
 /// Everything slower at once, beyond the floor, and no single case called: that is
