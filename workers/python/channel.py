@@ -49,6 +49,13 @@ def required(message: Message, field: str) -> Any:
         raise Failed(f"malformed request: it has no `{field}`") from None
 
 
+def positive(parameter: str, value: int) -> int:
+    """The value of a parameter that counts something."""
+    if value < 1:
+        raise Failed(f"parameter {parameter}={value} is no positive integer")
+    return value
+
+
 class Worker(Protocol):
     """What a library module provides. Holds at most one prepared case; `call` is one call of it."""
 

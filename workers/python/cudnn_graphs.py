@@ -14,7 +14,7 @@ import torch
 
 from channel import Unsupported
 from problem import GRADIENTS, Problem
-from torch_library import DTYPES, Call, Results, Tensors
+from torch_case import DTYPES, Built, Results, Tensors
 
 DATA_TYPES = {"f16": "HALF", "bf16": "BFLOAT16"}
 
@@ -166,29 +166,33 @@ class Execution:
         self._retired: list[Planned] = []
         """Replaced, and perhaps not executed yet: a plan must outlive what it has queued."""
 
-    def build(self, tensors: Tensors) -> Call:
+    def build(self, tensors: Tensors) -> Built:
         """The call. Only what it holds is planned in it: for backward, forward has been done."""
         direction, stats = self._problem.direction, self._problem.has_backward
         names = ("q", "k", "v", "dout") if stats else ("q", "k", "v")
         given = {name: tensors[name].transpose(1, 2) for name in names}
         if direction == "backward":
             self._plan_forward()
-            saved = self._execute_forward(given)
+            saved = self._empty_forward()
+            self._execute_forward(given, saved)
             if not self._each:
                 self._plan_backward()
-            return lambda: self._run_backward(given, saved)
+            return Built(
+                lambda: self._run_backward(given, saved),
+                refresh=lambda: self._execute_forward(given, saved),
+            )
         if not self._each:
             self._plan_forward()
             if stats:
                 self._plan_backward()
         if direction == "forward":
-            return lambda: _logical(self._run_forward(given)["out"])
+            return Built(lambda: _logical(self._run_forward(given)["out"]))
 
         def both() -> Results:
             saved = self._run_forward(given)
             return (*_logical(saved["out"]), *self._run_backward(given, saved))
 
-        return both
+        return Built(both)
 
     def _plan_forward(self) -> None:
         self._replace("forward", self._graphs.plan_forward(self._problem.has_backward))
@@ -206,14 +210,17 @@ class Execution:
     def _run_forward(self, given: Tensors) -> Tensors:
         if self._each:
             self._plan_forward()
-        return self._execute_forward(given)
+        saved = self._empty_forward()
+        self._execute_forward(given, saved)
+        return saved
 
-    def _execute_forward(self, given: Tensors) -> Tensors:
+    def _empty_forward(self) -> Tensors:
         names = ("out", "stats") if self._problem.has_backward else ("out",)
-        saved = {name: self._graphs.empty(name) for name in names}
+        return {name: self._graphs.empty(name) for name in names}
+
+    def _execute_forward(self, given: Tensors, saved: Tensors) -> None:
         inputs = {name: given[name] for name in ("q", "k", "v")}
         self._plans["forward"].execute(self._handle, inputs | saved)
-        return saved
 
     def _run_backward(self, given: Tensors, saved: Tensors) -> Results:
         if self._each:

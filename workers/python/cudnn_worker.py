@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from channel import Unsupported
 from cudnn_graphs import Execution, Graphs
-from torch_library import Asked, Built, Call, Results, TorchLibrary, Variant
+from torch_case import Asked, Built, Variant
+from torch_library import Done, TorchLibrary
 
 
 class CudnnWorker(TorchLibrary):
@@ -50,13 +53,19 @@ class CudnnWorker(TorchLibrary):
         word = asked.params.get("plan", "once")
         each = word == "each"
         execution = Execution(graphs, self._handle, asked.problem, each)
-        call = self._on_stream(execution.build(asked.tensors))
-        return Built(call, {"plan": word}, varies=each)
+        built = execution.build(asked.tensors)
+        return replace(
+            built,
+            call=self._on_stream(built.call),
+            effective={"plan": word},
+            varies=each,
+            refresh=built.refresh and self._on_stream(built.refresh),
+        )
 
-    def _on_stream(self, call: Call) -> Call:
+    def _on_stream(self, call: Callable[[], Done]) -> Callable[[], Done]:
         """The call on torch's current stream: that of a capture is another."""
 
-        def followed() -> Results:
+        def followed() -> Done:
             self._follow_stream()
             return call()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import traceback
 from collections.abc import Mapping
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -14,7 +15,8 @@ from channel import Unsupported
 from flash_variants import UNBOUNDED, band
 from packing import packing
 from problem import Problem
-from torch_library import Asked, Built, Call, Results, Tensors, TorchLibrary, Variant
+from torch_case import Asked, Built, Results, Tensors, Variant
+from torch_library import TorchLibrary
 from torch_variants import Access, autograd_call, operator_call
 
 MODULES = {
@@ -79,14 +81,15 @@ class FlashAttnWorker(TorchLibrary):
         access = Access(problem, copies=word == "copies")
         effective: dict[str, Any] = {"access": word}
         if variant == "fa2":
-            call = build_fa2(self._modules[variant], problem, tensors, access)
-            return Built(call, effective, earlier_stream=problem.direction == "backward")
+            built = build_fa2(self._modules[variant], problem, tensors, access)
+            return replace(built, effective=effective)
         if variant == "fa4":
-            return Built(build_fa4(self._modules[variant], problem, tensors, access), effective)
+            built = build_fa4(self._modules[variant], problem, tensors, access)
+            return replace(built, effective=effective)
         splits = asked.params.get("num_splits")
         # Below 1 the heuristic decides, and does not tell.
         chosen = {} if splits is None or splits < 1 else {"num_splits": splits}
-        return Built(build_fa3(problem, tensors, access, splits), effective | chosen)
+        return replace(build_fa3(problem, tensors, access, splits), effective=effective | chosen)
 
 
 def _imported(variant: str, module: str) -> ModuleType:
@@ -102,7 +105,7 @@ def _lengths(problem: Problem, tensors: Tensors) -> dict[str, Any]:
     return dict(zip(names, packing(problem, tensors["q"].device), strict=True))
 
 
-def build_fa2(library: ModuleType, problem: Problem, tensors: Tensors, access: Access) -> Call:
+def build_fa2(library: ModuleType, problem: Problem, tensors: Tensors, access: Access) -> Built:
     """`flash_attn_func` or `flash_attn_varlen_func`: the raw operators differ by release."""
     causal, left, right = band(problem)
     lengths = _lengths(problem, tensors) if problem.varlen else {}
@@ -114,7 +117,7 @@ def build_fa2(library: ModuleType, problem: Problem, tensors: Tensors, access: A
     return autograd_call(problem, tensors, access, attend)
 
 
-def build_fa3(problem: Problem, tensors: Tensors, access: Access, num_splits: int | None) -> Call:
+def build_fa3(problem: Problem, tensors: Tensors, access: Access, num_splits: int | None) -> Built:
     """`torch.ops.flash_attn_3`; `num_splits` of the keys in forward, `None` the heuristic."""
     if num_splits is not None and not problem.has_forward:
         raise Unsupported("flash_attn_3::bwd has no num_splits; forward has")
@@ -140,7 +143,7 @@ def build_fa3(problem: Problem, tensors: Tensors, access: Access, num_splits: in
     return operator_call(problem, tensors, access, forward, backward)
 
 
-def build_fa4(library: ModuleType, problem: Problem, tensors: Tensors, access: Access) -> Call:
+def build_fa4(library: ModuleType, problem: Problem, tensors: Tensors, access: Access) -> Built:
     """The halves of `flash_attn.cute`'s autograd function; the first call compiles."""
     causal, left, right = band(problem)
     given: Mapping[str, Any] = _lengths(problem, tensors) | {

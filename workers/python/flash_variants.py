@@ -13,7 +13,7 @@ import torch
 from channel import Unsupported
 from packing import packing
 from problem import Problem
-from torch_library import Call, Results, Tensors
+from torch_case import Built, Results, Tensors
 from torch_variants import Access, operator_call
 
 UNBOUNDED = -1
@@ -44,7 +44,7 @@ def band(problem: Problem) -> Band:
     return Band(False, left, right)
 
 
-def build_flash(problem: Problem, tensors: Tensors, access: Access) -> Call:
+def build_flash(problem: Problem, tensors: Tensors, access: Access) -> Built:
     """`aten::_flash_attention_forward` and `_backward`: FlashAttention-2 without SDPA around it."""
     causal, left, right = band(problem)
     window = {"window_size_left": left, "window_size_right": right}

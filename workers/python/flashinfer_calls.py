@@ -16,7 +16,7 @@ import torch
 from channel import Unsupported
 from packing import bounds, rows, starts
 from problem import Problem
-from torch_library import DTYPES, Call, Tensors
+from torch_case import DTYPES, Built, Tensors
 
 NAME = "FlashInfer"
 LAYOUT = "NHD"
@@ -36,19 +36,21 @@ class Steps:
     plan: Callable[[], None]
     run: Step
     """Yields packed rows."""
+    refresh: Callable[[], None] | None = None
+    """Fills what keys and values were copied into, where they were, with their contents now."""
 
-    def call(self, problem: Problem, each: bool) -> Call:
+    def built(self, problem: Problem, each: bool) -> Built:
         """The call, planned now, or anew in each call as when lengths change every time."""
         shape = problem.shape("out")
         if not each:
             self.plan()
-            return lambda: (self.run().view(shape),)
+            return Built(lambda: (self.run().view(shape),), refresh=self.refresh)
 
         def planned() -> tuple[torch.Tensor]:
             self.plan()
             return (self.run().view(shape),)
 
-        return planned
+        return Built(planned, varies=True, refresh=self.refresh)
 
 
 def masking(problem: Problem) -> dict[str, Any]:
@@ -142,7 +144,7 @@ def paged_prefill(
             **splits,
         )
 
-    return Steps(plan, lambda: wrapper.run(q, (cache.k, cache.v)))
+    return Steps(plan, lambda: wrapper.run(q, (cache.k, cache.v)), cache.fill)
 
 
 def paged_decode(
@@ -182,7 +184,7 @@ def paged_decode(
             **splits,
         )
 
-    return Steps(plan, lambda: wrapper.run(q, (cache.k, cache.v)))
+    return Steps(plan, lambda: wrapper.run(q, (cache.k, cache.v)), cache.fill)
 
 
 def _workspace(device: torch.device) -> torch.Tensor:
@@ -207,6 +209,8 @@ class Pages:
     """Pages of the sequences in turn; on the device."""
     last_page_len: torch.Tensor
     """Rows used of each sequence's last page; on the host."""
+    fill: Callable[[], None]
+    """Writes keys and values as they are now into the pages that they have."""
 
     @staticmethod
     def of(problem: Problem, tensors: Tensors, page_size: int) -> Pages:
@@ -216,22 +220,33 @@ class Pages:
         device = tensors["k"].device
         order = torch.randperm(sum(counts), generator=torch.Generator().manual_seed(PAGE_SEED))
         indices = order.to(device)
-        k, v = (_paged(problem, tensors[name], indices, counts, page_size) for name in ("k", "v"))
+        k, v = (_pool(tensors[name], len(indices), page_size) for name in ("k", "v"))
+
+        def fill() -> None:
+            for pool, name in ((k, "k"), (v, "v")):
+                _into_pages(problem, tensors[name], pool, indices, counts)
+
+        fill()
         last = [
             length - (count - 1) * page_size for length, count in zip(lengths, counts, strict=True)
         ]
-        return Pages(
-            k, v, starts(counts), indices.to(torch.int32), torch.tensor(last, dtype=torch.int32)
-        )
+        last_page_len = torch.tensor(last, dtype=torch.int32)
+        return Pages(k, v, starts(counts), indices.to(torch.int32), last_page_len, fill)
 
 
-def _paged(
-    problem: Problem, tensor: torch.Tensor, indices: torch.Tensor, counts: list[int], page_size: int
-) -> torch.Tensor:
-    heads, width = tensor.shape[-2:]
-    pool = torch.empty(
-        (len(indices), page_size, heads, width), dtype=tensor.dtype, device=tensor.device
-    ).normal_()
+def _pool(tensor: torch.Tensor, pages: int, page_size: int) -> torch.Tensor:
+    shape = (pages, page_size, *tensor.shape[-2:])
+    return torch.empty(shape, dtype=tensor.dtype, device=tensor.device).normal_()
+
+
+def _into_pages(
+    problem: Problem,
+    tensor: torch.Tensor,
+    pool: torch.Tensor,
+    indices: torch.Tensor,
+    counts: list[int],
+) -> None:
+    page_size, heads, width = pool.shape[1:]
     first = 0
     for number, (sequence, count) in enumerate(zip(problem.sequences, counts, strict=True)):
         begin = sequence.k_start
@@ -240,4 +255,3 @@ def _paged(
         held[: sequence.seq_k] = kept
         pool[indices[first : first + count]] = held.view(count, page_size, heads, width)
         first += count
-    return pool

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+from dataclasses import replace
 from typing import Any
 
-from channel import Failed, Message, Unsupported
+from channel import Failed, Message, Unsupported, positive
 from flashinfer_calls import (
     DEFAULT_PAGE_SIZE,
     Steps,
@@ -16,7 +17,8 @@ from flashinfer_calls import (
     single_prefill,
 )
 from problem import Problem
-from torch_library import DTYPES, Asked, Built, TorchLibrary, Variant
+from torch_case import DTYPES, Asked, Built, Variant
+from torch_library import TorchLibrary
 
 PLAN = {"plan": ("once", "each")}
 SPLITS = {"disable_split_kv": ("yes",), "fixed_split_size": "integer"}
@@ -111,16 +113,13 @@ class FlashInferWorker(TorchLibrary):
 def planned(problem: Problem, params: Message, steps: Steps, effective: Message) -> Built:
     """The call under the parameter `plan`."""
     word = params.get("plan", "once")
-    each = word == "each"
-    return Built(steps.call(problem, each), effective | {"plan": word}, varies=each)
+    built = steps.built(problem, each=word == "each")
+    return replace(built, effective=effective | {"plan": word})
 
 
 def page_rows(params: Message) -> int:
     """The parameter `page_size`."""
-    size = params.get("page_size", DEFAULT_PAGE_SIZE)
-    if size < 1:
-        raise Failed(f"parameter page_size={size} is no positive integer")
-    return int(size)
+    return positive("page_size", params.get("page_size", DEFAULT_PAGE_SIZE))
 
 
 def split_rules(params: Message, fa2: bool) -> Message:

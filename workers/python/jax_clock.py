@@ -23,6 +23,7 @@ import probe
 import timing
 from channel import Unsupported
 from device import NvidiaDevice
+from input_sets import Inputs
 from probe import Probe, ProbeError, Sample
 
 TARGET = "regatta_mark"
@@ -98,9 +99,15 @@ class XlaProbe(Probe):
         self.late_ns = 0.0
         """How long after the last call returned XLA had queued its work."""
 
-    def sample(self, cold: bool, call: Callable[[], Any], calls: int = 1) -> Sample:
-        """One sample, whose results are awaited and dropped; `call` runs the marked
-        computation so many times.
+    def sample(
+        self,
+        cold: bool,
+        call: Callable[[], Any],
+        calls: int = 1,
+        keep: list[Any] | None = None,
+    ) -> Sample:
+        """One sample, whose results are awaited and go into `keep`, or else are dropped;
+        `call` runs the marked computation so many times.
 
         `host_ns` is the time until `call` returned and all its work was queued, the
         later of the two.
@@ -122,6 +129,8 @@ class XlaProbe(Probe):
             raise
         # The device is done, and JAX takes note: only then is the memory free again.
         jax.block_until_ready(result)
+        if keep is not None:
+            keep.append(result)
         self.late_ns = self._late_ns.value
         return Sample(
             device_ns=self._device_ns.value,
@@ -146,7 +155,11 @@ def of_device(device: jax.Device) -> XlaProbe | None:
 
 
 def measure(
-    call: Callable[[], Any], plan: timing.Plan, clock: XlaProbe, gpu: NvidiaDevice
+    call: Callable[[], Any],
+    plan: timing.Plan,
+    clock: XlaProbe,
+    gpu: NvidiaDevice,
+    inputs: Inputs | None = None,
 ) -> dict[str, Any] | None:
     """Samples behind the gate; None if the call waits for the device, which it holds."""
     if plan.graph:
@@ -155,8 +168,11 @@ def measure(
         )
     for _ in range(plan.warmup):
         jax.block_until_ready(call())
-    call, calls = plan.repeated(call), plan.calls_per_sample
+    call, calls, inputs = plan.repeated(call), plan.calls_per_sample, inputs or Inputs()
     if clock.sample(plan.cold, call, calls).synchronised:
         return None
-    samples = [clock.sample(plan.cold, call, calls) for _ in plan.rounds()]
+    samples = [
+        clock.sample(plan.cold, call, calls, inputs.kept if last else None)
+        for last in plan.rounds(inputs)
+    ]
     return plan.of_samples(timing.of_samples(samples) | {"state": gpu.state()})

@@ -13,8 +13,8 @@ import importlib.metadata
 import platform
 import time
 import traceback
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -28,8 +28,11 @@ import jax_clock
 import timing
 from census import CensusError, of_call
 from channel import Failed, Message, Unsupported, required
+from input_sets import Inputs, InputSets, fresh, seed_of
+from jax_inputs import Held, refill
+from planes import Plane, chosen
 from problem import DIRECTIONS, Problem
-from reference import Arrays, ReferenceCache, difference, probes
+from reference import Arrays, ReferenceCache, difference, difference_of_planes, probes
 
 DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": jnp.bfloat16}
 
@@ -37,16 +40,42 @@ PLUGINS = ("jax-cuda12-plugin", "jax-cuda13-plugin", "nvidia-cudnn-cu12", "nvidi
 """Packages beside jaxlib that decide its speed on a GPU."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Case:
     """A prepared case: the compiled call and what it is called with."""
 
     problem: Problem
     compiled: Any
     arguments: tuple[Any, ...]
+    held: Held
+    """The inputs that the arguments are, or were made of."""
+    arranged: Callable[[Held], tuple[Any, ...]]
+    """The arguments of inputs: for backward, forward is run."""
+    seed: int = 0
+    sets: int = 1
+    """Of inputs, that samples are to be taken on."""
+    place: int = 0
+    """Number of the set that is in place."""
+    numbers: Iterator[int] = field(default_factory=fresh)
+    """Sets that no sample has been taken on."""
 
     def call(self) -> Any:
         return self.compiled(*self.arguments)
+
+    def put(self, number: int) -> None:
+        """Another set for the one before, in its memory where the backend lets it."""
+        # First what was made of the old inputs, which would hold on to them.
+        self.arguments = ()
+        self.held = refill(self.problem, self.held, seed_of(self.seed, number))
+        self.arguments = jax.block_until_ready(self.arranged(self.held))
+
+    def results(self, values: Any) -> dict[str, np.ndarray]:
+        """What a call gave, by name, in logical order on the host."""
+        logical = {}
+        for name, value in zip(self.problem.results, values, strict=True):
+            array = np.asarray(value)
+            logical[name] = array.swapaxes(1, 2) if self.problem.layout == "bhsd" else array
+        return logical
 
 
 def _versions() -> dict[str, str]:
@@ -187,6 +216,8 @@ class JaxWorker:
             for name in (inputs.TENSORS if problem.has_backward else ("q", "k", "v"))
         }
         results, first_call_ns = self._first_call(problem, attend, host)
+        self._prepared().seed = seed
+        self._prepared().sets = int(request.get("input_sets", 1))
         exact = self._references.of(problem, seed, host)
         return {
             "effective": {},
@@ -206,32 +237,35 @@ class JaxWorker:
         JAX allocates its own results, so they cannot be poisoned beforehand.
         """
         held = {name: self._put(problem, value) for name, value in host.items()}
-        qkv = (held["q"], held["k"], held["v"])
-        arguments: tuple[Any, ...] = qkv
-        try:
+        if problem.direction == "forward":
+            function = self._timed(lambda *qkv: (attend(*qkv),))
+        elif problem.direction == "both":
+            function = self._timed(lambda dout, *qkv: _with_gradients(attend, qkv, dout))
+        else:
+            function = self._timed(lambda pull_back, dout: pull_back(dout))
+            # One compiled function, which gives the same structure each time.
+            pulled_back = jax.jit(lambda *qkv: jax.vjp(attend, *qkv)[1])
+
+        def arranged(held: Held) -> tuple[Any, ...]:
+            qkv = (held["q"], held["k"], held["v"])
             if problem.direction == "forward":
-                function = self._timed(lambda *qkv: (attend(*qkv),))
-            elif problem.direction == "both":
-                function = self._timed(lambda dout, *qkv: _with_gradients(attend, qkv, dout))
-                arguments = (held["dout"], *qkv)
-            else:
-                # What forward saved travels as the leaves of the pulled-back function.
-                _, pull_back = jax.jit(lambda *qkv: jax.vjp(attend, *qkv))(*qkv)
-                function = self._timed(lambda pull_back, dout: pull_back(dout))
-                arguments = (pull_back, held["dout"])
-            jax.block_until_ready(arguments)
+                return qkv
+            if problem.direction == "both":
+                return (held["dout"], *qkv)
+            # What forward saved travels as the leaves of the pulled-back function.
+            return (pulled_back(*qkv), held["dout"])
+
+        try:
+            arguments = jax.block_until_ready(arranged(held))
             begin = time.perf_counter_ns()
             compiled = function.lower(*arguments).compile()
         except Exception as error:
             raise _refusal(error) from error
         results = jax.block_until_ready(compiled(*arguments))
         first_call_ns = float(time.perf_counter_ns() - begin)
-        self._case = _Case(problem, compiled, arguments)
-        logical = {}
-        for name, value in zip(problem.results, results, strict=True):
-            array = np.asarray(value)
-            logical[name] = array.swapaxes(1, 2) if problem.layout == "bhsd" else array
-        return logical, first_call_ns
+        case = _Case(problem, compiled, arguments, held, arranged)
+        self._case = case
+        return case.results(results), first_call_ns
 
     def _timed(self, function: Callable[..., Any]) -> Any:
         """Jitted, and as the clock needs it. What is checked is what is timed."""
@@ -245,15 +279,43 @@ class JaxWorker:
 
     def measure(self, request: Message) -> Message:
         """Samples behind the gate, or else by the wall: `timing.measure_wall`."""
-        case = self._prepared()
-        plan = timing.Plan.from_wire(request)
+        case, plan = self._prepared(), timing.Plan.from_wire(request)
+        if case.sets == 1:
+            return self._timed_case(case, plan, Inputs())
+        sets = InputSets(case.sets, case.numbers, case.put, _no_memory, case.place)
+        try:
+            measured = self._timed_case(case, plan, sets)
+        finally:
+            case.place = sets.number
+        return measured | sets.told() | {"checked": self._checked(case, sets)}
+
+    def _checked(self, case: _Case, sets: InputSets) -> Message:
+        """What the last timed call computed: some planes held to float64, of inputs made
+        anew, and no element that is not finite."""
+        problem, results = case.problem, case.results(sets.kept.pop())
+        seed, dtype = seed_of(case.seed, sets.number), DTYPES[problem.dtype]
+
+        def make(name: str, plane: Plane) -> np.ndarray:
+            return inputs.numpy_part(problem, name, seed, plane, dtype)
+
+        exact = self._references.planes(problem, seed, chosen(problem), make)
+        return {
+            "seed": seed,
+            "errors": {
+                name: difference_of_planes(self._arrays, name, value, exact)
+                for name, value in results.items()
+            },
+            "probes": {name: probes(value) for name, value in results.items()},
+        }
+
+    def _timed_case(self, case: _Case, plan: timing.Plan, sets: Inputs) -> Message:
         measured = None
         if self._clock and self._gpu:
-            measured = jax_clock.measure(case.call, plan, self._clock, self._gpu)
+            measured = jax_clock.measure(case.call, plan, self._clock, self._gpu, sets)
         if measured is None:
             flush = self._flush() if plan.cold else lambda: None
             wait = jax.block_until_ready
-            measured = timing.measure_wall(case.call, wait, plan, flush, gpu=self._gpu)
+            measured = timing.measure_wall(case.call, wait, plan, flush, gpu=self._gpu, inputs=sets)
             if self._clock:
                 print("the call waits for the device: timed by the wall, not behind the gate")
                 measured["synchronised"] = True
@@ -314,13 +376,17 @@ def _with_gradients(attend: Callable[..., Any], qkv: tuple[Any, ...], dout: Any)
     return (out, *pull_back(dout))
 
 
+def _no_memory(error: Exception) -> bool:
+    return "RESOURCE_EXHAUSTED" in str(error)
+
+
 def _refusal(error: Exception) -> Exception:
     """What an error before the first call means: mostly that the case is not supported.
 
     Running out of memory is a failure; so is anything that is not a library's refusal.
     """
     words = str(error).strip()
-    if "RESOURCE_EXHAUSTED" in words:
+    if _no_memory(error):
         return Failed(words)
     if isinstance(error, (ValueError, NotImplementedError, RuntimeError)):
         return Unsupported(words or type(error).__name__)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from channel import Failed, Unsupported
+from channel import Failed, Unsupported, positive
 
 
 class Lengths:
@@ -14,9 +14,7 @@ class Lengths:
     """
 
     def __init__(self, longest: int, a_call: int, what: str = "seq") -> None:
-        if a_call < 1:
-            raise Failed(f"parameter lengths={a_call} is no positive integer")
-        self._longest, self._a_call, self._what = longest, a_call, what
+        self._longest, self._a_call, self._what = longest, positive("lengths", a_call), what
         self._calls = (longest - longest // 2) // a_call
         """Calls for which there are lengths: also how far those of one lie apart."""
         if self._calls == 0:

@@ -112,8 +112,9 @@ class Probe:
         """Queues a kernel that does nothing."""
         self._ask("null_kernel", self._handle)
 
-    def sample(self, cold: bool, call: Callable[[], Any]) -> Sample:
-        """One sample of one call (whose result is dropped: its memory is free again)."""
+    def sample(self, cold: bool, call: Callable[[], Any], keep: list[Any] | None = None) -> Sample:
+        """One sample of one call, whose result goes into `keep`, or else is dropped: its
+        memory is free again."""
         self._check(self._begin(self._handle, cold))
         try:
             # Nearer to the call than the library's own reading, which also counts the
@@ -125,6 +126,8 @@ class Probe:
             self._ask("sample_cancel", self._handle)
             raise
         self._check(self._end(self._handle, *self._results))
+        if keep is not None:
+            keep.append(result)
         del result
         return Sample(
             device_ns=self._device_ns.value,

@@ -115,3 +115,12 @@ class Geometry:
         else:
             starts = [self.rank * self.padded(length)]
         return [(start, start + length) for start in starts]
+
+
+def some_rows(length: int) -> list[tuple[int, int]]:
+    """Rows `first .. last` of a shard that are computed again to check it: an eighth of them,
+    half at the beginning and half at the end."""
+    each = -(-length // 16)
+    if 2 * each >= length:
+        return [(0, length)]
+    return [(0, each), (length - each, length)]

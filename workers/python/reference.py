@@ -15,13 +15,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from planes import Plane
 from problem import GRADIENTS, Problem, Sequence, probe_indices
 
 CHUNK = 1 << 22
-
-# A root mean square below which a float64 result is zero in exact arithmetic.
-ZERO = 1e-12
 """Elements compared at a time."""
+
+ZERO = 1e-12
+"""A root mean square below which a float64 result is zero in exact arithmetic."""
+
+Make = Callable[[str, Plane], Any]
+"""A plane's part of an input, `[1, rows, heads, width]`, in the problem's type."""
 
 
 @dataclass(frozen=True)
@@ -196,44 +200,130 @@ class _Reference:
 
 
 class ReferenceCache:
-    """The last two references: several variants run on the same problem in one process."""
+    """References of the last problems: several variants run on the same one in one process.
+
+    Two whole ones and two of planes are kept at most, on the host: in float64 `out`, and with
+    gradients `dq`, `dk` and `dv`, once for a whole one and an eighth of that for planes (two
+    planes at least, which are all that a problem of two has).
+    """
 
     ENTRIES = 2
 
     def __init__(self, arrays: Arrays) -> None:
         self._arrays = arrays
-        self._entries: OrderedDict[tuple[Problem, int], dict[str, Any]] = OrderedDict()
+        self._entries: OrderedDict[Any, dict[str, Any]] = OrderedDict()
+        self._planes: OrderedDict[Any, dict[Plane, dict[str, Any]]] = OrderedDict()
 
     def of(self, problem: Problem, seed: int, inputs: dict[str, Any]) -> dict[str, Any]:
         """`out`, and `dq`, `dk`, `dv` where the problem asks for them."""
-        key = (problem.same_values(), seed)
-        found = self._entries.pop(key, None)
-        if found is None or (problem.has_backward and "dq" not in found):
-            found = _Reference(self._arrays, problem, inputs, problem.has_backward).compute()
-        self._entries[key] = found
-        while len(self._entries) > self.ENTRIES:
-            self._entries.popitem(last=False)
+
+        return self._kept(
+            self._entries,
+            (problem.same_values(), seed),
+            lambda: _Reference(self._arrays, problem, inputs, problem.has_backward).compute(),
+            lambda found: "dq" in found or not problem.has_backward,
+        )
+
+    def planes(
+        self, problem: Problem, seed: int, planes: tuple[Plane, ...], make: Make
+    ) -> dict[Plane, dict[str, Any]]:
+        """The same for these planes alone, from inputs that are made for them.
+
+        So what is compared with it does not depend on what lies in the inputs that were used.
+        """
+        names = ("q", "k", "v", "dout") if problem.has_backward else ("q", "k", "v")
+
+        def of_plane(plane: Plane) -> dict[str, Any]:
+            inputs = {name: make(name, plane) for name in names}
+            own = plane.problem(problem)
+            return _Reference(self._arrays, own, inputs, problem.has_backward).compute()
+
+        def compute() -> dict[Plane, dict[str, Any]]:
+            with ThreadPoolExecutor(self._arrays.threads) as pool:
+                return dict(zip(planes, pool.map(of_plane, planes), strict=True))
+
+        return self._kept(
+            self._planes,
+            (problem.same_values(), seed, planes),
+            compute,
+            lambda found: "dq" in found[planes[0]] or not problem.has_backward,
+        )
+
+    def _kept(
+        self,
+        entries: OrderedDict[Any, Any],
+        key: Any,
+        compute: Callable[[], Any],
+        suffices: Callable[[Any], bool],
+    ) -> Any:
+        """The entry, computed where it is not there or does not suffice."""
+        found = entries.pop(key, None)
+        if found is None or not suffices(found):
+            found = compute()
+        entries[key] = found
+        while len(entries) > self.ENTRIES:
+            entries.popitem(last=False)
         return found
+
+
+class _Distance:
+    """How far elements are from what they should be, added up part by part."""
+
+    def __init__(self, arrays: Arrays) -> None:
+        self._arrays = arrays
+        self._squares, self._norm, self._worst, self._size = 0.0, 0.0, 0.0, 0
+
+    def add(self, result: Any, reference: Any) -> None:
+        """One part; both have the same elements in the same order."""
+        flat, exact = result.reshape(-1), reference.reshape(-1)
+        for first in range(0, math.prod(flat.shape), CHUNK):
+            expected = self._arrays.float64(exact[first : first + CHUNK])
+            off = self._arrays.float64(flat[first : first + CHUNK]) - expected
+            self._squares += float((off * off).sum())
+            self._norm += float((expected * expected).sum())
+            largest = float(abs(off).max())
+            # Written so that NaN, which is neither smaller nor larger, is kept.
+            self._worst = self._worst if largest <= self._worst else largest
+        self._size += math.prod(flat.shape)
+
+    def told(self) -> dict[str, float]:
+        """`relative_l2` and `max_abs`; not finite where an element was not."""
+        norm = self._norm
+        if norm < self._size * ZERO**2:
+            # Zero in exact arithmetic, such as dq where each query sees one key: a ratio to
+            # rounding noise says nothing, so the result's own size stands for it.
+            norm = self._size
+        return {
+            "relative_l2": math.sqrt(self._squares / norm) if self._size else 0.0,
+            "max_abs": self._worst,
+        }
 
 
 def difference(arrays: Arrays, result: Any, reference: Any) -> dict[str, float]:
     """`relative_l2` and `max_abs` over the whole tensor; not finite where the result is not."""
-    flat, exact = result.reshape(-1), reference.reshape(-1)
-    squares, norm, worst = 0.0, 0.0, 0.0
-    for first in range(0, math.prod(flat.shape), CHUNK):
-        expected = arrays.float64(exact[first : first + CHUNK])
-        off = arrays.float64(flat[first : first + CHUNK]) - expected
-        squares += float((off * off).sum())
-        norm += float((expected * expected).sum())
-        largest = float(abs(off).max())
-        # Written so that NaN, which is neither smaller nor larger, is kept.
-        worst = worst if largest <= worst else largest
-    size = math.prod(flat.shape)
-    if norm < size * ZERO**2:
-        # Zero in exact arithmetic, such as dq where each query sees one key: a ratio to
-        # rounding noise says nothing, so the result's own size stands for it.
-        return {"relative_l2": math.sqrt(squares / size), "max_abs": worst}
-    return {"relative_l2": math.sqrt(squares / norm), "max_abs": worst}
+    distance = _Distance(arrays)
+    distance.add(result, reference)
+    return distance.told()
+
+
+def worst(*errors: dict[str, float]) -> dict[str, float]:
+    """The largest of some errors, which one that is not finite is."""
+    return max(errors, key=lambda error: (math.isnan(error["relative_l2"]), error["relative_l2"]))
+
+
+def difference_of_planes(
+    arrays: Arrays, name: str, result: Any, references: dict[Plane, dict[str, Any]]
+) -> dict[str, float]:
+    """`relative_l2` and `max_abs` over planes of a result; not finite where an element of the
+    whole result is not."""
+    distance = _Distance(arrays)
+    for plane, exact in references.items():
+        distance.add(plane.cut(name, result), exact[name])
+    # What is not finite stays so in a sum, of which nothing that is right comes near float32's
+    # limit; and a sum takes no memory.
+    if not math.isfinite(float(result.sum(dtype=arrays.xp.float32))):
+        return {"relative_l2": math.nan, "max_abs": math.nan}
+    return distance.told()
 
 
 def probes(result: Any) -> list[float]:

@@ -6,12 +6,13 @@ import contextlib
 import ctypes
 import datetime
 import gc
+import math
 import os
 import signal
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,16 @@ import inputs
 import timing
 from agreement import Agreement
 from channel import Failed, Message, Together, Unsupported, required
+from input_sets import Inputs, fresh, seed_of
 from lengths import Lengths
-from projection import Geometry, Projection
-from reference import difference, probes
+from projection import Geometry, Projection, some_rows
+from reference import difference, probes, worst
 from refusals import refusal
 from sequence_parallel_variants import Operator, operator, variants
 from torch_census import census
-from torch_library import DTYPES, TorchLibrary, Variant
+from torch_inputs import Fill, TorchInputSets
+from torch_case import DTYPES, Variant
+from torch_library import TorchLibrary
 
 PR_SET_PDEATHSIG = 1
 """prctl.h"""
@@ -41,24 +45,30 @@ class AgreedPlan(timing.Plan):
 
     agreement: Agreement | None = None
 
-    def rounds(self, clock: Callable[[], float] = time.monotonic) -> Iterator[int]:
-        """As every plan's, by the clock of rank 0."""
+    def agreed(self, last: bool) -> bool:
+        """By the clock of rank 0."""
         assert self.agreement is not None
-        own = super().rounds(clock)
-        while self.agreement.decided((number := next(own, -1)) >= 0):
-            yield number
+        return self.agreement.decided(last)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Layer:
     """A prepared projection on this rank."""
 
     geometry: Geometry
+    seed: int
+    sets: int
+    """Of inputs, that samples are to be taken on."""
     activations: torch.Tensor
+    weight: torch.Tensor
     operator: Operator
     drawn: Lengths | None
     queued: bool
     """Timed as in a full queue, and not from an idle device."""
+    place: int = 0
+    """Number of the set of inputs that is in place."""
+    numbers: Iterator[int] = field(default_factory=fresh)
+    """Sets that no sample has been taken on."""
 
     def call(self) -> tuple[torch.Tensor, ...]:
         """The shard as it is, or the lengths of this call, longest first."""
@@ -69,9 +79,9 @@ class Layer:
         """The rows that count: `[ranks, length, columns]` or `[length, hidden]`."""
         of, rows = self.geometry.projection, self.geometry.padded(length)
         if of.gathers:
-            gathered = self.operator(self.activations[:rows])
+            gathered = self.operator.run(self.activations[:rows])
             return gathered.view(of.ranks, rows, of.columns)[:, :length]
-        return self.operator(self.activations[: rows * of.ranks])[:length]
+        return self.operator.run(self.activations[: rows * of.ranks])[:length]
 
 
 class Rank(Together, TorchLibrary):
@@ -107,11 +117,8 @@ class Rank(Together, TorchLibrary):
 
     def _prepare(self, request: Message) -> Message:
         of = Projection.from_wire(required(request, "problem"))
-        name, seed = required(request, "variant"), required(request, "seed")
-        variant = self.variants().get(name)
-        if variant is None:
-            raise Failed(f"library {self.NAME} has no variant `{name}`")
-        params = variant.taken(name, request.get("params", {}))
+        name, params = self._asked(request)
+        seed = required(request, "seed")
         self._join(required(request, "group"))
         lengths, pad = params.get("lengths"), params.get("pad", "none")
         start = params.get("start", "idle")
@@ -120,9 +127,16 @@ class Rank(Together, TorchLibrary):
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             try:
-                run = operator(name, of, self._weight(of, seed, self._rank))
+                weight = self._weight(of, seed, self._rank)
                 layer = Layer(
-                    geometry, self._activations(geometry, seed), run, drawn, start == "queued"
+                    geometry,
+                    seed,
+                    int(request.get("input_sets", 1)),
+                    self._activations(geometry, seed),
+                    weight,
+                    operator(name, of, weight),
+                    drawn,
+                    start == "queued",
                 )
                 results, first_call_ns = self._first(layer)
             except (torch.OutOfMemoryError, dist.DistError):
@@ -202,25 +216,43 @@ class Rank(Together, TorchLibrary):
         """The larger error of the longest and the shortest length of a call."""
         found = []
         for result in {id(result): result for result in (results[0], results[-1])}.values():
-            exact = self._exact(geometry, seed, result.shape[-2])
+            length = result.shape[-2]
+            exact = self._exact(geometry, seed, geometry.counted_rows(length))
             found.append(difference(self._arrays, result, exact))
-        # `not <=`, so that NaN is the larger.
-        first, last = found[0], found[-1]
-        return first if last["relative_l2"] <= first["relative_l2"] else last
+        return worst(*found)
 
-    def _exact(self, geometry: Geometry, seed: int, length: int) -> torch.Tensor:
-        """The rows that a call of `length` is to yield, in float64 on this device."""
+    def _exact(self, geometry: Geometry, seed: int, spans: list[tuple[int, int]]) -> torch.Tensor:
+        """These rows of the whole product, one after the other, in float64 on this device."""
         of, (inner, width) = geometry.projection, geometry.projection.weight_shape
-        spans = geometry.counted_rows(length)
-        exact = self._arrays.zeros((length * len(spans), width))
+        lengths = [last - first for first, last in spans]
+        exact = self._arrays.zeros((sum(lengths), width))
         for rank in [self._rank] if of.gathers else range(of.ranks):
             weight = self._weight(of, seed, rank).double()
             block = 0 if of.gathers else rank * of.rows
-            for part, (first, last) in zip(exact.split(length), spans, strict=True):
+            for part, (first, last) in zip(exact.split(lengths), spans, strict=True):
                 shape = (last - first, inner)
                 rows = self._block(of, seed, "q", (block + first) * inner, shape)
                 part.addmm_(rows.double(), weight)
         return exact
+
+    def _checked(self, layer: Layer, seed: int, results: tuple[torch.Tensor, ...]) -> Message:
+        """The last timed call's results: some rows of each shard held to float64, and none of
+        the others not finite. Where the lengths are drawn there are no probes."""
+        found, geometry = [], layer.geometry
+        for result in {id(result): result for result in (results[0], results[-1])}.values():
+            length = result.shape[-2]
+            shards = result.view(-1, length, result.shape[-1])
+            spans, parts = [], []
+            for shard, (first, _) in zip(shards, geometry.counted_rows(length), strict=True):
+                for begin, end in some_rows(length):
+                    spans.append((first + begin, first + end))
+                    parts.append(shard[begin:end])
+            exact = self._exact(geometry, seed, spans)
+            found.append(difference(self._arrays, torch.cat(parts), exact))
+            if not math.isfinite(float(result.sum(dtype=torch.float32))):
+                found.append({"relative_l2": math.nan, "max_abs": math.nan})
+        drawn = {} if layer.drawn else {"out": probes(results[0])}
+        return {"seed": seed, "errors": {"out": worst(*found)}, "probes": drawn}
 
     def measure(self, request: Message) -> Message:
         """Samples that every rank takes at once, each by its own clock."""
@@ -232,24 +264,66 @@ class Rank(Together, TorchLibrary):
             )
         # A rank that hangs is found here by name: a collective cannot say who is missing.
         agreement.meet()
-        if gpu := self._gpu:
-            return self._on_device(lambda: self._timed(layer, plan, gpu))
-        if layer.queued:
+        if self._gpu is None and layer.queued:
             raise Unsupported("start=queued is of a GPU's queue, and there is no GPU")
-        size = 2 * device.cpu_cache_bytes() if plan.cold else 0
-        flush = torch.ones(size, dtype=torch.uint8)
-        return timing.measure_wall(
-            layer.call, lambda results: None, plan, flush.bitwise_not_, before=agreement.meet
-        )
+        return self._on_device(lambda: self._measured_layer(layer, plan))
 
-    def _timed(self, layer: Layer, plan: AgreedPlan, gpu: device.NvidiaDevice) -> Message:
+    def _measured_layer(self, layer: Layer, plan: AgreedPlan) -> Message:
+        """Samples, and what the last of them computed."""
+        if layer.sets == 1:
+            return self._timed_layer(layer, plan, Inputs())
+        sets = TorchInputSets(
+            {"q": layer.activations, "k": layer.weight},
+            layer.seed,
+            layer.sets,
+            self._filling(layer.geometry),
+            layer.operator.refresh,
+            layer.numbers,
+            layer.place,
+            # Made in place in each rank: what memory one has left over the others do not
+            # know, and all must be on the same set.
+            free_bytes=0,
+        )
+        try:
+            measured = self._timed_layer(layer, plan, sets)
+        finally:
+            layer.place = sets.number
+            sets.forget()
+        seed = seed_of(layer.seed, sets.number)
+        return measured | sets.told() | {"checked": self._checked(layer, seed, sets.kept.pop())}
+
+    def _filling(self, geometry: Geometry) -> Fill:
+        """Writes this rank's activations (`q`) or weight (`k`) of another seed."""
+        of = geometry.projection
+        firsts = {"q": geometry.activation_span[0], "k": self._rank * of.hidden * of.columns}
+
+        def fill(tensor: torch.Tensor, name: str, seed: int) -> None:
+            inputs.torch_fill(tensor, name, seed, firsts[name])
+
+        return fill
+
+    def _timed_layer(self, layer: Layer, plan: AgreedPlan, sets: Inputs) -> Message:
+        gpu = self._gpu
+        if gpu is None:
+            size = 2 * device.cpu_cache_bytes() if plan.cold else 0
+            flush = torch.ones(size, dtype=torch.uint8).bitwise_not_
+            ready = self._met().meet
+            return timing.measure_wall(
+                layer.call, lambda results: None, plan, flush, before=ready, inputs=sets
+            )
         for _ in range(plan.warmup):
             layer.call()
-        call = plan.repeated(timing.captured(layer.call) if plan.graph else layer.call)
+        call, graph = layer.call, None
+        if plan.graph:
+            graph = timing.captured(layer.call)
+            call, sets.held_bytes = graph.replay, graph.held_bytes
+        call = plan.repeated(call)
         if layer.queued:
-            measured = self._queued(call, plan)
+            measured = self._queued(call, plan, sets)
         else:
-            measured = timing.measure_events(call, plan, gpu, before=self._meet_idle)
+            measured = timing.measure_events(call, plan, gpu, sets, before=self._meet_idle)
+        if graph:
+            sets.kept[:] = [graph.results]
         return plan.of_samples(measured | {"state": gpu.state()})
 
     def _meet_idle(self) -> None:
@@ -257,7 +331,7 @@ class Rank(Together, TorchLibrary):
         torch.cuda.synchronize()
         self._met().meet()
 
-    def _queued(self, call: Callable[[], Any], plan: AgreedPlan) -> Message:
+    def _queued(self, call: Callable[[], Any], plan: AgreedPlan, sets: Inputs) -> Message:
         """Samples behind each rank's own gate.
 
         The ranks meet before the call and again when all have queued it, with their gates
@@ -277,7 +351,7 @@ class Rank(Together, TorchLibrary):
             agreement.meet()
             return result
 
-        return timing.measure_gated(met, plan, gated) | {"host_ns": host_ns}
+        return timing.measure_gated(met, plan, gated, sets) | {"host_ns": host_ns}
 
     def call(self) -> Any:
         """One call of the prepared case, which every rank must make."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ import torch.distributed as dist
 
 from channel import Unsupported
 from projection import KINDS, Projection
-from torch_library import DTYPES, Variant
+from torch_case import DTYPES, Variant
 
 PARAMETERS = {"lengths": "integer", "pad": ("none", "pow2"), "start": ("idle", "queued")}
 
@@ -22,8 +23,15 @@ SUMMARIES = {
     "gloo": "collective and product apart on the CPU, for machines without a GPU",
 }
 
-Operator = Callable[[torch.Tensor], torch.Tensor]
-"""Of this rank's activations, `[rows of its shard, hidden]` or `[rows, columns]`."""
+
+@dataclass(frozen=True)
+class Operator:
+    """A variant on one rank."""
+
+    run: Callable[[torch.Tensor], torch.Tensor]
+    """Of this rank's activations, `[rows of its shard, hidden]` or `[rows, columns]`."""
+    refresh: Callable[[], None] | None = None
+    """What must follow when the weight's contents were replaced where they lie."""
 
 
 def variants(gpu: bool) -> dict[str, Variant]:
@@ -60,7 +68,7 @@ def _apart(of: Projection, weight: torch.Tensor) -> Operator:
         dist.reduce_scatter_tensor(shard, part)
         return shard
 
-    return gathered if of.gathers else scattered
+    return Operator(gathered if of.gathers else scattered)
 
 
 def _symmetric(of: Projection, weight: torch.Tensor) -> Operator:
@@ -73,8 +81,8 @@ def _symmetric(of: Projection, weight: torch.Tensor) -> Operator:
     _symmetric_memory.enable_symm_mem_for_group(group)
     operators = torch.ops.symm_mem
     if of.gathers:
-        return lambda x: operators.fused_all_gather_matmul(x, [weight], 0, group)[1][0]
-    return lambda y: operators.fused_matmul_reduce_scatter(y, weight, "sum", 0, group)
+        return Operator(lambda x: operators.fused_all_gather_matmul(x, [weight], 0, group)[1][0])
+    return Operator(lambda y: operators.fused_matmul_reduce_scatter(y, weight, "sum", 0, group))
 
 
 def _xformers(of: Projection, weight: torch.Tensor) -> Operator:
@@ -89,4 +97,8 @@ def _xformers(of: Projection, weight: torch.Tensor) -> Operator:
         raise Unsupported(f"xFormers' fused operators are not here: {error}") from error
     # Theirs is [out, in], as torch.nn.Linear keeps it.
     linear, group = weight.t().contiguous(), dist.group.WORLD
-    return lambda activations: fused(activations, linear, group=group)
+
+    def refresh() -> None:
+        linear.copy_(weight.t())
+
+    return Operator(lambda activations: fused(activations, linear, group=group), refresh)

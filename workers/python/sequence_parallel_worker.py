@@ -135,9 +135,22 @@ def slowest(replies: list[Message]) -> Message:
         measured["peak_bytes"] = max(reply["peak_bytes"] for reply in replies)
     if any(reply.get("synchronised") for reply in replies):
         measured["synchronised"] = True
+    if all("checked" in reply for reply in replies):
+        measured |= _checked(replies)
     if all("state" in reply for reply in replies):
         measured["state"] = _most_disturbed([reply["state"] for reply in replies])
     return measured
+
+
+def _checked(replies: list[Message]) -> Message:
+    """What the last call computed on any rank: errors of the worst, probes of rank 0."""
+    if len(seeds := {reply["checked"]["seed"] for reply in replies}) != 1:
+        raise Failed(f"the ranks ended on inputs of different seeds: {sorted(seeds)}")
+    fewest = min(replies, key=lambda reply: reply["input_sets"])
+    names = replies[0]["checked"]["errors"]
+    errors = {name: worst(reply["checked"]["errors"][name] for reply in replies) for name in names}
+    told = {key: fewest[key] for key in ("input_sets", "input_sets_reason") if key in fewest}
+    return told | {"checked": replies[0]["checked"] | {"errors": errors}}
 
 
 def _most_disturbed(states: list[Message]) -> Message:

@@ -14,10 +14,11 @@ from typing import Any
 
 import torch
 
-from channel import Failed, Unsupported
+from channel import Unsupported, positive
 from problem import Mask, Problem
 from te_selection import COMPARISONS, AttentionParams, Recipe, SelectionCache, fp8_meta
-from torch_library import DTYPES, Asked, Built, Call, Results, TorchLibrary, Variant
+from torch_case import DTYPES, Asked, Built, Call, Results, Variant
+from torch_library import TorchLibrary
 from torch_variants import Access, build_sdpa
 from transformer_engine_worker import ALTERNATE_LEFT, PARAMETERS
 
@@ -77,9 +78,7 @@ class TeModelWorker(TorchLibrary):
     def build(self, asked: Asked) -> Built:
         """Layers called one after the other on the same q, k and v, each asking the cache."""
         problem, params = asked.problem, asked.params
-        number = params.get("layers", 1)
-        if number < 1:
-            raise Failed(f"parameter layers={number} is no positive integer")
+        number = positive("layers", params.get("layers", 1))
         alternate = params.get("windows") == "alternate"
         if alternate and number == 1:
             raise Unsupported("windows=alternate takes turns between layers; give two or more")
@@ -92,7 +91,8 @@ class TeModelWorker(TorchLibrary):
         layers = []
         for index in range(number):
             own = windowed if alternate and index % 2 == 1 else problem
-            attend = build_sdpa(own, asked.tensors, Access(own, copies=False))
+            # Forward and both alone: nothing is made of the inputs that could be out of date.
+            attend = build_sdpa(own, asked.tensors, Access(own, copies=False)).call
             layers.append(Layer(own, fp8_meta(region), attend))
         same = COMPARISONS[params.get("comparison", "today")]
         cache = SelectionCache(SLOTS[asked.variant], same)

@@ -16,6 +16,7 @@ from typing import Any
 import probe
 from channel import Unsupported, required
 from device import NvidiaDevice
+from input_sets import Inputs
 from probe import Probe, Sample
 
 MIN_FLUSH_BYTES = 256 << 20
@@ -68,14 +69,26 @@ class Plan:
             measured["calls_per_sample"] = self.calls_per_sample
         return measured | ({"graph": True} if self.graph else {})
 
-    def rounds(self, clock: Callable[[], float] = time.monotonic) -> Iterator[int]:
-        """Numbers of the samples to take; ends when they are enough or the budget is spent."""
-        begin = clock()
-        for number in range(max(self.samples, self.min_samples)):
-            spent_ms = (clock() - begin) * 1e3
-            if number >= self.min_samples and spent_ms > self.budget_ms:
+    def rounds(self, inputs: Inputs, clock: Callable[[], float] = time.monotonic) -> Iterator[bool]:
+        """For each sample to take, once its inputs are in place, whether it is the last.
+
+        That is the one that makes them enough, or the first to begin after the budget was
+        spent. The time in which inputs change is not of the budget.
+        """
+        begin, most = clock(), max(self.samples, self.min_samples)
+        for number in range(1, most + 1):
+            spent = number >= self.min_samples and (clock() - begin) * 1e3 > self.budget_ms
+            last = self.agreed(number == most or spent)
+            changing = clock()
+            inputs.change(last)
+            begin += clock() - changing
+            yield last
+            if last:
                 return
-            yield number
+
+    def agreed(self, last: bool) -> bool:
+        """Whether the sample is the last; `last` is what this process says."""
+        return last
 
 
 def flush_bytes(cache_bytes: int | None) -> int:
@@ -97,6 +110,7 @@ def measure_wall(
     flush: Callable[[], None],
     gpu: NvidiaDevice | None = None,
     before: Callable[[], None] = lambda: None,
+    inputs: Inputs | None = None,
 ) -> dict[str, Any]:
     """Times call and wait by the host's monotonic clock; `before` precedes each, untimed.
 
@@ -111,11 +125,11 @@ def measure_wall(
         )
     for _ in range(plan.warmup):
         wait(call())
-    call = plan.repeated(call)
+    call, inputs = plan.repeated(call), inputs or Inputs()
     device_ns: list[float] = []
     host_ns: list[float] = []
     clocks: list[float | None] = []
-    for _ in plan.rounds():
+    for last in plan.rounds(inputs):
         if plan.cold:
             flush()
         before()
@@ -124,6 +138,8 @@ def measure_wall(
         issued = time.perf_counter_ns()
         wait(result)
         device_ns.append(float(time.perf_counter_ns() - begin))
+        if last:
+            inputs.kept.append(result)
         # Its memory must be free again before the next sample allocates.
         del result
         if gpu:
@@ -147,32 +163,52 @@ def gated_clock() -> Probe | None:
     return probe.of_stream(stream.cuda_stream, stream.device_index)
 
 
-def measure_cuda(call: Callable[[], Any], plan: Plan, gpu: NvidiaDevice) -> dict[str, Any]:
+def measure_cuda(
+    call: Callable[[], Any], plan: Plan, gpu: NvidiaDevice, inputs: Inputs | None = None
+) -> dict[str, Any]:
     """Times the call on torch's current stream: gated, or else by plain events."""
+    inputs = inputs or Inputs()
     for _ in range(plan.warmup):
         call()
-    if plan.graph:
-        call = captured(call)
-    call = plan.repeated(call)
-    measured = _measure_on_stream(call, plan, gpu)
+    graph = captured(call) if plan.graph else None
+    if graph:
+        call = graph.replay
+        inputs.held_bytes += graph.held_bytes
+    measured = _measure_on_stream(plan.repeated(call), plan, gpu, inputs)
+    if graph:
+        inputs.kept[:] = [graph.results]
     return plan.of_samples(measured | {"state": gpu.state()})
 
 
-def _measure_on_stream(call: Callable[[], Any], plan: Plan, gpu: NvidiaDevice) -> dict[str, Any]:
+def _measure_on_stream(
+    call: Callable[[], Any], plan: Plan, gpu: NvidiaDevice, inputs: Inputs
+) -> dict[str, Any]:
     """Samples, undivided: gated where there is a clock, or else by plain events."""
     gated = gated_clock()
     if gated is None:
-        return measure_events(call, plan, gpu)
+        return measure_events(call, plan, gpu, inputs)
     # A call that waits for the device waits for the gate, until that is opened by
     # force after 50 ms: those would be the host's time in each sample.
     if not gated.sample(plan.cold, call).synchronised:
-        return measure_gated(call, plan, gated)
+        return measure_gated(call, plan, gated, inputs)
     print("the call waits for the device: timed by plain events, not behind the gate")
-    return measure_events(call, plan, gpu) | {"synchronised": True}
+    return measure_events(call, plan, gpu, inputs) | {"synchronised": True}
 
 
-def captured(call: Callable[[], Any]) -> Callable[[], Any]:
-    """Replays of a CUDA graph of the call, on whichever stream is current then.
+@dataclass(frozen=True)
+class Captured:
+    """A CUDA graph of a call."""
+
+    replay: Callable[[], None]
+    results: Any
+    """Where each replay leaves them."""
+    held_bytes: int
+    """What the allocator counts for these results, which a call's own are not counted for
+    once it has been made."""
+
+
+def captured(call: Callable[[], Any]) -> Captured:
+    """A CUDA graph of the call, to be replayed on whichever stream is current then.
 
     Through torch, whose allocator must know of the capture: memory that the call takes
     while it is captured belongs to the graph.
@@ -189,7 +225,10 @@ def captured(call: Callable[[], Any]) -> Callable[[], Any]:
             call()
         torch.cuda.current_stream().wait_stream(side)
         with torch.cuda.graph(graph, stream=side):
-            call()
+            # In here, since what is garbage is collected on the way in.
+            before = torch.cuda.memory_allocated()
+            results = call()
+        held_bytes = torch.cuda.memory_allocated() - before
     except torch.OutOfMemoryError:
         raise
     except RuntimeError as error:
@@ -197,16 +236,22 @@ def captured(call: Callable[[], Any]) -> Callable[[], Any]:
         raise Unsupported(f"the call cannot be captured into a CUDA graph: {words}") from error
     graph.replay()
     torch.cuda.synchronize()
-    return graph.replay
+    return Captured(graph.replay, results, held_bytes)
 
 
-def measure_gated(call: Callable[[], Any], plan: Plan, gated: Probe) -> dict[str, Any]:
+def measure_gated(
+    call: Callable[[], Any], plan: Plan, gated: Probe, inputs: Inputs
+) -> dict[str, Any]:
     """Samples by regatta's own clock; what a sample is stands in probe/src/clock.rs."""
     import torch
 
-    torch.cuda.reset_peak_memory_stats()
-    samples = [gated.sample(plan.cold, call) for _ in plan.rounds()]
-    return of_samples(samples) | {"peak_bytes": torch.cuda.max_memory_allocated()}
+    samples, peak = [], 0
+    for last in plan.rounds(inputs):
+        # The changing of inputs, which takes memory too, is over.
+        torch.cuda.reset_peak_memory_stats()
+        samples.append(gated.sample(plan.cold, call, keep=inputs.kept if last else None))
+        peak = max(peak, torch.cuda.max_memory_allocated())
+    return of_samples(samples) | {"peak_bytes": peak - inputs.held_bytes}
 
 
 def of_samples(samples: list[Sample]) -> dict[str, Any]:
@@ -224,6 +269,7 @@ def measure_events(
     call: Callable[[], Any],
     plan: Plan,
     gpu: NvidiaDevice,
+    inputs: Inputs,
     before: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
     """Samples by two events on torch's current stream, after the warm-up.
@@ -243,13 +289,14 @@ def measure_events(
     # Events are created when first recorded: not inside a sample.
     start.record()
     stop.record()
-    torch.cuda.synchronize()
-    torch.cuda.reset_peak_memory_stats()
     device_ns: list[float] = []
     host_ns: list[float] = []
     clocks: list[float | None] = []
-    for _ in plan.rounds():
+    peak = 0
+    for last in plan.rounds(inputs):
         torch.cuda.synchronize()
+        # The changing of inputs, which takes memory too, is over.
+        torch.cuda.reset_peak_memory_stats()
         if plan.cold:
             # Random bytes read, inverted and written: a fill with zeros can be done
             # without moving the data, on a device that compresses its memory.
@@ -263,7 +310,10 @@ def measure_events(
         torch.cuda.synchronize()
         device_ns.append(start.elapsed_time(stop) * 1e6)
         clocks.append(gpu.clock_mhz())
+        peak = max(peak, torch.cuda.max_memory_allocated())
+        if last:
+            inputs.kept.append(result)
         # Its memory must be free again before the next sample allocates.
         del result
-    peak = torch.cuda.max_memory_allocated() - flush.numel()
+    peak -= flush.numel() + inputs.held_bytes
     return _with_clocks({"device_ns": device_ns, "host_ns": host_ns, "peak_bytes": peak}, clocks)

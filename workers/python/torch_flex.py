@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from channel import Unsupported
 from problem import Problem
-from torch_library import HALVES, Asked, Built, Call, Tensors, Variant
+from torch_case import HALVES, Asked, Built, Tensors, Variant
 from torch_variants import by_autograd
 
 BACKENDS = ("triton", "flash")
@@ -32,14 +33,13 @@ def build_flex(asked: Asked) -> Built:
     torch.compiler.reset()
     asked.settings.callback(torch.compiler.reset)
     attend = torch.compile(flex_attention, dynamic=False)
-    call = flex_call(asked.problem, asked.tensors, word, attend)
-    autograd = asked.problem.direction == "backward"
-    return Built(call, {} if word is None else {"backend": word}, earlier_stream=autograd)
+    built = flex_call(asked.problem, asked.tensors, word, attend)
+    return replace(built, effective={} if word is None else {"backend": word})
 
 
 def flex_call(
     problem: Problem, tensors: Tensors, backend: str | None, attend: Callable[..., Any]
-) -> Call:
+) -> Built:
     """`flex_attention`, which is `attend`, on views in its order `[batch, heads, seq, width]`."""
     if problem.varlen:
         raise Unsupported("a packed ragged batch would need a mask of documents; none is built")

@@ -13,7 +13,7 @@ import platform
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -21,103 +21,34 @@ import torch
 
 import device
 import inputs
+import planes
 import timing
 from absence import absence
 from channel import Failed, Lost, Message, Unsupported, required
-from problem import DIRECTIONS, Problem
-from reference import Arrays, ReferenceCache, difference, probes
+from input_sets import Inputs, fresh, seed_of
+from problem import Problem
+from reference import Arrays, ReferenceCache, difference, difference_of_planes, probes
 from refusals import broke, refusal
+from torch_case import DTYPES, Asked, Built, Call, Results, Tensors, Variant
 from torch_census import census
+from torch_inputs import TorchInputSets
 
-Results = tuple[torch.Tensor, ...]
-Call = Callable[[], Results]
-Tensors = dict[str, torch.Tensor]
 Done = TypeVar("Done")
 
-DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
-HALVES = ("f16", "bf16")
 
-
-@dataclass(frozen=True)
-class Variant:
-    """What a worker tells of a variant before it is asked to run it."""
-
-    summary: str
-    dtypes: tuple[str, ...] = HALVES
-    directions: tuple[str, ...] = DIRECTIONS
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    """By name: `"integer"`, or the words that it may be."""
-    stores_scores: bool = False
-    tf32: bool = False
-    projections: tuple[str, ...] = ()
-    """Kinds of projection that it computes; none: it computes attention."""
-
-    def wire(self, name: str) -> Message:
-        """As `hello` has it."""
-        return {
-            "name": name,
-            "summary": self.summary,
-            "dtypes": list(self.dtypes),
-            "directions": list(self.directions),
-            "parameters": {
-                parameter: kind if isinstance(kind, str) else list(kind)
-                for parameter, kind in self.parameters.items()
-            },
-            "stores_scores": self.stores_scores,
-            "tf32": self.tf32,
-        } | ({"projections": list(self.projections)} if self.projections else {})
-
-    def taken(self, name: str, given: Message) -> dict[str, Any]:
-        """The parameters that are not `auto`, held to what the variant takes."""
-        taken = {key: value for key, value in given.items() if value != "auto"}
-        for key, value in taken.items():
-            kind = self.parameters.get(key)
-            if kind is None:
-                raise Failed(f"variant `{name}` has no parameter `{key}`")
-            if kind == "integer":
-                if not isinstance(value, int) or isinstance(value, bool):
-                    raise Failed(f"parameter {key}={value!r} is no integer")
-            elif value not in kind:
-                words = " nor ".join(f"`{word}`" for word in kind)
-                raise Failed(f"parameter {key}={value!r} is neither {words}")
-        return taken
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A case to be built."""
-
-    problem: Problem
-    variant: str
-    params: Mapping[str, Any]
-    """Those that are not `auto`, checked against the variant's declaration."""
-    tensors: Tensors
-    """`q`, `k`, `v`, with a gradient also `dout`; logical, lying as the layout says."""
-    settings: contextlib.ExitStack
-    """What is entered here stays for as long as the case lives, and is left before the next."""
-
-
-@dataclass(frozen=True)
-class Built:
-    """A call, ready to be made."""
-
-    call: Call
-    """Yields the problem's results in their order, logical in shape."""
-    effective: Message = field(default_factory=dict)
-    """What the parameters became."""
-    earlier_stream: bool = False
-    """The call takes the stream of an earlier one: backward through autograd, of forward."""
-    problems: int = 1
-    """Problems of about the case's size that one call works off."""
-    varies: bool = False
-    """The host's work is made anew in each call, which a replay would leave out."""
-
-
-@dataclass(frozen=True)
+@dataclass
 class _Case:
     problem: Problem
     built: Built
     settings: contextlib.ExitStack
+    tensors: Tensors
+    seed: int
+    sets: int
+    """Of inputs, that samples are to be taken on."""
+    place: int = 0
+    """Number of the set that is in place."""
+    numbers: Iterator[int] = field(default_factory=fresh)
+    """Sets that no sample has been taken on."""
 
 
 class TorchLibrary:
@@ -162,8 +93,30 @@ class TorchLibrary:
         """How far each result of the first call is from float64, by name."""
         named = self._named(problem, results)
         exact = self._references.of(problem, seed, tensors)
+        return {name: difference(self._arrays, value, exact[name]) for name, value in named.items()}
+
+    def checked(self, problem: Problem, seed: int, results: Results) -> Message:
+        """`errors` of the last timed call, over some planes and from inputs made anew, and
+        `probes` of the whole; empty where these are not the problem's own results."""
+        named = self._named(problem, results)
         return {
-            name: difference(self._arrays, value, exact[name]) for name, value in named.items()
+            "errors": self.errors_of_planes(problem, seed, planes.chosen(problem), named),
+            "probes": {name: probes(value) for name, value in named.items()},
+        }
+
+    def errors_of_planes(
+        self, problem: Problem, seed: int, chosen: tuple[planes.Plane, ...], named: Tensors
+    ) -> Message:
+        """How far these planes of results are from float64, by name."""
+        dtype = DTYPES[problem.dtype]
+
+        def make(name: str, plane: planes.Plane) -> torch.Tensor:
+            return inputs.torch_part(problem, name, seed, plane, dtype, self._device)
+
+        exact = self._references.planes(problem, seed, chosen, make)
+        return {
+            name: difference_of_planes(self._arrays, name, value, exact)
+            for name, value in named.items()
         }
 
     # The protocol.
@@ -238,35 +191,42 @@ class TorchLibrary:
             return True
         return False
 
-    def _prepare(self, request: Message) -> Message:
-        problem = Problem.from_wire(required(request, "problem"))
-        name, seed = required(request, "variant"), required(request, "seed")
+    def _asked(self, request: Message) -> tuple[str, dict[str, Any]]:
+        """Name of the variant that is asked for, and its parameters."""
+        name = required(request, "variant")
         variant = self.variants().get(name)
         if variant is None:
             raise Failed(f"library {self.NAME} has no variant `{name}`")
-        params = variant.taken(name, request.get("params", {}))
+        return name, variant.taken(name, request.get("params", {}))
+
+    def _prepare(self, request: Message) -> Message:
+        problem = Problem.from_wire(required(request, "problem"))
+        name, params = self._asked(request)
+        seed = required(request, "seed")
         if self._absent:
             raise Unsupported(self._absent)
         tensors = {
             tensor: inputs.torch_input(problem, tensor, seed, DTYPES[problem.dtype], self._device)
             for tensor in (inputs.TENSORS if problem.has_backward else ("q", "k", "v"))
         }
-        case, results, first_call_ns = self._first_call(problem, name, params, tensors)
+        built, settings, results, first_call_ns = self._first_call(problem, name, params, tensors)
+        sets = int(request.get("input_sets", 1))
+        self._case = _Case(problem, built, settings, tensors, seed, sets)
         # Detached, or the reference would keep a graph of all its temporaries.
         values = {tensor: value.detach() for tensor, value in tensors.items()}
         prepared = {
-            "effective": case.built.effective,
+            "effective": built.effective,
             "errors": self.errors(problem, seed, values, results),
             "probes": {
                 result: probes(value) for result, value in self._named(problem, results).items()
             },
             "first_call_ns": first_call_ns,
         }
-        return prepared | ({"problems": case.built.problems} if case.built.problems > 1 else {})
+        return prepared | ({"problems": built.problems} if built.problems > 1 else {})
 
     def _first_call(
         self, problem: Problem, variant: str, params: Mapping[str, Any], tensors: Tensors
-    ) -> tuple[_Case, Results, float]:
+    ) -> tuple[Built, contextlib.ExitStack, Results, float]:
         """Builds the call and makes it once; its results, and the time of that call.
 
         Settings such as a backend's selection hold for as long as the case lives: making
@@ -286,8 +246,7 @@ class TorchLibrary:
                 raise
             except self.REFUSALS as error:
                 raise refusal(error, [str(warning.message) for warning in said]) from error
-            self._case = _Case(problem, built, settings.pop_all())
-        return self._case, results, first_call_ns
+            return built, settings.pop_all(), results, first_call_ns
 
     def _named(self, problem: Problem, results: Results) -> Tensors:
         """The results of the problem itself, which come first, by name."""
@@ -317,22 +276,50 @@ class TorchLibrary:
 
     def measure(self, request: Message) -> Message:
         """Samples by the device's own events, or on a CPU by the monotonic clock."""
-        built, plan = self._prepared().built, timing.Plan.from_wire(request)
-        if plan.graph and built.earlier_stream:
+        case, plan = self._prepared(), timing.Plan.from_wire(request)
+        if plan.graph and case.built.earlier_stream:
             raise Unsupported(
                 "autograd runs backward on the stream of its forward call, which was made "
                 "before the capture: no CUDA graph can hold it"
             )
-        if plan.graph and built.varies:
+        if plan.graph and case.built.varies:
             raise Unsupported(
                 "a CUDA graph replays the lengths and plans of its capture, and each call is to "
                 "make its own: measure with graph = false"
             )
+        return self._on_device(lambda: self._measured(case, plan))
+
+    def _measured(self, case: _Case, plan: timing.Plan) -> Message:
+        """Samples, and what the last of them computed."""
+        call = case.built.call
+        if case.sets == 1:
+            return self._timed(call, plan, Inputs())
+        sets = TorchInputSets(
+            case.tensors,
+            case.seed,
+            case.sets,
+            inputs.torch_fill,
+            case.built.refresh,
+            case.numbers,
+            case.place,
+        )
+        try:
+            measured = self._timed(call, plan, sets)
+        finally:
+            case.place = sets.number
+            sets.forget()
+        seed = seed_of(case.seed, sets.number)
+        checked = self.checked(case.problem, seed, sets.kept.pop())
+        return measured | sets.told() | {"checked": {"seed": seed, **checked}}
+
+    def _timed(self, call: Call, plan: timing.Plan, sets: Inputs) -> Message:
         if gpu := self._gpu:
-            return self._on_device(lambda: timing.measure_cuda(built.call, plan, gpu))
+            return timing.measure_cuda(call, plan, gpu, sets)
         size = 2 * device.cpu_cache_bytes() if plan.cold else 0
         flush = torch.ones(size, dtype=torch.uint8)
-        return timing.measure_wall(built.call, lambda results: None, plan, flush.bitwise_not_)
+        return timing.measure_wall(
+            call, lambda results: None, plan, flush.bitwise_not_, inputs=sets
+        )
 
     def call(self) -> Any:
         """One call of the prepared case."""

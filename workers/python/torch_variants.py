@@ -20,7 +20,7 @@ from channel import Unsupported
 from cutlass_splits import effective_splits
 from packing import packing
 from problem import Mask, Problem
-from torch_library import Call, Results, Tensors
+from torch_case import Built, Results, Tensors
 
 SDPA_BACKENDS = {
     "sdpa-math": SDPBackend.MATH,
@@ -69,11 +69,8 @@ def autograd_call(
     tensors: Tensors,
     access: Access,
     attend: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor],
-) -> Call:
-    """`attend(q, k, v)` on logical tensors, and its gradient by autograd.
-
-    Backward works on a graph that is made here: it is `Built(earlier_stream=True)`.
-    """
+) -> Built:
+    """`attend(q, k, v)` on logical tensors, and its gradient by autograd."""
     inputs = tuple(tensors[name].requires_grad_(problem.has_backward) for name in ("q", "k", "v"))
 
     def forward() -> torch.Tensor:
@@ -84,23 +81,44 @@ def autograd_call(
 
 def by_autograd(
     problem: Problem, forward: Callable[[], torch.Tensor], inputs: Results, dout: Any
-) -> Call:
-    """The problem's direction of a differentiable forward; for backward it is run here."""
+) -> Built:
+    """The problem's direction of a differentiable forward.
+
+    For backward it is run here, and anew for other contents: a graph for each.
+    """
 
     def gradient(out: torch.Tensor) -> Results:
         return torch.autograd.grad(out, inputs, dout, retain_graph=True)
 
     if problem.direction == "forward":
-        return lambda: (forward(),)
+        return Built(lambda: (forward(),))
     if problem.direction == "backward":
-        saved = forward()
-        return lambda: gradient(saved)
+        saved = [forward()]
+
+        def refresh() -> None:
+            # First, or there would be two graphs at a time.
+            saved.clear()
+            saved.append(forward())
+
+        return Built(lambda: gradient(saved[0]), earlier_stream=True, refresh=refresh)
 
     def both() -> Results:
         out = forward()
         return (out.detach(), *gradient(out))
 
-    return both
+    return Built(both)
+
+
+def written(into: Any, values: Any) -> None:
+    """What forward made of other contents, written over what it made before, at the same
+    addresses. Both are tensors, or tuples of them and of what no contents change."""
+    if isinstance(into, torch.Tensor):
+        # Inputs that are given as they lie have been changed already.
+        if into.data_ptr() != values.data_ptr():
+            into.copy_(values)
+    elif isinstance(into, (tuple, list)):
+        for one, value in zip(into, values, strict=True):
+            written(one, value)
 
 
 def operator_call(
@@ -109,7 +127,7 @@ def operator_call(
     access: Access,
     forward: Callable[..., tuple[torch.Tensor, Any]],
     backward: Callable[..., Results],
-) -> Call:
+) -> Built:
     """Operators that are called apart, without autograd.
 
     `forward(q, k, v)` yields `out` and whatever else `backward(dout, q, k, v, out, saved)`
@@ -126,19 +144,19 @@ def operator_call(
         return access.deliver(*backward(*access.read(dout), *given, out, saved))
 
     if problem.direction == "forward":
-        return lambda: access.deliver(made()[1])
+        return Built(lambda: access.deliver(made()[1]))
     if problem.direction == "backward":
         before = made()
-        return lambda: gradient(*before)
+        return Built(lambda: gradient(*before), refresh=lambda: written(before, made()))
 
     def both() -> Results:
         now = made()
         return (*access.deliver(now[1]), *gradient(*now))
 
-    return both
+    return Built(both)
 
 
-def build_sdpa(problem: Problem, tensors: Tensors, access: Access) -> Call:
+def build_sdpa(problem: Problem, tensors: Tensors, access: Access) -> Built:
     """`F.scaled_dot_product_attention`; the caller has selected the backend.
 
     `is_causal` is aligned top-left. Any other mask is given as a boolean tensor, and the
@@ -186,7 +204,7 @@ def _custom_mask(mask: Mask, square: bool) -> tuple[int, dict[str, int]]:
 
 def build_efficient(
     problem: Problem, tensors: Tensors, access: Access, num_splits_key: int | None
-) -> Call:
+) -> Built:
     """`aten::_efficient_attention_forward` and `_backward`, the CUTLASS kernels of xFormers.
 
     `num_splits_key` goes to the op as it is: `None` is the heuristic, -1 the value that
@@ -260,16 +278,16 @@ def build_efficient(
         return tuple(x.squeeze(0) for x in results) if problem.varlen else results
 
     if problem.direction == "forward":
-        return lambda: unpacked(access.deliver(forward()[1][0]))
+        return Built(lambda: unpacked(access.deliver(forward()[1][0])))
     if problem.direction == "backward":
         saved = forward()
-        return lambda: unpacked(backward(saved))
+        return Built(lambda: unpacked(backward(saved)), refresh=lambda: written(saved, forward()))
 
     def both() -> Results:
         saved = forward()
         return unpacked((*access.deliver(saved[1][0]), *backward(saved)))
 
-    return both
+    return Built(both)
 
 
 def splits_here(problem: Problem, requested: int | None, device: torch.device) -> dict[str, int]:

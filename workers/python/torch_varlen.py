@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ import torch
 from channel import Unsupported
 from packing import bounds, rows
 from problem import Problem
-from torch_library import Asked, Built, Call, Tensors, Variant
+from torch_case import Asked, Built, Results, Tensors, Variant
 from torch_variants import by_autograd
 
 UNBOUNDED = (-1, -1)
@@ -27,11 +28,10 @@ def build_varlen(asked: Asked) -> Built:
         raise Unsupported(f"torch {torch.__version__} has no varlen_attn: {error}") from error
     if asked.tensors["q"].device.type != "cuda":
         raise Unsupported("varlen_attn has kernels for GPUs alone")
-    call = varlen_call(asked.problem, asked.tensors, varlen_attn)
-    return Built(call, earlier_stream=asked.problem.direction == "backward")
+    return varlen_call(asked.problem, asked.tensors, varlen_attn)
 
 
-def varlen_call(problem: Problem, tensors: Tensors, attend: Callable[..., Any]) -> Call:
+def varlen_call(problem: Problem, tensors: Tensors, attend: Callable[..., Any]) -> Built:
     """`varlen_attn`, which is `attend`; a batch of equal lengths is packed by a view."""
     options = _options(problem, attend)
     starts = bounds(problem, tensors["q"].device)
@@ -43,8 +43,12 @@ def varlen_call(problem: Problem, tensors: Tensors, attend: Callable[..., Any]) 
     def forward() -> torch.Tensor:
         return attend(*inputs, *starts, problem.seq_q, problem.seq_k, **options)
 
-    call = by_autograd(problem, forward, inputs, packed.get("dout"))
-    return lambda: tuple(x.view(shape) for x, shape in zip(call(), shapes, strict=True))
+    built = by_autograd(problem, forward, inputs, packed.get("dout"))
+
+    def call() -> Results:
+        return tuple(x.view(shape) for x, shape in zip(built.call(), shapes, strict=True))
+
+    return replace(built, call=call)
 
 
 def _options(problem: Problem, attend: Callable[..., Any]) -> dict[str, Any]:

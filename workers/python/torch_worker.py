@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch.nn.attention import sdpa_kernel
 
 import torch_flex
 import torch_varlen
 from flash_variants import build_flash
-from torch_library import DTYPES, HALVES, Asked, Built, TorchLibrary, Variant
+from torch_case import DTYPES, HALVES, Asked, Built, Variant
+from torch_library import TorchLibrary
 from torch_variants import SDPA_BACKENDS, Access, build_efficient, build_sdpa, splits_here
 
 ACCESS = {"access": ("views", "copies")}
@@ -62,14 +65,13 @@ class TorchWorker(TorchLibrary):
         access = Access(problem, copies=word == "copies")
         if asked.variant in SDPA_BACKENDS:
             asked.settings.enter_context(sdpa_kernel(SDPA_BACKENDS[asked.variant]))
-            call = build_sdpa(problem, asked.tensors, access)
-            autograd = problem.direction == "backward"
-            return Built(call, {"access": word}, earlier_stream=autograd)
+            return replace(build_sdpa(problem, asked.tensors, access), effective={"access": word})
         if asked.variant == "flash":
-            return Built(build_flash(problem, asked.tensors, access), {"access": word})
+            return replace(build_flash(problem, asked.tensors, access), effective={"access": word})
         splits = params.get("num_splits_key")
-        call = build_efficient(problem, asked.tensors, access, splits)
-        return Built(call, {"access": word} | splits_here(problem, splits, self._device))
+        built = build_efficient(problem, asked.tensors, access, splits)
+        effective = {"access": word} | splits_here(problem, splits, self._device)
+        return replace(built, effective=effective)
 
 
 WORKER = TorchWorker

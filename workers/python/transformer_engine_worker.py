@@ -21,10 +21,11 @@ from typing import Any
 import torch
 
 from autograd_again import KeptNodes
-from channel import Failed, Message, Unsupported
+from channel import Message, Unsupported, positive
 from packing import bounds
 from problem import Problem
-from torch_library import Asked, Built, Call, Results, TorchLibrary, Variant
+from torch_case import Asked, Built, Results, Variant
+from torch_library import TorchLibrary
 
 BACKENDS = {
     "fused": "NVTE_FUSED_ATTN",
@@ -107,9 +108,7 @@ class TransformerEngineWorker(TorchLibrary):
     def build(self, asked: Asked) -> Built:
         """Modules called one after the other on the same q, k and v."""
         problem, params = asked.problem, asked.params
-        layers = params.get("layers", 1)
-        if layers < 1:
-            raise Failed(f"parameter layers={layers} is no positive integer")
+        layers = positive("layers", params.get("layers", 1))
         alternate = params.get("windows") == "alternate"
         _refuse(problem, layers, alternate)
         # Left last: what is selected under these settings is not to be found by the next case.
@@ -137,9 +136,8 @@ class TransformerEngineWorker(TorchLibrary):
         ]
         # Not before: modules keep the level of logging that they are made under.
         self._listening.enter_context(self._listen())
-        call = _calls(asked, modules, region)
-        autograd = problem.direction == "backward"
-        return Built(call, {"layers": layers}, earlier_stream=autograd, problems=layers)
+        built = _calls(asked, modules, region)
+        return dataclasses.replace(built, effective={"layers": layers}, problems=layers)
 
     def _autocast(self) -> Callable[[], Any]:
         """An fp8 region that leaves attention in the type of its inputs, entered per call."""
@@ -276,7 +274,7 @@ def _refuse(problem: Problem, layers: int, alternate: bool) -> None:
         raise Unsupported("windows=alternate narrows a causal mask in every second layer")
 
 
-def _calls(asked: Asked, modules: list[Any], region: Callable[[], Any]) -> Call:
+def _calls(asked: Asked, modules: list[Any], region: Callable[[], Any]) -> Built:
     """The timed call: of each direction, all layers; the first layer's results come first."""
     problem, tensors = asked.problem, asked.tensors
     inputs = tuple(tensors[name].requires_grad_(problem.has_backward) for name in ("q", "k", "v"))
@@ -292,17 +290,24 @@ def _calls(asked: Asked, modules: list[Any], region: Callable[[], Any]) -> Call:
         return tuple(gradients[0])
 
     if problem.direction == "forward":
-        return forward
+        return Built(forward)
     if problem.direction == "both":
-        return lambda: (*(outs := forward())[:1], *backward(outs))
-    outs = forward()
-    kept = KeptNodes(outs)
+        return Built(lambda: (*(outs := forward())[:1], *backward(outs)))
+    saved: list[tuple[Results, KeptNodes]] = []
+
+    def refresh() -> None:
+        # First, or there would be two graphs at a time.
+        saved.clear()
+        outs = forward()
+        saved.append((outs, KeptNodes(outs)))
 
     def again() -> Results:
+        outs, kept = saved[0]
         kept.restore()
         return backward(outs)
 
-    return again
+    refresh()
+    return Built(again, earlier_stream=True, refresh=refresh)
 
 
 def _packing(problem: Problem, device: torch.device) -> dict[str, Any]:

@@ -8,11 +8,13 @@ from dataclasses import replace
 import torch
 import triton
 
-from channel import Message, Unsupported
+from channel import Failed, Message, Unsupported
 from lengths import Lengths
+from planes import chosen
 from problem import Problem
-from reference import ReferenceCache, difference
-from torch_library import Asked, Built, Results, Tensors, TorchLibrary, Variant
+from reference import ReferenceCache, difference, worst
+from torch_case import Asked, Built, Results, Tensors, Variant
+from torch_library import TorchLibrary
 from triton_flash import attend, autotuned
 
 SUMMARIES = {
@@ -74,10 +76,22 @@ class TritonWorker(TorchLibrary):
             # not be kept for one.
             exact = ReferenceCache(self._arrays).of(short, seed, cut)
             of_short = difference(self._arrays, results[-1], exact["out"])
-            # `not <=`, so that NaN is the larger.
-            if not of_short["relative_l2"] <= errors["out"]["relative_l2"]:
-                errors["out"] = of_short
+            errors["out"] = worst(errors["out"], of_short)
         return errors
+
+    def checked(self, problem: Problem, seed: int, results: Results) -> Message:
+        """Where a call draws its lengths, the larger error of its longest and its shortest."""
+        if self._prepared().built.varies is False:
+            return super().checked(problem, seed, results)
+        of_lengths = []
+        for result in (results[0], results[-1]):
+            length = result.shape[1]
+            own = replace(problem, seq_q=length, seq_k=length)
+            named = {"out": result}
+            if tuple(result.shape) != own.shape("out"):
+                raise Failed(f"out is {tuple(result.shape)}, not {own.shape('out')}")
+            of_lengths.append(self.errors_of_planes(problem, seed, chosen(problem, length), named))
+        return {"errors": {"out": worst(*(errors["out"] for errors in of_lengths))}, "probes": {}}
 
 
 def calls(

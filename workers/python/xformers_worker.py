@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from channel import Message, Unsupported
 from problem import Problem
-from torch_library import DTYPES, HALVES, Asked, Built, TorchLibrary, Variant
+from torch_case import DTYPES, HALVES, Asked, Built, Variant
+from torch_library import TorchLibrary
 from torch_variants import Access, autograd_call, splits_here
 
 ACCESS = {"access": ("views", "copies")}
@@ -64,8 +66,8 @@ class XformersWorker(TorchLibrary):
             out = self._xformers.memory_efficient_attention(q, k, v, attn_bias=bias, **chosen)
             return _logical(problem, out)
 
-        call = autograd_call(problem, asked.tensors, access, attend)
-        return Built(call, effective, earlier_stream=problem.direction == "backward")
+        built = autograd_call(problem, asked.tensors, access, attend)
+        return replace(built, effective=effective)
 
     def _operators(self, name: str) -> tuple[Any, Any]:
         module = getattr(self._xformers.fmha, name, None)

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import tempfile
+import unittest
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,11 @@ sys.path.insert(0, str(WORKER))
 FULL = {"left": None, "right": None, "align": "top-left"}
 CAUSAL = {"left": None, "right": 0, "align": "top-left"}
 CAUSAL_BR = {"left": None, "right": 0, "align": "bottom-right"}
+
+SETS = 3
+"""Of inputs, as the harness asks for them."""
+SEED = 42
+PLAN = {"warmup": 1, "samples": 3, "min_samples": 3, "budget_ms": 0, "cache": "hot"}
 
 REPLY_LIMIT_S = 120
 """After this long a silent worker is taken for hung; no test says how long anything takes."""
@@ -47,6 +53,36 @@ def wire(**axes: Any) -> dict[str, Any]:
     problem["seq_k"] = axes.get("seq_k", problem["seq_q"])
     problem["head_dim_v"] = axes.get("head_dim_v", problem["head_dim"])
     return problem
+
+
+def right_after_timing(
+    test: unittest.TestCase, measured: dict[str, Any], tolerance: float, of: dict[str, Any]
+) -> None:
+    """The last timed call, whose inputs are another set's than those of `of`, what was
+    prepared: checked, and right."""
+    test.assertNotEqual(measured.get("type"), "failed", measured)
+    test.assertGreaterEqual(measured["input_sets"], SETS)
+    test.assertNotIn("input_sets_reason", measured)
+    checked = measured["checked"]
+    test.assertEqual(checked["seed"], SEED + 1)
+    test.assertEqual(list(checked["errors"]), list(of["errors"]))
+    for name, error in checked["errors"].items():
+        test.assertLess(error["relative_l2"], tolerance, name)
+        test.assertEqual(len(checked["probes"][name]), 16)
+        test.assertNotEqual(checked["probes"][name], of["probes"][name], "of other inputs")
+
+
+def put(seed: int, tensors: Any, copies: Any, refresh: Any) -> None:
+    """Other contents where torch's tensors lie, and in copies of them, and what must follow."""
+    import torch
+
+    import inputs
+
+    with torch.no_grad():
+        for name, tensor in [*tensors.items(), *copies.items()]:
+            inputs.torch_fill(tensor, name, seed)
+    if refresh is not None:
+        refresh()
 
 
 def _pipe_above_nine() -> list[int]:
@@ -102,9 +138,9 @@ class StartedWorker:
         return reply
 
     def prepare(self, variant: str, params: dict[str, Any] | None = None, **axes: Any) -> Any:
-        """Asks for a case with the inputs of seed 42."""
-        problem = wire(**axes)
-        return self.ask("prepare", variant=variant, seed=42, params=params or {}, problem=problem)
+        """Asks for a case with the inputs of seed 42, and of others for its samples."""
+        given = {"variant": variant, "params": params or {}, "problem": wire(**axes)}
+        return self.ask("prepare", **given, seed=SEED, input_sets=SETS)
 
     def exit_status(self) -> int:
         """Closes the channel and waits; negative where a signal ended the worker."""
@@ -117,3 +153,24 @@ class StartedWorker:
         self.log = self._log.read()
         self._log.close()
         return os.waitstatus_to_exitcode(status)
+
+
+class Conversing(unittest.TestCase):
+    """Tests that share one worker, started without a GPU to see."""
+
+    LIBRARY = ""
+    HIDES = {"CUDA_VISIBLE_DEVICES": ""}
+    """Environment by which the library sees no GPU."""
+    worker: StartedWorker
+    hello: dict[str, Any]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        os.environ.update(cls.HIDES)
+        cls.worker = StartedWorker(cls.LIBRARY)
+        cls.hello = cls.worker.ask("hello", protocol=1)
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        assert cls.worker.ask("shutdown")["type"] == "bye"
+        assert cls.worker.exit_status() == 0

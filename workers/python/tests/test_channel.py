@@ -14,6 +14,7 @@ import support  # noqa: F401  (puts the worker's modules on the path)
 import device
 import timing
 from channel import Absent, Failed, Session, Unsupported, serve
+from input_sets import Inputs
 from main import open_worker
 
 
@@ -151,22 +152,35 @@ class Channel(unittest.TestCase):
 
 
 class Rounds(unittest.TestCase):
-    def taken(self, seconds_each: float, **plan: Any) -> int:
-        """Samples taken when each of them takes this long."""
-        now = [0.0]
+    def taken(self, seconds_each: float, seconds_between: float = 0.0, **plan: Any) -> int:
+        """Samples taken when each takes this long, and changing the inputs so long before it."""
+        now, changes = [0.0], []
+
+        class Changing(Inputs):
+            def change(self, last: bool) -> None:
+                now[0] += seconds_between
+                changes.append(last)
+
         settings = {"warmup": 0, "samples": 10, "min_samples": 2, "budget_ms": 100.0, "cold": False}
-        count = 0
-        for _ in timing.Plan(**(settings | plan)).rounds(clock=lambda: now[0]):
+        told = []
+        for last in timing.Plan(**(settings | plan)).rounds(Changing(), lambda: now[0]):
             now[0] += seconds_each
-            count += 1
-        return count
+            told.append(last)
+        self.assertEqual(told, [False] * (len(told) - 1) + [True], "the last one alone")
+        self.assertEqual(changes, told)
+        return len(told)
 
     def test_samples_end_by_number_budget_or_minimum(self) -> None:
         self.assertEqual(self.taken(0.001), 10)
-        self.assertEqual(self.taken(0.030), 4, "starts at 0, 30, 60 and 90 ms, not at 120")
+        self.assertEqual(self.taken(0.030), 5, "starts at 0, 30, 60 and 90 ms, and the last")
         self.assertEqual(self.taken(9.0), 2)
-        self.assertEqual(self.taken(9.0, min_samples=0), 1, "the first is always within budget")
+        self.assertEqual(self.taken(9.0, min_samples=0), 2, "the first is always within budget")
+        self.assertEqual(self.taken(9.0, samples=1, min_samples=1), 1)
         self.assertEqual(self.taken(0.001, samples=1, min_samples=3), 3)
+
+    def test_changing_the_inputs_is_not_of_the_budget(self) -> None:
+        self.assertEqual(self.taken(0.001, seconds_between=9.0), 10)
+        self.assertEqual(self.taken(0.030, seconds_between=9.0), 5)
 
     def test_several_calls_are_one_sample(self) -> None:
         calls: list[int] = []

@@ -80,8 +80,7 @@ def aten_forward(
     Recorded.strides = q.stride()
     mask = flash_mask(is_causal, window_size_left, window_size_right)
     out = plain_attention.forward(q, k, v, mask, (cum_q, cum_k))
-    rest = (q.new_zeros(1, dtype=torch.float32), *(q.new_zeros(2) for _ in range(3)))
-    return out, *rest
+    return out, plain_attention.statistics(out), *(q.new_zeros(2) for _ in range(3))
 
 
 def aten_backward(
@@ -91,6 +90,7 @@ def aten_backward(
     """`aten::_flash_attention_backward`."""
     bounded((cum_q, cum_k), (max_q, max_k))
     mask = flash_mask(is_causal, window_size_left, window_size_right)
+    plain_attention.of_these_inputs(out, lse, q, k, v, mask, (cum_q, cum_k))
     return plain_attention.backward(dout, q, k, v, mask, (cum_q, cum_k))
 
 
@@ -116,12 +116,14 @@ def fa3_fwd(*given):
     q, k, v = (named[name] for name in ("q", "k", "v"))
     Recorded.num_splits, Recorded.strides = named["num_splits"], q.stride()
     out = plain_attention.forward(q, k, v, *named["mask"])
-    return out, *(q.new_zeros(1) for _ in range(3))
+    return out, plain_attention.statistics(out), *(q.new_zeros(1) for _ in range(2))
 
 
 def fa3_bwd(*given):
     """`flash_attn_3::bwd`."""
     named = fa3_given("bwd", *given)
+    saved = (named[name] for name in ("out", "softmax_lse", "q", "k", "v"))
+    plain_attention.of_these_inputs(*saved, *named["mask"])
     gradients = plain_attention.backward(
         *(named[name] for name in ("dout", "q", "k", "v")), *named["mask"]
     )
@@ -176,7 +178,7 @@ def _flash_attn_fwd(
     bounded((cu_seqlens_q, cu_seqlens_k), (max_seqlen_q, max_seqlen_k))
     mask = flash_mask(causal, window_size_left, window_size_right)
     out = plain_attention.forward(q, k, v, mask, (cu_seqlens_q, cu_seqlens_k))
-    return out, q.new_zeros(1) if return_lse else None
+    return out, plain_attention.statistics(out) if return_lse else None
 
 
 def _flash_attn_bwd(
@@ -190,8 +192,8 @@ def _flash_attn_bwd(
     block_sparse_tensors=None, dlse=None,
 ):  # fmt: skip
     """As flash_attn.cute 4.0.0b15 has it."""
-    assert lse is not None
     mask = flash_mask(causal, window_size_left, window_size_right)
+    plain_attention.of_these_inputs(out, lse, q, k, v, mask, (cu_seqlens_q, cu_seqlens_k))
     return plain_attention.backward(dout, q, k, v, mask, (cu_seqlens_q, cu_seqlens_k))
 
 
@@ -237,10 +239,13 @@ class ByValue(unittest.TestCase):
     def prepare(self, variant: str, params: Any = None, **axes: Any) -> dict[str, Any]:
         worker = self.torch if variant == "flash" else self.generations
         request = {"variant": variant, "seed": 42, "params": params or {}}
-        return worker.prepare(request | {"problem": support.wire(**axes)})
+        request |= {"problem": support.wire(**axes), "input_sets": support.SETS}
+        return worker.prepare(request)
 
     def right(self, variant: str, params: Any = None, **axes: Any) -> dict[str, Any]:
         prepared = self.prepare(variant, params, **axes)
+        worker = self.torch if variant == "flash" else self.generations
+        support.right_after_timing(self, worker.measure(support.PLAN), 1e-6, prepared)
         for name, error in prepared["errors"].items():
             self.assertLess(error["relative_l2"], 1e-6, (name, variant, params, axes))
         return prepared

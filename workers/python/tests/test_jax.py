@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import unittest
 from typing import Any
+from unittest import mock
 
 import support
 
@@ -12,17 +13,9 @@ TOLERANCE = {"f32": 1e-5, "f16": 2e-3, "bf16": 1.5e-2}
 
 
 @unittest.skipUnless(support.installed("jax"), "jax is not installed")
-class Conversation(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls) -> None:
-        os.environ["JAX_PLATFORMS"] = "cpu"
-        cls.worker = support.StartedWorker("jax")
-        cls.hello = cls.worker.ask("hello", protocol=1)
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        assert cls.worker.ask("shutdown")["type"] == "bye"
-        assert cls.worker.exit_status() == 0
+class Conversation(support.Conversing):
+    LIBRARY = "jax"
+    HIDES = {"JAX_PLATFORMS": "cpu"}
 
     def right(self, reply: dict[str, Any], dtype: str = "f32") -> None:
         self.assertEqual(reply["type"], "prepared", reply)
@@ -30,6 +23,8 @@ class Conversation(unittest.TestCase):
             self.assertLess(error["relative_l2"], TOLERANCE[dtype], name)
             self.assertEqual(len(reply["probes"][name]), 16)
         self.assertGreater(reply["first_call_ns"], 0)
+        measured = self.worker.ask("measure", **support.PLAN)
+        support.right_after_timing(self, measured, TOLERANCE[dtype], reply)
 
     def refused(self, reply: dict[str, Any], words: str) -> None:
         self.assertEqual(reply["type"], "unsupported", reply)
@@ -112,6 +107,96 @@ class Conversation(unittest.TestCase):
         self.assertEqual(self.worker.ask("release")["type"], "released")
         self.assertEqual(self.worker.ask("measure", cache="hot", **plan)["type"], "failed")
         self.assertEqual(self.worker.ask("census")["type"], "failed")
+
+
+@unittest.skipUnless(support.installed("jax"), "jax is not installed")
+class Sets(unittest.TestCase):
+    """In this process, to look at addresses and to put a library in place that keeps results."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        os.environ["JAX_PLATFORMS"] = "cpu"
+        import jax_worker
+
+        cls.worker = jax_worker.JaxWorker()
+
+    def prepared(self, **axes: Any) -> dict[str, Any]:
+        request = {"variant": "xla", "seed": 42, "params": {}, "input_sets": 3}
+        return self.worker.prepare(request | {"problem": support.wire(**axes)})
+
+    def test_inputs_are_those_of_every_worker_and_lie_where_they_lay(self) -> None:
+        import numpy as np
+
+        import inputs
+        from problem import Problem
+
+        for axes in ({"dtype": "bf16"}, {"layout": "bhsd", "kv_heads": 2}):
+            axes = {"direction": "backward", "head_dim": 8, **axes}
+            self.prepared(**axes)
+            case, problem = self.worker._prepared(), Problem.from_wire(support.wire(**axes))
+            # The first arrays may be the host's own memory, which is not written into.
+            case.put(2)
+            before = {name: x.unsafe_buffer_pointer() for name, x in case.held.items()}
+            case.put(1)
+            for name, array in case.held.items():
+                self.assertEqual(array.unsafe_buffer_pointer(), before[name])
+                wanted = inputs.numpy_input(problem, name, 43, array.dtype)
+                logical = np.asarray(array)
+                logical = logical.swapaxes(1, 2) if problem.layout == "bhsd" else logical
+                self.assertTrue((logical == wanted).all(), name)
+
+    def test_changing_the_inputs_compiles_once_for_all_that_they_fit(self) -> None:
+        from jax._src import compiler
+
+        compile_one, compiled = compiler.compile_or_get_cached, []
+
+        def counted(*given: Any, **named: Any) -> Any:
+            compiled.append(given)
+            return compile_one(*given, **named)
+
+        for direction, most in (("both", 1), ("backward", 0), ("forward", 0)):
+            self.prepared(direction=direction, seq_q=29)
+            with mock.patch.object(compiler, "compile_or_get_cached", counted):
+                self.worker.measure(support.PLAN)
+            self.assertEqual(len(compiled), most, direction)
+            compiled.clear()
+
+    def test_results_that_are_kept_are_wrong_after_timing(self) -> None:
+        for direction in ("forward", "backward", "both"):
+            prepared = self.prepared(direction=direction)
+            case = self.worker._prepared()
+            kept, analysis = case.call(), case.compiled.memory_analysis()
+            case.compiled = mock.Mock(return_value=kept)
+            case.compiled.memory_analysis.return_value = analysis
+            checked = self.worker.measure(support.PLAN)["checked"]
+            self.assertEqual(checked["seed"], 43)
+            self.assertEqual(checked["probes"], prepared["probes"])
+            for name, error in checked["errors"].items():
+                self.assertGreater(error["relative_l2"], 0.5, name)
+
+    def test_without_sets_nothing_is_said_of_them(self) -> None:
+        request = {"variant": "xla", "seed": 42, "params": {}, "problem": support.wire()}
+        self.worker.prepare(request)
+        measured = self.worker.measure(support.PLAN)
+        self.assertFalse({"checked", "input_sets"} & set(measured))
+
+    def test_where_memory_is_short_the_only_set_is_checked(self) -> None:
+        self.prepared(direction="backward")
+        case = self.worker._prepared()
+        arranged, calls = case.arranged, []
+
+        def short(held: Any) -> Any:
+            calls.append(held)
+            if len(calls) == 1:
+                raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory")
+            return arranged(held)
+
+        case.arranged = short
+        measured = self.worker.measure(support.PLAN)
+        self.assertEqual((measured["input_sets"], measured["checked"]["seed"]), (1, 42))
+        self.assertIn("Out of memory", measured["input_sets_reason"])
+        for name, error in measured["checked"]["errors"].items():
+            self.assertLess(error["relative_l2"], TOLERANCE["f32"], name)
 
 
 class Ending(unittest.TestCase):

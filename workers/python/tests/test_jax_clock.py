@@ -134,6 +134,20 @@ class Samples(unittest.TestCase):
         self.library.figures["xla_end"] = (5e7, 0.0, 1980.0, probe.SYNCHRONISED)
         self.assertIsNone(jax_clock.measure(lambda: None, plan, clock, gpu))
 
+    def test_the_last_timed_calls_results_are_kept(self) -> None:
+        clock = jax_clock.XlaProbe("fake", self.device)
+        plan = jax_clock.timing.Plan(1, samples=3, min_samples=3, budget_ms=0, cold=False)
+        gpu, calls, inputs = mock.Mock(), [], jax_clock.Inputs()
+        gpu.state.return_value = {}
+
+        def call() -> Any:
+            calls.append(jnp.asarray(float(len(calls))))
+            return calls[-1]
+
+        jax_clock.measure(call, plan, clock, gpu, inputs)
+        self.assertEqual(len(inputs.kept), 1)
+        self.assertIs(inputs.kept[0], calls[-1])
+
     def test_a_sample_of_several_calls_waits_for_as_many_markers(self) -> None:
         clock = jax_clock.XlaProbe("fake", self.device)
         plan = jax_clock.timing.Plan(0, 2, 2, 0, cold=False, calls_per_sample=4)

@@ -20,6 +20,7 @@ if not support.installed("torch"):
 
 from agreement import Agreement
 from channel import Failed, Unsupported
+from input_sets import Inputs
 from projection import Geometry, Projection, power_of_two
 from ranks import LIMIT_S, LIMIT_VARIABLE, Ranks
 from sequence_parallel_rank import AgreedPlan
@@ -101,6 +102,20 @@ class OneAnswerOfMany(unittest.TestCase):
         with self.assertRaisesRegex(Failed, "different numbers of samples"):
             slowest([fast, fast | {"device_ns": [1.0]}])
 
+    def test_what_any_rank_computed_wrongly_is_wrong(self) -> None:
+        def reply(seed: int, error: float, sets: int) -> dict[str, Any]:
+            errors = {"out": {"relative_l2": error, "max_abs": 1.0}}
+            told = {"input_sets": sets} | ({"input_sets_reason": "short"} if sets == 1 else {})
+            checked = {"seed": seed, "errors": errors, "probes": {"out": [error]}}
+            return {"device_ns": [1.0], "host_ns": []} | told | {"checked": checked}
+
+        found = slowest([reply(43, 0.0, 4), reply(43, 0.7, 1)])
+        self.assertEqual(found["checked"]["errors"]["out"]["relative_l2"], 0.7)
+        self.assertEqual(found["checked"]["probes"]["out"], [0.0], "of rank 0")
+        self.assertEqual((found["input_sets"], found["input_sets_reason"]), (1, "short"))
+        with self.assertRaisesRegex(Failed, "different seeds"):
+            slowest([reply(43, 0.0, 3), reply(42, 0.0, 3)])
+
     def test_an_error_that_is_not_finite_is_the_worst(self) -> None:
         errors = [{"relative_l2": value, "max_abs": 0.0} for value in (1e-3, 2e-3, None)]
         self.assertEqual(worst(errors[:2])["relative_l2"], 2e-3)
@@ -161,7 +176,7 @@ class Plans(unittest.TestCase):
             plan = AgreedPlan(0, 9, 2, budget_ms=3.5, cold=False, agreement=agreement)
             # A second passes between looks at rank 1's clock: its own budget is spent at once.
             ticks = itertools.count(0, 1 + 999 * rank)
-            return len(list(plan.rounds(lambda: next(ticks) / 1e3)))
+            return len(list(plan.rounds(Inputs(), lambda: next(ticks) / 1e3)))
 
         with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
             path = Path(folder) / "agreement"
@@ -169,22 +184,28 @@ class Plans(unittest.TestCase):
             self.assertEqual(list(pool.map(samples, range(2))), [3, 3])
 
 
-class Conversation(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls) -> None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""
-        cls.worker = support.StartedWorker("sequence_parallel")
-        cls.hello = cls.worker.ask("hello", protocol=1)
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        assert cls.worker.ask("shutdown")["type"] == "bye"
-        assert cls.worker.exit_status() == 0
+class Conversation(support.Conversing):
+    LIBRARY = "sequence_parallel"
 
     def right(self, reply: dict[str, Any], dtype: str = "f32") -> None:
         self.assertEqual(reply["type"], "prepared", reply)
         self.assertLess(reply["errors"]["out"]["relative_l2"], TOLERANCE[dtype])
         self.assertEqual(len(reply["probes"]["out"]), 16)
+
+    def right_after_timing(self, reply: dict[str, Any], dtype: str = "f32") -> None:
+        self.right(reply, dtype)
+        # As many calls as there are lengths for.
+        measured = self.worker.ask(
+            "measure", **PLAN | {"warmup": 0, "samples": 2, "min_samples": 2}
+        )
+        if reply["effective"]["lengths"] == 1:
+            support.right_after_timing(self, measured, TOLERANCE[dtype], reply)
+            return
+        # Of other lengths than the problem's: no place to probe.
+        self.assertEqual(measured["checked"]["probes"], {})
+        self.assertEqual(measured["checked"]["seed"], support.SEED + 1)
+        error = measured["checked"]["errors"]["out"]["relative_l2"]
+        self.assertLess(error, TOLERANCE[dtype])
 
     def test_hello(self) -> None:
         self.assertEqual(self.hello["type"], "hello", self.hello)
@@ -198,7 +219,7 @@ class Conversation(unittest.TestCase):
                 for params in ({}, {"lengths": 3}, {"lengths": 3, "pad": "pow2"}):
                     with self.subTest(kind=kind, dtype=dtype, **params):
                         reply = self.worker.prepare("gloo", params, **layer(kind, dtype=dtype))
-                        self.right(reply, dtype)
+                        self.right_after_timing(reply, dtype)
                         self.assertEqual(reply.get("problems", 1), params.get("lengths", 1))
 
     def test_padding_changes_no_row_that_counts(self) -> None:

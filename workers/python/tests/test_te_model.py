@@ -88,22 +88,13 @@ class Selection(unittest.TestCase):
 
 
 @unittest.skipUnless(support.installed("torch"), "torch is not installed")
-class Conversation(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls) -> None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""
-        cls.worker = support.StartedWorker("te_model")
-        cls.hello = cls.worker.ask("hello", protocol=1)
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        assert cls.worker.ask("shutdown")["type"] == "bye"
-        assert cls.worker.exit_status() == 0
+class Conversation(support.Conversing):
+    LIBRARY = "te_model"
 
     def prepare(self, variant: str, params: dict[str, Any], **axes: Any) -> dict[str, Any]:
         problem = support.wire(**{"mask": support.CAUSAL} | axes)
         asked = {"variant": variant, "seed": 42, "params": params, "problem": problem}
-        return self.worker.ask("prepare", **asked, counters=COUNTERS)
+        return self.worker.ask("prepare", **asked, counters=COUNTERS, input_sets=support.SETS)
 
     def test_says_that_it_is_a_model(self) -> None:
         for variant in self.hello["variants"]:
@@ -129,6 +120,8 @@ class Conversation(unittest.TestCase):
                     self.assertEqual(reply["type"], "prepared", reply)
                     for name, error in reply["errors"].items():
                         self.assertLess(error["relative_l2"], 1e-5, name)
+                    measured = self.worker.ask("measure", **support.PLAN)
+                    support.right_after_timing(self, measured, 1e-5, reply)
                     self.assertEqual(reply["effective"]["layers"], params.get("layers", 1))
                     counts = self.worker.ask("census")["counts"]
                     self.assertEqual(counts["calls.backend_selections"], selections)

@@ -22,8 +22,9 @@ from channel import Session, Unsupported
 from problem import Problem
 from reference import Arrays, ReferenceCache
 from refusals import refusal
+from torch_case import Asked, Built, Variant
 from torch_census import _copies, _launch
-from torch_library import Asked, Built, TorchLibrary, Variant
+from torch_library import TorchLibrary
 from torch_variants import Access, build_efficient
 
 TOLERANCE = {"f32": 1e-5, "f16": 2e-3, "bf16": 1.5e-2}
@@ -190,23 +191,16 @@ class LostDevices(unittest.TestCase):
         self.assertEqual(self.counted(library)["type"], "failed")
 
 
-class Conversation(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls) -> None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""
-        cls.worker = support.StartedWorker("torch")
-        cls.hello = cls.worker.ask("hello", protocol=1)
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        assert cls.worker.ask("shutdown")["type"] == "bye"
-        assert cls.worker.exit_status() == 0
+class Conversation(support.Conversing):
+    LIBRARY = "torch"
 
     def right(self, reply: dict[str, Any], dtype: str = "f32") -> None:
         self.assertEqual(reply["type"], "prepared", reply)
         for name, error in reply["errors"].items():
             self.assertLess(error["relative_l2"], TOLERANCE[dtype], name)
             self.assertEqual(len(reply["probes"][name]), 16)
+        measured = self.worker.ask("measure", **support.PLAN)
+        support.right_after_timing(self, measured, TOLERANCE[dtype], reply)
 
     def test_hello(self) -> None:
         names = [variant["name"] for variant in self.hello["variants"]]

@@ -41,9 +41,14 @@ class Values(unittest.TestCase):
         with warnings.catch_warnings():
             # It says that it runs unfused.
             warnings.simplefilter("ignore")
-            results = dict(zip(problem.results, make(problem, tensors)(), strict=True))
-        exact = ReferenceCache(Arrays.of_torch(CPU)).of(problem, 3, values)
-        for name, value in results.items():
+            built = make(problem, tensors)
+            self.same(problem, 3, values, built())
+            support.put(4, tensors, values, built.refresh)
+            self.same(problem, 4, values, built())
+
+    def same(self, problem: Problem, seed: int, values: Any, results: Any) -> None:
+        exact = ReferenceCache(Arrays.of_torch(CPU)).of(problem, seed, values)
+        for name, value in zip(problem.results, results, strict=True):
             self.assertEqual(tuple(value.shape), problem.shape(name))
             self.assertFalse(value.requires_grad, name)
             expected = torch.as_tensor(exact[name]).view(value.shape)

@@ -66,12 +66,15 @@ class Conversation(unittest.TestCase):
             params=params or {},
             problem=problem,
             counters=COUNTERS,
+            input_sets=support.SETS,
         )
 
     def right(self, reply: dict[str, Any], dtype: str = "f16") -> None:
         self.assertEqual(reply["type"], "prepared", reply)
         for name, error in reply["errors"].items():
             self.assertLess(error["relative_l2"], TOLERANCE[dtype], name)
+        measured = self.worker.ask("measure", **support.PLAN)
+        support.right_after_timing(self, measured, TOLERANCE[dtype], reply)
 
     def selections(self, params: dict[str, Any] | None = None, **axes: Any) -> int:
         """In one steady call."""

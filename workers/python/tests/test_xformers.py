@@ -58,6 +58,7 @@ def efficient_forward(
     if cu_seqlens_q is not None:
         out, rows, longest = out.unsqueeze(0), len(cu_seqlens_q) - 1, max_seqlen_q
     logsumexp = torch.zeros(rows, query.shape[2], longest)
+    logsumexp += plain_attention.statistics(out)
     return out, logsumexp, torch.zeros(1), torch.zeros(1), max_seqlen_q, max_seqlen_k
 
 
@@ -72,6 +73,9 @@ def efficient_backward(
     mask = efficient_mask(custom_mask_type, window_size)
     cu_seqlens = (cu_seqlens_q, cu_seqlens_k)
     given = _packed(cu_seqlens_q, grad_out, query, key, value)
+    (plain_out,) = _packed(cu_seqlens_q, out)
+    saved = logsumexp.reshape(-1)[:1]
+    plain_attention.of_these_inputs(plain_out, saved, *given[1:], mask, cu_seqlens)
     gradients = plain_attention.backward(*given, mask, cu_seqlens)
     if cu_seqlens_q is not None:
         gradients = tuple(x.unsqueeze(0) for x in gradients)
@@ -162,7 +166,8 @@ class ByValue(unittest.TestCase):
     def prepare(self, variant: str, params: Any = None, **axes: Any) -> dict[str, Any]:
         axes = {"head_dim": 64} | axes
         request = {"variant": variant, "seed": 42, "params": params or {}}
-        return self.worker.prepare(request | {"problem": support.wire(**axes)})
+        request |= {"problem": support.wire(**axes), "input_sets": support.SETS}
+        return self.worker.prepare(request)
 
     def right(self, variant: str, params: Any = None, **axes: Any) -> dict[str, Any]:
         axes = {"dtype": "f32" if variant in ("cutlass", "default") else "f16"} | axes
@@ -170,6 +175,8 @@ class ByValue(unittest.TestCase):
         for name, error in prepared["errors"].items():
             limit = TOLERANCE[axes["dtype"]]
             self.assertLess(error["relative_l2"], limit, (name, variant, params, axes))
+        limit = TOLERANCE[axes["dtype"]]
+        support.right_after_timing(self, self.worker.measure(support.PLAN), limit, prepared)
         return prepared["effective"]
 
     def operators(self) -> list[str]:

@@ -1,0 +1,106 @@
+"""What samples are taken on: sets of inputs in turn, so that a result that is kept is wrong.
+
+A kernel that gives back what it computed before, because the addresses of its inputs or a
+light fingerprint of them say so, is as fast as it is wrong. So the contents change from sample
+to sample, the addresses where a library lets us keep them do not, and the results of the last
+timed call are checked after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count, cycle
+from typing import Any
+
+LAST = 1
+"""Number of the set that the last sample is taken on, in every case of a problem: one
+reference more serves them all."""
+
+FIRST_OF_OTHERS = 2
+
+
+def seed_of(seed: int, number: int) -> int:
+    """The seed of a set, as docs/PROTOCOL.md has it; set 0 is that of the first call."""
+    return (seed + number) & ((1 << 64) - 1)
+
+
+def fresh() -> Iterator[int]:
+    """Sets for the samples before the last, where each can have one of its own."""
+    return count(FIRST_OF_OTHERS)
+
+
+def in_turn(sets: int) -> Iterator[int]:
+    """Sets for the samples before the last, where so many are kept: all but `LAST`, over and over.
+
+    No two in a row are alike, the last one included, so there are at least three.
+    """
+    if sets < 3:
+        raise ValueError(f"{sets} sets cannot take turns")
+    return cycle([*range(FIRST_OF_OTHERS, sets), 0])
+
+
+class Inputs:
+    """The inputs of the samples; these stay as they are."""
+
+    held_bytes = 0
+    """Device memory that is taken for changing and checking, and is not the call's."""
+
+    def __init__(self) -> None:
+        self.kept: list[Any] = []
+        """The results of the last timed call, once it has been made."""
+
+    def change(self, last: bool) -> None:
+        """Before each sample: what was kept is dropped, and the inputs are those of the sample."""
+        self.kept.clear()
+
+
+class InputSets(Inputs):
+    """Inputs whose contents are another set's in each sample, `LAST` in the last one."""
+
+    def __init__(
+        self,
+        asked: int,
+        numbers: Iterator[int],
+        put: Callable[[int], None],
+        short: Callable[[Exception], bool],
+        place: int = 0,
+    ) -> None:
+        """`put(n)` puts set `n` in place of the one before, and returns when that is done;
+        `numbers` are the sets of the samples before the last; `short` says of an error of
+        `put` that memory was short: the inputs then stay those of set 0. `place` is the set
+        that is there now."""
+        super().__init__()
+        self._asked, self._numbers, self._put, self._short = asked, numbers, put, short
+        self._used = {0, place}
+        self._stay: str | None = None
+        """Why the contents do not change."""
+        self.number = place
+        """Of the set that is in place."""
+
+    def change(self, last: bool) -> None:
+        super().change(last)
+        if self._stay:
+            return
+        number = LAST if last else next(self._numbers)
+        try:
+            self._put(number)
+        except Exception as error:
+            if not self._short(error):
+                raise
+            self._stay = f"no memory to change the inputs: {str(error).strip().splitlines()[0]}"
+        else:
+            self.number = number
+            self._used.add(number)
+            return
+        # Out here the exception is gone, and with it the frames that held memory.
+        self._put(0)
+        self.number = 0
+
+    def told(self) -> dict[str, Any]:
+        """What `measured` says of the sets that there were."""
+        if self._stay:
+            return {"input_sets": 1, "input_sets_reason": self._stay}
+        sets = len(self._used)
+        if sets >= self._asked:
+            return {"input_sets": sets}
+        return {"input_sets": sets, "input_sets_reason": f"there were {sets - 1} samples"}
