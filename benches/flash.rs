@@ -57,6 +57,7 @@ fn prepared(id: &str) -> (Box<dyn Worker>, f64) {
         params: Params::default(),
         seed: 42,
         counters: Vec::new(),
+        input_sets: 1,
     };
     worker.prepare(&request).expect("prepared");
     (worker, flops)

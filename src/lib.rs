@@ -5,6 +5,9 @@
 //! from those above it in this list (`tests/layering.rs` holds it to that).
 
 mod cache;
+pub mod figures;
+mod input;
+mod last_words;
 
 pub mod attention;
 pub mod suite;
@@ -23,3 +26,6 @@ pub mod judge;
 pub mod report;
 
 pub mod commands;
+
+#[doc(hidden)]
+pub mod fuzzing;

@@ -6,19 +6,25 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use owo_colors::OwoColorize;
 use regatta::commands::{
-    Ended, Stop, baseline, build, completions, diff, doctor, env, gate, list, note, report, run,
-    trace, worker,
+    Ended, Stop, baseline, build, completions, diff, doctor, env, gate, leave_nothing, list, note,
+    report, run, trace, worker,
 };
+use regatta::worker::supervisor;
 
 /// A performance-regression harness for attention kernels: whether it got slower,
 /// how sure that is, and why.
 #[derive(Parser, Debug)]
 #[command(
     version,
-    after_help = "Exit codes: 0 nothing against it; 1 regression, broken expectation or \
-                  structural failure;\n2 usage or configuration error, nothing was measured; \
-                  3 not judged. Results go to standard\noutput, progress and diagnostics to \
-                  standard error.\n\nStart with: regatta run quick"
+    after_help = "Exit codes:\n  \
+                  0  everything planned was measured and checked, and nothing is worse or may be\n  \
+                  1  something is worse: slower, structure, a broken expectation or limit, a\n     \
+                  wrong result, a crash or a hang (of a case the suite does not allow)\n  \
+                  2  usage or configuration: nothing was measured\n  \
+                  3  cannot say: incomplete, not comparable, no baseline, or something looks\n     \
+                  worse than its floor or limit and was not decided\n\
+                  1 wins over 3, whatever becomes of the output. Results go to standard output,\n\
+                  progress and diagnostics to standard error.\n\nStart with: regatta run quick"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -42,7 +48,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    supervisor::here();
     let ended = dispatch(&Cli::parse().command);
+    leave_nothing();
     ExitCode::from(ended.unwrap_or_else(|stop| {
         complain(&stop);
         stop.exit_code()

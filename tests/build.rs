@@ -208,7 +208,7 @@ fn a_ledger_holds_what_was_built_and_names_what_got_worse() {
     });
     let (code, stdout, stderr) = build.ran(&[&["inputs.cu"], &against[..]].concat());
     assert_eq!(code, 1, "{stdout}{stderr}");
-    assert!(stdout.contains("shared bytes 0 -> 256"), "{stdout}");
+    assert!(stdout.contains("shared bytes 0 → 256"), "{stdout}");
     assert!(
         stdout.contains("Gone (1)\n  inputs_bf16 (inputs, sm_90a)"),
         "{stdout}"

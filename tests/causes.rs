@@ -7,12 +7,13 @@ use common::{Place, fake_worker};
 use regatta::judge::judgement::{Row, VerdictOutcome};
 use regatta::judge::{Options, judge};
 use regatta::record::side::Side;
+use regatta::record::types::Outcome;
 use regatta::record::{baseline, run_file};
 use regatta::suite;
 use serde_json::Value;
 
 /// Each fault of `fake/gpu` and the cause that must come first.
-const FAULTS: [(&str, &str); 12] = [
+const FAULTS: [(&str, &str); 15] = [
     ("grid", "less-parallel"),
     ("kernel", "kernel-replaced"),
     ("copies", "copies-added"),
@@ -25,24 +26,55 @@ const FAULTS: [(&str, &str); 12] = [
     ("clock", "lower-clock"),
     ("overlap", "lost-overlap"),
     ("environment", "environment"),
+    ("clone", "copies-added"),
+    ("waits", "synchronisation"),
+    ("driver-memory", "driver-memory"),
+];
+
+/// Each way in which what a call does is not told any more, and what is then named.
+const UNTOLD: [(&str, &str); 5] = [
+    (
+        "no-census",
+        "launches (2), allocations (2), copies (0), driver_allocations (0), driver_frees (0), \
+         module_loads (0) and 2 more: the census failed: CUPTI is taken",
+    ),
+    (
+        "no-structure",
+        "launches (2), allocations (2), copies (0), driver_allocations (0), driver_frees (0), \
+         module_loads (0) and 2 more: its worker counts no structure",
+    ),
+    ("no-launches", "launches (2)"),
+    (
+        "no-count",
+        "workspace_bytes (1000): the allocator is another one",
+    ),
+    (
+        "no-calls",
+        "driver_allocations (0), driver_frees (0), synchronisations (0)",
+    ),
 ];
 
 /// How evidence that comes from the device's activity begins.
-const TOLD: [(&str, &str); 4] = [
+const TOLD: [(&str, &str); 6] = [
     (
         "copies",
         "1 copy kernel added (direct_copy_kernel), 1.30 of ",
     ),
     (
         "gaps",
-        "device idle between launches 100 ns -> 1.40 us of 5.30 us, none of it waiting",
+        "device idle between launches 100.0 ns → 1.40 µs of 5.30 µs, none of it waiting",
     ),
     (
         "host",
-        "host 1.00 us -> 1.00 s a call, device idle between launches 100 ns -> 1.40 us of 5.30 us, \
+        "host 1.00 µs → 1.00 s a call, device idle between launches 100.0 ns → 1.40 µs of 5.30 µs, \
          98.6 % of it waiting for the host, device time ",
     ),
-    ("overlap", "copies and compute at once 1.00 us -> 0 a call"),
+    ("overlap", "copies and compute at once 1.00 µs → 0 a call"),
+    ("waits", "waits for the device in each call: 0 → 1"),
+    (
+        "driver-memory",
+        "cudaMalloc a call 0 → 2, cudaFree a call 0 → 2",
+    ),
 ];
 
 const HARMLESS: [&str; 10] = [
@@ -60,13 +92,22 @@ const HARMLESS: [&str; 10] = [
 
 /// A suite of one case, with a baseline of it.
 fn place(more: &str) -> Place {
+    timed_by("", more)
+}
+
+/// The same, with a worker that says this of its clock.
+fn timed_by(clock: &str, more: &str) -> Place {
     let place = Place::new();
+    let clock = match clock {
+        "" => String::new(),
+        clock => format!(", \"--clock\", {clock:?}"),
+    };
     let worker = fake_worker();
     let suite = format!(
         "schema = 1\ndescription = \"one case\"\n\
          [measure]\ninvocations = 5\nsamples = 10\n\
          [policy]\nfloor = 0.02\nconfirm = 5\n\
-         [workers.fake]\ncommand = [{:?}]\n\
+         [workers.fake]\ncommand = [{:?}{clock}]\n\
          [[sweep]]\nvariants = [\"fake/gpu\"]\nseq = 32\nhead_dim = 16\n{more}",
         worker.display().to_string()
     );
@@ -96,7 +137,7 @@ fn every_fault_is_named_by_its_cause_first() {
         if fault == "grid" {
             let evidence = row["findings"][0]["evidence"].as_str().unwrap();
             assert!(
-                evidence.contains("grid 157x1x1 -> 1x1x1 of flash<float,64>, 1 of 132 SMs"),
+                evidence.contains("grid 157x1x1 → 1x1x1 of flash<float,64>, 1 of 132 SMs"),
                 "{evidence}"
             );
         }
@@ -105,6 +146,69 @@ fn every_fault_is_named_by_its_cause_first() {
             assert!(evidence.starts_with(words), "{fault}: {evidence}");
         }
     }
+}
+
+/// Behind a gate the device never waits for the host, whatever a recorded call shows: a
+/// copy that was added costs what it takes on the device, and no more.
+#[test]
+fn a_cause_is_in_the_time_that_was_judged() {
+    let gated = timed_by("probe 0.2", "");
+    let causes = |place: &Place, fault: &str| -> Vec<String> {
+        let (code, judgement) = judged(place, fault, &[]);
+        assert_eq!(code, 1, "{fault}: {judgement:#}");
+        let found = judgement["rows"][0]["findings"].as_array().unwrap();
+        let named = found
+            .iter()
+            .map(|finding| finding["cause"].as_str().unwrap().to_owned());
+        named.collect()
+    };
+    assert_eq!(causes(&gated, "clone"), ["copies-added"]);
+    for fault in ["host", "gaps"] {
+        assert_eq!(causes(&gated, fault), ["environment"], "{fault}");
+    }
+    // A call that waits by itself opens the gate, and then the host is in its time.
+    let waits = causes(&gated, "waits");
+    assert_eq!(waits[..2], ["synchronisation", "host-bound"], "{waits:?}");
+    let events = timed_by("events", "");
+    let told = causes(&events, "clone");
+    assert_eq!(told[0], "copies-added", "{told:?}");
+    assert!(told.contains(&"host-bound".to_owned()), "{told:?}");
+}
+
+/// What the base tells and the head does not is not judged, with times and without.
+#[test]
+fn structure_that_vanished_is_not_judged_and_named() {
+    let place = place("");
+    for (fault, told) in UNTOLD {
+        for more in [&["--structure-only"][..], &[]] {
+            let (code, judgement) = judged(&place, fault, more);
+            assert_eq!(code, 3, "{fault} {more:?}: {judgement:#}");
+            let row = &judgement["rows"][0];
+            let named = row["uncounted"].as_array().unwrap();
+            assert!(!named.is_empty(), "{fault} {more:?}: {row:#}");
+            let reasons = judgement["verdict"]["reasons"].as_array().unwrap();
+            let reason = format!("counted in the base and not now: {told}");
+            let said = |of: &Value| of.as_str().unwrap().ends_with(&reason);
+            assert!(reasons.iter().any(said), "{fault} {more:?}: {reasons:?}");
+        }
+    }
+    // The run says why there is nothing in it.
+    exits!(
+        place,
+        0,
+        ["run", "./s.toml", "--set", "fake/gpu.fault=no-census"]
+    );
+    let run = place.run("s");
+    let Outcome::Measured(first) = &run.entries[0].outcome else {
+        panic!("{:?}", run.entries[0]);
+    };
+    let uncounted = &first.structure.as_ref().unwrap().uncounted;
+    assert_eq!(uncounted["census"], "the census failed: CUPTI is taken");
+    let (stdout, _) = exits!(place, 3, ["diff", "s", "reports/s"]);
+    assert!(stdout.contains("Structure not judged (1)"), "{stdout}");
+    // What the head alone counts is new, and nothing against it.
+    exits!(place, 0, ["baseline", "save", "s", "--replace", "--force"]);
+    exits!(place, 0, ["gate", "./s.toml"]);
 }
 
 #[test]
@@ -129,6 +233,8 @@ fn structure_alone_names_what_is_structure_and_passes_what_is_not() {
         ("copies", "copies"),
         ("spills", "spills"),
         ("modules", "counts"),
+        ("waits", "synchronisation"),
+        ("driver-memory", "synchronisation"),
     ] {
         let (code, judgement) = judged(&place, fault, &["--structure-only"]);
         assert_eq!(code, 1, "{fault}: {judgement:#}");
@@ -139,6 +245,11 @@ fn structure_alone_names_what_is_structure_and_passes_what_is_not() {
             "{reason}"
         );
     }
+    // Memory of the driver is a kind of its own, beside the waits that a free brings.
+    let (_, judgement) = judged(&place, "driver-memory", &["--structure-only"]);
+    let kinds = judgement["rows"][0]["structure"].as_array().unwrap().iter();
+    let kinds: Vec<&str> = kinds.map(|of| of["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["synchronisation", "driver-memory", "driver-memory"]);
     for fault in ["clock", "host", "kernel"] {
         assert_eq!(judged(&place, fault, &["--structure-only"]).0, 0, "{fault}");
     }
@@ -275,10 +386,10 @@ fn the_lost_sentinel_fails_by_limits_and_by_structure_alone() {
     let kernel = "fmha_cutlassB_f32_aligned_64x64_k32_sm80";
     assert_eq!(
         told[0],
-        format!("fill 132 of 132 SMs -> 1 of 132 SMs of {kernel}")
+        format!("fill 132 of 132 SMs → 1 of 132 SMs of {kernel}")
     );
     assert!(
-        told.contains(&format!("grid 157x1x1 -> 1x1x1 of {kernel}")),
+        told.contains(&format!("grid 157x1x1 → 1x1x1 of {kernel}")),
         "{told:?}"
     );
 }

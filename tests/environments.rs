@@ -213,3 +213,19 @@ fn a_suite_that_sets_variables_leaves_the_interpreter_to_the_user() {
     assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert!(stderr.contains("/no/such/python"), "{stderr}");
 }
+
+#[test]
+fn no_environment_is_made_outside_the_cache() {
+    let place = Place::new();
+    for name in ["a/../../../b", "/elsewhere/b"] {
+        place.write(
+            "regatta.toml",
+            &format!("[environments.{name:?}]\nrequirements = [\"sloop==1\"]\n"),
+        );
+        let (_, stderr) = exits!(place, 2, ["env", "make", name]);
+        assert!(stderr.contains("letters, digits"), "{stderr}");
+        exits!(place, 2, ["env", "list"]);
+    }
+    let made = std::fs::read_dir(place.path().join("cache/regatta"));
+    assert_eq!(made.map_or(0, Iterator::count), 0);
+}

@@ -6,8 +6,18 @@
 
 mod common;
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use common::Place;
+use regatta::attention::reference::{Inputs, backward, forward};
+use regatta::attention::tolerance::{Expected, limit, probes_agree, results};
+use regatta::attention::{Align, Direction, Layout, Mask, Params, Problem};
 use regatta::record::types::Outcome;
+use regatta::worker::host::{Conversation, Process, Spec};
+use regatta::worker::protocol::{
+    Cache, Checked, Measure, Measured, Prepare, ReplyBody, RequestBody,
+};
 
 const SUITE: &str = "schema = 1\ndescription = \"JAX\"\n\
     [measure]\ninvocations = 2\nsamples = 3\nmin_samples = 2\nbudget_ms = 100\ncache = \"hot\"\n\
@@ -104,6 +114,134 @@ fn functions_are_counted_once_a_case_and_what_is_not_there_is_not_zero() {
             structure.uncounted["calls.gone"].starts_with(reason),
             "{structure:?}"
         );
+    }
+}
+
+/// A JAX whose compiled functions give for ever what they gave first.
+const KEEPS_ITS_RESULTS: &str = "\
+import jax.stages
+
+compute, kept = jax.stages.Compiled.__call__, {}
+
+
+def call(compiled, *given):
+    if id(compiled) in kept:
+        return kept[id(compiled)][1]
+    results = compute(compiled, *given)
+    # Attention's are several, or one in a tuple; what makes the inputs gives an array.
+    if isinstance(results, tuple):
+        # With the function itself, or another could get its number.
+        kept[id(compiled)] = compiled, results
+    return results
+
+
+jax.stages.Compiled.__call__ = call
+";
+const LIMIT: Duration = Duration::from_secs(120);
+const SEED: u64 = u64::MAX;
+
+/// What the Python worker says of one case, taken on three sets of inputs.
+fn on_three_sets(worker: &mut Process, problem: &Problem) -> Measured {
+    let prepare = RequestBody::Prepare(Prepare {
+        variant: "xla".to_owned(),
+        problem: problem.clone(),
+        params: Params::default(),
+        seed: SEED,
+        counters: Vec::new(),
+        input_sets: 3,
+    });
+    let prepared = match worker.ask(prepare, LIMIT).unwrap() {
+        ReplyBody::Prepared(prepared) => prepared,
+        other => panic!("{other:?}"),
+    };
+    for (tensor, error) in &prepared.errors {
+        assert!(error.relative_l2.unwrap() < 1e-5, "{tensor}: {error:?}");
+    }
+    let measure = RequestBody::Measure(Measure {
+        warmup: 1,
+        samples: 4,
+        min_samples: 2,
+        budget_ms: 100,
+        cache: Cache::Hot,
+        graph: false,
+        calls_per_sample: 1,
+    });
+    match worker.ask(measure, LIMIT).unwrap() {
+        ReplyBody::Measured(measured) => measured,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Holds the probes of the last timed call to regatta's own float64.
+fn agree(problem: &Problem, checked: &Checked) -> Result<(), String> {
+    let both = Problem {
+        direction: Direction::Both,
+        layout: Layout::Bshd,
+        ..problem.clone()
+    };
+    let inputs = Inputs::generate(&both, checked.seed).unwrap();
+    let exact = forward(&both, &inputs).unwrap();
+    let gradients = backward(&both, &inputs, &exact).unwrap();
+    let tensors = BTreeMap::from([
+        ("out", exact.out),
+        ("dq", gradients.dq),
+        ("dk", gradients.dk),
+        ("dv", gradients.dv),
+    ]);
+    for &(tensor, direction) in results(problem.direction) {
+        let limit = limit(problem.dtype, false, direction);
+        let probes = &checked.probes[tensor];
+        let expected = Expected::of(&tensors[tensor], probes.len());
+        probes_agree(tensor, probes, &expected, limit)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn the_last_timed_call_is_checked_on_inputs_of_its_own() {
+    let Some(python) = python() else { return };
+    let place = Place::new();
+    place.write("sitecustomize.py", KEEPS_ITS_RESULTS);
+    let main = concat!(env!("CARGO_MANIFEST_DIR"), "/workers/python/main.py");
+    let started = |path: &str| {
+        let spec = Spec {
+            name: "jax".to_owned(),
+            program: python.clone().into(),
+            args: [main, "--library", "jax"].map(String::from).to_vec(),
+            env: vec![
+                ("JAX_PLATFORMS".to_owned(), "cpu".to_owned()),
+                ("PYTHONPATH".to_owned(), path.to_owned()),
+            ],
+            fix: String::new(),
+        };
+        Process::start(&spec, &place.path().join("jax.log"), LIMIT).unwrap()
+    };
+    let mut right = started("");
+    let mut keeping = started(place.path().to_str().unwrap());
+    for direction in [Direction::Forward, Direction::Backward, Direction::Both] {
+        let problem = Problem {
+            batch: 2,
+            heads: 4,
+            kv_heads: 2,
+            seq_k: 40,
+            mask: Mask::causal(Align::BottomRight),
+            layout: Layout::Bhsd,
+            direction,
+            ..Problem::new(33, 16)
+        };
+        let measured = on_three_sets(&mut right, &problem);
+        assert!(measured.input_sets >= 3, "{measured:?}");
+        let checked = measured.checked.unwrap();
+        assert_eq!(checked.seed, SEED.wrapping_add(1));
+        agree(&problem, &checked).unwrap();
+        for (tensor, error) in &checked.errors {
+            assert!(error.relative_l2.unwrap() < 1e-5, "{tensor}: {error:?}");
+        }
+        let checked = on_three_sets(&mut keeping, &problem).checked.unwrap();
+        agree(&problem, &checked).unwrap_err();
+        for (tensor, error) in &checked.errors {
+            assert!(error.relative_l2.unwrap() > 0.5, "{tensor}: {error:?}");
+        }
     }
 }
 

@@ -71,7 +71,7 @@ fn two_traces_and_why_they_differ() {
     let why = stdout.split("Why").nth(1).unwrap();
     assert!(
         why.trim_start()
-            .starts_with("less-parallel: flash_bwd: grid 157x1x1 -> 1x1x1"),
+            .starts_with("less-parallel: flash_bwd: grid 157x1x1 → 1x1x1"),
         "{stdout}"
     );
     let words: Vec<&str> = why.split_whitespace().collect();

@@ -181,6 +181,7 @@ impl<'a> Race<'a> {
             params: self.suite.params_for(case),
             seed,
             counters: Vec::new(),
+            input_sets: 1,
         };
         let prepared = match worker.ask(RequestBody::Prepare(prepare), self.limit())? {
             ReplyBody::Prepared(prepared) => prepared,
@@ -191,7 +192,9 @@ impl<'a> Race<'a> {
         let checked = self
             .verifier
             .check(&case.problem, seed, &variant, &prepared);
-        Ok(checked.err().map(Stopped::failed))
+        Ok(checked
+            .err()
+            .map(|rejected| Stopped::failed(rejected.reason)))
     }
 
     fn calls(
@@ -218,20 +221,17 @@ impl<'a> Race<'a> {
                 graph: self.suite.settings.graph,
                 calls_per_sample: self.suite.settings.calls_per_sample,
             };
-            let measured = match worker.ask(RequestBody::Measure(measure), self.limit())? {
+            let request = RequestBody::Measure(measure.clone());
+            let measured = match worker.ask(request, self.limit())? {
                 ReplyBody::Measured(measured) => measured,
                 ReplyBody::Failed { reason } | ReplyBody::Unsupported { reason } => {
                     return Ok(Err(Stopped::failed(reason)));
                 }
                 other => return Ok(Err(out_of_turn(&other))),
             };
-            if let Err(reason) = verify::samples(&case.problem, &worker.hello().device, &measured) {
+            let device = &worker.hello().device;
+            if let Err(reason) = verify::samples(&case.problem, device, &measure, &measured) {
                 return Ok(Err(Stopped::failed(format!("unusable samples: {reason}"))));
-            }
-            let taken = measured.device_ns.len();
-            if taken as u64 != samples {
-                let reason = format!("{taken} samples, {samples} were asked for");
-                return Ok(Err(Stopped::failed(reason)));
             }
             total += measured.device_ns.iter().sum::<f64>();
         }

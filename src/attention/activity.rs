@@ -64,6 +64,28 @@ pub enum OperationKind {
     Set,
 }
 
+/// What a call asks of CUDA that one in steady state does without, each by its name in
+/// [`Activity::calls`] and by that of the count it is in a structure. A worker's own
+/// `allocations` are those of its library's allocator, and most of them never reach the driver.
+pub const ASKED_OF_CUDA: [(&str, &str); 4] = [
+    ("module_loads", MODULE_LOADS),
+    ("synchronisations", SYNCHRONISATIONS),
+    ("allocations", DRIVER_ALLOCATIONS),
+    ("frees", DRIVER_FREES),
+];
+
+/// The count of modules loaded during one steady call.
+pub const MODULE_LOADS: &str = "module_loads";
+
+/// The count of waits for the device, a stream or an event.
+pub const SYNCHRONISATIONS: &str = "synchronisations";
+
+/// The count of memory taken from the driver, of the device or pinned.
+pub const DRIVER_ALLOCATIONS: &str = "driver_allocations";
+
+/// The count of memory given back to the driver.
+pub const DRIVER_FREES: &str = "driver_frees";
+
 /// An [`Activity`] in a few figures; what a baseline keeps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActivitySummary {

@@ -137,6 +137,9 @@ named!(Dtype, "dtype");
 named!(Layout, "layout");
 named!(Direction, "direction");
 
+/// Most sequences of a ragged batch: its case's id names every one.
+const MOST_SEQUENCES: usize = 4096;
+
 /// Lengths of the sequences of a ragged ("varlen") batch, packed one after the
 /// other without padding, as `cu_seqlens` describes them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -179,6 +182,11 @@ impl FromStr for Varlen {
 
     fn from_str(text: &str) -> Result<Varlen, ParseError> {
         let list = |part: &str| -> Result<Vec<u32>, ParseError> {
+            if part.split('+').nth(MOST_SEQUENCES).is_some() {
+                return Err(ParseError::new(format!(
+                    "a varlen batch has at most {MOST_SEQUENCES} sequences"
+                )));
+            }
             part.split('+')
                 .map(|n| match n.parse::<u32>() {
                     Ok(n) if n > 0 => Ok(n),

@@ -8,6 +8,22 @@ use serde::{Deserialize, Serialize};
 
 use super::{ParseError, Problem, Projection};
 
+/// Longest name of a worker, a variant, an environment or a parameter, and longest word.
+const LONGEST_NAME: usize = 64;
+
+/// What [`is_name`] takes, in words.
+pub const NAME_RULE: &str =
+    "at most 64 letters, digits, `-`, `_` and `.`, a letter, a digit or `_` first";
+
+/// True for what can name a worker, a variant or an environment: the name stands in case
+/// ids, in patterns, and in the names of files.
+pub fn is_name(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    !text.starts_with(['.', '-'])
+        && (1..=LONGEST_NAME).contains(&text.len())
+        && text.chars().all(plain)
+}
+
 /// One implementation: `worker/name`, or `worker/name@environment` where a suite
 /// runs it in an environment other than the worker's own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -49,15 +65,9 @@ impl FromStr for VariantId {
             Some((path, environment)) => (path, Some(environment)),
             None => (text, None),
         };
-        let plain = |part: &str| {
-            !part.is_empty()
-                && part
-                    .chars()
-                    .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
-        };
         match path.split_once('/') {
             Some((worker, name))
-                if plain(worker) && plain(name) && environment.is_none_or(plain) =>
+                if is_name(worker) && is_name(name) && environment.is_none_or(is_name) =>
             {
                 Ok(VariantId {
                     worker: worker.to_owned(),
@@ -121,7 +131,45 @@ impl fmt::Display for ParamValue {
     }
 }
 
+impl FromStr for ParamValue {
+    type Err = ParseError;
+
+    /// A number, or a word that can stand in a case id: its separators are no part of one.
+    fn from_str(text: &str) -> Result<ParamValue, ParseError> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+/".contains(c);
+        if (1..=LONGEST_NAME).contains(&text.len()) && text.chars().all(plain) {
+            return Ok(ParamValue::from(text));
+        }
+        Err(ParseError::new(format!(
+            "{text:?} cannot stand in a case id: a parameter is a whole number, or a word of at \
+             most {LONGEST_NAME} letters, digits, `-`, `_`, `.`, `+` and `/`"
+        )))
+    }
+}
+
+/// Holds a parameter's name to what can stand in a case id and in a selector.
+///
+/// # Errors
+/// A name with other characters than letters, digits, `-` and `_`, or one that an axis has.
+pub fn parameter_name(name: &str) -> Result<(), ParseError> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+    let letter = |c: char| c.is_ascii_alphabetic() || c == '_';
+    if name.len() > LONGEST_NAME || !name.starts_with(letter) || !name.chars().all(plain) {
+        return Err(ParseError::new(format!(
+            "{name:?} cannot name a parameter: a name is at most {LONGEST_NAME} letters, digits, \
+             `-` and `_`, a letter or `_` first"
+        )));
+    }
+    if FACETS.contains(&name) || name == "seq" {
+        return Err(ParseError::new(format!(
+            "`{name}` cannot name a parameter: a selector means the case's own `{name}` by it"
+        )));
+    }
+    Ok(())
+}
+
 impl From<&str> for ParamValue {
+    /// The value as it stands, unchecked.
     fn from(text: &str) -> ParamValue {
         match text.parse() {
             Ok(number) => ParamValue::Int(number),
@@ -278,7 +326,13 @@ impl FromStr for Case {
             let (name, value) = pair
                 .split_once('=')
                 .ok_or_else(|| ParseError::new(format!("`{pair}` in `{text}` is no parameter")))?;
-            case.params.set(name, ParamValue::from(value));
+            parameter_name(name)?;
+            if !case.params.get(name).is_auto() {
+                return Err(ParseError::new(format!(
+                    "`{name}` is given twice in `{text}`"
+                )));
+            }
+            case.params.set(name, value.parse()?);
         }
         Ok(case)
     }
@@ -341,6 +395,23 @@ mod tests {
             "cpu/flash:s64,d64,h3,kv2",
             "cpu/flash:s64,sk128,d64,causal",
             "cpu/flash:v10+20:30,d64",
+            "cpu/flash:s64,s32,d64",
+            "cpu/flash:s64,d64,causal,window-1-1",
+            "cpu/flash:s64,d64,bf16,f16",
+            "cpu/flash:s64,d64,b4294967295",
+            "cpu/flash:v33554432,d64",
+            "cpu/flash:s64,d64:n=1,n=2",
+            "cpu/flash:s64,d64:n=1=2",
+            "cpu/flash:s64,d64:n=",
+            "cpu/flash:s64,d64:n=a b",
+            "cpu/flash:s64,d64:n=a\u{202e}b",
+            "cpu/flash:s64,d64:=1",
+            "cpu/flash:s64,d64:n.m=1",
+            "cpu/flash:s64,d64:dtype=bf16",
+            "cpu/flash:s64,d64:seq=1",
+            "cpu/..:s64,d64",
+            "cpu/flash@..:s64,d64",
+            "../flash:s64,d64",
         ] {
             assert!(id.parse::<Case>().is_err(), "{id} parsed");
         }

@@ -16,13 +16,18 @@ mod structure;
 pub mod tolerance;
 pub mod work;
 
-pub use activity::{Activity, ActivitySummary, Operation, OperationKind};
+pub use activity::{
+    ASKED_OF_CUDA, Activity, ActivitySummary, DRIVER_ALLOCATIONS, DRIVER_FREES, MODULE_LOADS,
+    Operation, OperationKind, SYNCHRONISATIONS,
+};
 pub use axes::{Direction, Dtype, Layout, Varlen};
-pub use case::{AUTO, Case, CaseId, FACETS, ParamValue, Params, VariantId};
+pub use case::{
+    AUTO, Case, CaseId, FACETS, NAME_RULE, ParamValue, Params, VariantId, is_name, parameter_name,
+};
 pub use mask::{Align, Mask};
-pub use problem::Problem;
+pub use problem::{LONGEST_AXIS, Problem};
 pub use projection::{Projection, ProjectionKind, Sizes};
-pub use structure::{Launch, Structure, moves_data};
+pub use structure::{CENSUS, Launch, Structure, moves_data};
 
 /// A text that is not what it should be; the message says what is wrong and
 /// what may stand there instead.

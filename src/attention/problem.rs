@@ -1,11 +1,16 @@
 //! One attention computation, with every axis of it spelled out.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 use super::{Direction, Dtype, Layout, Mask, ParseError, Projection, ProjectionKind, Varlen};
+
+/// Longest axis: far beyond what fits in memory, and short enough that what follows from
+/// several of them can be counted.
+pub const LONGEST_AXIS: u32 = 1 << 24;
 
 /// One attention computation: `softmax(mask(q kᵀ / √head_dim)) v`, or its gradient.
 ///
@@ -126,6 +131,11 @@ impl Problem {
         if let Some((axis, _)) = axes.iter().find(|(_, value)| *value == 0) {
             return Err(ParseError::new(format!("{axis} is 0; it must be positive")));
         }
+        if let Some((axis, value)) = axes.iter().find(|(_, value)| *value > LONGEST_AXIS) {
+            return Err(ParseError::new(format!(
+                "{axis} is {value}; it must be at most {LONGEST_AXIS}"
+            )));
+        }
         if !self.heads.is_multiple_of(self.kv_heads) {
             return Err(ParseError::new(format!(
                 "kv_heads = {} does not divide heads = {}",
@@ -209,6 +219,25 @@ impl fmt::Display for Problem {
     }
 }
 
+/// What a token of an id says, so that one that says it again is seen.
+fn axis_of(token: &str, key: &str) -> &'static str {
+    match key {
+        "b" => "batch",
+        "h" => "heads",
+        "kv" => "kv_heads",
+        "s" | "v" => "seq_q",
+        "sk" => "seq_k",
+        "d" => "head_dim",
+        "dv" => "head_dim_v",
+        "ag" | "rs" => "the projection",
+        "r" => "ranks",
+        _ if token.parse::<Dtype>().is_ok() => "dtype",
+        _ if token.parse::<Layout>().is_ok() => "layout",
+        _ if Direction::ALL.iter().any(|d| d.short() == token) => "direction",
+        _ => "mask",
+    }
+}
+
 impl FromStr for Problem {
     type Err = ParseError;
 
@@ -216,11 +245,18 @@ impl FromStr for Problem {
         let mut problem = Problem::new(0, 0);
         let (mut kv_heads, mut seq_k, mut head_dim_v, mut mask) = (None, None, None, None);
         let (mut layer, mut ranks) = (None, None);
+        let mut given = BTreeSet::new();
         for token in text.split(',') {
             let split = token
                 .find(|c: char| c.is_ascii_digit())
                 .unwrap_or(token.len());
             let (key, value) = token.split_at(split);
+            let axis = axis_of(token, key);
+            if !given.insert(axis) {
+                return Err(ParseError::new(format!(
+                    "`{token}` in `{text}` says a second time what {axis} is"
+                )));
+            }
             let number = || {
                 value
                     .parse::<u32>()

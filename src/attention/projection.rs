@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Direction, Layout, ParseError, Problem};
+use super::{Direction, LONGEST_AXIS, Layout, ParseError, Problem};
 
 /// What one rank of a sequence-parallel projection computes.
 ///
@@ -152,6 +152,11 @@ impl Projection {
         for (axis, value) in [("hidden", self.hidden), ("ranks", self.ranks)] {
             if value == 0 {
                 return Err(ParseError::new(format!("{axis} is 0; it must be positive")));
+            }
+            if value > LONGEST_AXIS {
+                return Err(ParseError::new(format!(
+                    "{axis} is {value}; it must be at most {LONGEST_AXIS}"
+                )));
             }
         }
         let foreign = [

@@ -2,17 +2,23 @@
 //!
 //! Textbook loops with nothing clever: scores of one query against its visible
 //! keys, a softmax with the row maximum taken out, a weighted sum. Only the memory
-//! order is chosen with care (heads apart, rows contiguous) and rows run in parallel.
+//! order is chosen with care: each key-value head of each sequence is computed by itself,
+//! with the query heads that read it, and rows run in parallel.
 
 use std::collections::TryReserveError;
 
 use rayon::prelude::*;
 
+use super::Problem;
 use super::inputs::{Tensor, element, rounded};
-use super::{Mask, Problem};
 
+mod part;
+mod plane;
 mod projection;
 
+pub use part::{Part, bytes, checked_runs, expected};
+pub use plane::{Place, Side, places, planes};
+use plane::{Plane, Source};
 pub use projection::projection;
 
 /// The reference does not fit into memory.
@@ -79,57 +85,33 @@ pub struct Gradients {
     pub dv: Vec<f64>,
 }
 
+impl Source for Inputs {
+    fn at(&self, tensor: Tensor, index: usize) -> f64 {
+        match tensor {
+            Tensor::Q => self.q[index],
+            Tensor::K => self.k[index],
+            Tensor::V => self.v[index],
+            Tensor::Dout => self.dout[index],
+        }
+    }
+}
+
 /// `softmax(mask(q kᵀ / √head_dim)) v`, whatever the problem's direction.
 ///
 /// # Errors
 /// When it does not fit into memory.
 pub fn forward(problem: &Problem, inputs: &Inputs) -> Result<Forward, TooLarge> {
-    let shape = Shape::of(problem);
-    let (d, dv) = (shape.d, shape.dv);
-    let q = shape.planes(&inputs.q, Side::Query, d)?;
-    let k = shape.planes(&inputs.k, Side::Key, d)?;
-    let v = shape.planes(&inputs.v, Side::Key, dv)?;
-    let mut out = shape.empty_planes(Side::Query, dv)?;
-    let mut lse = shape.empty_planes(Side::Query, 1)?;
-    out.par_iter_mut()
-        .zip(&mut lse)
-        .enumerate()
-        .for_each(|(plane, (out, lse))| {
-            let (sequence, kv) = shape.kv_plane(plane);
-            let (seq_q, seq_k) = shape.sequences[sequence];
-            out.par_chunks_mut(dv)
-                .zip(lse)
-                .enumerate()
-                .for_each(|(i, (out, lse))| {
-                    let visible = shape.mask.visible(i, seq_q, seq_k);
-                    let keys = &k[kv][visible.start * d..visible.end * d];
-                    let values = &v[kv][visible.start * dv..visible.end * dv];
-                    *lse = attend(row(&q[plane], i, d), keys, values, shape.scale, out);
-                });
-        });
-    Ok(Forward {
-        out: shape.logical(&out, Side::Query, dv)?,
-        lse: shape.logical(&lse, Side::Query, 1)?,
-    })
-}
-
-/// One query against the keys it sees; returns the row's log-sum-exp.
-fn attend(q: &[f64], keys: &[f64], values: &[f64], scale: f64, out: &mut [f64]) -> f64 {
-    let mut weights: Vec<f64> = keys
-        .chunks_exact(q.len())
-        .map(|key| scale * dot(q, key))
-        .collect();
-    let max = weights.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let mut sum = 0.0;
-    for weight in &mut weights {
-        *weight = (*weight - max).exp();
-        sum += *weight;
+    let planes = each_plane(problem, |place| Plane::new(place, inputs)?.forward())?;
+    let rows = problem.total_q();
+    let (heads, dv) = (problem.heads.into(), problem.head_dim_v as usize);
+    let mut out = zeros(&[rows, heads, dv as u64])?;
+    let mut lse = zeros(&[rows, heads])?;
+    lse.fill(f64::NEG_INFINITY);
+    for (place, plane) in &planes {
+        scatter(place, Side::Query, dv, &plane.out, &mut out);
+        scatter(place, Side::Query, 1, &plane.lse, &mut lse);
     }
-    for (weight, value) in weights.iter().zip(values.chunks_exact(out.len())) {
-        add_scaled(out, weight / sum, value);
-    }
-    // No key: max is -∞ and sum 0.
-    max + sum.ln()
+    Ok(Forward { out, lse })
 }
 
 /// Gradient of `Σ out ∘ dout` with respect to `q`, `k` and `v`, given what
@@ -146,190 +128,47 @@ pub fn backward(
     inputs: &Inputs,
     saved: &Forward,
 ) -> Result<Gradients, TooLarge> {
-    let shape = Shape::of(problem);
-    let (d, dv) = (shape.d, shape.dv);
-    let out = shape.planes(&saved.out, Side::Query, dv)?;
-    let dout = shape.planes(&inputs.dout, Side::Query, dv)?;
-    let delta = out
-        .par_iter()
-        .zip(&dout)
-        .map(|(out, dout)| {
-            let rows = out.chunks_exact(dv).zip(dout.chunks_exact(dv));
-            rows.map(|(out, dout)| dot(out, dout)).collect()
-        })
-        .collect();
-    let tape = Tape {
-        q: shape.planes(&inputs.q, Side::Query, d)?,
-        k: shape.planes(&inputs.k, Side::Key, d)?,
-        v: shape.planes(&inputs.v, Side::Key, dv)?,
-        lse: shape.planes(&saved.lse, Side::Query, 1)?,
-        dout,
-        delta,
-        shape,
+    let (d, dv) = (problem.head_dim as usize, problem.head_dim_v as usize);
+    let planes = each_plane(problem, |place| {
+        let dout = place.gather(Side::Query, dv, |at| inputs.dout[at])?;
+        let saved = plane::Forward {
+            out: place.gather(Side::Query, dv, |at| saved.out[at])?,
+            lse: place.gather(Side::Query, 1, |at| saved.lse[at])?,
+        };
+        Plane::new(place, inputs)?.backward(&dout, &saved)
+    })?;
+    let (rows_q, rows_k) = (problem.total_q(), problem.total_k());
+    let (heads, kv_heads) = (problem.heads.into(), problem.kv_heads.into());
+    let mut gradients = Gradients {
+        dq: zeros(&[rows_q, heads, d as u64])?,
+        dk: zeros(&[rows_k, kv_heads, d as u64])?,
+        dv: zeros(&[rows_k, kv_heads, dv as u64])?,
     };
-    let shape = &tape.shape;
-    let mut dq = shape.empty_planes(Side::Query, d)?;
-    dq.par_iter_mut().enumerate().for_each(|(plane, dq)| {
-        let rows = dq.par_chunks_mut(d).enumerate();
-        rows.for_each(|(i, dq)| tape.query_gradient(plane, i, dq));
+    for (place, plane) in &planes {
+        scatter(place, Side::Query, d, &plane.dq, &mut gradients.dq);
+        scatter(place, Side::Key, d, &plane.dk, &mut gradients.dk);
+        scatter(place, Side::Key, dv, &plane.dv, &mut gradients.dv);
+    }
+    Ok(gradients)
+}
+
+/// Computes every plane, in parallel.
+fn each_plane<T: Send>(
+    problem: &Problem,
+    compute: impl Fn(&Place) -> Result<T, TooLarge> + Sync,
+) -> Result<Vec<(Place, T)>, TooLarge> {
+    let places: Vec<Place> = places(problem).collect();
+    let computed = places.into_par_iter().map(|place| {
+        let plane = compute(&place)?;
+        Ok((place, plane))
     });
-    let mut dk = shape.empty_planes(Side::Key, d)?;
-    let mut dv_planes = shape.empty_planes(Side::Key, dv)?;
-    dk.par_iter_mut()
-        .zip(&mut dv_planes)
-        .enumerate()
-        .for_each(|(plane, (dk, dv_plane))| {
-            dk.par_chunks_mut(d)
-                .zip(dv_plane.par_chunks_mut(dv))
-                .enumerate()
-                .for_each(|(j, (dk, dv))| tape.key_gradient(plane, j, dk, dv));
-        });
-    Ok(Gradients {
-        dq: shape.logical(&dq, Side::Query, d)?,
-        dk: shape.logical(&dk, Side::Key, d)?,
-        dv: shape.logical(&dv_planes, Side::Key, dv)?,
-    })
+    computed.collect()
 }
 
-/// Everything backward reads, heads apart.
-struct Tape {
-    shape: Shape,
-    q: Vec<Vec<f64>>,
-    k: Vec<Vec<f64>>,
-    v: Vec<Vec<f64>>,
-    dout: Vec<Vec<f64>>,
-    lse: Vec<Vec<f64>>,
-    delta: Vec<Vec<f64>>,
-}
-
-impl Tape {
-    /// `(p, ds)` of query `i` of plane `plane` and key `j` it sees.
-    fn pair(&self, plane: usize, kv: usize, i: usize, j: usize) -> (f64, f64) {
-        let (d, dv) = (self.shape.d, self.shape.dv);
-        let score = self.shape.scale * dot(row(&self.q[plane], i, d), row(&self.k[kv], j, d));
-        let p = (score - self.lse[plane][i]).exp();
-        let dp = dot(row(&self.dout[plane], i, dv), row(&self.v[kv], j, dv));
-        (p, p * (dp - self.delta[plane][i]))
-    }
-
-    fn query_gradient(&self, plane: usize, i: usize, dq: &mut [f64]) {
-        let (sequence, kv) = self.shape.kv_plane(plane);
-        let (seq_q, seq_k) = self.shape.sequences[sequence];
-        for j in self.shape.mask.visible(i, seq_q, seq_k) {
-            let (_, ds) = self.pair(plane, kv, i, j);
-            add_scaled(dq, self.shape.scale * ds, row(&self.k[kv], j, self.shape.d));
-        }
-    }
-
-    fn key_gradient(&self, kv: usize, j: usize, dk: &mut [f64], dv: &mut [f64]) {
-        let shape = &self.shape;
-        let (seq_q, seq_k) = shape.sequences[kv / shape.kv_heads];
-        for plane in shape.query_planes(kv) {
-            for i in (0..seq_q).filter(|&i| shape.mask.visible(i, seq_q, seq_k).contains(&j)) {
-                let (p, ds) = self.pair(plane, kv, i, j);
-                add_scaled(dk, shape.scale * ds, row(&self.q[plane], i, shape.d));
-                add_scaled(dv, p, row(&self.dout[plane], i, shape.dv));
-            }
-        }
-    }
-}
-
-/// Whether a tensor has a row for each query and query head, or for each key and
-/// key-value head.
-#[derive(Clone, Copy)]
-enum Side {
-    Query,
-    Key,
-}
-
-/// A problem's sizes, and the way between logical order and planes: one
-/// contiguous `[seq, dim]` for each sequence and head.
-struct Shape {
-    sequences: Vec<(usize, usize)>,
-    heads: usize,
-    kv_heads: usize,
-    d: usize,
-    dv: usize,
-    mask: Mask,
-    scale: f64,
-}
-
-impl Shape {
-    fn of(problem: &Problem) -> Shape {
-        Shape {
-            sequences: problem.sequences(),
-            heads: problem.heads as usize,
-            kv_heads: problem.kv_heads as usize,
-            d: problem.head_dim as usize,
-            dv: problem.head_dim_v as usize,
-            mask: problem.mask,
-            scale: f64::from(problem.head_dim).sqrt().recip(),
-        }
-    }
-
-    /// The sequence of a query plane, and the key-value plane it reads.
-    fn kv_plane(&self, plane: usize) -> (usize, usize) {
-        let (sequence, head) = (plane / self.heads, plane % self.heads);
-        let kv_head = head / (self.heads / self.kv_heads);
-        (sequence, sequence * self.kv_heads + kv_head)
-    }
-
-    /// The query planes that read a key-value plane.
-    fn query_planes(&self, kv: usize) -> std::ops::Range<usize> {
-        // heads = group · kv_heads, so planes of one group follow each other.
-        let group = self.heads / self.kv_heads;
-        kv * group..(kv + 1) * group
-    }
-
-    fn heads_of(&self, side: Side) -> usize {
-        match side {
-            Side::Query => self.heads,
-            Side::Key => self.kv_heads,
-        }
-    }
-
-    fn rows_of(&self, sequence: usize, side: Side) -> usize {
-        match side {
-            Side::Query => self.sequences[sequence].0,
-            Side::Key => self.sequences[sequence].1,
-        }
-    }
-
-    fn empty_planes(&self, side: Side, dim: usize) -> Result<Vec<Vec<f64>>, TooLarge> {
-        let heads = self.heads_of(side);
-        (0..self.sequences.len() * heads)
-            .map(|plane| zeros(&[self.rows_of(plane / heads, side) as u64, dim as u64]))
-            .collect()
-    }
-
-    fn planes(&self, logical: &[f64], side: Side, dim: usize) -> Result<Vec<Vec<f64>>, TooLarge> {
-        let mut planes = self.empty_planes(side, dim)?;
-        self.each_row(side, dim, |plane, i, at| {
-            planes[plane][i * dim..][..dim].copy_from_slice(&logical[at..at + dim]);
-        });
-        Ok(planes)
-    }
-
-    fn logical(&self, planes: &[Vec<f64>], side: Side, dim: usize) -> Result<Vec<f64>, TooLarge> {
-        let mut logical = zeros(&[planes.iter().map(|plane| plane.len() as u64).sum()])?;
-        self.each_row(side, dim, |plane, i, at| {
-            logical[at..at + dim].copy_from_slice(row(&planes[plane], i, dim));
-        });
-        Ok(logical)
-    }
-
-    /// Calls `f(plane, row within it, offset in logical order)` for every row.
-    fn each_row(&self, side: Side, dim: usize, mut f: impl FnMut(usize, usize, usize)) {
-        let heads = self.heads_of(side);
-        let mut at = 0;
-        for sequence in 0..self.sequences.len() {
-            for i in 0..self.rows_of(sequence, side) {
-                for head in 0..heads {
-                    f(sequence * heads + head, i, at);
-                    at += dim;
-                }
-            }
-        }
+/// Writes the rows of a plane where they lie in the whole tensor.
+fn scatter(place: &Place, side: Side, dim: usize, rows: &[f64], whole: &mut [f64]) {
+    for (row, values) in rows.chunks_exact(dim).enumerate() {
+        whole[place.index(side, row, dim)..][..dim].copy_from_slice(values);
     }
 }
 

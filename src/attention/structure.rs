@@ -59,6 +59,9 @@ impl Launch {
     }
 }
 
+/// The name under which [`Structure::uncounted`] tells why there is no census at all.
+pub const CENSUS: &str = "census";
+
 /// The structure of one call, as the worker counted it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Structure {
@@ -66,7 +69,8 @@ pub struct Structure {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub launches: Vec<Launch>,
     /// Counts by name: `threads` (that did work), `tasks` (independent pieces of
-    /// it), `copies` (of whole tensors), `allocations`, `workspace_bytes`;
+    /// it), `copies` (of whole tensors), `allocations`, `workspace_bytes`; what it asked of
+    /// CUDA ([`ASKED_OF_CUDA`](super::ASKED_OF_CUDA));
     /// `calls.NAME`, `calls_in_N.NAME` and `ns.NAME` of counted functions, of which the
     /// last is a time and not exact.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -84,6 +88,13 @@ impl Structure {
     /// True when there is nothing in it: the worker cannot count.
     pub fn is_empty(&self) -> bool {
         self.launches.is_empty() && self.counts.is_empty()
+    }
+
+    /// Why a count could not be had, where that is known: for a reason of its own, or
+    /// because there was no census at all.
+    pub fn why_uncounted(&self, name: &str) -> Option<&str> {
+        let reason = self.uncounted.get(name).or(self.uncounted.get(CENSUS));
+        reason.map(String::as_str)
     }
 }
 

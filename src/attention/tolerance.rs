@@ -6,6 +6,7 @@
 //! leaving out a share `f` of the keys moves the output by about `√f`, and a causal
 //! diagonal that is off by one by about 0.5.
 
+use super::inputs::probe_indices;
 use super::{Direction, Dtype};
 
 /// The results of a direction, each with the direction whose limit it is held to.
@@ -77,39 +78,72 @@ pub fn tolerable(
     }
 }
 
-/// Compares single elements of a result with the reference's.
+/// A root mean square below which a float64 result is zero in exact arithmetic: `dq` where
+/// each query sees one key, for example. A relative error means nothing there, and the root
+/// mean square of the result itself stands in its place.
+pub const ZERO: f64 = 1e-12;
+
+/// What a result is held to without holding the whole reference.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expected {
+    /// The reference's elements at [`probe_indices`].
+    pub probes: Vec<f64>,
+    /// The sum of squares of the whole reference.
+    pub squares: f64,
+    /// Its elements.
+    pub elements: u64,
+}
+
+impl Expected {
+    /// What is kept of a whole tensor in logical order.
+    pub fn of(reference: &[f64], probes: usize) -> Expected {
+        let elements = reference.len() as u64;
+        let at = |index: u64| reference.get(index as usize).copied();
+        Expected {
+            probes: probe_indices(elements, probes).filter_map(at).collect(),
+            squares: reference.iter().map(|x| x * x).sum(),
+            elements,
+        }
+    }
+
+    /// What an element is usually as large as; 1 where the reference is [`ZERO`], so that a
+    /// result is held to its own size.
+    fn scale(&self) -> f64 {
+        let rms = (self.squares / self.elements.max(1) as f64).sqrt();
+        if rms < ZERO { 1.0 } else { rms }
+    }
+}
+
+/// Compares single elements of a result, those at [`probe_indices`], with the reference's.
 ///
-/// `probes` are the elements at [`probe_indices`](super::inputs::probe_indices)
-/// of `reference`, which is the whole tensor in logical order; `limit` is the
-/// tensor's [`limit`]. An element may be off by `limit · (8 · RMS + |element|)`:
-/// rounding noise is about Gaussian around `limit · RMS` at the most, and the first
-/// rows of a causal mask are larger than the rest.
+/// `limit` is the tensor's [`limit`]. An element may be off by
+/// `limit · (8 · RMS + |element|)`: rounding noise is about Gaussian around `limit · RMS` at
+/// the most, and the first rows of a causal mask are larger than the rest. Where the reference
+/// is [`ZERO`], 1 stands in the place of its root mean square.
 ///
 /// # Errors
 /// Names the tensor and the index of the first element that is off.
 pub fn probes_agree(
     tensor: &str,
     probes: &[Option<f64>],
-    reference: &[f64],
+    expected: &Expected,
     limit: f64,
 ) -> Result<(), String> {
-    let squares: f64 = reference.iter().map(|x| x * x).sum();
-    let rms = (squares / reference.len().max(1) as f64).sqrt();
-    let indices = super::inputs::probe_indices(reference.len() as u64, probes.len());
-    for (index, probe) in indices.zip(probes) {
-        let Some(&expected) = reference.get(index as usize) else {
+    let indices = probe_indices(expected.elements, probes.len());
+    for (at, (index, probe)) in indices.zip(probes).enumerate() {
+        let Some(&expected_value) = expected.probes.get(at) else {
             return Err(format!("{tensor}: the reference is empty"));
         };
         let Some(found) = *probe else {
             return Err(format!(
-                "{tensor}[{index}] is not finite; the reference has {expected:.6e}"
+                "{tensor}[{index}] is not finite; the reference has {expected_value:.6e}"
             ));
         };
-        let allowed = limit * (8.0 * rms + expected.abs());
-        let off = (found - expected).abs();
+        let allowed = limit * (8.0 * expected.scale() + expected_value.abs());
+        let off = (found - expected_value).abs();
         if off.is_nan() || off > allowed {
             return Err(format!(
-                "{tensor}[{index}] is {found:.6e}; the reference has {expected:.6e} \
+                "{tensor}[{index}] is {found:.6e}; the reference has {expected_value:.6e} \
                  and allows a difference of {allowed:.1e}"
             ));
         }
@@ -195,14 +229,25 @@ mod tests {
     #[test]
     fn a_wrong_probe_is_named() {
         let reference: Vec<f64> = (0..64).map(|i| f64::from(i % 3) - 1.0).collect();
-        let mut probes: Vec<Option<f64>> = crate::attention::inputs::probe_indices(64, 16)
-            .map(|i| Some(reference[i as usize]))
-            .collect();
-        assert_eq!(probes_agree("dk", &probes, &reference, 1e-3), Ok(()));
+        let expected = Expected::of(&reference, 16);
+        let mut probes: Vec<Option<f64>> = expected.probes.iter().copied().map(Some).collect();
+        assert_eq!(probes_agree("dk", &probes, &expected, 1e-3), Ok(()));
         probes[3] = Some(0.5);
-        let error = probes_agree("dk", &probes, &reference, 1e-3).unwrap_err();
+        let error = probes_agree("dk", &probes, &expected, 1e-3).unwrap_err();
         assert!(error.starts_with("dk[14] is 5.0"), "{error}");
         probes[3] = None;
-        assert!(probes_agree("dk", &probes, &reference, 1e-3).is_err());
+        assert!(probes_agree("dk", &probes, &expected, 1e-3).is_err());
+    }
+
+    /// What an H200 gave for `dq` of one key: the reference is 0, or a little beside it.
+    #[test]
+    fn where_the_reference_is_zero_a_result_is_held_to_its_own_size() {
+        for noise in [0.0, 3e-17] {
+            let expected = Expected::of(&[noise; 64], 16);
+            let found = |value: f64| vec![Some(value); 16];
+            assert_eq!(probes_agree("dq", &found(1.9e-7), &expected, 1e-5), Ok(()));
+            let error = probes_agree("dq", &found(1e-2), &expected, 1e-5).unwrap_err();
+            assert!(error.contains("allows a difference of 8.0e-5"), "{error}");
+        }
     }
 }

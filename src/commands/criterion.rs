@@ -33,7 +33,7 @@ pub fn check(root: &Path, baseline: &str) -> Result<(), Stop> {
 /// # Errors
 /// A baseline, or other files in the way: exit code 2; a write that fails: 3.
 pub fn write(root: &Path, baseline: &str, head: &Stored) -> Result<(), Stop> {
-    if head.run.entries.is_empty() {
+    if head.is_baseline {
         return Err(Stop::Usage(anyhow!(
             "{} holds no samples; criterion's files are made of a run: regatta report \
              reports/SUITE --criterion {}",
@@ -49,7 +49,12 @@ pub fn write(root: &Path, baseline: &str, head: &Stored) -> Result<(), Stop> {
     for (case, reason) in &tree.left_out {
         note(format!("{case} is left out: {reason}"));
     }
-    let cases = head.run.header.plan.len() - tree.left_out.len();
+    let cases = head
+        .run
+        .header
+        .plan
+        .len()
+        .saturating_sub(tree.left_out.len());
     print(format!(
         "{}\n  {cases} cases as baseline {baseline}\n",
         root.display()

@@ -65,6 +65,11 @@ pub fn run(args: &DiffArgs) -> Ended {
         }
     }
     args.outputs.check()?;
+    if args.outputs.prints() && args.show.json {
+        return Err(Stop::Usage(anyhow!(
+            "--json and a report named `-` both go to standard output; name a file for one"
+        )));
+    }
     let store = Store::new(&args.baselines);
     let head = sides::find(&args.head, &store, None)?;
     let machine = head.side.header.machine.name.as_str();
@@ -80,8 +85,8 @@ pub fn run(args: &DiffArgs) -> Ended {
         head: &head.run,
         base: Some(&base.side),
     };
-    args.outputs.write(&report)?;
-    reporting::show(&report, &args.show, None)
+    let show = (!args.outputs.prints()).then_some(&args.show);
+    reporting::show(&report, show, args.outputs.write(&report))
 }
 
 fn traces(args: &DiffArgs) -> Ended {
@@ -99,5 +104,10 @@ fn traces(args: &DiffArgs) -> Ended {
         )));
     }
     let page = args.outputs.html();
+    if args.outputs.prints() && args.show.json {
+        return Err(Stop::Usage(anyhow!(
+            "--json and --html - both go to standard output; name a file for the page"
+        )));
+    }
     trace::diff((&args.base, &args.head), floor, args.show.json, page)
 }

@@ -1,19 +1,32 @@
 //! `regatta doctor`: what this machine can run, and what is missing, with the fix.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
 
-use super::list::{first_line, introductions};
+use super::introductions::{Introduction, grouped, introductions};
 use super::{Ended, Stop, indented, print, ruler};
 use crate::kernels::compile::Compiler;
 use crate::kernels::toolkit;
 use crate::measure::machine;
 use crate::record::baseline::Store;
 use crate::report::files::check_writable;
+use crate::report::terminal::COLUMNS;
+use crate::report::text::{one_line, shorten};
 use crate::suite::{self, Suite};
 use crate::worker::gpu_clock;
+
+/// What a worker may take to introduce itself here: a look at the machine does not wait for
+/// a library that loads for minutes from a cold disk.
+const LIMIT: Duration = Duration::from_secs(8);
+
+/// The worker that is always needed.
+const CPU: &str = "cpu";
+
+/// Columns of the word before each row.
+const MARK: usize = 9;
 
 /// What this machine can run, and what is missing, with the fix
 #[derive(Args, Debug)]
@@ -52,8 +65,21 @@ enum State {
     Ok,
     /// It is not here, and need not be.
     Absent,
+    /// It did not answer in the time that is given here.
+    Slow,
     /// It should work and does not.
     Broken,
+}
+
+impl State {
+    fn mark(self) -> &'static str {
+        match self {
+            State::Ok => "ok",
+            State::Absent => "absent",
+            State::Slow => "slow",
+            State::Broken => "BROKEN",
+        }
+    }
 }
 
 /// Runs the command. Exits 3 when something that is always needed is broken.
@@ -66,39 +92,116 @@ pub fn run(args: &DoctorArgs) -> Ended {
     }
     let mut config = Suite::default();
     suite::configure(&mut config, Path::new("regatta.toml")).map_err(Stop::usage)?;
-    let mut findings = vec![processor()];
-    findings.extend(workers(&config, args.environment.as_deref())?);
-    findings.push(gpu_driver());
-    findings.extend([Compiler::Nvrtc, Compiler::Nvcc].map(compiler));
-    findings.push(gpu_clock());
-    findings.push(reports());
-    findings.push(baselines());
-    let broken = findings
-        .iter()
-        .any(|finding| finding.state == State::Broken);
+    let found = introductions(&config, args.environment.as_deref(), Some(LIMIT))?;
+    let before = vec![processor()];
+    let mut after = vec![gpu_driver()];
+    after.extend([Compiler::Nvrtc, Compiler::Nvcc].map(compiler));
+    after.extend([gpu_clock(), reports(), baselines()]);
     if args.json {
-        let text = serde_json::to_string(&findings).map_err(Stop::not_judged)?;
+        let workers = found.iter().map(worker);
+        let all: Vec<Finding> = workers.collect();
+        let all: Vec<&Finding> = before.iter().chain(&all).chain(&after).collect();
+        let text = serde_json::to_string(&all).map_err(Stop::not_judged)?;
         print(format!("{text}\n"))?;
     } else {
-        for finding in &findings {
+        for finding in &before {
+            print(shown(finding))?;
+        }
+        print(workers(&found))?;
+        for finding in &after {
             print(shown(finding))?;
         }
     }
+    let mut states = before.iter().chain(&after).map(|finding| finding.state);
+    let broken = states.any(|state| state == State::Broken)
+        || found.iter().any(|one| state_of(one) == State::Broken);
     Ok(if broken { 3 } else { 0 })
 }
 
+/// A line, and the fix below it. What is broken is told whole.
 fn shown(finding: &Finding) -> String {
-    let mark = match finding.state {
-        State::Ok => "ok",
-        State::Absent => "absent",
-        State::Broken => "BROKEN",
+    let text = format!("{}: {}", finding.what, finding.detail);
+    let mut text = match finding.state {
+        State::Broken => {
+            let text = indented(&one_line(&text), MARK, MARK);
+            format!("{:<MARK$}{}", finding.state.mark(), text.trim_start())
+        }
+        state => row(state, &text),
     };
-    let detail = indented(&format!("{}: {}", finding.what, finding.detail), 9, 9);
-    let mut text = format!("{mark:<9}{}", detail.trim_start());
     if !finding.fix.is_empty() {
-        text += &indented(&format!("fix: {}", finding.fix), 9, 14);
+        text += &below("fix", &finding.fix);
     }
     text
+}
+
+fn row(state: State, text: &str) -> String {
+    let text = shorten(&one_line(text), COLUMNS - MARK);
+    format!("{:<MARK$}{text}\n", state.mark())
+}
+
+/// What belongs to the row above.
+fn below(word: &str, text: &str) -> String {
+    indented(&format!("{word}: {}", one_line(text)), MARK, MARK + 5)
+}
+
+/// Workers that are here, a row each; then what others lack, once for all that lack it.
+fn workers(found: &[Introduction]) -> String {
+    let here = found.iter().filter(|one| one.found.is_ok());
+    let mut text: String = here.map(|one| shown(&worker(one))).collect();
+    for (absence, workers) in grouped(found) {
+        let state = match absence.slow {
+            true => State::Slow,
+            false if workers == [CPU] => State::Broken,
+            false => State::Absent,
+        };
+        text += &match workers.as_slice() {
+            [one] => row(state, &format!("worker {one}: {}", absence.lacks)),
+            several => {
+                let words = format!("{} workers: {}", several.len(), absence.lacks);
+                row(state, &words) + &below("for", &several.join(", "))
+            }
+        };
+        text += &below("fix", &absence.fix);
+    }
+    text
+}
+
+fn state_of(one: &Introduction) -> State {
+    match &one.found {
+        Ok(_) => State::Ok,
+        Err(absence) if absence.slow => State::Slow,
+        Err(_) if one.worker == CPU => State::Broken,
+        Err(_) => State::Absent,
+    }
+}
+
+/// A worker, as JSON tells it.
+fn worker(one: &Introduction) -> Finding {
+    let what = format!("worker {}", one.worker);
+    let state = state_of(one);
+    match &one.found {
+        Ok(hello) => {
+            let versions = hello.versions.iter().map(|(name, v)| format!("{name} {v}"));
+            let detail = format!(
+                "{} variants on {} ({})",
+                hello.variants.len(),
+                hello.device.name,
+                versions.collect::<Vec<_>>().join(", ")
+            );
+            Finding {
+                what,
+                state,
+                detail,
+                fix: String::new(),
+            }
+        }
+        Err(absence) => Finding {
+            what,
+            state,
+            detail: absence.reason.clone(),
+            fix: absence.fix.clone(),
+        },
+    }
 }
 
 fn processor() -> Finding {
@@ -110,50 +213,11 @@ fn processor() -> Finding {
     }
 }
 
-fn workers(config: &Suite, environment: Option<&str>) -> Result<Vec<Finding>, Stop> {
-    let mut findings = Vec::new();
-    for (worker, hello) in introductions(config, environment)? {
-        let what = format!("worker {worker}");
-        findings.push(match hello {
-            Ok(hello) => {
-                let versions = hello.versions.iter().map(|(name, v)| format!("{name} {v}"));
-                Finding {
-                    what,
-                    state: State::Ok,
-                    detail: format!(
-                        "{} variants on {} ({})",
-                        hello.variants.len(),
-                        hello.device.name,
-                        versions.collect::<Vec<_>>().join(", ")
-                    ),
-                    fix: String::new(),
-                }
-            }
-            Err(reason) => Finding {
-                fix: match worker.as_str() {
-                    "cpu" => "it is part of regatta: please report this".to_owned(),
-                    _ => format!(
-                        "name a Python that has it in [environments.default] of regatta.toml, \
-                         or in REGATTA_PYTHON; suites without {worker}/ variants do not need it"
-                    ),
-                },
-                state: match worker.as_str() {
-                    "cpu" => State::Broken,
-                    _ => State::Absent,
-                },
-                what,
-                detail: first_line(&reason).to_owned(),
-            },
-        });
-    }
-    Ok(findings)
-}
-
 /// Looks for NVIDIA's driver the way the loader would, without loading it.
 fn gpu_driver() -> Finding {
     let version = std::fs::read_to_string("/proc/driver/nvidia/version").ok();
     let what = "NVIDIA driver".to_owned();
-    match version.as_deref().map(first_line) {
+    match version.as_deref().and_then(|text| text.lines().next()) {
         Some(version) => Finding {
             what,
             state: State::Ok,
@@ -163,7 +227,7 @@ fn gpu_driver() -> Finding {
         None => Finding {
             what,
             state: State::Absent,
-            detail: "no /proc/driver/nvidia/version: nothing here can run on a GPU".to_owned(),
+            detail: "no /proc/driver/nvidia/version, so nothing runs on a GPU".to_owned(),
             fix: "none needed for suites on cpu/ variants, such as quick".to_owned(),
         },
     }
@@ -185,7 +249,7 @@ fn compiler(compiler: Compiler) -> Finding {
         Err(why) => Finding {
             what,
             state: State::Absent,
-            detail: "not found: `regatta build` cannot use it".to_owned(),
+            detail: "not found, so not for `regatta build`".to_owned(),
             // Its last line is what to do.
             fix: why.lines().last().unwrap_or_default().to_owned(),
         },

@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::{Ended, Stop, note, print};
+use super::{Ended, Stop, interrupt, note, print};
 use crate::measure::environments::{EnvironmentError, Made, interpreter_of};
 use crate::suite::document::nearest;
 use crate::suite::environment::Environment;
@@ -121,6 +121,7 @@ fn list(suite: &Suite, json: bool) -> Ended {
 }
 
 fn make(suite: &Suite, name: &str, fresh: bool, json: bool) -> Ended {
+    interrupt::watch_for("; the environment is not made");
     let environment = declared(suite, name)?;
     let Some(made) = Made::of(name, environment).map_err(stop)? else {
         return Err(Stop::Usage(anyhow!(

@@ -5,21 +5,26 @@ use std::path::PathBuf;
 use anyhow::anyhow;
 use clap::Args;
 
-use super::measuring::{MeasureArgs, Ready, finish, read};
-use super::reporting::{self, Show};
-use super::{Ended, Stop, note};
+use super::measuring::{MeasureArgs, Ready, read};
+use super::reporting::{self, Base, Show};
+use super::{Ended, Stop};
 use crate::judge::{self, Options};
+use crate::measure::identity::checksum;
 use crate::record::baseline::{self, Store};
+use crate::record::run_file::RunWriter;
 use crate::record::side::Side;
-use crate::report::Report;
+use crate::record::types::{BaseId, Owed};
 use crate::report::text::shell_command;
+use crate::suite::matches_id;
 
 /// Measure a suite and hold it against a baseline
 ///
-/// Exits 0 when nothing got slower and every expectation holds, 1 on a confirmed
-/// regression or a broken expectation, 3 when it cannot be judged: no baseline,
-/// another machine, cases that could not be measured. A case whose structure got worse
-/// (fewer blocks, added copies, spills; [policy.structure] says which) fails as well.
+/// Exits 0 when everything was measured and checked and nothing is worse or may be, 1 when
+/// something is worse: slower, a broken expectation or limit, a wrong result, a crash or a
+/// hang, or a structure that got worse (fewer blocks, added copies, spills;
+/// [policy.structure] says which). Exits 3 when it cannot say: no baseline, another machine,
+/// cases that could not be measured, or something looks worse and was not decided. A gate
+/// that was stopped goes on where it was.
 #[derive(Args, Debug)]
 pub struct GateArgs {
     #[command(flatten)]
@@ -46,6 +51,10 @@ pub struct GateArgs {
 /// # Errors
 /// See [`super::Stop`].
 pub fn run(args: &GateArgs) -> Ended {
+    reporting::told_as_json(gate(args), args.show.json)
+}
+
+fn gate(args: &GateArgs) -> Ended {
     let mut ready = Ready::prepare(&args.measure)?;
     let options = Options {
         strict: args.strict,
@@ -70,42 +79,62 @@ pub fn run(args: &GateArgs) -> Ended {
         }
     };
     if let Some(base) = &mut base {
-        if ready.filtered {
-            // A part of the suite is held against the same part of the baseline.
-            base.cases
-                .retain(|case, _| ready.header.plan.contains(case));
+        let filter = &ready.header.suite.filter;
+        if !filter.is_empty() {
+            // A part of the suite is held against the same part of the baseline: by the
+            // pattern, not by what is left of it, or a case that is gone would not be missed.
+            let chosen = |id: &str| filter.iter().any(|pattern| matches_id(pattern, id));
+            base.side.cases.retain(|case, _| chosen(&case.0));
         }
-        refuse_before_measuring(&ready, base, &options, &store)?;
+        refuse_before_measuring(&ready, &base.side, &options, &store)?;
     }
-    let mut writer = ready.measure()?;
-    let label = ready.directory.display().to_string();
-    let judged = |run: &_| judge::judge(&Side::from_run(&label, run), base.as_ref(), &options);
-    let policy = &ready.suite.rules.policy;
-    let suspects = judge::suspects(&judged(&read(writer.path())?), policy);
-    if let (false, Some(base)) = (suspects.is_empty() || policy.confirm == 0, &base) {
-        let invocations = base.header.settings.invocations as usize;
-        let fresh = judge::fresh_needed(suspects.len(), invocations, policy.confirm);
-        note(format!(
-            "{} of {} cases look different; measuring them again on {fresh} fresh invocations",
-            suspects.len(),
-            ready.header.plan.len(),
-        ));
-        ready.confirm(&mut writer, &suspects, fresh)?;
+    let mut writer = ready.measure(base.as_ref().map(|base| base.id.clone()))?;
+    if let Some(base) = &base {
+        confirm(&mut ready, &mut writer, base, &options)?;
     }
-    let run = finish(writer)?;
-    let judgement = judged(&run);
-    let report = Report {
-        judgement: &judgement,
-        head: &run,
-        base: base.as_ref(),
+    reporting::conclude(&ready, writer, base.as_ref(), &options, &args.show)
+}
+
+/// Takes the fresh invocations that the screen asks for, or those that were owed when the
+/// gate was stopped.
+fn confirm(
+    ready: &mut Ready,
+    writer: &mut RunWriter,
+    base: &Base,
+    options: &Options,
+) -> Result<(), Stop> {
+    if writer.owed.is_none() {
+        let label = ready.directory.display().to_string();
+        let screen = Side::screen(label, &read(writer.path())?);
+        let policy = &ready.suite.rules.policy;
+        let judgement = judge::judge(&screen, Some(&base.side), options);
+        let suspects = judge::suspects(&judgement, policy);
+        if suspects.is_empty() || policy.confirm == 0 {
+            return Ok(());
+        }
+        let invocations = base.side.header.settings.invocations as usize;
+        let owed = Owed {
+            base: base.id.clone(),
+            fresh: judge::fresh_needed(suspects.len(), invocations, policy.confirm),
+            cases: suspects,
+        };
+        writer.owe(owed).map_err(Stop::not_judged)?;
+    }
+    let Some(owed) = writer.owed.clone() else {
+        return Ok(());
     };
-    reporting::write(&ready.directory, &report)?;
-    reporting::show(&report, &args.show, Some(&ready.directory))
+    ready.say(format!(
+        "{} of {} cases look different; measuring them again on {} fresh invocations",
+        owed.cases.len(),
+        ready.header.plan.len(),
+        owed.fresh
+    ));
+    ready.confirm(writer, &owed)
 }
 
 /// The baseline of this name for this machine, or else for another; `None` where there is
 /// none at all.
-fn find(store: &Store, name: &str, ready: &Ready) -> Result<Option<Side>, Stop> {
+fn find(store: &Store, name: &str, ready: &Ready) -> Result<Option<Base>, Stop> {
     let files = store.files(name).map_err(Stop::usage)?;
     let machine = &ready.header.machine.name;
     let own = files
@@ -115,16 +144,20 @@ fn find(store: &Store, name: &str, ready: &Ready) -> Result<Option<Side>, Stop> 
     let Some(path) = own.or(files.first()) else {
         return Ok(None);
     };
-    let base = baseline::read(path).map_err(Stop::usage)?;
-    if !base.damage.is_empty() {
+    let id = BaseId {
+        name: name.to_owned(),
+        sum: checksum(path),
+    };
+    let side = baseline::read(path).map_err(Stop::usage)?;
+    if !side.damage.is_empty() {
         return Err(Stop::Usage(anyhow!(
             "{} is damaged, and a part of a baseline is none:\n  {}\n\
              restore it from version control, or save it anew with --replace",
             path.display(),
-            base.damage.join("\n  ")
+            side.damage.join("\n  ")
         )));
     }
-    Ok(Some(base))
+    Ok(Some(Base { id, side }))
 }
 
 /// A comparison that will be refused need not be measured for.

@@ -1,17 +1,13 @@
 //! `regatta list`: variants, or the plan of a suite.
 
-use std::path::{Path, PathBuf};
-
 use clap::Args;
 use serde_json::json;
 
+use super::introductions::{Introduction, grouped, introductions};
 use super::{Ended, Stop, indented, note, print};
-use crate::measure::session::Launcher;
-use crate::measure::workers::{self, Processes};
+use crate::report::text::one_line;
 use crate::suite::{self, BUILTIN, Suite};
-use crate::worker::host::HostError;
 use crate::worker::protocol::{Hello, Parameter};
-use crate::worker::python::LIBRARIES;
 
 /// List the variants of every worker, or the cases of a suite
 #[derive(Args, Debug)]
@@ -82,13 +78,13 @@ fn plan(args: &ListArgs, name: &str) -> Ended {
 fn variants(args: &ListArgs) -> Ended {
     let mut config = Suite::default();
     suite::configure(&mut config, std::path::Path::new("regatta.toml")).map_err(Stop::usage)?;
-    let found = introductions(&config, args.environment.as_deref())?;
+    let found = introductions(&config, args.environment.as_deref(), None)?;
     if args.json {
         let entries: Vec<_> = found
             .iter()
-            .map(|(worker, hello)| match hello {
+            .map(|Introduction { worker, found }| match found {
                 Ok(hello) => json!({ "worker": worker, "hello": hello }),
-                Err(reason) => json!({ "worker": worker, "unavailable": reason }),
+                Err(absence) => json!({ "worker": worker, "unavailable": absence.reason }),
             })
             .collect();
         let suites: Vec<&str> = BUILTIN.iter().map(|(name, _)| *name).collect();
@@ -98,90 +94,40 @@ fn variants(args: &ListArgs) -> Ended {
         ))?;
         return Ok(0);
     }
-    for (worker, hello) in &found {
-        match hello {
-            Ok(hello) => print(described(worker, hello))?,
-            Err(reason) => print(indented(
-                &format!("{worker} is not here: {}", first_line(reason)),
-                0,
-                6,
-            ))?,
+    for Introduction { worker, found } in &found {
+        if let Ok(hello) = found {
+            print(described(worker, hello))?;
         }
+    }
+    for (absence, workers) in grouped(&found) {
+        let verb = if workers.len() == 1 { "is" } else { "are" };
+        let text = format!("{} {verb} not here: {}", workers.join(", "), absence.lacks);
+        print(indented(&text, 0, 6))?;
     }
     let names: Vec<&str> = BUILTIN.iter().map(|(name, _)| *name).collect();
     note(format!("built-in suites: {}", names.join(", ")));
     Ok(0)
 }
 
-/// A worker's name with what it says of itself, or why it is not here.
-pub(super) type Introduction = (String, Result<Hello, String>);
-
-/// Every worker that is known; one that cannot be started leaves the others be.
-///
-/// # Errors
-/// A declaration that concerns them all: exit code 2.
-pub(super) fn introductions(
-    config: &Suite,
-    environment: Option<&str>,
-) -> Result<Vec<Introduction>, Stop> {
-    let names = ["cpu", "cuda"].into_iter().chain(LIBRARIES.iter().copied());
-    let names: Vec<String> = names
-        .map(str::to_owned)
-        .chain(config.workers.keys().cloned())
-        .collect();
-    let logs: PathBuf = std::env::temp_dir().join(format!("regatta-{}", std::process::id()));
-    workers::declared(config, environment).map_err(Stop::usage)?;
-    let found = names
-        .into_iter()
-        .map(|name| {
-            let hello = introduction(&name, config, environment, &logs);
-            (name, hello)
-        })
-        .collect();
-    let _ = std::fs::remove_dir_all(logs);
-    Ok(found)
-}
-
-fn introduction(
-    name: &String,
-    config: &Suite,
-    environment: Option<&str>,
-    logs: &Path,
-) -> Result<Hello, String> {
-    let found = Processes::find(std::iter::once(name), config, environment, logs.to_owned());
-    let mut processes = found.map_err(|error| error.to_string())?;
-    let started = processes.start(name).map_err(|error| match &error {
-        HostError::Refused { reason, .. } => reason.clone(),
-        error if error.log().is_empty() => error.to_string(),
-        error => format!("{error}\n{}", error.log()),
-    })?;
-    let hello = started.hello();
-    match &hello.absent {
-        Some(reason) => Err(reason.clone()),
-        None => Ok(hello.clone()),
-    }
-}
-
 fn described(worker: &str, hello: &Hello) -> String {
-    let mut text = format!("{worker} on {}\n", hello.device.name);
+    let mut text = format!("{worker} on {}\n", one_line(&hello.device.name));
     for variant in &hello.variants {
         let dtypes: Vec<&str> = variant.dtypes.iter().map(|d| d.name()).collect();
         let directions: Vec<&str> = variant.directions.iter().map(|d| d.short()).collect();
         text += &format!("  {worker}/{}\n", variant.name);
         if !variant.summary.is_empty() {
-            text += &format!("      {}\n", variant.summary);
+            text += &format!("      {}\n", one_line(&variant.summary));
         }
         text += &format!("      {}; {}\n", dtypes.join(" "), directions.join(" "));
         for (name, parameter) in &variant.parameters {
             text += &match parameter {
-                Parameter::Integer(_) => format!("      {name} = auto or a number\n"),
-                Parameter::Words(words) => format!("      {name} = {}\n", words.join(" or ")),
+                Parameter::Integer(_) => format!("      {} = auto or a number\n", one_line(name)),
+                Parameter::Words(words) => {
+                    let words = one_line(&words.join(" or "));
+                    format!("      {} = {words}\n", one_line(name))
+                }
             };
         }
     }
     text
-}
-
-pub(super) fn first_line(text: &str) -> &str {
-    text.lines().next().unwrap_or_default()
 }

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
@@ -10,18 +9,22 @@ use jiff::Timestamp;
 
 use super::progress::Progress;
 use super::{Stop, interrupt, note};
-use crate::attention::{Case, CaseId, ParamValue};
+use crate::attention::{Case, CaseId, ParamValue, parameter_name};
+use crate::measure::checkout::checkout;
+use crate::measure::held::Held;
 use crate::measure::machine::{fingerprint, worker_record};
 use crate::measure::preflight;
 use crate::measure::schedule::blocks;
 use crate::measure::session::Session;
 use crate::measure::workers::Processes;
-use crate::record::run_file::{self, Before, RunWriter};
-use crate::record::types::{Git, Run, RunHeader, SuiteRecord};
+use crate::record::run_file::{self, Before, Opening, RunWriter};
+use crate::record::types::{BaseId, Owed, Run, RunHeader, SuiteRecord};
 use crate::record::{METHOD_VERSION, SCHEMA_VERSION};
 use crate::report::files::check_writable;
+use crate::report::text::clean;
 use crate::suite::document::nearest;
 use crate::suite::{self, Override, Suite};
+use crate::worker::protocol::Hello;
 
 /// What to measure, and how.
 #[derive(Args, Debug)]
@@ -93,11 +96,11 @@ pub struct Ready {
     pub header: RunHeader,
     /// The report directory.
     pub directory: PathBuf,
-    /// True when the command line left cases of the suite out.
-    pub filtered: bool,
+    /// True where nothing is to be said on standard error but what went wrong.
+    pub quiet: bool,
     processes: Processes,
+    hellos: BTreeMap<String, Hello>,
     fresh: bool,
-    quiet: bool,
 }
 
 impl Ready {
@@ -139,7 +142,7 @@ impl Ready {
             tool: env!("CARGO_PKG_VERSION").to_owned(),
             argv: argv(),
             started: Timestamp::now(),
-            git: git(),
+            git: checkout(&directory),
             suite: SuiteRecord {
                 name: suite.name.clone(),
                 description: suite.description.clone(),
@@ -158,60 +161,84 @@ impl Ready {
                 .map(|(name, hello)| worker_record(name, hello))
                 .collect(),
             plan: suite.cases.iter().map(|case| case.id()).collect(),
+            identity: Some(processes.identity()),
             imported: None,
         };
         Ok(Ready {
             suite,
             header,
             directory,
-            filtered: !args.filter.is_empty(),
-            processes,
-            fresh: args.fresh,
             quiet: args.quiet,
+            processes,
+            hellos,
+            fresh: args.fresh,
         })
     }
 
-    /// Measures every invocation, or what is left of them.
+    /// Measures every invocation, or what is left of them. `base` is what the run is to be
+    /// held against.
     ///
     /// # Errors
     /// When the run cannot be written: exit code 3.
-    pub fn measure(&mut self) -> Result<RunWriter, Stop> {
+    pub fn measure(&mut self, base: Option<BaseId>) -> Result<RunWriter, Stop> {
+        let opening = Opening {
+            fresh: self.fresh,
+            base,
+        };
         let (mut writer, before) =
-            RunWriter::open(&self.directory, &self.header, self.fresh).map_err(Stop::not_judged)?;
-        match before {
-            Before::Nothing => {}
-            Before::Resumed { entries, damaged } => {
-                note(format!(
-                    "resuming: {entries} entries of an unfinished run are kept"
-                ));
-                if damaged > 0 {
-                    note(format!(
-                        "{damaged} lines could not be used and are measured again"
-                    ));
-                }
-            }
-            Before::Kept(path) => note(format!("the run before is kept as {}", path.display())),
+            RunWriter::open(&self.directory, &self.header, &opening).map_err(Stop::not_judged)?;
+        if !matches!(before, Before::Resumed { .. }) {
+            self.processes.begin_logs();
         }
+        self.tell(before);
         let all = self.suite.cases.clone();
         self.invocations(&mut writer, &all, 0..self.suite.settings.invocations)?;
         Ok(writer)
     }
 
-    /// Measures some cases again, on invocations after the regular ones.
+    /// Says what became of the run that was there before.
+    fn tell(&self, before: Before) {
+        match before {
+            Before::Nothing => {}
+            Before::Resumed { entries, damaged } => {
+                self.say(format!(
+                    "resuming: {entries} entries of an unfinished run are kept"
+                ));
+                if damaged > 0 {
+                    self.say(format!(
+                        "{damaged} lines could not be used and are measured again"
+                    ));
+                }
+            }
+            Before::Kept { path, because } => {
+                if !because.is_empty() {
+                    self.say(format!(
+                        "an unfinished run does not go on, and is begun anew: {}",
+                        because.join("; ")
+                    ));
+                }
+                self.say(format!("the run before is kept as {}", path.display()));
+            }
+        }
+    }
+
+    /// Says something about the work, unless nothing is to be said.
+    pub fn say(&self, text: impl std::fmt::Display) {
+        if !self.quiet {
+            note(text);
+        }
+    }
+
+    /// Measures the suspects again, on invocations after the regular ones.
     ///
     /// # Errors
     /// As [`measure`](Ready::measure).
-    pub fn confirm(
-        &mut self,
-        writer: &mut RunWriter,
-        cases: &[CaseId],
-        fresh: u32,
-    ) -> Result<(), Stop> {
-        let wanted: BTreeSet<&CaseId> = cases.iter().collect();
+    pub fn confirm(&mut self, writer: &mut RunWriter, owed: &Owed) -> Result<(), Stop> {
+        let wanted: BTreeSet<&CaseId> = owed.cases.iter().collect();
         let mut cases = self.suite.cases.clone();
         cases.retain(|case| wanted.contains(&case.id()));
         let first = self.suite.settings.invocations;
-        self.invocations(writer, &cases, first..first + fresh)
+        self.invocations(writer, &cases, first..first + owed.fresh)
     }
 
     fn invocations(
@@ -223,24 +250,19 @@ impl Ready {
         let seed = self.suite.settings.seed;
         let blocks = blocks(cases, range.clone(), seed, &writer.done);
         let mut progress = Progress::new(&blocks, range, self.quiet);
-        let mut session = Session::new(&self.suite, &mut self.processes);
+        let mut launcher = Held::new(&mut self.processes, &self.hellos);
+        let mut session = Session::new(&self.suite, &mut launcher);
         session
-            .run(&blocks, &mut progress, &mut |entry| writer.append(entry))
+            .run(&blocks, &mut progress, &mut |entry| {
+                interrupt::hold_if_stopping();
+                writer.append(entry)
+            })
             .map_err(|error| {
                 Stop::NotJudged(anyhow::Error::new(error).context(
                     "the run stops here; what was measured is kept, and the same command goes on",
                 ))
             })
     }
-}
-
-/// Marks the run as finished and reads it back from its file.
-///
-/// # Errors
-/// When the file cannot be written or read: exit code 3.
-pub fn finish(mut writer: RunWriter) -> Result<Run, Stop> {
-    writer.finish(Timestamp::now()).map_err(Stop::not_judged)?;
-    read(writer.path())
 }
 
 /// Reads a run back from its file.
@@ -260,7 +282,7 @@ pub fn load(args: &MeasureArgs) -> Result<Suite, Stop> {
     suite::configure(&mut suite, Path::new("regatta.toml")).map_err(Stop::usage)?;
     for text in &args.set {
         let change = parse_override(text, &suite).map_err(Stop::Usage)?;
-        suite.overrides.push(change);
+        suite.push_override(change, format!("--set {text}"));
     }
     if let Some(idle) = suite.idle_override() {
         return Err(Stop::Usage(anyhow!(
@@ -308,6 +330,8 @@ fn parse_override(text: &str, suite: &Suite) -> anyhow::Result<Override> {
         return Err(wrong());
     }
     let variant = variant.parse().with_context(|| format!("--set {text}"))?;
+    parameter_name(parameter).with_context(|| format!("--set {text}"))?;
+    let to: ParamValue = value.parse().with_context(|| format!("--set {text}"))?;
     if !suite.cases.iter().any(|case| case.variant == variant) {
         let known: BTreeMap<String, ()> = suite
             .cases
@@ -332,7 +356,7 @@ fn parse_override(text: &str, suite: &Suite) -> anyhow::Result<Override> {
         // What a case asks for explicitly stays explicit: it is the automatic choice
         // that a caller's bug replaces.
         from: Some(ParamValue::auto()),
-        to: ParamValue::from(value),
+        to,
     })
 }
 
@@ -356,25 +380,9 @@ pub(super) fn with_log(error: impl Into<anyhow::Error>, log: &str) -> anyhow::Er
     match log.is_empty() {
         true => error,
         false => {
+            let log = clean(log);
             let lines: Vec<String> = log.lines().map(|line| format!("  | {line}")).collect();
             anyhow!("{error:#}\nIts last words:\n{}", lines.join("\n"))
         }
     }
-}
-
-/// The state of the checkout this was started in, if it is one.
-pub(super) fn git() -> Option<Git> {
-    let git = |args: &[&str]| -> Option<String> {
-        let output = Command::new("git").args(args).output().ok()?;
-        output
-            .status
-            .success()
-            .then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
-    };
-    let revision = git(&["rev-parse", "HEAD"])?;
-    let changes = git(&["status", "--porcelain", "--untracked-files=no"])?;
-    Some(Git {
-        revision,
-        dirty: !changes.is_empty(),
-    })
 }

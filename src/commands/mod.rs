@@ -8,7 +8,9 @@ pub mod diff;
 pub mod doctor;
 pub mod env;
 pub mod gate;
+mod harmless;
 mod interrupt;
+mod introductions;
 pub mod list;
 mod measuring;
 mod progress;
@@ -62,8 +64,16 @@ impl Stop {
     }
 }
 
-/// Prints a result to standard output, coloured where that is wanted.
+/// To be called when a command has ended, whatever came of it: it leaves no process behind.
+pub fn leave_nothing() {
+    interrupt::end();
+}
+
+/// Prints a result to standard output, coloured where that is wanted. What a terminal
+/// would obey beside our colours is written out, which leaves JSON what it was.
 fn print(text: impl Display) -> Result<(), Stop> {
+    interrupt::hold_if_stopping();
+    let text = harmless::harmless(&text.to_string());
     let mut stdout = anstream::stdout().lock();
     let written = write!(stdout, "{text}").and_then(|()| stdout.flush());
     written.map_err(|error| match error.kind() {
@@ -74,7 +84,12 @@ fn print(text: impl Display) -> Result<(), Stop> {
 
 /// Says something about the work on standard error. Nobody may be reading it.
 pub fn note(text: impl Display) {
-    let text = text.to_string();
+    interrupt::hold_if_stopping();
+    say(text);
+}
+
+fn say(text: impl Display) {
+    let text = harmless::harmless(&text.to_string());
     // On a terminal, lines as long as a reader's; in a pipe, one line a message,
     // which can be searched.
     let text = match io::stderr().is_terminal() {

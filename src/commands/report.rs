@@ -1,5 +1,6 @@
 //! `regatta report`: write reports of stored runs.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
@@ -12,14 +13,16 @@ use super::{Ended, Stop, criterion, print, trace};
 use crate::judge::spread::spreads;
 use crate::judge::{self, Options};
 use crate::record::baseline::Store;
+use crate::record::run_file::RUN_FILE;
 use crate::report::Report;
 use crate::report::files::check_writable;
 use crate::report::spread::table;
 
 /// Write reports of stored runs, or show a stored trace
 ///
-/// Without a format, the page and the tables are written beside each run. A trace is
-/// printed, or written as a page with --html.
+/// Without a format, the page and the tables are written beside each `run.jsonl`, and those
+/// of a file with another name into a folder of that name. A trace is
+/// printed, or written as a page with --html. `-` stands for standard output.
 #[derive(Args, Debug)]
 pub struct ReportArgs {
     /// Run files or report folders
@@ -100,7 +103,7 @@ pub fn run(args: &ReportArgs) -> Ended {
         return spread(&heads, args.json);
     }
     for head in &heads {
-        if head.run.entries.is_empty() && !args.any_output() {
+        if head.is_baseline && !args.any_output() {
             return Err(Stop::Usage(anyhow!(
                 "{} is a baseline; say where its report goes, for example --html {}.html",
                 head.path.display(),
@@ -108,7 +111,18 @@ pub fn run(args: &ReportArgs) -> Ended {
             )));
         }
     }
+    let real = |head: &Stored| fs::canonicalize(&head.path).ok();
+    for (i, head) in heads.iter().enumerate() {
+        if let Some(other) = heads[..i].iter().find(|other| real(other) == real(head)) {
+            return Err(Stop::Usage(anyhow!(
+                "{} and {} are one run; name it once",
+                other.path.display(),
+                head.path.display()
+            )));
+        }
+    }
     for head in heads {
+        let folder = folder_of(&head.path);
         let machine = head.side.header.machine.name.clone();
         let base = match &args.base {
             Some(base) => Some(sides::find(base, &store, Some(&machine))?.side),
@@ -126,9 +140,8 @@ pub fn run(args: &ReportArgs) -> Ended {
                 criterion::write(root, &args.criterion_baseline, &head)?;
             }
         } else {
-            let folder = head.path.parent().unwrap_or(Path::new("."));
             check_writable(&folder.join("index.html")).map_err(Stop::usage)?;
-            for path in reporting::write(folder, &report)? {
+            for path in reporting::write(&folder, &report)? {
                 print(format!("{}\n", path.display()))?;
             }
         }
@@ -136,14 +149,32 @@ pub fn run(args: &ReportArgs) -> Ended {
     Ok(0)
 }
 
+/// Where the page and the tables of a run go: beside a report folder's run, else into a
+/// folder named after the file, since several may lie in one place (`past/`).
+fn folder_of(run: &Path) -> PathBuf {
+    let named = run.file_name().is_some_and(|name| name == RUN_FILE);
+    match (named, run.extension()) {
+        (true, _) => run.parent().unwrap_or(Path::new(".")).to_owned(),
+        (false, Some(_)) => run.with_extension(""),
+        (false, None) => run.with_extension("report"),
+    }
+}
+
 /// Prints the spread of each run; a baseline keeps no samples to tell it by.
 fn spread(heads: &[Stored], json: bool) -> Ended {
     let mut all = Vec::new();
     for head in heads {
-        if head.run.entries.is_empty() {
+        if head.is_baseline {
             return Err(Stop::Usage(anyhow!(
                 "{} is a baseline, which keeps no samples; name the run it was made of",
                 head.path.display()
+            )));
+        }
+        if head.run.entries.is_empty() {
+            return Err(Stop::Usage(anyhow!(
+                "{} is a run without an entry that can be read ({} damaged lines)",
+                head.path.display(),
+                head.run.damage.len()
             )));
         }
         let spreads = spreads(&head.run);

@@ -2,9 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
+use anyhow::anyhow;
 use clap::Args;
+use jiff::Timestamp;
+use serde_json::json;
 
+use super::measuring::{Ready, read};
 use super::{Ended, Stop, note, print};
+use crate::judge;
+use crate::judge::judgement::{Judgement, VerdictOutcome};
+use crate::record::run_file::RunWriter;
+use crate::record::side::Side;
+use crate::record::types::{BaseId, Judged, RunEnd};
 use crate::report::{self, Format, Report, files, terminal};
 
 /// How the answer is printed.
@@ -67,25 +76,39 @@ impl Outputs {
         self.wanted().any(|(format, _)| format != Format::Html)
     }
 
-    /// Finds out before any work whether the files can be written.
+    /// True when one goes to standard output, which nothing else may then go to.
+    pub fn prints(&self) -> bool {
+        self.wanted().any(|(_, path)| is_stdout(path))
+    }
+
+    /// Finds out before any work whether the files can be written, each in a place of its own.
     ///
     /// # Errors
     /// The first that cannot: exit code 2.
     pub fn check(&self) -> Result<(), Stop> {
+        let mut taken: Vec<PathBuf> = Vec::new();
         for (format, path) in self.wanted() {
-            let probe = match format {
-                Format::Csv => path.join("cases.csv"),
-                _ => path.clone(),
+            let targets = match format {
+                Format::Csv if is_stdout(path) => {
+                    return Err(Stop::Usage(anyhow!(
+                        "--csv -: these are two tables; name a folder for them"
+                    )));
+                }
+                Format::Csv => vec![path.join("cases.csv"), path.join("samples.csv")],
+                _ => vec![path.clone()],
             };
-            files::check_writable(&probe).map_err(Stop::usage)?;
-        }
-        let paths: Vec<&PathBuf> = self.wanted().map(|(_, path)| path).collect();
-        for (i, path) in paths.iter().enumerate() {
-            if paths[..i].contains(path) {
-                return Err(Stop::Usage(anyhow::anyhow!(
-                    "{} is named for two formats",
-                    path.display()
-                )));
+            for target in targets {
+                if !is_stdout(&target) {
+                    files::check_writable(&target).map_err(Stop::usage)?;
+                }
+                let place = files::place(&target);
+                if taken.contains(&place) {
+                    return Err(Stop::Usage(anyhow!(
+                        "{} is named for two formats",
+                        target.display()
+                    )));
+                }
+                taken.push(place);
             }
         }
         Ok(())
@@ -103,10 +126,26 @@ impl Outputs {
             }
             let documents = report::render(format, report).map_err(Stop::not_judged)?;
             for document in documents {
-                files::write(path, &document.text).map_err(Stop::not_judged)?;
+                put(path, document.text)?;
             }
         }
         Ok(())
+    }
+}
+
+/// `-` stands for standard output.
+pub fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+/// Writes a document where the command line wants it.
+///
+/// # Errors
+/// When it cannot be written: exit code 3.
+pub fn put(path: &Path, text: String) -> Result<(), Stop> {
+    match is_stdout(path) {
+        true => print(text),
+        false => files::write(path, &text).map_err(Stop::not_judged),
     }
 }
 
@@ -118,24 +157,121 @@ pub fn write(folder: &Path, report: &Report) -> Result<Vec<PathBuf>, Stop> {
     files::write_all(folder, report).map_err(Stop::not_judged)
 }
 
-/// Prints the answer, says where the page is, and gives the exit code.
+/// A baseline that a run is held against.
+pub struct Base {
+    /// Which, as the run's file names it.
+    pub id: BaseId,
+    /// What it holds.
+    pub side: Side,
+}
+
+/// Judges a run that was measured to its end, writes its reports, ends its file and prints
+/// the answer.
+///
+/// The exit code is the verdict's whatever becomes of the output: what is worse is worse
+/// though nobody could be told. Where nothing is worse and the answer could not be written
+/// down, it is 3. A run whose reports could not be written is not ended: the same command
+/// judges it again without measuring.
 ///
 /// # Errors
-/// When it cannot be printed.
-pub fn show(report: &Report, show: &Show, folder: Option<&Path>) -> Ended {
+/// When the run's file cannot be read back.
+pub fn conclude(
+    ready: &Ready,
+    mut writer: RunWriter,
+    base: Option<&Base>,
+    options: &judge::Options,
+    show: &Show,
+) -> Ended {
+    let mut run = read(writer.path())?;
+    let label = ready.directory.display().to_string();
+    let side = Side::from_run(label, &run);
+    let judgement = judge::judge(&side, base.map(|base| &base.side), options);
+    let end = RunEnd {
+        finished: Timestamp::now(),
+        judged: Some(Judged {
+            base: base.map(|base| base.id.clone()),
+            outcome: judgement.verdict.outcome,
+            reasons: judgement.verdict.reasons.clone(),
+        }),
+    };
+    run.end = Some(end.clone());
+    let report = Report {
+        judgement: &judgement,
+        head: &run,
+        base: base.map(|base| &base.side),
+    };
+    let written =
+        write(&ready.directory, &report).and_then(|_| writer.finish(end).map_err(Stop::not_judged));
+    let page = ready.directory.join("index.html");
+    match &written {
+        Ok(()) => ready.say(format!("report: {}", page.display())),
+        Err(_) => note(
+            "the reports could not be written; the run is kept, and the same command judges it \
+             again without measuring",
+        ),
+    }
+    ended(&judgement, [written, answer(&report, show)])
+}
+
+/// The exit code of a verdict, after telling what kept it from being told.
+fn ended(judgement: &Judgement, told: [Result<(), Stop>; 2]) -> Ended {
+    let outcome = judgement.verdict.outcome;
+    let mut untold = false;
+    for stop in told.into_iter().filter_map(Result::err) {
+        match stop {
+            // Whoever read the output went away: nothing is wrong with the answer.
+            Stop::Unread => {}
+            Stop::Usage(error) | Stop::NotJudged(error) => {
+                untold = true;
+                note(format!("the verdict is: {}; {error:#}", outcome.text()));
+            }
+        }
+    }
+    match (outcome, untold) {
+        (VerdictOutcome::Passed, true) => Ok(VerdictOutcome::NotJudged.exit_code()),
+        (outcome, _) => Ok(outcome.exit_code()),
+    }
+}
+
+/// Prints the answer to a stored run, unless a report went where it would go, and gives the
+/// exit code; `files` is what came of writing its reports.
+///
+/// # Errors
+/// None: what cannot be written or printed is told.
+pub fn show(report: &Report, show: Option<&Show>, files: Result<(), Stop>) -> Ended {
+    let told = show.map_or(Ok(()), |show| answer(report, show));
+    ended(report.judgement, [files, told])
+}
+
+/// Prints the answer.
+fn answer(report: &Report, show: &Show) -> Result<(), Stop> {
     if show.json {
         for document in report::render(Format::Json, report).map_err(Stop::not_judged)? {
             print(document.text)?;
         }
-    } else {
-        let options = terminal::Options {
-            colour: true,
-            all: show.all,
-        };
-        print(terminal::render(report.judgement, options))?;
+        return Ok(());
     }
-    if let Some(folder) = folder {
-        note(format!("report: {}", folder.join("index.html").display()));
-    }
-    Ok(report.judgement.verdict.outcome.exit_code())
+    let options = terminal::Options {
+        colour: true,
+        all: show.all,
+    };
+    print(terminal::render(report.judgement, options))
+}
+
+/// Where a command ends before there is anything to judge, and JSON was asked for, says so
+/// there as well.
+pub fn told_as_json(ended: Ended, json: bool) -> Ended {
+    let outcome = match &ended {
+        Err(Stop::Usage(error)) if json => json!({ "error": format!("{error:#}") }),
+        Err(Stop::NotJudged(error)) if json => json!({
+            "verdict": {
+                "outcome": VerdictOutcome::NotJudged,
+                "reasons": [format!("{error:#}")],
+            }
+        }),
+        _ => return ended,
+    };
+    // What went wrong is told on standard error in any case.
+    let _ = print(format!("{outcome}\n"));
+    ended
 }

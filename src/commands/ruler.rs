@@ -3,21 +3,22 @@
 //! Each clock is ruled in a process of its own, so that a driver that crashes or hangs
 //! costs that clock alone.
 
-use std::io::Read;
-use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use super::{Ended, Stop, note, print};
+use super::{Ended, Stop, interrupt, note, print};
 use crate::judge::ruler::ruled;
 use crate::measure;
 use crate::record::ruler::Readings;
 use crate::report::files;
 use crate::report::ruler::{Ruling, documents, table};
+use crate::worker::program::{Leaves, Program, Started, Streams};
 
 /// A ruler takes some seconds; one that takes this long is stuck.
 const LIMIT: Duration = Duration::from_secs(180);
@@ -70,6 +71,7 @@ struct Outcome {
 /// # Errors
 /// See [`super::Stop`].
 pub fn run(json: bool, out: Option<&Path>) -> Ended {
+    interrupt::watch_for("");
     if let Some(out) = out {
         files::check_writable(&out.join("ruler.html")).map_err(Stop::usage)?;
     }
@@ -135,12 +137,8 @@ fn shown(outcome: &Outcome) -> String {
 /// Rules a clock in a process of its own, and says how that ended.
 fn in_a_process(clock: Clock) -> Answer {
     let started = std::env::current_exe().and_then(|program| {
-        Command::new(program)
-            .args(["worker", "ruler", clock.name()])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
+        let args = ["worker", "ruler", clock.name()];
+        started(program, &args)
     });
     match started {
         Ok(child) => answer_of(child, LIMIT),
@@ -148,18 +146,32 @@ fn in_a_process(clock: Clock) -> Answer {
     }
 }
 
+fn started(program: PathBuf, args: &[&str]) -> io::Result<Started> {
+    let streams = Streams {
+        stdin: Stdio::null(),
+        stdout: Stdio::piped(),
+        stderr: Stdio::piped(),
+    };
+    Program {
+        program,
+        args: args.iter().map(|&word| word.to_owned()).collect(),
+        env: Vec::new(),
+        leaves: Leaves::Nothing,
+    }
+    .start(streams, Vec::new())
+}
+
 /// Reads a process's answer and waits for its end, up to a limit.
-fn answer_of(mut child: Child, limit: Duration) -> Answer {
+fn answer_of(mut child: Started, limit: Duration) -> Answer {
     // Read on threads of their own: a full pipe would keep the process from ending.
-    let (printed, said) = (reading(child.stdout.take()), reading(child.stderr.take()));
+    let (printed, said) = (reading(child.stdout()), reading(child.stderr()));
     let deadline = Instant::now() + limit;
     let status = loop {
-        match child.try_wait() {
+        match child.ended() {
             Ok(Some(status)) => break status,
             Ok(None) if Instant::now() < deadline => thread::sleep(Duration::from_millis(20)),
             Ok(None) => {
-                let _ = child.kill();
-                let _ = child.wait();
+                child.end();
                 return Answer::Failed(format!("no answer within {limit:?}; it was ended"));
             }
             Err(error) => return Answer::Failed(error.to_string()),
@@ -215,13 +227,7 @@ mod tests {
     use super::*;
 
     fn answer(script: &str, limit: Duration) -> Answer {
-        let child = Command::new("sh")
-            .args(["-c", script])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        answer_of(child, limit)
+        answer_of(started("sh".into(), &["-c", script]).unwrap(), limit)
     }
 
     fn failure(answer: Answer) -> String {

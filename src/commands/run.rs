@@ -3,17 +3,17 @@
 use clap::Args;
 
 use super::Ended;
-use super::measuring::{MeasureArgs, Ready, finish};
+use super::measuring::{MeasureArgs, Ready};
 use super::reporting::{self, Show};
-use crate::judge::{self, Options};
-use crate::record::side::Side;
-use crate::report::Report;
+use crate::judge::Options;
 
 /// Measure a suite, write the run and its reports
 ///
-/// Exits 0 when every case was measured and every expectation holds, 1 when an
-/// expectation is broken, 3 when something could not be measured. An unfinished
-/// run of the same suite goes on where it stopped.
+/// Exits 0 when every case was measured and checked and nothing is worse than the suite
+/// expects, 1 when an expectation or a limit is broken or a case gave a wrong result,
+/// crashed or hung, 3 when something could not be measured, or looks worse than its limit
+/// and was not decided. An unfinished run of the same suite on the same code goes on where
+/// it stopped.
 #[derive(Args, Debug)]
 pub struct RunArgs {
     #[command(flatten)]
@@ -32,21 +32,16 @@ pub struct RunArgs {
 /// # Errors
 /// See [`super::Stop`].
 pub fn run(args: &RunArgs) -> Ended {
+    reporting::told_as_json(measured(args), args.show.json)
+}
+
+fn measured(args: &RunArgs) -> Ended {
     let mut ready = Ready::prepare(&args.measure)?;
-    let writer = ready.measure()?;
-    let run = finish(writer)?;
-    let label = ready.directory.display().to_string();
+    let writer = ready.measure(None)?;
     let options = Options {
         strict: args.strict,
         same_suite: true,
         wants_base: false,
     };
-    let judgement = judge::judge(&Side::from_run(label, &run), None, &options);
-    let report = Report {
-        judgement: &judgement,
-        head: &run,
-        base: None,
-    };
-    reporting::write(&ready.directory, &report)?;
-    reporting::show(&report, &args.show, Some(&ready.directory))
+    reporting::conclude(&ready, writer, None, &options, &args.show)
 }

@@ -17,6 +17,8 @@ pub struct Stored {
     pub side: Side,
     /// The run, for its samples.
     pub run: Run,
+    /// True for a baseline.
+    pub is_baseline: bool,
     /// Where it was found.
     pub path: PathBuf,
 }
@@ -75,6 +77,7 @@ pub fn read(path: &Path, label: &str) -> Result<Stored, Stop> {
         Ok(run) => Ok(Stored {
             side: Side::from_run(label, &run),
             run,
+            is_baseline: false,
             path: path.to_owned(),
         }),
         Err(error @ (RecordError::Io { .. } | RecordError::Schema { .. })) => {
@@ -85,10 +88,12 @@ pub fn read(path: &Path, label: &str) -> Result<Stored, Stop> {
                 run: Run {
                     header: side.header.clone(),
                     entries: Vec::new(),
+                    owed: None,
                     end: None,
                     damage: Vec::new(),
                 },
                 side,
+                is_baseline: true,
                 path: path.to_owned(),
             }),
             Err(_) => Err(Stop::usage(not_a_run)),

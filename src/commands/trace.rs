@@ -8,14 +8,16 @@ use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{Ended, Stop, measuring, note, print};
+use super::{Ended, Stop, measuring, note, print, reporting};
 use crate::judge::trace::{Analysis, analyse, compare};
+use crate::measure::checkout::checkout;
 use crate::measure::tracing;
 use crate::record::trace::{Recording, Trace, TraceHeader, file, is_script, raw};
 use crate::record::{METHOD_VERSION, RecordError, SCHEMA_VERSION};
 use crate::report::files;
 use crate::report::trace as shown;
 use crate::worker::gpu_clock;
+use crate::worker::program::why;
 
 /// Record what a program does on its GPUs: kernels, copies, gaps
 ///
@@ -25,7 +27,8 @@ use crate::worker::gpu_clock;
 /// traces says what changed between them, and why.
 ///
 /// The exit code is CMD's own when that is not 0, as it is with `time`; 3 when nothing was
-/// recorded; otherwise 0. Ctrl-C ends CMD, and what it did until then is kept.
+/// recorded; otherwise 0. Ctrl-C ends CMD, and what it did until then is kept; what CMD left
+/// running ends with it then, and only then.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  regatta trace -- python train.py --steps 20\n  \
@@ -79,9 +82,14 @@ pub fn run(args: &TraceArgs) -> Ended {
         .context("no folder for the recording; name another in TMPDIR")
         .map_err(Stop::Usage)?;
     let started = Timestamp::now();
-    let status = tracing::run(&args.command, &library, folder.path(), args.json)
-        .with_context(|| format!("cannot start {}", args.command[0]))
-        .map_err(Stop::Usage)?;
+    let status =
+        tracing::run(&args.command, &library, folder.path(), args.json).map_err(|error| {
+            let program = &args.command[0];
+            Stop::Usage(anyhow!(
+                "cannot start {program}: {}",
+                why(Path::new(program), &error)
+            ))
+        })?;
     let recording = raw::read(folder.path(), args.limit as usize).map_err(Stop::not_judged)?;
     let code = tracing::exit_code(status);
     if recording.operations.is_empty() {
@@ -114,11 +122,17 @@ fn check(args: &TraceArgs, out: &Path) -> Result<(), Stop> {
             out.display()
         )));
     }
-    for path in [Some(out), args.html.as_deref()].into_iter().flatten() {
-        files::check_writable(path).map_err(Stop::usage)?;
-    }
-    if args.html.as_deref() == Some(out) {
-        return Err(Stop::Usage(anyhow!("{} is named twice", out.display())));
+    files::check_folder(out).map_err(Stop::usage)?;
+    if let Some(html) = &args.html {
+        if reporting::is_stdout(html) {
+            return Err(Stop::Usage(anyhow!(
+                "--html -: standard output is the program's; name a file"
+            )));
+        }
+        if files::place(html) == files::place(out) {
+            return Err(Stop::Usage(anyhow!("{} is named twice", out.display())));
+        }
+        files::check_writable(html).map_err(Stop::usage)?;
     }
     match std::env::var_os(tracing::INJECTION).filter(|there| !there.is_empty()) {
         Some(there) => Err(Stop::Usage(anyhow!(
@@ -187,7 +201,7 @@ fn header(
         command: args.command.clone(),
         started,
         ended: tracing::ended(status),
-        git: measuring::git(),
+        git: checkout(Path::new("reports")),
         machine: tracing::fingerprint(recording),
     }
 }
@@ -231,11 +245,11 @@ fn json(answer: &impl Serialize) -> Result<(), Stop> {
 /// When it cannot be written: exit code 3.
 pub fn write_page(path: &Path, trace: &Trace, analysis: &Analysis) -> Result<(), Stop> {
     let text = shown::page(trace, analysis).map_err(Stop::not_judged)?;
-    keep_page(path, &text)
+    keep_page(path, text)
 }
 
-fn keep_page(path: &Path, text: &str) -> Result<(), Stop> {
-    files::write(path, text).map_err(Stop::not_judged)?;
+fn keep_page(path: &Path, text: String) -> Result<(), Stop> {
+    reporting::put(path, text)?;
     note(format!("page: {}", path.display()));
     Ok(())
 }
@@ -271,10 +285,11 @@ pub fn diff((base, head): (&str, &str), floor: f64, as_json: bool, page: Option<
     let comparison = compare((base, &before), (head, &after), floor);
     if let Some(page) = page {
         let text = shown::compared(&comparison, &before, &after).map_err(Stop::not_judged)?;
-        keep_page(page, &text)?;
+        keep_page(page, text)?;
     }
     match as_json {
         true => json(&comparison)?,
+        false if page.is_some_and(reporting::is_stdout) => {}
         false => print(shown::difference(&comparison, true))?,
     }
     Ok(comparison.verdict.outcome.exit_code())

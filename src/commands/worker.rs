@@ -6,8 +6,10 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::{Args, Subcommand};
 
-use super::{Ended, Stop, note, print, ruler};
+use super::{Ended, Stop, interrupt, note, print, ruler};
 use crate::measure::conformance::{self, Check, CheckResult};
+use crate::report::text::{clean, one_line};
+use crate::suite::Settings;
 use crate::variants;
 use crate::worker::host::{Process, Spec};
 use crate::worker::serve::serve_on_descriptors;
@@ -66,6 +68,7 @@ fn serve(name: &str) -> Ended {
 }
 
 fn check(command: &[String], json: bool) -> Ended {
+    interrupt::watch_for("");
     let (program, args) = command
         .split_first()
         .ok_or_else(|| Stop::Usage(anyhow!("no command")))?;
@@ -77,11 +80,12 @@ fn check(command: &[String], json: bool) -> Ended {
         fix: "is it installed, and is the path right?".to_owned(),
     };
     let log = tempfile::NamedTempFile::new().map_err(Stop::usage)?;
-    let mut worker =
-        Process::start(&spec, log.path(), Duration::from_secs(180)).map_err(|error| {
-            let log = error.log().to_owned();
-            Stop::Usage(super::measuring::with_log(error, &log))
-        })?;
+    interrupt::leaves(log.path().to_owned());
+    let limit = Duration::from_secs(Settings::default().timeout_s.into());
+    let mut worker = Process::start(&spec, log.path(), limit).map_err(|error| {
+        let log = error.log().to_owned();
+        Stop::Usage(super::measuring::with_log(error, &log))
+    })?;
     let (mut checks, lost) = match conformance::check(&mut worker) {
         Ok(checks) => (checks, None),
         Err((checks, error)) => (checks, Some(error)),
@@ -92,7 +96,7 @@ fn check(command: &[String], json: bool) -> Ended {
             result: CheckResult::Failed(error.to_string()),
         });
         if !error.log().is_empty() {
-            note(format!("its last words:\n{}", error.log()));
+            note(format!("its last words:\n{}", clean(error.log())));
         }
     }
     let failures = checks
@@ -114,14 +118,15 @@ fn check(command: &[String], json: bool) -> Ended {
     Ok(u8::from(failures > 0))
 }
 
+/// A line, and the reason below it. Both hold the worker's words, which must not look like
+/// other lines.
 fn shown(check: &Check) -> String {
-    match &check.result {
-        CheckResult::Passed => format!("ok           {}\n", check.name),
-        CheckResult::Unsupported(reason) => {
-            format!("unsupported  {}\n             {reason}\n", check.name)
-        }
-        CheckResult::Failed(reason) => {
-            format!("FAILED       {}\n             {reason}\n", check.name)
-        }
-    }
+    let name = one_line(&check.name);
+    let (word, reason) = match &check.result {
+        CheckResult::Passed => ("ok", None),
+        CheckResult::Unsupported(reason) => ("unsupported", Some(reason)),
+        CheckResult::Failed(reason) => ("FAILED", Some(reason)),
+    };
+    let reason = reason.map(|reason| format!("{:13}{}\n", "", one_line(reason)));
+    format!("{word:<13}{name}\n{}", reason.unwrap_or_default())
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::judgement::Difference;
+use crate::record::identity::decides_speed;
 use crate::record::types::{Git, RunHeader, WorkerRecord};
 use crate::suite::Settings;
 
@@ -51,12 +52,18 @@ pub fn differences(base: &RunHeader, head: &RunHeader, same_suite: bool) -> Diff
         );
         differ(hard, format!("{name}.clock"), clock(base), clock(head));
     }
-    let suite = if same_suite { hard } else { &mut found.soft };
-    differ(suite, "suite", &base.suite.name, &head.suite.name);
+    // What was to be the same; of two runs that somebody lays side by side it may be what
+    // they were made for.
+    let promised = if same_suite { hard } else { &mut found.soft };
+    differ(promised, "suite", &base.suite.name, &head.suite.name);
+    environments(promised, base, head);
 
     let soft = &mut found.soft;
     differ(soft, "tool", &base.tool, &head.tool);
     differ(soft, "revision", revision(base), revision(head));
+    if let (Some(base), Some(head)) = (&base.identity, &head.identity) {
+        differ(soft, "executable", &base.executable, &head.executable);
+    }
     for (name, base, head) in shared_workers(base, head) {
         let prefix = format!("{name}.versions.");
         maps(soft, &prefix, &base.versions, &head.versions);
@@ -80,6 +87,27 @@ pub fn differences(base: &RunHeader, head: &RunHeader, same_suite: bool) -> Diff
         }
     }
     found
+}
+
+/// Variables that decide speed ([`decides_speed`]), of workers that both sides have. A file
+/// that was written before they were kept says nothing of them.
+fn environments(found: &mut Vec<Difference>, base: &RunHeader, head: &RunHeader) {
+    let (Some(base), Some(head)) = (&base.identity, &head.identity) else {
+        return;
+    };
+    for (name, worker) in &base.workers {
+        let Some(other) = head.workers.get(name) else {
+            continue;
+        };
+        let deciding = |all: &BTreeMap<String, String>| -> BTreeMap<String, String> {
+            let kept = all.iter().filter(|(name, _)| decides_speed(name));
+            kept.map(|(name, value)| (name.clone(), value.clone()))
+                .collect()
+        };
+        let prefix = format!("{name}.environment.");
+        let (base, head) = (deciding(&worker.environment), deciding(&other.environment));
+        maps(found, &prefix, &base, &head);
+    }
 }
 
 /// What took a worker's times. Readings of two clocks are not compared: on a kernel
@@ -165,7 +193,7 @@ fn overrides(header: &RunHeader) -> String {
         let from = change.from.as_ref().map(ToString::to_string);
         let from = from.unwrap_or_else(|| "any".to_owned());
         format!(
-            "{}: {} {from} -> {}",
+            "{}: {} {from} → {}",
             change.variant, change.parameter, change.to
         )
     });

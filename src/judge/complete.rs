@@ -1,8 +1,9 @@
 //! Whether every planned case was measured, and what is said of those that were not.
 
 use super::judgement::Word;
-use crate::attention::CaseId;
+use crate::attention::{CENSUS, CaseId};
 use crate::record::side::{CaseRecord, Status, is_time};
+use crate::record::types::Fault;
 use crate::suite::glob;
 
 /// What there is to judge of one case.
@@ -10,8 +11,13 @@ use crate::suite::glob;
 pub enum Standing<'a> {
     /// Both sides have times.
     Both(&'a CaseRecord, &'a CaseRecord),
-    /// There is nothing to compare; this is said instead.
-    Said(Word, Option<String>),
+    /// There is nothing to compare; this is said instead, and what kind of failure it is.
+    Said(Word, Option<String>, Fault),
+}
+
+/// A standing of a case in which nothing failed.
+fn said<'a>(word: Word, reason: Option<String>) -> Standing<'a> {
+    Standing::Said(word, reason, Fault::Unknown)
 }
 
 /// Sorts a case by what its two sides are. `base` is `None` when the base does not
@@ -22,12 +28,14 @@ pub fn standing<'a>(
     has_base: bool,
 ) -> Standing<'a> {
     let Some(head) = head else {
-        return Standing::Said(Word::Removed, None);
+        return said(Word::Removed, None);
     };
     match (trouble(head), &head.status) {
         (None, _) => {}
         (Some(_), Status::Unsupported { reason }) => return unsupported(base, reason),
-        (Some(reason), _) => return Standing::Said(Word::NotMeasured, Some(reason)),
+        (Some(reason), status) => {
+            return Standing::Said(Word::NotMeasured, Some(reason), fault(status));
+        }
     }
     let Some(base) = base else {
         let word = if has_base {
@@ -35,19 +43,33 @@ pub fn standing<'a>(
         } else {
             Word::Measured
         };
-        return Standing::Said(word, None);
+        return said(word, None);
     };
     match trouble(base) {
         None => Standing::Both(base, head),
+        Some(reason) => without_base(base, &reason, Word::Measured),
+    }
+}
+
+/// What is said of a case that the head measured and the base did not. A variant that does
+/// it now, and did not, is news; else there should have been something to hold it against.
+fn without_base<'a>(base: &CaseRecord, reason: &str, new: Word) -> Standing<'a> {
+    let word = match base.status {
+        Status::Unsupported { .. } => new,
+        _ => Word::NotMeasured,
+    };
+    let why = match base.status {
         // It was measured once, and the file no longer says so.
-        Some(reason) if matches!(base.status, Status::Missing { .. }) => {
-            let reason = format!("the base has lost it: {reason}");
-            Standing::Said(Word::NotMeasured, Some(reason))
-        }
-        Some(reason) => {
-            let reason = format!("the base has no time for it: {reason}");
-            Standing::Said(Word::Measured, Some(reason))
-        }
+        Status::Missing { .. } => format!("the base has lost it: {reason}"),
+        _ => format!("the base has no time for it: {reason}"),
+    };
+    said(word, Some(why))
+}
+
+fn fault(status: &Status) -> Fault {
+    match status {
+        Status::Failed { fault, .. } => *fault,
+        _ => Fault::Unknown,
     }
 }
 
@@ -59,28 +81,41 @@ pub fn standing_untimed<'a>(
     has_base: bool,
 ) -> Standing<'a> {
     let Some(head) = head else {
-        return Standing::Said(Word::Removed, None);
+        return said(Word::Removed, None);
     };
     let counted = |record: &CaseRecord| {
         let structure = record.structure.as_ref();
         record.status == Status::Measured && structure.is_some_and(|s| !s.is_empty())
     };
-    let missing = |reason: &str| Standing::Said(Word::NotMeasured, Some(reason.to_owned()));
+    let missing = |reason: &str| {
+        let reason = Some(reason.to_owned());
+        Standing::Said(Word::NotMeasured, reason, fault(&head.status))
+    };
     match &head.status {
-        Status::Measured if !counted(head) => missing("its worker counts no structure"),
+        Status::Measured if !counted(head) => {
+            let structure = head.structure.as_ref();
+            let reason = structure.and_then(|structure| structure.why_uncounted(CENSUS));
+            missing(reason.unwrap_or("its worker counts no structure"))
+        }
         Status::Measured => match base {
-            None if has_base => Standing::Said(Word::Added, None),
-            Some(base) if !counted(base) => {
-                let reason = "the base has no structure of it".to_owned();
-                Standing::Said(Word::Counted, Some(reason))
-            }
-            _ => Standing::Said(Word::Counted, None),
+            None if has_base => said(Word::Added, None),
+            Some(base) if !counted(base) => match trouble(base) {
+                // What was not timed has no time to miss.
+                Some(reason) if base.status != Status::Measured => {
+                    without_base(base, &reason, Word::Counted)
+                }
+                _ => {
+                    let reason = "the base has no structure of it".to_owned();
+                    said(Word::Counted, Some(reason))
+                }
+            },
+            _ => said(Word::Counted, None),
         },
         Status::Unsupported { reason } if base.is_some_and(counted) => {
             missing(&format!("no longer supported: {reason}"))
         }
-        Status::Unsupported { reason } => Standing::Said(Word::Unsupported, Some(reason.clone())),
-        Status::Failed { reason } => missing(&format!("failed: {reason}")),
+        Status::Unsupported { reason } => said(Word::Unsupported, Some(reason.clone())),
+        Status::Failed { reason, .. } => missing(&format!("failed: {reason}")),
         Status::Missing { reason } => missing(reason),
     }
 }
@@ -89,19 +124,19 @@ pub fn standing_untimed<'a>(
 fn unsupported<'a>(base: Option<&CaseRecord>, reason: &str) -> Standing<'a> {
     if base.is_some_and(|base| trouble(base).is_none()) {
         let reason = format!("no longer supported: {reason}");
-        return Standing::Said(Word::NotMeasured, Some(reason));
+        return said(Word::NotMeasured, Some(reason));
     }
-    Standing::Said(Word::Unsupported, Some(reason.to_owned()))
+    said(Word::Unsupported, Some(reason.to_owned()))
 }
 
 /// Why there is no time of a case; `None` when there is one.
 fn trouble(record: &CaseRecord) -> Option<String> {
     match &record.status {
         Status::Unsupported { reason } => Some(format!("unsupported: {reason}")),
-        Status::Failed { reason } => Some(format!("failed: {reason}")),
+        Status::Failed { reason, .. } => Some(format!("failed: {reason}")),
         Status::Missing { reason } => Some(reason.clone()),
         Status::Measured if usable(&record.device_ns).is_empty() => {
-            Some("none of its times is a positive number".to_owned())
+            Some("none of its times is one that a clock can have shown".to_owned())
         }
         Status::Measured => None,
     }
@@ -125,7 +160,7 @@ mod tests {
 
     fn said(standing: Standing<'_>) -> (Word, String) {
         match standing {
-            Standing::Said(word, reason) => (word, reason.unwrap_or_default()),
+            Standing::Said(word, reason, _) => (word, reason.unwrap_or_default()),
             Standing::Both(..) => panic!("compared"),
         }
     }
@@ -167,6 +202,14 @@ mod tests {
         let (word, reason) = said(standing(Some(&no), Some(&fine), true));
         assert_eq!(word, Word::Measured);
         assert_eq!(reason, "the base has no time for it: unsupported: y");
+    }
+
+    #[test]
+    fn a_base_that_failed_is_nothing_to_pass_by() {
+        let (fine, crashed) = (timed(&[1.0]), failed("it died"));
+        let (word, reason) = said(standing(Some(&crashed), Some(&fine), true));
+        assert_eq!(word, Word::NotMeasured);
+        assert_eq!(reason, "the base has no time for it: failed: it died");
     }
 
     #[test]

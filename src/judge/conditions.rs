@@ -41,6 +41,25 @@ pub fn notes(head: &Side) -> Vec<String> {
             count(waits.len(), "case")
         ));
     }
+    let before_only = of(|conditions| conditions.checked_before_only);
+    if !before_only.is_empty() {
+        notes.push(format!(
+            "{} whose results were checked before timing only: their worker takes no sets of \
+             inputs in turn (docs/PROTOCOL.md, `input_sets`), so a result that it keeps passes \
+             for one that it computes",
+            count(before_only.len(), "case")
+        ));
+    }
+    let fewer = of(|conditions| conditions.fewer_input_sets);
+    let reason = fewer
+        .iter()
+        .find_map(|found| found.fewer_input_sets_reason.as_deref());
+    if let Some(reason) = reason {
+        notes.push(format!(
+            "{} had fewer sets of inputs than asked for: {reason}",
+            count(fewer.len(), "case")
+        ));
+    }
     notes
 }
 

@@ -5,13 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::causes::{self, Pair};
+use super::causes::{self, Clock, Pair, median_ns};
 use super::complete::{allowed, usable};
 use super::judgement::{ExpectationResult, Held};
 use super::phrase::{count, factor, list};
 use super::statistics::paired_ratio;
 use super::structure::multiprocessors;
-use super::values::FEWEST;
 use crate::attention::{Case, CaseId, FACETS};
 use crate::record::side::{CaseRecord, Side, Status, is_time, median};
 use crate::record::types::RunHeader;
@@ -20,26 +19,50 @@ use crate::suite::rules::{Expectation, Metric};
 /// Coverage of the interval. Five invocations reach 93.75 %: their whole range.
 const INTERVAL: f64 = 0.95;
 
-/// With a lower coverage than this, which takes five invocations, a limit counts
-/// as broken only when it is exceeded [`UNMISTAKABLE`] times over in all of them.
+/// With a lower coverage than this, which takes five invocations, a limit is broken only
+/// when it is exceeded [`UNMISTAKABLE`] times over in all of them, and shown to hold only
+/// when all stay so many times below it.
 const CALLING: f64 = 0.90;
 
-/// See [`CALLING`].
+/// See [`CALLING`]. What lies many times beyond its limit in every invocation needs no
+/// statistics, though it needs two of them: one process may be anything.
 const UNMISTAKABLE: f64 = 2.0;
 
-/// Holds each case of a side to what its suite expects. Sentences: expectations
-/// that had nothing to say about cases they select.
-pub fn expectations(side: &Side) -> (Vec<ExpectationResult>, Vec<String>) {
-    let cases: Vec<Candidate> = side
-        .cases
-        .iter()
-        .filter_map(|(id, record)| {
-            let case = id.case().ok()?;
-            Some(Candidate { id, case, record })
-        })
-        .collect();
+/// Invocations below which nothing is called.
+const FEWEST: usize = 2;
+
+/// What came of the expectations of a side.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Expectations {
+    /// One for each case that an expectation holds to something.
+    pub results: Vec<ExpectationResult>,
+    /// Sentences: expectations that held nothing, though the whole suite was to be judged.
+    pub gaps: Vec<String>,
+    /// Sentences: expectations that had nothing to say about cases they select.
+    pub notes: Vec<String>,
+}
+
+/// Holds each case of a side to what its suite expects.
+pub fn expectations(side: &Side) -> Expectations {
+    let mut cases = Vec::new();
+    let mut unread = Vec::new();
+    for (id, record) in &side.cases {
+        match id.case() {
+            Ok(case) => cases.push(Candidate { id, case, record }),
+            Err(_) => unread.push(id),
+        }
+    }
     let mut results = Vec::new();
-    let mut notes = Vec::new();
+    let (mut gaps, mut notes) = (Vec::new(), Vec::new());
+    if !unread.is_empty() && !side.header.rules.expectations.is_empty() {
+        gaps.push(format!(
+            "{} could not be held to any expectation, since its id is none that regatta \
+             reads: {}",
+            count(unread.len(), "case"),
+            list(unread)
+        ));
+    }
+    let partly = !side.header.suite.filter.is_empty();
     for rule in &side.header.rules.expectations {
         let before = results.len();
         let alone = hold_all(rule, &cases, &side.header, &mut results);
@@ -52,10 +75,20 @@ pub fn expectations(side: &Side) -> (Vec<ExpectationResult>, Vec<String>) {
                 list(alone),
             ));
         } else if results.len() == before {
-            notes.push(format!("`{}` was not held against any case", rule.name));
+            let said = format!("`{}` was not held against any case", rule.name);
+            let selects = cases.iter().any(|case| rule.case.matches(&case.case));
+            // A part of a suite may leave out what it speaks of.
+            match selects || partly {
+                true => notes.push(said),
+                false => gaps.push(said),
+            }
         }
     }
-    (results, notes)
+    Expectations {
+        results,
+        gaps,
+        notes,
+    }
 }
 
 struct Candidate<'a> {
@@ -78,9 +111,12 @@ fn hold_all<'a>(
         let key = alike(rule, &reference.case);
         groups.entry(key).or_default().push(reference);
     }
+    let unsupported = |candidate: &Candidate| {
+        let status = &candidate.record.status;
+        matches!(status, Status::Unsupported { .. })
+    };
     let excused = |candidate: &Candidate| {
-        matches!(candidate.record.status, Status::Unsupported { .. })
-            || (failed(candidate) && allowed(candidate.id, allow))
+        unsupported(candidate) || (failed(candidate) && allowed(candidate.id, allow))
     };
     let mut alone = Vec::new();
     for held in cases.iter().filter(|c| rule.case.matches(&c.case)) {
@@ -88,16 +124,19 @@ fn hold_all<'a>(
             continue;
         }
         let group = groups.get(&alike(rule, &held.case));
-        let references: Vec<&Candidate> = group
+        let planned = group
             .into_iter()
             .flatten()
-            .filter(|reference| reference.id != held.id && !excused(reference))
             .copied()
-            .collect();
-        if references.is_empty() {
-            alone.push(held.id);
-        } else {
-            results.push(hold(rule, held, &references, header));
+            .filter(|reference| reference.id != held.id && !unsupported(reference));
+        // One that may fail, and did, is left out beside others; where all of them did,
+        // there is nothing the case was held against.
+        let (failing, references): (Vec<&Candidate>, Vec<&Candidate>) =
+            planned.partition(|reference| excused(reference));
+        match (references.is_empty(), failing.is_empty()) {
+            (false, _) => results.push(hold(rule, held, &references, header)),
+            (true, false) => results.push(hold(rule, held, &failing, header)),
+            (true, true) => alone.push(held.id),
         }
     }
     alone
@@ -135,16 +174,26 @@ fn failed(candidate: &Candidate) -> bool {
     candidate.record.status != Status::Measured
 }
 
-/// The times a rule speaks of, an invocation each. Where host and device are one,
-/// the worker reports no host times and the device's are both.
-fn times(metric: Metric, record: &CaseRecord) -> &[f64] {
+/// The times a rule speaks of, one of each regular invocation in their order. On a
+/// processor host and device are one; elsewhere a worker that reports no host times leaves
+/// them unknown.
+fn times<'a>(metric: Metric, held: &Candidate<'a>, header: &RunHeader) -> &'a [f64] {
+    let record = held.record;
     let screened = record.device_ns.len();
     match metric {
+        Metric::Device => &record.device_ns,
         Metric::Host if !record.host_ns.is_empty() => {
             &record.host_ns[..screened.min(record.host_ns.len())]
         }
-        _ => &record.device_ns,
+        Metric::Host if on_processor(held, header) => &record.device_ns,
+        Metric::Host => &[],
     }
+}
+
+fn on_processor(held: &Candidate, header: &RunHeader) -> bool {
+    let worker = held.case.variant.worker_name();
+    let mut workers = header.workers.iter();
+    workers.any(|record| record.name == worker && record.device_kind == "cpu")
 }
 
 fn hold(
@@ -164,10 +213,11 @@ fn hold(
         high: None,
         held: Held::NotJudged,
         reason: None,
+        looks_worse: false,
     };
     let centre = |candidate: &Candidate| {
         let measured = candidate.record.status == Status::Measured;
-        median(&usable(times(rule.metric, candidate.record))).filter(|_| measured)
+        median(&usable(times(rule.metric, candidate, header))).filter(|_| measured)
     };
     // Choosing the fastest of several favours a lucky one; the limit a suite sets
     // leaves room for that.
@@ -183,19 +233,21 @@ fn hold(
             .collect();
         result.reason = Some(match header.settings.structure_only {
             true => "no time was taken".to_owned(),
-            false => format!("not measured: {}", list(missing)),
+            false => {
+                let what = match rule.metric {
+                    Metric::Device => "not measured",
+                    Metric::Host => "not measured, or without host times",
+                };
+                format!("{what}: {}", list(missing))
+            }
         });
         return result;
     };
     result.against = Some(best.id.clone());
-    compare(rule, held.record, best.record, &mut result);
+    let of = |candidate| times(rule.metric, candidate, header);
+    compare(rule, of(held), of(best), &mut result);
     if result.held == Held::Broken {
-        result.reason = cause(
-            held.record,
-            best.record,
-            &result,
-            multiprocessors(header, held.id),
-        );
+        result.reason = cause(held, best, &result, header);
     }
     result
 }
@@ -206,18 +258,26 @@ const TOLD_TOO: f64 = 0.6;
 /// What sets a case apart from the one it was held against, in at most two causes: the
 /// rules that explain a change over time explain a difference within a run as well.
 fn cause(
-    held: &CaseRecord,
-    best: &CaseRecord,
+    held: &Candidate,
+    best: &Candidate,
     result: &ExpectationResult,
-    sms: Option<u64>,
+    header: &RunHeader,
 ) -> Option<String> {
+    let clock = |of: &Candidate| match result.metric {
+        Metric::Host if !of.record.host_ns.is_empty() => Clock::Host,
+        _ => Clock::of(header, of.id, of.record),
+    };
     let pair = Pair {
-        base: best,
-        head: held,
+        base: best.record,
+        head: held.record,
+        base_ns: median_ns(times(result.metric, best, header)),
+        head_ns: median_ns(times(result.metric, held, header)),
+        base_clock: clock(best),
+        clock: clock(held),
         ratio: result.ratio?,
         floor: result.within - 1.0,
         versions: Vec::new(),
-        sms,
+        sms: multiprocessors(header, held.id),
     };
     let findings = causes::findings(&pair);
     let (first, others) = findings.split_first()?;
@@ -241,15 +301,9 @@ fn cause(
     ))
 }
 
-fn compare(
-    rule: &Expectation,
-    held: &CaseRecord,
-    best: &CaseRecord,
-    result: &mut ExpectationResult,
-) {
-    let pairs = times(rule.metric, held)
-        .iter()
-        .zip(times(rule.metric, best));
+/// Holds the times of a case to those of the best, invocation by invocation.
+fn compare(rule: &Expectation, held: &[f64], best: &[f64], result: &mut ExpectationResult) {
+    let pairs = held.iter().zip(best);
     let ratios: Vec<f64> = pairs
         .filter(|(case, best)| is_time(**case) && is_time(**best))
         .map(|(case, best)| case / best)
@@ -266,14 +320,15 @@ fn compare(
         return;
     }
     let few = estimate.confidence < CALLING;
-    let breaking = if few { UNMISTAKABLE } else { 1.0 } * rule.within;
+    let margin = if few { UNMISTAKABLE } else { 1.0 };
     let enough = !few || ratios.len() >= FEWEST;
-    if centre <= rule.within {
+    if enough && estimate.high <= rule.within / margin {
         result.held = Held::Yes;
-    } else if enough && estimate.low > breaking {
+    } else if enough && estimate.low > rule.within * margin {
         result.held = Held::Broken;
     } else {
         result.held = Held::Inconclusive;
+        result.looks_worse = centre > rule.within;
         result.reason = Some(undecided(&ratios, rule.within, few));
     }
 }
@@ -285,7 +340,7 @@ fn undecided(ratios: &[f64], within: f64, few: bool) -> String {
     if few {
         format!("{over} of {invocations} above {limit}; five would decide")
     } else {
-        format!("{over} of {invocations} above {limit}, not clearly enough")
+        format!("{over} of {invocations} above {limit}, not clearly enough; more would decide")
     }
 }
 

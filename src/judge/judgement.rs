@@ -4,9 +4,11 @@ mod structural;
 
 use serde::{Deserialize, Serialize};
 
-pub use structural::{Direction, LimitResult, StructuralChange};
+pub use structural::{Direction, LimitResult, StructuralChange, Uncounted, asked_of_cuda};
 
 use crate::attention::CaseId;
+use crate::record::types::Fault;
+pub use crate::record::types::VerdictOutcome;
 use crate::suite::rules::Metric;
 use crate::suite::structural::Action;
 
@@ -39,6 +41,9 @@ pub struct Judgement {
     /// One entry for each case that a limit on structure selects.
     #[serde(default)]
     pub limits: Vec<LimitResult>,
+    /// What was to be judged and was not, as sentences: each keeps the run from passing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gaps: Vec<String>,
     /// Sentences worth reading beside the verdict (damaged lines, thin evidence).
     pub notes: Vec<String>,
     /// What follows from all of it.
@@ -88,13 +93,6 @@ pub struct CommonShift {
     pub beyond_floor: bool,
 }
 
-impl CommonShift {
-    /// True when it is worth a reader's time: at least 1 %.
-    pub fn is_noticeable(&self) -> bool {
-        self.removed || (self.ratio - 1.0).abs() >= 0.01
-    }
-}
-
 /// One case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
@@ -106,6 +104,15 @@ pub struct Row {
     pub reason: Option<String>,
     /// True when the suite's policy allows this case to be unsupported or fail.
     pub allowed: bool,
+    /// What kind of failure kept it from being measured or confirmed, where one did.
+    #[serde(default, skip_serializing_if = "Fault::is_unknown")]
+    pub fault: Fault,
+    /// Why the fresh invocations of this suspect decide nothing, where that is so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unconfirmed: Option<String>,
+    /// True when it is slower beyond the floor, as it looks, and nothing decided it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub looks_worse: bool,
     /// The head's device time.
     pub head: Option<Timing>,
     /// The base's device time.
@@ -117,6 +124,9 @@ pub struct Row {
     /// Changes of structure, those that fail first; `None`: not compared.
     #[serde(default)]
     pub structure: Option<Vec<StructuralChange>>,
+    /// What the base tells of the structure and the head does not: not judged.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub uncounted: Vec<Uncounted>,
     /// How much longer the case takes, or a training step where the suite says what part
     /// of one it is; a fraction. `None` without a comparison.
     #[serde(default)]
@@ -124,6 +134,32 @@ pub struct Row {
 }
 
 impl Row {
+    /// True for a case that the suite does not allow to fail, and that gave a wrong result,
+    /// crashed or hung.
+    pub fn is_faulty(&self) -> bool {
+        let grave = matches!(self.fault, Fault::WrongResult | Fault::Crash | Fault::Hang);
+        grave && !self.allowed
+    }
+
+    /// Head over base of the two times that are shown. `change.ratio` is what is judged: the
+    /// Hodges-Lehmann estimate over all invocations, with the machine's share taken out.
+    pub fn times_ratio(&self) -> Option<f64> {
+        let (base, head) = (self.base.as_ref()?, self.head.as_ref()?);
+        self.change.as_ref()?;
+        Some(head.median_ns / base.median_ns)
+    }
+
+    /// True when nobody can say whether its structure is what it was. A case that may fail
+    /// may also not be counted.
+    pub fn structure_unjudged(&self) -> bool {
+        !self.uncounted.is_empty() && !self.allowed
+    }
+
+    /// True when the structure is another one, for better or for worse.
+    pub fn restructured(&self) -> bool {
+        self.structure.as_ref().is_some_and(|all| !all.is_empty())
+    }
+
     /// Changes of structure that are taken so.
     pub fn structure_at(&self, action: Action) -> impl Iterator<Item = &StructuralChange> {
         let changes = self.structure.iter().flatten();
@@ -190,13 +226,14 @@ impl Word {
 /// A time over invocations, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
-    /// Median over invocations.
+    /// Median over the invocations that were judged: of a case that was confirmed, the fresh
+    /// ones.
     pub median_ns: f64,
-    /// The fastest invocation.
+    /// The fastest of them.
     pub min_ns: f64,
-    /// The slowest invocation.
+    /// The slowest of them.
     pub max_ns: f64,
-    /// The invocations' medians, in the order measured, confirming ones last.
+    /// All invocations' medians, in the order measured, confirming ones last.
     pub invocations_ns: Vec<f64>,
     /// Median host time to issue a call, where it is a metric of its own.
     pub host_ns: Option<f64>,
@@ -264,7 +301,7 @@ pub enum Stage {
 pub struct Finding {
     /// Stable name of the rule: `less-parallel`, `copies-added`, `lower-clock`.
     pub cause: String,
-    /// A sentence with the figures: `threads 2 -> 1, num_splits_key auto became 1 (was 2)`.
+    /// A sentence with the figures: `threads 2 → 1, num_splits_key auto became 1 (was 2)`.
     pub evidence: String,
     /// 0 to 1.
     pub confidence: f64,
@@ -293,17 +330,20 @@ pub struct ExpectationResult {
     pub held: Held,
     /// Why, where the ratio alone does not say it.
     pub reason: Option<String>,
+    /// True when the ratio lies beyond the limit and nothing decided it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub looks_worse: bool,
 }
 
 /// Whether an expectation or a limit held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Held {
-    /// It holds.
+    /// It is shown to hold.
     Yes,
     /// It is broken beyond doubt.
     Broken,
-    /// The limit lies within the interval.
+    /// Neither is shown: the limit lies within the interval.
     Inconclusive,
     /// A case it needs was not measured.
     NotJudged,
@@ -316,37 +356,8 @@ pub struct Verdict {
     pub outcome: VerdictOutcome,
     /// Sentences, gravest first: `2 of 48 cases regressed`.
     pub reasons: Vec<String>,
-}
-
-/// Pass, fail or not judged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum VerdictOutcome {
-    /// Nothing against it: exit code 0.
-    Passed,
-    /// A regression, a broken expectation, a structural failure: exit code 1.
-    Failed,
-    /// Incomplete, not comparable, no baseline, inconclusive under `--strict`:
-    /// exit code 3.
-    NotJudged,
-}
-
-impl VerdictOutcome {
-    /// The exit code of `docs/ARCHITECTURE.md`'s contract.
-    pub fn exit_code(self) -> u8 {
-        match self {
-            VerdictOutcome::Passed => 0,
-            VerdictOutcome::Failed => 1,
-            VerdictOutcome::NotJudged => 3,
-        }
-    }
-
-    /// The word as it is printed.
-    pub fn text(self) -> &'static str {
-        match self {
-            VerdictOutcome::Passed => "passed",
-            VerdictOutcome::Failed => "FAILED",
-            VerdictOutcome::NotJudged => "NOT JUDGED",
-        }
-    }
+    /// What was not decided and does not look worse, and what size of change could have
+    /// hidden in it; `None`: everything was decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undecided: Option<String>,
 }

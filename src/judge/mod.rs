@@ -56,7 +56,7 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
         structure: structure_incomparable.is_empty(),
         soft: &found.soft,
     });
-    let (expectations, unheld) = expect::expectations(head);
+    let held = expect::expectations(head);
     let mut judgement = Judgement {
         suite: head.header.suite.name.clone(),
         head: summary(head),
@@ -67,12 +67,14 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
         differences: found.soft,
         common_shift: rows.shift,
         rows: rows.rows,
-        expectations,
+        expectations: held.results,
         limits: structure::limits(head),
+        gaps: held.gaps,
         notes: Vec::new(),
         verdict: Verdict {
             outcome: VerdictOutcome::NotJudged,
             reasons: Vec::new(),
+            undecided: None,
         },
     };
     let mut notes: Vec<String> = damage(head)
@@ -82,32 +84,35 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
     notes.extend(rows.note);
     notes.extend(notes_on_rows(&judgement));
     notes.extend(conditions::notes(head));
-    notes.extend(unheld);
+    notes.extend(held.notes);
     judgement.notes = notes;
     judgement.verdict = verdict::verdict(&judgement, options);
     judgement
 }
 
-/// The cases whose change warrants fresh invocations: those the screen suspects,
-/// and that have none yet. `policy` is the one the head was judged by.
+/// The cases whose change warrants fresh invocations, of a judgement of the screen
+/// ([`Side::screen`]). `policy` is the one the head was judged by.
 pub fn suspects(judgement: &Judgement, policy: &Policy) -> Vec<CaseId> {
     let floor = floor::floor(policy);
     let suspected = judgement.rows.iter().filter(|row| {
         let change = row.change.as_ref();
-        change.is_some_and(|c| c.stage == Stage::Screen && time::suspicious(c, floor))
+        change.is_some_and(|change| {
+            change.stage == Stage::Screen && time::suspicious(change, row.looks_worse, floor)
+        })
     });
     suspected.map(|row| row.case.clone()).collect()
 }
 
 /// How many fresh invocations can confirm so many suspects against a base of
 /// `base_invocations`: at least `wanted`, and as many more as it takes for the exact
-/// test to get below Holm's bar, up to [`MOST_FRESH`].
+/// test to get below Holm's bar, up to [`MOST_FRESH`]. Where even these could not, no more
+/// than `wanted`.
 pub fn fresh_needed(suspects: usize, base_invocations: usize, wanted: u32) -> u32 {
     let bar = values::CONFIRM_P / suspects.max(1) as f64;
     let enough = |fresh: &u32| statistics::reachable_p(base_invocations, *fresh as usize) <= bar;
     (wanted..=wanted.max(MOST_FRESH))
         .find(enough)
-        .unwrap_or(wanted.max(MOST_FRESH))
+        .unwrap_or(wanted)
 }
 
 /// More fresh invocations than these cost more than they tell.

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use super::causes::{self, findings};
+use super::causes::{self, Clock, findings};
 use super::complete::{Standing, allowed, standing, standing_untimed};
 use super::floor::floor;
-use super::judgement::{CommonShift, Difference, Finding, Row, StructuralChange};
-use super::structure::{Pair, changes, multiprocessors};
+use super::judgement::{CommonShift, Difference, Finding, Row, Word};
+use super::structure::{self, changes, multiprocessors, vanished};
 use super::time::{Compared, compare};
 use super::timing::timing;
 use crate::attention::CaseId;
 use crate::record::side::{CaseRecord, Side, Status};
+use crate::record::types::Fault;
 
 /// What rows are made from.
 pub struct Sides<'a> {
@@ -72,9 +73,16 @@ pub fn rows(sides: &Sides) -> Rows {
             Standing::Both(base, head) => compared.next().map(|compared| {
                 let ratio = compared.change.ratio * machine;
                 let versions = versions(sides.soft, id);
+                let stage = Some(compared.change.stage);
+                let shown = |record| timing(id, record, stage).map(|timing| timing.median_ns);
+                let base_header = sides.base.map_or(&sides.head.header, |base| &base.header);
                 let pair = causes::Pair {
                     base,
                     head,
+                    base_ns: shown(base),
+                    head_ns: shown(head),
+                    base_clock: Clock::of(base_header, id, base),
+                    clock: Clock::of(&sides.head.header, id, head),
                     ratio,
                     floor,
                     versions,
@@ -99,40 +107,64 @@ fn row(
     standing: &Standing,
     compared: Option<(Compared, Vec<Finding>)>,
 ) -> Row {
+    let stage = compared.as_ref().map(|(compared, _)| compared.change.stage);
     let time = |side: Option<&Side>| {
         let record = side.and_then(|side| side.cases.get(id))?;
-        timing(id, record)
+        timing(id, record, stage)
     };
+    let structure = structures(sides, id);
     let mut row = Row {
         case: id.clone(),
-        word: super::judgement::Word::Inconclusive,
+        word: Word::Inconclusive,
         reason: None,
         allowed: allowed(id, &sides.head.header.rules.policy.allow),
+        fault: Fault::Unknown,
+        unconfirmed: None,
+        looks_worse: false,
         head: time(Some(sides.head)),
         base: time(sides.base),
         change: None,
         findings: Vec::new(),
-        structure: structure(sides, id),
+        structure: structure.as_ref().and_then(changes),
+        uncounted: structure.as_ref().map(vanished).unwrap_or_default(),
         severity: None,
     };
+    let record = sides.head.cases.get(id);
+    if let Some(lost) = record.and_then(|record| record.unconfirmed.as_ref()) {
+        row.unconfirmed = Some(lost.reason.clone());
+        row.fault = lost.fault;
+    }
     if let Some((compared, findings)) = compared {
         row.word = compared.word;
+        row.looks_worse = compared.looks_worse;
         row.reason = compared.reason;
         let share = sides.head.header.rules.policy.step_share.unwrap_or(1.0);
         row.severity = Some(share * (compared.change.ratio - 1.0));
         row.change = Some(compared.change);
-        row.findings = findings;
-    } else if let Standing::Said(word, reason) = standing {
+        // Nothing is the cause of what did not change.
+        let moved = matches!(row.word, Word::Regressed | Word::Improved);
+        if moved || row.restructured() {
+            row.findings = findings;
+        }
+        if !moved {
+            row.findings
+                .retain(|finding| causes::is_structural(&finding.cause));
+        }
+    } else if let Standing::Said(word, reason, fault) = standing {
         row.word = *word;
+        if row.fault.is_unknown() {
+            row.fault = *fault;
+        }
         row.reason.clone_from(reason);
     }
     row
 }
 
-/// Changes of structure, where both sides were counted on devices that are alike.
-fn structure(sides: &Sides, id: &CaseId) -> Option<Vec<StructuralChange>> {
+/// What there is to compare of structure, where both sides were measured on devices that
+/// are alike.
+fn structures<'a>(sides: &'a Sides, id: &'a CaseId) -> Option<structure::Pair<'a>> {
     let base = sides.base.filter(|_| sides.structure)?;
-    changes(&Pair {
+    Some(structure::Pair {
         case: &id.0,
         base: measured(base, id)?,
         head: measured(sides.head, id)?,

@@ -59,6 +59,10 @@ fn within(log: f64, shift: f64) -> bool {
 fn sentence(shift: &CommonShift, sharing: usize, floor: f64) -> Option<String> {
     let change = phrase::change(shift.ratio);
     let cases = shift.cases;
+    // A slower whole keeps a run from passing, and the verdict says so: once is enough.
+    if shift.ratio > 1.0 && shift.beyond_floor {
+        return None;
+    }
     if shift.removed {
         return Some(format!(
             "{sharing} of {cases} cases share a shift of about {change}, which is within the \
@@ -94,6 +98,8 @@ mod tests {
     fn a_shift_beyond_the_floor_is_never_hidden() {
         let (shift, note) = common_shift(&[1.2, 1.21, 1.19, 1.2, 1.2], 0.05);
         assert!(!shift.unwrap().removed);
+        assert_eq!(note, None, "the verdict tells it");
+        let (_, note) = common_shift(&[0.8, 0.81, 0.79, 0.8, 0.8], 0.05);
         assert!(note.unwrap().contains("nothing was divided out"));
     }
 

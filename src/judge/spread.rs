@@ -84,6 +84,7 @@ mod tests {
         Run {
             header,
             entries: entries.collect(),
+            owed: None,
             end: None,
             damage: Vec::new(),
         }

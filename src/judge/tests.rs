@@ -288,6 +288,93 @@ fn a_structure_that_changed_without_its_time_is_noted() {
     assert!(judgement.notes[0].starts_with("1 case took as long as before, although"));
 }
 
+/// Ten and five invocations around these, wide enough that nothing is decided.
+fn undecided(ns: f64) -> CaseRecord {
+    timed(&[0.9, 0.95, 1.0, 1.05, 1.1].map(|share| share * ns))
+}
+
+#[test]
+fn what_did_not_change_has_no_cause() {
+    let with = |mut record: CaseRecord, host_us: f64, copies: u64| {
+        record.host_ns = vec![host_us * 1e3; 5];
+        let structure = record.structure.get_or_insert_default();
+        structure.counts.insert("copies".to_owned(), copies);
+        record
+    };
+    let alike = |record: fn(f64) -> CaseRecord, copies| {
+        let base = side("a", vec![(A, with(record(14_800.0), 52.3, 0))]);
+        let head = side("b", vec![(A, with(record(14_810.0), 75.2, copies))]);
+        against(&head, &base)
+    };
+    for record in [around, undecided] {
+        let judgement = alike(record, 0);
+        assert!(row(&judgement, A).findings.is_empty(), "{judgement:?}");
+    }
+    assert_eq!(row(&alike(undecided, 0), A).word, Word::Inconclusive);
+    // Of a structure that changed, what changed of it, and nothing of the times.
+    let judgement = alike(undecided, 1);
+    let causes = row(&judgement, A).findings.iter();
+    let causes: Vec<&str> = causes.map(|finding| finding.cause.as_str()).collect();
+    assert_eq!(causes, ["copies-added"]);
+}
+
+#[test]
+fn a_row_shows_the_times_that_were_judged() {
+    let mut confirmed = confirmed(17_500.0, 18_600.0);
+    confirmed.host_ns = vec![90_000.0; 15];
+    let mut before = around(14_900.0);
+    before.host_ns = vec![50_000.0; 5];
+    let base = side("a", vec![(A, before)]);
+    let head = side("b", vec![(A, confirmed)]);
+    let judgement = against(&head, &base);
+    let row = row(&judgement, A);
+    assert_eq!(row.change.as_ref().unwrap().stage, Stage::Confirm);
+    let shown = row.head.as_ref().unwrap();
+    assert!((shown.median_ns - 18_600.0).abs() < 20.0, "{shown:?}");
+    assert!(shown.min_ns > 18_000.0);
+    assert_eq!(shown.invocations_ns.len(), 15);
+    let ratio = row.times_ratio().unwrap();
+    assert!((ratio - shown.median_ns / 14_900.0).abs() < 1e-12);
+    // Nor does a cause tell other figures than the row.
+    let told = &row.findings[0].evidence;
+    assert!(told.contains("device time 14.9 → 18.6 µs"), "{told}");
+}
+
+#[test]
+fn a_slower_whole_is_told_once() {
+    let ids: Vec<String> = (0..6)
+        .map(|n| format!("cpu/flash:s{},d64", 64 << n))
+        .collect();
+    let of = |ns: f64| {
+        let cases = ids.iter().map(|id| (id.as_str(), timed(&[ns, ns * 1.001])));
+        side("x", cases.collect())
+    };
+    let judgement = against(&of(120.0), &of(100.0));
+    let about = |text: &&String| text.contains("the machine");
+    let told = judgement.verdict.reasons.iter().chain(&judgement.notes);
+    assert_eq!(told.filter(about).count(), 1, "{judgement:?}");
+}
+
+#[test]
+fn a_structure_that_is_not_counted_any_more_is_not_judged() {
+    let mut base = side("a", vec![(A, around(100.0))]);
+    let record = base.cases.get_mut(&CaseId(A.to_owned())).unwrap();
+    let structure = record.structure.get_or_insert_default();
+    structure.counts.insert("tasks".to_owned(), 4);
+    let mut head = side("b", vec![(A, around(100.0))]);
+    let judgement = against(&head, &base);
+    assert_eq!(outcome(&judgement), VerdictOutcome::NotJudged);
+    let reason = format!(
+        "the structure of 1 case could not be judged, first {A}: counted in the base and not \
+         now: tasks (4): its worker counts no structure"
+    );
+    assert_eq!(judgement.verdict.reasons, [reason]);
+    // The other way round it is new; and a case that may fail may not be counted.
+    assert_eq!(outcome(&against(&base, &head)), VerdictOutcome::Passed);
+    head.header.rules.policy.allow = vec!["*".to_owned()];
+    assert_eq!(outcome(&against(&head, &base)), VerdictOutcome::Passed);
+}
+
 #[test]
 fn a_judgement_survives_json_even_where_no_effect_was_visible() {
     let base = side("a", vec![(A, timed(&[100.0]))]);

@@ -21,9 +21,15 @@
 //! - Either way three against three suffice for a factor of two between the
 //!   slowest of one side and the fastest of the other. Holm over many cases, or
 //!   few invocations, must not make the gate blind to a hundredfold slowdown.
+//! - Two against two suffice for a factor of four: what lies many times beyond needs no
+//!   statistics, and what one invocation alone shows is not called.
 //! - *Same* needs proof: the whole interval within the floor, at 90 % coverage or
 //!   more, which is equivalence by two one-sided tests at 5 % (Schuirmann 1987).
-//! - All else is *inconclusive*, with the reason.
+//! - All else is *inconclusive*, with the reason. One that reads slower, beyond the floor,
+//!   **looks worse**: it gets fresh invocations whatever its p, and if these do not decide
+//!   either, the run does not pass.
+//! - Fresh invocations that did not all come to a time (a crash, a gate that was stopped)
+//!   decide nothing: the screen stands, and is not called *same*.
 //!
 //! Simulated sweeps of 200 cases with five invocations a side and ten fresh ones find
 //! a change of 10 % in more than 95 of 100 cases, or more than 80 on a machine that
@@ -51,11 +57,15 @@ pub struct Compared {
     pub reason: Option<String>,
     /// The figures.
     pub change: Change,
+    /// True when it is slower beyond the floor, as it looks, and nothing decided it.
+    pub looks_worse: bool,
 }
 
-/// True when the figures warrant fresh invocations.
-pub fn suspicious(change: &Change, floor: f64) -> bool {
-    beyond(change.ratio, floor) && reaches(change.p, SCREEN_P.max(change.reachable_p))
+/// True when the figures of a screen warrant fresh invocations: a change is suspected, or
+/// something looks worse and was not decided.
+pub fn suspicious(change: &Change, looks_worse: bool, floor: f64) -> bool {
+    let suspected = reaches(change.p, SCREEN_P.max(change.reachable_p));
+    beyond(change.ratio, floor) && (suspected || looks_worse)
 }
 
 /// Judges the times of all cases together: the common shift, then each case.
@@ -86,30 +96,35 @@ pub fn compare(
             let adjusted = adjusted.next().unwrap_or(1.0);
             confirmed(fresh, &evidence.screen, adjusted, together, floor)
         }
-        None => unconfirmed(&evidence.screen, floor),
+        None => unconfirmed(&evidence.screen, evidence.lost, floor),
     });
     (shift, note, compared.collect())
 }
 
 /// What is known of one case.
-struct Evidence {
+struct Evidence<'a> {
     screen: Values,
     confirm: Option<Values>,
+    /// Why fresh invocations decide nothing, where they were to.
+    lost: Option<&'a str>,
 }
 
-impl Evidence {
+impl<'a> Evidence<'a> {
     /// Fresh values of the head are held against fresh ones of the base where it
     /// has any (both were measured side by side), else against those it has.
-    fn of(base: &CaseRecord, head: &CaseRecord, divisor: f64) -> Evidence {
+    fn of(base: &CaseRecord, head: &'a CaseRecord, divisor: f64) -> Evidence<'a> {
         let fresh_base = if usable(&base.confirm_ns).is_empty() {
             &base.device_ns
         } else {
             &base.confirm_ns
         };
         let screen = Values::of(&base.device_ns, &head.device_ns, divisor);
+        let lost = head.unconfirmed.as_ref().map(|lost| lost.reason.as_str());
+        let fresh = || Values::of(fresh_base, &head.confirm_ns, divisor);
         Evidence {
             screen: screen.unwrap_or_else(Values::none),
-            confirm: Values::of(fresh_base, &head.confirm_ns, divisor),
+            confirm: if lost.is_none() { fresh() } else { None },
+            lost,
         }
     }
 }
@@ -141,29 +156,37 @@ fn confirmed(
         let reason = reasons::not_confirmed(screen, fresh, adjusted, together, floor);
         (Word::Inconclusive, Some(reason))
     };
-    Compared {
-        word,
-        reason,
-        change,
-    }
+    Compared::new(word, reason, change, floor)
 }
 
-fn unconfirmed(screen: &Values, floor: f64) -> Compared {
+fn unconfirmed(screen: &Values, lost: Option<&str>, floor: f64) -> Compared {
     let change = screen.change(Stage::Screen, floor, UNCONFIRMED_P);
     let counts = beyond(change.ratio, floor);
     let (word, reason) = if counts && reaches(change.p, UNCONFIRMED_P) {
         (direction(change.ratio), None)
     } else if counts && (screen.unmistakable() || screen.fully_apart(floor)) {
         (direction(change.ratio), Some(reasons::unmistakable(screen)))
-    } else if screen.equivalent(floor) {
+    } else if screen.equivalent(floor) && lost.is_none() {
         (Word::Same, None)
     } else {
         (Word::Inconclusive, Some(reasons::undecided(screen, floor)))
     };
-    Compared {
-        word,
-        reason,
-        change,
+    let reason = match (lost, reason) {
+        (Some(lost), Some(said)) => Some(format!("{said}; it was to be confirmed: {lost}")),
+        (Some(lost), None) => Some(format!("it was to be confirmed: {lost}")),
+        (None, reason) => reason,
+    };
+    Compared::new(word, reason, change, floor)
+}
+
+impl Compared {
+    fn new(word: Word, reason: Option<String>, change: Change, floor: f64) -> Compared {
+        Compared {
+            looks_worse: word == Word::Inconclusive && change.ratio > 1.0 + floor,
+            word,
+            reason,
+            change,
+        }
     }
 }
 

@@ -1,26 +1,34 @@
 //! The times of one side of a row, and the rates they amount to.
 
 use super::complete::usable;
-use super::judgement::Timing;
+use super::judgement::{Stage, Timing};
 use crate::attention::{CaseId, Problem, work};
 use crate::record::side::{CaseRecord, median};
 
 /// The times of a case; `None` when it has none that can be used.
 ///
-/// The median covers all invocations, confirming ones too: it is what is shown.
-/// What is judged is chosen by the rule in `time`.
-pub fn timing(case: &CaseId, record: &CaseRecord) -> Option<Timing> {
+/// What is shown is what was judged (`stage`, chosen by the rule in `time`): of a case that
+/// was confirmed, its fresh invocations, or those it has where none of this side is fresh.
+/// Without a comparison (`None`) it is all of them.
+pub fn timing(case: &CaseId, record: &CaseRecord, stage: Option<Stage>) -> Option<Timing> {
     let mut invocations_ns = usable(&record.device_ns);
-    invocations_ns.extend(usable(&record.confirm_ns));
-    let median_ns = median(&invocations_ns)?;
+    let fresh = usable(&record.confirm_ns);
+    let screened = invocations_ns.len();
+    invocations_ns.extend(&fresh);
+    let judged = match stage {
+        Some(Stage::Screen) if screened > 0 => &invocations_ns[..screened],
+        Some(Stage::Confirm) if !fresh.is_empty() => &fresh,
+        _ => &invocations_ns,
+    };
+    let median_ns = median(judged)?;
     let problem = case.case().ok().map(|case| case.problem);
     let problem = problem.filter(|_| !record.several);
     // Work over nanoseconds is 1e9 a second: giga; tera is a thousand of them.
     let rate = |amount: fn(&Problem) -> f64| Some(amount(problem.as_ref()?) / median_ns);
     Some(Timing {
         median_ns,
-        min_ns: invocations_ns.iter().copied().fold(median_ns, f64::min),
-        max_ns: invocations_ns.iter().copied().fold(median_ns, f64::max),
+        min_ns: judged.iter().copied().fold(median_ns, f64::min),
+        max_ns: judged.iter().copied().fold(median_ns, f64::max),
         invocations_ns,
         host_ns: median(&usable(&record.host_ns)),
         first_call_ns: median(&usable(&record.first_call_ns)),
@@ -41,7 +49,7 @@ mod tests {
         let mut record = timed(&[2e6, 1e6]);
         record.confirm_ns = vec![3e6];
         record.host_ns = vec![10.0, 30.0];
-        let timing = timing(&case, &record).unwrap();
+        let timing = timing(&case, &record, None).unwrap();
         assert_eq!(timing.invocations_ns, [2e6, 1e6, 3e6]);
         assert_eq!(
             (timing.median_ns, timing.min_ns, timing.max_ns),
@@ -59,7 +67,7 @@ mod tests {
         let case = CaseId("triton/flash:s1024,d64:lengths=24".to_owned());
         let mut record = timed(&[2e6]);
         record.several = true;
-        let timing = timing(&case, &record).unwrap();
+        let timing = timing(&case, &record, None).unwrap();
         assert_eq!(
             (timing.median_ns, timing.tflops, timing.gbps),
             (2e6, None, None)
@@ -69,8 +77,25 @@ mod tests {
     #[test]
     fn an_unknown_case_has_no_rates_and_a_failed_one_no_timing() {
         let odd = CaseId("not a case".to_owned());
-        assert_eq!(timing(&odd, &timed(&[1.0])).unwrap().tflops, None);
-        assert_eq!(timing(&odd, &failed("x")), None);
-        assert_eq!(timing(&odd, &timed(&[f64::NAN])), None);
+        assert_eq!(timing(&odd, &timed(&[1.0]), None).unwrap().tflops, None);
+        assert_eq!(timing(&odd, &failed("x"), None), None);
+        assert_eq!(timing(&odd, &timed(&[f64::NAN]), None), None);
+    }
+
+    #[test]
+    fn what_was_judged_is_what_is_shown() {
+        let case = CaseId("cpu/flash:s1000,d64".to_owned());
+        let mut record = timed(&[10.0, 12.0, 11.0]);
+        let shown = |record: &CaseRecord, stage| {
+            let timing = timing(&case, record, Some(stage)).unwrap();
+            (timing.median_ns, timing.min_ns, timing.max_ns)
+        };
+        // A base has nothing fresh: it is held against as it is.
+        assert_eq!(shown(&record, Stage::Confirm), (11.0, 10.0, 12.0));
+        record.confirm_ns = vec![20.0, 21.0, 22.0];
+        assert_eq!(shown(&record, Stage::Confirm), (21.0, 20.0, 22.0));
+        assert_eq!(shown(&record, Stage::Screen), (11.0, 10.0, 12.0));
+        let all = timing(&case, &record, Some(Stage::Confirm)).unwrap();
+        assert_eq!(all.invocations_ns.len(), 6);
     }
 }

@@ -25,8 +25,13 @@ const EQUIVALENCE: f64 = 0.90;
 /// Slowest against fastest: from this factor on, [`FEWEST`] a side are enough.
 const UNMISTAKABLE: f64 = 2.0;
 
-/// Invocations on each side below which nothing is ever called.
+/// Invocations on each side from which a factor of two is called.
 pub const FEWEST: usize = 3;
+
+/// Slowest against fastest: from this factor on, two invocations a side are enough. A
+/// process that runs four times slower by chance, twice, and never on the other side, is
+/// none that was seen.
+const MANY_TIMES: f64 = 4.0;
 
 /// Invocations on each side that may be called without overlap, below p 0.01.
 const FEW: usize = 4;
@@ -100,7 +105,8 @@ impl Values {
 
     /// True for a difference that needs no test.
     pub fn unmistakable(&self) -> bool {
-        self.fewest() >= FEWEST && self.gap() >= UNMISTAKABLE
+        let gap = self.gap();
+        self.fewest() >= FEWEST && gap >= UNMISTAKABLE || self.fewest() >= 2 && gap >= MANY_TIMES
     }
 
     /// True for few invocations that lie as far apart as ranks can tell.
@@ -151,6 +157,7 @@ impl Values {
             _ if self.reachable() <= calling_p => 1.0,
             few if few >= FEW && stage == Stage::Screen => 1.0 + floor,
             few if few >= FEWEST => UNMISTAKABLE,
+            2 => MANY_TIMES,
             _ => return f64::INFINITY,
         };
         // What is past the whole range is past any interval.

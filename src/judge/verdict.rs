@@ -1,9 +1,11 @@
 //! What follows from all of it: an outcome and its reasons.
 
 use super::judgement::{
-    Change, ExpectationResult, Held, Judgement, LimitResult, Row, Verdict, VerdictOutcome, Word,
+    Change, ExpectationResult, Held, Judgement, LimitResult, Row, Uncounted, Verdict,
+    VerdictOutcome, Word,
 };
-use super::phrase::{change, count, factor};
+use super::phrase::{change, count, factor, percent};
+use crate::record::types::Fault;
 use crate::suite::structural::Action;
 
 /// How strictly to judge.
@@ -21,6 +23,7 @@ pub struct Options {
 /// not judged: one regression in an incomplete run is a regression.
 pub fn verdict(judgement: &Judgement, options: &Options) -> Verdict {
     let failures = [
+        faulty(judgement),
         broken(judgement),
         over_limit(judgement),
         regressed(judgement),
@@ -37,10 +40,15 @@ pub fn verdict(judgement: &Judgement, options: &Options) -> Verdict {
         removed(judgement),
         not_judged(judgement),
         unlimited(judgement),
+        unconfirmed(judgement),
+        look_worse(judgement),
+        expectations_look_worse(judgement),
+        uncounted(judgement),
     ];
     let open = [inconclusive(judgement), open_expectations(judgement)];
     let open = open.into_iter().filter(|_| options.strict);
-    let mut gaps: Vec<String> = gaps.into_iter().chain(open).flatten().collect();
+    let gaps = gaps.into_iter().chain(open).flatten();
+    let mut gaps: Vec<String> = gaps.chain(judgement.gaps.iter().cloned()).collect();
     let outcome = match (failures.is_empty(), gaps.is_empty()) {
         (false, _) => VerdictOutcome::Failed,
         (true, false) => VerdictOutcome::NotJudged,
@@ -48,7 +56,155 @@ pub fn verdict(judgement: &Judgement, options: &Options) -> Verdict {
     };
     let mut reasons = failures;
     reasons.append(&mut gaps);
-    Verdict { outcome, reasons }
+    Verdict {
+        outcome,
+        reasons,
+        undecided: undecided(judgement),
+    }
+}
+
+/// A wrong result, a crash or a hang is worse than anything that takes longer.
+fn faulty(judgement: &Judgement) -> Option<String> {
+    let faulty: Vec<&Row> = judgement
+        .rows
+        .iter()
+        .filter(|row| row.is_faulty())
+        .collect();
+    let first = faulty.first()?;
+    let counted = |fault: Fault, what: &str| {
+        let number = faulty.iter().filter(|row| row.fault == fault).count();
+        (number > 0).then(|| format!("{number} {what}"))
+    };
+    let each = [
+        counted(Fault::WrongResult, "wrong"),
+        counted(Fault::Crash, "crashed"),
+        counted(Fault::Hang, "hung"),
+    ];
+    let each: Vec<String> = each.into_iter().flatten().collect();
+    let reason = first.unconfirmed.as_deref().or(first.reason.as_deref());
+    Some(format!(
+        "{} failed ({}), first {}: {}",
+        count(faulty.len(), "case"),
+        each.join(", "),
+        first.case,
+        reason.unwrap_or("no reason is known"),
+    ))
+}
+
+/// Suspects whose fresh invocations were not all taken, or came to nothing.
+fn unconfirmed(judgement: &Judgement) -> Option<String> {
+    let rows = judgement.rows.iter();
+    let open: Vec<&Row> = rows
+        .filter(|row| row.unconfirmed.is_some() && !row.allowed && !row.is_faulty())
+        .collect();
+    let first = open.first()?;
+    Some(format!(
+        "{} to be confirmed and not, first {}: {}",
+        were(open.len(), "case"),
+        first.case,
+        first.unconfirmed.as_deref().unwrap_or_default(),
+    ))
+}
+
+/// Slower, as it looks, and not decided: nothing to pass by.
+fn look_worse(judgement: &Judgement) -> Option<String> {
+    let rows: Vec<&Row> = judgement
+        .rows
+        .iter()
+        .filter(|row| row.looks_worse)
+        .collect();
+    let worst = rows.iter().max_by(|a, b| ratio(a).total_cmp(&ratio(b)))?;
+    Some(format!(
+        "{} slower and {} not decided, worst {}: {}",
+        match rows.len() {
+            1 => "1 case looks".to_owned(),
+            n => format!("{n} cases look"),
+        },
+        if rows.len() == 1 { "was" } else { "were" },
+        worst.case,
+        worst
+            .reason
+            .as_deref()
+            .unwrap_or("the evidence decides neither way"),
+    ))
+}
+
+fn expectations_look_worse(judgement: &Judgement) -> Option<String> {
+    let open = judgement.expectations.iter();
+    let open: Vec<&ExpectationResult> = open.filter(|result| result.looks_worse).collect();
+    let worst = open.iter().max_by(|a, b| excess(a).total_cmp(&excess(b)))?;
+    Some(format!(
+        "{} broken and {} not decided, worst `{}` on {}, {} times as long{} where {} is the \
+         limit: {}",
+        match open.len() {
+            1 => "1 expectation looks".to_owned(),
+            n => format!("{n} expectations look"),
+        },
+        if open.len() == 1 { "was" } else { "were" },
+        worst.name,
+        worst.case,
+        factor(worst.ratio.unwrap_or(0.0)),
+        worst.metric.of_host(),
+        factor(worst.within),
+        worst
+            .reason
+            .as_deref()
+            .unwrap_or("the limit lies within the interval"),
+    ))
+}
+
+/// What was not decided and does not look worse, and how large a change could be in it that
+/// nobody has seen: the end of its interval, or what so few invocations could have shown.
+fn undecided(judgement: &Judgement) -> Option<String> {
+    let rows = rows(judgement, Word::Inconclusive);
+    let rows: Vec<&Row> = rows.into_iter().filter(|row| !row.looks_worse).collect();
+    let hidden_in_row = |row: &&Row| match &row.change {
+        Some(change) => change.smallest_effect.max(change.high - 1.0),
+        None => f64::INFINITY,
+    };
+    let open = held(judgement, Held::Inconclusive);
+    let open: Vec<_> = open
+        .into_iter()
+        .filter(|result| !result.looks_worse)
+        .collect();
+    // So few invocations call a breach from twice the limit on.
+    let few = judgement.head.invocations < 5;
+    let hidden_in_expectation = |result: &&ExpectationResult| match result.high {
+        Some(high) if few => 2.0 * (high / result.within).max(1.0) - 1.0,
+        Some(high) => high / result.within - 1.0,
+        None => f64::INFINITY,
+    };
+    let size = |sizes: Vec<f64>| {
+        let most = sizes.into_iter().fold(0.0, f64::max);
+        match most.is_finite() {
+            true => format!("up to {}", percent(most)),
+            false => "of any size".to_owned(),
+        }
+    };
+    let mut parts = Vec::new();
+    if !rows.is_empty() {
+        let sizes = rows.iter().map(hidden_in_row).collect();
+        parts.push(format!(
+            "{} undecided, a change {} could have hidden",
+            count(rows.len(), "case"),
+            size(sizes)
+        ));
+    }
+    if !open.is_empty() {
+        let sizes = open.iter().map(hidden_in_expectation).collect();
+        parts.push(format!(
+            "{} not shown to hold, a breach {} could have hidden",
+            count(open.len(), "expectation"),
+            size(sizes)
+        ));
+    }
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+/// `1 case was`, `2 cases were`.
+fn were(number: usize, thing: &str) -> String {
+    let verb = if number == 1 { "was" } else { "were" };
+    format!("{} {verb}", count(number, thing))
 }
 
 fn rows(judgement: &Judgement, word: Word) -> Vec<&Row> {
@@ -154,6 +310,19 @@ fn unlimited(judgement: &Judgement) -> Option<String> {
     ))
 }
 
+/// A structure that the base knows and the head does not: nobody can say that it is the same.
+fn uncounted(judgement: &Judgement) -> Option<String> {
+    let open = judgement.rows.iter().filter(|row| row.structure_unjudged());
+    let open: Vec<&Row> = open.collect();
+    let first = open.first()?;
+    Some(format!(
+        "the structure of {} could not be judged, first {}: {}",
+        count(open.len(), "case"),
+        first.case,
+        Uncounted::told(&first.uncounted)?,
+    ))
+}
+
 fn incomparable(judgement: &Judgement) -> Option<String> {
     let first = judgement.incomparable.first()?;
     let more = match judgement.incomparable.len() - 1 {
@@ -211,7 +380,8 @@ fn all_slower(judgement: &Judgement) -> Option<String> {
 
 fn not_measured(judgement: &Judgement) -> Option<String> {
     let mut missing = rows(judgement, Word::NotMeasured);
-    missing.retain(|row| !row.allowed);
+    // What failed is told as a failure.
+    missing.retain(|row| !row.allowed && !row.is_faulty());
     let first = missing.first()?;
     let reason = first.reason.as_deref().unwrap_or("no reason is known");
     let planned = judgement
@@ -267,7 +437,8 @@ fn not_judged(judgement: &Judgement) -> Option<String> {
 }
 
 fn inconclusive(judgement: &Judgement) -> Option<String> {
-    let rows = rows(judgement, Word::Inconclusive);
+    let mut rows = rows(judgement, Word::Inconclusive);
+    rows.retain(|row| !row.looks_worse);
     let uncertain = |row: &Row| {
         row.change
             .as_ref()
@@ -289,7 +460,8 @@ fn inconclusive(judgement: &Judgement) -> Option<String> {
 }
 
 fn open_expectations(judgement: &Judgement) -> Option<String> {
-    let open = held(judgement, Held::Inconclusive);
+    let mut open = held(judgement, Held::Inconclusive);
+    open.retain(|result| !result.looks_worse);
     let worst = open.iter().max_by(|a, b| excess(a).total_cmp(&excess(b)))?;
     let is = if open.len() == 1 { "is" } else { "are" };
     Some(format!(

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::compile::Image;
 use super::resources::Resources;
+use crate::input;
 
 /// Part of every name: another format is another name.
 const FORMAT: &str = "regatta kernel image 1";
@@ -54,7 +55,7 @@ impl Key {
         }
     }
 
-    fn path(&self, folder: &Path) -> PathBuf {
+    pub(crate) fn path(&self, folder: &Path) -> PathBuf {
         folder.join(format!("{}{:032x}.image", self.prefix(), self.hash))
     }
 
@@ -65,7 +66,7 @@ impl Key {
 
 /// The image of a key, or nothing when it is absent or damaged.
 pub fn load(folder: &Path, key: &Key) -> Option<Image> {
-    let bytes = fs::read(key.path(folder)).ok()?;
+    let bytes = input::bytes(&key.path(folder), input::IMAGE).ok()?;
     let (body, sum) = bytes.split_last_chunk::<4>()?;
     if crc32fast::hash(body) != u32::from_le_bytes(*sum) {
         return None;

@@ -132,10 +132,20 @@ impl Row {
         }
     }
 
+    /// False for figures that no device has: a ledger of those would let anything pass.
+    pub fn is_possible(&self) -> bool {
+        let launch = self.launch.is_none_or(|launch| {
+            launch.threads <= 1024
+                && launch.blocks_per_sm <= 64
+                && launch.occupancy_permille <= 1000
+        });
+        launch && self.resources.registers <= 255 && self.shared_bytes() <= 1 << 20
+    }
+
     /// Shared memory of a block in bytes, static and dynamic.
     pub fn shared_bytes(&self) -> u32 {
         let dynamic = self.launch.map_or(0, |launch| launch.dynamic_shared_bytes);
-        self.resources.static_shared_bytes + dynamic
+        self.resources.static_shared_bytes.saturating_add(dynamic)
     }
 
     /// Figures of which less is better.
@@ -251,13 +261,13 @@ impl fmt::Display for Change {
         match *figure {
             OCCUPANCY => write!(
                 f,
-                "{entry}: occupancy {} -> {} %",
+                "{entry}: occupancy {} → {} %",
                 f64::from(*before) / 10.0,
                 f64::from(*after) / 10.0
             ),
             figure => {
                 let figure = figure.replace('_', " ");
-                write!(f, "{entry}: {figure} {before} -> {after}")
+                write!(f, "{entry}: {figure} {before} → {after}")
             }
         }
     }
@@ -318,8 +328,8 @@ mod tests {
         assert_eq!(
             said,
             [
-                format!("{ENTRY} (flash_mma, sm_90a): registers 168 -> 240"),
-                format!("{ENTRY} (flash_mma, sm_90a): occupancy 18.7 -> 12.5 %"),
+                format!("{ENTRY} (flash_mma, sm_90a): registers 168 → 240"),
+                format!("{ENTRY} (flash_mma, sm_90a): occupancy 18.7 → 12.5 %"),
             ]
         );
         let costs: [fn(&mut Row); 5] = [

@@ -2,17 +2,24 @@
 
 use std::time::Duration;
 
-use super::verify::{self, Verifier};
+use super::preflight::DEVICE_KINDS;
+use super::verify::{self, Rejected, Verifier};
 use crate::attention::{
     Align, Case, Direction, Dtype, Mask, Params, Problem, Projection, VariantId,
 };
 use crate::worker::host::{Conversation, HostError};
 use crate::worker::protocol::{
-    Cache, Hello, Measure, Prepare, Prepared, ReplyBody, RequestBody, VariantInfo,
+    Cache, Hello, Measure, Measured, Prepare, Prepared, ReplyBody, RequestBody, VariantInfo,
 };
 
 /// Small problems need no more.
 const LIMIT: Duration = Duration::from_secs(60);
+
+/// Of the inputs.
+const SEED: u64 = 42;
+
+/// Sets of inputs that samples are to be taken on.
+const INPUT_SETS: u32 = 3;
 
 /// One thing that was tried.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -62,6 +69,7 @@ fn converse(worker: &mut dyn Conversation, checks: &mut Vec<Check>) -> Result<()
         params: Params::default(),
         seed: 1,
         counters: Vec::new(),
+        input_sets: 1,
     };
     let reply = worker.ask(RequestBody::Prepare(unknown), LIMIT)?;
     add(
@@ -112,6 +120,15 @@ fn introduced(hello: &Hello) -> Vec<Check> {
         };
         push(&mut checks, &name, sound);
     }
+    let kind = hello.device.kind.as_str();
+    push(
+        &mut checks,
+        "hello says what kind of device it is",
+        match hello.absent.is_some() || DEVICE_KINDS.contains(&kind) {
+            true => Ok(()),
+            false => Err(format!("{kind:?} is none of {}", DEVICE_KINDS.join(", "))),
+        },
+    );
     push(
         &mut checks,
         "hello says how much memory a case may use",
@@ -216,10 +233,11 @@ fn one_problem(
             params: Params::default(),
             seed,
             counters: Vec::new(),
+            input_sets: INPUT_SETS,
         })
     };
     let name = format!("{id}: right, and found right by regatta's own float64");
-    let prepared = match worker.ask(prepare(42), LIMIT)? {
+    let prepared = match worker.ask(prepare(SEED), LIMIT)? {
         ReplyBody::Prepared(prepared) => prepared,
         ReplyBody::Unsupported { reason } => {
             checks.push(Check {
@@ -233,19 +251,16 @@ fn one_problem(
             return Ok(());
         }
     };
-    let checked = verifier.check(&problem, 42, variant, &prepared);
-    push(checks, &name, checked.map(|_| ()));
-    let timed = match worker.ask(RequestBody::Measure(measure()), LIMIT)? {
+    let checked = verifier.check(&problem, SEED, variant, &prepared);
+    push(checks, &name, told(checked));
+    let asked = measure();
+    let timed = match worker.ask(RequestBody::Measure(asked.clone()), LIMIT)? {
         ReplyBody::Measured(measured) => {
-            let count = measured.device_ns.len();
-            verify::samples(&problem, &worker.hello().device, &measured).and_then(|()| {
-                match (2..=5).contains(&count) {
-                    true => Ok(()),
-                    false => Err(format!(
-                        "{count} samples; at least 2 and at most 5 were asked for"
-                    )),
-                }
-            })
+            checks.push(Check {
+                name: format!("{id}: right after timing, on inputs that changed"),
+                result: after_timing(verifier, variant, &problem, &measured),
+            });
+            verify::samples(&problem, &worker.hello().device, &asked, &measured)
         }
         other => Err(format!("answered {}", shown(&other))),
     };
@@ -260,12 +275,43 @@ fn one_problem(
         other => Err(format!("answered {}", shown(&other))),
     };
     push(checks, &format!("{id}: released"), released);
-    if let ReplyBody::Prepared(again) = worker.ask(prepare(43), LIMIT)? {
+    if let ReplyBody::Prepared(again) = worker.ask(prepare(SEED + 100), LIMIT)? {
         let name = format!("{id}: another seed makes other inputs");
         push(checks, &name, seeds_differ(&prepared, &again));
         worker.ask(RequestBody::Release, LIMIT)?;
     }
     Ok(())
+}
+
+/// Whether samples are taken on several sets of inputs, and the last one's result is right.
+fn after_timing(
+    verifier: &mut Verifier,
+    variant: &VariantInfo,
+    problem: &Problem,
+    measured: &Measured,
+) -> CheckResult {
+    let asked = verify::AskedAfter {
+        seed: SEED,
+        input_sets: INPUT_SETS,
+        // Its parameters are left at auto: a call is one problem.
+        several: false,
+    };
+    match verifier.check_after(problem, asked, variant, measured) {
+        Err(rejected) => CheckResult::Failed(rejected.reason),
+        Ok(_) if measured.checked.is_none() => CheckResult::Unsupported(
+            "it does not check the last timed call: a result that it keeps would pass for one \
+             that it computes"
+                .to_owned(),
+        ),
+        Ok(_) => match (measured.input_sets, &measured.input_sets_reason) {
+            (1, Some(reason)) => CheckResult::Unsupported(reason.clone()),
+            _ => CheckResult::Passed,
+        },
+    }
+}
+
+fn told<T>(checked: Result<T, Rejected>) -> Result<(), String> {
+    checked.map(drop).map_err(|rejected| rejected.reason)
 }
 
 fn seeds_differ(one: &Prepared, other: &Prepared) -> Result<(), String> {

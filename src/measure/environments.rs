@@ -6,13 +6,17 @@
 //! really installed in it, is written last: without one it is not finished.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use crate::cache;
 use crate::suite::environment::Environment;
+use crate::worker::program::{Leaves, Program, Started, Streams, why};
+
+/// How pip is asked.
+const PIP: &[&str] = &["-m", "pip", "--disable-pip-version-check"];
 
 /// Name of the file of what is installed, a line each.
 const LOCK: &str = "regatta.lock";
@@ -27,15 +31,15 @@ pub enum EnvironmentError {
     NotMade(String),
     /// A program that makes it could not be started.
     #[error(
-        "environment `{name}`: cannot start {program}: {error}; name a Python in its `interpreter`"
+        "environment `{name}`: cannot start {program}: {why}; name a Python in its `interpreter`"
     )]
     Start {
         /// The environment.
         name: String,
         /// The program.
         program: String,
-        /// The system's words.
-        error: io::Error,
+        /// The reason.
+        why: String,
     },
     /// A step of making it failed; what it printed stands on standard error.
     #[error("environment `{name}`: {step} failed ({status}); its words are above")]
@@ -47,6 +51,12 @@ pub enum EnvironmentError {
         /// How it ended.
         status: String,
     },
+    /// Its name is part of a folder's.
+    #[error(
+        "environment `{}`: a name is made of letters, digits, `-`, `_` and `.`",
+        .0.escape_debug()
+    )]
+    Name(String),
     /// A file of it.
     #[error("environment `{name}`: {path}: {error}")]
     File {
@@ -71,11 +81,15 @@ impl<'a> Made<'a> {
     /// that is.
     ///
     /// # Errors
-    /// When there is no folder for it.
+    /// When there is no folder for it, or its name would lead out of that.
     pub fn of(
         name: &'a str,
         environment: &'a Environment,
     ) -> Result<Option<Made<'a>>, EnvironmentError> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if name.is_empty() || !name.chars().all(plain) {
+            return Err(EnvironmentError::Name(name.to_owned()));
+        }
         if environment.requirements.is_empty() {
             return Ok(None);
         }
@@ -148,55 +162,88 @@ impl<'a> Made<'a> {
             }
             fs::remove_dir_all(&self.folder).map_err(|error| self.file(&self.folder, error))?;
         }
-        let mut create = Command::new(interpreter_of(self.environment));
-        create.args(["-m", "venv"]);
+        let folder = self.folder.display().to_string();
+        let mut create = vec!["-m", "venv"];
         if self.environment.system_packages {
-            create.arg("--system-site-packages");
+            create.push("--system-site-packages");
         }
-        self.step("making the environment", create.arg(&self.folder))?;
+        create.push(&folder);
+        let interpreter = PathBuf::from(interpreter_of(self.environment));
+        self.step("making the environment", &interpreter, &create)?;
         let requirements = self.folder.join(REQUIREMENTS);
         let text = self.environment.requirements.join("\n") + "\n";
         fs::write(&requirements, text).map_err(|error| self.file(&requirements, error))?;
-        let mut install = self.pip(&["install", "--no-input"]);
+        let mut install = [PIP, &["install", "--no-input"]].concat();
         if let Some(wheels) = &self.environment.wheels {
-            install.arg("--no-index").arg("--find-links").arg(wheels);
+            install.extend(["--no-index", "--find-links", wheels]);
         }
-        self.step(
-            "installing its requirements",
-            install.arg("-r").arg(&requirements),
-        )?;
-        let freeze = self
-            .pip(&["freeze", "--all"])
-            .stderr(Stdio::inherit())
-            .output()
-            .map_err(|error| self.start(&self.python(), error))?;
-        if !freeze.status.success() {
-            return Err(self.failed("listing what is installed", freeze.status));
-        }
-        let lock = String::from_utf8_lossy(&freeze.stdout).into_owned();
+        let listed = requirements.display().to_string();
+        install.extend(["-r", &listed]);
+        self.step("installing its requirements", &self.python(), &install)?;
+        let lock = self.listing()?;
         let path = self.folder.join(LOCK);
         fs::write(&path, &lock).map_err(|error| self.file(&path, error))?;
         Ok(lock)
     }
 
-    fn pip(&self, arguments: &[&str]) -> Command {
-        let mut pip = Command::new(self.python());
-        pip.args(["-m", "pip", "--disable-pip-version-check"])
-            .args(arguments);
-        pip
+    /// What is installed, as pip tells it.
+    fn listing(&self) -> Result<String, EnvironmentError> {
+        let python = self.python();
+        let arguments = [PIP, &["freeze", "--all"]].concat();
+        let start = |error| self.start(&python, error);
+        let mut freeze = self.started(&python, &arguments, Stdio::piped())?;
+        let mut text = Vec::new();
+        if let Some(mut printed) = freeze.stdout() {
+            printed.read_to_end(&mut text).map_err(start)?;
+        }
+        let status = freeze.wait().map_err(start)?;
+        match status.success() {
+            true => Ok(String::from_utf8_lossy(&text).into_owned()),
+            false => Err(self.failed("listing what is installed", status)),
+        }
     }
 
     /// Runs a step; standard output is the caller's own, for results.
-    fn step(&self, step: &'static str, command: &mut Command) -> Result<(), EnvironmentError> {
+    fn step(
+        &self,
+        step: &'static str,
+        program: &Path,
+        arguments: &[&str],
+    ) -> Result<(), EnvironmentError> {
         let words = io::stderr().as_fd().try_clone_to_owned();
         let words = words.map_or_else(|_| Stdio::null(), Stdio::from);
-        let status = command.stdin(Stdio::null()).stdout(words).status();
-        let program = PathBuf::from(command.get_program());
-        let status = status.map_err(|error| self.start(&program, error))?;
+        let mut started = self.started(program, arguments, words)?;
+        let status = started.wait().map_err(|error| self.start(program, error))?;
         match status.success() {
             true => Ok(()),
             false => Err(self.failed(step, status)),
         }
+    }
+
+    /// Starts a program that ends with this one, with what it starts: installers build.
+    fn started(
+        &self,
+        program: &Path,
+        arguments: &[&str],
+        stdout: Stdio,
+    ) -> Result<Started, EnvironmentError> {
+        let streams = Streams {
+            stdin: Stdio::null(),
+            stdout,
+            stderr: Stdio::inherit(),
+        };
+        let started = Program {
+            program: program.to_owned(),
+            args: arguments.iter().map(|&word| word.to_owned()).collect(),
+            env: Vec::new(),
+            leaves: Leaves::Nothing,
+        }
+        .start(streams, Vec::new());
+        started.map_err(|error| EnvironmentError::Start {
+            name: self.name.to_owned(),
+            program: program.display().to_string(),
+            why: why(program, &error),
+        })
     }
 
     fn failed(&self, step: &'static str, status: std::process::ExitStatus) -> EnvironmentError {
@@ -211,7 +258,7 @@ impl<'a> Made<'a> {
         EnvironmentError::Start {
             name: self.name.to_owned(),
             program: program.display().to_string(),
-            error,
+            why: error.to_string(),
         }
     }
 
@@ -293,6 +340,23 @@ mod tests {
         let network = pinned("0.8.2");
         let elsewhere = Made::within(Path::new("cache"), "te", &network);
         assert_ne!(empty, elsewhere.folder());
+    }
+
+    #[test]
+    fn a_name_that_leads_out_of_the_cache_is_refused() {
+        for environment in [pinned("0.8.1"), Environment::default()] {
+            for name in ["a/../../b", "/tmp/b", "", "a b", "a\u{1b}[2J", "ä"] {
+                let error = Made::of(name, &environment).err().unwrap().to_string();
+                assert!(error.contains("letters, digits"), "{error}");
+                assert!(!error.contains('\u{1b}'));
+            }
+        }
+        let dotted = pinned("0.8.1");
+        let made = Made::within(Path::new("cache"), "..", &dotted);
+        assert_eq!(
+            made.folder().parent(),
+            Some(Path::new("cache/environments"))
+        );
     }
 
     #[test]

@@ -54,8 +54,21 @@ pub fn of_devices<'a>(devices: impl Iterator<Item = &'a Device>) -> Fingerprint 
     }
     names.sort();
     names.dedup();
-    print.name = names.join("+");
+    print.name = file_name(&names.join("+"));
     print
+}
+
+/// Longest name of a machine.
+const LONGEST: usize = 120;
+
+/// The name as a file's: one without a letter that a file name holds, or too long for it, has
+/// a checksum in its place.
+fn file_name(name: &str) -> String {
+    let sum = || format!("{:08x}", crc32fast::hash(name.as_bytes()));
+    match name.len() {
+        0..=LONGEST => name.to_owned(),
+        _ => format!("{}-{}", &name[..LONGEST - 9], sum()),
+    }
 }
 
 /// The record of a worker as it introduced itself.
@@ -100,7 +113,10 @@ fn slug(name: &str) -> String {
         .filter(|word| !word.is_empty())
         .map(str::to_lowercase)
         .collect();
-    words.join("-")
+    match words.is_empty() {
+        true => format!("device-{:08x}", crc32fast::hash(name.as_bytes())),
+        false => words.join("-"),
+    }
 }
 
 #[cfg(test)]
@@ -141,5 +157,11 @@ mod tests {
     #[test]
     fn names_become_file_names() {
         assert_eq!(slug("Intel(R) Xeon(R) Processor"), "intel-xeon-processor");
+        assert!(slug("処理装置").starts_with("device-"));
+        assert_ne!(slug("処理装置"), slug("別の装置"));
+        assert_eq!(file_name("h200-132sm"), "h200-132sm");
+        let long = slug(&"boat".repeat(100));
+        assert!(file_name(&long).len() <= LONGEST);
+        assert_ne!(file_name(&long), file_name(&slug(&"boat".repeat(101))));
     }
 }

@@ -1,7 +1,10 @@
 //! How it is measured: schedule, invocations, checks, machine.
 
+pub mod checkout;
 pub mod conformance;
 pub mod environments;
+pub mod held;
+pub mod identity;
 pub mod machine;
 mod occupancy;
 pub mod preflight;

@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::session::Launcher;
-use crate::attention::{Case, work};
+use crate::attention::{Case, ParamValue, work};
 use crate::suite::Suite;
 use crate::suite::document::nearest;
 use crate::worker::host::HostError;
-use crate::worker::protocol::{Hello, VariantInfo};
+use crate::worker::protocol::{Hello, Parameter, VariantInfo};
 
 /// Why nothing can be measured.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +37,8 @@ pub fn check(
     let mut hellos = BTreeMap::new();
     for name in names {
         let hello = launcher.start(&name)?.hello().clone();
+        device_known(&name, &hello)?;
+        nameable(&name, &hello)?;
         hellos.insert(name, hello);
     }
     // Some libraries missing is what a suite over many of them expects; all of them is a
@@ -53,15 +55,21 @@ pub fn check(
             continue;
         }
         let found = variant_of(case, hello).and_then(|variant| {
-            parameters_known(suite, case, variant)?;
-            memory_fits(case, hello, variant)
-        });
-        found.map_err(|error| match (error, suite.origins.get(&case.variant)) {
-            (Preflight::Plan(message), Some(place)) => {
-                Preflight::Plan(format!("{place}: {message}"))
+            for (name, value) in case.params.iter() {
+                parameter_known(case, name, value, variant)?;
             }
-            (error, _) => error,
-        })?;
+            memory_fits(case, hello, variant)?;
+            Ok(variant)
+        });
+        let place = suite.origins.get(&case.variant);
+        let variant = found.map_err(|error| at(place, error))?;
+        // What is handed over in place of it was asked for somewhere else.
+        for (change, place) in suite.overrides.iter().zip(&suite.origins_of_overrides) {
+            if change.variant == case.variant {
+                parameter_known(case, &change.parameter, &change.to, variant)
+                    .map_err(|error| at(Some(place), error))?;
+            }
+        }
     }
     for change in &suite.overrides {
         if !suite
@@ -76,6 +84,23 @@ pub fn check(
         }
     }
     Ok(hellos)
+}
+
+/// Holds the names of a worker's variants to what case ids are made of.
+///
+/// # Errors
+/// The first name that no id can hold.
+pub fn nameable(worker: &str, hello: &Hello) -> Result<(), Preflight> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let mut names = hello.variants.iter().map(|variant| variant.name.as_str());
+    match names.find(|name| name.is_empty() || !name.chars().all(plain)) {
+        Some(name) => Err(Preflight::Plan(format!(
+            "worker {worker} has a variant named `{}`, which no case id can hold: names are made \
+             of letters, digits, `-`, `_` and `.`",
+            name.escape_debug()
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// The variant of a case, as its worker describes it.
@@ -98,33 +123,58 @@ pub fn variant_of<'a>(case: &Case, hello: &'a Hello) -> Result<&'a VariantInfo, 
     )))
 }
 
-fn parameters_known(suite: &Suite, case: &Case, variant: &VariantInfo) -> Result<(), Preflight> {
-    let handed = suite.params_for(case);
-    for (name, value) in case.params.iter().chain(handed.iter()) {
-        let Some(parameter) = variant.parameters.get(name) else {
-            let known = || variant.parameters.keys().map(String::as_str);
-            let hint = match nearest(name, known()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None if variant.parameters.is_empty() => "it takes none".to_owned(),
-                None => format!("it takes {}", known().collect::<Vec<_>>().join(", ")),
-            };
-            return Err(Preflight::Plan(format!(
-                "{} has no parameter `{name}`; {hint}",
-                case.variant
-            )));
-        };
-        if !parameter.allows(value) {
-            return Err(Preflight::Plan(format!(
-                "{}: {name} = {value} is not possible; it takes `auto` or {}",
-                case.variant,
-                match parameter {
-                    crate::worker::protocol::Parameter::Integer(_) => "a number".to_owned(),
-                    crate::worker::protocol::Parameter::Words(words) => words.join(", "),
-                }
-            )));
-        }
+/// Kinds of device that a worker may run on.
+pub const DEVICE_KINDS: [&str; 2] = ["cpu", "cuda"];
+
+/// What depends on the kind, such as which clock is judged, must not be guessed.
+fn device_known(worker: &str, hello: &Hello) -> Result<(), Preflight> {
+    let kind = &hello.device.kind;
+    match hello.absent.is_some() || DEVICE_KINDS.contains(&kind.as_str()) {
+        true => Ok(()),
+        false => Err(Preflight::Plan(format!(
+            "worker {worker} says that its device is of the kind {kind:?}; it is to be one of {}",
+            DEVICE_KINDS.join(", ")
+        ))),
     }
-    Ok(())
+}
+
+/// An error with where it was asked for.
+fn at(place: Option<&String>, error: Preflight) -> Preflight {
+    match (error, place) {
+        (Preflight::Plan(message), Some(place)) => Preflight::Plan(format!("{place}: {message}")),
+        (error, _) => error,
+    }
+}
+
+fn parameter_known(
+    case: &Case,
+    name: &str,
+    value: &ParamValue,
+    variant: &VariantInfo,
+) -> Result<(), Preflight> {
+    let Some(parameter) = variant.parameters.get(name) else {
+        let known = || variant.parameters.keys().map(String::as_str);
+        let hint = match nearest(name, known()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None if variant.parameters.is_empty() => "it takes none".to_owned(),
+            None => format!("it takes {}", known().collect::<Vec<_>>().join(", ")),
+        };
+        return Err(Preflight::Plan(format!(
+            "{} has no parameter `{name}`; {hint}",
+            case.variant
+        )));
+    };
+    if parameter.allows(value) {
+        return Ok(());
+    }
+    Err(Preflight::Plan(format!(
+        "{}: {name} = {value} is not possible; it takes `auto` or {}",
+        case.variant,
+        match parameter {
+            Parameter::Integer(_) => "a number".to_owned(),
+            Parameter::Words(words) => words.join(", "),
+        }
+    )))
 }
 
 fn memory_fits(case: &Case, hello: &Hello, variant: &VariantInfo) -> Result<(), Preflight> {

@@ -6,19 +6,19 @@ use std::time::Duration;
 use super::occupancy;
 use super::preflight::variant_of;
 use super::schedule::Block;
-use super::verify::{self, Verifier};
-use crate::attention::Case;
-use crate::record::types::{Entry, Measurement, Outcome};
+use super::verify::{self, AskedAfter, Rejected, Verifier};
+use crate::attention::{ASKED_OF_CUDA, CENSUS, Case};
+use crate::record::types::{Entry, Fault, Measurement, Outcome};
 use crate::suite::Suite;
 use crate::suite::count::Count;
 use crate::worker::host::{Conversation, HostError};
-use crate::worker::protocol::{Cache, Census, Counter, Measure, Prepare, ReplyBody, RequestBody};
+use crate::worker::protocol::{
+    Cache, Census, Counter, Measure, Prepare, ReplyBody, RequestBody, VariantInfo,
+};
 
-/// Releasing memory, and saying goodbye, must not take longer.
-const RELEASE_LIMIT: Duration = Duration::from_secs(60);
-
-/// Modules loaded during one steady call, as both a structure and an activity name it.
-const MODULE_LOADS: &str = "module_loads";
+/// Characters that are kept of a worker's reason: nobody reads more, and a run file is read
+/// whole.
+const LONGEST_REASON: usize = 4_000;
 
 /// Starts workers.
 pub trait Launcher {
@@ -47,6 +47,14 @@ enum Worker {
     Up(Box<dyn Conversation>),
     /// It could not be started; so ends every case that is left.
     Down(Box<Outcome>),
+}
+
+/// What a worker was brought to, and so what it has to be let off.
+enum Asked {
+    /// It holds no case.
+    Nothing,
+    /// It holds one.
+    Prepared,
 }
 
 /// Everything a schedule is run with.
@@ -102,7 +110,8 @@ impl<'a> Session<'a> {
             Worker::Absent => match self.launcher.start(&block.worker) {
                 Ok(conversation) => conversation,
                 Err(error) => {
-                    let outcome = lost(&error);
+                    // Whatever it died of: this case was never put to it.
+                    let outcome = lost(&error, Fault::Refused);
                     *worker = Worker::Down(Box::new(outcome.clone()));
                     return outcome;
                 }
@@ -112,13 +121,34 @@ impl<'a> Session<'a> {
                 return *outcome;
             }
         };
-        match self.measure(conversation.as_mut(), case, block.invocation == 0) {
-            Ok(outcome) => {
-                *worker = Worker::Up(conversation);
-                outcome
-            }
-            Err(error) => lost(&error),
+        let mut asked = Asked::Nothing;
+        let outcome = self.measure(
+            conversation.as_mut(),
+            case,
+            block.invocation == 0,
+            &mut asked,
+        );
+        let lives = match (&outcome, asked) {
+            (Err(_), _) => false,
+            (Ok(_), Asked::Nothing) => true,
+            (Ok(_), Asked::Prepared) => self.released(conversation.as_mut()),
+        };
+        if lives {
+            *worker = Worker::Up(conversation);
         }
+        outcome.unwrap_or_else(|error| lost(&error, fault_of(&error)))
+    }
+
+    /// Has the worker let go of its case. Whatever comes of it, what was found of the case
+    /// stays; but a worker that does not let go is not used for the next one.
+    fn released(&self, worker: &mut dyn Conversation) -> bool {
+        let reply = worker.ask(RequestBody::Release, self.limit());
+        matches!(reply, Ok(ReplyBody::Released))
+    }
+
+    /// How long a worker may take over a request that times nothing.
+    fn limit(&self) -> Duration {
+        Duration::from_secs(self.suite.settings.timeout_s.into())
     }
 
     fn measure(
@@ -126,13 +156,13 @@ impl<'a> Session<'a> {
         worker: &mut dyn Conversation,
         case: &Case,
         census: bool,
+        asked: &mut Asked,
     ) -> Result<Outcome, HostError> {
         if let Some(reason) = &worker.hello().absent {
-            let reason = reason.clone();
-            return Ok(Outcome::Unsupported { reason });
+            return Ok(unsupported(reason.clone()));
         }
         let settings = &self.suite.settings;
-        let limit = Duration::from_secs(settings.timeout_s.into());
+        let limit = self.limit();
         let prepare = Prepare {
             variant: case.variant.name.clone(),
             problem: case.problem.clone(),
@@ -142,57 +172,118 @@ impl<'a> Session<'a> {
                 true => counters(self.suite, case),
                 false => Vec::new(),
             },
+            input_sets: match settings.structure_only {
+                true => 1,
+                false => settings.input_sets,
+            },
         };
         let variant = match variant_of(case, worker.hello()) {
             Ok(variant) => variant.clone(),
-            Err(error) => return Ok(failed(error.to_string())),
+            Err(error) => return Ok(failed(Fault::Refused, error.to_string())),
         };
         if let Some(reason) = variant.refusal(&case.problem) {
-            return Ok(Outcome::Unsupported { reason });
+            return Ok(unsupported(reason));
         }
         let prepared = match worker.ask(RequestBody::Prepare(prepare), limit)? {
             ReplyBody::Prepared(prepared) => prepared,
-            ReplyBody::Unsupported { reason } => return Ok(Outcome::Unsupported { reason }),
-            ReplyBody::Failed { reason } => return Ok(failed(reason)),
+            ReplyBody::Unsupported { reason } => return Ok(unsupported(reason)),
+            ReplyBody::Failed { reason } => return Ok(failed(Fault::Other, reason)),
             other => return Ok(out_of_turn(&other)),
         };
+        *asked = Asked::Prepared;
         let checked = self
             .verifier
             .check(&case.problem, settings.seed, &variant, &prepared);
         let errors = match checked {
             Ok(errors) => errors,
-            Err(reason) => {
-                worker.ask(RequestBody::Release, RELEASE_LIMIT)?;
-                return Ok(failed(reason));
-            }
+            Err(rejected) => return Ok(rejected.into()),
         };
         let timed = match settings.structure_only {
             true => Ok(Measurement::default()),
-            false => timed(worker, case, self.suite, limit)?,
+            false => self.timed(worker, case, &variant, prepared.problems > 1)?,
         };
-        let outcome = match timed {
-            Err(outcome) => outcome,
-            Ok(measurement) => {
-                let counted = match census {
-                    true => counted(worker, limit)?,
-                    false => None,
-                };
-                let (structure, activity) = counted.map_or((None, None), |counted| {
-                    (Some(counted.structure), counted.activity.map(Box::new))
-                });
-                Outcome::Measured(Measurement {
-                    first_call_ns: prepared.first_call_ns,
-                    several: prepared.problems > 1,
-                    effective: prepared.effective,
-                    errors,
-                    structure,
-                    activity,
-                    ..measurement
-                })
-            }
+        let measurement = match timed {
+            Ok(measurement) => measurement,
+            Err(outcome) => return Ok(outcome),
         };
-        worker.ask(RequestBody::Release, RELEASE_LIMIT)?;
-        Ok(outcome)
+        let counted = match census {
+            true => Some(counted(worker, limit)?),
+            false => None,
+        };
+        let (structure, activity) = counted.map_or((None, None), |counted| {
+            (Some(counted.structure), counted.activity.map(Box::new))
+        });
+        Ok(Outcome::Measured(Measurement {
+            first_call_ns: prepared.first_call_ns,
+            several: prepared.problems > 1,
+            effective: prepared.effective,
+            errors,
+            structure,
+            activity,
+            ..measurement
+        }))
+    }
+
+    fn timed(
+        &mut self,
+        worker: &mut dyn Conversation,
+        case: &Case,
+        variant: &VariantInfo,
+        several: bool,
+    ) -> Result<Result<Measurement, Outcome>, HostError> {
+        let settings = &self.suite.settings;
+        let measure = Measure {
+            warmup: settings.warmup,
+            samples: settings.samples,
+            min_samples: settings.min_samples,
+            budget_ms: settings.budget_ms,
+            cache: match settings.cache.as_str() {
+                "hot" => Cache::Hot,
+                _ => Cache::Cold,
+            },
+            graph: settings.graph,
+            calls_per_sample: settings.calls_per_sample,
+        };
+        let limit = self.limit() + Duration::from_millis(settings.budget_ms);
+        let measured = match worker.ask(RequestBody::Measure(measure.clone()), limit)? {
+            ReplyBody::Measured(measured) => measured,
+            ReplyBody::Unsupported { reason } => return Ok(Err(unsupported(reason))),
+            ReplyBody::Failed { reason } => return Ok(Err(failed(Fault::Other, reason))),
+            other => return Ok(Err(out_of_turn(&other))),
+        };
+        if let Err(reason) = verify::as_asked(&measure, &measured) {
+            return Ok(Err(failed(Fault::Other, reason)));
+        }
+        // Before the times: those of a wrong result are of no interest.
+        let asked = AskedAfter {
+            seed: settings.seed,
+            input_sets: settings.input_sets,
+            several,
+        };
+        let after = self
+            .verifier
+            .check_after(&case.problem, asked, variant, &measured);
+        let errors_after = match after {
+            Ok(errors) => errors,
+            Err(rejected) => return Ok(Err(rejected.into())),
+        };
+        let device = &worker.hello().device;
+        if let Err(reason) = verify::samples(&case.problem, device, &measure, &measured) {
+            let reason = format!("unusable samples: {reason}");
+            return Ok(Err(failed(Fault::Other, reason)));
+        }
+        Ok(Ok(Measurement {
+            device_ns: measured.device_ns,
+            host_ns: measured.host_ns,
+            clock_mhz: measured.clock_mhz,
+            peak_bytes: measured.peak_bytes,
+            state: measured.state.map(Box::new),
+            synchronised: measured.synchronised,
+            input_sets: measured.input_sets,
+            input_sets_reason: measured.input_sets_reason.map(clipped),
+            errors_after,
+            ..Measurement::default()
+        }))
     }
 }
 
@@ -206,82 +297,91 @@ fn counters(suite: &Suite, case: &Case) -> Vec<Counter> {
     counts.map(counter).collect()
 }
 
-fn timed(
-    worker: &mut dyn Conversation,
-    case: &Case,
-    suite: &Suite,
-    limit: Duration,
-) -> Result<Result<Measurement, Outcome>, HostError> {
-    let settings = &suite.settings;
-    let measure = Measure {
-        warmup: settings.warmup,
-        samples: settings.samples,
-        min_samples: settings.min_samples,
-        budget_ms: settings.budget_ms,
-        cache: match settings.cache.as_str() {
-            "hot" => Cache::Hot,
-            _ => Cache::Cold,
-        },
-        graph: settings.graph,
-        calls_per_sample: settings.calls_per_sample,
-    };
-    let limit = limit + Duration::from_millis(settings.budget_ms);
-    let measured = match worker.ask(RequestBody::Measure(measure.clone()), limit)? {
-        ReplyBody::Measured(measured) => measured,
-        ReplyBody::Unsupported { reason } => return Ok(Err(Outcome::Unsupported { reason })),
-        ReplyBody::Failed { reason } => return Ok(Err(failed(reason))),
-        other => return Ok(Err(out_of_turn(&other))),
-    };
-    if let Err(reason) = verify::as_asked(&measure, &measured) {
-        return Ok(Err(failed(reason)));
-    }
-    if let Err(reason) = verify::samples(&case.problem, &worker.hello().device, &measured) {
-        return Ok(Err(failed(format!("unusable samples: {reason}"))));
-    }
-    Ok(Ok(Measurement {
-        device_ns: measured.device_ns,
-        host_ns: measured.host_ns,
-        clock_mhz: measured.clock_mhz,
-        peak_bytes: measured.peak_bytes,
-        state: measured.state.map(Box::new),
-        synchronised: measured.synchronised,
-        ..Measurement::default()
-    }))
-}
-
-/// What one call does. A worker that cannot count loses nothing by it.
-fn counted(worker: &mut dyn Conversation, limit: Duration) -> Result<Option<Census>, HostError> {
-    match worker.ask(RequestBody::Census, limit)? {
+/// What one call does. A worker that cannot count loses nothing by it but that; the reason is
+/// kept, because what is not counted is not 0.
+fn counted(worker: &mut dyn Conversation, limit: Duration) -> Result<Census, HostError> {
+    let reason = match worker.ask(RequestBody::Census, limit)? {
         ReplyBody::Census(mut census) => {
             occupancy::complete(&mut census.structure, &worker.hello().device);
-            // The only one of its figures that is exact; the others stay with it.
-            let activity = census.activity.as_ref();
-            if let Some(&loads) = activity.and_then(|of| of.calls.get(MODULE_LOADS)) {
-                let counts = &mut census.structure.counts;
-                counts.entry(MODULE_LOADS.to_owned()).or_insert(loads);
+            // What was asked of CUDA is exact; the activity's other figures stay with it.
+            let calls = census.activity.as_ref().map(|activity| &activity.calls);
+            for (call, count) in ASKED_OF_CUDA {
+                if let Some(&number) = calls.and_then(|calls| calls.get(call)) {
+                    let counts = &mut census.structure.counts;
+                    counts.entry(count.to_owned()).or_insert(number);
+                }
             }
-            Ok(Some(census))
+            return Ok(census);
         }
-        _ => Ok(None),
+        ReplyBody::Unsupported { reason } => reason,
+        ReplyBody::Failed { reason } => format!("the census failed: {reason}"),
+        other => out_of_turn_text(&other),
+    };
+    let mut census = Census::default();
+    census.structure.uncounted.insert(CENSUS.to_owned(), reason);
+    Ok(census)
+}
+
+impl From<Rejected> for Outcome {
+    fn from(rejected: Rejected) -> Outcome {
+        failed(rejected.fault, rejected.reason)
     }
 }
 
-fn failed(reason: String) -> Outcome {
+fn unsupported(reason: String) -> Outcome {
+    Outcome::Unsupported {
+        reason: clipped(reason),
+    }
+}
+
+fn failed(fault: Fault, reason: String) -> Outcome {
     Outcome::Failed {
-        reason,
+        reason: clipped(reason),
+        fault,
         log: String::new(),
     }
 }
 
 fn out_of_turn(reply: &ReplyBody) -> Outcome {
-    let text = serde_json::to_string(reply).unwrap_or_default();
-    let start: String = text.chars().take(120).collect();
-    failed(format!("the worker answered out of turn: {start}"))
+    failed(Fault::Other, out_of_turn_text(reply))
 }
 
-fn lost(error: &HostError) -> Outcome {
+fn out_of_turn_text(reply: &ReplyBody) -> String {
+    let text = serde_json::to_string(reply).unwrap_or_default();
+    let start: String = text.chars().take(120).collect();
+    format!("the worker answered out of turn: {start}")
+}
+
+fn lost(error: &HostError, fault: Fault) -> Outcome {
     Outcome::Failed {
-        reason: error.to_string(),
+        reason: clipped(error.to_string()),
+        fault,
         log: error.log().to_owned(),
     }
 }
+
+/// As much of a worker's words as is kept.
+fn clipped(mut words: String) -> String {
+    if let Some((end, _)) = words.char_indices().nth(LONGEST_REASON) {
+        words.truncate(end);
+        words.push('…');
+    }
+    words
+}
+
+/// What a case failed of whose worker gave no answer.
+fn fault_of(error: &HostError) -> Fault {
+    match error {
+        HostError::Died { .. } | HostError::Lost { .. } => Fault::Crash,
+        HostError::TimedOut { .. } => Fault::Hang,
+        HostError::Missing { .. }
+        | HostError::Log { .. }
+        | HostError::Channel { .. }
+        | HostError::Version { .. }
+        | HostError::Refused { .. } => Fault::Refused,
+        HostError::Garbage { .. } => Fault::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -3,17 +3,22 @@
 //! The program has the terminal: its three streams are the caller's, and so is its process
 //! group, so that Ctrl-C reaches it as it always would. Only this process waits it out, to
 //! keep what was recorded until then.
+//!
+//! What the program leaves running when it ends by itself, a daemon it meant to start, is the
+//! user's. What is there when this process was asked to stop ends, and so does everything
+//! when this process is killed.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::prctl;
+use nix::sys::signal::{Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 
@@ -21,8 +26,9 @@ use super::machine;
 use crate::record::trace::Recording;
 use crate::record::trace::raw;
 use crate::record::types::Fingerprint;
-use crate::worker::descendants;
+use crate::worker::program::{Leaves, Program, Started, Streams};
 use crate::worker::protocol::Device;
+use crate::worker::{descendants, signals};
 
 /// Environment variable by which the CUDA driver finds a library to load.
 pub const INJECTION: &str = "CUDA_INJECTION64_PATH";
@@ -45,63 +51,69 @@ pub fn run(
     let [program, arguments @ ..] = command else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    let mut signals = SigSet::empty();
-    for signal in [
-        Signal::SIGINT,
-        Signal::SIGTERM,
-        Signal::SIGHUP,
-        Signal::SIGQUIT,
-    ] {
-        signals.add(signal);
-    }
+    let signals = signals::stopping();
     signals.thread_block()?;
     let asked = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
-    let mut command = Command::new(program);
-    command
-        .args(arguments)
-        .env(INJECTION, library)
-        .env(raw::VARIABLE, folder);
-    if quiet {
-        command.stdout(Stdio::from(io::stderr().as_fd().try_clone_to_owned()?));
-    }
-    // SAFETY: the call is async-signal-safe and touches no memory of the parent.
-    unsafe {
-        // This process blocks the signals that stop a program; it must not.
-        command.pre_exec(|| SigSet::empty().thread_set_mask().map_err(io::Error::from));
-    }
-    wait(command.spawn()?, &asked)
+    // What the program leaves comes to this process, so that a stop finds it.
+    let _ = prctl::set_child_subreaper(true);
+    let variable = |name: &str, path: &Path| {
+        let path = path.to_str().map(str::to_owned);
+        let path = path.ok_or_else(|| io::Error::other(format!("{name}: a path of no UTF-8")))?;
+        Ok::<_, io::Error>((name.to_owned(), path))
+    };
+    let program = Program {
+        program: program.into(),
+        args: arguments.to_vec(),
+        env: vec![
+            variable(INJECTION, library)?,
+            variable(raw::VARIABLE, folder)?,
+        ],
+        leaves: Leaves::ItsOwn,
+    };
+    let stdout = match quiet {
+        true => Stdio::from(io::stderr().as_fd().try_clone_to_owned()?),
+        false => Stdio::inherit(),
+    };
+    let streams = Streams {
+        stdin: Stdio::inherit(),
+        stdout,
+        stderr: Stdio::inherit(),
+    };
+    wait(program.start(streams, Vec::new())?, &asked)
 }
 
 /// Waits for the program's end and passes signals on.
-fn wait(mut child: Child, asked: &SignalFd) -> io::Result<ExitStatus> {
+fn wait(mut program: Started, asked: &SignalFd) -> io::Result<ExitStatus> {
     /// What the kernel sends, Ctrl-C in a terminal, it sends to the whole group.
     const FROM_THE_KERNEL: i32 = 0x80;
-    let mut passed_on = 0;
+    let (mut stopped, mut passed_on) = (false, 0);
     loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status);
-        }
+        let ended = program.ended()?;
+        // After the look at the program: one that ended over a signal was stopped by it.
         while let Some(signal) = asked.read_signal()? {
-            if signal.ssi_code == FROM_THE_KERNEL {
+            stopped = true;
+            if signal.ssi_code == FROM_THE_KERNEL || ended.is_some() {
                 continue;
             }
             passed_on += 1;
             match (passed_on, Signal::try_from(signal.ssi_signo as i32)) {
                 (1, Ok(signal)) => {
                     // It may have ended just now.
-                    let _ = kill(Pid::from_raw(child.id() as i32), signal);
+                    let _ = kill(Pid::from_raw(program.pid() as i32), signal);
                 }
-                _ => end(&child),
+                _ => {
+                    program.end();
+                }
             }
+        }
+        if let Some(status) = ended {
+            if stopped {
+                descendants::kill_own();
+            }
+            return Ok(status);
         }
         thread::sleep(Duration::from_millis(10));
     }
-}
-
-/// Ends a program and what it started, but not this process, whose group it is in.
-fn end(child: &Child) {
-    descendants::kill_own();
-    let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGKILL);
 }
 
 /// The exit code that a shell gives such an end.

@@ -1,20 +1,76 @@
 //! Whether a worker's answers can be believed, before anything is made of them.
 
+mod expected;
+mod samples;
+
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 
-use crate::attention::reference::{self, Inputs};
+use self::expected::{Answer, References};
+pub use self::samples::{as_asked, samples};
 use crate::attention::tolerance::{limit, probes_agree, results, tolerable};
-use crate::attention::{Direction, Dtype, Layout, Problem, Projection, work};
-use crate::worker::protocol::{Device, Measure, Measured, PROBES, Prepared, VariantInfo};
+use crate::attention::{Dtype, Problem};
+use crate::record::side::is_time;
+use crate::record::types::Fault;
+use crate::worker::protocol::{Checked, Measured, PROBES, Prepared, TensorError, VariantInfo};
 
 /// Problems up to this many operations are computed here as well, so that a worker
-/// whose own check is wrong is found out.
-const RECOMPUTED_FLOPS: f64 = 1e9;
+/// whose own check is wrong is found out. Forward and backward are counted together, and
+/// each key-value head of each sequence as a thousand operations more.
+pub const RECOMPUTED_FLOPS: f64 = 1e9;
 
-/// Checks results against float64, remembering the reference of each problem.
+/// What the harness's own check holds in memory at the most. A problem of which one head of
+/// one sequence takes more is not computed here.
+pub const RECOMPUTED_BYTES: u64 = 512 << 20;
+
+/// Why a case is not timed, or its times are not kept.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct Rejected {
+    /// What it failed of.
+    pub fault: Fault,
+    /// In words.
+    pub reason: String,
+}
+
+impl Rejected {
+    /// An answer that is no use, whatever the result is.
+    pub fn unusable(reason: impl Into<String>) -> Rejected {
+        Rejected {
+            fault: Fault::Other,
+            reason: reason.into(),
+        }
+    }
+}
+
+/// Checks results against float64, remembering what each problem is held to.
 #[derive(Default)]
 pub struct Verifier {
-    references: BTreeMap<(Problem, u64), BTreeMap<&'static str, Vec<f64>>>,
+    references: References,
+}
+
+/// A result, and what is said when it is wrong.
+struct Claim<'a> {
+    wrong: &'static str,
+    seed: u64,
+    errors: &'a BTreeMap<String, TensorError>,
+    probes: &'a BTreeMap<String, Vec<Option<f64>>>,
+    /// True where the worker's own check has to do.
+    may_lack_probes: bool,
+}
+
+/// What a worker was asked for before its last call is checked.
+#[derive(Clone, Copy, Debug)]
+pub struct AskedAfter {
+    /// Seed of the first set of inputs.
+    pub seed: u64,
+    /// Sets of inputs, with seeds from that on.
+    pub input_sets: u32,
+    /// True where a call works off several problems, of which the last call's need not be
+    /// the case's own.
+    pub several: bool,
 }
 
 impl Verifier {
@@ -22,260 +78,148 @@ impl Verifier {
     /// harness's own float64 result where the problem is small enough.
     ///
     /// # Errors
-    /// What is wrong with the result.
+    /// What is wrong with the result, or with the answer; or that it could not be checked.
     pub fn check(
         &mut self,
         problem: &Problem,
         seed: u64,
         variant: &VariantInfo,
         prepared: &Prepared,
-    ) -> Result<BTreeMap<String, f64>, String> {
+    ) -> Result<BTreeMap<String, f64>, Rejected> {
+        if !is_time(prepared.first_call_ns) {
+            let took = prepared.first_call_ns;
+            return Err(Rejected::unusable(format!("a first call of {took} ns")));
+        }
+        if prepared.problems == 0 {
+            let says = "the worker says that a call works off 0 problems";
+            return Err(Rejected::unusable(says));
+        }
+        let claim = Claim {
+            wrong: "wrong result",
+            seed,
+            errors: &prepared.errors,
+            probes: &prepared.probes,
+            may_lack_probes: false,
+        };
+        self.hold(problem, variant, &claim)
+    }
+
+    /// Holds the results of the last timed call likewise. Empty where the worker, asked for
+    /// several sets of inputs, checks before timing only.
+    ///
+    /// # Errors
+    /// As [`check`](Verifier::check).
+    pub fn check_after(
+        &mut self,
+        problem: &Problem,
+        asked: AskedAfter,
+        variant: &VariantInfo,
+        measured: &Measured,
+    ) -> Result<BTreeMap<String, f64>, Rejected> {
+        let AskedAfter {
+            seed,
+            input_sets: asked,
+            several,
+        } = asked;
+        let one = measured.input_sets == 1;
+        if measured.input_sets == 0 {
+            let says = "the worker says that it took its samples on 0 sets of inputs";
+            return Err(Rejected::unusable(says));
+        }
+        let Some(checked) = &measured.checked else {
+            return Ok(BTreeMap::new());
+        };
+        if asked > 1 && one && measured.input_sets_reason.is_none() {
+            return Err(Rejected::unusable(format!(
+                "{asked} sets of inputs were asked for; the worker had one, and does not say why"
+            )));
+        }
+        let Checked {
+            seed: found,
+            errors,
+            probes,
+        } = checked;
+        let wanted = if one { seed } else { seed.wrapping_add(1) };
+        if *found != wanted {
+            return Err(Rejected::unusable(format!(
+                "the worker checked its last call on the inputs of seed {found}; they were to \
+                 be those of seed {wanted}"
+            )));
+        }
+        let claim = Claim {
+            wrong: "wrong result after timing",
+            seed: wanted,
+            errors,
+            probes,
+            // The last call may have worked off other lengths than the problem's.
+            may_lack_probes: several,
+        };
+        self.hold(problem, variant, &claim)
+    }
+
+    fn hold(
+        &mut self,
+        problem: &Problem,
+        variant: &VariantInfo,
+        claim: &Claim<'_>,
+    ) -> Result<BTreeMap<String, f64>, Rejected> {
+        let wrong = |reason: String| Rejected {
+            fault: Fault::WrongResult,
+            reason: format!("{}{reason}", claim.wrong),
+        };
         let tf32 = variant.tf32 && problem.dtype == Dtype::F32;
         let mut errors = BTreeMap::new();
         for &(tensor, direction) in results(problem.direction) {
-            let error = prepared
+            let error = claim
                 .errors
                 .get(tensor)
-                .ok_or_else(|| format!("wrong result: the worker reports no error for {tensor}"))?;
+                .ok_or_else(|| wrong(format!(": the worker reports no error for {tensor}")))?;
+            let figures = [error.relative_l2, error.max_abs];
+            if let Some(figure) = figures.into_iter().flatten().find(|figure| *figure < 0.0) {
+                return Err(Rejected::unusable(format!(
+                    "the worker reports an error of {figure} for {tensor}, which none can be"
+                )));
+            }
             tolerable(problem.dtype, tf32, direction, error.relative_l2)
-                .map_err(|reason| format!("wrong result: {tensor}: {reason}"))?;
+                .map_err(|reason| wrong(format!(": {tensor}: {reason}")))?;
             errors.insert(tensor.to_owned(), error.relative_l2.unwrap_or(f64::NAN));
-            let probes = prepared.probes.get(tensor).map_or(&[][..], Vec::as_slice);
+            if claim.may_lack_probes && claim.probes.is_empty() {
+                continue;
+            }
+            let probes = claim.probes.get(tensor).map_or(&[][..], Vec::as_slice);
             if probes.len() != PROBES {
-                return Err(format!(
-                    "wrong result: {} probes of {tensor}, {PROBES} are asked for",
+                return Err(wrong(format!(
+                    ": {} probes of {tensor}, {PROBES} are asked for",
                     probes.len()
-                ));
+                )));
             }
             // Whatever the worker's own check says, and however large the problem is.
             if probes.contains(&None) {
-                return Err(format!(
-                    "wrong result, found by regatta's own check: {tensor} has elements that \
-                     are not finite or were never written"
-                ));
+                return Err(wrong(format!(
+                    ", found by regatta's own check: {tensor} has elements that are not finite \
+                     or were never written"
+                )));
             }
         }
-        if let Some(reference) = self.reference(problem, seed) {
-            for &(tensor, direction) in results(problem.direction) {
-                let limit = limit(problem.dtype, tf32, direction);
-                probes_agree(tensor, &prepared.probes[tensor], &reference[tensor], limit).map_err(
-                    |reason| {
-                        format!("wrong result, found by regatta's own float64 check: {reason}")
-                    },
-                )?;
+        if claim.may_lack_probes && claim.probes.is_empty() {
+            return Ok(errors);
+        }
+        let expected = match self.references.of(problem, claim.seed) {
+            Answer::Computed(expected) => expected,
+            Answer::NotComputedHere => return Ok(errors),
+            Answer::TooLarge(error) => {
+                return Err(Rejected {
+                    fault: Fault::Unchecked,
+                    reason: format!("the harness could not check the result: {error}"),
+                });
             }
+        };
+        for &(tensor, direction) in results(problem.direction) {
+            let limit = limit(problem.dtype, tf32, direction);
+            probes_agree(tensor, &claim.probes[tensor], &expected[tensor], limit).map_err(
+                |reason| wrong(format!(", found by regatta's own float64 check: {reason}")),
+            )?;
         }
         Ok(errors)
-    }
-
-    /// The float64 result of rank 0 of a projection, unless it is too large to compute here.
-    fn projection(
-        &mut self,
-        problem: &Problem,
-        of: &Projection,
-        seed: u64,
-    ) -> Option<&BTreeMap<&'static str, Vec<f64>>> {
-        if work::flops(problem) > RECOMPUTED_FLOPS {
-            return None;
-        }
-        let key = (problem.clone(), seed);
-        if !self.references.contains_key(&key) {
-            let out = reference::projection(problem, of, seed).ok()?;
-            self.references
-                .insert(key.clone(), BTreeMap::from([("out", out)]));
-        }
-        self.references.get(&key)
-    }
-
-    /// The float64 results of a problem, unless it is too large to compute here.
-    fn reference(
-        &mut self,
-        problem: &Problem,
-        seed: u64,
-    ) -> Option<&BTreeMap<&'static str, Vec<f64>>> {
-        if let Some(of) = &problem.projection {
-            return self.projection(problem, of, seed);
-        }
-        let both = Problem {
-            direction: Direction::Both,
-            layout: Layout::Bshd,
-            ..problem.clone()
-        };
-        if work::flops(&both) > RECOMPUTED_FLOPS {
-            return None;
-        }
-        let key = (both, seed);
-        if !self.references.contains_key(&key) {
-            let inputs = Inputs::generate(&key.0, seed).ok()?;
-            let forward = reference::forward(&key.0, &inputs).ok()?;
-            let gradients = reference::backward(&key.0, &inputs, &forward).ok()?;
-            let tensors = BTreeMap::from([
-                ("out", forward.out),
-                ("dq", gradients.dq),
-                ("dk", gradients.dk),
-                ("dv", gradients.dv),
-            ]);
-            self.references.insert(key.clone(), tensors);
-        }
-        self.references.get(&key)
-    }
-}
-
-/// Holds a worker to what a sample was to be. One that was written before there were
-/// graphs ignores the request, and its times would pass for those of replays.
-///
-/// # Errors
-/// What it did in place of what it was asked for.
-pub fn as_asked(asked: &Measure, measured: &Measured) -> Result<(), String> {
-    if asked.graph != measured.graph {
-        return Err(match asked.graph {
-            true => "the worker does not replay CUDA graphs: its reply does not say `graph`; \
-                     measure with graph = false"
-                .to_owned(),
-            false => "the worker replayed a CUDA graph that nobody asked for".to_owned(),
-        });
-    }
-    match (asked.calls_per_sample, measured.calls_per_sample) {
-        (wanted, made) if wanted == made => Ok(()),
-        (wanted, made) => Err(format!(
-            "the worker says {made} calls a sample, {wanted} were asked for"
-        )),
-    }
-}
-
-/// Refuses samples that no clock can have given.
-///
-/// # Errors
-/// What is wrong with them.
-pub fn samples(problem: &Problem, device: &Device, measured: &Measured) -> Result<(), String> {
-    let count = measured.device_ns.len();
-    if count == 0 {
-        return Err("the worker took no sample".to_owned());
-    }
-    for (name, times) in [
-        ("host_ns", &measured.host_ns),
-        ("clock_mhz", &measured.clock_mhz),
-    ] {
-        if !times.is_empty() && times.len() != count {
-            return Err(format!(
-                "{count} device times but {} of {name}",
-                times.len()
-            ));
-        }
-    }
-    let all = measured.device_ns.iter().chain(&measured.host_ns);
-    if let Some(bad) = all
-        .into_iter()
-        .find(|time| !(**time > 0.0 && time.is_finite()))
-    {
-        return Err(format!("a sample of {bad} ns"));
-    }
-    let fastest = measured.device_ns.iter().copied().fold(f64::MAX, f64::min);
-    if let Some(peak) = peak_flops(device, problem.dtype) {
-        let rate = work::flops(problem) / (fastest * 1e-9);
-        if rate > peak {
-            return Err(format!(
-                "a sample of {fastest:.0} ns would be {:.0} TFLOP/s, above the {:.0} TFLOP/s \
-                 {} can do: the clock or the kernel is wrong",
-                rate / 1e12,
-                peak / 1e12,
-                device.name
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// Dense peak of a known device in FLOP/s, from the vendors' data sheets; for
-/// float32 that of its TF32 units, which a kernel may use.
-fn peak_flops(device: &Device, dtype: Dtype) -> Option<f64> {
-    // (part of the name, TF32, 16 bit), TFLOP/s without sparsity
-    const PEAKS: [(&str, f64, f64); 6] = [
-        ("H200", 495.0, 989.0),
-        ("H100", 495.0, 989.0),
-        ("A100", 156.0, 312.0),
-        ("L40", 183.0, 366.0),
-        ("B200", 1125.0, 2250.0),
-        ("B100", 900.0, 1800.0),
-    ];
-    let known = PEAKS.iter().find(|(name, ..)| device.name.contains(name));
-    let (_, tf32, half) = known?;
-    Some(1e12 * if dtype == Dtype::F32 { *tf32 } else { *half })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::worker::protocol::Cache;
-
-    fn device(name: &str) -> Device {
-        Device {
-            kind: "cuda".to_owned(),
-            name: name.to_owned(),
-            memory_bytes: 0,
-            facts: BTreeMap::new(),
-        }
-    }
-
-    #[test]
-    fn samples_above_the_peak_are_refused() {
-        let mut problem = Problem::new(8192, 128);
-        problem.heads = 16;
-        problem.kv_heads = 16;
-        problem.dtype = Dtype::Bf16;
-        let measured = |ns: f64| Measured {
-            device_ns: vec![ns],
-            ..Measured::default()
-        };
-        // 0.55 TFLOP in 0.1 ms: 5,500 TFLOP/s.
-        let error = samples(&problem, &device("NVIDIA H200"), &measured(1e5)).unwrap_err();
-        assert!(error.contains("above the 989 TFLOP/s"), "{error}");
-        assert!(samples(&problem, &device("NVIDIA H200"), &measured(1e6)).is_ok());
-        assert!(samples(&problem, &device("abacus"), &measured(1e5)).is_ok());
-    }
-
-    #[test]
-    fn a_worker_that_ignores_the_kind_of_sample_is_found_out() {
-        let asked = |graph, calls_per_sample| Measure {
-            warmup: 0,
-            samples: 1,
-            min_samples: 1,
-            budget_ms: 1,
-            cache: Cache::Hot,
-            graph,
-            calls_per_sample,
-        };
-        let plain = Measured::default();
-        assert_eq!(as_asked(&asked(false, 1), &plain), Ok(()));
-        let error = as_asked(&asked(true, 1), &plain).unwrap_err();
-        assert!(error.contains("does not replay CUDA graphs"), "{error}");
-        let error = as_asked(&asked(false, 4), &plain).unwrap_err();
-        assert!(error.contains("1 calls a sample, 4"), "{error}");
-        let replayed = Measured {
-            graph: true,
-            calls_per_sample: 4,
-            ..Measured::default()
-        };
-        assert_eq!(as_asked(&asked(true, 4), &replayed), Ok(()));
-        assert!(as_asked(&asked(false, 4), &replayed).is_err());
-    }
-
-    #[test]
-    fn samples_that_no_clock_gives_are_refused() {
-        let problem = Problem::new(16, 16);
-        let with = |device_ns: Vec<f64>, host_ns: Vec<f64>| Measured {
-            device_ns,
-            host_ns,
-            ..Measured::default()
-        };
-        for (measured, says) in [
-            (with(vec![], vec![]), "no sample"),
-            (with(vec![0.0], vec![]), "0 ns"),
-            (with(vec![f64::NAN], vec![]), "NaN ns"),
-            (with(vec![1.0, 2.0], vec![1.0]), "1 of host_ns"),
-        ] {
-            let error = samples(&problem, &device("x"), &measured).unwrap_err();
-            assert!(error.contains(says), "{error}");
-        }
     }
 }

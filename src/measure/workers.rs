@@ -6,16 +6,18 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::environments::{Made, interpreter_of};
+use super::identity::identity;
 use super::session::Launcher;
 use crate::attention::VariantId;
+use crate::record::identity::Identity;
 use crate::suite::Suite;
 use crate::suite::document::nearest;
 use crate::suite::environment::Environment;
 use crate::worker::host::{Conversation, HostError, Process, Spec};
 use crate::worker::{gpu_clock, python};
 
-/// Importing a large library on a cold disk takes its time.
-const HELLO_LIMIT: Duration = Duration::from_secs(180);
+/// Where Python looks for modules before anywhere else.
+const PYTHONPATH: &str = "PYTHONPATH";
 
 /// Workers that are this executable.
 const OWN: [&str; 2] = ["cpu", "cuda"];
@@ -29,6 +31,7 @@ pub struct NoCommand(String);
 pub struct Processes {
     specs: BTreeMap<String, Spec>,
     logs: PathBuf,
+    limit: Duration,
 }
 
 impl Processes {
@@ -56,7 +59,32 @@ impl Processes {
                 Ok((name.clone(), spec))
             })
             .collect::<Result<_, NoCommand>>()?;
-        Ok(Processes { specs, logs })
+        Ok(Processes {
+            specs,
+            logs,
+            // A library is loaded over the first request, whose limit is that of any other.
+            limit: Duration::from_secs(suite.settings.timeout_s.into()),
+        })
+    }
+
+    /// The same, with another limit for a worker to introduce itself.
+    pub fn within(self, limit: Duration) -> Processes {
+        Processes { limit, ..self }
+    }
+
+    /// Begins logs anew: what other runs printed is no part of this one's.
+    pub fn begin_logs(&self) {
+        for worker in self.specs.keys() {
+            // Where one cannot be removed, starting the worker says why.
+            let _ = fs::remove_file(self.log(worker));
+        }
+    }
+
+    /// A worker's log, whatever it is called.
+    fn log(&self, worker: &str) -> PathBuf {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
+        let name = worker.replace(|c| !plain(c), "_");
+        self.logs.join(format!("{name}.log"))
     }
 }
 
@@ -64,8 +92,16 @@ impl Processes {
 /// of workers that name none, to those that are declared.
 ///
 /// # Errors
-/// A name that nobody has, or requirements for a worker that no interpreter runs.
+/// A name that nobody has or that regatta has itself, or requirements for a worker that no
+/// interpreter runs.
 pub fn declared(suite: &Suite, default: Option<&str>) -> Result<(), NoCommand> {
+    let mut declared = suite.origins_of_workers.iter();
+    if let Some((name, place)) = declared.find(|(name, _)| is_own(name)) {
+        return Err(NoCommand(format!(
+            "{place}: `{name}` is a worker of regatta's own, and another in its place would be \
+             measured under its name; call this one something else"
+        )));
+    }
     for (name, environment) in &suite.environments {
         for worker in &environment.workers {
             if !is_known(worker, suite) {
@@ -95,10 +131,13 @@ fn serves(
     )))
 }
 
+/// True for a worker that comes with regatta.
+fn is_own(worker: &str) -> bool {
+    OWN.contains(&worker) || python::LIBRARIES.contains(&worker)
+}
+
 fn is_known(worker: &str, suite: &Suite) -> bool {
-    OWN.contains(&worker)
-        || python::LIBRARIES.contains(&worker)
-        || suite.workers.contains_key(worker)
+    is_own(worker) || suite.workers.contains_key(worker)
 }
 
 fn unknown(worker: &str, suite: &Suite) -> NoCommand {
@@ -116,6 +155,13 @@ fn unknown(worker: &str, suite: &Suite) -> NoCommand {
     NoCommand(format!("no worker is called `{worker}`; {hint}"))
 }
 
+impl Processes {
+    /// What is measured by these workers: their commands, files and variables.
+    pub fn identity(&self) -> Identity {
+        identity(self.specs.values())
+    }
+}
+
 impl Launcher for Processes {
     fn start(&mut self, worker: &str) -> Result<Box<dyn Conversation>, HostError> {
         let Some(spec) = self.specs.get(worker) else {
@@ -124,34 +170,19 @@ impl Launcher for Processes {
                 reason: "nobody declared this worker".to_owned(),
             });
         };
-        // Starting fails with a clear message if the folder cannot be made.
-        let _ = fs::create_dir_all(&self.logs);
-        let log = self.logs.join(format!("{worker}.log"));
-        Ok(Box::new(Process::start(spec, &log, HELLO_LIMIT)?))
+        fs::create_dir_all(&self.logs).map_err(|error| HostError::Log {
+            name: worker.to_owned(),
+            path: self.logs.display().to_string(),
+            error,
+        })?;
+        let log = self.log(worker);
+        Ok(Box::new(Process::start(spec, &log, self.limit)?))
     }
 }
 
 fn spec(name: &str, suite: &Suite, default: Option<&str>) -> Result<Spec, NoCommand> {
-    let (worker, environment) = match name.split_once('@') {
-        Some((worker, environment)) => (worker, Some(environment)),
-        None => (name, default),
-    };
-    if let Some((_, wanted)) = name.split_once('@')
-        && let Some(environment) = suite.environments.get(wanted)
-        && is_known(worker, suite)
-    {
-        serves(wanted, environment, worker, suite)?;
-    }
-    let (environment_name, mut environment) = match environment {
-        Some(wanted) => (wanted, find_environment(wanted, suite)?),
-        None => own_environment(worker, suite),
-    };
-    // An environment of variables or folders alone runs in the default interpreter.
-    if let Some(default) = suite.environments.get("default")
-        && default.requirements.is_empty()
-    {
-        environment.complete_python(default);
-    }
+    let worker = name.split_once('@').map_or(name, |(worker, _)| worker);
+    let (environment_name, environment) = environment_of(name, suite, default)?;
     let env = environment.env.clone().into_iter().collect();
     if let Some(command) = suite.workers.get(worker) {
         let (program, args) = command
@@ -197,24 +228,42 @@ fn find_environment(wanted: &str, suite: &Suite) -> Result<Environment, NoComman
     )))
 }
 
-/// The environment of a worker whose variant names none: one that is declared for it, or
-/// the default one.
-fn own_environment<'a>(worker: &str, suite: &'a Suite) -> (&'a str, Environment) {
-    let declared = suite.environments.iter();
-    let own = declared
-        .filter(|(_, environment)| environment.workers.iter().any(|name| name == worker))
-        .map(|(name, environment)| (name.as_str(), environment.clone()))
-        .next();
-    let default = suite.environments.get("default");
-    match own {
-        Some((name, mut environment)) => {
-            if let Some(default) = default {
-                environment.complete_variables(default);
-            }
-            (name, environment)
+/// The environment of `worker` or `worker@environment`: the one named; for one that names
+/// none the caller's `default`, the one declared for the worker, or `environments.default`.
+fn environment_of<'a>(
+    name: &'a str,
+    suite: &'a Suite,
+    default: Option<&'a str>,
+) -> Result<(&'a str, Environment), NoCommand> {
+    let (worker, named) = match name.split_once('@') {
+        Some((worker, named)) => (worker, Some(named)),
+        None => (name, None),
+    };
+    let fallback = suite.environments.get("default");
+    let declared = || {
+        let mut all = suite.environments.iter();
+        all.find(|(_, environment)| environment.workers.iter().any(|name| name == worker))
+    };
+    let (found, mut environment) = if let Some(wanted) = named.or(default) {
+        let environment = find_environment(wanted, suite)?;
+        if named.is_some() && is_known(worker, suite) {
+            serves(wanted, &environment, worker, suite)?;
         }
-        None => ("default", default.cloned().unwrap_or_default()),
+        (wanted, environment)
+    } else if let Some((own, environment)) = declared() {
+        let mut environment = environment.clone();
+        if let Some(fallback) = fallback {
+            environment.complete_variables(fallback);
+        }
+        (own.as_str(), environment)
+    } else {
+        ("default", fallback.cloned().unwrap_or_default())
+    };
+    // An environment of variables or folders alone runs in the default interpreter.
+    if let Some(fallback) = fallback.filter(|fallback| fallback.requirements.is_empty()) {
+        environment.complete_python(fallback);
     }
+    Ok((found, environment))
 }
 
 /// Where the GPU clock is, unless the environment or the user (`is_set`) says it.
@@ -252,12 +301,12 @@ fn python_spec(
     let mut env: Vec<(String, String)> = environment.env.clone().into_iter().collect();
     if !environment.import_paths.is_empty() {
         let mut paths = environment.import_paths.clone();
-        paths.extend(
-            std::env::var("PYTHONPATH")
-                .ok()
-                .filter(|path| !path.is_empty()),
-        );
-        env.push(("PYTHONPATH".to_owned(), paths.join(":")));
+        // The environment's own stands in place of what this process was started with.
+        let own = environment.env.get(PYTHONPATH).cloned();
+        let path = own.or_else(|| std::env::var(PYTHONPATH).ok());
+        paths.extend(path.filter(|path| !path.is_empty()));
+        env.retain(|(name, _)| name != PYTHONPATH);
+        env.push((PYTHONPATH.to_owned(), paths.join(":")));
     }
     env.extend(clock_variable(&environment.env, |name| {
         std::env::var_os(name).is_some()
@@ -317,6 +366,39 @@ mod tests {
         let named = spec("torch@ranks", &suite, None).unwrap();
         assert_eq!(named.program, PathBuf::from("/opt/python"));
         assert!(named.env.iter().all(|(name, _)| name != "NCCL_NVLS_ENABLE"));
+    }
+
+    #[test]
+    fn import_paths_stand_before_an_environments_own() {
+        let environment = Environment {
+            interpreter: Some("/opt/python".to_owned()),
+            env: BTreeMap::from([("PYTHONPATH".to_owned(), "/own:/other".to_owned())]),
+            import_paths: vec!["first".to_owned(), "second".to_owned()],
+            ..Environment::default()
+        };
+        let suite = Suite {
+            environments: BTreeMap::from([("default".to_owned(), environment)]),
+            ..Suite::default()
+        };
+        let env = spec("torch", &suite, None).unwrap().env;
+        let paths: Vec<&str> = env
+            .iter()
+            .filter(|(name, _)| name == "PYTHONPATH")
+            .map(|(_, value)| value.as_str())
+            .collect();
+        assert_eq!(paths, ["first:second:/own:/other"]);
+    }
+
+    #[test]
+    fn a_log_lies_in_its_folder_whatever_the_worker_is_called() {
+        let processes = Processes {
+            specs: BTreeMap::new(),
+            logs: PathBuf::from("logs"),
+            limit: Duration::ZERO,
+        };
+        let log = |name| processes.log(name).display().to_string();
+        assert_eq!(log("torch@old-1.0"), "logs/torch@old-1.0.log");
+        assert_eq!(log("../../x\u{1b}"), "logs/.._.._x_.log");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! `baselines/NAME/MACHINE.jsonl`: a header line, then one line a case, sorted, so
 //! that a change of a baseline can be reviewed as a diff.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +14,7 @@ use super::side::{CaseRecord, Side, Status};
 use super::types::RunHeader;
 use super::{RecordError, line};
 use crate::attention::CaseId;
+use crate::input;
 
 /// The folder of baselines.
 #[derive(Clone, Debug)]
@@ -80,7 +81,12 @@ impl Store {
         replace: bool,
     ) -> Result<PathBuf, RecordError> {
         let folder = self.folder(name)?;
-        let path = folder.join(format!("{}.jsonl", side.header.machine.name));
+        let machine = &side.header.machine.name;
+        // A run's file may come from anywhere, and this names a file.
+        if !names_a_file(machine) || machine.len() > LONGEST_NAME {
+            return Err(RecordError::Machine(machine.clone()));
+        }
+        let path = folder.join(format!("{machine}.jsonl"));
         if path.exists() && !replace {
             return Err(RecordError::Exists(path));
         }
@@ -149,12 +155,20 @@ impl Store {
     }
 
     fn folder(&self, name: &str) -> Result<PathBuf, RecordError> {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
-            return Err(RecordError::Name(name.to_owned()));
+        match names_a_file(name) && name.len() <= LONGEST_NAME {
+            true => Ok(self.root.join(name)),
+            false => Err(RecordError::Name(name.to_owned())),
         }
-        Ok(self.root.join(name))
     }
+}
+
+/// Longest name of a baseline or a machine: file systems take 255 bytes, ending included.
+const LONGEST_NAME: usize = 200;
+
+/// True for a name that can be a file's or a folder's, in this folder and no other.
+fn names_a_file(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+".contains(c);
+    !name.is_empty() && !name.starts_with(['.', '-']) && name.chars().all(plain)
 }
 
 /// Reads a baseline's file.
@@ -163,12 +177,28 @@ impl Store {
 /// When it is absent, or its first line is not that of a baseline this version reads.
 pub fn read(path: &Path) -> Result<Side, RecordError> {
     let stored = header(path)?;
-    let text = fs::read_to_string(path).map_err(|error| RecordError::io(path, error))?;
-    let mut cases = BTreeMap::new();
+    let text = input::text(path, input::RUN).map_err(|error| RecordError::io(path, error))?;
+    let mut cases: BTreeMap<CaseId, CaseRecord> = BTreeMap::new();
     let mut damage = Vec::new();
+    let plan: BTreeSet<&CaseId> = stored.header.plan.iter().collect();
     for (index, text) in text.lines().enumerate().skip(1) {
         match line::read::<Line>(text) {
+            Ok(Line::Case(case)) if !plan.contains(&case.case) => damage.push(format!(
+                "line {}: {:?} is no case of its plan",
+                index + 1,
+                case.case.0
+            )),
+            // Two lines of one case are what a merge of two baselines leaves: neither is the
+            // right one.
+            Ok(Line::Case(case)) if cases.contains_key(&case.case) => {
+                let reason = format!("line {}: {} stands there twice", index + 1, case.case);
+                damage.push(reason.clone());
+                cases.insert(case.case, CaseRecord::empty(Status::Missing { reason }));
+            }
             Ok(Line::Case(case)) => {
+                if let Some(objection) = case.record.objection() {
+                    damage.push(format!("line {}: {}: {objection}", index + 1, case.case));
+                }
                 cases.insert(case.case, case.record);
             }
             Ok(Line::Baseline(_)) => damage.push(format!("line {}: a second header", index + 1)),
@@ -195,10 +225,14 @@ pub fn read(path: &Path) -> Result<Side, RecordError> {
 /// # Errors
 /// As [`read`].
 pub fn header(path: &Path) -> Result<Stored, RecordError> {
-    let text = fs::read_to_string(path).map_err(|error| RecordError::io(path, error))?;
+    let text = input::text(path, input::RUN).map_err(|error| RecordError::io(path, error))?;
     let first = text.lines().next().unwrap_or_default();
     super::check_schema(path, first)?;
     match line::read::<Line>(first) {
+        Ok(Line::Baseline(head)) if head.run.objection().is_some() => {
+            let objection = head.run.objection().unwrap_or_default();
+            Err(RecordError::invalid(path, 1, objection))
+        }
         Ok(Line::Baseline(head)) => Ok(Stored {
             name: head.name,
             path: path.to_owned(),
@@ -228,4 +262,48 @@ fn sorted(folder: &Path, keep: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
         .collect();
     paths.sort();
     paths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::testing::{around, side};
+
+    #[test]
+    fn a_machines_name_stays_in_its_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::new(folder.path().join("baselines"));
+        let mut run = side("run", vec![("cpu/flash:s64,d64", around(1.0))]);
+        let long = "x".repeat(400);
+        for name in ["", "/tmp/elsewhere", "../elsewhere", ".hidden", "-f", &long] {
+            run.header.machine.name = name.to_owned();
+            let error = store.save("s", &run, Timestamp::now(), false).unwrap_err();
+            assert!(matches!(error, RecordError::Machine(_)), "{error}");
+        }
+        assert!(
+            !folder.path().join("baselines").exists(),
+            "nothing was written"
+        );
+        run.header.machine.name = "h200-132sm+xeon-2c".to_owned();
+        let path = store.save("s", &run, Timestamp::now(), false).unwrap();
+        assert_eq!(read(&path).unwrap().cases, run.cases);
+    }
+
+    #[test]
+    fn two_lines_of_one_case_are_neither() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = side("run", vec![("cpu/flash:s64,d64", around(1.0))]);
+        let store = Store::new(folder.path());
+        let path = store.save("s", &run, Timestamp::now(), false).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        let line = text.lines().last().unwrap();
+        fs::write(&path, format!("{text}{line}\n")).unwrap();
+        let read = read(&path).unwrap();
+        assert_eq!(
+            read.damage,
+            ["line 3: cpu/flash:s64,d64 stands there twice"]
+        );
+        let record = read.cases.values().next().unwrap();
+        assert!(matches!(record.status, Status::Missing { .. }));
+    }
 }

@@ -25,12 +25,30 @@ pub struct Conditions {
     /// Those in which the call itself waited for the device, so that its device time
     /// holds waits for the host.
     pub synchronised: u32,
+    /// Those whose results were checked before timing only, though several sets of inputs
+    /// were asked for: their worker knows none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub checked_before_only: u32,
+    /// Those that had fewer sets of inputs than asked for.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub fewer_input_sets: u32,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fewer_input_sets_reason: Option<String>,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl Conditions {
     /// Takes in one invocation.
     pub(super) fn add(&mut self, measurement: &Measurement) {
         self.synchronised += u32::from(measurement.synchronised);
+        if let Some(reason) = &measurement.input_sets_reason {
+            self.fewer_input_sets += 1;
+            self.fewer_input_sets_reason = Some(reason.clone());
+        }
         let Some(state) = &measurement.state else {
             return;
         };

@@ -3,10 +3,14 @@
 pub mod baseline;
 pub mod conditions;
 pub mod criterion;
+pub mod identity;
 pub mod line;
 pub mod ruler;
 pub mod run_file;
 pub mod side;
+pub mod sound;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod trace;
 pub mod types;
 
@@ -78,6 +82,12 @@ pub enum RecordError {
     /// A name that cannot be a folder's.
     #[error("`{0}` cannot name a baseline; use letters, digits, `-`, `_` and `.`")]
     Name(String),
+    /// A machine's name that cannot be a file's.
+    #[error(
+        "the run's machine is called `{0}`, which cannot name a file; its `machine.name` was \
+         edited, or is of another regatta: measure it anew"
+    )]
+    Machine(String),
     /// A record that cannot be written as JSON.
     #[error("cannot be written as JSON: {0}")]
     Json(#[from] serde_json::Error),
@@ -136,5 +146,10 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), RecordError> {
         file.persist(path)?;
         Ok(())
     };
-    write().map_err(|error| RecordError::io(path, error))
+    // The system's own words, without the name of the temporary file.
+    let plain = |error: io::Error| match error.raw_os_error() {
+        Some(code) => io::Error::from_raw_os_error(code),
+        None => error,
+    };
+    write().map_err(|error| RecordError::io(path, plain(error)))
 }

@@ -1,5 +1,7 @@
 //! A run's file: written line by line while measuring, read back whatever happened.
 
+mod resume;
+
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -8,9 +10,10 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::types::{Damage, Entry, Run, RunEnd, RunHeader};
+use super::types::{BaseId, Damage, Entry, Owed, Run, RunEnd, RunHeader};
 use super::{RecordError, SCHEMA_VERSION, line};
 use crate::attention::CaseId;
+use crate::input;
 
 /// Name of a run's file in its report directory.
 pub const RUN_FILE: &str = "run.jsonl";
@@ -20,6 +23,7 @@ pub const RUN_FILE: &str = "run.jsonl";
 enum Line {
     Run(Box<RunHeader>),
     Entry(Box<Entry>),
+    Owed(Owed),
     End(RunEnd),
 }
 
@@ -31,6 +35,8 @@ pub struct RunWriter {
     file: File,
     /// What the file held already when it was opened.
     pub done: BTreeSet<(u32, CaseId)>,
+    /// The confirmations that it owes, where that was decided before it was stopped.
+    pub owed: Option<Owed>,
 }
 
 /// What became of the file that was there before.
@@ -38,7 +44,7 @@ pub struct RunWriter {
 pub enum Before {
     /// There was none.
     Nothing,
-    /// An unfinished run of the same plan: it goes on.
+    /// An unfinished run of the same plan and the same code: it goes on.
     Resumed {
         /// Entries that need not be measured again.
         entries: usize,
@@ -46,55 +52,79 @@ pub enum Before {
         damaged: usize,
     },
     /// Another run: it was moved aside, never overwritten.
-    Kept(PathBuf),
+    Kept {
+        /// Where it is now.
+        path: PathBuf,
+        /// Why it did not go on, where it was not finished; empty: it was.
+        because: Vec<String>,
+    },
+}
+
+/// How a run is begun, or gone on with.
+#[derive(Clone, Debug, Default)]
+pub struct Opening {
+    /// Begin anew, whatever is there.
+    pub fresh: bool,
+    /// What the run is to be held against.
+    pub base: Option<BaseId>,
 }
 
 impl RunWriter {
     /// Opens the run file of a report directory, resuming an unfinished run of the
-    /// same plan unless `fresh`, and moving any other one to `past/`.
+    /// same plan on the same code unless `fresh`, and moving any other one to `past/`.
     ///
     /// # Errors
     /// When the directory cannot be written, or another process writes it now.
     pub fn open(
         directory: &Path,
         header: &RunHeader,
-        fresh: bool,
+        opening: &Opening,
     ) -> Result<(RunWriter, Before), RecordError> {
         let path = directory.join(RUN_FILE);
         let io = |error| RecordError::io(&path, error);
-        fs::create_dir_all(directory).map_err(io)?;
-        let lock = File::create(directory.join(".lock")).map_err(io)?;
-        if lock.try_lock().is_err() {
-            return Err(RecordError::Busy(directory.to_owned()));
-        }
+        fs::create_dir_all(directory).map_err(|error| RecordError::io(directory, error))?;
+        let lock = lock(directory)?;
         let mut before = Before::Nothing;
-        let mut kept = String::new();
-        let mut done = BTreeSet::new();
+        let mut kept = None;
         if path.exists() {
-            match read(&path) {
-                Ok(run) if !fresh && run.end.is_none() && resumes(&run.header, header) => {
+            let there = read(&path);
+            let because = match &there {
+                Ok(run) => resume::obstacles(run, header, opening),
+                Err(error) => vec![error.to_string()],
+            };
+            match there {
+                Ok(run) if because.is_empty() && run.end.is_none() => {
                     before = Before::Resumed {
                         entries: run.entries.len(),
                         damaged: run.damage.len(),
                     };
-                    kept = rewritten(&run)?;
-                    done = done_in(&run);
+                    kept = Some(run);
                 }
                 other => {
-                    let started = other.ok().map(|run| run.header.started);
-                    before = Before::Kept(move_aside(&path, started)?);
+                    let run = other.as_ref().ok();
+                    let finished = run.is_some_and(|run| run.end.is_some());
+                    before = Before::Kept {
+                        path: move_aside(&path, run.map(|run| run.header.started))?,
+                        because: if finished { Vec::new() } else { because },
+                    };
                 }
             }
         }
-        let text = match kept.is_empty() {
-            true => line::write(&Line::Run(Box::new(header.clone())))?,
-            false => kept,
+        let text = match &kept {
+            None => line::write(&Line::Run(Box::new(header.clone())))?,
+            Some(run) => rewritten(run)?,
         };
         super::write_atomically(&path, text.as_bytes())?;
         let file = OpenOptions::new().append(true).open(&path).map_err(io)?;
         // Held until the process ends; the kernel lets go of it even then.
         std::mem::forget(lock);
-        Ok((RunWriter { path, file, done }, before))
+        let writer = RunWriter {
+            path,
+            file,
+            done: kept.as_ref().map(done_in).unwrap_or_default(),
+            owed: kept.and_then(|run| run.owed),
+        };
+        Ok((writer, before))
     }
 
     /// Adds what came of one case in one invocation.
@@ -102,16 +132,28 @@ impl RunWriter {
     /// # Errors
     /// When it cannot be written: the disk is full, say.
     pub fn append(&mut self, entry: &Entry) -> Result<(), RecordError> {
+        self.write(&Line::Entry(Box::new(entry.clone())))?;
         self.done.insert((entry.invocation, entry.case.clone()));
-        self.write(&Line::Entry(Box::new(entry.clone())))
+        Ok(())
     }
 
-    /// Marks the run as measured to its end.
+    /// Writes down which cases are to be confirmed, before the first of them is: a gate that
+    /// is stopped then goes on with these, and none counts as confirmed by a part of them.
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn finish(&mut self, finished: Timestamp) -> Result<(), RecordError> {
-        self.write(&Line::End(RunEnd { finished }))?;
+    pub fn owe(&mut self, owed: Owed) -> Result<(), RecordError> {
+        self.write(&Line::Owed(owed.clone()))?;
+        self.owed = Some(owed);
+        Ok(())
+    }
+
+    /// Ends the file: the run is measured, judged and reported.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn finish(&mut self, end: RunEnd) -> Result<(), RecordError> {
+        self.write(&Line::End(end))?;
         self.file
             .sync_data()
             .map_err(|error| RecordError::io(&self.path, error))
@@ -130,13 +172,24 @@ impl RunWriter {
     }
 }
 
+/// Takes the lock of a report directory.
+fn lock(directory: &Path) -> Result<File, RecordError> {
+    let path = directory.join(".lock");
+    let file = File::create(&path).map_err(|error| RecordError::io(&path, error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(fs::TryLockError::WouldBlock) => Err(RecordError::Busy(directory.to_owned())),
+        Err(fs::TryLockError::Error(error)) => Err(RecordError::io(&path, error)),
+    }
+}
+
 /// Reads a run's file. Lines that cannot be used are reported, not fatal: the good
 /// ones are kept.
 ///
 /// # Errors
 /// When there is no file, or its first line is not that of a run this version reads.
 pub fn read(path: &Path) -> Result<Run, RecordError> {
-    let bytes = fs::read(path).map_err(|error| RecordError::io(path, error))?;
+    let bytes = input::bytes(path, input::RUN).map_err(|error| RecordError::io(path, error))?;
     let text = String::from_utf8_lossy(&bytes);
     let mut lines = text.lines().enumerate();
     let invalid = |problem: String| RecordError::invalid(path, 1, problem);
@@ -149,9 +202,15 @@ pub fn read(path: &Path) -> Result<Run, RecordError> {
         _ => return Err(invalid("it is not the first line of a run".to_owned())),
     };
     debug_assert_eq!(header.schema, SCHEMA_VERSION);
+    if let Some(objection) = header.objection() {
+        return Err(invalid(objection));
+    }
+    let plan: BTreeSet<CaseId> = header.plan.iter().cloned().collect();
+    let plan: BTreeSet<&CaseId> = plan.iter().collect();
     let mut run = Run {
         header,
         entries: Vec::new(),
+        owed: None,
         end: None,
         damage: Vec::new(),
     };
@@ -164,6 +223,12 @@ pub fn read(path: &Path) -> Result<Run, RecordError> {
             });
         };
         match line::read::<Line>(text) {
+            Ok(Line::Entry(entry)) if !plan.contains(&entry.case) => {
+                damage(format!("{:?} is no case of its plan", entry.case.0))
+            }
+            Ok(Line::Entry(entry)) if entry.objection().is_some() => {
+                damage(entry.objection().unwrap_or_default());
+            }
             Ok(Line::Entry(entry)) if seen.insert((entry.invocation, entry.case.clone())) => {
                 run.entries.push(*entry);
             }
@@ -171,6 +236,10 @@ pub fn read(path: &Path) -> Result<Run, RecordError> {
                 "{} of invocation {} stands there twice",
                 entry.case, entry.invocation
             )),
+            Ok(Line::Owed(owed)) => match owed.objection(&plan) {
+                Some(objection) => damage(objection),
+                None => run.owed = Some(owed),
+            },
             Ok(Line::End(end)) => run.end = Some(end),
             Ok(Line::Run(_)) => damage("a second first line".to_owned()),
             Err(problem) => damage(problem),
@@ -184,22 +253,12 @@ fn done_in(run: &Run) -> BTreeSet<(u32, CaseId)> {
     entries.map(|e| (e.invocation, e.case.clone())).collect()
 }
 
-/// True when a run under `new` may go on where the one under `old` stopped.
-fn resumes(old: &RunHeader, new: &RunHeader) -> bool {
-    old.schema == new.schema
-        && old.method == new.method
-        && old.tool == new.tool
-        && old.suite == new.suite
-        && old.rules == new.rules
-        && old.settings == new.settings
-        && old.machine.hard == new.machine.hard
-        && old.workers == new.workers
-        && old.plan == new.plan
-}
-
 /// The text of a run's good lines.
 fn rewritten(run: &Run) -> Result<String, RecordError> {
     let mut text = line::write(&Line::Run(Box::new(run.header.clone())))?;
+    if let Some(owed) = &run.owed {
+        text += &line::write(&Line::Owed(owed.clone()))?;
+    }
     for entry in &run.entries {
         text += &line::write(&Line::Entry(Box::new(entry.clone())))?;
     }

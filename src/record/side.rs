@@ -5,10 +5,12 @@
 
 use std::collections::BTreeMap;
 
+mod reduce;
+
 use serde::{Deserialize, Serialize};
 
 use super::conditions::Conditions;
-use super::types::{Measurement, Outcome, Run, RunHeader};
+use super::types::{Fault, RunHeader};
 use crate::attention::{ActivitySummary, CaseId, ParamValue, Structure};
 
 /// A run or a baseline, as the judge sees it.
@@ -30,13 +32,18 @@ pub struct CaseRecord {
     /// Whether there is anything to judge.
     #[serde(flatten)]
     pub status: Status,
-    /// Median device time of each invocation, in nanoseconds.
+    /// Median device time of each invocation, in nanoseconds, in the order of invocations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub device_ns: Vec<f64>,
     /// The same of the fresh invocations that confirm a suspicion.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub confirm_ns: Vec<f64>,
-    /// Median host time of each invocation, in nanoseconds, confirming ones last.
+    /// What came of a fresh invocation that gave no time, where one did not: the times of
+    /// the others decide nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unconfirmed: Option<Unconfirmed>,
+    /// Median host time of each invocation, in nanoseconds, confirming ones last; empty
+    /// where an invocation has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub host_ns: Vec<f64>,
     /// First call of each invocation, in nanoseconds.
@@ -86,12 +93,25 @@ pub enum Status {
     Failed {
         /// What happened.
         reason: String,
+        /// What kind of failure that is.
+        #[serde(default, skip_serializing_if = "Fault::is_unknown")]
+        fault: Fault,
     },
-    /// Planned, but absent from the file in at least one invocation.
+    /// Planned, but without a time in at least one invocation.
     Missing {
         /// Which part is missing.
         reason: String,
     },
+}
+
+/// Fresh invocations of a suspect that did not all come to a time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unconfirmed {
+    /// What happened.
+    pub reason: String,
+    /// What kind of failure that is; unknown where they were not taken.
+    #[serde(default, skip_serializing_if = "Fault::is_unknown")]
+    pub fault: Fault,
 }
 
 impl CaseRecord {
@@ -101,6 +121,7 @@ impl CaseRecord {
             status,
             device_ns: Vec::new(),
             confirm_ns: Vec::new(),
+            unconfirmed: None,
             host_ns: Vec::new(),
             first_call_ns: Vec::new(),
             clock_mhz: Vec::new(),
@@ -112,93 +133,6 @@ impl CaseRecord {
             errors: BTreeMap::new(),
             structure: None,
             activity: None,
-        }
-    }
-
-    fn add(&mut self, measurement: &Measurement, confirms: bool) {
-        let times = if confirms {
-            &mut self.confirm_ns
-        } else {
-            &mut self.device_ns
-        };
-        times.extend(median(&measurement.device_ns));
-        self.host_ns.extend(median(&measurement.host_ns));
-        self.clock_mhz.extend(median(&measurement.clock_mhz));
-        self.first_call_ns.push(measurement.first_call_ns);
-        self.several |= measurement.several;
-        self.samples += measurement.device_ns.len() as u64;
-        self.peak_bytes = self.peak_bytes.max(measurement.peak_bytes);
-        self.conditions.add(measurement);
-        self.effective.clone_from(&measurement.effective);
-        for (result, &error) in &measurement.errors {
-            let worst = self.errors.entry(result.clone()).or_insert(error);
-            *worst = worst.max(error);
-        }
-        if let Some(structure) = &measurement.structure {
-            self.structure = Some(structure.clone());
-        }
-        if let Some(activity) = &measurement.activity {
-            self.activity = Some(activity.summary());
-        }
-    }
-}
-
-impl Side {
-    /// Reduces a run.
-    pub fn from_run(label: impl Into<String>, run: &Run) -> Side {
-        let planned = run.header.settings.invocations;
-        let mut cases: BTreeMap<CaseId, CaseRecord> = run
-            .header
-            .plan
-            .iter()
-            .map(|case| (case.clone(), CaseRecord::empty(Status::Measured)))
-            .collect();
-        let mut seen: BTreeMap<&CaseId, u32> = BTreeMap::new();
-        for entry in &run.entries {
-            let Some(record) = cases.get_mut(&entry.case) else {
-                continue;
-            };
-            *seen.entry(&entry.case).or_default() += u32::from(entry.invocation < planned);
-            match &entry.outcome {
-                Outcome::Measured(measurement) => {
-                    record.add(measurement, entry.invocation >= planned);
-                }
-                Outcome::Unsupported { reason } => {
-                    if record.status == Status::Measured {
-                        record.status = Status::Unsupported {
-                            reason: reason.clone(),
-                        };
-                    }
-                }
-                // A failure outranks everything: one crash in five is a crash.
-                Outcome::Failed { reason, log } => {
-                    let last = log.lines().rfind(|line| !line.trim().is_empty());
-                    record.status = Status::Failed {
-                        reason: match last {
-                            Some(line) => format!("{reason}; its last words: {}", line.trim()),
-                            None => reason.clone(),
-                        },
-                    };
-                }
-            }
-        }
-        for (case, record) in &mut cases {
-            let seen = seen.get(case).copied().unwrap_or(0);
-            let settled = matches!(record.status, Status::Unsupported { .. });
-            if record.status == Status::Measured && seen < planned && !settled {
-                record.status = Status::Missing {
-                    reason: format!("{seen} of {planned} invocations are in the file"),
-                };
-            }
-        }
-        let damage = run.damage.iter();
-        Side {
-            label: label.into(),
-            header: run.header.clone(),
-            cases,
-            damage: damage
-                .map(|damage| format!("line {}: {}", damage.line, damage.problem))
-                .collect(),
         }
     }
 }

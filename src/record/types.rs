@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::identity::Identity;
 use crate::attention::{Activity, CaseId, ParamValue, Structure};
 use crate::suite::count::Count;
 use crate::suite::rules::Rules;
@@ -40,6 +41,9 @@ pub struct RunHeader {
     pub workers: Vec<WorkerRecord>,
     /// Every case that was to be measured, sorted.
     pub plan: Vec<CaseId>,
+    /// Which code was measured; `None` in older files, and where another tool measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
     /// Present where another tool measured: much of the above is then taken on trust.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub imported: Option<Imported>,
@@ -66,6 +70,9 @@ pub struct Git {
     pub revision: String,
     /// True when the working tree differs from it.
     pub dirty: bool,
+    /// Checksum of what is changed or untracked in it, where anything is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changes: Option<String>,
 }
 
 /// Which suite, and what the command line changed in it.
@@ -149,14 +156,45 @@ pub enum Outcome {
     Failed {
         /// What happened.
         reason: String,
+        /// What kind of failure that is.
+        #[serde(default, skip_serializing_if = "Fault::is_unknown")]
+        fault: Fault,
         /// The last lines the worker printed.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         log: String,
     },
 }
 
+/// What a failed case failed of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fault {
+    /// Its result is wrong, found before the case was timed or after.
+    WrongResult,
+    /// Its process ended, or lost its device, in the middle of the work.
+    Crash,
+    /// It did not answer within its time limit.
+    Hang,
+    /// The harness could not check its result; whether it is right is not known.
+    Unchecked,
+    /// Its worker could not be started, or was not used.
+    Refused,
+    /// It answered that it could not, or what it answered is no use.
+    Other,
+    /// Written before faults were told apart.
+    #[default]
+    Unknown,
+}
+
+impl Fault {
+    /// True where a file does not say.
+    pub fn is_unknown(&self) -> bool {
+        *self == Fault::Unknown
+    }
+}
+
 /// Samples and what belongs to them.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
     /// Nanoseconds the device worked, a sample each.
     pub device_ns: Vec<f64>,
@@ -193,13 +231,125 @@ pub struct Measurement {
     /// What the device did in one call, and when; only in the first invocation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<Box<Activity>>,
+    /// Sets of inputs that the samples were taken on, those of the first call among them;
+    /// 1: they did not change.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub input_sets: u32,
+    /// Why there were fewer than asked for, in the worker's words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_sets_reason: Option<String>,
+    /// Relative L2 difference of each result of the last timed call from the float64
+    /// reference of its inputs; empty where results were checked before timing only.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub errors_after: BTreeMap<String, f64>,
 }
 
-/// The last line of a run that was measured to its end.
+impl Default for Measurement {
+    /// Nothing measured, on one set of inputs.
+    fn default() -> Measurement {
+        Measurement {
+            device_ns: Vec::new(),
+            host_ns: Vec::new(),
+            clock_mhz: Vec::new(),
+            first_call_ns: 0.0,
+            several: false,
+            peak_bytes: None,
+            state: None,
+            synchronised: false,
+            effective: BTreeMap::new(),
+            errors: BTreeMap::new(),
+            structure: None,
+            activity: None,
+            input_sets: 1,
+            input_sets_reason: None,
+            errors_after: BTreeMap::new(),
+        }
+    }
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_one(number: &u32) -> bool {
+    *number == 1
+}
+
+/// The last line of a run that was measured to its end, judged, and reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunEnd {
-    /// When.
+    /// When it was measured.
     pub finished: Timestamp,
+    /// What was said of it then. Older files do not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judged: Option<Judged>,
+}
+
+/// What `run` or `gate` said of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Judged {
+    /// What it was held against; `None`: its own expectations and limits alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<BaseId>,
+    /// The outcome.
+    pub outcome: VerdictOutcome,
+    /// Why, gravest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<String>,
+}
+
+/// A baseline as it was when a run was held against it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BaseId {
+    /// Its name.
+    pub name: String,
+    /// Checksum of its file.
+    pub sum: String,
+}
+
+/// Fresh invocations that a gate owes: the screen's suspects, decided once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owed {
+    /// What the suspects differ from.
+    pub base: BaseId,
+    /// The suspects.
+    pub cases: Vec<CaseId>,
+    /// Invocations after the regular ones, for each of them.
+    pub fresh: u32,
+}
+
+/// Pass, fail or not judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum VerdictOutcome {
+    /// Everything was measured and checked, and nothing is worse or may be: exit code 0.
+    Passed,
+    /// A regression, a broken expectation or limit, a structural failure, a wrong result, a
+    /// crash or a hang: exit code 1.
+    Failed,
+    /// Incomplete, not comparable, no baseline, or something looks worse and was not
+    /// decided: exit code 3.
+    NotJudged,
+}
+
+impl VerdictOutcome {
+    /// The exit code of `docs/ARCHITECTURE.md`'s contract.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            VerdictOutcome::Passed => 0,
+            VerdictOutcome::Failed => 1,
+            VerdictOutcome::NotJudged => 3,
+        }
+    }
+
+    /// The word as it is printed.
+    pub fn text(self) -> &'static str {
+        match self {
+            VerdictOutcome::Passed => "passed",
+            VerdictOutcome::Failed => "FAILED",
+            VerdictOutcome::NotJudged => "NOT JUDGED",
+        }
+    }
 }
 
 /// A run as read back.
@@ -209,6 +359,8 @@ pub struct Run {
     pub header: RunHeader,
     /// Every case in every invocation, in the order measured.
     pub entries: Vec<Entry>,
+    /// Fresh invocations that a gate owes or owed.
+    pub owed: Option<Owed>,
     /// Present when it was measured to its end.
     pub end: Option<RunEnd>,
     /// Lines that could not be used.
@@ -222,4 +374,33 @@ pub struct Damage {
     pub line: usize,
     /// What is wrong with it.
     pub problem: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_measurement_is_of_one_set_and_was_not_checked_after_timing() {
+        let old = r#"{"device_ns":[1.0],"first_call_ns":2.0,"errors":{"out":1e-7}}"#;
+        let read: Measurement = serde_json::from_str(old).unwrap();
+        assert_eq!((read.input_sets, read.errors_after.len()), (1, 0));
+        assert_eq!(serde_json::to_string(&read).unwrap(), old);
+    }
+
+    #[test]
+    fn an_old_failure_is_of_an_unknown_fault_and_is_written_back_as_it_was() {
+        let old = r#"{"status":"failed","reason":"it ended"}"#;
+        let read: Outcome = serde_json::from_str(old).unwrap();
+        assert!(matches!(&read, Outcome::Failed { fault, .. } if fault.is_unknown()));
+        assert_eq!(serde_json::to_string(&read).unwrap(), old);
+        let new = Outcome::Failed {
+            reason: "it ended".to_owned(),
+            fault: Fault::WrongResult,
+            log: String::new(),
+        };
+        let text = serde_json::to_string(&new).unwrap();
+        assert!(text.contains(r#""fault":"wrong-result""#), "{text}");
+        assert_eq!(serde_json::from_str::<Outcome>(&text).unwrap(), new);
+    }
 }

@@ -1,7 +1,8 @@
 //! Two tables for a spreadsheet or a data frame: `cases.csv`, `samples.csv`.
 //!
 //! Plain numbers, the unit in the column's name, an empty cell where there is
-//! nothing. A failed case is a row with its error, never a lost row.
+//! nothing. A failed case is a row with its error, never a lost row. Texts come from outside
+//! and go into spreadsheets, which take some for formulas: [`text_cell`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,8 +10,8 @@ use ::csv::Writer;
 
 use super::text::one_line;
 use super::{Document, Exporter, RenderError, Report, fill};
-use crate::attention::{ActivitySummary, Case, CaseId, FACETS};
-use crate::judge::judgement::{Change, Finding, Row, Stage, Timing};
+use crate::attention::{ActivitySummary, Case, CaseId, FACETS, ParamValue};
+use crate::judge::judgement::{Change, Finding, Row, Stage, Timing, Uncounted};
 use crate::judge::spread::{Spread, spreads};
 use crate::record::conditions::Conditions;
 use crate::record::side::{CaseRecord, Side};
@@ -118,23 +119,50 @@ fn cases(table: &mut Table, report: &Report) -> Result<(), ::csv::Error> {
     let mut names: Vec<String> = vec!["case".into()];
     names.extend(FACETS.iter().chain(&FIGURES).map(ToString::to_string));
     names.extend(params.iter().map(|name| format!("param_{name}")));
-    names.extend(effective.iter().map(|name| format!("effective_{name}")));
+    names.extend(
+        effective
+            .iter()
+            .map(|name| format!("effective_{}", one_line(name))),
+    );
     table.write_record(&names)?;
 
     for (row, case) in report.judgement.rows.iter().zip(&parsed) {
         let record = head.cases.get(&row.case);
-        let mut cells = vec![row.case.to_string()];
+        let mut cells = vec![text_cell(&row.case.0)];
         let facet = |name: &str| case.as_ref().map_or(String::new(), |case| case.facet(name));
-        cells.extend(FACETS.iter().map(|name| facet(name)));
+        cells.extend(FACETS.iter().map(|name| text_cell(&facet(name))));
         cells.extend(figures(row, record, spread_of.get(&row.case), sms));
-        cells.extend(params.iter().map(|name| facet(name)));
+        cells.extend(params.iter().map(|name| {
+            let value = case.as_ref().map(|case| case.params.get(name));
+            value.as_ref().map_or(String::new(), parameter)
+        }));
         cells.extend(effective.iter().map(|&name| {
             let value = record.and_then(|record| record.effective.get(name));
-            value.map_or(String::new(), ToString::to_string)
+            value.map_or(String::new(), parameter)
         }));
         table.write_record(&cells)?;
     }
     Ok(())
+}
+
+/// A text as a cell: on one line, and behind an apostrophe where a spreadsheet would take it
+/// for a formula (OWASP, "CSV Injection"). Numbers are written as they are.
+fn text_cell(text: &str) -> String {
+    let text = one_line(text);
+    // The wide ones are what some spreadsheets take for the others.
+    let formula = ['=', '+', '-', '@', '\t', '\r', '＝', '＋', '－', '＠'];
+    match text.starts_with(formula) {
+        true => format!("'{text}"),
+        false => text,
+    }
+}
+
+/// A parameter's value as a cell.
+fn parameter(value: &ParamValue) -> String {
+    match value {
+        ParamValue::Int(number) => number.to_string(),
+        ParamValue::Word(word) => text_cell(word),
+    }
 }
 
 /// The cells under [`FIGURES`].
@@ -157,7 +185,7 @@ fn figures(
     [
         row.word.text().to_owned(),
         row.allowed.to_string(),
-        row.reason.as_deref().map(one_line).unwrap_or_default(),
+        row.reason.as_deref().map(text_cell).unwrap_or_default(),
         head(|timing| timing.median_ns),
         head(|timing| timing.min_ns),
         head(|timing| timing.max_ns),
@@ -208,13 +236,16 @@ fn findings(findings: &[Finding]) -> String {
         .iter()
         .map(|finding| one_line(&format!("{}: {}", finding.cause, finding.evidence)))
         .collect();
-    texts.join("; ")
+    text_cell(&texts.join("; "))
 }
 
-/// Every change of structure with how it is taken: `fail: grid 157x1x1 -> 1x1x1 of fmha`.
-/// Empty where nothing changed, and where nothing was compared.
+/// Every change of structure with how it is taken: `fail: grid 157x1x1 → 1x1x1 of fmha`.
+/// Empty where nothing changed, and where nothing was compared; what is not counted any more
+/// is told.
 fn structure(row: &Row) -> String {
     let changes = row.structure.iter().flatten();
+    let uncounted = Uncounted::told(&row.uncounted).into_iter();
+    let uncounted = uncounted.map(|told| one_line(&format!("not judged: {told}")));
     let texts = changes.map(|change| {
         let action = match change.action {
             Action::Fail => "fail",
@@ -223,7 +254,7 @@ fn structure(row: &Row) -> String {
         };
         one_line(&format!("{action}: {change}"))
     });
-    texts.collect::<Vec<_>>().join("; ")
+    text_cell(&uncounted.chain(texts).collect::<Vec<_>>().join("; "))
 }
 
 fn cell(value: Option<impl ToString>) -> String {
@@ -247,7 +278,7 @@ fn samples(table: &mut Table, report: &Report) -> Result<(), ::csv::Error> {
         };
         for (sample, device_ns) in measurement.device_ns.iter().enumerate() {
             table.write_record([
-                entry.case.to_string(),
+                text_cell(&entry.case.0),
                 entry.invocation.to_string(),
                 sample.to_string(),
                 (entry.invocation >= planned).to_string(),
@@ -292,6 +323,53 @@ mod tests {
             .find(|row| row.contains(case))
             .unwrap();
         insta::assert_snapshot!(row);
+    }
+
+    #[test]
+    fn no_text_begins_a_formula() {
+        let mut scene = fixture::failed();
+        let hostile = "=HYPERLINK(\"http://evil.example\", \"ok\")";
+        for row in &mut scene.judgement.rows {
+            row.reason = Some(hostile.to_owned());
+            for finding in &mut row.findings {
+                finding.cause = "+cmd".to_owned();
+            }
+        }
+        for entry in &mut scene.head.entries {
+            if let Outcome::Measured(measurement) = &mut entry.outcome {
+                for (name, word) in [("a", "@SUM(A1)"), ("b", "-1+1"), ("c", "\t=1"), ("d", "x")] {
+                    let effective = &mut measurement.effective;
+                    effective.insert(name.to_owned(), ParamValue::from(word));
+                }
+                let number = ParamValue::Int(-1);
+                measurement.effective.insert("e".to_owned(), number);
+            }
+        }
+        let mut seen = BTreeSet::new();
+        for document in render(Format::Csv, &scene.report()).unwrap() {
+            let mut reader = ::csv::Reader::from_reader(document.text.as_bytes());
+            for record in reader.records() {
+                for cell in &record.unwrap() {
+                    let number = cell.parse::<f64>().is_ok();
+                    assert!(
+                        number || !cell.starts_with(['=', '+', '-', '@', '\t']),
+                        "{cell}"
+                    );
+                    seen.insert(cell.to_owned());
+                }
+            }
+        }
+        for cell in [
+            &format!("'{hostile}"),
+            "'@SUM(A1)",
+            "'-1+1",
+            "'=1",
+            "x",
+            "-1",
+        ] {
+            assert!(seen.contains(cell), "{cell}");
+        }
+        assert!(seen.iter().any(|cell| cell.starts_with("'+cmd: ")));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The edge: rendered reports become files, whole or not at all.
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +9,7 @@ use tempfile::NamedTempFile;
 
 use super::criterion::Tree;
 use super::{Format, RenderError, Report, render};
+use crate::input;
 
 /// Why a report could not be written; the message names the path and the fix.
 #[derive(Debug, thiserror::Error)]
@@ -51,8 +52,10 @@ pub enum WriteError {
         /// What the system said.
         error: std::io::Error,
     },
-    /// The target is a run or a baseline.
-    #[error("cannot write {path}: a run or a baseline is there, and reports never replace one")]
+    /// The target is a run, a baseline or a trace.
+    #[error(
+        "cannot write {path}: a run, a baseline or a trace is there, and reports never replace one"
+    )]
     Record {
         /// The target.
         path: PathBuf,
@@ -71,6 +74,22 @@ pub enum WriteError {
     Render(#[from] RenderError),
 }
 
+/// What a path leads to, alike for every way to write it: links are followed, and of a file
+/// that is not there its folder is.
+pub fn place(path: &Path) -> PathBuf {
+    if let Ok(real) = fs::canonicalize(path) {
+        return real;
+    }
+    let folder = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    match (fs::canonicalize(folder), path.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        _ => path.to_owned(),
+    }
+}
+
 /// Checks that a file can be written at `path`, before hours are spent on what
 /// goes into it: creates its directory, and a temporary file there.
 ///
@@ -81,6 +100,14 @@ pub fn check_writable(path: &Path) -> Result<(), WriteError> {
         true => Ok(()),
         false => temporary(&resolved(path)?).map(drop),
     }
+}
+
+/// Checks that a file can be made beside `path`, or put in its place by its own writer.
+///
+/// # Errors
+/// As [`check_writable`], but for what is there already.
+pub fn check_folder(path: &Path) -> Result<(), WriteError> {
+    temporary(path).map(drop)
 }
 
 /// Writes a file so that a reader sees the old one or the new one, never a part.
@@ -107,17 +134,23 @@ fn special(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir())
 }
 
-/// The file that a path leads to: a link stays a link. A run or a baseline is none
-/// to write to.
+/// The file that a path leads to: a link stays a link. A run, a baseline or a trace is none
+/// to write to, whatever it is called.
 fn resolved(path: &Path) -> Result<PathBuf, WriteError> {
     let path = fs::canonicalize(path).unwrap_or(path.to_owned());
-    if path
-        .extension()
-        .is_some_and(|extension| extension == "jsonl")
-    {
+    let ending = path.extension().unwrap_or_default();
+    if ending == "jsonl" || ending == "trace" || is_record(&path) {
         return Err(WriteError::Record { path });
     }
     Ok(path)
+}
+
+/// True when a file begins as regatta's own records do.
+fn is_record(path: &Path) -> bool {
+    const START: &[u8] = b"{\"kind\":\"";
+    let mut start = [0; START.len()];
+    let read = input::open(path, u64::MAX).and_then(|mut file| file.read_exact(&mut start));
+    read.is_ok() && start == START
 }
 
 /// The system's own words, without the name of the temporary file.

@@ -13,7 +13,7 @@ use super::summary::evidence;
 use super::text::{clean, one_line, shorten};
 use super::{Document, Exporter, RenderError, Report};
 use crate::judge::judgement::{
-    ExpectationResult, Held, Judgement, LimitResult, Row, Verdict, VerdictOutcome, Word,
+    ExpectationResult, Held, Judgement, LimitResult, Row, Uncounted, Verdict, VerdictOutcome, Word,
 };
 use crate::suite::structural::Action;
 
@@ -117,7 +117,7 @@ fn of_row(row: &Row) -> Test {
     let outcome = match row.word {
         Word::Regressed => Outcome::Failure {
             kind: "regression",
-            message: evidence(row).unwrap_or_else(|| reason.clone()),
+            message: evidence(row).map_or_else(|| reason.clone(), |parts| parts.join("   ")),
             body: explanation(row),
         },
         Word::NotMeasured if !row.allowed => Outcome::Error {
@@ -132,6 +132,10 @@ fn of_row(row: &Row) -> Test {
                 body: explanation(row),
             }
         }
+        _ if row.structure_unjudged() => Outcome::Error {
+            message: Uncounted::told(&row.uncounted).unwrap_or_default(),
+            body: explanation(row),
+        },
         Word::NotMeasured | Word::Unsupported | Word::Inconclusive | Word::Removed => skipped(),
         Word::Improved | Word::Same | Word::Added | Word::Measured | Word::Counted => {
             Outcome::Passed
@@ -147,8 +151,10 @@ fn of_row(row: &Row) -> Test {
 }
 
 fn explanation(row: &Row) -> String {
-    let mut lines: Vec<String> = evidence(row).into_iter().collect();
+    let evidence = evidence(row).map(|parts| parts.join("   "));
+    let mut lines: Vec<String> = evidence.into_iter().collect();
     lines.extend(row.reason.clone());
+    lines.extend(Uncounted::told(&row.uncounted));
     lines.extend(row.structure_told());
     let findings = row.findings.iter();
     lines.extend(findings.map(|finding| format!("{}: {}", finding.cause, finding.evidence)));

@@ -5,12 +5,12 @@
 
 use std::fmt::Write;
 
-use super::format::{Factor, RatioChange, RatioInterval, ShortTime};
-use super::summary::{Summary, reproduce};
+use super::format::{Factor, NONE, RatioChange, ShortTime};
+use super::summary::{Summary, judged, reproduce};
 use super::text::{one_line, shorten};
 use super::{Document, Exporter, RenderError, Report};
 use crate::judge::judgement::{
-    CommonShift, ExpectationResult, Judgement, LimitResult, Row, Timing, VerdictOutcome,
+    ExpectationResult, Judgement, LimitResult, Row, Timing, Uncounted, VerdictOutcome,
 };
 
 /// Writes `report.md`.
@@ -41,14 +41,10 @@ fn document(report: &Report) -> String {
     broken(&mut out, &summary.broken);
     limits(&mut out, &summary.limits);
     reasons(&mut out, "Not measured", &summary.not_measured);
-    changes(
-        &mut out,
-        match judgement.structure_only {
-            true => "Another structure",
-            false => "Another structure, the same time",
-        },
-        &summary.restructured,
-    );
+    changes(&mut out, "Structure not judged", &summary.uncounted);
+    for (name, rows) in &summary.restructured {
+        changes(&mut out, name, rows);
+    }
     changes(&mut out, "Improved", &summary.improved);
     let rest = summary.rest_line();
     if !rest.is_empty() {
@@ -90,11 +86,10 @@ fn changes(out: &mut String, name: &str, rows: &[&Row]) {
         ShortTime(timing.as_ref().map_or(f64::NAN, |timing| timing.median_ns)).to_string()
     };
     for row in rows.iter().take(MOST_ROWS) {
-        let (ratio, low, high) = row
-            .change
-            .as_ref()
-            .map_or((f64::NAN, f64::NAN, f64::NAN), |c| (c.ratio, c.low, c.high));
         let _ = write!(out, "| {}", code(&row.case.0));
+        if let Some(uncounted) = Uncounted::told(&row.uncounted) {
+            let _ = write!(out, "<br>{}", prose(&uncounted));
+        }
         for change in row.structure_told() {
             let _ = write!(out, "<br>{}", prose(&change));
         }
@@ -111,8 +106,8 @@ fn changes(out: &mut String, name: &str, rows: &[&Row]) {
             " | {} | {} | **{}** | {} |",
             time(&row.base),
             time(&row.head),
-            RatioChange(ratio),
-            RatioInterval(low, high)
+            RatioChange(row.times_ratio().unwrap_or(f64::NAN)),
+            judged(row).unwrap_or_else(|| NONE.to_owned())
         );
     }
     left_out(out, rows.len());
@@ -193,19 +188,6 @@ fn details(out: &mut String, report: &Report, summary: &Summary) {
             code(side.revision.as_deref().unwrap_or("none")),
             side.invocations,
             prose(&side.started)
-        );
-    }
-    if let Some(shift) = judgement.common_shift.filter(CommonShift::is_noticeable) {
-        let _ = writeln!(
-            out,
-            "- shared by most cases, so the machine's: {} over {} cases, {}",
-            RatioChange(shift.ratio),
-            shift.cases,
-            if shift.removed {
-                "taken out of each row"
-            } else {
-                "left in"
-            }
         );
     }
     for difference in judgement.differences.iter().take(MOST_ROWS) {

@@ -1,7 +1,7 @@
 //! What deserves to be read first, the same in every format.
 
 use super::Report;
-use super::format::{Probability, RatioChange, RatioInterval, ShortTime};
+use super::format::{Probability, RatioChange, RatioInterval, ShortTime, from_to};
 use super::text::shell_command;
 use crate::judge::judgement::{ExpectationResult, Held, Judgement, LimitResult, Row, Stage, Word};
 
@@ -19,10 +19,12 @@ pub struct Summary<'a> {
     pub limits: Vec<&'a LimitResult>,
     /// Failed or missing ones that the policy does not allow.
     pub not_measured: Vec<&'a Row>,
-    /// Neither slower nor faster, but with a finding or a change of structure that the
-    /// suite lets pass: another kernel, another
-    /// grid, which time alone did not show.
-    pub restructured: Vec<&'a Row>,
+    /// Those of which nobody can say that their structure is what it was, because it was
+    /// not counted again.
+    pub uncounted: Vec<&'a Row>,
+    /// Neither slower nor faster, but with a change of structure that the suite lets pass,
+    /// another kernel or another grid; by what is known of their times.
+    pub restructured: Vec<(&'static str, Vec<&'a Row>)>,
     /// Faster ones, the fastest first.
     pub improved: Vec<&'a Row>,
     /// How many rows each remaining word has, in the order of [`Word`].
@@ -38,6 +40,7 @@ impl<'a> Summary<'a> {
             structure: Vec::new(),
             limits: Vec::new(),
             not_measured: Vec::new(),
+            uncounted: Vec::new(),
             restructured: Vec::new(),
             improved: Vec::new(),
             rest: Vec::new(),
@@ -48,8 +51,9 @@ impl<'a> Summary<'a> {
                 _ if row.fails_by_structure() => summary.structure.push(row),
                 Word::Improved => summary.improved.push(row),
                 Word::NotMeasured if !row.allowed => summary.not_measured.push(row),
+                _ if row.structure_unjudged() => summary.uncounted.push(row),
                 _ if !row.findings.is_empty() || !row.structure_told().is_empty() => {
-                    summary.restructured.push(row)
+                    summary.restructure(row);
                 }
                 word => count(&mut summary.rest, word),
             }
@@ -72,6 +76,19 @@ impl<'a> Summary<'a> {
         summary
     }
 
+    /// Adds a row whose structure alone changed to those of which as much is known.
+    fn restructure(&mut self, row: &'a Row) {
+        let name = match row.word {
+            Word::Same => "Another structure, the same time",
+            Word::Inconclusive => "Another structure, time undecided",
+            _ => "Another structure",
+        };
+        match self.restructured.iter_mut().find(|(of, _)| *of == name) {
+            Some((_, rows)) => rows.push(row),
+            None => self.restructured.push((name, vec![row])),
+        }
+    }
+
     /// True when nothing needs to be acted upon.
     pub fn is_quiet(&self) -> bool {
         self.regressed.is_empty()
@@ -79,6 +96,7 @@ impl<'a> Summary<'a> {
             && self.structure.is_empty()
             && self.limits.is_empty()
             && self.not_measured.is_empty()
+            && self.uncounted.is_empty()
             && self.restructured.is_empty()
             && self.improved.is_empty()
     }
@@ -125,24 +143,41 @@ fn ratio(row: &Row) -> f64 {
     row.change.as_ref().map_or(1.0, |change| change.ratio)
 }
 
-/// A row's times in a line's worth of words: what the base took, what the head
-/// takes, how sure that is.
-pub fn evidence(row: &Row) -> Option<String> {
-    let head = ShortTime(row.head.as_ref()?.median_ns);
+/// A row's times in a line's worth of words, a part each: what the base took, what the head
+/// takes and their ratio; what was judged of it, and how sure that is.
+pub fn evidence(row: &Row) -> Option<Vec<String>> {
+    let head = row.head.as_ref()?.median_ns;
     let (Some(base), Some(change)) = (&row.base, &row.change) else {
-        return Some(head.to_string());
+        return Some(vec![ShortTime(head).to_string()]);
     };
     let stage = match change.stage {
         Stage::Screen => "",
         Stage::Confirm => ", confirmed",
     };
-    Some(format!(
-        "{} → {head}   {} {}   p {}{stage}",
-        ShortTime(base.median_ns),
-        RatioChange(change.ratio),
-        RatioInterval(change.low, change.high),
-        Probability(change.p),
-    ))
+    let ratio = row.times_ratio().unwrap_or(f64::NAN);
+    Some(vec![
+        format!("{}   {}", from_to(base.median_ns, head), RatioChange(ratio)),
+        judged(row).unwrap_or_default(),
+        format!("p {}{stage}", Probability(change.p)),
+    ])
+}
+
+/// What was judged of a row's times: `[+10.1 %, +14.2 %]` where the estimate reads as the
+/// ratio of the two times that are shown does, and else `judged +12.3 % [+10.1 %, +14.2 %]`.
+/// The estimate is over all invocations, and has the machine's share taken out.
+pub fn judged(row: &Row) -> Option<String> {
+    let change = row.change.as_ref()?;
+    let interval = RatioInterval {
+        ratio: change.ratio,
+        low: change.low,
+        high: change.high,
+    };
+    let estimate = RatioChange(change.ratio).to_string();
+    let shown = RatioChange(row.times_ratio().unwrap_or(f64::NAN)).to_string();
+    Some(match estimate == shown {
+        true => interval.to_string(),
+        false => format!("judged {estimate} {interval}"),
+    })
 }
 
 /// The command that measures again the cases whose id matches `pattern`.
@@ -155,4 +190,62 @@ pub fn reproduce(report: &Report, pattern: &str) -> String {
     }
     words.extend(["--filter".to_owned(), pattern.to_owned()]);
     shell_command(&words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::fixture;
+
+    fn row(base_ns: f64, head_ns: f64, ratio: f64, interval: (f64, f64)) -> Row {
+        let scene = fixture::failed();
+        let rows = scene.judgement.rows.into_iter();
+        let mut row = rows.into_iter().find(|row| row.change.is_some()).unwrap();
+        for (side, ns) in [(&mut row.base, base_ns), (&mut row.head, head_ns)] {
+            side.as_mut().unwrap().median_ns = ns;
+        }
+        let change = row.change.as_mut().unwrap();
+        (change.ratio, change.low, change.high) = (ratio, interval.0, interval.1);
+        (change.p, change.stage) = (0.0022, Stage::Confirm);
+        row
+    }
+
+    #[test]
+    fn the_ratio_beside_two_times_is_theirs() {
+        let apart = row(184_800.0, 371_700.0, 2.3, (1.858, 2.761));
+        assert_eq!(
+            evidence(&apart).unwrap().join("   "),
+            "184.8 → 371.7 µs   2.01x slower   judged 2.30x slower [1.86x, 2.76x]   \
+             p 0.0022, confirmed"
+        );
+        let alike = row(100_000.0, 112_300.0, 1.1231, (1.11, 1.13));
+        assert_eq!(
+            evidence(&alike).unwrap()[..2],
+            ["100.0 → 112.3 µs   +12.3 %", "[+11.0 %, +13.0 %]"]
+        );
+    }
+
+    #[test]
+    fn another_structure_is_headed_by_what_is_known_of_its_time() {
+        let mut scene = fixture::failed();
+        let rows = &mut scene.judgement.rows;
+        rows.retain(|row| matches!(row.word, Word::Same | Word::Inconclusive));
+        for row in rows.iter_mut() {
+            row.findings = vec![crate::judge::judgement::Finding {
+                cause: "copies-added".to_owned(),
+                evidence: "copies 0 → 1".to_owned(),
+                confidence: 0.9,
+            }];
+        }
+        let summary = Summary::of(&scene.judgement);
+        let mut names: Vec<_> = summary.restructured.iter().map(|(name, _)| *name).collect();
+        names.sort_unstable();
+        assert_eq!(
+            names,
+            [
+                "Another structure, the same time",
+                "Another structure, time undecided"
+            ]
+        );
+    }
 }

@@ -8,11 +8,11 @@ mod screen;
 
 use self::cases::{table, table_alone};
 use self::screen::{Screen, bad, doubtful, good};
-use super::format::{Factor, RatioChange, counted};
+use super::format::{Factor, counted};
 use super::summary::Summary;
 use super::text::{one_line, shorten};
 use crate::judge::judgement::{
-    CommonShift, ExpectationResult, Held, Judgement, LimitResult, SideSummary, VerdictOutcome,
+    ExpectationResult, Held, Judgement, LimitResult, SideSummary, VerdictOutcome,
 };
 
 /// Widest line.
@@ -40,7 +40,10 @@ pub fn render(judgement: &Judgement, options: Options) -> String {
     expectations(&mut screen, &summary.broken);
     limits(&mut screen, &summary.limits);
     screen.rows("Not measured", &summary.not_measured, doubtful());
-    screen.rows(restructured(judgement), &summary.restructured, doubtful());
+    screen.rows("Structure not judged", &summary.uncounted, doubtful());
+    for (name, rows) in &summary.restructured {
+        screen.rows(name, rows, doubtful());
+    }
     screen.rows("Improved", &summary.improved, good());
     let few = (1..=FEW).contains(&judgement.rows.len());
     if judgement.base.is_none() && (options.all || few) {
@@ -89,21 +92,6 @@ fn verdict(screen: &mut Screen, judgement: &Judgement) {
             ),
         );
     }
-    if let Some(shift) = judgement.common_shift.filter(CommonShift::is_noticeable) {
-        let what = if shift.removed {
-            "taken out of each row"
-        } else {
-            "left in"
-        };
-        screen.wrapped(
-            2,
-            &format!(
-                "shared by most cases, so the machine's: {} over {}, {what}",
-                RatioChange(shift.ratio),
-                counted(shift.cases, "case"),
-            ),
-        );
-    }
 }
 
 fn expectations(screen: &mut Screen, broken: &[&ExpectationResult]) {
@@ -131,14 +119,6 @@ fn expectations(screen: &mut Screen, broken: &[&ExpectationResult]) {
         if let Some(reason) = &expectation.reason {
             screen.wrapped(4, reason);
         }
-    }
-}
-
-/// How cases are headed whose structure changed and that did not fail.
-fn restructured(judgement: &Judgement) -> &'static str {
-    match judgement.structure_only {
-        true => "Another structure",
-        false => "Another structure, the same time",
     }
 }
 
@@ -202,6 +182,9 @@ fn closing(screen: &mut Screen, judgement: &Judgement, summary: &Summary) {
     }
     for note in &judgement.notes {
         screen.wrapped(0, &format!("note: {note}"));
+    }
+    if let Some(undecided) = &judgement.verdict.undecided {
+        screen.wrapped(0, undecided);
     }
 }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::document::{DocumentError, Table, Value};
 use crate::attention::{
-    Direction, Dtype, Layout, Mask, ParseError, Problem, Projection, ProjectionKind, Varlen,
+    Direction, Dtype, LONGEST_AXIS, Layout, Mask, ParseError, Problem, Projection, ProjectionKind,
+    Varlen,
 };
 
 /// The axes a sweep or a shape may set. `seq` sets `seq_q` and `seq_k` alike.
@@ -33,12 +34,51 @@ pub const MOST_CASES: usize = 100_000;
 /// Values of some axes, as text.
 pub type Point = BTreeMap<&'static str, String>;
 
-/// The points that a table's axes multiply to; one empty point where it sets none.
+/// Lists of values by what they are values of; their product is made last, once it is known
+/// how large it is.
+pub struct Lists<K>(Vec<(K, Vec<String>)>);
+
+impl<K: Clone + Ord> Lists<K> {
+    /// No list: the product is one empty point.
+    pub fn new() -> Lists<K> {
+        Lists(Vec::new())
+    }
+
+    /// Adds a list.
+    pub fn push(&mut self, key: K, values: Vec<String>) {
+        self.0.push((key, values));
+    }
+
+    /// How many points the product has.
+    pub fn len(&self) -> usize {
+        let lengths = self.0.iter().map(|(_, values)| values.len());
+        lengths.fold(1, usize::saturating_mul)
+    }
+
+    /// The product.
+    pub fn points(&self) -> Vec<BTreeMap<K, String>> {
+        self.0
+            .iter()
+            .fold(vec![BTreeMap::new()], |points, (key, values)| {
+                let with = |point: &BTreeMap<K, String>, value: &String| {
+                    let mut point = point.clone();
+                    point.insert(key.clone(), value.clone());
+                    point
+                };
+                let longer = points
+                    .iter()
+                    .flat_map(|point| values.iter().map(|value| with(point, value)));
+                longer.collect()
+            })
+    }
+}
+
+/// The lists of a table's axes.
 ///
 /// # Errors
 /// An axis without values, or a value its axis cannot have.
-pub fn points(table: &Table<'_>) -> Result<Vec<Point>, DocumentError> {
-    let mut points = vec![Point::new()];
+pub fn lists(table: &Table<'_>) -> Result<Lists<&'static str>, DocumentError> {
+    let mut lists = Lists::new();
     for axis in AXES {
         let Some(value) = table.get(axis) else {
             continue;
@@ -47,27 +87,9 @@ pub fn points(table: &Table<'_>) -> Result<Vec<Point>, DocumentError> {
         for item in value.one_or_more()? {
             texts.push(checked(axis, &item)?);
         }
-        if points.len().saturating_mul(texts.len()) > MOST_CASES {
-            return Err(value_error(table, axis));
-        }
-        points = points
-            .iter()
-            .flat_map(|point| {
-                texts.iter().map(|text| {
-                    let mut point = point.clone();
-                    point.insert(axis, text.clone());
-                    point
-                })
-            })
-            .collect();
+        lists.push(axis, texts);
     }
-    Ok(points)
-}
-
-fn value_error(table: &Table<'_>, axis: &str) -> DocumentError {
-    table.error(format!(
-        "its axes make more than {MOST_CASES} cases (at `{axis}`); give fewer values"
-    ))
+    Ok(lists)
 }
 
 /// A value's text, once it is known to be one that the axis can have.
@@ -89,8 +111,7 @@ fn checked(axis: &str, value: &Value<'_>) -> Result<String, DocumentError> {
             let text = value.string()?;
             parsed(text.parse::<Mask>().map(|_| text))
         }
-        // 2^24 keeps every product of axes that fits in memory within 64 bits.
-        _ => Ok(value.integer_within(1, 1 << 24)?.to_string()),
+        _ => Ok(value.integer_within(1, LONGEST_AXIS.into())?.to_string()),
     }
 }
 

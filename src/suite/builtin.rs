@@ -5,6 +5,10 @@ use std::path::Path;
 
 use super::document::{DocumentError, Source, nearest};
 use super::{Suite, parse};
+use crate::input;
+
+/// Suites that extend each other, each the next.
+const DEEPEST: usize = 32;
 
 // `BUILTIN`, name and text of each: build.rs finds them in suites/.
 include!(concat!(env!("OUT_DIR"), "/suites.rs"));
@@ -38,9 +42,14 @@ fn load_below(name_or_path: &str, above: &[String]) -> Result<Suite, DocumentErr
             .to_string(),
     };
     if above.contains(&identity) {
-        let chain = [above, &[identity]].concat().join(" -> ");
+        let chain = [above, &[identity]].concat().join(" → ");
         return Err(failed(format!(
             "suites extend each other in a circle: {chain}"
+        )));
+    }
+    if above.len() == DEEPEST {
+        return Err(failed(format!(
+            "suites extend each other {DEEPEST} deep, which is the most; put some of them together"
         )));
     }
     let above = [above, std::slice::from_ref(&identity)].concat();
@@ -54,8 +63,8 @@ fn load_below(name_or_path: &str, above: &[String]) -> Result<Suite, DocumentErr
     if !name_or_path.contains('/') && path.extension().is_none_or(|e| e != "toml") {
         return Err(failed(unknown(name_or_path)));
     }
-    let text =
-        fs::read_to_string(path).map_err(|error| failed(format!("cannot be read: {error}")))?;
+    let text = input::text(path, input::WRITTEN_BY_HAND)
+        .map_err(|error| failed(format!("cannot be read: {error}")))?;
     let name = path
         .file_stem()
         .map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
@@ -105,7 +114,7 @@ fn unknown(name: &str) -> String {
 /// When the file cannot be read or holds something that cannot stand.
 pub fn configure(suite: &mut Suite, path: &Path) -> Result<(), DocumentError> {
     let label = path.display().to_string();
-    let text = match fs::read_to_string(path) {
+    let text = match input::text(path, input::WRITTEN_BY_HAND) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         Err(error) => {
@@ -133,6 +142,9 @@ pub fn configure(suite: &mut Suite, path: &Path) -> Result<(), DocumentError> {
     }
     for (name, command) in found.workers {
         suite.workers.entry(name).or_insert(command);
+    }
+    for (name, place) in found.origins_of_workers {
+        suite.origins_of_workers.entry(name).or_insert(place);
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::Suite;
 use super::document::{DocumentError, Source, Table, Value, nearest};
-use super::parse::{selector, strings};
+use super::parse::selector;
 use super::rules::Selector;
 use super::structural::{Action, Kind, Limit, Quantity, StructurePolicy, StructureRule};
 use crate::attention::FACETS;
@@ -22,12 +22,14 @@ pub(super) fn structure(
     }
     if let Some(value) = table.get("memory_share") {
         policy.memory_share = value.number()?;
-        if !(0.0..=100.0).contains(&policy.memory_share) {
-            return Err(value.error("a share is a fraction: 0.10 lets memory grow by 10 %"));
+        if !(0.0..=1.0).contains(&policy.memory_share) {
+            return Err(
+                value.error("a share is a fraction from 0 to 1: 0.10 lets memory grow by 10 %")
+            );
         }
     }
     if let Some(value) = table.get("steady_counts") {
-        policy.steady_counts = strings(value.list()?)?;
+        policy.steady_counts = value.strings()?;
     }
     if let Some(value) = table.get("rule") {
         for value in value.list()? {
@@ -105,6 +107,28 @@ pub(super) fn limit(table: &Table<'_>) -> Result<Limit, DocumentError> {
         )));
     }
     Ok(limit)
+}
+
+/// Demands are held against every case: more of a kind than these take longer to read than
+/// to measure.
+const MOST_DEMANDS: usize = 500;
+
+/// Refuses more demands of a kind than [`MOST_DEMANDS`], with those of what it extends.
+pub(super) fn few_enough(source: &Source, suite: &Suite) -> Result<(), DocumentError> {
+    let rules = &suite.rules;
+    let kinds = [
+        ("expect", rules.expectations.len()),
+        ("limit", rules.limits.len()),
+        ("override", suite.overrides.len()),
+        ("count", suite.counts.len()),
+        ("policy.structure.rule", rules.policy.structure.rules.len()),
+    ];
+    match kinds.iter().find(|(_, count)| *count > MOST_DEMANDS) {
+        None => Ok(()),
+        Some((kind, count)) => Err(source.error(format!(
+            "has {count} of [[{kind}]], and {MOST_DEMANDS} are the most; put some together"
+        ))),
+    }
 }
 
 /// A limit that selects nothing would hold for ever: refuse it now.

@@ -6,6 +6,15 @@ use std::fmt;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+/// Longest list: more values than these are a slip of the pen.
+const LONGEST_LIST: usize = 10_000;
+
+/// Longest value that a message quotes, in characters.
+const LONGEST_QUOTE: usize = 120;
+
+/// Longest message, in characters: others quote values too.
+const LONGEST_MESSAGE: usize = 2000;
+
 /// A TOML text and what to call it in messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
@@ -30,14 +39,14 @@ pub struct DocumentError {
 
 impl fmt::Display for DocumentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.label)?;
+        f.write_str(&plain(&self.label, LONGEST_MESSAGE))?;
         if self.line > 0 {
             write!(f, ":{}", self.line)?;
         }
         if !self.key.is_empty() {
             write!(f, ": {}", self.key)?;
         }
-        write!(f, ": {}", self.message)
+        write!(f, ": {}", plain(&self.message, LONGEST_MESSAGE))
     }
 }
 
@@ -61,27 +70,63 @@ impl Source {
         &self,
         read: impl FnOnce(&Table<'_>) -> Result<T, DocumentError>,
     ) -> Result<T, DocumentError> {
+        let lines = Lines::of(self);
         let root = DeTable::parse(&self.text).map_err(|error| DocumentError {
             label: self.label.clone(),
-            line: error.span().map_or(0, |span| self.line(span.start)),
+            line: error.span().map_or(0, |span| lines.number(span.start)),
             key: String::new(),
             message: format!("malformed TOML: {}", error.message().replace('\n', "; ")),
         })?;
-        let table = Table::new(self, root.get_ref(), String::new(), 0);
+        let table = Table::new(&lines, root.get_ref(), String::new(), 0);
         let value = read(&table)?;
         table.finish()?;
         Ok(value)
     }
+}
 
-    fn line(&self, offset: usize) -> usize {
-        let before = &self.text.as_bytes()[..offset.min(self.text.len())];
-        1 + before.iter().filter(|&&byte| byte == b'\n').count()
+/// A source and where its lines end.
+struct Lines<'a> {
+    source: &'a Source,
+    ends: Vec<usize>,
+}
+
+impl<'a> Lines<'a> {
+    fn of(source: &'a Source) -> Lines<'a> {
+        let bytes = source.text.bytes().enumerate();
+        Lines {
+            source,
+            ends: bytes
+                .filter(|(_, byte)| *byte == b'\n')
+                .map(|(at, _)| at)
+                .collect(),
+        }
     }
+
+    /// The line of a byte, from 1.
+    fn number(&self, offset: usize) -> usize {
+        1 + self.ends.partition_point(|end| *end < offset)
+    }
+}
+
+/// At most so many characters of a text, in one line: what a terminal would obey is spelled
+/// out.
+fn plain(text: &str, most: usize) -> String {
+    let mut shown = String::new();
+    for c in text.chars().take(most) {
+        match c {
+            '"' | '\'' | '\\' => shown.push(c),
+            c => shown.extend(c.escape_debug()),
+        }
+    }
+    if text.chars().nth(most).is_some() {
+        shown.push_str("...");
+    }
+    shown
 }
 
 /// A table that remembers which of its keys were asked for.
 pub struct Table<'a> {
-    source: &'a Source,
+    lines: &'a Lines<'a>,
     entries: &'a DeTable<'a>,
     path: String,
     line: usize,
@@ -89,9 +134,9 @@ pub struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    fn new(source: &'a Source, entries: &'a DeTable<'a>, path: String, line: usize) -> Table<'a> {
+    fn new(lines: &'a Lines<'a>, entries: &'a DeTable<'a>, path: String, line: usize) -> Table<'a> {
         Table {
-            source,
+            lines,
             entries,
             path,
             line,
@@ -130,22 +175,29 @@ impl<'a> Table<'a> {
     }
 
     fn value(&self, key: &str, value: &'a Spanned<DeValue<'a>>) -> Value<'a> {
+        let key = plain(key, LONGEST_QUOTE);
         let path = match self.path.as_str() {
-            "" => key.to_owned(),
+            "" => key,
             path => format!("{path}.{key}"),
         };
         Value {
-            source: self.source,
+            lines: self.lines,
             path,
-            line: self.source.line(value.span().start),
+            line: self.lines.number(value.span().start),
             value: value.get_ref(),
         }
+    }
+
+    /// Where it stands: file, line and key.
+    pub fn place(&self) -> String {
+        let error = self.error("");
+        error.to_string().trim_end_matches(": ").to_owned()
     }
 
     /// An error about this table.
     pub fn error(&self, message: impl Into<String>) -> DocumentError {
         DocumentError {
-            label: self.source.label.clone(),
+            label: self.lines.source.label.clone(),
             line: self.line,
             key: self.path.clone(),
             message: message.into(),
@@ -176,17 +228,27 @@ impl<'a> Table<'a> {
 
 /// A value and where it stands.
 pub struct Value<'a> {
-    source: &'a Source,
+    lines: &'a Lines<'a>,
     path: String,
     line: usize,
     value: &'a DeValue<'a>,
 }
 
 impl<'a> Value<'a> {
+    /// An error about the key, not about what it holds.
+    pub fn key_error(&self, message: impl Into<String>) -> DocumentError {
+        DocumentError {
+            label: self.lines.source.label.clone(),
+            line: self.line,
+            key: self.path.clone(),
+            message: message.into(),
+        }
+    }
+
     /// An error about this value, which is quoted in it.
     pub fn error(&self, message: impl Into<String>) -> DocumentError {
         DocumentError {
-            label: self.source.label.clone(),
+            label: self.lines.source.label.clone(),
             line: self.line,
             key: match self.shown() {
                 Some(text) => format!("{} = {text}", self.path),
@@ -204,9 +266,9 @@ impl<'a> Value<'a> {
 
     fn shown(&self) -> Option<String> {
         match self.value {
-            DeValue::String(text) => Some(format!("\"{text}\"")),
-            DeValue::Integer(number) => Some(number.as_str().to_owned()),
-            DeValue::Float(number) => Some(number.as_str().to_owned()),
+            DeValue::String(text) => Some(format!("\"{}\"", plain(text, LONGEST_QUOTE))),
+            DeValue::Integer(number) => Some(plain(number.as_str(), LONGEST_QUOTE)),
+            DeValue::Float(number) => Some(plain(number.as_str(), LONGEST_QUOTE)),
             DeValue::Boolean(truth) => Some(truth.to_string()),
             _ => None,
         }
@@ -303,7 +365,7 @@ impl<'a> Value<'a> {
     pub fn table(&self) -> Result<Table<'a>, DocumentError> {
         match self.value {
             DeValue::Table(entries) => Ok(Table::new(
-                self.source,
+                self.lines,
                 entries,
                 self.path.clone(),
                 self.line,
@@ -312,19 +374,51 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// A list of strings.
+    ///
+    /// # Errors
+    /// When it is no list, or an element is no string.
+    pub fn strings(&self) -> Result<Vec<String>, DocumentError> {
+        self.list()?.iter().map(Value::string).collect()
+    }
+
+    /// A string that a process can be handed: as an argument, a variable or a path.
+    ///
+    /// # Errors
+    /// When it is something else, or holds the byte that ends such a string.
+    pub fn argument(&self) -> Result<String, DocumentError> {
+        let text = self.string()?;
+        match text.contains('\0') {
+            true => Err(self.error("no process can be handed a NUL; leave it out")),
+            false => Ok(text),
+        }
+    }
+
+    /// A list of such strings.
+    ///
+    /// # Errors
+    /// When it is no list, or an element is none.
+    pub fn arguments(&self) -> Result<Vec<String>, DocumentError> {
+        self.list()?.iter().map(Value::argument).collect()
+    }
+
     /// The elements of a list.
     ///
     /// # Errors
     /// When it is something else.
     pub fn list(&self) -> Result<Vec<Value<'a>>, DocumentError> {
         match self.value {
+            DeValue::Array(items) if items.len() > LONGEST_LIST => Err(self.error(format!(
+                "lists {} values, and {LONGEST_LIST} are the most",
+                items.len()
+            ))),
             DeValue::Array(items) => Ok(items
                 .iter()
                 .enumerate()
                 .map(|(i, item)| Value {
-                    source: self.source,
+                    lines: self.lines,
                     path: format!("{}[{i}]", self.path),
-                    line: self.source.line(item.span().start),
+                    line: self.lines.number(item.span().start),
                     value: item.get_ref(),
                 })
                 .collect()),

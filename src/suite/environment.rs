@@ -2,9 +2,10 @@
 //! from pinned requirements.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::path::Path;
 
 use super::document::{DocumentError, Table, Value};
+use crate::input;
 
 /// Where a worker runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,19 +67,22 @@ impl Environment {
 /// An unknown key, a value of another type, or a requirement that is not pinned.
 pub(super) fn read(table: &Table<'_>) -> Result<Environment, DocumentError> {
     let mut environment = Environment::default();
-    let string = |name| table.get(name).map(|value| value.string()).transpose();
+    let string = |name| table.get(name).map(|value| value.argument()).transpose();
     environment.interpreter = string("interpreter")?;
     environment.wheels = string("wheels")?;
     if let Some(value) = table.get("env") {
         for (name, value) in value.table()?.entries() {
-            environment.env.insert(name, value.string()?);
+            if name.is_empty() || name.contains(['=', '\0']) {
+                return Err(value.key_error("no environment variable can have this name"));
+            }
+            environment.env.insert(name, value.argument()?);
         }
     }
     if let Some(value) = table.get("import_paths") {
-        environment.import_paths = strings(&value)?;
+        environment.import_paths = value.arguments()?;
     }
     if let Some(value) = table.get("workers") {
-        environment.workers = strings(&value)?;
+        environment.workers = value.strings()?;
     }
     if let Some(value) = table.get("system_packages") {
         environment.system_packages = value.truth()?;
@@ -97,20 +101,16 @@ pub(super) fn read(table: &Table<'_>) -> Result<Environment, DocumentError> {
     Ok(environment)
 }
 
-fn strings(value: &Value<'_>) -> Result<Vec<String>, DocumentError> {
-    value.list()?.iter().map(Value::string).collect()
-}
-
 /// A list of requirements, or the path of a file that has them.
 fn requirements(value: &Value<'_>) -> Result<Vec<String>, DocumentError> {
     let Ok(path) = value.string() else {
-        let lines = strings(value)?;
+        let lines = value.strings()?;
         return match lines.iter().find_map(|line| objection(line)) {
             Some(objection) => Err(value.error(objection)),
             None => Ok(lines),
         };
     };
-    let text = fs::read_to_string(&path).map_err(|error| {
+    let text = input::text(Path::new(&path), input::WRITTEN_BY_HAND).map_err(|error| {
         value.error(format!("requirements file {path} cannot be read: {error}"))
     })?;
     let lines = text.lines().map(|line| {

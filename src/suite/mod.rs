@@ -46,6 +46,10 @@ pub struct Suite {
     pub workers: BTreeMap<String, WorkerCommand>,
     /// Where each variant was asked for: file, line and key.
     pub origins: BTreeMap<VariantId, String>,
+    /// Where each of `overrides` was asked for, in their order.
+    pub origins_of_overrides: Vec<String>,
+    /// Where each worker of its own was declared: file, line and key.
+    pub origins_of_workers: BTreeMap<String, String>,
 }
 
 /// How samples are taken.
@@ -69,6 +73,10 @@ pub struct Settings {
     /// Calls a sample, whose time is divided by it.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub calls_per_sample: u32,
+    /// Sets of inputs that samples are taken on in turn, each from a seed of its own; 1: the
+    /// inputs stay as they are, and a result that is kept passes for one that is computed.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub input_sets: u32,
     /// Seed of inputs and of the order of cases.
     pub seed: u64,
     /// Seconds a worker may take over one request.
@@ -97,6 +105,7 @@ impl Default for Settings {
             cache: "cold".to_owned(),
             graph: false,
             calls_per_sample: 1,
+            input_sets: 3,
             seed: 1,
             timeout_s: 120,
             structure_only: false,
@@ -124,6 +133,12 @@ pub struct Override {
 pub struct WorkerCommand(pub Vec<String>);
 
 impl Suite {
+    /// Adds an override; `origin` says where it was asked for.
+    pub fn push_override(&mut self, change: Override, origin: String) {
+        self.overrides.push(change);
+        self.origins_of_overrides.push(origin);
+    }
+
     /// The parameters that a case's variant is really given.
     pub fn params_for(&self, case: &Case) -> Params {
         let mut params = case.params.clone();
@@ -196,5 +211,7 @@ pub fn glob(pattern: &str, text: &str) -> bool {
     pattern[p..].iter().all(|&byte| byte == b'*')
 }
 
+#[cfg(test)]
+mod hostile;
 #[cfg(test)]
 mod tests;

@@ -1,12 +1,14 @@
 //! From the TOML of a suite to its cases and rules.
 
-use super::axes::{self, Point};
+use std::collections::BTreeMap;
+
+use super::axes::{self, Lists};
 use super::demands;
 use super::document::{DocumentError, Source, Table, Value};
 use super::environment;
 use super::rules::{Expectation, Metric, Policy, Selector};
 use super::{Override, Settings, Suite, WorkerCommand};
-use crate::attention::{Case, ParamValue, Params, VariantId};
+use crate::attention::{Case, NAME_RULE, ParamValue, Params, VariantId, is_name, parameter_name};
 
 /// Version of the suite format.
 const SUITE_SCHEMA: i64 = 1;
@@ -49,7 +51,8 @@ pub fn suite(
             suite.rules.limits.push(demands::limit(&value)?);
         }
         for value in tables(root, "override")? {
-            suite.overrides.push(overriding(&value)?);
+            let change = overriding(&value)?;
+            suite.push_override(change, value.place());
         }
         for value in tables(root, "count")? {
             let count = super::count::count(&value, &suite)?;
@@ -58,6 +61,15 @@ pub fn suite(
         environments(root, &mut suite)?;
         suite.cases.sort();
         suite.cases.dedup();
+        demands::few_enough(source, &suite)?;
+        // Runs, baselines and expectations know a case by its id alone.
+        if let Some(case) = suite
+            .cases
+            .iter()
+            .find(|case| case.id().case().as_ref() != Ok(case))
+        {
+            return Err(source.error(format!("makes a case whose id cannot be read back: {case}")));
+        }
         if suite.cases.is_empty() {
             return Err(source.error("makes no case; add a [[sweep]]"));
         }
@@ -87,6 +99,7 @@ pub fn environments(root: &Table<'_>, suite: &mut Suite) -> Result<(), DocumentE
             suite.environments.remove(name);
         }
         for (name, value) in entries {
+            named(&name, "an environment", &value)?;
             let environment = environment::read(&value.table()?)?;
             let twice = suite.environments.iter().find_map(|(other, there)| {
                 let shared = there
@@ -108,17 +121,27 @@ pub fn environments(root: &Table<'_>, suite: &mut Suite) -> Result<(), DocumentE
     }
     if let Some(value) = root.get("workers") {
         for (name, value) in value.table()?.entries() {
+            named(&name, "a worker", &value)?;
             let table = value.table()?;
             let command = table.require("command")?;
-            let words = strings(command.list()?)?;
-            if words.is_empty() {
+            let words = command.arguments()?;
+            if words.first().is_none_or(String::is_empty) {
                 return Err(command.error("an empty command starts nothing"));
             }
             table.finish()?;
+            suite.origins_of_workers.insert(name.clone(), value.place());
             suite.workers.insert(name, WorkerCommand(words));
         }
     }
     Ok(())
+}
+
+/// Holds the name of an environment or a worker to what ids and names of files can hold.
+fn named(name: &str, what: &str, value: &Value<'_>) -> Result<(), DocumentError> {
+    match is_name(name) {
+        true => Ok(()),
+        false => Err(value.key_error(format!("this cannot name {what}: use {NAME_RULE}"))),
+    }
 }
 
 fn schema(value: &Value<'_>) -> Result<(), DocumentError> {
@@ -137,10 +160,6 @@ fn tables<'a>(root: &Table<'a>, key: &'static str) -> Result<Vec<Table<'a>>, Doc
     }
 }
 
-pub(super) fn strings(values: Vec<Value<'_>>) -> Result<Vec<String>, DocumentError> {
-    values.iter().map(Value::string).collect()
-}
-
 fn settings(table: &Table<'_>, settings: &mut Settings) -> Result<(), DocumentError> {
     let whole = |key, least, target: &mut u32| -> Result<(), DocumentError> {
         if let Some(value) = table.get(key) {
@@ -148,12 +167,17 @@ fn settings(table: &Table<'_>, settings: &mut Settings) -> Result<(), DocumentEr
         }
         Ok(())
     };
-    whole("invocations", 1, &mut settings.invocations)?;
+    if let Some(value) = table.get("invocations") {
+        settings.invocations = value.integer_within(1, 1000)? as u32;
+    }
     whole("warmup", 0, &mut settings.warmup)?;
     whole("samples", 1, &mut settings.samples)?;
     whole("min_samples", 1, &mut settings.min_samples)?;
     whole("timeout_s", 1, &mut settings.timeout_s)?;
     whole("calls_per_sample", 1, &mut settings.calls_per_sample)?;
+    if let Some(value) = table.get("input_sets") {
+        settings.input_sets = value.integer_within(1, 100)? as u32;
+    }
     if let Some(value) = table.get("graph") {
         settings.graph = value.truth()?;
     }
@@ -176,15 +200,18 @@ fn settings(table: &Table<'_>, settings: &mut Settings) -> Result<(), DocumentEr
 fn policy(table: &Table<'_>, policy: &mut Policy) -> Result<(), DocumentError> {
     if let Some(value) = table.get("floor") {
         policy.floor = value.number()?;
-        if !(0.0..=10.0).contains(&policy.floor) {
-            return Err(value.error("a floor is a fraction: 0.05 is 5 %"));
+        if !(0.0..=1.0).contains(&policy.floor) {
+            return Err(value.error(
+                "a floor is a fraction from 0 to 1: 0.05 lets 5 % pass, and at 1 a case may take \
+                 twice as long unseen",
+            ));
         }
     }
     if let Some(value) = table.get("confirm") {
         policy.confirm = value.integer_within(0, 1000)? as u32;
     }
     if let Some(value) = table.get("allow") {
-        policy.allow = strings(value.list()?)?;
+        policy.allow = value.strings()?;
     }
     if let Some(value) = table.get("step_share") {
         let share = value.number()?;
@@ -209,27 +236,36 @@ fn sweep(table: &Table<'_>, suite: &mut Suite) -> Result<(), DocumentError> {
         suite.origins.entry(id.clone()).or_insert(value.place());
         variants.push(id);
     }
-    let mut shapes = vec![Point::new()];
+    let mut shapes = Vec::new();
     if let Some(value) = table.get("shapes") {
-        shapes.clear();
         for shape in value.one_or_more()? {
             let shape = shape.table()?;
-            shapes.extend(axes::points(&shape)?);
+            shapes.push(axes::lists(&shape)?);
             shape.finish()?;
         }
+    } else {
+        shapes.push(Lists::new());
     }
-    let axes = axes::points(table)?;
+    let axes = axes::lists(table)?;
     let params = params(table)?;
     table.finish()?;
-    let made = [variants.len(), shapes.len(), axes.len(), params.len()];
+    let shapes_made = shapes.iter().map(Lists::len).fold(0, usize::saturating_add);
+    let made = [variants.len(), shapes_made, axes.len(), params.len()];
     let made = made.iter().fold(1usize, |all, n| all.saturating_mul(*n));
-    if made > axes::MOST_CASES {
+    let all = made.saturating_add(suite.cases.len());
+    if all > axes::MOST_CASES {
+        let before = match suite.cases.len() {
+            0 => String::new(),
+            before => format!(" beside the {before} that are there already"),
+        };
         return Err(table.error(format!(
-            "makes {made} cases, and a suite has at most {}; give fewer values",
+            "makes {made} cases{before}, and a suite has at most {}; give fewer values",
             axes::MOST_CASES
         )));
     }
-    for shape in &shapes {
+    let axes = axes.points();
+    let params: Vec<Params> = params.points().iter().map(parameters).collect();
+    for shape in shapes.iter().flat_map(Lists::points) {
         for point in &axes {
             if let Some(axis) = point.keys().find(|axis| shape.contains_key(*axis)) {
                 return Err(table.error(format!("`{axis}` is set both in `shapes` and beside it")));
@@ -252,28 +288,37 @@ fn sweep(table: &Table<'_>, suite: &mut Suite) -> Result<(), DocumentError> {
     Ok(())
 }
 
-fn params(table: &Table<'_>) -> Result<Vec<Params>, DocumentError> {
-    let mut all = vec![Params::default()];
+/// The lists of a sweep's parameters: every name and word can stand in a case id.
+fn params(table: &Table<'_>) -> Result<Lists<String>, DocumentError> {
+    let mut lists = Lists::new();
     let Some(value) = table.get("params") else {
-        return Ok(all);
+        return Ok(lists);
     };
     for (name, value) in value.table()?.entries() {
+        parameter_name(&name).map_err(|error| value.key_error(error.to_string()))?;
         let mut texts = Vec::new();
         for item in value.one_or_more()? {
-            texts.push(item.scalar()?);
+            texts.push(parameter(&item)?.to_string());
         }
-        all = all
-            .iter()
-            .flat_map(|params| {
-                texts.iter().map(|text| {
-                    let mut params = params.clone();
-                    params.set(&name, ParamValue::from(text.as_str()));
-                    params
-                })
-            })
-            .collect();
+        lists.push(name, texts);
     }
-    Ok(all)
+    Ok(lists)
+}
+
+/// The parameters at a point of their product.
+fn parameters(point: &BTreeMap<String, String>) -> Params {
+    let mut params = Params::default();
+    for (name, text) in point {
+        params.set(name, ParamValue::from(text.as_str()));
+    }
+    params
+}
+
+/// The value of a parameter.
+fn parameter(value: &Value<'_>) -> Result<ParamValue, DocumentError> {
+    let text = value.scalar()?;
+    text.parse()
+        .map_err(|error| value.error(format!("{error}")))
 }
 
 fn expectation(table: &Table<'_>) -> Result<Expectation, DocumentError> {
@@ -292,8 +337,10 @@ fn expectation(table: &Table<'_>) -> Result<Expectation, DocumentError> {
             },
         },
     };
-    if expectation.within <= 0.0 {
-        return Err(within.error("a limit is a ratio of times: 1.10 allows 10 % more"));
+    if !(0.01..=100.0).contains(&expectation.within) {
+        return Err(
+            within.error("a limit is a ratio of times from 0.01 to 100: 1.10 allows 10 % more")
+        );
     }
     table.finish()?;
     Ok(expectation)
@@ -318,13 +365,15 @@ pub(super) fn selector(value: &Value<'_>) -> Result<Selector, DocumentError> {
 
 fn overriding(table: &Table<'_>) -> Result<Override, DocumentError> {
     let variant = table.require("variant")?;
-    let scalar = |value: Value<'_>| value.scalar().map(|text| ParamValue::from(text.as_str()));
+    let scalar = |value: Value<'_>| parameter(&value);
+    let parameter = table.require("parameter")?;
+    parameter_name(&parameter.string()?).map_err(|error| parameter.error(error.to_string()))?;
     let overriding = Override {
         variant: variant
             .string()?
             .parse()
             .map_err(|error| variant.error(format!("{error}")))?,
-        parameter: table.require("parameter")?.string()?,
+        parameter: parameter.string()?,
         from: table.get("from").map(scalar).transpose()?,
         to: scalar(table.require("to")?)?,
     };

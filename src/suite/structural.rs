@@ -22,6 +22,10 @@ pub enum Kind {
     Spills,
     /// Something counted in steady state happens more often.
     Counts,
+    /// The call waits for the device more often.
+    Synchronisation,
+    /// Memory is taken from the driver, or given back to it, more often.
+    DriverMemory,
     /// Another kernel does the work.
     KernelReplaced,
     /// Another grid.
@@ -46,12 +50,14 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, gravest first.
-    pub const ALL: [Kind; 15] = [
+    pub const ALL: [Kind; 17] = [
         Kind::Fill,
         Kind::Tasks,
         Kind::Copies,
         Kind::Spills,
         Kind::Counts,
+        Kind::Synchronisation,
+        Kind::DriverMemory,
         Kind::KernelReplaced,
         Kind::Grid,
         Kind::Block,
@@ -72,6 +78,8 @@ impl Kind {
             Kind::Copies => "copies",
             Kind::Spills => "spills",
             Kind::Counts => "counts",
+            Kind::Synchronisation => "synchronisation",
+            Kind::DriverMemory => "driver-memory",
             Kind::KernelReplaced => "kernel-replaced",
             Kind::Grid => "grid",
             Kind::Block => "block",
@@ -95,7 +103,13 @@ impl Kind {
     /// and threads that did work depend on the scheduler: those are told.
     pub fn default_action(self) -> Action {
         match self {
-            Kind::Fill | Kind::Tasks | Kind::Copies | Kind::Spills | Kind::Counts => Action::Fail,
+            Kind::Fill
+            | Kind::Tasks
+            | Kind::Copies
+            | Kind::Spills
+            | Kind::Counts
+            | Kind::Synchronisation
+            | Kind::DriverMemory => Action::Fail,
             _ => Action::Warn,
         }
     }

@@ -1,11 +1,8 @@
 //! How far a result is from its float64 reference, in the protocol's figures, from sums
 //! that a worker adds up wherever the result lies.
 
+use crate::attention::tolerance::ZERO;
 use crate::worker::protocol::TensorError;
-
-/// A root mean square below which a float64 result is zero in exact arithmetic:
-/// `dq` where each query sees one key, for example.
-const ZERO: f64 = 1e-12;
 
 /// Sums over the elements of a result and its reference.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -23,6 +20,15 @@ pub struct Difference {
 }
 
 impl Difference {
+    /// Takes in the sums over other elements of the same result.
+    pub fn add(&mut self, other: &Difference) {
+        self.elements += other.elements;
+        self.squares += other.squares;
+        self.norm += other.norm;
+        self.largest = self.largest.max(other.largest);
+        self.finite &= other.finite;
+    }
+
     /// The figures of the protocol. Where the reference is zero, a relative error means
     /// nothing: the root mean square of the result stands in its place.
     pub fn error(&self) -> TensorError {
@@ -57,6 +63,22 @@ mod tests {
         // A gradient that is zero in exact arithmetic.
         assert_eq!(of(4.0, 0.0).error().relative_l2, Some(1.0));
         assert_eq!(of(4.0, 1e-25).error().relative_l2, Some(1.0));
+    }
+
+    #[test]
+    fn sums_over_parts_are_those_over_the_whole() {
+        let mut sums = of(1.0, 30.0);
+        sums.add(&Difference {
+            largest: 3.0,
+            ..of(3.0, 70.0)
+        });
+        assert_eq!(sums.error().relative_l2, Some(0.2));
+        assert_eq!((sums.elements, sums.error().max_abs), (8, Some(3.0)));
+        sums.add(&Difference {
+            finite: false,
+            ..Difference::default()
+        });
+        assert_eq!(sums.error().relative_l2, None);
     }
 
     #[test]

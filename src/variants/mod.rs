@@ -6,6 +6,7 @@
 pub mod cpu;
 pub mod cuda;
 mod difference;
+mod sets;
 
 use crate::worker::serve::Worker;
 

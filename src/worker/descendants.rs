@@ -1,19 +1,70 @@
 //! Ends a process together with everything it started.
 
 use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill as signal, killpg};
 use nix::unistd::Pid;
 
+/// What a process that is killed may take to be gone. One that is stuck in a driver
+/// takes as long as that; nobody waits for it.
+const LIMIT: Duration = Duration::from_secs(3);
+
 /// Kills a process, its process group, and its descendants, those that moved to a
-/// group of their own included. A descendant whose parents all ended before is
-/// out of reach: it belongs to init.
+/// group or a session of their own included. A descendant whose parents all ended before
+/// is found only where they left it to `root` (a child subreaper, such as
+/// [`super::supervisor`] is one).
 pub fn kill(root: u32) {
-    let Ok(root) = i32::try_from(root) else {
+    let Ok(process) = i32::try_from(root) else {
         return;
     };
-    let mut found = vec![root];
+    // Stopped it starts nothing more while what it started is looked for.
+    let _ = signal(Pid::from_raw(process), Signal::SIGSTOP);
+    end_below(root, LIMIT);
+    let _ = killpg(Pid::from_raw(process), Signal::SIGKILL);
+    let _ = signal(Pid::from_raw(process), Signal::SIGKILL);
+}
+
+/// Kills everything that this process started, itself excepted; false when something
+/// does not end.
+pub fn kill_own() -> bool {
+    end_below(std::process::id(), LIMIT)
+}
+
+/// Kills the descendants of `root` until there are none: a process may start another
+/// between being seen and being killed.
+fn end_below(root: u32, limit: Duration) -> bool {
+    let deadline = Instant::now() + limit;
+    let mut pause = Duration::from_millis(1);
+    let mut empty = 0;
+    loop {
+        let found = below(root);
+        for &pid in &found {
+            let _ = signal(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+        // Reading /proc takes its time, in which a parent may go: once more.
+        empty = if found.is_empty() { empty + 1 } else { 0 };
+        if empty == 2 {
+            return true;
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
+        if !found.is_empty() {
+            thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(50));
+        }
+    }
+}
+
+/// The descendants of a process that live.
+fn below(root: u32) -> Vec<i32> {
+    let Ok(root) = i32::try_from(root) else {
+        return Vec::new();
+    };
     let parents = parents();
+    let mut found = vec![root];
     let mut next = 0;
     while next < found.len() {
         let parent = found[next];
@@ -21,21 +72,11 @@ pub fn kill(root: u32) {
         found.extend(children.map(|(pid, _)| *pid));
         next += 1;
     }
-    let _ = killpg(Pid::from_raw(root), Signal::SIGKILL);
-    for pid in found {
-        let _ = signal(Pid::from_raw(pid), Signal::SIGKILL);
-    }
+    found.split_off(1)
 }
 
-/// Kills everything that this process started, itself excepted.
-pub fn kill_own() {
-    let own = std::process::id() as i32;
-    for (child, _) in parents().into_iter().filter(|(_, parent)| *parent == own) {
-        kill(child as u32);
-    }
-}
-
-/// `(process, its parent)` of every process that can be seen.
+/// `(process, its parent)` of every process that can be seen and lives. A zombie has no
+/// children: the kernel gave them away when it ended.
 fn parents() -> Vec<(i32, i32)> {
     let Ok(entries) = fs::read_dir("/proc") else {
         return Vec::new();
@@ -44,11 +85,13 @@ fn parents() -> Vec<(i32, i32)> {
         .flatten()
         .filter_map(|entry| {
             let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
-            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+            let stat = fs::read(entry.path().join("stat")).ok()?;
             // `pid (name) state ppid ...`, where the name may hold anything.
-            let fields = stat.rsplit_once(')')?.1;
-            let parent = fields.split_whitespace().nth(1)?.parse().ok()?;
-            Some((pid, parent))
+            let stat = String::from_utf8_lossy(&stat).into_owned();
+            let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+            let lives = !matches!(fields.next()?, "Z" | "X" | "x");
+            let parent = fields.next()?.parse().ok()?;
+            lives.then_some((pid, parent))
         })
         .collect()
 }

@@ -1,37 +1,28 @@
 //! The harness's side: starts a worker process, asks, waits with a limit, and
 //! ends it together with everything it started.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use command_fds::{CommandFdExt, FdMapping};
-use nix::sys::signal::{SigSet, Signal};
-use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
-use nix::unistd::Pid;
+use command_fds::FdMapping;
+use nix::sys::signal::Signal;
 
-use super::descendants;
+pub use super::error::HostError;
+use super::log::Log;
+use super::program::{Leaves, Program, Started, Streams, why};
 use super::protocol::{
     Hello, PROTOCOL_VERSION, REPLY_FD, REQUEST_FD, Reply, ReplyBody, Request, RequestBody,
 };
 
-/// Lines of a worker's log that are shown when it fails.
-const LOG_LINES: usize = 12;
-
 /// A reply line longer than this is garbage, not a message.
 const LONGEST_REPLY: u64 = 256 << 20;
-
-/// A worker that prints more than this is ended.
-const LONGEST_LOG: u64 = 64 << 20;
-
-/// What is kept of the log of such a worker.
-const LOG_KEPT: u64 = 1 << 20;
 
 /// How to start a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,101 +37,6 @@ pub struct Spec {
     pub env: Vec<(String, String)>,
     /// What to do when the program is missing.
     pub fix: String,
-}
-
-/// Why a worker gave no answer.
-#[derive(Debug, thiserror::Error)]
-pub enum HostError {
-    /// It could not be started.
-    #[error("worker {name}: cannot start {program}: {error}; {fix}")]
-    Missing {
-        /// The worker.
-        name: String,
-        /// The program.
-        program: String,
-        /// The system's words.
-        error: io::Error,
-        /// What to do.
-        fix: String,
-    },
-    /// Its process ended.
-    #[error("worker {name} ended ({status}) before it answered {asked}")]
-    Died {
-        /// The worker.
-        name: String,
-        /// How it ended.
-        status: String,
-        /// What was asked.
-        asked: &'static str,
-        /// The last lines it printed.
-        log: String,
-    },
-    /// It took too long, and was killed with its children.
-    #[error("worker {name} did not answer {asked} within {limit:?}; it was killed")]
-    TimedOut {
-        /// The worker.
-        name: String,
-        /// What was asked.
-        asked: &'static str,
-        /// The limit.
-        limit: Duration,
-        /// The last lines it printed.
-        log: String,
-    },
-    /// What it wrote is no reply, or not one to what was asked.
-    #[error("worker {name} answered {asked} with something else: {problem}")]
-    Garbage {
-        /// The worker.
-        name: String,
-        /// What was asked.
-        asked: &'static str,
-        /// What is wrong with it.
-        problem: String,
-        /// The last lines it printed.
-        log: String,
-    },
-    /// It speaks another version of the protocol.
-    #[error(
-        "worker {name} speaks protocol {theirs}, this regatta {PROTOCOL_VERSION}; \
-         update whichever is older"
-    )]
-    Version {
-        /// The worker.
-        name: String,
-        /// Its version.
-        theirs: u32,
-    },
-    /// It lost its device in the middle of the work, and was ended.
-    #[error("worker {name} lost its device: {reason}")]
-    Lost {
-        /// The worker.
-        name: String,
-        /// In its own words.
-        reason: String,
-        /// The last lines it printed.
-        log: String,
-    },
-    /// It cannot work, and says why.
-    #[error("worker {name}: {reason}")]
-    Refused {
-        /// The worker.
-        name: String,
-        /// In its own words.
-        reason: String,
-    },
-}
-
-impl HostError {
-    /// The last lines the worker printed; empty when there are none.
-    pub fn log(&self) -> &str {
-        match self {
-            HostError::Died { log, .. }
-            | HostError::TimedOut { log, .. }
-            | HostError::Lost { log, .. }
-            | HostError::Garbage { log, .. } => log,
-            _ => "",
-        }
-    }
 }
 
 /// A conversation with a worker.
@@ -160,79 +56,62 @@ pub trait Conversation {
 #[derive(Debug)]
 pub struct Process {
     name: String,
-    child: Child,
+    program: Started,
     requests: Option<Sender<String>>,
     replies: Receiver<io::Result<String>>,
-    log: PathBuf,
-    log_start: u64,
+    log: Log,
     last_id: u64,
     hello: Hello,
-    reaped: bool,
 }
 
 impl Process {
     /// Starts a worker and has it introduce itself. What it prints is appended to
     /// the file at `log`.
     ///
-    /// Must be called from a thread that outlives the worker: the kernel ends a
-    /// worker when the thread that started it ends, so that no worker survives a
-    /// killed harness.
-    ///
     /// # Errors
     /// When it cannot be started, or its answer to `hello` is no use.
     pub fn start(spec: &Spec, log: &Path, limit: Duration) -> Result<Process, HostError> {
-        let missing = |error: io::Error| HostError::Missing {
+        let (log, output) = Log::open(log).map_err(|error| HostError::Log {
+            name: spec.name.clone(),
+            path: log.display().to_string(),
+            error,
+        })?;
+        let channel = |error: io::Error| HostError::Channel {
+            name: spec.name.clone(),
+            error,
+        };
+        let (request_read, request_write) = io::pipe().map_err(channel)?;
+        let (reply_read, reply_write) = io::pipe().map_err(channel)?;
+        let streams = Streams {
+            stdin: Stdio::null(),
+            stdout: output.try_clone().map_err(channel)?.into(),
+            stderr: output.into(),
+        };
+        let program = Program {
+            program: spec.program.clone(),
+            args: spec.args.clone(),
+            env: spec.env.clone(),
+            leaves: Leaves::Nothing,
+        };
+        let descriptors = vec![
+            mapping(request_read.into(), REQUEST_FD),
+            mapping(reply_write.into(), REPLY_FD),
+        ];
+        let program = program.start(streams, descriptors);
+        let program = program.map_err(|error| HostError::Missing {
             name: spec.name.clone(),
             program: spec.program.display().to_string(),
-            error,
+            why: why(&spec.program, &error),
             fix: spec.fix.clone(),
-        };
-        let output = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(log)
-            .map_err(missing)?;
-        let log_start = output.metadata().map_err(missing)?.len();
-        let (request_read, request_write) = io::pipe().map_err(missing)?;
-        let (reply_read, reply_write) = io::pipe().map_err(missing)?;
-        let mut command = Command::new(&spec.program);
-        command
-            .args(&spec.args)
-            .envs(spec.env.iter().map(|(name, value)| (name, value)))
-            .stdin(Stdio::null())
-            .stdout(output.try_clone().map_err(missing)?)
-            .stderr(output)
-            // A group of its own, so that it can be ended with its children.
-            .process_group(0);
-        command
-            .fd_mappings(vec![
-                mapping(request_read.into(), REQUEST_FD),
-                mapping(reply_write.into(), REPLY_FD),
-            ])
-            .map_err(|error| missing(io::Error::other(error.to_string())))?;
-        // SAFETY: both calls are async-signal-safe and touch no memory of the parent.
-        unsafe {
-            command.pre_exec(|| {
-                // The harness waits for signals on a thread of its own, with all of
-                // them blocked; a worker must not inherit that.
-                SigSet::empty().thread_set_mask().map_err(io::Error::from)?;
-                nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(io::Error::from)
-            });
-        }
-        let child = command.spawn().map_err(missing)?;
-        // The command holds the worker's ends of the pipes; only without them here
-        // does end of file mean that the worker is gone.
-        drop(command);
+        })?;
         let mut process = Process {
             name: spec.name.clone(),
-            child,
+            program,
             requests: Some(write_lines(File::from(OwnedFd::from(request_write)))),
             replies: read_lines(File::from(OwnedFd::from(reply_read))),
-            log: log.to_owned(),
-            log_start,
+            log,
             last_id: 0,
             hello: no_hello(),
-            reaped: false,
         };
         process.hello = process.introduce(limit)?;
         Ok(process)
@@ -262,14 +141,14 @@ impl Process {
             name: self.name.clone(),
             asked,
             problem,
-            log: self.log_tail(),
+            log: self.log.excerpt(),
         }
     }
 
     fn died(&mut self, asked: &'static str) -> HostError {
         // It closed its channel; it may still be dying. Let it end by itself, so
         // that the status is its own and not that of our kill.
-        let by_itself = self.ends_within(Duration::from_secs(2));
+        let by_itself = self.program.ends_within(Duration::from_secs(2));
         let status = self.kill();
         HostError::Died {
             name: self.name.clone(),
@@ -278,38 +157,14 @@ impl Process {
                 _ => "it closed its channel".to_owned(),
             },
             asked,
-            log: self.log_tail(),
+            log: self.log.excerpt(),
         }
     }
 
     /// Ends the worker and everything it started.
     pub fn kill(&mut self) -> Option<ExitStatus> {
         self.requests = None;
-        if !self.reaped {
-            // Before the process is reaped: until then its id, and that of its
-            // group, cannot have become somebody else's.
-            descendants::kill(self.child.id());
-        }
-        self.reaped = true;
-        self.child.wait().ok()
-    }
-
-    /// Waits for the process to end by itself, and leaves it to be reaped.
-    fn ends_within(&self, limit: Duration) -> bool {
-        let Ok(pid) = i32::try_from(self.child.id()) else {
-            return false;
-        };
-        let deadline = Instant::now() + limit;
-        let peek = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-        loop {
-            match waitid(Id::Pid(Pid::from_raw(pid)), peek) {
-                Ok(WaitStatus::StillAlive) if Instant::now() < deadline => {
-                    thread::sleep(Duration::from_millis(2));
-                }
-                Ok(WaitStatus::StillAlive) => return false,
-                _ => return true,
-            }
-        }
+        self.program.end()
     }
 
     /// Waits for a reply line, looking in between whether the worker still lives and
@@ -333,10 +188,10 @@ impl Process {
                         name: self.name.clone(),
                         asked,
                         limit,
-                        log: self.log_tail(),
+                        log: self.log.excerpt(),
                     });
                 }
-                Err(RecvTimeoutError::Timeout) => ended = self.ends_within(Duration::ZERO),
+                Err(RecvTimeoutError::Timeout) => ended = self.program.ends_within(Duration::ZERO),
             }
             self.hold_log(asked)?;
         }
@@ -344,33 +199,12 @@ impl Process {
 
     /// Ends a worker that prints without end, before it fills the disk.
     fn hold_log(&mut self, asked: &'static str) -> Result<(), HostError> {
-        let length = fs::metadata(&self.log).map_or(0, |log| log.len());
-        if length.saturating_sub(self.log_start) <= LONGEST_LOG {
+        if !self.log.is_too_long() {
             return Ok(());
         }
         let error = self.garbage(asked, "it printed more than 64 MiB".to_owned());
-        if let Ok(log) = OpenOptions::new().write(true).open(&self.log) {
-            // What stands there is of no use; the start of it may be.
-            let _ = log.set_len(self.log_start + LOG_KEPT);
-        }
+        self.log.cut();
         Err(error)
-    }
-
-    /// The last lines this process printed.
-    fn log_tail(&self) -> String {
-        let text = || -> io::Result<String> {
-            let mut file = File::open(&self.log)?;
-            let length = file.metadata()?.len();
-            file.seek(SeekFrom::Start(
-                self.log_start.max(length.saturating_sub(64 << 10)),
-            ))?;
-            let mut bytes = Vec::new();
-            file.read_to_end(&mut bytes)?;
-            Ok(String::from_utf8_lossy(&bytes).into_owned())
-        };
-        let text = text().unwrap_or_default();
-        let lines: Vec<&str> = text.lines().collect();
-        lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
     }
 }
 
@@ -396,7 +230,7 @@ impl Conversation for Process {
                 Err(HostError::Lost {
                     name: self.name.clone(),
                     reason,
-                    log: self.log_tail(),
+                    log: self.log.excerpt(),
                 })
             }
             Ok(reply) if reply.id == id => Ok(reply.body),
@@ -420,10 +254,8 @@ impl Drop for Process {
     /// Closes the channel, which tells the worker to end, and ends it if it does not.
     fn drop(&mut self) {
         self.requests = None;
-        if !self.reaped {
-            self.ends_within(Duration::from_millis(500));
-            self.kill();
-        }
+        self.program.ends_within(Duration::from_millis(500));
+        self.kill();
     }
 }
 

@@ -1,13 +1,18 @@
 //! The one boundary: the harness process never runs the code under test.
 //!
 //! Every variant runs in a worker process that speaks [`protocol`]. [`host`] is
-//! the harness's side of it, [`serve`] the worker's, [`check`] holds a worker of
-//! somebody else's to the protocol.
+//! the harness's side of it, [`serve`] the worker's. [`program`] starts a process of
+//! somebody else's so that nothing it starts outlives it or the harness.
 
 pub mod descendants;
+mod error;
 pub mod gpu_clock;
 pub mod host;
+mod log;
+pub mod program;
 pub mod protocol;
 pub mod python;
 pub mod serve;
+pub mod signals;
 mod state;
+pub mod supervisor;

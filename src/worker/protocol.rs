@@ -85,6 +85,10 @@ pub struct Prepare {
     /// counts out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counters: Vec<Counter>,
+    /// Sets of inputs that the samples are to be taken on, at least, those of the first call
+    /// among them. Set `n` has the seed `seed + n`; 1: the inputs stay as they are.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub input_sets: u32,
 }
 
 /// Functions whose calls are one kind of event, such as selecting a backend.
@@ -366,6 +370,28 @@ pub struct Measured {
     /// Calls a sample was divided by, as asked for.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub calls_per_sample: u32,
+    /// Sets of inputs that there were, those of the first call among them; 1 where the
+    /// worker does not change them.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub input_sets: u32,
+    /// Why there were fewer than asked for, such as short memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_sets_reason: Option<String>,
+    /// The results of the last timed call, checked after it. `None`: the worker does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checked: Option<Checked>,
+}
+
+/// What the last timed call computed, held to float64 after the samples.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Checked {
+    /// Seed of the inputs it was given: `seed + 1` of [`Prepare`], or `seed` where there is
+    /// one set alone.
+    pub seed: u64,
+    /// As in [`Prepared`]; of the key-value heads that were compared.
+    pub errors: BTreeMap<String, TensorError>,
+    /// As in [`Prepared`], of the whole result.
+    pub probes: BTreeMap<String, Vec<Option<f64>>>,
 }
 
 impl Default for Measured {
@@ -380,6 +406,9 @@ impl Default for Measured {
             synchronised: false,
             graph: false,
             calls_per_sample: 1,
+            input_sets: 1,
+            input_sets_reason: None,
+            checked: None,
         }
     }
 }

@@ -9,6 +9,16 @@ use assert_cmd::Command;
 use regatta::record::run_file;
 use regatta::record::types::Run;
 
+/// Runs regatta and asserts the exit code, showing everything when it differs.
+#[macro_export]
+macro_rules! exits {
+    ($place:expr, $code:expr, [$($arg:expr),* $(,)?]) => {{
+        let (code, stdout, stderr) = $place.ran(&[$($arg),*]);
+        assert_eq!(code, $code, "stdout:\n{stdout}\nstderr:\n{stderr}");
+        (stdout, stderr)
+    }};
+}
+
 /// The fake worker's executable, which `cargo test` builds among the examples.
 pub fn fake_worker() -> PathBuf {
     let regatta = assert_cmd::cargo::cargo_bin!("regatta");
@@ -47,13 +57,23 @@ impl Place {
             let words: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
             words.join(", ")
         };
+        // Short where something is to hang; else long enough for a machine that is busy.
+        let hangs = |word: &&str| {
+            ["silent", "forking"]
+                .iter()
+                .any(|name| word.ends_with(name))
+        };
+        let timeout_s = match variants.iter().chain(args).any(hangs) {
+            true => 3,
+            false => 60,
+        };
         let worker = fake_worker().display().to_string();
         let command = quoted(&[&[worker.as_str()], args].concat());
         self.write(
             &format!("{name}.toml"),
             &format!(
                 "schema = 1\ndescription = \"{name}\"\n\
-                 [measure]\ninvocations = 5\nsamples = 10\ntimeout_s = 3\n\
+                 [measure]\ninvocations = 5\nsamples = 10\ntimeout_s = {timeout_s}\n\
                  [policy]\nfloor = 0.02\nconfirm = 6\n\
                  [workers.fake]\ncommand = [{command}]\n\
                  [[sweep]]\nvariants = [{}]\nseq = [32, 48, 64]\nhead_dim = 16\n\
@@ -61,6 +81,30 @@ impl Place {
                 quoted(variants)
             ),
         );
+    }
+
+    /// A place with a suite `s` of these variants, and a baseline of it.
+    pub fn with_baseline(variants: &[&str], args: &[&str], more: &str) -> Place {
+        let place = Place::new();
+        place.suite("s", variants, args, more);
+        exits!(place, 0, ["run", "./s.toml"]);
+        exits!(place, 0, ["baseline", "save", "s"]);
+        place
+    }
+
+    /// Changes the text of a file.
+    pub fn edit(&self, name: &str, from: &str, to: &str) {
+        let path = self.path().join(name);
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from), "{name} has no {from:?}");
+        fs::write(&path, text.replace(from, to)).unwrap();
+    }
+
+    /// The file of the baseline `s`.
+    pub fn baseline(&self) -> PathBuf {
+        let folder = self.path().join("baselines/s");
+        let mut files = fs::read_dir(folder).unwrap().flatten();
+        files.next().unwrap().path()
     }
 
     /// regatta, to be run here.
@@ -89,14 +133,4 @@ impl Place {
     pub fn run(&self, suite: &str) -> Run {
         run_file::read(&self.path().join("reports").join(suite).join("run.jsonl")).unwrap()
     }
-}
-
-/// Runs regatta and asserts the exit code, showing everything when it differs.
-#[macro_export]
-macro_rules! exits {
-    ($place:expr, $code:expr, [$($arg:expr),* $(,)?]) => {{
-        let (code, stdout, stderr) = $place.ran(&[$($arg),*]);
-        assert_eq!(code, $code, "stdout:\n{stdout}\nstderr:\n{stderr}");
-        (stdout, stderr)
-    }};
 }

@@ -112,6 +112,9 @@ int cuMemcpyDtoH_v2(void *to, Pointer from, size_t bytes) {
 int cuMemcpyHtoD_v2(Pointer to, const void *from, size_t bytes) {
     return memcpy((void *)to, from, bytes), SUCCESS;
 }
+int cuMemcpyDtoDAsync_v2(Pointer to, Pointer from, size_t bytes, void *stream) {
+    return memcpy((void *)to, (void *)from, bytes), SUCCESS;
+}
 int cuMemsetD8Async(Pointer to, unsigned char byte, size_t bytes, void *stream) {
     return memset((void *)to, byte, bytes), SUCCESS;
 }

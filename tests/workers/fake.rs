@@ -19,14 +19,14 @@ use rand_chacha::ChaCha8Rng;
 use regatta::attention::inputs::probe_indices;
 use regatta::attention::reference::{Inputs, backward, forward};
 use regatta::attention::tolerance::results;
-use regatta::attention::{Activity, Direction, Dtype, ParamValue, Structure, work};
+use regatta::attention::{Activity, Direction, Dtype, ParamValue, Problem, Structure, work};
 use regatta::worker::protocol::{
-    Device, Hello, Measure, Measured, PROBES, PROTOCOL_VERSION, Parameter, Prepare, Prepared,
-    REPLY_FD, TensorError, VariantInfo,
+    Checked, Device, Hello, Measure, Measured, PROBES, PROTOCOL_VERSION, Parameter, Prepare,
+    Prepared, REPLY_FD, TensorError, VariantInfo,
 };
 use regatta::worker::serve::{Refusal, Worker, serve_on_descriptors};
 
-const VARIANTS: [(&str, &str); 17] = [
+const VARIANTS: [(&str, &str); 23] = [
     ("steady", "the same time within a few parts in a thousand"),
     ("other", "as steady"),
     (
@@ -52,7 +52,16 @@ const VARIANTS: [(&str, &str); 17] = [
     ),
     ("garbage", "writes something else on its channel"),
     ("unsupported", "does not do this"),
+    ("flapping", "does this every second time; needs --state"),
     ("impossible", "its clock does not move"),
+    ("eager", "takes twice the samples that were asked for"),
+    ("stale", "gives its first result for ever, and says so"),
+    (
+        "stale-lying",
+        "gives its first result for ever, and says it is right",
+    ),
+    ("older", "knows one set of inputs, and checks before timing"),
+    ("clings", "dies when it should release its case"),
 ];
 
 #[path = "fault.rs"]
@@ -62,9 +71,100 @@ struct Fake {
     variants: Vec<(&'static str, &'static str)>,
     state: Option<PathBuf>,
     version: u32,
+    release: String,
+    /// Of its device.
+    kind: String,
+    /// What it says of its clock; with none it has one way to time a call.
+    clock: Option<String>,
     absent: Option<String>,
     rng: ChaCha8Rng,
     prepared: Option<Prepare>,
+}
+
+/// The right results of a problem, by name.
+type Tensors = BTreeMap<&'static str, Vec<f64>>;
+
+fn tensors(problem: &Problem, seed: u64) -> Result<Tensors, Refusal> {
+    let too_large = |error| Refusal::Failed(format!("{error}"));
+    let inputs = Inputs::generate(problem, seed).map_err(too_large)?;
+    let saved = forward(problem, &inputs).map_err(too_large)?;
+    let gradients = backward(problem, &inputs, &saved).map_err(too_large)?;
+    Ok(BTreeMap::from([
+        ("out", saved.out),
+        ("dq", gradients.dq),
+        ("dk", gradients.dk),
+        ("dv", gradients.dv),
+    ]))
+}
+
+/// Results as a worker answers them: what it says of their errors, and probes.
+struct Answered {
+    errors: BTreeMap<String, TensorError>,
+    probes: BTreeMap<String, Vec<Option<f64>>>,
+}
+
+/// Answers with the right results times a factor; `error` of each by its name.
+fn answered(
+    problem: &Problem,
+    tensors: &Tensors,
+    factor: f64,
+    error: impl Fn(&str) -> Option<f64>,
+) -> Answered {
+    let mut answered = Answered {
+        errors: BTreeMap::new(),
+        probes: BTreeMap::new(),
+    };
+    for (name, _) in results(problem.direction) {
+        let tensor = &tensors[name];
+        let probes = probe_indices(tensor.len() as u64, PROBES)
+            .map(|i| Some(tensor[i as usize] * factor).filter(|value| value.is_finite()));
+        answered.probes.insert((*name).to_owned(), probes.collect());
+        let error = TensorError {
+            relative_l2: error(name),
+            max_abs: error(name),
+        };
+        answered.errors.insert((*name).to_owned(), error);
+    }
+    answered
+}
+
+/// What a variant's results are multiplied with, and the error that it says they have.
+fn mistake(variant: &str) -> (f64, Option<f64>) {
+    match variant {
+        "wrong" => (1.25, Some(0.25)),
+        "lying" => (1.25, Some(1e-7)),
+        "nan" => (f64::NAN, None),
+        _ => (1.0, Some(1e-7)),
+    }
+}
+
+/// The check of the last timed call, on the inputs of the next seed.
+fn checked(case: &Prepare) -> Result<Checked, Refusal> {
+    let seed = case.seed.wrapping_add(1);
+    let right = tensors(&case.problem, seed)?;
+    let (factor, error) = mistake(&case.variant);
+    let Answered { errors, probes } = match case.variant.as_str() {
+        "stale" => {
+            let first = tensors(&case.problem, case.seed)?;
+            let error = |name: &str| {
+                let pairs = first[name].iter().zip(&right[name]);
+                let off: f64 = pairs.map(|(a, b)| (a - b).powi(2)).sum();
+                let norm: f64 = right[name].iter().map(|b| b * b).sum();
+                Some((off / norm).sqrt())
+            };
+            answered(&case.problem, &first, factor, error)
+        }
+        "stale-lying" => {
+            let first = tensors(&case.problem, case.seed)?;
+            answered(&case.problem, &first, factor, |_| error)
+        }
+        _ => answered(&case.problem, &right, factor, |_| error),
+    };
+    Ok(Checked {
+        seed,
+        errors,
+        probes,
+    })
 }
 
 fn main() {
@@ -102,6 +202,9 @@ fn main() {
             .collect(),
         state: value("--state").map(PathBuf::from),
         version,
+        release: value("--release").unwrap_or_else(|| "1.0".to_owned()),
+        kind: value("--kind").unwrap_or_else(|| "cpu".to_owned()),
+        clock: value("--clock"),
         absent,
         rng: ChaCha8Rng::seed_from_u64(seed),
         prepared: None,
@@ -168,9 +271,12 @@ impl Worker for Fake {
             absent: None,
             protocol: self.version,
             worker: "fake".to_owned(),
-            versions: BTreeMap::from([("fake".to_owned(), "1.0".to_owned())]),
+            versions: [("fake".to_owned(), self.release.clone())]
+                .into_iter()
+                .chain(self.clock.clone().map(|clock| ("clock".to_owned(), clock)))
+                .collect(),
             device: Device {
-                kind: "cpu".to_owned(),
+                kind: self.kind.clone(),
                 name: "fake device".to_owned(),
                 memory_bytes: 1 << 30,
                 facts: BTreeMap::from([
@@ -203,6 +309,14 @@ impl Worker for Fake {
         if let Some(reason) = &self.absent {
             return Err(Refusal::Unsupported(reason.clone()));
         }
+        if !self
+            .variants
+            .iter()
+            .any(|(name, _)| *name == request.variant)
+        {
+            let name = &request.variant;
+            return Err(Refusal::Failed(format!("there is no variant `{name}`")));
+        }
         println!("fake: preparing {}", request.variant);
         match request.variant.as_str() {
             "silent" => sleep(Duration::from_secs(3600)),
@@ -219,6 +333,14 @@ impl Worker for Fake {
                 sleep(Duration::from_secs(3600));
             }
             "garbage" => raw_reply("tuning 24 configurations...\n"),
+            "flapping" => {
+                let state = self.state.clone().ok_or("flapping needs --state FILE")?;
+                if state.exists() {
+                    std::fs::remove_file(&state).map_err(|error| error.to_string())?;
+                    return Err(Refusal::Unsupported("no workspace is free".to_owned()));
+                }
+                std::fs::write(&state, "used").map_err(|error| error.to_string())?;
+            }
             "unsupported" => {
                 return Err(Refusal::Unsupported(
                     "needs compute capability 9.0".to_owned(),
@@ -226,47 +348,17 @@ impl Worker for Fake {
             }
             _ => {}
         }
-        let problem = &request.problem;
-        let too_large = |error| Refusal::Failed(format!("{error}"));
-        let inputs = Inputs::generate(problem, request.seed).map_err(too_large)?;
-        let saved = forward(problem, &inputs).map_err(too_large)?;
-        let gradients = backward(problem, &inputs, &saved).map_err(too_large)?;
-        let tensors = BTreeMap::from([
-            ("out", saved.out),
-            ("dq", gradients.dq),
-            ("dk", gradients.dk),
-            ("dv", gradients.dv),
-        ]);
-        let (error, factor) = match request.variant.as_str() {
-            "wrong" => (Some(0.25), 1.25),
-            "lying" => (Some(1e-7), 1.25),
-            "nan" => (None, f64::NAN),
-            _ => (Some(1e-7), 1.0),
-        };
-        let mut prepared = Prepared {
-            effective: BTreeMap::new(),
-            errors: BTreeMap::new(),
-            probes: BTreeMap::new(),
+        let right = tensors(&request.problem, request.seed)?;
+        let (factor, error) = mistake(&request.variant);
+        let Answered { errors, probes } = answered(&request.problem, &right, factor, |_| error);
+        let splits = splits(request) as i64;
+        let prepared = Prepared {
+            effective: BTreeMap::from([("num_splits_key".to_owned(), ParamValue::Int(splits))]),
+            errors,
+            probes,
             first_call_ns: 1e6,
             problems: 1,
         };
-        let splits = splits(request) as i64;
-        prepared
-            .effective
-            .insert("num_splits_key".to_owned(), ParamValue::Int(splits));
-        for (name, _) in results(problem.direction) {
-            let tensor = &tensors[name];
-            let probes = probe_indices(tensor.len() as u64, PROBES)
-                .map(|i| Some(tensor[i as usize] * factor).filter(|value| value.is_finite()));
-            prepared.probes.insert((*name).to_owned(), probes.collect());
-            prepared.errors.insert(
-                (*name).to_owned(),
-                TensorError {
-                    relative_l2: error,
-                    max_abs: error,
-                },
-            );
-        }
         self.prepared = Some(request.clone());
         Ok(prepared)
     }
@@ -307,7 +399,11 @@ impl Worker for Fake {
                 "noisy" => self.noise(0.4),
                 _ => self.noise(0.004),
             };
-        let device_ns = (0..request.samples)
+        let count = match case.variant.as_str() {
+            "eager" => 2 * request.samples,
+            _ => request.samples,
+        };
+        let device_ns = (0..count)
             .map(|sample| match case.variant.as_str() {
                 "impossible" => 0.0,
                 "drifting" => base * (1.0 + 0.01 * f64::from(sample)),
@@ -316,10 +412,14 @@ impl Worker for Fake {
             .collect();
         let gpu = case.variant == "gpu";
         let samples = if gpu { request.samples as usize } else { 0 };
+        let rotates = case.input_sets > 1 && case.variant != "older";
         Ok(Measured {
             device_ns,
             host_ns: vec![fault.host_ns(); samples],
             clock_mhz: vec![fault.clock_mhz(); samples],
+            input_sets: if rotates { case.input_sets } else { 1 },
+            checked: rotates.then(|| checked(&case)).transpose()?,
+            synchronised: gpu && fault.opens_the_gate(),
             ..Measured::default()
         })
     }
@@ -327,7 +427,7 @@ impl Worker for Fake {
     fn census(&mut self) -> Result<Structure, Refusal> {
         let case = self.prepared.as_ref().ok_or("no case is prepared")?;
         if case.variant == "gpu" {
-            return Ok(fault::of(case).structure());
+            return fault::of(case).census();
         }
         Ok(Structure {
             counts: BTreeMap::from([("threads".to_owned(), splits(case))]),
@@ -337,11 +437,17 @@ impl Worker for Fake {
 
     fn activity(&mut self) -> Option<Activity> {
         let case = self.prepared.as_ref()?;
-        (case.variant == "gpu").then(|| fault::of(case).activity())
+        (case.variant == "gpu")
+            .then(|| fault::of(case).activity())
+            .flatten()
     }
 
     fn release(&mut self) {
-        self.prepared = None;
+        let case = self.prepared.take();
+        if case.is_some_and(|case| case.variant == "clings") {
+            eprintln!("fake: double free or corruption");
+            exit(7);
+        }
     }
 }
 

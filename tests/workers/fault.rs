@@ -2,9 +2,10 @@
 
 use regatta::attention::{Activity, Launch, Operation, OperationKind, ParamValue, Structure};
 use regatta::worker::protocol::Prepare;
+use regatta::worker::serve::Refusal;
 
 /// Faults that make the call slower, and by their names what they are.
-const FAULTS: [&str; 12] = [
+const FAULTS: [&str; 15] = [
     "grid",
     "kernel",
     "copies",
@@ -17,6 +18,18 @@ const FAULTS: [&str; 12] = [
     "clock",
     "overlap",
     "environment",
+    "clone",
+    "waits",
+    "driver-memory",
+];
+
+/// Ways in which what a call does is not told any more.
+const UNTOLD: [&str; 5] = [
+    "no-census",
+    "no-structure",
+    "no-launches",
+    "no-count",
+    "no-calls",
 ];
 
 /// Changes that harm nothing.
@@ -38,7 +51,7 @@ pub struct Fault(String);
 
 /// Every word that the parameter takes.
 pub fn words() -> Vec<String> {
-    let words = FAULTS.iter().chain(&HARMLESS);
+    let words = FAULTS.iter().chain(&UNTOLD).chain(&HARMLESS);
     words.map(|word| (*word).to_owned()).collect()
 }
 
@@ -66,12 +79,39 @@ impl Fault {
 
     /// Nanoseconds the host needs to issue a call.
     pub fn host_ns(&self) -> f64 {
-        if self.is("host") { 1e9 } else { 1e3 }
+        match self.0.as_str() {
+            "host" => 1e9,
+            "clone" | "waits" | "driver-memory" => 1e5,
+            _ => 1e3,
+        }
     }
 
     /// Clock of the device.
     pub fn clock_mhz(&self) -> f64 {
         if self.is("clock") { 1320.0 } else { 1980.0 }
+    }
+
+    /// True where the call waits for the device by itself.
+    pub fn opens_the_gate(&self) -> bool {
+        self.is("waits") || self.is("driver-memory")
+    }
+
+    /// What a census tells of a call.
+    pub fn census(&self) -> Result<Structure, Refusal> {
+        let mut structure = self.structure();
+        match self.0.as_str() {
+            "no-census" => return Err(Refusal::Failed("CUPTI is taken".to_owned())),
+            "no-structure" => structure = Structure::default(),
+            "no-launches" => structure.launches.clear(),
+            "no-count" => {
+                structure.counts.remove("workspace_bytes");
+                let reason = "the allocator is another one".to_owned();
+                let uncounted = &mut structure.uncounted;
+                uncounted.insert("workspace_bytes".to_owned(), reason);
+            }
+            _ => {}
+        }
+        Ok(structure)
     }
 
     /// What a call does: fills, attention, and combining its splits.
@@ -108,7 +148,7 @@ impl Fault {
         };
         let mut launches = vec![kernel.clone(), combine.clone()];
         match self.0.as_str() {
-            "copies" => launches.insert(0, plain("at::native::direct_copy_kernel<4>")),
+            "copies" | "clone" => launches.insert(0, plain("at::native::direct_copy_kernel<4>")),
             "launches" => launches.extend([combine.clone(), combine]),
             "order" => launches.reverse(),
             _ => {}
@@ -134,9 +174,22 @@ impl Fault {
     /// What the device does in a call of the suite's small problem, which takes 2.7 us and
     /// with a fault 1.3 us more: its kernels in order, a gap before the last, and a copy
     /// beside the first.
-    pub fn activity(&self) -> Activity {
+    pub fn activity(&self) -> Option<Activity> {
+        let asked = |fault: &str, number| if self.is(fault) { number } else { 0 };
+        let calls = [
+            (
+                "synchronisations",
+                asked("waits", 1) + asked("driver-memory", 2),
+            ),
+            ("allocations", asked("driver-memory", 2)),
+            ("frees", asked("driver-memory", 2)),
+            ("launches", self.structure().launches.len() as u64),
+        ];
+        let calls = calls.map(|(name, n)| (name.to_owned(), n)).into();
         let gap = match self.0.as_str() {
+            "no-calls" | "no-structure" => return None,
             "gaps" | "host" => 1_400,
+            "clone" | "waits" | "driver-memory" => 136_000,
             "jitter" => 110,
             _ => 100,
         };
@@ -150,11 +203,11 @@ impl Fault {
             let took = match launch.name.as_str() {
                 name if name.contains("combine") => 400,
                 name if name.contains("copy") => 1_300,
-                _ if self.slows() > 1.0 && !self.is("copies") => 3_500,
+                _ if self.slows() > 1.0 && !self.is("copies") && !self.is("clone") => 3_500,
                 _ => 2_200,
             };
             // The host is ahead, but where it is the fault.
-            let late = self.is("host") && place > 0;
+            let late = self.host_ns() > 1e3 && place > 0;
             operations.push(Operation {
                 kind: OperationKind::Kernel,
                 name: launch.name.clone(),
@@ -177,11 +230,12 @@ impl Fault {
             launched_ns: Some(-500),
         });
         operations.sort_by_key(|operation| operation.start_ns);
-        Activity {
+        Some(Activity {
             operations,
             host_ns: self.host_ns() as u64,
+            calls,
             ..Activity::default()
-        }
+        })
     }
 
     /// The attention kernel's name, as one compiler or another spells it.

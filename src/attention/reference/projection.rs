@@ -35,6 +35,17 @@ pub fn projection(problem: &Problem, of: &Projection, seed: u64) -> Result<Vec<f
     Ok(out)
 }
 
+/// Bytes that [`projection`] takes.
+pub(super) fn bytes(problem: &Problem, of: &Projection) -> u128 {
+    let terms = Terms::of(of.kind, of.sizes(problem));
+    let [ranks, inner, rows, width] =
+        [terms.ranks, terms.inner, terms.rows, terms.width].map(u128::from);
+    let weights = ranks.saturating_mul(inner).saturating_mul(width);
+    weights
+        .saturating_add(rows.saturating_mul(width))
+        .saturating_mul(8)
+}
+
 /// One shape for both kinds: `out [rows, width] = Σ_rank a_rank [rows, inner] w_rank [inner, width]`.
 struct Terms {
     /// Blocks that are summed.

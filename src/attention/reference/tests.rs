@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::attention::{Align, Varlen};
+use crate::attention::tolerance::Expected;
+use crate::attention::{Align, Direction, Mask, Varlen};
 
 /// Three loops over logical indices, sharing no code with the module above.
 fn textbook(problem: &Problem, inputs: &Inputs) -> Vec<f64> {
@@ -113,6 +114,70 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// Plane by plane, from the seed alone, the same as from whole tensors.
+    #[test]
+    fn what_is_expected_of_parts_is_that_of_the_whole(
+        problem in tiny(),
+        seed in any::<u64>(),
+        memory in prop_oneof![Just(0u64), Just(1 << 20)],
+    ) {
+        let both = Problem { direction: Direction::Both, ..problem };
+        let inputs = Inputs::generate(&both, seed).unwrap();
+        let saved = forward(&both, &inputs).unwrap();
+        let gradients = backward(&both, &inputs, &saved).unwrap();
+        let found = expected(&both, seed, 16, memory).unwrap();
+        for (name, whole) in [
+            ("out", &saved.out),
+            ("dq", &gradients.dq),
+            ("dk", &gradients.dk),
+            ("dv", &gradients.dv),
+        ] {
+            let right = Expected::of(whole, 16);
+            prop_assert_eq!(found[name].elements, right.elements);
+            let off = (found[name].squares - right.squares).abs();
+            prop_assert!(off < 1e-9 * (1.0 + right.squares), "{} {}", both, name);
+            prop_assert_eq!(&found[name].probes, &right.probes, "{} {}", both, name);
+        }
+    }
+}
+
+/// A window on a long sequence needs what is in the window.
+#[test]
+fn memory_follows_the_mask_and_not_the_tensors() {
+    let problem: Problem = "s1,sk10000000,d128,window-63-0-br".parse().unwrap();
+    let rows_q = 2 * (128 + 128) + 2;
+    let rows_k = 64 * 2 * (128 + 128);
+    assert_eq!(bytes(&problem), 8 * (rows_q + rows_k));
+    let found = expected(&problem, 1, 16, 1 << 20).unwrap();
+    assert!(found["out"].squares > 0.0);
+    let full: Problem = "s1,sk10000000,d128".parse().unwrap();
+    assert!(bytes(&full) > 8 * 10_000_000 * 256);
+}
+
+#[test]
+fn an_eighth_of_the_planes_is_checked_the_first_and_the_last_among_them() {
+    let checked = |planes| {
+        checked_runs(planes)
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(checked(1), [0]);
+    assert_eq!(checked(8), [0]);
+    assert_eq!(checked(9), [0, 8]);
+    assert_eq!(checked(64), [0, 1, 2, 3, 18, 33, 48, 63]);
+    assert_eq!(checked_runs(128)[1..], [36..38, 66..68, 96..98, 126..128]);
+    for planes in 1..300 {
+        let checked = checked(planes);
+        assert!(8 * checked.len() >= planes);
+        assert!(checked.is_sorted_by(|a, b| a < b), "{checked:?}");
+        assert!(*checked.last().unwrap() < planes);
+    }
+}
+
 #[test]
 fn a_query_without_keys_is_zero() {
     let problem: Problem = "s4,sk2,d3,causal-br".parse().unwrap();
@@ -127,6 +192,6 @@ fn a_query_without_keys_is_zero() {
 
 #[test]
 fn what_does_not_fit_is_an_error() {
-    let problem: Problem = "b4000000000,h4000000000,s4,d3".parse().unwrap();
+    let problem: Problem = "b16777216,h16777216,s4,d3".parse().unwrap();
     assert!(Inputs::generate(&problem, 1).is_err());
 }

@@ -313,6 +313,7 @@ fn header(
     let mut settings = suite.settings.clone();
     settings.invocations = invocations.unwrap_or(0) as u32;
     RunHeader {
+        identity: None,
         schema: SCHEMA_VERSION,
         method: METHOD_VERSION,
         tool: env!("CARGO_PKG_VERSION").to_owned(),

@@ -2,6 +2,7 @@
 
 mod import;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -10,15 +11,17 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::{Ended, Stop, note, print, sides};
+use super::sides::{self, Stored};
+use super::{Ended, Stop, note, print};
 use crate::judge::judgement::VerdictOutcome;
 use crate::judge::{self, Options};
 use crate::record::RecordError;
-use crate::record::baseline::{Store, Stored};
+use crate::record::baseline::{self, Store};
 use crate::record::run_file::{self, RUN_FILE};
 use crate::record::side::Side;
 use crate::record::types::Run;
 use crate::report::terminal;
+use crate::suite::BUILTIN;
 
 /// Save, import, list, show and remove baselines
 #[derive(Args, Debug)]
@@ -41,14 +44,14 @@ enum Action {
     Save {
         /// The baseline's name; `gate SUITE` looks for the suite's name by default
         name: String,
-        /// A run file or report folder [default: the newest run under reports/ that
-        /// passed]
+        /// A run file or report folder [default: the newest run of the suite of this name
+        /// under reports/ that passed, or of the only suite there]
         run: Option<String>,
         /// Replace the baseline that is there
         #[arg(long)]
         replace: bool,
-        /// Save a run that did not pass, is a part of its suite, or was measured
-        /// with --set
+        /// Save a run that did not pass, is a part of its suite, was measured with --set, or
+        /// is of another suite than the baseline it replaces
         #[arg(long)]
         force: bool,
     },
@@ -98,20 +101,24 @@ fn save(
     force: bool,
     json: bool,
 ) -> Ended {
-    let side = match run {
-        Some(run) => sides::find(run, store, None)?.side,
-        None => newest_that_passed(Path::new("reports"))?,
+    let stored = match run {
+        Some(run) => sides::find(run, store, None)?,
+        None => newest_that_passed(Path::new("reports"), name, store, force)?,
     };
-    if let (Some(why), false) = (unfit(&side), force) {
+    let side = &stored.side;
+    let why = unfit(&stored).or_else(|| of_another_suite(store, name, side));
+    if let (Some(why), false) = (why, force) {
         return Err(Stop::NotJudged(anyhow!(
             "{} {why}; it makes no baseline unless --force is given",
             side.label
         )));
     }
     let path = store
-        .save(name, &side, Timestamp::now(), replace)
+        .save(name, side, Timestamp::now(), replace)
         .map_err(|error| match error {
-            RecordError::Exists(_) | RecordError::Name(_) => Stop::usage(error),
+            RecordError::Exists(_) | RecordError::Name(_) | RecordError::Machine(_) => {
+                Stop::usage(error)
+            }
             _ => Stop::not_judged(error),
         })?;
     let cases = side.cases.len();
@@ -131,11 +138,33 @@ fn save(
 }
 
 /// Why a run should not be what others are held against.
-fn unfit(side: &Side) -> Option<String> {
+fn unfit(stored: &Stored) -> Option<String> {
+    let side = &stored.side;
     let suite = &side.header.suite;
+    // What was said of it when it was measured: a gate held it against more than itself.
+    if let Some(judged) = stored.run.end.as_ref().and_then(|end| end.judged.as_ref())
+        && judged.outcome != VerdictOutcome::Passed
+    {
+        let against = match &judged.base {
+            Some(base) => format!(" against baseline {}", base.name),
+            None => String::new(),
+        };
+        let reasons = judged.reasons.join("; ");
+        return Some(format!("did not pass{against} ({reasons})"));
+    }
+    if stored.run.end.is_none() && !stored.is_baseline {
+        return Some(
+            "was not measured to its end, or not judged and reported (the command that \
+             measured it goes on with it)"
+                .to_owned(),
+        );
+    }
     let verdict = judge::judge(side, None, &Options::default()).verdict;
     if verdict.outcome != VerdictOutcome::Passed {
         return Some(format!("did not pass ({})", verdict.reasons.join("; ")));
+    }
+    if side.header.settings.structure_only {
+        return Some("has no times (--structure-only)".to_owned());
     }
     if !suite.filter.is_empty() {
         let filter = suite.filter.join(" ");
@@ -147,8 +176,29 @@ fn unfit(side: &Side) -> Option<String> {
     None
 }
 
-/// The newest run in the report folders under `reports` that passed by itself.
-fn newest_that_passed(reports: &Path) -> Result<Side, Stop> {
+/// Why a run does not belong under a name: the baseline there is of another suite.
+fn of_another_suite(store: &Store, name: &str, side: &Side) -> Option<String> {
+    let there = suite_of(store, name)?;
+    let own = &side.header.suite.name;
+    (there != *own).then(|| format!("is of suite {own}, and baseline {name} is of suite {there}"))
+}
+
+/// The suite of a baseline that is there.
+fn suite_of(store: &Store, name: &str) -> Option<String> {
+    let (stored, _) = store.list();
+    let mut of_name = stored.into_iter().filter(|stored| stored.name == name);
+    of_name.next().map(|stored| stored.header.suite.name)
+}
+
+/// The newest run in the report folders under `reports` that passed, of the suite that `name`
+/// stands for: the one of that name, that of the baseline there, or the only one there is.
+/// With `force`, one that passed by itself will do.
+fn newest_that_passed(
+    reports: &Path,
+    name: &str,
+    store: &Store,
+    force: bool,
+) -> Result<Stored, Stop> {
     let folders = fs::read_dir(reports).into_iter().flatten().flatten();
     let mut runs: Vec<(PathBuf, Run)> = folders
         .filter_map(|folder| {
@@ -157,18 +207,50 @@ fn newest_that_passed(reports: &Path) -> Result<Side, Stop> {
         })
         .collect();
     runs.sort_by_key(|(_, run)| std::cmp::Reverse(run.header.started));
+    let suites: BTreeSet<String> = runs
+        .iter()
+        .map(|(_, run)| run.header.suite.name.clone())
+        .collect();
+    let known = suites.contains(name) || BUILTIN.iter().any(|(suite, _)| *suite == name);
+    let of = match (known, suite_of(store, name), suites.len()) {
+        (true, ..) => Some(name.to_owned()),
+        (false, Some(suite), _) => Some(suite),
+        (false, None, 0 | 1) => None,
+        (false, None, _) => {
+            let suites: Vec<String> = suites.into_iter().collect();
+            return Err(Stop::Usage(anyhow!(
+                "`{name}` is no suite's name, and there are runs of {}; name the run: regatta \
+                 baseline save {name} {}",
+                suites.join(", "),
+                runs[0].0.parent().unwrap_or(reports).display(),
+            )));
+        }
+    };
+    runs.retain(|(_, run)| of.as_ref().is_none_or(|of| run.header.suite.name == *of));
     let count = runs.len();
     for (path, run) in runs {
         let side = Side::from_run(path.display().to_string(), &run);
-        let verdict = judge::judge(&side, None, &Options::default()).verdict;
-        // Held against one without times, a gate would compare none.
-        let timed = !run.header.settings.structure_only;
-        if timed && run.end.is_some() && verdict.outcome == VerdictOutcome::Passed {
-            return Ok(side);
+        let stored = Stored {
+            side,
+            run,
+            is_baseline: false,
+            path,
+        };
+        let by_itself = || {
+            let passed = judge::judge(&stored.side, None, &Options::default()).verdict;
+            let timed = !stored.run.header.settings.structure_only;
+            timed && stored.run.end.is_some() && passed.outcome == VerdictOutcome::Passed
+        };
+        if unfit(&stored).is_none() || force && by_itself() {
+            return Ok(stored);
         }
     }
+    let (of, make) = match &of {
+        Some(suite) => (format!(" of suite {suite}"), suite.as_str()),
+        None => (String::new(), "quick"),
+    };
     Err(Stop::NotJudged(anyhow!(
-        "none of the {count} runs under {} passed; make one: regatta run quick",
+        "none of the {count} runs{of} under {} passed, as a whole; make one: regatta run {make}",
         reports.display()
     )))
 }
@@ -206,7 +288,7 @@ fn list(store: &Store, json: bool) -> Ended {
     Ok(0)
 }
 
-fn described(baseline: &Stored) -> serde_json::Value {
+fn described(baseline: &baseline::Stored) -> serde_json::Value {
     json!({
         "name": baseline.name,
         "path": baseline.path,

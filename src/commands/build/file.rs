@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::input;
 use crate::kernels::ledger::{Ledger, Row};
 use crate::record::{RecordError, SCHEMA_VERSION, check_schema, line, write_atomically};
 
@@ -48,7 +49,7 @@ pub fn write(path: &Path, ledger: &Ledger) -> Result<(), RecordError> {
 /// When it is absent, of another schema, or any line is damaged: a ledger with holes would
 /// pass what it should hold.
 pub fn read(path: &Path) -> Result<Ledger, RecordError> {
-    let text = fs::read_to_string(path).map_err(|error| RecordError::io(path, error))?;
+    let text = input::text(path, input::LEDGER).map_err(|error| RecordError::io(path, error))?;
     let mut lines = text.lines();
     let first = lines.next().unwrap_or_default();
     check_schema(path, first)?;
@@ -63,6 +64,10 @@ pub fn read(path: &Path) -> Result<Ledger, RecordError> {
     let mut rows = Vec::new();
     for (index, text) in lines.enumerate() {
         match line::read::<Line>(text) {
+            Ok(Line::Entry(row)) if !row.is_possible() => {
+                let problem = "its figures are beyond any device's; save the ledger again";
+                return Err(invalid(index + 2, problem));
+            }
             Ok(Line::Entry(row)) => rows.push(*row),
             Ok(Line::Ledger { .. }) => return Err(invalid(index + 2, "a second header")),
             Err(problem) => return Err(invalid(index + 2, &problem)),

@@ -1,7 +1,7 @@
 //! `regatta build`: every kernel for every architecture, with no GPU, and what each
 //! entry point takes.
 
-mod file;
+pub(crate) mod file;
 mod table;
 
 use std::collections::BTreeMap;

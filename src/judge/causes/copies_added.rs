@@ -1,7 +1,7 @@
 //! Whole tensors are copied that were not copied before.
 
 use super::launches::plain;
-use super::{EXPLAINS, Pair, finding, median_ns};
+use super::{Clock, EXPLAINS, Pair, finding};
 use crate::attention::{Launch, Structure, moves_data};
 use crate::judge::judgement::Finding;
 use crate::judge::phrase::{count, part_of};
@@ -28,14 +28,14 @@ pub fn find(pair: &Pair) -> Option<Finding> {
     if let Some((base, head)) = pair.counts("copies")
         && head.saturating_sub(base) > added as u64
     {
-        evidence.push(format!("copies {base} -> {head}"));
+        evidence.push(format!("copies {base} → {head}"));
     }
     if evidence.is_empty() {
         return None;
     }
     let ns = moved_ns(pair.head).zip(moved_ns(pair.base));
     let ns = ns.map(|(after, before)| (after - before).max(0.0));
-    if let (Some(ns), Some(whole)) = (ns, call_ns(pair.head)) {
+    if let (Some(ns), Some(whole)) = (ns, call_ns(pair)) {
         evidence.push(part_of(ns, whole));
     }
     // Copies that take a small part of what a call takes longer came with its cause.
@@ -59,8 +59,9 @@ fn moved_ns(record: &CaseRecord) -> Option<f64> {
     Some((activity.moving_ns? + activity.copying_ns?) as f64)
 }
 
-/// Nanoseconds of a call: as timed, or else in which the device was busy.
-fn call_ns(record: &CaseRecord) -> Option<f64> {
-    let busy = || Some(record.activity.as_ref()?.busy_ns as f64);
-    median_ns(&record.device_ns).or_else(busy)
+/// Nanoseconds of the head's call on the device: as timed, or else in which it was busy.
+fn call_ns(pair: &Pair) -> Option<f64> {
+    let busy = || Some(pair.head.activity.as_ref()?.busy_ns as f64);
+    let timed = pair.head_ns.filter(|_| pair.clock != Clock::Host);
+    timed.or_else(busy)
 }

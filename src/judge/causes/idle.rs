@@ -32,7 +32,7 @@ impl<'a> Idle<'a> {
         Some(2 * after.saturating_sub(before) >= growth)
     }
 
-    /// `device idle between launches 3.00 -> 210 us of 267 us, 88.0 % of it waiting for the
+    /// `device idle between launches 3.00 → 210 µs of 267 µs, 88.0 % of it waiting for the
     /// host`. The call was recorded, which stretches it.
     pub fn told(&self) -> String {
         let (before, after) = (self.base.idle_ns(), self.head.idle_ns());

@@ -20,7 +20,7 @@ pub fn find(pair: &Pair) -> Option<Finding> {
     let evidence = if before == after {
         format!("{before}: its arguments differ further on in the name")
     } else {
-        format!("{before} -> {after}")
+        format!("{before} → {after}")
     };
     Some(finding("kernel-replaced", evidence, 0.8))
 }

@@ -14,7 +14,7 @@ pub fn find(pair: &Pair) -> Option<Finding> {
     (before > 0 && after > before).then(|| {
         finding(
             "launches-added",
-            format!("launches {before} -> {after}"),
+            format!("launches {before} → {after}"),
             0.7,
         )
     })

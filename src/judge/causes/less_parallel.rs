@@ -22,7 +22,7 @@ pub fn find(pair: &Pair) -> Option<Finding> {
     let mut worst: f64 = 1.0;
     for name in ["threads", "tasks"] {
         if let Some((base, head)) = pair.counts(name).filter(|(base, head)| head < base) {
-            evidence.push(format!("{name} {base} -> {head}"));
+            evidence.push(format!("{name} {base} → {head}"));
             worst = worst.max(base as f64 / head.max(1) as f64);
         }
     }
@@ -57,7 +57,7 @@ fn smaller_grids(pair: &Pair) -> Vec<(String, f64)> {
         let (before, after) = (largest(&before)?, largest(after)?);
         let fewer = blocks(&after) < blocks(&before) && threads(&after) < threads(&before);
         let text = format!(
-            "grid {} -> {} of {}{}",
+            "grid {} → {} of {}{}",
             sizes(before.grid),
             sizes(after.grid),
             short(&name),

@@ -1,6 +1,6 @@
 //! Copies and compute do not run at once.
 
-use super::{EXPLAINS, Pair, finding, median_ns};
+use super::{EXPLAINS, Pair, finding};
 use crate::attention::ActivitySummary;
 use crate::judge::judgement::Finding;
 use crate::judge::phrase::{from_to, part_of};
@@ -15,7 +15,7 @@ const WORTH: f64 = 0.05;
 /// Finds copies that ran beside kernels and do so no longer, or that were added and never
 /// did.
 pub fn find(pair: &Pair) -> Option<Finding> {
-    let (base, head) = pair.activities()?;
+    let (base, head) = pair.activities().filter(|_| pair.of_device())?;
     let slower = pair.slower_by()?;
     lost(base, head, slower).or_else(|| none(pair, base, head, slower))
 }
@@ -40,7 +40,7 @@ fn none(
     let copying = copying_ns(head)?;
     let overlapped = head.overlap_ns as f64;
     let more = (copying - overlapped) - (copying_ns(base)? - base.overlap_ns as f64);
-    let worth = WORTH * median_ns(&pair.head.device_ns)?;
+    let worth = WORTH * pair.head_ns?;
     let evidence = format!(
         "copies and compute at once {} of copying a call",
         part_of(overlapped, copying)

@@ -15,7 +15,7 @@ const SMALLEST: f64 = 0.01;
 pub fn find(pair: &Pair) -> Option<Finding> {
     let base = median(&usable(&pair.base.clock_mhz))?;
     let head = median(&usable(&pair.head.clock_mhz))?;
-    if !pair.moved() || (head / base - 1.0).abs() < SMALLEST {
+    if !pair.moved() || !pair.of_device() || (head / base - 1.0).abs() < SMALLEST {
         return None;
     }
     let share = (base / head).ln() / pair.ratio.ln();
@@ -23,7 +23,7 @@ pub fn find(pair: &Pair) -> Option<Finding> {
         return None;
     }
     let evidence = format!(
-        "clock {base:.0} -> {head:.0} MHz, which accounts for {} of the change: the machine, \
+        "clock {base:.0} → {head:.0} MHz, which accounts for {} of the change: the machine, \
          not the code",
         percent(share.min(1.0))
     );

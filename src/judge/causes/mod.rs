@@ -5,7 +5,9 @@
 //! explain a change rank above exact facts that may, and both above conditions
 //! that merely came with it.
 
+pub mod clock;
 mod copies_added;
+mod driver_memory;
 mod environment;
 pub(super) mod events_added;
 mod gaps;
@@ -23,9 +25,12 @@ mod recompiled;
 mod retuned;
 mod shared_device;
 mod spills;
+mod synchronisation;
 mod throttled;
 mod toolchain;
 mod workspace;
+
+pub use clock::Clock;
 
 use super::complete::usable;
 use super::floor::beyond;
@@ -44,6 +49,14 @@ pub struct Pair<'a> {
     pub base: &'a CaseRecord,
     /// The head's record.
     pub head: &'a CaseRecord,
+    /// Nanoseconds of the base, of those that were judged.
+    pub base_ns: Option<f64>,
+    /// Nanoseconds of the head, of those that were judged.
+    pub head_ns: Option<f64>,
+    /// What took the base's.
+    pub base_clock: Clock,
+    /// What took the head's.
+    pub clock: Clock,
     /// Head over base, with the machine's share left in.
     pub ratio: f64,
     /// Smallest change that counts.
@@ -68,18 +81,18 @@ impl<'a> Pair<'a> {
         self.base.activity.as_ref().zip(self.head.activity.as_ref())
     }
 
-    /// A count of both structures; one that a structure lacks is zero there, but
-    /// one that both lack is unknown.
+    /// A count of both sides; `None` where one of them does not tell it.
     fn counts(&self, name: &str) -> Option<(u64, u64)> {
-        let (base, head) = self.structures()?;
-        let (base, head) = (base.counts.get(name), head.counts.get(name));
-        (base.is_some() || head.is_some())
-            .then(|| (base.copied().unwrap_or(0), head.copied().unwrap_or(0)))
+        structure::count(self.base, name).zip(structure::count(self.head, name))
     }
 
     /// True when no exact figure of the two structures differs, or both are unknown.
     fn same_structure(&self) -> bool {
         let (base, head) = (&self.base.structure, &self.head.structure);
+        let launches = |side: &Option<Structure>| side.as_ref().map(|s| s.launches.is_empty());
+        if launches(base) != launches(head) {
+            return false;
+        }
         let changes = structure::changes(&structure::Pair {
             case: "",
             base: self.base,
@@ -100,10 +113,15 @@ impl<'a> Pair<'a> {
         codes.is_some_and(|(base, head)| base == head)
     }
 
-    /// Nanoseconds of device time that the head takes more, where it does.
+    /// Nanoseconds that the head takes more of the time that was judged, where it does.
     fn slower_by(&self) -> Option<f64> {
-        let more = median_ns(&self.head.device_ns)? - median_ns(&self.base.device_ns)?;
+        let more = self.head_ns? - self.base_ns?;
         (self.moved() && more > 0.0).then_some(more)
+    }
+
+    /// True when the device's time is judged, and not the host's.
+    fn of_device(&self) -> bool {
+        self.clock != Clock::Host
     }
 
     /// True when time changed enough that conditions around it are worth telling.
@@ -129,18 +147,18 @@ fn disturbed<'a>(
         true => (pair.head, pair.base),
         false => (pair.base, pair.head),
     };
-    let known = faster.conditions.known > 0;
+    let known = faster.conditions.known > 0 && pair.of_device();
     (pair.moved() && known && share(slower) > share(faster)).then_some((slower, faster))
 }
 
 /// The median of the times that a clock can have shown.
-fn median_ns(times: &[f64]) -> Option<f64> {
+pub(super) fn median_ns(times: &[f64]) -> Option<f64> {
     median(&usable(times))
 }
 
 type Rule = fn(&Pair) -> Option<Finding>;
 
-const RULES: [Rule; 19] = [
+const RULES: [Rule; 21] = [
     retuned::find,
     less_parallel::find,
     parameter_changed::find,
@@ -149,6 +167,8 @@ const RULES: [Rule; 19] = [
     events_added::find,
     launches_added::find,
     modules_loaded::find,
+    driver_memory::find,
+    synchronisation::find,
     spills::find,
     recompiled::find,
     lower_clock::find,
@@ -167,6 +187,25 @@ pub fn findings(pair: &Pair) -> Vec<Finding> {
     let mut found: Vec<Finding> = RULES.iter().filter_map(|rule| rule(pair)).collect();
     found.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
     found
+}
+
+/// True for a cause that is read off what a call does, and not off a time or a condition
+/// around it.
+pub fn is_structural(cause: &str) -> bool {
+    const OF_TIMES: [&str; 11] = [
+        "host-bound",
+        "gaps",
+        "lost-overlap",
+        "no-overlap",
+        "lower-clock",
+        "higher-clock",
+        "throttled",
+        "shared-device",
+        "environment",
+        "toolchain",
+        "same-launch",
+    ];
+    !OF_TIMES.contains(&cause)
 }
 
 fn finding(cause: &str, evidence: String, confidence: f64) -> Finding {

@@ -13,7 +13,7 @@ pub fn find(pair: &Pair) -> Option<Finding> {
         let mut facts = Vec::new();
         let mut differ = |what: &str, before: Option<u64>, after: Option<u64>| {
             if let (Some(before), Some(after), true) = (before, after, before != after) {
-                facts.push(format!("{what} {before} -> {after}"));
+                facts.push(format!("{what} {before} → {after}"));
             }
         };
         differ(
@@ -29,7 +29,7 @@ pub fn find(pair: &Pair) -> Option<Finding> {
         if before.block != after.block {
             let [x, y, z] = before.block;
             let [to_x, to_y, to_z] = after.block;
-            facts.push(format!("block {x}x{y}x{z} -> {to_x}x{to_y}x{to_z}"));
+            facts.push(format!("block {x}x{y}x{z} → {to_x}x{to_y}x{to_z}"));
         }
         (!facts.is_empty()).then(|| format!("{} of {}", facts.join(", "), short(&name)))
     });

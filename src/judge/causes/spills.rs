@@ -17,7 +17,7 @@ pub fn find(pair: &Pair) -> Option<Finding> {
                 .max()
         };
         let (before, after) = (most(&before)?, most(head.get(&name)?)?);
-        let text = || format!("{before} -> {after} bytes a thread of {}", short(&name));
+        let text = || format!("{before} → {after} bytes a thread of {}", short(&name));
         (after > before).then(text)
     });
     let grown: Vec<String> = grown.collect();

@@ -49,14 +49,31 @@ fn effective(name: &str, value: i64) -> CaseRecord {
     record
 }
 
-fn found(base: &CaseRecord, head: &CaseRecord, ratio: f64) -> Vec<Finding> {
-    findings(&Pair {
+fn pair<'a>(base: &'a CaseRecord, head: &'a CaseRecord, ratio: f64) -> Pair<'a> {
+    Pair {
         base,
         head,
+        base_ns: median_ns(&base.device_ns),
+        head_ns: median_ns(&head.device_ns),
+        base_clock: Clock::Events,
+        clock: Clock::Events,
         ratio,
         floor: 0.05,
         versions: Vec::new(),
         sms: None,
+    }
+}
+
+fn found(base: &CaseRecord, head: &CaseRecord, ratio: f64) -> Vec<Finding> {
+    findings(&pair(base, head, ratio))
+}
+
+/// The same of times that were taken behind a gate.
+fn gated(base: &CaseRecord, head: &CaseRecord, ratio: f64) -> Vec<Finding> {
+    findings(&Pair {
+        base_clock: Clock::Gated,
+        clock: Clock::Gated,
+        ..pair(base, head, ratio)
     })
 }
 
@@ -87,7 +104,7 @@ fn one_block_where_there_were_157_is_less_parallel() {
     let text = only(&launched(&[(name, 157)]), &launched(&[(name, 1)]), 40.0);
     assert_eq!(
         pair_of(text),
-        "less-parallel: grid 157x1x1 -> 1x1x1 of flash_bwd<ns::Tile<64>>"
+        "less-parallel: grid 157x1x1 → 1x1x1 of flash_bwd<ns::Tile<64>>"
     );
     // A second launch of one block makes up for none of the 156.
     let two = launched(&[(name, 1), (name, 1)]);
@@ -96,7 +113,7 @@ fn one_block_where_there_were_157_is_less_parallel() {
         (told.cause.as_str(), told.evidence.as_str()),
         (
             "less-parallel",
-            "grid 157x1x1 -> 1x1x1 of flash_bwd<ns::Tile<64>>"
+            "grid 157x1x1 → 1x1x1 of flash_bwd<ns::Tile<64>>"
         )
     );
     // The other way round nothing was lost.
@@ -115,7 +132,7 @@ fn fewer_threads_and_splits_are_told_together() {
     assert_eq!(all.len(), 1);
     assert_eq!(
         all[0].evidence,
-        "threads 2 -> 1, tasks 4 -> 1, num_splits_key became 1 (was 4)"
+        "threads 2 → 1, tasks 4 → 1, num_splits_key became 1 (was 4)"
     );
     assert!(all[0].confidence > 0.9);
 }
@@ -151,7 +168,7 @@ fn another_kernel_is_named() {
         &launched(&[("flash_v2", 9)]),
         1.5,
     );
-    assert_eq!(pair_of(text), "kernel-replaced: flash_v3 -> flash_v2");
+    assert_eq!(pair_of(text), "kernel-replaced: flash_v3 → flash_v2");
 }
 
 #[test]
@@ -166,17 +183,17 @@ fn added_copies_are_not_added_launches_too() {
         "copies-added: 1 copy kernel added (elementwise_kernel)"
     );
     let text = only(&counted(&[("copies", 0)]), &counted(&[("copies", 3)]), 1.3);
-    assert_eq!(pair_of(text), "copies-added: copies 0 -> 3");
+    assert_eq!(pair_of(text), "copies-added: copies 0 → 3");
     let text = only(
         &launched(&[("flash", 9)]),
         &launched(&[("flash", 9), ("reduce", 9)]),
         1.3,
     );
-    assert_eq!(pair_of(text), "launches-added: launches 1 -> 2");
+    assert_eq!(pair_of(text), "launches-added: launches 1 → 2");
     // The same work in two pieces is done by as much of the device.
     let pieces = launched(&[("flash", 79), ("flash", 78)]);
     let text = only(&launched(&[("flash", 157)]), &pieces, 1.3);
-    assert_eq!(pair_of(text), "launches-added: launches 1 -> 2");
+    assert_eq!(pair_of(text), "launches-added: launches 1 → 2");
 }
 
 #[test]
@@ -184,7 +201,7 @@ fn more_registers_mean_another_compilation() {
     let mut head = launched(&[("flash", 9)]);
     head.structure.as_mut().unwrap().launches[0].registers = Some(255);
     let text = only(&launched(&[("flash", 9)]), &head, 1.3);
-    assert_eq!(pair_of(text), "recompiled: registers 128 -> 255 of flash");
+    assert_eq!(pair_of(text), "recompiled: registers 128 → 255 of flash");
 }
 
 #[test]
@@ -195,7 +212,7 @@ fn a_clock_that_explains_the_time_is_the_machine() {
     };
     let (cause, evidence) = only(&clocked(1980.0), &clocked(1410.0), 1.404);
     assert_eq!(cause, "lower-clock");
-    assert!(evidence.starts_with("clock 1980 -> 1410 MHz"));
+    assert!(evidence.starts_with("clock 1980 → 1410 MHz"));
     assert_eq!(
         only(&clocked(1000.0), &clocked(1200.0), 0.85).0,
         "higher-clock"
@@ -219,7 +236,7 @@ fn throttling_and_other_processes_are_the_machine() {
                 .collect(),
             shared,
             other_processes: 2 * shared.min(1),
-            synchronised: 0,
+            ..Conditions::default()
         },
         ..around(100.0)
     };
@@ -252,7 +269,7 @@ fn a_slow_host_in_front_of_a_fast_device_is_told() {
     let text = only(&issued(50.0), &issued(300.0), 1.0);
     assert_eq!(
         pair_of(text),
-        "host-bound: host 50.0 -> 300 ns a call, device time 100 ns"
+        "host-bound: host 50.0 → 300.0 ns a call, device time 100.0 ns"
     );
     assert!(found(&issued(50.0), &issued(90.0), 1.0).is_empty());
     assert!(found(&issued(300.0), &issued(300.0), 1.0).is_empty());
@@ -268,17 +285,13 @@ fn versions_are_told_where_time_moved() {
     };
     let told = |ratio| {
         findings(&Pair {
-            base: &record,
-            head: &record,
-            ratio,
-            floor: 0.05,
             versions: vec![&change],
-            sms: None,
+            ..pair(&record, &record, ratio)
         })
     };
     assert_eq!(
         told(1.2)[0].evidence,
-        "torch.versions.cudnn 9.1 -> 9.2; structure unchanged"
+        "torch.versions.cudnn 9.1 → 9.2; structure unchanged"
     );
     assert!(told(1.01).is_empty());
 }
@@ -288,7 +301,7 @@ fn a_larger_workspace_is_told() {
     let base = counted(&[("workspace_bytes", 10), ("allocations", 1)]);
     let head = counted(&[("workspace_bytes", 90), ("allocations", 1)]);
     let text = only(&base, &head, 1.2);
-    assert_eq!(pair_of(text), "workspace: workspace 10 -> 90 bytes");
+    assert_eq!(pair_of(text), "workspace: workspace 10 → 90 bytes");
     let peak = |bytes| CaseRecord {
         peak_bytes: Some(bytes),
         ..around(1.0)
@@ -312,7 +325,7 @@ fn retuning_is_told_against_the_lengths_seen() {
     );
     let text = only(&base, &head(1, 1, 2_000), 2.0).1;
     assert!(
-        text.starts_with("retuned once in a call of one length, was 0, 2.00 us"),
+        text.starts_with("retuned once in a call of one length, was 0, 2.00 µs"),
         "{text}"
     );
     assert!(found(&head(24, 24, 5), &head(24, 24, 90), 1.0).is_empty());
@@ -332,12 +345,12 @@ fn functions_that_run_more_often_are_told_with_their_time() {
     assert_eq!(
         pair_of(only(&base, &head, 1.3)),
         "events-added: backend re-selected 8 times a call, was 0, \
-         812 us of the host a call in it"
+         812.4 µs of the host a call in it"
     );
     let head = counted(&[("calls.backend_selections", 1), ("calls.torch_compile", 3)]);
     assert_eq!(
         pair_of(only(&base, &head, 1.3)),
-        "events-added: backend re-selected once a call, was 0; torch_compile 1 -> 3 a call"
+        "events-added: backend re-selected once a call, was 0; torch_compile 1 → 3 a call"
     );
     assert!(found(&head, &base, 0.8).is_empty());
     assert!(found(&counted(&[("copies", 0)]), &head, 1.3).is_empty());
@@ -363,4 +376,22 @@ fn the_most_telling_cause_comes_first() {
         .map(|f| f.cause)
         .collect();
     assert_eq!(causes, ["less-parallel", "copies-added", "workspace"]);
+}
+
+/// A count that one side lacks was not made there: no change from 0, nor to it.
+#[test]
+fn what_was_not_counted_is_no_cause() {
+    let none = counted(&[("threads", 2)]);
+    let all = [
+        ("threads", 2),
+        ("tasks", 1),
+        ("copies", 3),
+        ("module_loads", 3),
+        ("workspace_bytes", 1 << 30),
+        ("allocations", 9),
+        ("synchronisations", 1),
+        ("driver_allocations", 2),
+    ];
+    assert!(found(&none, &counted(&all), 2.0).is_empty());
+    assert!(found(&counted(&all), &none, 2.0).is_empty());
 }

@@ -15,7 +15,7 @@ pub fn find(pair: &Pair) -> Option<Finding> {
         return None;
     }
     let each = pair.versions.iter().take(NAMED);
-    let named = each.map(|change| format!("{} {} -> {}", change.field, change.base, change.head));
+    let named = each.map(|change| format!("{} {} → {}", change.field, change.base, change.head));
     let mut evidence = named.collect::<Vec<_>>().join(", ");
     if pair.versions.len() > NAMED {
         evidence += ", ...";

@@ -20,13 +20,13 @@ pub fn find(pair: &Pair) -> Option<Finding> {
             } else {
                 ""
             };
-            evidence.push(format!("{what} {base} -> {head}{unit}"));
+            evidence.push(format!("{what} {base} → {head}{unit}"));
         }
     }
     if let Some((base, head)) = pair.base.peak_bytes.zip(pair.head.peak_bytes) {
         let more = head.saturating_sub(base);
         if more >= ROUNDING && more >= base / 10 {
-            evidence.push(format!("peak memory {base} -> {head} bytes"));
+            evidence.push(format!("peak memory {base} → {head} bytes"));
         }
     }
     (!evidence.is_empty()).then(|| finding("workspace", evidence.join(", "), 0.45))

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Held;
-use crate::attention::CaseId;
+use crate::attention::{CaseId, DRIVER_ALLOCATIONS, DRIVER_FREES, SYNCHRONISATIONS};
 use crate::suite::structural::{Action, Kind, Quantity};
 
 /// An exact difference between the structures of two calls.
@@ -24,15 +24,72 @@ pub struct StructuralChange {
 }
 
 impl std::fmt::Display for StructuralChange {
-    /// `grid 157x1x1 -> 1x1x1 of fmha_cutlassB`.
+    /// `grid 157x1x1 → 1x1x1 of fmha_cutlassB`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (kind, name) = (self.kind.text(), &self.name);
-        write!(f, "{kind} {} -> {}", self.before, self.after)?;
+        if let Some(asked) = asked_of_cuda(name) {
+            return write!(f, "{asked} {} → {}", self.before, self.after);
+        }
+        write!(f, "{kind} {} → {}", self.before, self.after)?;
         // A replaced kernel is named by what it became, `threads` by its kind.
         if self.kind != Kind::KernelReplaced && name != kind {
             write!(f, " of {name}")?;
         }
         Ok(())
+    }
+}
+
+/// What a call asks of CUDA, in words that a number follows, by the count's name.
+pub fn asked_of_cuda(count: &str) -> Option<&'static str> {
+    match count {
+        SYNCHRONISATIONS => Some("waits for the device in each call:"),
+        DRIVER_ALLOCATIONS => Some("cudaMalloc a call"),
+        DRIVER_FREES => Some("cudaFree a call"),
+        _ => None,
+    }
+}
+
+/// A part of the structure that the base tells of and the head does not: nobody knows
+/// whether it changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Uncounted {
+    /// `launches`, a figure of them (`local memory`), or the count's name.
+    pub name: String,
+    /// The base's figure, where it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<u64>,
+    /// Why the head does not tell it, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl Uncounted {
+    /// `counted in the base and not now: launches (2), allocations (3): the census failed`.
+    pub fn told(all: &[Uncounted]) -> Option<String> {
+        const NAMED: usize = 6;
+        let first = all.first()?;
+        let named = all.iter().take(NAMED).map(|one| match one.before {
+            Some(before) => format!("{} ({before})", one.name),
+            None => one.name.clone(),
+        });
+        let mut text = format!(
+            "counted in the base and not now: {}",
+            named.collect::<Vec<_>>().join(", ")
+        );
+        if all.len() > NAMED {
+            text += &format!(" and {} more", all.len() - NAMED);
+        }
+        let reason = all.iter().find_map(|one| one.reason.as_ref());
+        if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
+            let whole = all.len() == 1 || first.reason.as_ref() == Some(reason);
+            let about = all.iter().find(|one| one.reason.is_some());
+            let about = about.map_or("", |one| one.name.as_str());
+            text += &match whole {
+                true => format!(": {reason}"),
+                false => format!("; {about}: {reason}"),
+            };
+        }
+        Some(text)
     }
 }
 

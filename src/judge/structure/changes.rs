@@ -34,8 +34,11 @@ pub fn changes(pair: &Pair) -> Option<Vec<StructuralChange>> {
         pair,
         changes: Vec::new(),
     };
-    launches(&mut found, base, head);
-    counts::compare(&mut found, base, head);
+    // Launches of one side alone were not counted on the other: that is no change from none.
+    if !base.launches.is_empty() && !head.launches.is_empty() {
+        launches(&mut found, base, head);
+    }
+    counts::compare(&mut found, base);
     counts::memory(&mut found);
     counts::parameters(&mut found);
     found

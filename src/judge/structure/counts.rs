@@ -3,16 +3,37 @@
 use std::collections::BTreeSet;
 
 use super::changes::{Found, worse_if};
-use crate::attention::{ParamValue, Structure};
+use crate::attention::{
+    ASKED_OF_CUDA, DRIVER_ALLOCATIONS, DRIVER_FREES, ParamValue, SYNCHRONISATIONS, Structure,
+};
 use crate::judge::judgement::Direction;
+use crate::record::side::CaseRecord;
 use crate::suite::structural::Kind;
 
 /// A difference of memory below this is an allocator's rounding.
 const ROUNDING: u64 = 1 << 20;
 
-/// Compares counts that both sides have. What one side lacks its worker does not count.
-pub(super) fn compare(found: &mut Found, base: &Structure, head: &Structure) {
-    let both = |name: &str| Some((*base.counts.get(name)?, *head.counts.get(name)?));
+/// A count of a record, where it was counted. What a call asked of CUDA is in the activity
+/// of files that are older than the counts of it.
+pub(in crate::judge) fn count(record: &CaseRecord, name: &str) -> Option<u64> {
+    let counts = &record.structure.as_ref()?.counts;
+    let counted = counts.get(name).copied();
+    counted.or_else(|| asked(record).find_map(|(asked, n)| (asked == name).then_some(n)))
+}
+
+/// What a call asked of CUDA, as its activity tells, by the names of the counts.
+pub(super) fn asked(record: &CaseRecord) -> impl Iterator<Item = (&'static str, u64)> {
+    let calls = record.activity.as_ref().map(|activity| &activity.calls);
+    ASKED_OF_CUDA
+        .into_iter()
+        .filter_map(move |(call, count)| Some((count, *calls?.get(call)?)))
+}
+
+/// Compares counts that both sides have. What one side lacks is not 0 there: where it is the
+/// head, [`super::vanished`] tells.
+pub(super) fn compare(found: &mut Found, base: &Structure) {
+    let (before, after) = (found.pair.base, found.pair.head);
+    let both = |name: &str| Some((count(before, name)?, count(after, name)?));
     if let Some((before, after)) = both("tasks") {
         add_fewer(found, Kind::Tasks, "tasks", before, after);
     }
@@ -33,7 +54,18 @@ pub(super) fn compare(found: &mut Found, base: &Structure, head: &Structure) {
     if let Some((before, after)) = both("workspace_bytes") {
         add_memory(found, "workspace_bytes", before, after);
     }
-    for name in base.counts.keys() {
+    for (kind, name) in [
+        (Kind::Synchronisation, SYNCHRONISATIONS),
+        (Kind::DriverMemory, DRIVER_ALLOCATIONS),
+        (Kind::DriverMemory, DRIVER_FREES),
+    ] {
+        if let Some((before, after)) = both(name) {
+            found.add_figure(kind, name, before, after);
+        }
+    }
+    let has_a_kind =
+        |name: &str| [SYNCHRONISATIONS, DRIVER_ALLOCATIONS, DRIVER_FREES].contains(&name);
+    for name in base.counts.keys().filter(|name| !has_a_kind(name)) {
         if let (Some((before, after)), true) = (both(name), found.pair.policy.is_steady(name)) {
             found.add_figure(Kind::Counts, name, before, after);
         }

@@ -2,7 +2,7 @@
 
 use super::names::normalised;
 use super::standing::multiprocessors;
-use crate::attention::{Launch, Structure, moves_data};
+use crate::attention::{CENSUS, Launch, Structure, moves_data};
 use crate::judge::causes::events_added::told;
 use crate::judge::causes::launches::{blocks, short};
 use crate::judge::complete::allowed;
@@ -66,9 +66,11 @@ struct Figure {
 fn figure(limit: &Limit, record: &CaseRecord, sms: Option<u64>) -> Result<Figure, String> {
     let structure = record.structure.as_ref().filter(|s| !s.is_empty());
     let Some(structure) = structure else {
+        let none = record.structure.as_ref();
+        let why = none.and_then(|structure| structure.why_uncounted(CENSUS));
         return Err(match &record.status {
-            Status::Measured => "its worker counts no structure".to_owned(),
-            Status::Failed { reason } | Status::Missing { reason } => {
+            Status::Measured => why.unwrap_or("its worker counts no structure").to_owned(),
+            Status::Failed { reason, .. } | Status::Missing { reason } => {
                 format!("not measured: {reason}")
             }
             Status::Unsupported { reason } => reason.clone(),
@@ -79,6 +81,10 @@ fn figure(limit: &Limit, record: &CaseRecord, sms: Option<u64>) -> Result<Figure
         of: None,
     };
     match &limit.count {
+        Quantity::Launches if structure.launches.is_empty() => {
+            let why = structure.why_uncounted("launches");
+            Err(why.unwrap_or("its worker tells no launches").to_owned())
+        }
         Quantity::Launches => {
             let of_kernel = |launch: &&Launch| {
                 let pattern = limit.kernel.as_ref();
@@ -87,13 +93,16 @@ fn figure(limit: &Limit, record: &CaseRecord, sms: Option<u64>) -> Result<Figure
             let number = structure.launches.iter().filter(of_kernel).count();
             Ok(counted(number as u64))
         }
-        Quantity::Copies => Ok(counted(copies(structure))),
-        Quantity::Count(name) => match count(record, structure, name) {
+        Quantity::Copies => match copies(structure) {
+            Some(copies) => Ok(counted(copies)),
+            None => Err("its worker does not count copies".to_owned()),
+        },
+        Quantity::Count(name) => match figure_of(record, name) {
             Some(value) => Ok(Figure {
                 value,
                 of: events(record, name, value as u64),
             }),
-            None => Err(match structure.uncounted.get(name) {
+            None => Err(match structure.why_uncounted(name) {
                 Some(reason) => format!("{name} could not be counted: {reason}"),
                 None => format!("its worker does not count {name}"),
             }),
@@ -118,9 +127,9 @@ fn figure(limit: &Limit, record: &CaseRecord, sms: Option<u64>) -> Result<Figure
 }
 
 /// A count of the worker's, or a figure of what the device did in a call.
-fn count(record: &CaseRecord, structure: &Structure, name: &str) -> Option<f64> {
+fn figure_of(record: &CaseRecord, name: &str) -> Option<f64> {
     let activity = || record.activity.as_ref()?.figure(name);
-    let counted = structure.counts.get(name).map(|count| *count as f64);
+    let counted = super::count(record, name).map(|count| count as f64);
     counted.or_else(activity)
 }
 
@@ -131,13 +140,12 @@ fn events(record: &CaseRecord, count: &str, number: u64) -> Option<String> {
     (number > 0).then(|| told(record, name, number))
 }
 
-/// Copies as the worker counts them, or else kernels that move data.
-fn copies(structure: &Structure) -> u64 {
+/// Copies as the worker counts them, or else kernels that move data, where it tells any.
+fn copies(structure: &Structure) -> Option<u64> {
     let moving = || structure.launches.iter().filter(|l| moves_data(&l.name));
-    match structure.counts.get("copies") {
-        Some(count) => *count,
-        None => moving().count() as u64,
-    }
+    let counted = structure.counts.get("copies").copied();
+    let launched = (!structure.launches.is_empty()).then(|| moving().count() as u64);
+    counted.or(launched)
 }
 
 /// The launch with the most blocks among the kernels that a limit speaks of.

@@ -9,8 +9,11 @@ mod counts;
 mod limits;
 mod names;
 mod standing;
+mod vanished;
 
 pub use changes::{Pair, changes};
+pub(super) use counts::count;
 pub use limits::limits;
 pub use names::normalised;
 pub use standing::{multiprocessors, not_comparable};
+pub use vanished::vanished;

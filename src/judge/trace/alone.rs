@@ -206,7 +206,7 @@ fn no_overlap(idle: &Idle, scope: &Scope) -> Option<Finding> {
 mod tests {
     use crate::judge::trace::analyse;
     use crate::record::trace::Trace;
-    use crate::record::trace::testing::{Writer, training};
+    use crate::record::trace::testing::{Writer, steps, training};
 
     fn told(trace: &Trace) -> Vec<String> {
         let found = analyse(&trace.recording).findings.into_iter();
@@ -215,22 +215,13 @@ mod tests {
             .collect()
     }
 
-    fn steps(mut step: impl FnMut(&mut Writer, u64)) -> Trace {
-        let mut writer = Writer::new();
-        writer.kernel("warm_up", 1, 1_000);
-        for number in 0..10 {
-            step(&mut writer, number);
-        }
-        writer.trace()
-    }
-
     #[test]
     fn one_block_stands_out_and_a_full_device_does_not() {
         assert_eq!(
             told(&training(1)),
             [
                 "few-blocks: fmha_cutlassB_f32_aligned_64x64_k32_sm80: grid 1x1x1, 1 of 132 SMs, \
-              268 of 268 ms of kernels a repetition (99.9 %)"
+              268.0 of 268.4 ms of kernels a repetition (99.9 %)"
             ]
         );
         assert!(told(&training(157)).is_empty());
@@ -251,14 +242,14 @@ mod tests {
         let all = told(&late);
         assert_eq!(all.len(), 1, "{all:?}");
         assert!(
-            all[0].starts_with("host-bound: device idle waiting for the host 62.1 of 93.0 us"),
+            all[0].starts_with("host-bound: device idle waiting for the host 62.1 of 93.0 µs"),
             "{all:?}"
         );
         let mut unknown = late.clone();
         for operation in &mut unknown.recording.operations {
             operation.launched = None;
         }
-        assert!(told(&unknown)[0].starts_with("gaps: device idle 63.0 of 93.0 us"));
+        assert!(told(&unknown)[0].starts_with("gaps: device idle 63.0 of 93.0 µs"));
     }
 
     #[test]
@@ -269,7 +260,7 @@ mod tests {
         });
         assert_eq!(
             told(&exposed),
-            ["no-overlap: copies and compute at once 0 of 20.0 us of copying a repetition"]
+            ["no-overlap: copies and compute at once 0 of 20.0 µs of copying a repetition"]
         );
     }
 

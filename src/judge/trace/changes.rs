@@ -34,7 +34,7 @@ pub struct KernelChange {
     pub count: Sides<f64>,
     /// Mean time of a launch in nanoseconds.
     pub mean_ns: Sides<f64>,
-    /// Figures of its launch that changed: `grid 157x1x1 -> 1x1x1`.
+    /// Figures of its launch that changed: `grid 157x1x1 → 1x1x1`.
     pub changes: Vec<String>,
     /// Multiprocessors with at least one block, of the launch that lost most blocks.
     pub filled: Option<Sides<u64>>,
@@ -215,7 +215,7 @@ fn facts(before: &Kernel, after: &Kernel) -> Vec<String> {
     let mut facts = Vec::new();
     let mut differ = |what: &str, before: String, after: String| {
         if before != after {
-            facts.push(format!("{what} {before} -> {after}"));
+            facts.push(format!("{what} {before} → {after}"));
         }
     };
     differ("grid", sizes(before.grid), sizes(after.grid));

@@ -215,6 +215,7 @@ pub fn compare(base: (&str, &Trace), head: (&str, &Trace), floor: f64) -> Compar
         verdict: Verdict {
             outcome: VerdictOutcome::NotJudged,
             reasons: Vec::new(),
+            undecided: None,
         },
     };
     let found = findings(&comparison);
@@ -239,6 +240,7 @@ fn verdict(
         return Verdict {
             outcome: VerdictOutcome::NotJudged,
             reasons: vec![format!("{} has no operation", empty.label)],
+            undecided: None,
         };
     }
     if comparable && busy > 1.0 + comparison.floor {
@@ -259,7 +261,11 @@ fn verdict(
     if outcome == VerdictOutcome::NotJudged {
         reasons.push("the traces are of different devices or methods".to_owned());
     }
-    Verdict { outcome, reasons }
+    Verdict {
+        outcome,
+        reasons,
+        undecided: None,
+    }
 }
 
 fn notes(comparison: &Comparison, sides: [&Side; 2]) -> Vec<String> {

@@ -11,7 +11,7 @@ use crate::attention::moves_data;
 use crate::judge::causes::EXPLAINS;
 use crate::judge::causes::launches::{plain, short};
 use crate::judge::judgement::Finding;
-use crate::judge::phrase::{count, factor, from_to, part_of, percent, time};
+use crate::judge::phrase::{change, count, from_to, part_of, percent, time};
 
 /// Findings of a kind that are told one by one; the others are counted.
 const TOLD: usize = 3;
@@ -119,15 +119,10 @@ fn less_parallel(comparison: &Comparison, all: &mut Vec<Found>) {
     }
 }
 
-/// `2.60 ms -> 269 ms, 103 times slower`.
+/// `2.60 ms → 269 ms, 103 times slower`.
 fn times(kernel: &KernelChange) -> String {
     let (before, after) = (kernel.mean_ns.base, kernel.mean_ns.head);
-    let change = match kernel.ratio() {
-        ratio if ratio >= 1.995 => format!("{} times slower", factor(ratio)),
-        ratio if ratio >= 1.0 => format!("{} slower", percent(ratio - 1.0)),
-        ratio => format!("{} faster", percent(1.0 - ratio)),
-    };
-    format!("{} -> {}, {change}", time(before), time(after))
+    format!("{}, {}", from_to(before, after), change(kernel.ratio()))
 }
 
 /// Kernels that move data, and copies, that were not there before.
@@ -157,7 +152,7 @@ fn copies_added(comparison: &Comparison) -> Option<Found> {
         if *number >= before + 0.5 {
             ns += copied_ns - before_ns;
             evidence.push(format!(
-                "{direction} {} -> {}",
+                "{direction} {} → {}",
                 figure(before),
                 figure(*number)
             ));
@@ -184,7 +179,7 @@ fn kernels_replaced(comparison: &Comparison) -> Option<Found> {
                 "{before} (differs further on in its name): {}",
                 times(kernel)
             ),
-            false => format!("{before} -> {after}: {}", times(kernel)),
+            false => format!("{before} → {after}: {}", times(kernel)),
         }
     });
     let mut told: Vec<String> = told.collect();
@@ -212,7 +207,7 @@ fn launches_added(comparison: &Comparison) -> Option<Found> {
     // Each launch comes with a gap before it.
     growth += (comparison.sides.head.idle_ns - comparison.sides.base.idle_ns).max(0.0);
     (before > 0.0 && after > before).then(|| {
-        let evidence = format!("launches {} -> {}", figure(before), figure(after));
+        let evidence = format!("launches {} → {}", figure(before), figure(after));
         found("launches-added", evidence, 0.7, growth, true)
     })
 }
@@ -276,7 +271,7 @@ fn lost_overlap(comparison: &Comparison) -> Option<Found> {
     let growth = (before - after) * copying;
     (before - after > 0.2 && growth > WORTH * head.busy_ns).then(|| {
         let evidence = format!(
-            "copies and compute at once {} -> {} of copying, {} no longer hidden",
+            "copies and compute at once {} → {} of copying, {} no longer hidden",
             percent(before),
             percent(after),
             time(growth)
@@ -293,7 +288,7 @@ fn modules_loaded(comparison: &Comparison) -> Option<Found> {
     let steady = comparison.scope == Scope::Repetition;
     (steady && *after >= before + 0.5).then(|| {
         let (before, after) = (figure(*before), figure(*after));
-        let evidence = format!("modules loaded {before} -> {after} a repetition");
+        let evidence = format!("modules loaded {before} → {after} a repetition");
         found("recompiled", evidence, 0.92, None, false)
     })
 }
@@ -311,7 +306,7 @@ fn calls_added(comparison: &Comparison) -> Option<Found> {
             let more = *after >= before + 0.5 && *after > before * (1.0 + comparison.floor);
             more.then(|| {
                 format!(
-                    "{} {} -> {}",
+                    "{} {} → {}",
                     name.replace('_', " "),
                     figure(*before),
                     figure(*after)

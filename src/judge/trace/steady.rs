@@ -80,7 +80,7 @@ pub fn steady(recording: &Recording) -> Option<Steady> {
     let ((process, device, stream), operations) = busiest?;
     let searched = &operations[operations.len().saturating_sub(SEARCHED)..];
     // Backwards, so that what is sought is at the front.
-    let tokens: Vec<u64> = searched.iter().rev().map(|o| token(o)).collect();
+    let tokens: Vec<Token> = searched.iter().rev().map(|o| token(o)).collect();
     let found = repetition(&tokens)?;
     // The same kernel a few times at a program's end is no loop.
     if found.covered() < ENOUGH && 4 * found.covered() < operations.len() {
@@ -122,11 +122,20 @@ fn warm_up(starts: &[u64]) -> usize {
 }
 
 /// What an operation is, sizes aside: they may change from one repetition to the next.
-fn token(operation: &Operation) -> u64 {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Token<'a> {
+    /// The kernel of this name, by its number.
+    Kernel(u32),
+    /// A copy in this direction.
+    Copy(&'a str),
+    Set,
+}
+
+fn token(operation: &Operation) -> Token<'_> {
     match &operation.work {
-        Work::Kernel(kernel) => u64::from(kernel.name) << 8,
-        Work::Copy { direction, .. } => 1 + direction.bytes().map(u64::from).sum::<u64>() % 200,
-        Work::Set { .. } => 0,
+        Work::Kernel(kernel) => Token::Kernel(kernel.name),
+        Work::Copy { direction, .. } => Token::Copy(direction),
+        Work::Set { .. } => Token::Set,
     }
 }
 
@@ -145,7 +154,7 @@ impl Repetition {
 
 /// The repetition that covers most of the front of `tokens`, and of those that cover
 /// nearly as much the one with the shortest period.
-fn repetition(tokens: &[u64]) -> Option<Repetition> {
+fn repetition<T: PartialEq>(tokens: &[T]) -> Option<Repetition> {
     let mut best: Option<Repetition> = None;
     for tail in 0..TAIL.min(tokens.len()) {
         let tokens = &tokens[tail..];
@@ -176,7 +185,7 @@ fn repetition(tokens: &[u64]) -> Option<Repetition> {
 
 /// For each index, how many tokens from there on equal those at the front (the Z function,
 /// in linear time).
-fn prefix_matches(tokens: &[u64]) -> Vec<usize> {
+fn prefix_matches<T: PartialEq>(tokens: &[T]) -> Vec<usize> {
     let mut matches = vec![0; tokens.len()];
     let (mut left, mut right) = (0, 0);
     for at in 1..tokens.len() {
@@ -198,6 +207,7 @@ fn prefix_matches(tokens: &[u64]) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::trace::testing::Writer;
     use proptest::prelude::*;
 
     fn found(text: &str) -> Option<(usize, usize, usize)> {
@@ -216,6 +226,36 @@ mod tests {
         assert_eq!(found("aaaa"), Some((1, 4, 0)));
         // Three alike at the end of each repetition are not the repetition.
         assert_eq!(found("baaabaaabaaabaaa"), Some((4, 4, 0)));
+    }
+
+    /// Forty repetitions of the same: how long each is, and how many were found.
+    fn forty(step: fn(&mut Writer)) -> Option<(usize, usize)> {
+        let mut writer = Writer::new();
+        (0..40).for_each(|_| step(&mut writer));
+        let found = steady(&writer.trace().recording)?;
+        Some((found.period, found.repeats))
+    }
+
+    #[test]
+    fn kinds_of_operations_and_directions_are_told_apart() {
+        // The first kernel of a recording has the number 0.
+        let set_and_kernel = |writer: &mut Writer| {
+            writer.set(4096, 900);
+            writer.kernel("flash", 157, 1_000);
+        };
+        assert_eq!(forty(set_and_kernel), Some((2, 40)));
+        // The same letters, and as many bytes.
+        let there_and_back = |writer: &mut Writer| {
+            writer.copy("HtoD", 4096, 900);
+            writer.copy("DtoH", 4096, 900);
+        };
+        assert_eq!(forty(there_and_back), Some((2, 40)));
+        // Sizes may follow a length.
+        let set = |writer: &mut Writer| {
+            let bytes = writer.recording_len() as u64;
+            writer.set(bytes, 900);
+        };
+        assert_eq!(forty(set), Some((1, 40)));
     }
 
     #[test]

@@ -222,8 +222,13 @@ pub(super) fn calls(recording: &Recording, window: Option<(u64, u64)>) -> BTreeM
             (None, _) => 1.0,
         };
         for (name, count) in &last.counts {
-            let before = first.and_then(|first| first.counts.get(name));
-            let since = count.saturating_sub(before.copied().unwrap_or(0));
+            let before = match first {
+                Some(first) => first.counts.get(name).copied(),
+                None => Some(0),
+            };
+            // Not counted when the window began: nothing is known of what came before it.
+            let Some(before) = before else { continue };
+            let since = count.saturating_sub(before);
             *total.entry(name.clone()).or_default() += (since as f64 * scale).round() as u64;
         }
     }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::judge::judgement::VerdictOutcome;
 use crate::record::trace::Trace;
-use crate::record::trace::testing::{BACKWARD, Writer, training};
+use crate::record::trace::testing::{BACKWARD, Writer, steps, training};
 
 fn compared(base: &Trace, head: &Trace) -> Comparison {
     compare(("base", base), ("head", head), FLOOR)
@@ -14,23 +14,13 @@ fn first(base: &Trace, head: &Trace) -> String {
     first.map_or_else(String::new, |f| format!("{}: {}", f.cause, f.evidence))
 }
 
-/// Ten steps of what `step` adds.
-fn steps(mut step: impl FnMut(&mut Writer, u64)) -> Trace {
-    let mut writer = Writer::new();
-    writer.kernel("warm_up", 1, 1_000);
-    for number in 0..10 {
-        step(&mut writer, number);
-    }
-    writer.trace()
-}
-
 #[test]
 fn the_lost_splits_come_first_with_everything_one_asks() {
     let (base, head) = (training(157), training(1));
     assert_eq!(
         first(&base, &head),
-        "less-parallel: fmha_cutlassB_f32_aligned_64x64_k32_sm80: grid 157x1x1 -> 1x1x1, \
-         1 of 132 SMs, 2.60 ms -> 268 ms, 103 times slower"
+        "less-parallel: fmha_cutlassB_f32_aligned_64x64_k32_sm80: grid 157x1x1 → 1x1x1, \
+         1 of 132 SMs, 2.60 → 268.0 ms, 103.1x slower"
     );
     let comparison = compared(&base, &head);
     assert_eq!(comparison.verdict.outcome, VerdictOutcome::Failed);
@@ -88,7 +78,7 @@ fn copies_that_were_added_are_counted_and_timed() {
     });
     assert_eq!(
         first(&plain, &copying),
-        "copies-added: 4 copy kernels added (copy_kernel), 156 of 238 us"
+        "copies-added: 4 copy kernels added (copy_kernel), 156.0 of 238.0 µs"
     );
     let fetched = steps(|writer, _| {
         writer.kernel("flash_fwd", 132, 82_000);
@@ -96,7 +86,7 @@ fn copies_that_were_added_are_counted_and_timed() {
     });
     assert_eq!(
         first(&plain, &fetched),
-        "copies-added: DtoH 0 -> 1, 2.00 of 84.0 us"
+        "copies-added: DtoH 0 → 1, 2.00 of 84.0 µs"
     );
 }
 
@@ -111,7 +101,7 @@ fn a_late_host_is_told_from_a_slow_device() {
     });
     let told = first(&quick, &late);
     assert!(
-        told.starts_with("host-bound: device idle waiting for the host 0 -> "),
+        told.starts_with("host-bound: device idle waiting for the host 0 → "),
         "{told}"
     );
     let comparison = compared(&quick, &late);
@@ -127,7 +117,7 @@ fn a_late_host_is_told_from_a_slow_device() {
     });
     let told = first(&quick, &slow);
     assert!(
-        told.starts_with("same-launch: flash_fwd: 20.0 us -> 50.0 us"),
+        told.starts_with("same-launch: flash_fwd: 20.0 → 50.0 µs"),
         "{told}"
     );
 }
@@ -166,7 +156,7 @@ fn gaps_that_are_not_the_hosts_are_gaps() {
     };
     assert_eq!(
         first(&trace(1_000), &trace(60_000)),
-        "gaps: device idle 900 ns -> 54.0 us of 74.0 us a repetition, and works 20.0 us"
+        "gaps: device idle 900.0 ns → 54.0 µs of 74.0 µs a repetition, and works 20.0 µs"
     );
 }
 
@@ -180,7 +170,7 @@ fn modules_that_are_loaded_in_every_repetition_come_first() {
     };
     assert_eq!(
         first(&trace(0), &trace(2)),
-        "recompiled: modules loaded 0 -> 2 a repetition"
+        "recompiled: modules loaded 0 → 2 a repetition"
     );
     assert_eq!(first(&trace(2), &trace(2)), "");
 }
@@ -197,7 +187,7 @@ fn another_kernel_more_launches_and_another_compilation_have_names_of_their_own(
     });
     assert_eq!(
         first(&base, &replaced),
-        "kernel-replaced: b -> c: 20.0 us -> 40.0 us, 2.00 times slower"
+        "kernel-replaced: b → c: 20.0 → 40.0 µs, 2.00x slower"
     );
     let more = steps(|writer, _| {
         for _ in 0..4 {
@@ -205,14 +195,14 @@ fn another_kernel_more_launches_and_another_compilation_have_names_of_their_own(
         }
         writer.kernel("b", 132, 20_000);
     });
-    assert_eq!(first(&base, &more), "launches-added: launches 2 -> 5");
+    assert_eq!(first(&base, &more), "launches-added: launches 2 → 5");
     let recompiled = steps(|writer, _| {
         writer.kernel("a", 132, 20_000).registers = 255;
         writer.kernel("b", 132, 20_000);
     });
     let told = first(&base, &recompiled);
     assert!(
-        told.starts_with("recompiled: registers 168 -> 255 of a"),
+        told.starts_with("recompiled: registers 168 → 255 of a"),
         "{told}"
     );
 }

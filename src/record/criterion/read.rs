@@ -1,6 +1,6 @@
 //! Reads a folder of criterion's files.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use serde::de::DeserializeOwned;
 
 use super::{Estimates, Identity, Sample};
+use crate::input;
 use crate::record::RecordError;
 use crate::record::side::{is_time, median};
 
@@ -145,16 +146,16 @@ fn reduced(sample: Sample) -> Result<Vec<f64>, String> {
         }
         calls.push(call);
     }
-    let numbers: BTreeSet<u32> = of.iter().copied().collect();
-    let medians = numbers.into_iter().filter_map(|number| {
-        let own = calls.iter().zip(&of).filter(|(_, of)| **of == number);
-        median(&own.map(|(call, _)| *call).collect::<Vec<_>>())
-    });
+    let mut by_invocation: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for (call, of) in calls.into_iter().zip(of) {
+        by_invocation.entry(of).or_default().push(call);
+    }
+    let medians = by_invocation.values().filter_map(|calls| median(calls));
     Ok(medians.collect())
 }
 
 fn file<T: DeserializeOwned>(path: &Path) -> Result<T, RecordError> {
-    let text = fs::read_to_string(path).map_err(|error| match error.kind() {
+    let text = input::text(path, input::CRITERION).map_err(|error| match error.kind() {
         io::ErrorKind::InvalidData => RecordError::invalid(path, 1, "it is no text"),
         io::ErrorKind::NotFound => RecordError::invalid(
             path,

@@ -1,13 +1,13 @@
 //! A trace's file: one record a line, each with a checksum.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::io::{self, BufReader, BufWriter, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use super::types::{Operation, Process, Recording, Trace, TraceHeader};
+use crate::input;
 use crate::record::types::Damage;
 use crate::record::{RecordError, check_schema, line};
 
@@ -99,7 +99,8 @@ fn lines(out: &mut impl Write, trace: &Trace) -> io::Result<()> {
 pub fn is_trace(path: &Path) -> bool {
     const START: &[u8] = b"{\"kind\":\"trace\",";
     let mut start = [0; START.len()];
-    let read = File::open(path).and_then(|mut file| io::Read::read_exact(&mut file, &mut start));
+    let read = input::open(path, input::TRACE)
+        .and_then(|mut file| io::Read::read_exact(&mut file, &mut start));
     read.is_ok() && start == START
 }
 
@@ -109,13 +110,12 @@ pub fn is_trace(path: &Path) -> bool {
 /// When there is no file, or its first line is not that of a trace this version reads.
 pub fn read(path: &Path) -> Result<Trace, RecordError> {
     let io = |error| RecordError::io(path, error);
-    let mut input = BufReader::new(File::open(path).map_err(io)?);
+    let mut file = BufReader::new(input::open(path, input::TRACE).map_err(io)?);
     let mut text = Vec::new();
     let mut next = || -> Result<Option<String>, RecordError> {
-        text.clear();
-        let read = input.read_until(b'\n', &mut text).map_err(io)?;
+        let found = input::line(&mut file, input::LINE, &mut text).map_err(io)?;
         let line = String::from_utf8_lossy(&text).trim_end().to_owned();
-        Ok((read > 0).then_some(line))
+        Ok((found != input::Line::None).then_some(line))
     };
     let invalid = |problem: String| RecordError::invalid(path, 1, problem);
     let first = next()?.ok_or_else(|| invalid("the file is empty".to_owned()))?;

@@ -2,13 +2,14 @@
 //! line, written by the injected library as its buffers complete (docs/FORMAT.md).
 
 use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader};
+use std::fs;
+use std::io::{self, BufReader};
 use std::path::Path;
 
 use serde::Deserialize;
 
 use super::types::{Calls, Device, Kernel, Operation, Process, Recording, Work};
+use crate::input;
 use crate::record::RecordError;
 use crate::record::types::Damage;
 
@@ -117,7 +118,7 @@ struct Reader {
 
 impl Reader {
     fn file(&mut self, path: &Path) -> io::Result<()> {
-        let mut input = BufReader::new(File::open(path)?);
+        let mut input = BufReader::new(input::open(path, input::TRACE)?);
         let label = path.file_name().unwrap_or_default();
         let mut file = Lines {
             label: label.to_string_lossy().into_owned(),
@@ -132,16 +133,12 @@ impl Reader {
         });
         let mut line = Vec::new();
         loop {
-            line.clear();
-            let read = io::Read::take(&mut input, LONGEST_LINE).read_until(b'\n', &mut line)?;
-            if read == 0 {
+            let found = input::line(&mut input, LONGEST_LINE, &mut line)?;
+            if found == input::Line::None {
                 break;
             }
             file.number += 1;
-            let whole = line.ends_with(b"\n");
-            if !whole && read as u64 == LONGEST_LINE {
-                input.skip_until(b'\n')?;
-            }
+            let whole = found == input::Line::Whole;
             let text = String::from_utf8_lossy(&line);
             if !text.trim().is_empty()
                 && let Err(problem) = self.line(text.trim(), whole, &mut file)

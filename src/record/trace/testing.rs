@@ -84,6 +84,16 @@ impl Writer {
         self.add(ns, Work::Copy { direction, bytes });
     }
 
+    /// A fill by the driver.
+    pub fn set(&mut self, bytes: u64, ns: u64) {
+        self.add(ns, Work::Set { bytes });
+    }
+
+    /// Operations so far.
+    pub fn recording_len(&self) -> usize {
+        self.recording.operations.len()
+    }
+
     /// The host does something else for a while, and the device runs out of work.
     pub fn host_pauses(&mut self, ns: u64) {
         self.now += ns;
@@ -165,5 +175,15 @@ pub fn training(splits: u32) -> Trace {
         writer.host_pauses(60_000);
     }
     writer.copy("DtoH", 4, 1_500);
+    writer.trace()
+}
+
+/// A warm-up and ten steps of what `step` adds.
+pub fn steps(mut step: impl FnMut(&mut Writer, u64)) -> Trace {
+    let mut writer = Writer::new();
+    writer.kernel("warm_up", 1, 1_000);
+    for number in 0..10 {
+        step(&mut writer, number);
+    }
     writer.trace()
 }

@@ -54,7 +54,7 @@ pub fn tree(run: &Run, baseline: &str) -> Result<Tree, RenderError> {
             Some(Status::Measured) if samples >= FEWEST_SAMPLES => None,
             Some(Status::Measured) => Some(format!("{samples} samples; criterion needs two")),
             Some(Status::Unsupported { reason }) => Some(format!("unsupported: {reason}")),
-            Some(Status::Failed { reason }) => Some(format!("failed: {reason}")),
+            Some(Status::Failed { reason, .. }) => Some(format!("failed: {reason}")),
             Some(Status::Missing { reason }) => Some(reason.clone()),
             None => Some("it is not in the run".to_owned()),
         };

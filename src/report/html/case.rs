@@ -8,7 +8,7 @@ use super::change::{Comparison, EXCERPT, FindingView, comparison, findings, reas
 use super::tone;
 use super::{Context, activity};
 use crate::attention::{ParamValue, Structure};
-use crate::judge::judgement::{Row, Timing};
+use crate::judge::judgement::{Row, Timing, Uncounted};
 use crate::record::conditions::Conditions;
 use crate::record::side::{CaseRecord, median};
 use crate::record::types::Outcome;
@@ -103,7 +103,7 @@ impl CaseView {
             Some(ShortTime(timing.median_ns).to_string())
         };
         let rate = |timing: &Timing| Some(Digits(timing.gbps?).to_string());
-        let ratio = row.change.as_ref().map(|change| change.ratio);
+        let ratio = row.times_ratio();
         Ok(CaseView {
             number,
             case: one_line(&row.case.0),
@@ -279,9 +279,12 @@ fn errors(head: Option<&CaseRecord>) -> Vec<Fact> {
 }
 
 fn changes(row: &Row) -> Vec<String> {
-    let changes = row.structure.iter().flatten();
-    changes
-        .map(|change| one_line(&change.to_string()))
+    let changes = row.structure.iter().flatten().map(ToString::to_string);
+    let uncounted = Uncounted::told(&row.uncounted);
+    uncounted
+        .into_iter()
+        .chain(changes)
+        .map(|change| one_line(&change))
         .collect()
 }
 

@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use super::Context;
-use crate::judge::judgement::{Change, Row, Stage, Timing};
-use crate::report::format::{Percent, Probability, RatioChange, RatioInterval, ShortTime};
-use crate::report::summary::reproduce;
+use crate::judge::judgement::{Change, Row, Stage, Timing, Uncounted};
+use crate::report::format::{Percent, Probability, RatioChange, ShortTime};
+use crate::report::summary::{judged, reproduce};
 use crate::report::text::{clean, one_line, shorten};
 
 /// A case that changed, as the template takes it.
@@ -33,8 +33,10 @@ pub(super) struct FindingView {
 /// Head against base, in words and as a whisker.
 #[derive(Serialize)]
 pub(super) struct Comparison {
+    /// The ratio of the two times that are shown.
     change: String,
-    interval: String,
+    /// The estimate that was judged, where it reads otherwise, and its interval.
+    judged: String,
     confidence: String,
     p: String,
     reachable_p: String,
@@ -86,8 +88,10 @@ pub(super) fn reason(row: &Row) -> Option<String> {
 
 /// Changes of structure worth telling.
 pub(super) fn structure(row: &Row) -> Vec<String> {
-    let told = row.structure_told();
-    told.iter().map(|change| one_line(change)).collect()
+    let told = Uncounted::told(&row.uncounted)
+        .into_iter()
+        .chain(row.structure_told());
+    told.map(|change| one_line(&change)).collect()
 }
 
 pub(super) fn findings(row: &Row) -> Vec<FindingView> {
@@ -104,8 +108,8 @@ pub(super) fn findings(row: &Row) -> Vec<FindingView> {
 pub(super) fn comparison(context: &Context, row: &Row) -> Option<Comparison> {
     let change = row.change.as_ref()?;
     Some(Comparison {
-        change: RatioChange(change.ratio).to_string(),
-        interval: RatioInterval(change.low, change.high).to_string(),
+        change: RatioChange(row.times_ratio().unwrap_or(f64::NAN)).to_string(),
+        judged: judged(row).unwrap_or_default(),
         confidence: Percent(change.confidence).to_string(),
         p: Probability(change.p).to_string(),
         reachable_p: Probability(change.reachable_p).to_string(),

@@ -23,7 +23,7 @@ use super::summary::{Summary, tally};
 use super::text::{clean, one_line};
 use super::{Document, Exporter, RenderError, Report, format};
 use crate::attention::CaseId;
-use crate::judge::judgement::{CommonShift, SideSummary, VerdictOutcome, Word};
+use crate::judge::judgement::{SideSummary, VerdictOutcome, Word};
 use crate::record::side::{CaseRecord, Side};
 use crate::record::types::Entry;
 
@@ -126,7 +126,6 @@ struct Page {
     base: Option<SideView>,
     incomparable: Vec<DifferenceView>,
     overrides: Vec<String>,
-    shift: Option<String>,
     notes: Vec<String>,
     groups: Vec<Group>,
     rest: String,
@@ -186,14 +185,6 @@ fn page(context: &Context) -> Result<Page, RenderError> {
         VerdictOutcome::Failed => ("bad", "Failed"),
         VerdictOutcome::NotJudged => ("doubtful", "Not judged"),
     };
-    let shift = judgement.common_shift.filter(CommonShift::is_noticeable).map(|shift| {
-        format!(
-            "Most cases share a change of {}, estimated over {}: it belongs to the machine, and was {}.",
-            format::RatioChange(shift.ratio),
-            format::counted(shift.cases, "case"),
-            if shift.removed { "taken out of every row" } else { "left in" },
-        )
-    });
     let cases: Result<Vec<CaseView>, RenderError> = judgement
         .rows
         .iter()
@@ -217,7 +208,6 @@ fn page(context: &Context) -> Result<Page, RenderError> {
         base: judgement.base.as_ref().map(side),
         incomparable: judgement.incomparable.iter().map(difference).collect(),
         overrides: measured::overrides(&header.suite.overrides),
-        shift,
         notes: sentences(&judgement.notes),
         groups: groups(context, &summary),
         rest: summary.rest_line(),
@@ -238,17 +228,12 @@ fn groups(context: &Context, summary: &Summary) -> Vec<Group> {
         ("Regressed", "bad", &summary.regressed),
         ("Structure got worse", "bad", &summary.structure),
         ("Not measured", "doubtful", &summary.not_measured),
-        (
-            match context.report.judgement.structure_only {
-                true => "Another structure",
-                false => "Another structure, the same time",
-            },
-            "doubtful",
-            &summary.restructured,
-        ),
-        ("Improved", "good", &summary.improved),
+        ("Structure not judged", "doubtful", &summary.uncounted),
     ];
+    let restructured = summary.restructured.iter();
     all.into_iter()
+        .chain(restructured.map(|(name, rows)| (*name, "doubtful", rows)))
+        .chain([("Improved", "good", &summary.improved)])
         .filter(|(_, _, rows)| !rows.is_empty())
         .map(|(name, tone, rows)| Group {
             name,

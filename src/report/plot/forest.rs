@@ -132,7 +132,11 @@ fn backdrop(canvas: &Canvas, scale: &Scale, layout: &Layout, floor: f64, height:
         } else if (0.5..2.0).contains(&tick) && tick > 0.5 {
             format!("{:+.0} %", 100.0 * (tick - 1.0))
         } else {
-            RatioChange(tick).to_string().replace(".0x", "x")
+            // Ticks are whole factors.
+            RatioChange(tick)
+                .to_string()
+                .replace(".00x", "x")
+                .replace(".0x", "x")
         };
         canvas.text(
             &label,

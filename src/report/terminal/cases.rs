@@ -53,10 +53,8 @@ pub(super) fn table(screen: &mut Screen, rows: &[Row]) {
             "{:>10}  {:>10}  {:>14}  {:>8}",
             time(row.base.as_ref().map(|timing| timing.median_ns)),
             time(row.head.as_ref().map(|timing| timing.median_ns)),
-            row.change
-                .as_ref()
-                .map_or(String::new(), |change| RatioChange(change.ratio)
-                    .to_string()),
+            row.times_ratio()
+                .map_or(String::new(), |ratio| RatioChange(ratio).to_string()),
             row.head.as_ref().map_or(String::new(), rate),
         );
         screen.line(format!("    {word}{padding}{figures}").trim_end());

@@ -5,9 +5,9 @@ use std::fmt::Display;
 use owo_colors::{OwoColorize, Style};
 
 use super::COLUMNS;
-use crate::judge::judgement::Row;
+use crate::judge::judgement::{Row, Uncounted};
 use crate::report::summary::evidence;
-use crate::report::text::{one_line, shorten, shorten_middle, wrap};
+use crate::report::text::{one_line, shorten, shorten_middle, width, wrap};
 
 /// Longest reason, in columns; the whole of it is in the other formats.
 const REASON: usize = 320;
@@ -67,6 +67,23 @@ impl Screen {
         self.line(format!("{:indent$}{id}", ""));
     }
 
+    /// Parts on one line, or on as many as they take.
+    fn parts(&mut self, indent: usize, parts: &[String]) {
+        let mut line = String::new();
+        for part in parts {
+            let room = COLUMNS - indent;
+            if !line.is_empty() && width(&line) + 3 + width(part) > room {
+                self.line(format!("{:indent$}{line}", ""));
+                line.clear();
+            }
+            if !line.is_empty() {
+                line.push_str("   ");
+            }
+            line.push_str(part);
+        }
+        self.line(format!("{:indent$}{line}", ""));
+    }
+
     pub(super) fn rows(&mut self, name: &str, rows: &[&Row], style: Style) {
         if rows.is_empty() {
             return;
@@ -75,10 +92,13 @@ impl Screen {
         for row in rows {
             self.case(2, &row.case.0);
             if let Some(evidence) = evidence(row) {
-                self.line(format!("    {evidence}"));
+                self.parts(4, &evidence);
             }
             if let Some(reason) = &row.reason {
                 self.wrapped(4, reason);
+            }
+            if let Some(uncounted) = Uncounted::told(&row.uncounted) {
+                self.wrapped(4, &uncounted);
             }
             for change in row.structure_told() {
                 self.wrapped(4, &change);

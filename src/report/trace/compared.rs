@@ -180,7 +180,7 @@ mod tests {
         for words in [
             "<h1>Worse</h1>",
             "<b>less-parallel</b>: fmha_cutlassB_f32_aligned_64x64_k32_sm80: grid 157x1x1",
-            "grid 157x1x1 -&gt; 1x1x1</span>",
+            "grid 157x1x1 → 1x1x1</span>",
             "2 of 3 kernels as before",
             "a &lt;1&gt;.trace",
         ] {

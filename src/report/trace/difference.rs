@@ -9,7 +9,7 @@ use super::table::{short, told};
 use super::{Text, cell, figure, percent};
 use crate::judge::judgement::VerdictOutcome;
 use crate::judge::trace::{Became, Comparison, KernelChange, Scope, SideFigures};
-use crate::report::format::{RatioChange, ShortTime};
+use crate::report::format::{NONE, RatioChange, ShortTime};
 use crate::report::text::one_line;
 
 /// Kernels that are listed.
@@ -45,7 +45,7 @@ pub fn difference(of: &Comparison, colour: bool) -> String {
     text.line(&paint(scope(of), Style::new().bold()));
     for row in figures(of) {
         text.line(&format!(
-            "  {}{:>12} -> {:>12} {:>16}",
+            "  {}{:>12} → {:>12} {:>16}",
             cell(&row.name, 26),
             row.base,
             row.head,
@@ -76,7 +76,7 @@ pub(super) fn incomparable(of: &Comparison) -> Vec<String> {
         .map(|differs| {
             let (base, head) = (&differs.base, &differs.head);
             let field = &differs.field;
-            format!("{field}: {base} -> {head}; times are not compared")
+            format!("{field}: {base} → {head}; times are not compared")
         })
         .collect()
 }
@@ -149,7 +149,11 @@ fn counts(base: &SideFigures, head: &SideFigures) -> Vec<FigureRow> {
     }
     let names: BTreeSet<&String> = base.calls.keys().chain(head.calls.keys()).collect();
     for name in names {
-        let number = |side: &SideFigures| figure(side.calls.get(name).copied().unwrap_or(0.0));
+        // A recording without running counts does not say that there were none.
+        let number = |side: &SideFigures| match side.calls.get(name) {
+            Some(count) => figure(*count),
+            None => NONE.to_owned(),
+        };
         let name = one_line(&name.replace('_', " "));
         differ(name, number(base), number(head));
     }
@@ -241,7 +245,7 @@ pub(super) fn count(kernel: &KernelChange) -> String {
     let (base, head) = (figure(kernel.count.base), figure(kernel.count.head));
     match base == head {
         true => base,
-        false => format!("{base} -> {head}"),
+        false => format!("{base} → {head}"),
     }
 }
 
@@ -263,6 +267,24 @@ mod tests {
         let coloured = difference(&comparison, true);
         assert_eq!(anstream::adapter::strip_str(&coloured).to_string(), text);
         insta::assert_snapshot!(text);
+    }
+
+    /// A recording without running counts does not say that nothing was called.
+    #[test]
+    fn what_was_not_counted_is_not_none() {
+        let base = testing::training(157);
+        let mut head = testing::training(157);
+        for process in &mut head.recording.processes {
+            process.calls.clear();
+        }
+        let comparison = compare(("a.trace", &base), ("b.trace", &head), FLOOR);
+        let rows = figures(&comparison);
+        let launches = rows.iter().find(|row| row.name == "launches").unwrap();
+        assert_eq!(
+            (launches.base.as_str(), launches.head.as_str()),
+            ("3", NONE)
+        );
+        assert!(comparison.findings.is_empty(), "{:?}", comparison.findings);
     }
 
     #[test]

@@ -3,9 +3,13 @@
 
 use std::sync::Arc;
 
+use rayon::prelude::*;
+
 use super::tensors::Tensor;
 use crate::attention::inputs::probe_indices;
-use crate::attention::reference::{self, Forward, Gradients, Inputs, TooLarge};
+use crate::attention::reference::{
+    self, Forward, Gradients, Inputs, Part, Side, TooLarge, checked_runs,
+};
 use crate::attention::{Direction, Layout, Problem};
 use crate::variants::difference::Difference;
 use crate::worker::protocol::{PROBES, TensorError};
@@ -18,6 +22,14 @@ const KEPT: usize = 3;
 #[derive(Default)]
 pub struct References {
     entries: Vec<Entry>,
+    parts: Vec<PartEntry>,
+}
+
+/// The planes of a problem that are compared after timing.
+struct PartEntry {
+    problem: Problem,
+    seed: u64,
+    parts: Arc<Vec<Part>>,
 }
 
 struct Entry {
@@ -72,6 +84,53 @@ impl References {
         self.entries.insert(0, entry);
         Ok(references)
     }
+
+    /// The reference of the planes that are compared after timing; gradients where the
+    /// problem's direction has them.
+    ///
+    /// # Errors
+    /// When it does not fit into memory.
+    pub fn part(&mut self, problem: &Problem, seed: u64) -> Result<Arc<Vec<Part>>, TooLarge> {
+        let wanted = problem.direction.has_backward();
+        let with = |direction| Problem {
+            layout: Layout::Bshd,
+            direction,
+            ..problem.clone()
+        };
+        // Gradients come with forward.
+        let both = with(Direction::Both);
+        let forward = with(Direction::Forward);
+        let found = self.parts.iter().position(|entry| {
+            let serves = entry.problem == both || (!wanted && entry.problem == forward);
+            serves && entry.seed == seed
+        });
+        let entry = match found {
+            Some(at) => self.parts.remove(at),
+            None => {
+                let problem = if wanted { both } else { forward };
+                self.parts.truncate(KEPT - 1);
+                let checked = checked_runs(reference::planes(&problem));
+                let mut wanted = checked.into_iter().flatten().peekable();
+                let places = reference::places(&problem).enumerate();
+                let places: Vec<_> = places
+                    .filter(|(at, _)| wanted.next_if_eq(at).is_some())
+                    .map(|(_, place)| place)
+                    .collect();
+                let parts: Result<Vec<Part>, TooLarge> = places
+                    .into_par_iter()
+                    .map(|place| Part::of(&problem, place, seed))
+                    .collect();
+                PartEntry {
+                    parts: Arc::new(parts?),
+                    problem,
+                    seed,
+                }
+            }
+        };
+        let parts = entry.parts.clone();
+        self.parts.insert(0, entry);
+        Ok(parts)
+    }
 }
 
 /// How far a result is from its reference.
@@ -87,6 +146,48 @@ pub fn error(result: &Tensor, reference: &[f64]) -> TensorError {
         sums.squares += difference * difference;
         sums.norm += right * right;
         sums.largest = sums.largest.max(difference.abs());
+    }
+    sums.error()
+}
+
+/// How far planes of a result are from their reference. The whole of it is looked at for
+/// elements that are not finite.
+pub fn error_of_part(name: &str, result: &Tensor, parts: &[Part]) -> TensorError {
+    let mut sums = Difference {
+        finite: result.all_finite(),
+        ..Difference::default()
+    };
+    for part in parts {
+        let Some((side, dim, values)) = part.result(name) else {
+            continue;
+        };
+        let place = &part.place;
+        let (heads, rows, seen) = match side {
+            Side::Query => (place.group, place.seq_q, &place.queries),
+            Side::Key => (1, place.seq_k, &place.keys),
+        };
+        let (mut found, zeros) = (vec![0.0f32; dim], vec![0.0; dim]);
+        for member in 0..heads {
+            for row in 0..rows {
+                result.load(
+                    place.sequence,
+                    place.kv_head * heads + member,
+                    row..row + 1,
+                    &mut found,
+                );
+                let right = match seen.contains(&row) {
+                    true => &values[(member * seen.len() + row - seen.start) * dim..][..dim],
+                    false => &zeros[..],
+                };
+                for (found, right) in found.iter().zip(right) {
+                    let difference = f64::from(*found) - right;
+                    sums.squares += difference * difference;
+                    sums.norm += right * right;
+                    sums.largest = sums.largest.max(difference.abs());
+                }
+            }
+        }
+        sums.elements += (heads * rows * dim) as u64;
     }
     sums.error()
 }

@@ -23,6 +23,12 @@ pub trait Kernel: Send {
     /// What the variant's own parameters became.
     fn effective(&self) -> BTreeMap<String, ParamValue>;
 
+    /// True where backward reads more of the forward before it than [`Saved`] holds: other
+    /// inputs then need that forward anew.
+    fn remembers_forward(&self) -> bool {
+        false
+    }
+
     /// Fills `saved` from `q, k, v`.
     fn forward(&mut self, x: &Operands, saved: &mut Saved, tally: &Tally);
 

@@ -3,7 +3,9 @@
 //! [`naive`] keeps the score matrix, [`flash`] tiles it away, [`split_key`] is
 //! parallel over the keys alone. All do their arithmetic in f32.
 
+mod case;
 mod check;
+mod contents;
 mod device;
 pub mod flash;
 pub mod gemm;

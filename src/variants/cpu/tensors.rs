@@ -42,6 +42,24 @@ impl Storage {
         })
     }
 
+    /// Takes the elements of one of the same type and length.
+    fn replace(&mut self, from: &Storage) {
+        match (self, from) {
+            (Storage::F32(to), Storage::F32(from)) => copy(to, from),
+            (Storage::F16(to), Storage::F16(from)) => copy(to, from),
+            (Storage::Bf16(to), Storage::Bf16(from)) => copy(to, from),
+            _ => unreachable!("contents have the type of their place"),
+        }
+    }
+
+    fn all_finite(&self) -> bool {
+        match self {
+            Storage::F32(values) => values.par_iter().all(|value| value.is_finite()),
+            Storage::F16(values) => values.par_iter().all(|value| value.is_finite()),
+            Storage::Bf16(values) => values.par_iter().all(|value| value.is_finite()),
+        }
+    }
+
     fn get(&self, at: usize) -> f32 {
         match self {
             Storage::F32(values) => values[at],
@@ -58,6 +76,13 @@ impl Storage {
             Storage::Bf16(values) => values[range].convert_to_f32_slice(into),
         }
     }
+}
+
+/// Copies in shares of a page and more, so that small tensors stay on one thread.
+fn copy<T: Copy + Send + Sync>(to: &mut [T], from: &[T]) {
+    const SHARE: usize = 1 << 16;
+    let shares = to.par_chunks_mut(SHARE).zip(from.par_chunks(SHARE));
+    shares.for_each(|(to, from)| to.copy_from_slice(from));
 }
 
 /// One sequence's rows of a packed tensor.
@@ -193,6 +218,27 @@ impl Tensor {
                 unsafe { writer.copy_row(from, sequence, head, row) };
             }
         });
+    }
+
+    /// Takes the contents of a tensor that was made [`like`](Tensor::like) this one, in this
+    /// one's order; where they lie does not change.
+    pub fn replace(&mut self, from: &Tensor) {
+        self.storage.replace(&from.storage);
+    }
+
+    /// A tensor of its own with the same contents.
+    ///
+    /// # Errors
+    /// When it does not fit into memory.
+    pub fn duplicate(&self) -> Result<Tensor, OutOfMemory> {
+        let mut copy = self.like(self.shape.layout, 0.0)?;
+        copy.replace(self);
+        Ok(copy)
+    }
+
+    /// True when no element is infinite or not a number.
+    pub fn all_finite(&self) -> bool {
+        self.storage.all_finite()
     }
 
     /// Rows of one sequence and head as an f32 matrix: the tensor itself where it

@@ -1,8 +1,13 @@
 //! Every variant against the float64 reference, through the worker.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 
-use super::CpuWorker;
+use super::kernel::{Gradients, Kernel, Operands, Saved, Tally};
+use super::tensors::OutOfMemory;
+use super::timing::Timed;
+use super::{CpuWorker, check};
 use crate::attention::{
     Align, Direction, Dtype, Layout, Mask, ParamValue, Params, Problem, Varlen, tolerance,
 };
@@ -16,6 +21,7 @@ fn request(variant: &str, problem: Problem, params: &[(&str, &str)]) -> Prepare 
         params: Params::default(),
         seed: 42,
         counters: Vec::new(),
+        input_sets: 1,
     };
     for (name, value) in params {
         request.params.set(name, ParamValue::from(*value));
@@ -183,9 +189,9 @@ fn what_cannot_be_served_is_refused_with_the_reason() {
         refuse("naive", small(), &[("access", "magic")]),
         unsupported("`access` of cpu/naive is views or copies, not `magic`")
     );
-    let vast = "b4000000000,h4000000000,s4000000000,d4000000000";
+    let vast = "b16777216,h16777216,s16777216,d16777216";
     for variant in ["flash", "naive", "split-key"] {
-        for size in [vast, "s100000000,d64", "b4000000000,s1,d1"] {
+        for size in [vast, "s16000000,h4096,d64", "b16777216,s4096,d64"] {
             let error = refuse(variant, size.parse().unwrap(), &[]);
             assert!(matches!(error, Refusal::Failed(_)), "{variant}: {error}");
         }
@@ -212,4 +218,147 @@ fn measuring_needs_a_case() {
     assert_eq!(worker.measure(&measure).unwrap().device_ns.len(), 3);
     worker.release();
     assert!(worker.measure(&measure).is_err());
+}
+
+fn three_sets(samples: u32) -> Measure {
+    Measure {
+        warmup: 1,
+        samples,
+        min_samples: 1,
+        budget_ms: 60_000,
+        cache: Cache::Hot,
+        graph: false,
+        calls_per_sample: 1,
+    }
+}
+
+/// The last timed call is right on its own inputs, for every variant, direction and access,
+/// whatever came before it.
+#[test]
+fn the_last_timed_call_is_checked_on_inputs_of_its_own() {
+    let mut worker = CpuWorker::new();
+    for id in [
+        "b2,h4,kv2,s70,d16",
+        "v30+1+70,h2,d8,f16",
+        "h1,s40,sk90,d8,causal-br,bf16",
+    ] {
+        for direction in Direction::ALL {
+            let problem: Problem = id.parse().unwrap();
+            let problem = Problem {
+                direction,
+                ..problem
+            };
+            for (variant, access) in [
+                ("naive", "views"),
+                ("flash", "views"),
+                ("flash", "copies"),
+                ("split-key", "views"),
+            ] {
+                let request = Prepare {
+                    input_sets: 3,
+                    ..request(variant, problem.clone(), &[("access", access)])
+                };
+                let prepared = worker.prepare(&request).unwrap();
+                let measured = worker.measure(&three_sets(4)).unwrap();
+                assert_eq!((measured.device_ns.len(), measured.input_sets), (4, 3));
+                let checked = measured.checked.unwrap();
+                assert_eq!(checked.seed, 43);
+                let results = tolerance::results(direction);
+                assert_eq!(checked.errors.len(), results.len());
+                for (name, half) in results {
+                    let error = checked.errors[*name].relative_l2;
+                    let held = tolerance::tolerable(problem.dtype, false, *half, error);
+                    assert_eq!(held, Ok(()), "{problem} {variant} {access} {name}");
+                }
+                // As another worker finds them that was given this seed to begin with.
+                let other = CpuWorker::new().prepare(&Prepare {
+                    seed: 43,
+                    ..request
+                });
+                assert_eq!(checked.probes, other.unwrap().probes, "{problem} {variant}");
+                assert_ne!(checked.probes, prepared.probes);
+            }
+        }
+    }
+}
+
+#[test]
+fn with_one_set_nothing_changes_and_nothing_is_checked_again() {
+    let mut worker = CpuWorker::new();
+    let case = request("flash", Problem::new(16, 8), &[]);
+    worker.prepare(&case).unwrap();
+    let measured = worker.measure(&three_sets(3)).unwrap();
+    assert_eq!((measured.input_sets, measured.checked), (1, None));
+}
+
+/// A kernel that computes nothing: what is in the results is from calls before.
+struct Stale;
+
+impl Kernel for Stale {
+    fn workspace_bytes(&self) -> u64 {
+        0
+    }
+    fn allocate(&mut self) -> Result<(), OutOfMemory> {
+        Ok(())
+    }
+    fn effective(&self) -> BTreeMap<String, ParamValue> {
+        BTreeMap::new()
+    }
+    fn forward(&mut self, _: &Operands, _: &mut Saved, _: &Tally) {}
+    fn backward(&mut self, _: &Operands, _: &Saved, _: &mut Gradients, _: &Tally) {}
+}
+
+#[test]
+fn a_result_that_was_kept_is_seen_after_timing() {
+    for direction in Direction::ALL {
+        let problem = Problem {
+            direction,
+            ..Problem::new(40, 16)
+        };
+        let mut worker = CpuWorker::new();
+        let request = Prepare {
+            input_sets: 3,
+            ..request("flash", problem, &[])
+        };
+        worker.prepare(&request).unwrap();
+        worker.case.as_mut().unwrap().kernel = Box::new(Stale);
+        let checked = worker.measure(&three_sets(5)).unwrap().checked.unwrap();
+        for (name, error) in &checked.errors {
+            let error = error.relative_l2.unwrap();
+            assert!(error > 0.9, "{direction} {name}: {error}");
+        }
+    }
+}
+
+/// Without room for the sets each is made anew from its seed.
+#[test]
+fn short_memory_costs_time_and_no_set() {
+    let mut worker = CpuWorker::new();
+    for direction in Direction::ALL {
+        let problem = Problem {
+            direction,
+            ..Problem::new(40, 16)
+        };
+        let request = Prepare {
+            input_sets: 3,
+            ..request("flash", problem, &[])
+        };
+        worker.prepare(&request).unwrap();
+        let case = worker.case.as_mut().unwrap();
+        case.rotation();
+        assert_eq!(case.drop_kept(), 3);
+        for set in [2, 0, 1] {
+            case.change(set).unwrap();
+        }
+        case.call();
+        let made: Vec<_> = case
+            .results()
+            .iter()
+            .map(|(_, of)| check::probes(of))
+            .collect();
+        let checked = worker.measure(&three_sets(4)).unwrap().checked.unwrap();
+        for (name, probes) in tolerance::results(direction).iter().zip(made) {
+            assert_eq!(checked.probes[name.0], probes, "{direction} {}", name.0);
+        }
+    }
 }

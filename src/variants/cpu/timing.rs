@@ -7,6 +7,7 @@ use rayon::prelude::*;
 
 use super::device::last_level_cache;
 use super::tensors::filled;
+use crate::variants::sets::{self, Next, Rotation};
 use crate::worker::protocol::{Cache, Measure, Measured};
 
 /// Swept when the size of the cache is unknown.
@@ -15,20 +16,35 @@ const ASSUMED_CACHE: u64 = 64 << 20;
 const LARGEST_SWEEP: u64 = 1 << 30;
 const CACHE_LINE: usize = 64;
 
-/// Takes the samples that `request` asks for of `call`.
+/// What is timed.
+pub trait Timed {
+    /// One call.
+    fn call(&mut self);
+
+    /// Puts a set of inputs in the place of those that are there.
+    ///
+    /// # Errors
+    /// Why it cannot be had.
+    fn change(&mut self, set: u32) -> Result<(), String>;
+}
+
+/// Takes the samples that `request` asks for of `timed`, each on the inputs that `rotation`
+/// says; without one they stay.
 ///
-/// Warm-up calls are untimed. Then, for each sample: the cache is swept (cold) or
-/// left (hot), and one call is timed with the monotonic clock. The sweep is outside
-/// the sample but inside the budget, which is there to bound the waiting.
+/// Warm-up calls are untimed. Then, for each sample: the inputs change, the cache is swept
+/// (cold) or left (hot), and one call is timed with the monotonic clock. The sweep is outside
+/// the sample but inside the budget, which is there to bound the waiting; changing inputs is
+/// outside of both.
 ///
 /// `kept` holds the buffer of the sweep from one request to the next.
 ///
 /// # Errors
-/// When there is no memory to sweep, or a CUDA graph is asked for.
+/// When there is no memory to sweep, inputs cannot be had, or a CUDA graph is asked for.
 pub fn measure(
     request: &Measure,
     kept: &mut Option<Sweep>,
-    mut call: impl FnMut(),
+    mut rotation: Option<Rotation>,
+    timed: &mut dyn Timed,
 ) -> Result<Measured, String> {
     if request.graph {
         return Err(
@@ -44,24 +60,34 @@ pub fn measure(
         Cache::Hot => None,
     };
     for _ in 0..request.warmup {
-        call();
+        timed.call();
     }
-    let budget = Duration::from_millis(request.budget_ms);
-    let start = Instant::now();
+    let mut spent = Duration::ZERO;
     let mut device_ns = Vec::new();
-    for sample in 0..request.samples.max(request.min_samples) {
-        if sample >= request.min_samples && start.elapsed() >= budget {
+    loop {
+        let known = rotation.is_some();
+        let next = sets::next(request, device_ns.len() as u32, spent, known);
+        if next == Next::Enough {
             break;
         }
+        if let Some(rotation) = &mut rotation {
+            timed.change(rotation.next(next == Next::Last))?;
+        }
+        let start = Instant::now();
         if let Some(sweep) = sweep {
             sweep.run();
         }
-        let ns = time(|| (0..calls).for_each(|_| call()));
+        let ns = time(|| (0..calls).for_each(|_| timed.call()));
         device_ns.push(ns / f64::from(calls));
+        spent += start.elapsed();
+        if next == Next::Last {
+            break;
+        }
     }
     Ok(Measured {
         device_ns,
         calls_per_sample: calls,
+        input_sets: rotation.map_or(1, |rotation| rotation.sets()),
         ..Measured::default()
     })
 }
@@ -103,8 +129,25 @@ impl Sweep {
 mod tests {
     use super::*;
 
+    /// Counts what is asked of it.
+    #[derive(Default)]
+    struct Counted {
+        calls: u32,
+        sets: Vec<u32>,
+    }
+
+    impl Timed for Counted {
+        fn call(&mut self) {
+            self.calls += 1;
+        }
+
+        fn change(&mut self, set: u32) -> Result<(), String> {
+            self.sets.push(set);
+            Ok(())
+        }
+    }
+
     fn samples(samples: u32, min_samples: u32, budget_ms: u64) -> (usize, u32) {
-        let mut calls = 0;
         let request = Measure {
             warmup: 3,
             samples,
@@ -114,8 +157,33 @@ mod tests {
             graph: false,
             calls_per_sample: 1,
         };
-        let measured = measure(&request, &mut None, || calls += 1).unwrap();
-        (measured.device_ns.len(), calls)
+        let mut counted = Counted::default();
+        let measured = measure(&request, &mut None, None, &mut counted).unwrap();
+        assert!(
+            counted.sets.is_empty(),
+            "without a rotation the inputs stay"
+        );
+        assert_eq!(measured.input_sets, 1);
+        (measured.device_ns.len(), counted.calls)
+    }
+
+    #[test]
+    fn each_sample_has_other_inputs_and_the_last_one_those_that_are_checked() {
+        let request = Measure {
+            warmup: 2,
+            samples: 5,
+            min_samples: 1,
+            budget_ms: u64::MAX,
+            cache: Cache::Hot,
+            graph: false,
+            calls_per_sample: 3,
+        };
+        let mut counted = Counted::default();
+        let rotation = Rotation::of(3);
+        let measured = measure(&request, &mut None, rotation, &mut counted).unwrap();
+        assert_eq!(counted.sets, [0, 2, 0, 2, 1]);
+        assert_eq!(counted.calls, 2 + 5 * 3);
+        assert_eq!((measured.device_ns.len(), measured.input_sets), (5, 3));
     }
 
     #[test]
@@ -129,14 +197,14 @@ mod tests {
             graph: false,
             calls_per_sample: 4,
         };
-        let mut calls = 0;
-        let measured = measure(&request, &mut None, || calls += 1).unwrap();
-        assert_eq!((measured.device_ns.len(), calls), (3, 1 + 3 * 4));
+        let mut counted = Counted::default();
+        let measured = measure(&request, &mut None, None, &mut counted).unwrap();
+        assert_eq!((measured.device_ns.len(), counted.calls), (3, 1 + 3 * 4));
         assert_eq!(measured.calls_per_sample, 4);
         request.graph = true;
-        let error = measure(&request, &mut None, || calls += 1).unwrap_err();
+        let error = measure(&request, &mut None, None, &mut counted).unwrap_err();
         assert!(error.contains("graph = false"), "{error}");
-        assert_eq!(calls, 13, "refused before any call");
+        assert_eq!(counted.calls, 13, "refused before any call");
     }
 
     #[test]

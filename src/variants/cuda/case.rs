@@ -246,6 +246,14 @@ impl Case {
         TensorMap::new(tensor, shape, p.dtype, rows)
     }
 
+    /// Queues the forward that comes before a gradient which is timed alone.
+    ///
+    /// # Errors
+    /// As [`call`](Case::call).
+    pub fn forward_before(&mut self) -> Result<(), CudaError> {
+        run(&mut self.forward, self.stream)
+    }
+
     /// Queues the launches of one call.
     ///
     /// # Errors

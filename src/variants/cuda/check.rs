@@ -13,8 +13,10 @@ use super::case::{Case, Sizes};
 use super::driver::Device;
 use super::error::{CudaError, checked};
 use super::memory::{Memory, NAN_IN_EVERY_TYPE};
+use super::reference::{Extent, Reference, Results};
+use super::view::{Heads, View};
 use crate::attention::inputs::{Tensor, probe_indices};
-use crate::attention::{Direction, Dtype, Layout, Problem};
+use crate::attention::{Dtype, Problem};
 use crate::variants::difference::Difference;
 use crate::worker::protocol::{PROBES, TensorError};
 
@@ -23,10 +25,28 @@ const BLOCKS: u32 = 1024;
 
 /// A tensor, logically `[batch, seq, heads, dim]`.
 #[derive(Clone, Copy)]
-pub struct Shaped {
+struct Shaped {
     name: &'static str,
+    heads: Heads,
     tensor: DeviceTensor,
     shape: [u32; 4],
+}
+
+impl Shaped {
+    /// The part of it that a view has.
+    fn of(&self, p: &Problem, view: View) -> Shaped {
+        let small = view.problem(p);
+        let [_, seq, _, dim] = self.shape;
+        let heads = match self.heads {
+            Heads::Query => small.heads,
+            Heads::Key => small.kv_heads,
+        };
+        Shaped {
+            tensor: view.tensor(p, &self.tensor, self.heads),
+            shape: [small.batch, seq, heads, dim],
+            ..*self
+        }
+    }
 }
 
 /// `Fill` of `inputs.cu`.
@@ -39,18 +59,6 @@ struct Fill {
     shape: [i32; 4],
 }
 
-/// `Reference` of `reference.cu`.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct Results {
-    out: u64,
-    lse: u64,
-    delta: u64,
-    dq: u64,
-    dk: u64,
-    dv: u64,
-}
-
 /// `Difference` of `reference.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -61,7 +69,11 @@ struct DifferenceArgument {
     shape: [i32; 4],
 }
 
-fn launch<T: Copy + 'static>(
+/// Launches a kernel of the checks.
+///
+/// # Errors
+/// The driver's, or the compiler's.
+pub fn launch<T: Copy + 'static>(
     device: &mut Device,
     file: &'static str,
     entry: &str,
@@ -121,138 +133,28 @@ pub fn write_inputs(device: &mut Device, case: &Case, seed: u64) -> Result<(), C
 /// The results of a case, in the protocol's order.
 fn results(case: &Case) -> Vec<Shaped> {
     let (p, figures) = (case.problem(), &case.figures);
-    let shaped = |name, tensor, seq, heads, dim| Shaped {
+    let queries = |name, tensor, dim| Shaped {
         name,
+        heads: Heads::Query,
         tensor,
-        shape: [p.batch, seq, heads, dim],
+        shape: [p.batch, p.seq_q, p.heads, dim],
+    };
+    let keys = |name, tensor, dim| Shaped {
+        name,
+        heads: Heads::Key,
+        tensor,
+        shape: [p.batch, p.seq_k, p.kv_heads, dim],
     };
     let mut found = Vec::new();
     if p.direction.has_forward() {
-        found.push(shaped("out", figures.out, p.seq_q, p.heads, p.head_dim_v));
+        found.push(queries("out", figures.out, p.head_dim_v));
     }
     if p.direction.has_backward() {
-        found.push(shaped("dq", figures.dq, p.seq_q, p.heads, p.head_dim));
-        found.push(shaped("dk", figures.dk, p.seq_k, p.kv_heads, p.head_dim));
-        found.push(shaped("dv", figures.dv, p.seq_k, p.kv_heads, p.head_dim_v));
+        found.push(queries("dq", figures.dq, p.head_dim));
+        found.push(keys("dk", figures.dk, p.head_dim));
+        found.push(keys("dv", figures.dv, p.head_dim_v));
     }
     found
-}
-
-/// The float64 results of one problem, on the device.
-pub struct Reference {
-    problem: Problem,
-    seed: u64,
-    results: Results,
-    memory: Vec<Memory>,
-}
-
-/// Bytes that the reference of a problem takes.
-pub fn reference_bytes(problem: &Problem) -> u64 {
-    let sizes = Sizes::of(problem);
-    let gradients = match problem.direction.has_backward() {
-        true => sizes.q + sizes.k + sizes.v + sizes.rows,
-        false => 0,
-    };
-    8 * (sizes.out + sizes.rows + gradients)
-}
-
-impl Reference {
-    /// Computes it from the inputs of a case, which no kernel has been handed yet.
-    ///
-    /// # Errors
-    /// Short memory, the compiler's, the driver's.
-    pub fn of(device: &mut Device, case: &Case, seed: u64) -> Result<Reference, CudaError> {
-        let p = case.problem();
-        let sizes = Sizes::of(p);
-        let mut memory = Vec::new();
-        let mut place = |elements: u64| -> Result<u64, CudaError> {
-            let doubles = device.allocate(8 * elements)?;
-            let pointer = doubles.pointer();
-            memory.push(doubles);
-            Ok(pointer)
-        };
-        let mut results = Results {
-            out: place(sizes.out)?,
-            lse: place(sizes.rows)?,
-            ..Results::default()
-        };
-        if p.direction.has_backward() {
-            results.delta = place(sizes.rows)?;
-            results.dq = place(sizes.q)?;
-            results.dk = place(sizes.k)?;
-            results.dv = place(sizes.v)?;
-        }
-        for (kernel, grid) in steps(p) {
-            let entry = format!("reference_{kernel}_{}", p.dtype);
-            launch(
-                device,
-                "reference",
-                &entry,
-                grid,
-                case.figures,
-                Some(results),
-            )?;
-        }
-        device.synchronise()?;
-        Ok(Reference {
-            problem: comparable(p),
-            seed,
-            results,
-            memory,
-        })
-    }
-
-    /// True when it is this problem's: layout changes nothing about the values.
-    pub fn is_of(&self, problem: &Problem, seed: u64) -> bool {
-        self.problem == comparable(problem) && self.seed == seed
-    }
-
-    /// Bytes of device memory that it holds.
-    pub fn held_bytes(&self) -> u64 {
-        self.memory.iter().map(Memory::bytes).sum()
-    }
-
-    fn of_result(&self, name: &str) -> u64 {
-        match name {
-            "out" => self.results.out,
-            "dq" => self.results.dq,
-            "dk" => self.results.dk,
-            _ => self.results.dv,
-        }
-    }
-}
-
-/// The reference's kernels, in order, with their grids.
-fn steps(p: &Problem) -> Vec<(&'static str, [u32; 3])> {
-    let planes = p.batch * p.heads;
-    let (queries, keys) = (p.seq_q.div_ceil(64), p.seq_k.div_ceil(64));
-    let (d, dv) = (p.head_dim.div_ceil(128), p.head_dim_v.div_ceil(128));
-    let mut steps = vec![
-        ("lse", [queries, planes, 1]),
-        ("out", [queries, planes, dv]),
-    ];
-    if p.direction.has_backward() {
-        let kv_planes = p.batch * p.kv_heads;
-        steps.extend([
-            ("delta", [p.seq_q.div_ceil(8), planes, 1]),
-            ("dq", [queries, planes, d]),
-            ("dk", [keys, kv_planes, d]),
-            ("dv", [keys, kv_planes, dv]),
-        ]);
-    }
-    steps
-}
-
-fn comparable(problem: &Problem) -> Problem {
-    let direction = match problem.direction.has_backward() {
-        true => Direction::Both,
-        false => Direction::Forward,
-    };
-    Problem {
-        layout: Layout::Bshd,
-        direction,
-        ..problem.clone()
-    }
 }
 
 /// What a comparison found of one result.
@@ -265,7 +167,8 @@ pub struct Compared {
     pub probes: Vec<Option<f64>>,
 }
 
-/// Compares every result of a case with the reference.
+/// Compares every result of a case with the reference, as far as that goes. The whole of
+/// each is looked at for elements that are not finite.
 ///
 /// # Errors
 /// The driver's.
@@ -274,36 +177,83 @@ pub fn compare(
     case: &Case,
     reference: &Reference,
 ) -> Result<Vec<Compared>, CudaError> {
-    let dtype = case.problem().dtype;
+    let p = case.problem();
     let mut partials = device.allocate(u64::from(BLOCKS) * 4 * 8)?;
     let mut found = Vec::new();
     for result in results(case) {
-        let difference = DifferenceArgument {
-            result: result.tensor,
-            reference: reference.of_result(result.name),
-            partials: partials.pointer(),
-            shape: result.shape.map(|n| n as i32),
+        let mut sums = Difference {
+            finite: true,
+            ..Difference::default()
         };
-        // A comparison that did not happen must not look like one that found nothing.
-        partials.fill(NAN_IN_EVERY_TYPE, device.stream())?;
-        let entry = format!("difference_{dtype}");
-        launch(
-            device,
-            "reference",
-            &entry,
-            [BLOCKS, 1, 1],
-            difference,
-            None,
-        )?;
-        device.synchronise()?;
-        let partials: Vec<f64> = partials.read(0, BLOCKS as usize * 4)?;
+        for (view, right) in &reference.views {
+            let part = result.of(p, *view);
+            let right = right.of(result.name);
+            sums.add(&difference(device, p.dtype, &part, right, &mut partials)?);
+        }
+        if reference.extent == Extent::Part {
+            sums.finite &= all_finite(device, p, &result, &mut partials)?;
+        }
         found.push(Compared {
             name: result.name,
-            error: added(&partials, elements(&result)).error(),
-            probes: probes(&result, dtype)?,
+            error: sums.error(),
+            probes: probes(&result, p.dtype)?,
         });
     }
     Ok(found)
+}
+
+/// The sums over one part of a result.
+fn difference(
+    device: &mut Device,
+    dtype: Dtype,
+    result: &Shaped,
+    reference: u64,
+    partials: &mut Memory,
+) -> Result<Difference, CudaError> {
+    let difference = DifferenceArgument {
+        result: result.tensor,
+        reference,
+        partials: partials.pointer(),
+        shape: result.shape.map(|n| n as i32),
+    };
+    // A comparison that did not happen must not look like one that found nothing.
+    partials.fill(NAN_IN_EVERY_TYPE, device.stream())?;
+    let entry = format!("difference_{dtype}");
+    let grid = [BLOCKS, 1, 1];
+    launch(device, "reference", &entry, grid, difference, None)?;
+    device.synchronise()?;
+    let partials: Vec<f64> = partials.read(0, BLOCKS as usize * 4)?;
+    Ok(added(&partials, elements(result)))
+}
+
+/// Whether all of a result is finite, by comparisons of an eighth of it at a time with
+/// zeros: they count what is not finite.
+fn all_finite(
+    device: &mut Device,
+    p: &Problem,
+    result: &Shaped,
+    partials: &mut Memory,
+) -> Result<bool, CudaError> {
+    let parts = View::eighths(p).into_iter().map(|view| result.of(p, view));
+    let parts: Vec<Shaped> = parts.collect();
+    let largest = parts.iter().map(elements).max().unwrap_or(0);
+    let mut zeros = device.allocate(8 * largest)?;
+    zeros.fill(0, device.stream())?;
+    for part in &parts {
+        if !difference(device, p.dtype, part, zeros.pointer(), partials)?.finite {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Bytes that looking for elements that are not finite takes.
+pub fn finite_bytes(p: &Problem) -> u64 {
+    let small = View::eighths(p).into_iter().map(|view| {
+        let sizes = Sizes::of(&view.problem(p));
+        sizes.q.max(sizes.k).max(sizes.v).max(sizes.out)
+    });
+    8 * small.max().unwrap_or(0)
 }
 
 fn elements(result: &Shaped) -> u64 {
@@ -370,7 +320,6 @@ mod tests {
     #[test]
     fn structs_are_as_large_as_in_c() {
         assert_eq!(size_of::<Fill>(), 64);
-        assert_eq!(size_of::<Results>(), 48);
         assert_eq!(size_of::<DifferenceArgument>(), 64);
     }
 

@@ -12,6 +12,9 @@ mod driver;
 mod error;
 mod memory;
 mod plan;
+mod reference;
+mod samples;
+mod view;
 mod worker;
 
 pub use worker::{CudaWorker, NAME};

@@ -2,19 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use regatta_probe::{Cache as ProbeCache, Clock, Cuda, Plan as Samples, Settings};
+use regatta_probe::{Clock, Cuda, Settings};
 
 use super::activity;
 use super::case::{self, Case};
-use super::check::{self, Reference};
+use super::check::{self, Compared};
 use super::driver::Device;
 use super::error::CudaError;
 use super::plan::{Asked, VARIANTS, Variant};
-use crate::attention::{Activity, Structure};
+use super::reference::{Extent, Reference, reference_bytes};
+use super::samples::{self, Contents};
+use crate::attention::{Activity, Problem, Structure};
 use crate::kernels::compile::Compiler;
+use crate::variants::sets;
 use crate::worker::protocol::{
-    self, Cache, DeviceState, Hello, Measure, Measured, PROTOCOL_VERSION, Parameter, Prepare,
-    Prepared, VariantInfo,
+    self, Checked, DeviceState, Hello, Measure, Measured, PROTOCOL_VERSION, Parameter, Prepare,
+    Prepared, TensorError, VariantInfo,
 };
 use crate::worker::serve::{Refusal, Worker};
 
@@ -36,6 +39,11 @@ pub struct CudaWorker {
 struct Open {
     // Dropped in this order: what lies in memory, the clock, the device.
     case: Option<Case>,
+    /// Of the case: the seed of its first inputs, and the sets asked for.
+    seed: u64,
+    input_sets: u32,
+    /// Its backward reads the scores that forward left in the workspace.
+    stores_scores: bool,
     references: Vec<Reference>,
     clock: Clock<Cuda>,
     device: Device,
@@ -71,6 +79,9 @@ impl Open {
         clock.calibrate().map_err(|error| refusal(error.into()))?;
         Ok(Open {
             case: None,
+            seed: 0,
+            input_sets: 1,
+            stores_scores: false,
             references: Vec::new(),
             clock,
             device,
@@ -93,39 +104,62 @@ impl Open {
             limits: self.device.limits,
         };
         let plan = variant.plan(&asked).map_err(unsupported)?;
-        let needed = case::bytes(&problem, &plan) + check::reference_bytes(&problem);
+        let needed = case::bytes(&problem, &plan) + reference_bytes(&problem, Extent::Whole);
         self.make_room(needed)?;
         let mut case = Case::new(&self.device, &problem, plan).map_err(refusal)?;
         check::write_inputs(&mut self.device, &case, request.seed).map_err(refusal)?;
-        let reference = self.reference(&case, request.seed)?;
+        let reference = self.reference(&case, request.seed, Extent::Whole)?;
         let first_call_ns = case.first_call(&mut self.device).map_err(refusal)?;
         let compared = check::compare(&mut self.device, &case, &reference);
         self.references.push(reference);
-        let compared = compared.map_err(refusal)?;
+        let (errors, probes) = told(compared.map_err(refusal)?);
         let prepared = Prepared {
             effective: case.plan().effective.clone(),
-            errors: compared
-                .iter()
-                .map(|result| (result.name.to_owned(), result.error))
-                .collect(),
-            probes: compared
-                .into_iter()
-                .map(|result| (result.name.to_owned(), result.probes))
-                .collect(),
+            errors,
+            probes,
             first_call_ns,
             problems: 1,
         };
         self.case = Some(case);
+        self.seed = request.seed;
+        self.input_sets = request.input_sets;
+        self.stores_scores = variant.stores_scores;
         Ok(prepared)
     }
 
     /// Takes the reference of the case from those that are kept, or computes it.
-    fn reference(&mut self, case: &Case, seed: u64) -> Result<Reference, Refusal> {
-        let mine = |kept: &Reference| kept.is_of(case.problem(), seed);
+    fn reference(&mut self, case: &Case, seed: u64, extent: Extent) -> Result<Reference, Refusal> {
+        let mine = |kept: &Reference| kept.is_of(case.problem(), seed, extent);
         match self.references.iter().position(mine) {
             Some(at) => Ok(self.references.remove(at)),
-            None => Reference::of(&mut self.device, case, seed).map_err(refusal),
+            None => Reference::of(&mut self.device, case, seed, extent).map_err(refusal),
         }
+    }
+
+    /// The results of the last timed call, compared in part.
+    fn check_after(&mut self) -> Result<Checked, Refusal> {
+        let case = self.case.take().ok_or_else(no_case)?;
+        let checked = self.checked(&case);
+        self.case = Some(case);
+        checked
+    }
+
+    fn checked(&mut self, case: &Case) -> Result<Checked, Refusal> {
+        let seed = self.seed.wrapping_add(sets::LAST.into());
+        let problem: &Problem = case.problem();
+        let needed = reference_bytes(problem, Extent::Part) + check::finite_bytes(problem);
+        self.make_room(needed)?;
+        // The reference is of what the inputs were to be, whatever kernels did to them.
+        check::write_inputs(&mut self.device, case, seed).map_err(refusal)?;
+        let reference = self.reference(case, seed, Extent::Part)?;
+        let compared = check::compare(&mut self.device, case, &reference);
+        self.references.push(reference);
+        let (errors, probes) = told(compared.map_err(refusal)?);
+        Ok(Checked {
+            seed,
+            errors,
+            probes,
+        })
     }
 
     /// Drops references, oldest first, until they take an eighth of the memory at most
@@ -155,17 +189,6 @@ impl Open {
 
     fn measure(&mut self, request: &Measure) -> Result<Measured, Refusal> {
         let case = self.case.as_mut().ok_or_else(no_case)?;
-        let samples = Samples {
-            warmup: request.warmup,
-            samples: request.samples,
-            min_samples: request.min_samples,
-            budget_ns: request.budget_ms.saturating_mul(1_000_000),
-            cache: match request.cache {
-                Cache::Cold => ProbeCache::Cold,
-                Cache::Hot => ProbeCache::Hot,
-            },
-            graph: request.graph,
-        };
         let settings = Settings {
             calls_per_sample: request.calls_per_sample,
             ..Settings::default()
@@ -173,21 +196,30 @@ impl Open {
         self.clock
             .configure(settings)
             .map_err(|error| refusal(error.into()))?;
-        let measured = self
-            .clock
-            .measure(&samples, |_| case.call().map_err(CudaError::into_probe))
-            .map_err(|error| refusal(error.into()))?;
-        let samples = measured.samples;
+        let device = &mut self.device;
+        let contents = Contents::of(device, case, self.seed, self.input_sets, self.stores_scores);
+        let mut contents = contents.map_err(refusal)?;
+        let samples = samples::take(&mut self.clock, device, case, request, contents.as_mut());
+        let samples = samples.map_err(refusal)?;
+        let state = self.clock.device().state().map(DeviceState::from);
+        let peak_bytes = Some(case.held_bytes());
+        let input_sets = contents.as_ref().map_or(1, Contents::sets);
+        // Their memory is the check's.
+        let rotates = contents.take().is_some();
+        let checked = rotates.then(|| self.check_after()).transpose()?;
         let clocks: Option<Vec<f64>> = samples.iter().map(|sample| sample.clock_mhz).collect();
         Ok(Measured {
             device_ns: samples.iter().map(|sample| sample.device_ns).collect(),
             host_ns: samples.iter().map(|sample| sample.host_ns).collect(),
             clock_mhz: clocks.unwrap_or_default(),
-            peak_bytes: Some(case.held_bytes()),
-            state: self.clock.device().state().map(DeviceState::from),
+            peak_bytes,
+            state,
             synchronised: samples.iter().any(|sample| sample.synchronised),
             graph: request.graph,
             calls_per_sample: request.calls_per_sample,
+            input_sets,
+            input_sets_reason: None,
+            checked,
         })
     }
 
@@ -284,6 +316,18 @@ fn described(variant: &Variant) -> VariantInfo {
         stores_scores: variant.stores_scores,
         tf32: false,
     }
+}
+
+type Errors = BTreeMap<String, TensorError>;
+type Probes = BTreeMap<String, Vec<Option<f64>>>;
+
+/// What a comparison found, as the protocol has it.
+fn told(compared: Vec<Compared>) -> (Errors, Probes) {
+    let each = compared.into_iter().map(|result| {
+        let name = result.name.to_owned();
+        ((name.clone(), result.error), (name, result.probes))
+    });
+    each.unzip()
 }
 
 fn no_case() -> Refusal {

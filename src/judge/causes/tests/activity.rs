@@ -1,7 +1,8 @@
 //! Causes that an activity tells: waiting for the host, gaps, copies and what hides them.
 
-use super::{found, launched, only, pair_of};
+use super::{counted, found, gated, launched, only, pair, pair_of};
 use crate::attention::ActivitySummary;
+use crate::judge::causes::{Clock, Pair, findings};
 use crate::judge::testing::around;
 use crate::record::side::CaseRecord;
 
@@ -43,9 +44,9 @@ fn a_fused_operator_that_the_host_cannot_feed_is_host_bound() {
         .map(|finding| format!("{}: {}", finding.cause, finding.evidence))
         .collect();
     let expected = [
-        "host-bound: host 50.3 -> 277 us a call, device idle between launches 3.00 -> 210 us of \
-         280 us, 92.9 % of it waiting for the host, device time 75.8 -> 267 us",
-        "no-overlap: copies and compute at once 0 of 28.0 us of copying a call",
+        "host-bound: host 50.3 → 277.0 µs a call, device idle between launches 3.00 → 210.0 µs of \
+         280.0 µs, 92.9 % of it waiting for the host, device time 75.8 → 267.1 µs",
+        "no-overlap: copies and compute at once 0 of 28.0 µs of copying a call",
     ];
     assert_eq!(told, expected);
     assert_eq!(only(&unfused, &fused(0), 3.52).0, "host-bound");
@@ -94,7 +95,7 @@ fn copies_are_told_with_their_part_of_the_call() {
     let told = |head: &CaseRecord| pair_of(only(&views, head, 3.29));
     assert_eq!(
         told(&copies(Some(149_982))),
-        "copies-added: 4 copy kernels added (elementwise_kernel), 150 of 216 us"
+        "copies-added: 4 copy kernels added (elementwise_kernel), 150.0 of 216.0 µs"
     );
     // A baseline of an older version does not tell their time.
     assert_eq!(
@@ -121,14 +122,115 @@ fn copies_that_nothing_hides_are_told() {
     let text = only(&base, &at(180.0, copying(80, 0)), 1.8);
     assert_eq!(
         pair_of(text),
-        "lost-overlap: copies and compute at once 80.0 us -> 0 a call"
+        "lost-overlap: copies and compute at once 80.0 µs → 0 a call"
     );
     let text = only(&at(100.0, copying(0, 0)), &at(180.0, copying(80, 1)), 1.8);
     assert_eq!(
         pair_of(text),
-        "no-overlap: copies and compute at once 1.00 of 80.0 us of copying a call"
+        "no-overlap: copies and compute at once 1.00 of 80.0 µs of copying a call"
     );
     // Half of it is hidden; or no more is exposed than was.
     assert!(found(&base, &at(180.0, copying(160, 80)), 1.8).is_empty());
     assert!(found(&at(100.0, copying(80, 0)), &at(180.0, copying(80, 0)), 1.8).is_empty());
+}
+
+/// A clone of q before the call, [2, 16, 512, 64] on an H200: behind a gate the host's
+/// gaps in the recorded call are in no time that was judged.
+#[test]
+fn behind_a_gate_the_host_is_no_cause() {
+    let kernel = "void at::native::elementwise_kernel<128, 4, at::native::Copy>(int)";
+    let record = |launches: &[(&str, u32)], device_us, host_us, activity| CaseRecord {
+        structure: launched(launches).structure,
+        ..timed(device_us, host_us, activity)
+    };
+    let plain = record(&[("flash", 9)], 14.9, 50.0, active(15, 15, Some(0)));
+    let moving = ActivitySummary {
+        moving_ns: Some(2_900),
+        ..active(151, 15, Some(134))
+    };
+    let cloned = record(&[(kernel, 9), ("flash", 9)], 18.1, 75.2, moving);
+    let causes = |found: Vec<crate::judge::judgement::Finding>| -> Vec<String> {
+        found.into_iter().map(|finding| finding.cause).collect()
+    };
+    assert_eq!(causes(gated(&plain, &cloned, 1.215)), ["copies-added"]);
+    // Under plain events the waits are in the time, and told.
+    let told = causes(found(&plain, &cloned, 1.215));
+    assert!(told.contains(&"host-bound".to_owned()), "{told:?}");
+    let gaps = timed(200.0, 20.0, active(210, 108, Some(3)));
+    let full = timed(100.0, 20.0, active(100, 98, Some(0)));
+    assert_eq!(causes(found(&full, &gaps, 2.0)), ["gaps"]);
+    assert!(gated(&full, &gaps, 2.0).is_empty());
+}
+
+#[test]
+fn where_the_hosts_time_is_judged_it_is_told_whatever_the_clock() {
+    let before = timed(14.9, 48.5, active(15, 15, Some(0)));
+    let after = timed(14.9, 355.0, active(330, 15, Some(300)));
+    let told = findings(&Pair {
+        base_ns: Some(48.5e3),
+        head_ns: Some(355e3),
+        clock: Clock::Host,
+        base_clock: Clock::Host,
+        ..pair(&before, &after, 7.3)
+    });
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0].cause, "host-bound");
+    assert!(
+        told[0].evidence.starts_with("host 48.5 → 355.0 µs a call"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn waits_and_memory_of_the_driver_come_before_the_host_they_hold_up() {
+    let with = |counts: &[(&str, u64)], device_us, activity| CaseRecord {
+        structure: counted(counts).structure,
+        ..timed(device_us, device_us, activity)
+    };
+    let none = [
+        ("synchronisations", 0),
+        ("driver_allocations", 0),
+        ("driver_frees", 0),
+    ];
+    let quiet = with(&none, 15.0, active(15, 15, Some(0)));
+    let told = |counts: &[(&str, u64)]| -> Vec<String> {
+        let head = with(counts, 60.0, active(65, 15, Some(48)));
+        let found = found(&quiet, &head, 4.0).into_iter();
+        let two = found.map(|finding| format!("{}: {}", finding.cause, finding.evidence));
+        two.map(|text| text.chars().take(70).collect()).collect()
+    };
+    let waits = told(&[
+        ("synchronisations", 1),
+        ("driver_allocations", 0),
+        ("driver_frees", 0),
+    ]);
+    assert_eq!(
+        waits[0],
+        "synchronisation: waits for the device in each call: 0 → 1"
+    );
+    assert!(waits[1].starts_with("host-bound: "), "{waits:?}");
+    let memory = told(&[
+        ("synchronisations", 1),
+        ("driver_allocations", 2),
+        ("driver_frees", 2),
+    ]);
+    assert_eq!(
+        memory[0],
+        "driver-memory: cudaMalloc a call 0 → 2, cudaFree a call 0 → 2"
+    );
+    assert!(memory[1].starts_with("synchronisation: "), "{memory:?}");
+}
+
+/// Where nobody counted, the clock knows that its gate had to be opened.
+#[test]
+fn a_call_that_opens_its_gate_waits_for_the_device() {
+    let quiet = timed(15.0, 20.0, active(15, 15, Some(0)));
+    let mut waits = timed(60.0, 60.0, active(65, 15, Some(48)));
+    waits.conditions.synchronised = 5;
+    let told = findings(&Pair {
+        base_clock: Clock::Gated,
+        ..pair(&quiet, &waits, 4.0)
+    });
+    assert_eq!(told[0].cause, "synchronisation", "{told:?}");
+    assert_ne!(found(&quiet, &waits, 4.0)[0].cause, "synchronisation");
 }

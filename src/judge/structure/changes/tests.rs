@@ -54,14 +54,14 @@ fn a_grid_that_leaves_the_device_idle_fails() {
     assert_eq!(
         kernels(&[launch("flash", 157)], &[launch("flash", 1)]),
         [
-            "Fail Worse fill 132 of 132 SMs -> 1 of 132 SMs of flash",
-            "Warn Worse grid 157x1x1 -> 1x1x1 of flash"
+            "Fail Worse fill 132 of 132 SMs → 1 of 132 SMs of flash",
+            "Warn Worse grid 157x1x1 → 1x1x1 of flash"
         ]
     );
     // As long as every multiprocessor has a block, another grid is told and no more.
     assert_eq!(
         kernels(&[launch("flash", 400)], &[launch("flash", 200)]),
-        ["Warn Worse grid 400x1x1 -> 200x1x1 of flash"]
+        ["Warn Worse grid 400x1x1 → 200x1x1 of flash"]
     );
     assert_eq!(
         kernels(&[launch("fill_kernel", 157)], &[launch("fill_kernel", 1)]).len(),
@@ -71,8 +71,8 @@ fn a_grid_that_leaves_the_device_idle_fails() {
     assert_eq!(
         kernels(&[launch("flash", 1)], &[launch("flash", 157)]),
         [
-            "Warn Other grid 1x1x1 -> 157x1x1 of flash",
-            "Ignore Better fill 1 of 132 SMs -> 132 of 132 SMs of flash"
+            "Warn Other grid 1x1x1 → 157x1x1 of flash",
+            "Ignore Better fill 1 of 132 SMs → 132 of 132 SMs of flash"
         ]
     );
 }
@@ -82,8 +82,8 @@ fn kernels_are_replaced_added_and_removed() {
     assert_eq!(
         kernels(&[launch("flash_v3", 157)], &[launch("flash_v2", 10)]),
         [
-            "Fail Worse fill 132 of 132 SMs -> 10 of 132 SMs of flash_v2",
-            "Warn Other kernel-replaced flash_v3 -> flash_v2"
+            "Fail Worse fill 132 of 132 SMs → 10 of 132 SMs of flash_v2",
+            "Warn Other kernel-replaced flash_v3 → flash_v2"
         ]
     );
     let (flash, combine, copy) = (
@@ -94,19 +94,19 @@ fn kernels_are_replaced_added_and_removed() {
     let only = std::slice::from_ref(&flash);
     assert_eq!(
         kernels(only, &[flash.clone(), combine.clone()]),
-        ["Warn Worse launches 0 -> 1 of combine"]
+        ["Warn Worse launches 0 → 1 of combine"]
     );
     assert_eq!(
         kernels(&[flash.clone(), combine], only),
-        ["Ignore Better launches 1 -> 0 of combine"]
+        ["Ignore Better launches 1 → 0 of combine"]
     );
     assert_eq!(
         kernels(only, &[copy.clone(), flash.clone(), copy.clone()]),
-        ["Fail Worse copies 0 -> 2 of direct_copy_kernel"]
+        ["Fail Worse copies 0 → 2 of direct_copy_kernel"]
     );
     assert_eq!(
         kernels(only, &[flash.clone(), flash.clone()]),
-        ["Warn Worse launches 1 -> 2 of flash"]
+        ["Warn Worse launches 1 → 2 of flash"]
     );
 }
 
@@ -121,11 +121,11 @@ fn figures_of_a_kernel_are_compared_one_by_one() {
     assert_eq!(
         kernels(&[launch("flash", 157)], std::slice::from_ref(&head)),
         [
-            "Fail Worse spills 0 -> 64 of flash",
-            "Warn Other block 128x1x1 -> 64x2x1 of flash",
-            "Warn Worse registers 128 -> 255 of flash",
-            "Warn Worse shared-memory 4096 -> 8192 of flash",
-            "Warn Worse occupancy 2 -> 1 of flash",
+            "Fail Worse spills 0 → 64 of flash",
+            "Warn Other block 128x1x1 → 64x2x1 of flash",
+            "Warn Worse registers 128 → 255 of flash",
+            "Warn Worse shared-memory 4096 → 8192 of flash",
+            "Warn Worse occupancy 2 → 1 of flash",
         ]
     );
     // What one side does not tell is no difference.
@@ -168,10 +168,10 @@ fn counts_are_compared_where_both_sides_count() {
             ],
         ),
         [
-            "Fail Worse tasks 8 -> 4",
-            "Fail Worse copies 0 -> 3",
-            "Fail Worse counts 0 -> 1 of calls.selections",
-            "Warn Worse threads 2 -> 1",
+            "Fail Worse tasks 8 → 4",
+            "Fail Worse copies 0 → 3",
+            "Fail Worse counts 0 → 1 of calls.selections",
+            "Warn Worse threads 2 → 1",
         ]
     );
     assert!(counts(&[("tasks", 8)], &[("tasks", 8), ("module_loads", 9)]).is_empty());
@@ -185,7 +185,7 @@ fn memory_counts_beyond_a_share_and_parameters_always() {
     assert!(counts(&workspace(1000), &workspace(1099)).is_empty());
     assert_eq!(
         counts(&workspace(1000), &workspace(1101)),
-        ["Warn Worse memory 1000 -> 1101 of workspace_bytes"]
+        ["Warn Worse memory 1000 → 1101 of workspace_bytes"]
     );
     let mut base = record(&[launch("flash", 157)], &[]);
     let mut head = base.clone();
@@ -198,8 +198,8 @@ fn memory_counts_beyond_a_share_and_parameters_always() {
     assert_eq!(
         told(&base, &head),
         [
-            "Warn Worse memory 10485760 -> 12582912 of peak_bytes",
-            "Warn Other parameters 64 -> 32 of tile"
+            "Warn Worse memory 10485760 → 12582912 of peak_bytes",
+            "Warn Other parameters 64 → 32 of tile"
         ]
     );
 }

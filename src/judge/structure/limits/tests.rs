@@ -155,7 +155,9 @@ fn a_limit_on_events_tells_the_hosts_time_in_them() {
         (
             Held::Broken,
             "calls.backend_selections is 8, at most 0 is allowed".to_owned(),
-            Some("backend re-selected 8 times a call, 660 us of the host a call in it".to_owned())
+            Some(
+                "backend re-selected 8 times a call, 660.1 µs of the host a call in it".to_owned()
+            )
         )
     );
     let reason = |count| of(&selections, count).2;

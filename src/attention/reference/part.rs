@@ -1,0 +1,183 @@
+//! The reference of a part of a problem, from its seed alone: what a check needs that is to
+//! be cheap or to take little memory.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::plane::{Forward, Gradients, Place, Plane, Seeded, Side, Source, places};
+use super::{TooLarge, projection};
+use crate::attention::Problem;
+use crate::attention::inputs::{Tensor, probe_indices};
+use crate::attention::tolerance::{Expected, results};
+
+/// The reference of one plane.
+pub struct Part {
+    /// Which.
+    pub place: Place,
+    forward: Forward,
+    gradients: Option<Gradients>,
+    dims: (usize, usize),
+}
+
+impl Part {
+    /// Computes a plane; gradients if and only if the problem's direction has them.
+    ///
+    /// # Errors
+    /// When it does not fit into memory.
+    pub fn of(problem: &Problem, place: Place, seed: u64) -> Result<Part, TooLarge> {
+        let dims = (problem.head_dim as usize, problem.head_dim_v as usize);
+        let source = Seeded {
+            seed,
+            dtype: problem.dtype,
+        };
+        let plane = Plane::new(&place, &source)?;
+        let forward = plane.forward()?;
+        let gradients = match problem.direction.has_backward() {
+            true => {
+                let dout = place.gather(Side::Query, dims.1, |at| source.at(Tensor::Dout, at))?;
+                Some(plane.backward(&dout, &forward)?)
+            }
+            false => None,
+        };
+        Ok(Part {
+            place,
+            forward,
+            gradients,
+            dims,
+        })
+    }
+
+    /// The rows of a result (`out`, `dq`, `dk`, `dv`) that are not 0 by the mask, with their
+    /// side and their length.
+    pub fn result(&self, name: &str) -> Option<(Side, usize, &[f64])> {
+        let (d, dv) = self.dims;
+        let gradients = self.gradients.as_ref();
+        match name {
+            "out" => Some((Side::Query, dv, &self.forward.out)),
+            "dq" => gradients.map(|of| (Side::Query, d, &of.dq[..])),
+            "dk" => gradients.map(|of| (Side::Key, d, &of.dk[..])),
+            "dv" => gradients.map(|of| (Side::Key, dv, &of.dv[..])),
+            _ => None,
+        }
+    }
+}
+
+/// The planes that a check after timing compares, as runs of neighbours: at least one plane
+/// and at least an eighth, half of them the first ones and the others spread over the rest,
+/// the last among them.
+pub fn checked_runs(planes: usize) -> Vec<Range<usize>> {
+    /// So few that a device is not kept busy with starting.
+    const RUNS: usize = 4;
+    let count = planes.div_ceil(8);
+    let first = count.div_ceil(2);
+    let spread = count - first;
+    let runs = spread.min(RUNS);
+    let rest = (0..runs).map(|run| {
+        let length = spread / runs + usize::from(run < spread % runs);
+        let end = first + (run + 1) * (planes - first) / runs;
+        end - length..end
+    });
+    std::iter::once(0..first).chain(rest).collect()
+}
+
+/// Bytes that [`expected`] takes at the least: those of the largest plane, or of a
+/// projection's weights and result.
+pub fn bytes(problem: &Problem) -> u128 {
+    match &problem.projection {
+        Some(of) => projection::bytes(problem, of),
+        // Without lengths of their own all are alike.
+        None if problem.varlen.is_none() => places(problem).next().map_or(0, |one| one.bytes()),
+        None => places(problem).map(|one| one.bytes()).max().unwrap_or(0),
+    }
+}
+
+/// What each result of a problem is held to: elements at `probes` indices, and its size.
+/// Planes are computed a few at a time, as many as `memory` bytes hold, and nothing else is
+/// kept of them: the whole tensors are never there.
+///
+/// # Errors
+/// When what is to be held at once cannot be had.
+pub fn expected(
+    problem: &Problem,
+    seed: u64,
+    probes: usize,
+    memory: u64,
+) -> Result<BTreeMap<&'static str, Expected>, TooLarge> {
+    if let Some(of) = &problem.projection {
+        let out = projection(problem, of, seed)?;
+        return Ok(BTreeMap::from([("out", Expected::of(&out, probes))]));
+    }
+    let mut sums: Vec<Sum> = results(problem.direction)
+        .iter()
+        .map(|(name, _)| Sum::new(problem, name, probes))
+        .collect();
+    let at_once = u128::from(memory) / bytes(problem).max(1);
+    let at_once = at_once.clamp(1, 4 * rayon::current_num_threads() as u128) as usize;
+    let mut places = places(problem);
+    loop {
+        let batch: Vec<Place> = places.by_ref().take(at_once).collect();
+        if batch.is_empty() {
+            break;
+        }
+        let parts: Result<Vec<Part>, TooLarge> = batch
+            .into_par_iter()
+            .map(|place| Part::of(problem, place, seed))
+            .collect();
+        for part in parts? {
+            sums.iter_mut().for_each(|sum| sum.add(&part));
+        }
+    }
+    Ok(sums
+        .into_iter()
+        .map(|sum| (sum.name, sum.expected))
+        .collect())
+}
+
+/// What is kept of a result while its planes go by.
+struct Sum {
+    name: &'static str,
+    /// Row over all sequences, head, and element of the row, of each probe.
+    wanted: Vec<(usize, usize, usize)>,
+    expected: Expected,
+}
+
+impl Sum {
+    fn new(problem: &Problem, name: &'static str, probes: usize) -> Sum {
+        let (rows, heads, dim) = match name {
+            "out" => (problem.total_q(), problem.heads, problem.head_dim_v),
+            "dq" => (problem.total_q(), problem.heads, problem.head_dim),
+            "dk" => (problem.total_k(), problem.kv_heads, problem.head_dim),
+            _ => (problem.total_k(), problem.kv_heads, problem.head_dim_v),
+        };
+        let (heads, dim) = (u64::from(heads), u64::from(dim));
+        let elements = rows.saturating_mul(heads).saturating_mul(dim);
+        let place = |index: u64| {
+            let (x, rest) = (index % dim, index / dim);
+            ((rest / heads) as usize, (rest % heads) as usize, x as usize)
+        };
+        Sum {
+            name,
+            wanted: probe_indices(elements, probes).map(place).collect(),
+            expected: Expected {
+                // What no plane has is 0 by the mask.
+                probes: vec![0.0; probes],
+                squares: 0.0,
+                elements,
+            },
+        }
+    }
+
+    fn add(&mut self, part: &Part) {
+        let Some((side, dim, values)) = part.result(self.name) else {
+            return;
+        };
+        self.expected.squares += values.iter().map(|x| x * x).sum::<f64>();
+        for (probe, &(row, head, x)) in self.expected.probes.iter_mut().zip(&self.wanted) {
+            if let Some(at) = part.place.row_of(side, row, head) {
+                *probe = values[at * dim + x];
+            }
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Every reader of something from outside, from bytes: what `fuzz/` and
+//! `tests/fuzz_corpus.rs` drive. Not part of the library's interface.
+//!
+//! A target reads, and where that succeeds does what regatta would do next: judges, and
+//! renders every report. It panics where a promise is broken; a refusal is a fine end.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::attention::{Case, CaseId, Problem, work};
+use crate::commands::build::file as ledger_file;
+use crate::judge::{self, Options, trace as traces};
+use crate::kernels::cache;
+use crate::measure::machine::{fingerprint, worker_record};
+use crate::measure::verify;
+use crate::record::side::Side;
+use crate::record::trace::{file, raw};
+use crate::record::types::Run;
+use crate::record::{baseline, criterion, run_file};
+use crate::report::{self, Format, Report};
+use crate::suite;
+use crate::worker::protocol::{Cache, Device, Measure, Reply, ReplyBody};
+
+/// A reader by its name: bytes, and a folder to lay them in.
+pub type Target = (&'static str, fn(&Path, &[u8]));
+
+/// All of them.
+pub const TARGETS: [Target; 10] = [
+    ("suite", suite_file),
+    ("requirements", requirements),
+    ("case_id", case_id),
+    ("run", run),
+    ("baseline", baseline_file),
+    ("reply", reply),
+    ("trace", trace_file),
+    ("raw_recording", raw_recording),
+    ("criterion", criterion_files),
+    ("ledger", ledger),
+];
+
+/// The target of this name, in a folder that this process keeps for it.
+pub fn target(name: &str, data: &[u8]) {
+    thread_local! {
+        static FOLDER: tempfile::TempDir = tempfile::tempdir().expect("a temporary folder");
+    }
+    let found = TARGETS.iter().find(|(target, _)| *target == name);
+    let (_, read) = found.expect("a target of TARGETS");
+    FOLDER.with(|folder| read(folder.path(), data));
+}
+
+fn laid(folder: &Path, name: &str, data: &[u8]) -> PathBuf {
+    let path = folder.join(name);
+    fs::write(&path, data).expect("a file in the temporary folder");
+    path
+}
+
+/// The same with the checksum of every line put right: otherwise nothing that was changed
+/// would come past it.
+fn sealed(data: &[u8]) -> Vec<u8> {
+    const MARK: &str = ",\"sum\":\"";
+    let text = String::from_utf8_lossy(data);
+    let lines = text.lines().map(|line| {
+        let body = match line.rsplit_once(MARK) {
+            Some((body, _)) => body,
+            None => line.strip_suffix('}').unwrap_or(line),
+        };
+        let sum = crc32fast::hash(format!("{body}}}").as_bytes());
+        format!("{body}{MARK}{sum:08x}\"}}\n")
+    });
+    lines.collect::<String>().into_bytes()
+}
+
+fn reads_back(case: &Case) {
+    let id = case.to_string();
+    assert_eq!(id.parse::<Case>().as_ref(), Ok(case), "{id}");
+}
+
+/// A message is one line that a terminal shows as it is.
+fn is_plain(message: &str) {
+    let odd = message.chars().find(|c| c.is_control());
+    assert_eq!(odd, None, "{message:?}");
+}
+
+fn suite_file(folder: &Path, data: &[u8]) {
+    let path = laid(folder, "suite.toml", data);
+    match suite::load(&path.to_string_lossy()) {
+        Ok(suite) => {
+            let mut ids: Vec<String> = suite.cases.iter().map(ToString::to_string).collect();
+            ids.dedup();
+            assert_eq!(ids.len(), suite.cases.len());
+            suite.cases.iter().take(1000).for_each(reads_back);
+        }
+        Err(error) => is_plain(&error.to_string()),
+    }
+    if let Err(error) = suite::configure(&mut suite::Suite::default(), &path) {
+        is_plain(&error.to_string());
+    }
+}
+
+fn requirements(folder: &Path, data: &[u8]) {
+    let path = laid(folder, "requirements.txt", data);
+    let text = format!(
+        "[environments.made]\nrequirements = {:?}\n",
+        path.to_string_lossy()
+    );
+    let config = laid(folder, "regatta.toml", text.as_bytes());
+    if let Err(error) = suite::configure(&mut suite::Suite::default(), &config) {
+        is_plain(&error.to_string());
+    }
+}
+
+fn case_id(_: &Path, data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    if let Ok(case) = text.parse::<Case>() {
+        reads_back(&case);
+        let problem = &case.problem;
+        assert!(work::flops(problem) >= 0.0 && work::bytes(problem) > 0.0);
+        assert!(work::memory_bytes(problem, true) >= work::memory_bytes(problem, false));
+    }
+}
+
+/// Judges a side alone and against itself, and renders every report of it.
+fn judged(side: &Side, run: &Run) {
+    for base in [None, Some(side)] {
+        let judgement = judge::judge(side, base, &Options::default());
+        let report = Report {
+            judgement: &judgement,
+            head: run,
+            base,
+        };
+        for format in Format::ALL {
+            let Ok(documents) = report::render(format, &report) else {
+                continue;
+            };
+            for document in documents {
+                let legal = |c: char| !c.is_control() || "\n\r\t".contains(c);
+                assert!(
+                    format != Format::Junit || document.text.chars().all(legal),
+                    "XML 1.0 forbids it"
+                );
+            }
+        }
+        let options = report::terminal::Options {
+            colour: false,
+            all: true,
+        };
+        report::terminal::render(&judgement, options);
+    }
+}
+
+fn run(folder: &Path, data: &[u8]) {
+    let path = laid(folder, "run.jsonl", &sealed(data));
+    let Ok(run) = run_file::read(&path) else {
+        return;
+    };
+    judged(&Side::from_run("head", &run), &run);
+    judge::spread::spreads(&run);
+    let _ = report::criterion::tree(&run, "regatta");
+}
+
+fn baseline_file(folder: &Path, data: &[u8]) {
+    let path = laid(folder, "baseline.jsonl", &sealed(data));
+    let Ok(side) = baseline::read(&path) else {
+        return;
+    };
+    let run = Run {
+        header: side.header.clone(),
+        entries: Vec::new(),
+        owed: None,
+        end: None,
+        damage: Vec::new(),
+    };
+    judged(&side, &run);
+}
+
+fn reply(_: &Path, data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let Ok(reply) = serde_json::from_str::<Reply>(&text) else {
+        return;
+    };
+    match reply.body {
+        ReplyBody::Hello(hello) => {
+            worker_record("w", &hello);
+            fingerprint(&BTreeMap::from([("w".to_owned(), hello)]));
+        }
+        ReplyBody::Measured(measured) => {
+            let device = Device {
+                kind: "cuda".to_owned(),
+                name: "NVIDIA H200".to_owned(),
+                memory_bytes: 1 << 37,
+                facts: BTreeMap::new(),
+            };
+            let asked = Measure {
+                warmup: 1,
+                samples: 1 << 20,
+                min_samples: 1,
+                budget_ms: 1,
+                cache: Cache::Cold,
+                graph: false,
+                calls_per_sample: 1,
+            };
+            let _ = verify::samples(&Problem::new(64, 64), &device, &asked, &measured);
+        }
+        ReplyBody::Census(census) => {
+            if let Some(activity) = &census.activity {
+                activity.summary();
+            }
+        }
+        _ => {}
+    }
+}
+
+fn trace_file(folder: &Path, data: &[u8]) {
+    let path = laid(folder, "a.trace", &sealed(data));
+    let Ok(trace) = file::read(&path) else {
+        return;
+    };
+    let analysis = traces::analyse(&trace.recording);
+    report::trace::table(&trace, &analysis);
+    let _ = report::trace::page(&trace, &analysis);
+    let comparison = traces::compare(("a", &trace), ("b", &trace), traces::FLOOR);
+    report::trace::difference(&comparison, false);
+    let _ = report::trace::compared(&comparison, &trace, &trace);
+}
+
+fn raw_recording(folder: &Path, data: &[u8]) {
+    let folder = folder.join("raw");
+    fs::create_dir_all(&folder).expect("a folder in the temporary folder");
+    // Two processes: what stands behind an empty line is the second's.
+    let at = data.windows(2).position(|pair| pair == b"\n\n");
+    let (first, second) = data.split_at(at.map_or(data.len(), |at| at + 1));
+    laid(&folder, "1-1.jsonl", first);
+    laid(&folder, "2-1.jsonl", second);
+    if let Ok(recording) = raw::read(&folder, 100) {
+        traces::analyse(&recording);
+    }
+}
+
+fn criterion_files(folder: &Path, data: &[u8]) {
+    let root = folder.join("criterion");
+    let of_one = root.join("group/function/new");
+    fs::create_dir_all(&of_one).expect("a folder in the temporary folder");
+    let mut parts = data.splitn(3, |byte| *byte == 0);
+    for name in ["benchmark.json", "sample.json", "estimates.json"] {
+        match parts.next() {
+            Some(part) => drop(laid(&of_one, name, part)),
+            None => drop(fs::remove_file(of_one.join(name))),
+        }
+    }
+    for benchmark in criterion::read(&root, "new").unwrap_or_default() {
+        if let Ok(case) = benchmark.identity.case() {
+            reads_back(&CaseId::case(&case).expect("an id that was just written"));
+        }
+        assert!(!benchmark.invocations.is_empty());
+    }
+}
+
+fn ledger(folder: &Path, data: &[u8]) {
+    let path = laid(folder, "ledger.jsonl", &sealed(data));
+    if let Ok(ledger) = ledger_file::read(&path) {
+        let built = ledger
+            .rows
+            .keys()
+            .map(|id| (id.file.clone(), id.arch))
+            .collect();
+        let _ = ledger.compare(&ledger, &built);
+    }
+    // The same bytes as a compiled kernel of the cache, its checksum put right.
+    let key = cache::Key::new("kernel", []);
+    let mut image = data.to_vec();
+    image.extend(crc32fast::hash(data).to_le_bytes());
+    let _ = fs::write(key.path(folder), image);
+    cache::load(folder, &key);
+}

@@ -1,0 +1,183 @@
+//! Files from outside: regular ones only, and no larger than their reader says.
+//!
+//! A path on a command line may name anything: a pipe that nobody writes into is waited
+//! for without end, and `/dev/zero` has none. Each reader says the most that it takes,
+//! and the words of every refusal are here.
+
+use std::fs::{self, File, FileType, OpenOptions};
+use std::io::{self, BufRead, ErrorKind, Read};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+
+use nix::libc::{O_NOCTTY, O_NONBLOCK};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+/// A suite, a `regatta.toml`, a file of requirements: written by hand.
+pub const WRITTEN_BY_HAND: u64 = 4 * MIB;
+/// A run or a baseline.
+pub const RUN: u64 = 2048 * MIB;
+/// A trace or a raw recording, which are read line by line.
+pub const TRACE: u64 = 64 * KIB * MIB;
+/// One line of a trace.
+pub const LINE: u64 = 64 * MIB;
+/// A file of criterion's.
+pub const CRITERION: u64 = 64 * MIB;
+/// A ledger of kernels.
+pub const LEDGER: u64 = 64 * MIB;
+/// A compiled kernel in the cache.
+pub const IMAGE: u64 = 256 * MIB;
+
+/// Opens a regular file of at most `most` bytes, without ever waiting for another process.
+///
+/// # Errors
+/// When there is none, when it is something else (a folder, a pipe, a device), or larger.
+pub fn open(path: &Path, most: u64) -> io::Result<File> {
+    // Asked before opening: opening some devices does something.
+    regular(fs::metadata(path)?.file_type())?;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(O_NONBLOCK | O_NOCTTY)
+        .open(path)?;
+    let found = file.metadata()?;
+    regular(found.file_type())?;
+    match found.len() > most {
+        true => Err(too_large(most)),
+        false => Ok(file),
+    }
+}
+
+/// All of a regular file of at most `most` bytes.
+///
+/// # Errors
+/// As [`open`], or when it cannot be read.
+pub fn bytes(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    // A file under /proc says that it is empty, and another may grow meanwhile.
+    open(path, most)?.take(most + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > most {
+        true => Err(too_large(most)),
+        false => Ok(bytes),
+    }
+}
+
+/// All of a text file of at most `most` bytes.
+///
+/// # Errors
+/// As [`bytes`], or [`ErrorKind::InvalidData`] when it is not UTF-8.
+pub fn text(path: &Path, most: u64) -> io::Result<String> {
+    String::from_utf8(bytes(path, most)?).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let problem = format!("it is no text: byte {at} is not UTF-8");
+        io::Error::new(ErrorKind::InvalidData, problem)
+    })
+}
+
+/// What [`line`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// A line with the line feed that ends it.
+    Whole,
+    /// The last line, without one, or the beginning of one that is longer than `most`.
+    Cut,
+    /// The end of the file.
+    None,
+}
+
+/// Reads the next line into `into`, line feed included; of one longer than `most` bytes the
+/// beginning, and the rest is passed over.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn line(file: &mut impl BufRead, most: u64, into: &mut Vec<u8>) -> io::Result<Line> {
+    into.clear();
+    let read = Read::take(&mut *file, most).read_until(b'\n', into)? as u64;
+    match (into.ends_with(b"\n"), read) {
+        (true, _) => Ok(Line::Whole),
+        (false, 0) => Ok(Line::None),
+        (false, read) => {
+            if read == most {
+                file.skip_until(b'\n')?;
+            }
+            Ok(Line::Cut)
+        }
+    }
+}
+
+fn regular(kind: FileType) -> io::Result<()> {
+    let (error, what) = match kind {
+        _ if kind.is_file() => return Ok(()),
+        _ if kind.is_dir() => (ErrorKind::IsADirectory, "a folder"),
+        _ if kind.is_fifo() => (ErrorKind::InvalidInput, "a pipe"),
+        _ if kind.is_socket() => (ErrorKind::InvalidInput, "a socket"),
+        _ => (ErrorKind::InvalidInput, "a device"),
+    };
+    let problem = format!("it is {what}; a regular file is read here");
+    Err(io::Error::new(error, problem))
+}
+
+fn too_large(most: u64) -> io::Error {
+    let (size, unit) = match most {
+        _ if most >= MIB => (most / MIB, "MiB"),
+        _ if most >= KIB => (most / KIB, "KiB"),
+        _ => (most, "bytes"),
+    };
+    let problem = format!("it is larger than the {size} {unit} that are read of such a file");
+    io::Error::new(ErrorKind::FileTooLarge, problem)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
+
+    fn refused(path: &Path, most: u64) -> String {
+        text(path, most).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn only_regular_files_are_read_and_nothing_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+        assert!(refused(&pipe, 10).starts_with("it is a pipe;"));
+        let socket = folder.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        assert!(refused(&socket, 10).starts_with("it is a socket;"));
+        assert!(refused(Path::new("/dev/zero"), 10).starts_with("it is a device;"));
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("/dev/zero", &link).unwrap();
+        assert!(refused(&link, 10).starts_with("it is a device;"));
+        let error = text(folder.path(), 10).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::IsADirectory);
+        assert_eq!(
+            error.to_string(),
+            "it is a folder; a regular file is read here"
+        );
+        let absent = text(&folder.path().join("none"), 10).unwrap_err();
+        assert_eq!(absent.kind(), ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_file_is_read_up_to_its_limit_and_not_beyond() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "0123456789").unwrap();
+        assert_eq!(text(&path, 10).unwrap(), "0123456789");
+        let error = bytes(&path, 9).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::FileTooLarge);
+        assert!(
+            error.to_string().contains("larger than the 9 bytes"),
+            "{error}"
+        );
+        // Its length is told as 0.
+        assert!(refused(Path::new("/proc/self/maps"), 9).contains("larger"));
+        // A hole of 1 TiB takes neither time nor memory.
+        File::create(&path).unwrap().set_len(1 << 40).unwrap();
+        assert!(refused(&path, RUN).contains("larger than the 2048 MiB"));
+        fs::write(&path, b"ab\xff").unwrap();
+        assert_eq!(refused(&path, 10), "it is no text: byte 2 is not UTF-8");
+    }
+}

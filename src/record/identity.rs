@@ -1,0 +1,241 @@
+//! Which code a run is of: what has to stay the same for it to be one run.
+//!
+//! A run that was stopped goes on only where all of this agrees with what is there now; a
+//! part of it measured on other code would be judged as if it were of one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+/// What decides the times of a run beside its suite: checksums, commands and variables.
+///
+/// The revision of the checkout and its uncommitted changes stand in
+/// [`Git`](super::types::Git), versions and devices in
+/// [`WorkerRecord`](super::types::WorkerRecord).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// Checksum of the regatta executable.
+    pub executable: String,
+    /// Of each worker, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub workers: BTreeMap<String, WorkerIdentity>,
+}
+
+/// How a worker is started, and from what.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerIdentity {
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// Checksums of its program, of the files its command names, and of the folders that it
+    /// imports from.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub files: BTreeMap<String, String>,
+    /// Variables of its environment on which its speed may depend ([`is_kept`]).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
+}
+
+/// Beginnings of the names of variables that libraries of threads, compilers and GPUs read.
+const SPEED: [&str; 31] = [
+    "OMP_",
+    "GOMP_",
+    "KMP_",
+    "MKL_",
+    "OPENBLAS_",
+    "GOTO_",
+    "BLIS_",
+    "VECLIB_",
+    "NUMEXPR_",
+    "RAYON_",
+    "MALLOC_",
+    "GLIBC_TUNABLES",
+    "LD_PRELOAD",
+    "CUDA_",
+    "CUBLAS",
+    "CUDNN_",
+    "NVIDIA_",
+    "NVTE_",
+    "NCCL_",
+    "TORCH",
+    "PYTORCH_",
+    "ATEN_",
+    "TRITON_",
+    "XLA_",
+    "JAX_",
+    "TF_",
+    "XFORMERS_",
+    "FLASH_ATTENTION_",
+    "FLASHINFER_",
+    "CUTE_",
+    "REGATTA_COMPILER",
+];
+
+/// Variables that tell where something lies, or which of equal devices is meant.
+const PLACES: [&str; 6] = [
+    "CUDA_VISIBLE_DEVICES",
+    "NVIDIA_VISIBLE_DEVICES",
+    "NVIDIA_DRIVER_CAPABILITIES",
+    "LD_LIBRARY_PATH",
+    "PYTHONPATH",
+    "FLASHINFER_WORKSPACE_BASE",
+];
+
+/// Endings of the names of others, and of those that an image's maker writes into it.
+const PLACE_ENDINGS: [&str; 9] = [
+    "_HOME", "_PATH", "_DIR", "_CACHE", "_VERSION", "_BUILD", "_ID", "_URL", "_NAME",
+];
+
+/// True for an environment variable that is kept: the speed of a worker may depend on it, or
+/// it says where something lies ([`is_place`]).
+pub fn is_kept(name: &str) -> bool {
+    SPEED.iter().any(|beginning| name.starts_with(beginning)) || PLACES.contains(&name)
+}
+
+/// True for a variable by which two runs are not of one configuration.
+pub fn decides_speed(name: &str) -> bool {
+    is_kept(name) && !is_place(name)
+}
+
+/// True for a variable that says where something lies. One that changed begins a run anew; it
+/// does not make two runs incomparable, since versions, devices and files tell what was
+/// found there.
+fn is_place(name: &str) -> bool {
+    PLACES.contains(&name) || PLACE_ENDINGS.iter().any(|ending| name.ends_with(ending))
+}
+
+impl Identity {
+    /// In what two identities differ, as sentences; empty where they are one.
+    pub fn differences(&self, now: &Identity) -> Vec<String> {
+        let mut found = Vec::new();
+        if self.executable != now.executable {
+            found.push("the regatta executable changed".to_owned());
+        }
+        let names: BTreeSet<&String> = self.workers.keys().chain(now.workers.keys()).collect();
+        for name in names {
+            match (self.workers.get(name), now.workers.get(name)) {
+                (Some(then), Some(now)) => found.extend(then.differences(name, now)),
+                (None, _) => found.push(format!("worker {name} is new")),
+                (_, None) => found.push(format!("worker {name} is gone")),
+            }
+        }
+        found
+    }
+}
+
+impl WorkerIdentity {
+    fn differences(&self, name: &str, now: &WorkerIdentity) -> Vec<String> {
+        let mut found = Vec::new();
+        if self.command != now.command {
+            let (then, now) = (self.command.join(" "), now.command.join(" "));
+            found.push(format!(
+                "the command of worker {name} was `{then}`, is `{now}`"
+            ));
+        }
+        for file in changed(&self.files, &now.files) {
+            found.push(format!("{file} of worker {name} changed"));
+        }
+        for variable in changed(&self.environment, &now.environment) {
+            let value = |side: &BTreeMap<String, String>| match side.get(variable) {
+                Some(value) => format!("`{value}`"),
+                None => "not set".to_owned(),
+            };
+            found.push(format!(
+                "{variable} of worker {name} was {}, is {}",
+                value(&self.environment),
+                value(&now.environment)
+            ));
+        }
+        found
+    }
+}
+
+/// Keys whose values differ, or that one side alone has.
+fn changed<'a>(
+    then: &'a BTreeMap<String, String>,
+    now: &'a BTreeMap<String, String>,
+) -> BTreeSet<&'a String> {
+    let names = then.keys().chain(now.keys());
+    names
+        .filter(|name| then.get(*name) != now.get(*name))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        let pairs = pairs.iter();
+        pairs
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn every_difference_is_named() {
+        let worker = WorkerIdentity {
+            command: vec!["perl".to_owned(), "worker.pl".to_owned()],
+            files: map(&[("worker.pl", "a")]),
+            environment: map(&[("OMP_NUM_THREADS", "1")]),
+        };
+        let then = Identity {
+            executable: "a".to_owned(),
+            workers: BTreeMap::from([("mine".to_owned(), worker.clone())]),
+        };
+        assert!(then.differences(&then).is_empty());
+        let now = Identity {
+            executable: "b".to_owned(),
+            workers: BTreeMap::from([
+                (
+                    "mine".to_owned(),
+                    WorkerIdentity {
+                        command: vec!["perl".to_owned(), "other.pl".to_owned()],
+                        files: map(&[("worker.pl", "b")]),
+                        environment: BTreeMap::new(),
+                    },
+                ),
+                ("other".to_owned(), worker),
+            ]),
+        };
+        assert_eq!(
+            then.differences(&now),
+            [
+                "the regatta executable changed",
+                "the command of worker mine was `perl worker.pl`, is `perl other.pl`",
+                "worker.pl of worker mine changed",
+                "OMP_NUM_THREADS of worker mine was `1`, is not set",
+                "worker other is new",
+            ]
+        );
+    }
+
+    #[test]
+    fn variables_of_speed_are_told_from_those_of_places() {
+        for name in [
+            "OMP_NUM_THREADS",
+            "OPENBLAS_NUM_THREADS",
+            "MKL_NUM_THREADS",
+            "CUDA_LAUNCH_BLOCKING",
+            "NVIDIA_TF32_OVERRIDE",
+            "TORCH_CUDNN_SDPA_DEPRIORITIZED",
+            "TORCHINDUCTOR_MAX_AUTOTUNE",
+            "TRITON_INTERPRET",
+            "XLA_FLAGS",
+            "JAX_PLATFORMS",
+            "NCCL_NVLS_ENABLE",
+        ] {
+            assert!(decides_speed(name), "{name}");
+        }
+        for name in [
+            "CUDA_VISIBLE_DEVICES",
+            "TORCH_HOME",
+            "PYTHONPATH",
+            "NCCL_VERSION",
+        ] {
+            assert!(is_kept(name) && !decides_speed(name), "{name}");
+        }
+        for name in ["HOME", "PATH", "LANG"] {
+            assert!(!is_kept(name), "{name}");
+        }
+    }
+}

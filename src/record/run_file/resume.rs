@@ -1,0 +1,66 @@
+//! Whether a run that was stopped may go on.
+
+use super::Opening;
+use crate::record::types::{Git, Run, RunHeader};
+
+/// Why a run does not go on under `now`, as sentences; empty where it may.
+///
+/// A run is one code on one machine under one suite: what was measured before the stop and
+/// what comes after are judged as one.
+pub(super) fn obstacles(run: &Run, now: &RunHeader, opening: &Opening) -> Vec<String> {
+    let then = &run.header;
+    let mut found = Vec::new();
+    let mut differ = |differs: bool, what: &str| {
+        if differs {
+            found.push(what.to_owned());
+        }
+    };
+    differ(opening.fresh, "--fresh was given");
+    differ(then.schema != now.schema, "the file's schema changed");
+    differ(then.method != now.method, "the way times are taken changed");
+    differ(then.tool != now.tool, "the version of regatta changed");
+    differ(then.suite != now.suite, "it was of another suite or --set");
+    differ(then.rules != now.rules, "what the suite demands changed");
+    differ(then.settings != now.settings, "how it measures changed");
+    differ(then.plan != now.plan, "its cases changed");
+    differ(
+        then.machine.hard != now.machine.hard,
+        "the machine is another one",
+    );
+    differ(
+        then.workers != now.workers,
+        "the versions, packages or devices of its workers changed",
+    );
+    found.extend(git(then.git.as_ref(), now.git.as_ref()));
+    match (&then.identity, &now.identity) {
+        (Some(then), Some(now)) => found.extend(then.differences(now)),
+        (None, Some(_)) => found.push("it does not say which code it is of".to_owned()),
+        (_, None) => {}
+    }
+    match (&run.owed, &opening.base) {
+        (Some(owed), None) => found.push(format!(
+            "it owes confirmations against baseline {}: `regatta gate` goes on with it",
+            owed.base.name
+        )),
+        (Some(owed), Some(base)) if owed.base != *base => found.push(format!(
+            "it owes confirmations against baseline {} as that was then",
+            owed.base.name
+        )),
+        _ => {}
+    }
+    found
+}
+
+fn git(then: Option<&Git>, now: Option<&Git>) -> Option<String> {
+    let revision = |git: Option<&Git>| match git {
+        Some(git) => git.revision.chars().take(12).collect(),
+        None => "no checkout".to_owned(),
+    };
+    let (was, is) = (revision(then), revision(now));
+    if was != is {
+        return Some(format!("the revision was {was}, is {is}"));
+    }
+    let changes = |git: Option<&Git>| git.and_then(|git| git.changes.clone());
+    (changes(then) != changes(now))
+        .then(|| "the uncommitted changes of the checkout are others".to_owned())
+}

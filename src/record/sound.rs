@@ -1,0 +1,264 @@
+//! What no clock, counter or device can have shown.
+//!
+//! A file is text that anyone may edit, and a line's checksum is no signature. A value that
+//! nothing can have measured is damage, named like a torn line: it is never judged.
+
+use std::collections::BTreeSet;
+
+use super::side::{CaseRecord, is_time};
+use super::types::{DeviceState, Entry, Measurement, Outcome, Owed, RunHeader};
+use crate::attention::CaseId;
+use crate::suite::rules::Rules;
+
+/// Fastest clock of a device, in MHz.
+const FASTEST_MHZ: f64 = 1e5;
+
+/// Most power of a device, in watts.
+const MOST_WATTS: f64 = 1e5;
+
+/// Most invocations of a case: a suite may ask for 1,000, older ones for more.
+const MOST_INVOCATIONS: u32 = 100_000;
+
+impl Entry {
+    /// What in it cannot be, as a sentence.
+    pub fn objection(&self) -> Option<String> {
+        let about = match &self.outcome {
+            Outcome::Measured(measurement) => measurement.objection(),
+            Outcome::Unsupported { .. } | Outcome::Failed { .. } => None,
+        };
+        about.map(|objection| format!("{}: {objection}", self.case))
+    }
+}
+
+impl Measurement {
+    /// What in it cannot be, as a sentence.
+    pub fn objection(&self) -> Option<String> {
+        let samples = self.device_ns.len();
+        for (name, values) in [("host_ns", &self.host_ns), ("clock_mhz", &self.clock_mhz)] {
+            if !values.is_empty() && values.len() != samples {
+                let there = values.len();
+                return Some(format!("{samples} device times, but {there} of {name}"));
+            }
+        }
+        times("device_ns", &self.device_ns)
+            .or_else(|| times("host_ns", &self.host_ns))
+            .or_else(|| times("first_call_ns", &[self.first_call_ns]))
+            .or_else(|| clocks("clock_mhz", &self.clock_mhz))
+            .or_else(|| errors(self.errors.values()))
+            .or_else(|| self.state.as_deref().and_then(of_state))
+    }
+}
+
+impl CaseRecord {
+    /// What in it cannot be, as a sentence.
+    pub fn objection(&self) -> Option<String> {
+        times("device_ns", &self.device_ns)
+            .or_else(|| times("confirm_ns", &self.confirm_ns))
+            .or_else(|| times("host_ns", &self.host_ns))
+            .or_else(|| times("first_call_ns", &self.first_call_ns))
+            .or_else(|| clocks("clock_mhz", &self.clock_mhz))
+            .or_else(|| errors(self.errors.values()))
+    }
+}
+
+impl RunHeader {
+    /// What in it cannot be, as a sentence.
+    pub fn objection(&self) -> Option<String> {
+        if let Some(worker) = self
+            .workers
+            .iter()
+            .find(|worker| !["cpu", "cuda"].contains(&worker.device_kind.as_str()))
+        {
+            return Some(format!(
+                "worker {:?} is on a device of kind {:?}; there are `cpu` and `cuda`",
+                worker.name, worker.device_kind
+            ));
+        }
+        let invocations = self.settings.invocations;
+        if !(1..=MOST_INVOCATIONS).contains(&invocations) {
+            return Some(format!("settings.invocations is {invocations}"));
+        }
+        let mut seen = BTreeSet::new();
+        for case in &self.plan {
+            if let Err(problem) = case.case() {
+                return Some(format!("its plan holds what is no case: {problem}"));
+            }
+            if !seen.insert(case) {
+                return Some(format!("its plan holds {case} twice"));
+            }
+        }
+        of_rules(&self.rules)
+    }
+}
+
+impl Owed {
+    /// What in it cannot be, as a sentence; `plan` are the cases that there are.
+    pub fn objection(&self, plan: &BTreeSet<&CaseId>) -> Option<String> {
+        if self.fresh > MOST_INVOCATIONS {
+            return Some(format!("it owes {} invocations", self.fresh));
+        }
+        let foreign = self.cases.iter().find(|case| !plan.contains(case));
+        foreign.map(|case| format!("it owes {case}, which is no case of the plan"))
+    }
+}
+
+/// A floor or a share that lets anything pass would hide what it is there to show.
+fn of_rules(rules: &Rules) -> Option<String> {
+    let policy = &rules.policy;
+    for (name, value) in [
+        ("policy.floor", policy.floor),
+        (
+            "policy.structure.memory_share",
+            policy.structure.memory_share,
+        ),
+    ] {
+        if !(0.0..=1.0).contains(&value) {
+            return Some(format!("{name} is {}, beyond 0 to 1", number(value)));
+        }
+    }
+    let absurd = |within: f64| !(0.01..=100.0).contains(&within);
+    let expectation = rules.expectations.iter().find(|e| absurd(e.within))?;
+    Some(format!(
+        "expectation {:?} allows {} times, beyond 0.01 to 100",
+        expectation.name,
+        number(expectation.within)
+    ))
+}
+
+fn times(name: &str, values: &[f64]) -> Option<String> {
+    let bad = values.iter().copied().find(|ns| !is_time(*ns))?;
+    let why = match bad {
+        ns if ns <= 0.0 => "no time is negative or nothing",
+        ns if ns < 1.0 => "no clock shows so little",
+        _ => "it is beyond any clock",
+    };
+    Some(format!("{name} holds {} ns: {why}", number(bad)))
+}
+
+fn clocks(name: &str, values: &[f64]) -> Option<String> {
+    let mut values = values.iter().copied();
+    let bad = values.find(|mhz| !(0.0..=FASTEST_MHZ).contains(mhz))?;
+    Some(format!(
+        "{name} holds {} MHz: no device runs at it",
+        number(bad)
+    ))
+}
+
+fn errors<'a>(mut values: impl Iterator<Item = &'a f64>) -> Option<String> {
+    let bad = values.find(|error| !(error.is_finite() && **error >= 0.0))?;
+    Some(format!(
+        "errors holds {}: a distance is never negative",
+        number(*bad)
+    ))
+}
+
+fn of_state(state: &DeviceState) -> Option<String> {
+    let clock = |name, mhz: Option<f64>| clocks(name, mhz.as_slice());
+    let power = || {
+        let watts = state.power_w.filter(|w| !(0.0..=MOST_WATTS).contains(w))?;
+        Some(format!(
+            "state.power_w is {}: no device draws it",
+            number(watts)
+        ))
+    };
+    let temperature = || {
+        let celsius = state
+            .temperature_c
+            .filter(|c| !(-273.15..=1000.0).contains(c))?;
+        let shown = number(celsius);
+        Some(format!(
+            "state.temperature_c is {shown}: no device works at it"
+        ))
+    };
+    clock("state.sm_mhz", state.sm_mhz)
+        .or_else(|| clock("state.memory_mhz", state.memory_mhz))
+        .or_else(power)
+        .or_else(temperature)
+}
+
+/// A number as it is written, without three hundred zeros.
+fn number(value: f64) -> String {
+    match value == 0.0 || (1e-4..1e15).contains(&value.abs()) {
+        true => value.to_string(),
+        false => format!("{value:e}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::side::Status;
+
+    fn measured() -> Measurement {
+        Measurement {
+            device_ns: vec![5120.0, 5088.0],
+            host_ns: vec![100.0, 90.0],
+            clock_mhz: vec![1980.0, 1980.0],
+            first_call_ns: 1e6,
+            errors: [("out".to_owned(), 1e-7)].into(),
+            ..Measurement::default()
+        }
+    }
+
+    fn objection(change: impl FnOnce(&mut Measurement)) -> String {
+        let mut measurement = measured();
+        change(&mut measurement);
+        measurement.objection().unwrap()
+    }
+
+    #[test]
+    fn what_no_clock_shows_is_named() {
+        assert_eq!(measured().objection(), None);
+        let said = [
+            (
+                objection(|m| m.first_call_ns = -5.0),
+                "first_call_ns holds -5 ns: no time is negative or nothing",
+            ),
+            (
+                objection(|m| m.device_ns[1] = 1e300),
+                "device_ns holds 1e300 ns: it is beyond any clock",
+            ),
+            (
+                objection(|m| m.device_ns[0] = 1e-9),
+                "device_ns holds 1e-9 ns: no clock shows so little",
+            ),
+            (objection(|m| m.host_ns[0] = f64::NAN), "host_ns holds NaN"),
+            (
+                objection(|m| m.clock_mhz[0] = -1980.0),
+                "clock_mhz holds -1980 MHz: no device runs at it",
+            ),
+            (objection(|m| m.clock_mhz[0] = 1e308), "holds 1e308 MHz"),
+            (
+                objection(|m| {
+                    m.errors.insert("dq".to_owned(), -5.0);
+                }),
+                "errors holds -5: a distance is never negative",
+            ),
+            (
+                objection(|m| m.host_ns.truncate(1)),
+                "2 device times, but 1 of host_ns",
+            ),
+            (
+                objection(|m| {
+                    m.state = Some(Box::new(DeviceState {
+                        power_w: Some(-1.0),
+                        ..DeviceState::default()
+                    }));
+                }),
+                "state.power_w is -1",
+            ),
+        ];
+        for (found, says) in said {
+            assert!(found.contains(says), "{found}");
+        }
+        let mut record = CaseRecord::empty(Status::Measured);
+        assert_eq!(record.objection(), None);
+        record.confirm_ns = vec![0.0];
+        assert!(
+            record
+                .objection()
+                .unwrap()
+                .contains("confirm_ns holds 0 ns")
+        );
+    }
+}

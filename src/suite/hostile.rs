@@ -1,0 +1,279 @@
+//! Suites that nobody should be able to write: refused in words, before they cost anything.
+
+use proptest::prelude::*;
+
+use super::document::Source;
+use super::*;
+
+fn parse(text: &str) -> Result<Suite, String> {
+    let source = Source {
+        label: "s.toml".to_owned(),
+        text: text.to_owned(),
+    };
+    super::parse::suite("s", &source, &load).map_err(|error| error.to_string())
+}
+
+/// A text as TOML writes it.
+fn string(text: &str) -> String {
+    toml::Value::from(text).to_string()
+}
+
+const HEAD: &str = "schema = 1\ndescription = \"d\"\n";
+const SWEEP: &str = "[[sweep]]\nvariants = \"cpu/flash\"\nseq = 64\nhead_dim = 64\n";
+
+fn refused(text: &str) -> String {
+    parse(&format!("{HEAD}{text}")).unwrap_err()
+}
+
+#[test]
+fn words_that_would_make_two_cases_one_are_refused_where_they_stand() {
+    for word in [
+        "1,n=2", "a=b", "a:b", "a@b", "a b", "a\tb", "", "é", "a*", "\u{202e}",
+    ]
+    .map(string)
+    {
+        let error = refused(&format!("{SWEEP}params = {{ mode = [1, {word}] }}"));
+        assert!(
+            error.starts_with("s.toml:7: sweep[0].params.mode[1] = "),
+            "{error}"
+        );
+        assert!(error.contains("a parameter is a whole number, or a word"));
+        for key in ["from", "to"] {
+            let other = if key == "from" { "to = 2\n" } else { "" };
+            let error = refused(&format!(
+                "{SWEEP}[[override]]\nvariant = \"cpu/flash\"\nparameter = \"n\"\n{other}{key} = {word}"
+            ));
+            assert!(error.contains(&format!("override[0].{key} = ")), "{error}");
+        }
+    }
+    for name in ["a=b", "a,b", "a:b", "a b", "", "1st", "a.b"] {
+        let error = refused(&format!("{SWEEP}params = {{ {name:?} = 1 }}"));
+        assert!(
+            error.starts_with("s.toml:7: sweep[0].params.") && error.contains("cannot name"),
+            "{error}"
+        );
+        let error = refused(&format!(
+            "{SWEEP}[[override]]\nvariant = \"cpu/flash\"\nparameter = {name:?}\nto = 1"
+        ));
+        assert!(error.contains("override[0].parameter = "), "{error}");
+    }
+    let error = refused(&format!("{SWEEP}params = {{ dtype = \"bf16\" }}"));
+    assert!(
+        error.contains("a selector means the case's own `dtype`"),
+        "{error}"
+    );
+}
+
+#[test]
+fn demands_that_pass_anything_are_refused() {
+    let policy = |line: &str| refused(&format!("[policy]\n{line}\n{SWEEP}"));
+    for floor in ["10", "1.5", "-0.1", "inf", "nan"] {
+        let error = policy(&format!("floor = {floor}"));
+        assert!(error.starts_with("s.toml:4: policy.floor = "), "{error}");
+    }
+    let error = refused(&format!("[policy.structure]\nmemory_share = 1.5\n{SWEEP}"));
+    assert!(error.contains("a fraction from 0 to 1"), "{error}");
+    for within in ["0", "-1", "101", "1e300"] {
+        let error = refused(&format!(
+            "{SWEEP}params = {{ n = [\"auto\", 1] }}\n[[expect]]\nname = \"e\"\n\
+             case = {{ n = \"auto\" }}\nagainst = {{ n = 1 }}\nwithin = {within}"
+        ));
+        assert!(error.contains("expect[0].within = "), "{error}");
+        assert!(
+            error.contains("a ratio of times from 0.01 to 100"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn cases_are_counted_before_they_are_made() {
+    let list = (1..=100)
+        .map(|n| n.to_string())
+        .collect::<Vec<_>>()
+        .join(", ");
+    let axis = |name: &str| format!("{name} = [{list}]");
+    let params: Vec<String> = ["a", "b", "c", "d", "e", "f"].map(axis).to_vec();
+    let error = refused(&format!("{SWEEP}params = {{ {} }}", params.join(", ")));
+    assert!(
+        error.starts_with("s.toml:3: sweep[0]: makes 1000000000000 cases"),
+        "{error}"
+    );
+    let axes: Vec<String> = ["batch", "heads", "seq_k", "head_dim_v"].map(axis).to_vec();
+    let error = refused(&format!(
+        "[[sweep]]\nvariants = \"cpu/flash\"\nseq_q = 8\nhead_dim = 8\n{}",
+        axes.join("\n")
+    ));
+    assert!(error.contains("makes 100000000 cases"), "{error}");
+}
+
+#[test]
+fn the_limit_on_cases_holds_for_the_suite_not_for_a_sweep() {
+    let list = (1..=300)
+        .map(|n| n.to_string())
+        .collect::<Vec<_>>()
+        .join(", ");
+    let sweep = |head_dim: u32| {
+        format!(
+            "[[sweep]]\nvariants = \"cpu/flash\"\nhead_dim = {head_dim}\nseq = [{list}]\nbatch = [{list}]\n"
+        )
+    };
+    let error = refused(&format!("{}{}", sweep(8), sweep(16)));
+    assert!(
+        error.contains("sweep[1]: makes 90000 cases beside the 90000 that are there already"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_long_list_is_read_in_time_that_grows_with_it() {
+    let list = "1, ".repeat(400_000);
+    let error = refused(&format!("{SWEEP}batch = [{list}]"));
+    assert!(
+        error.contains("sweep[0].batch: lists 400000 values, and 10000"),
+        "{error}"
+    );
+    let demands = "[[override]]\nvariant = \"cpu/flash\"\nparameter = \"n\"\nto = 1\n".repeat(501);
+    let error = refused(&format!("{SWEEP}{demands}"));
+    assert!(
+        error.contains("has 501 of [[override]], and 500 are the most"),
+        "{error}"
+    );
+}
+
+#[test]
+fn bombs_of_depth_are_refused() {
+    for text in [
+        format!("a = {}", "[".repeat(200_000)),
+        format!("a = {}", "{a=".repeat(200_000)),
+        format!("{} = 1", vec!["a"; 200_000].join(".")),
+        format!("[{}]", vec!["a"; 200_000].join(".")),
+        format!("[[{}]]", vec!["a"; 200_000].join(".")),
+        "schema = 1\0".to_owned(),
+        "schema = 1\nschema = 1".to_owned(),
+    ] {
+        let error = parse(&text).unwrap_err();
+        assert!(error.len() < 1000, "{error}");
+    }
+}
+
+#[test]
+fn a_message_quotes_in_one_line_and_not_for_ever() {
+    let error = refused(&format!(
+        "{SWEEP}dtype = \"a\\u001b[31m\\n{}\"",
+        "x".repeat(5000)
+    ));
+    assert!(!error.contains(['\u{1b}', '\n']), "{error}");
+    let error = refused(&format!("{SWEEP}\"k\\u001b{}\" = 1", "y".repeat(5000)));
+    assert!(!error.contains('\u{1b}') && error.len() < 1000, "{error}");
+}
+
+#[test]
+fn names_of_environments_and_workers_stay_in_their_folder() {
+    for name in [
+        "../up", "..", ".", "a/b", "", "a b", "a@b", "-x", "é", "a\u{1b}",
+    ]
+    .map(string)
+    {
+        for table in ["environments", "workers"] {
+            let error = refused(&format!("{SWEEP}[{table}.{name}]\ncommand = [\"x\"]"));
+            assert!(error.starts_with(&format!("s.toml:7: {table}.")), "{error}");
+            assert!(error.contains("this cannot name a"), "{error}");
+        }
+    }
+    let long = "n".repeat(65);
+    assert!(refused(&format!("{SWEEP}[environments.{long}]")).contains("at most 64"));
+    for line in [
+        "interpreter = \"a\\u0000\"",
+        "env = { A = \"\\u0000\" }",
+        "env = { \"A=B\" = \"c\" }",
+        "env = { \"\" = \"c\" }",
+        "import_paths = [\"\\u0000\"]",
+    ] {
+        let error = refused(&format!("{SWEEP}[environments.e]\n{line}"));
+        assert!(error.starts_with("s.toml:8: environments.e."), "{error}");
+    }
+}
+
+#[test]
+fn a_chain_of_suites_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |n: usize| folder.path().join(format!("s{n}.toml"));
+    for n in 0..3000 {
+        let text = format!("{HEAD}extends = \"s{}\"\n{SWEEP}", n + 1);
+        std::fs::write(path(n), text).unwrap();
+    }
+    std::fs::write(path(3000), format!("{HEAD}{SWEEP}")).unwrap();
+    let error = load(&path(0).to_string_lossy()).unwrap_err().to_string();
+    assert!(
+        error.contains("suites extend each other 32 deep"),
+        "{error}"
+    );
+    assert!(error.len() < 10_000, "{} bytes", error.len());
+    load(&path(2969).to_string_lossy()).unwrap();
+}
+
+#[test]
+fn what_is_no_regular_file_is_no_suite() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe.toml");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let zero = folder.path().join("zero.toml");
+    std::os::unix::fs::symlink("/dev/zero", &zero).unwrap();
+    let huge = folder.path().join("huge.toml");
+    std::fs::File::create(&huge)
+        .unwrap()
+        .set_len(1 << 40)
+        .unwrap();
+    for (path, says) in [
+        (&pipe, "it is a pipe"),
+        (&zero, "it is a device"),
+        (&huge, "larger than the 4 MiB"),
+        (&folder.path().to_owned(), "it is a folder"),
+    ] {
+        let error = load(format!("{}/", path.display()).trim_end_matches('/'));
+        if path.is_dir() {
+            assert!(error.is_err());
+        } else {
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+        let error = configure(&mut Suite::default(), path)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(says), "{error}");
+    }
+}
+
+proptest! {
+    /// Whatever words a suite holds, it is refused, or each case has an id of its own
+    /// that is read back as the case.
+    #[test]
+    fn every_id_reads_back(
+        words in prop::collection::vec("[a-c0-9=,:@ ./+*_-]{0,4}", 1..4),
+        names in prop::collection::btree_set("[a-c.=,_]{1,3}", 1..3),
+        masks in prop::collection::vec(
+            prop::sample::select(vec!["full", "causal", "window-4-0", "window-inf-2"]), 1..3),
+        varlen in prop::option::of(prop::sample::select(vec!["4+8", "1+1:8+9", "8"])),
+    ) {
+        let params: Vec<String> =
+            names.iter().map(|name| format!("{name:?} = {words:?}")).collect();
+        let lengths = match &varlen {
+            Some(lengths) => format!("varlen = {lengths:?}"),
+            None => "seq = [8, 16]".to_owned(),
+        };
+        let text = format!(
+            "{HEAD}[[sweep]]\nvariants = [\"cpu/flash\", \"cpu/flash@old\"]\n{lengths}\n\
+             head_dim = [8, 16]\nmask = {masks:?}\nparams = {{ {} }}\n",
+            params.join(", ")
+        );
+        if let Ok(suite) = parse(&text) {
+            let ids: std::collections::BTreeSet<String> =
+                suite.cases.iter().map(ToString::to_string).collect();
+            prop_assert_eq!(ids.len(), suite.cases.len());
+            for case in &suite.cases {
+                prop_assert_eq!(&case.to_string().parse::<Case>().unwrap(), case);
+            }
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Which inputs each sample is taken on, and which sample is the last.
+//!
+//! A kernel that keeps its result and gives it again would win every race. So the contents
+//! of the inputs change between samples, and the last sample has contents that no call had
+//! before: its result is then checked.
+
+use std::time::Duration;
+
+use crate::worker::protocol::Measure;
+
+/// The set of the last sample: seed + 1.
+pub const LAST: u32 = 1;
+
+/// Sets that it takes for no two samples in a row to be alike and for the last one to be new.
+const LEAST: u32 = 3;
+
+/// The order in which samples take sets of inputs: 0, 2, 3, ..., 0, 2, 3, ..., and 1 last;
+/// or 2, 3, 4, ... without end, and 1 last.
+#[derive(Debug)]
+pub struct Rotation {
+    /// That go round; `None`: each sample has one of its own.
+    round: Option<u32>,
+    place: u32,
+}
+
+impl Rotation {
+    /// Over at least as many sets as were asked for; `None` where the inputs stay.
+    pub fn of(asked: u32) -> Option<Rotation> {
+        (asked > 1).then(|| Rotation {
+            round: Some(asked.max(LEAST)),
+            place: 0,
+        })
+    }
+
+    /// A set of its own for each sample, where making one is cheap: even a kernel that keeps
+    /// results by what its inputs hold gains nothing then.
+    pub fn fresh(asked: u32) -> Option<Rotation> {
+        (asked > 1).then_some(Rotation {
+            round: None,
+            // The first call had set 0.
+            place: 1,
+        })
+    }
+
+    /// Sets there are, or were so far; that of the first call among them.
+    pub fn sets(&self) -> u32 {
+        self.round.unwrap_or(self.place + 1)
+    }
+
+    /// The set of the next sample.
+    pub fn next(&mut self, last: bool) -> u32 {
+        if last {
+            return LAST;
+        }
+        let set = match self.place {
+            0 => 0,
+            place => place + LAST,
+        };
+        self.place += 1;
+        // One of them is the last sample's.
+        if self.round.is_some_and(|sets| self.place == sets - 1) {
+            self.place = 0;
+        }
+        set
+    }
+}
+
+/// What is to become of a request for samples before the next one is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// One, and more after it.
+    Sample,
+    /// One, and no more.
+    Last,
+    /// None.
+    Enough,
+}
+
+/// Whether another sample is to be taken after so many in so much time, which is without
+/// that for changing inputs. With `known`, the last one has to be known beforehand: it is one
+/// behind which the budget would not leave time for another.
+pub fn next(request: &Measure, taken: u32, spent: Duration, known: bool) -> Next {
+    let most = request.samples.max(request.min_samples);
+    let budget = Duration::from_millis(request.budget_ms);
+    let late = |spent: Duration, taken: u32| taken >= request.min_samples && spent >= budget;
+    if taken >= most || (late(spent, taken) && !known) {
+        return Next::Enough;
+    }
+    let after = spent + spent.checked_div(taken).unwrap_or_default();
+    match taken + 1 >= most || (known && late(after, taken + 1)) {
+        true => Next::Last,
+        false => Next::Sample,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worker::protocol::Cache;
+
+    fn request(samples: u32, min_samples: u32, budget_ms: u64) -> Measure {
+        Measure {
+            warmup: 0,
+            samples,
+            min_samples,
+            budget_ms,
+            cache: Cache::Hot,
+            graph: false,
+            calls_per_sample: 1,
+        }
+    }
+
+    #[test]
+    fn no_two_samples_in_a_row_are_alike_and_the_last_is_new() {
+        assert!(Rotation::of(1).is_none());
+        for (asked, sets) in [(2, 3), (3, 3), (5, 5)] {
+            for samples in 1..12 {
+                let mut rotation = Rotation::of(asked).unwrap();
+                assert_eq!(rotation.sets(), sets);
+                let mut order: Vec<u32> = (1..samples).map(|_| rotation.next(false)).collect();
+                assert!(!order.contains(&LAST));
+                order.push(rotation.next(true));
+                assert!(order.windows(2).all(|pair| pair[0] != pair[1]), "{order:?}");
+                assert!(order.iter().all(|set| *set < sets));
+                assert_eq!(order.last(), Some(&LAST));
+            }
+        }
+        assert!(Rotation::fresh(1).is_none());
+        let mut fresh = Rotation::fresh(2).unwrap();
+        let order: Vec<u32> = (0..4).map(|at| fresh.next(at == 3)).collect();
+        assert_eq!((order, fresh.sets()), (vec![2, 3, 4, 1], 5));
+        let mut rotation = Rotation::of(4).unwrap();
+        let order: Vec<u32> = (0..5).map(|_| rotation.next(false)).collect();
+        assert_eq!(order, [0, 2, 3, 0, 2]);
+    }
+
+    /// Samples that a request comes to where each takes so many milliseconds.
+    fn taken(request: &Measure, each_ms: u64, known: bool) -> (u32, bool) {
+        let (mut taken, mut spent) = (0, Duration::ZERO);
+        loop {
+            let next = next(request, taken, spent, known);
+            if next == Next::Enough {
+                return (taken, false);
+            }
+            taken += 1;
+            spent += Duration::from_millis(each_ms);
+            if next == Next::Last {
+                return (taken, true);
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_sample_is_known_and_their_number_is_what_was_asked_for() {
+        for known in [false, true] {
+            assert_eq!(taken(&request(5, 2, u64::MAX), 1, known).0, 5);
+            assert_eq!(taken(&request(5, 2, 0), 1, known).0, 2);
+            assert_eq!(taken(&request(0, 2, 1000), 1, known).0, 2);
+            assert_eq!(taken(&request(100, 3, 50), 10, known).0, 5);
+            assert_eq!(taken(&request(100, 8, 50), 10, known).0, 8);
+            assert_eq!(taken(&request(1, 1, 0), 10, known).0, 1);
+        }
+        for samples in 1..20 {
+            for budget in [0, 5, 30, 1000] {
+                let request = request(samples, samples.min(3), budget);
+                let (count, last) = taken(&request, 10, true);
+                assert!(last, "{samples} {budget}");
+                assert!((request.min_samples..=samples).contains(&count));
+            }
+        }
+    }
+}

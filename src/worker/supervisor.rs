@@ -1,0 +1,184 @@
+//! The process between the harness and a program: it ends all that the program started.
+//!
+//! The kernel gives a process whose parent ended to the nearest ancestor that asked for
+//! such orphans (`PR_SET_CHILD_SUBREAPER`). A supervisor asks, so that a daemon that was
+//! forked twice, or a child with a session of its own, remains its descendant and is found.
+//! It holds one end of a socket whose other end the harness has: when the harness ends, by
+//! whatever signal, the socket is at its end, and the supervisor ends everything. It ends
+//! as its program did, with the same exit code or by the same signal.
+//!
+//! Were the supervisor itself killed, its program would be killed by the kernel, and the
+//! orphans would come to the harness, which asks for them too. Only where both are killed
+//! by SIGKILL at once may something outlive them; nothing short of a control group, which
+//! takes privileges, would help there.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::libc;
+use nix::sys::prctl;
+use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
+
+use super::descendants;
+use super::program::{Answer, Leaves, Program};
+
+/// What a supervisor is called in a list of processes; this executable started by this
+/// name is one.
+const TITLE: &str = "regatta: supervisor";
+
+/// This executable, even where its file was replaced since.
+const EXECUTABLE: &str = "/proc/self/exe";
+
+static POSSIBLE: AtomicBool = AtomicBool::new(false);
+
+/// The harness is gone, or wants everything ended.
+static ENDING: AtomicBool = AtomicBool::new(false);
+
+/// To be called first in `main`: does not return in a process that was started as a
+/// supervisor, and lets all others start theirs.
+pub fn here() {
+    // Whoever started this may have had it ignored, which is inherited: the kernel would
+    // then reap children by itself, and nobody would know how they ended.
+    // SAFETY: restores the default, no handler is installed.
+    let _ = unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) };
+    let mut words = std::env::args_os();
+    if words.next().is_some_and(|word| word == TITLE) {
+        let leash = words.next().and_then(|word| word.to_str()?.parse().ok());
+        supervise(leash);
+    }
+    POSSIBLE.store(true, Ordering::Relaxed);
+}
+
+/// True where this executable can be a supervisor.
+pub(super) fn possible() -> bool {
+    POSSIBLE.load(Ordering::Relaxed) && Path::new(EXECUTABLE).exists()
+}
+
+/// The command of a supervisor that finds its socket at a descriptor.
+pub(super) fn command(leash: RawFd) -> Command {
+    let mut command = Command::new(EXECUTABLE);
+    command.arg0(TITLE).arg(leash.to_string());
+    command
+}
+
+fn supervise(leash: Option<RawFd>) -> ! {
+    // Signals are for the harness and the program: this process ends when they do.
+    let _ = SigSet::all().thread_block();
+    let _ = prctl::set_child_subreaper(true);
+    let _ = prctl::set_name(c"supervisor");
+    let ended = match leash {
+        // SAFETY: the harness opened it for this process, and nothing else here uses it.
+        Some(leash) => oversee(unsafe { UnixStream::from_raw_fd(leash) }),
+        None => Err(io::ErrorKind::InvalidInput.into()),
+    };
+    match ended {
+        Ok(status) => end_as(status),
+        Err(_) => exit(1),
+    }
+}
+
+/// Runs the program that the harness names, and gives the status with which it ended.
+fn oversee(mut leash: UnixStream) -> io::Result<i32> {
+    fcntl(&leash, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
+    let mut line = String::new();
+    BufReader::new(&leash).read_line(&mut line)?;
+    let program: Program = serde_json::from_str(&line)?;
+    let started = program.command().spawn();
+    let answer = match &started {
+        Ok(child) => Answer::Runs(child.id()),
+        Err(error) => Answer::Fails {
+            errno: error.raw_os_error(),
+            words: error.to_string(),
+        },
+    };
+    // The harness may be gone already; the thread below finds that out.
+    let _ = leash.write_all((serde_json::to_string(&answer)? + "\n").as_bytes());
+    let child = started?;
+    // The program has them. Held here too, their end would never be seen.
+    close_all_but(leash.as_raw_fd());
+    thread::spawn(move || end_with(&mut leash));
+    let status = reap(child.id() as libc::pid_t)?;
+    if program.leaves == Leaves::Nothing || ENDING.load(Ordering::SeqCst) {
+        descendants::kill_own();
+    }
+    Ok(status)
+}
+
+/// Waits for the end of the socket, and ends everything then.
+fn end_with(leash: &mut UnixStream) {
+    // Nothing is sent after the program; an error is an end as well.
+    let _ = leash.read(&mut [0]);
+    ENDING.store(true, Ordering::SeqCst);
+    descendants::kill_own();
+    // The other thread sees the program's end and is about to leave; it would wait for
+    // ever for one that is stuck in a driver.
+    thread::sleep(Duration::from_secs(1));
+    exit(1);
+}
+
+/// Reaps every child until the program is among them, and gives its status.
+fn reap(program: libc::pid_t) -> io::Result<i32> {
+    loop {
+        let mut status = 0;
+        // SAFETY: writes one integer. nix has no status for real-time signals.
+        match unsafe { libc::waitpid(-1, &mut status, 0) } {
+            pid if pid == program => return Ok(status),
+            -1 if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted => {
+                return Err(io::Error::last_os_error());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Closes all descriptors but the standard ones and one more.
+fn close_all_but(kept: RawFd) {
+    let Ok(entries) = fs::read_dir("/proc/self/fd") else {
+        return;
+    };
+    let open: Vec<RawFd> = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|&fd| fd > 2 && fd != kept)
+        .collect();
+    for fd in open {
+        // SAFETY: nothing in this process uses them; one of them, that of the folder, is
+        // closed already.
+        unsafe { libc::close(fd) };
+    }
+}
+
+/// Ends this process as another ended: whoever waits for it sees no difference.
+fn end_as(status: i32) -> ! {
+    if libc::WIFSIGNALED(status) {
+        let number = libc::WTERMSIG(status);
+        // The program has left its core, where one was wanted.
+        let _ = prctl::set_dumpable(false);
+        // SAFETY: no handlers are installed, no memory is touched but the set's.
+        unsafe {
+            libc::signal(number, libc::SIG_DFL);
+            let mut set = std::mem::zeroed();
+            libc::sigemptyset(&mut set);
+            libc::sigaddset(&mut set, number);
+            libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, std::ptr::null_mut());
+            libc::raise(number);
+        }
+        exit(128 + number);
+    }
+    exit(libc::WEXITSTATUS(status))
+}
+
+/// Without what a process does at its end: there is nothing to write out.
+fn exit(code: i32) -> ! {
+    // SAFETY: ends the process.
+    unsafe { libc::_exit(code) }
+}

@@ -1,0 +1,455 @@
+//! A green gate is a promise: what must not pass does not, whatever happens on the way.
+//! docs/FAULTS.md has a row for each.
+
+mod common;
+
+use std::fs;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+use std::time::Duration;
+
+use common::{Place, fake_worker};
+
+const SLOWER: [&str; 4] = [
+    "gate",
+    "./s.toml",
+    "--set",
+    "fake/steady.slower_percent=100",
+];
+
+/// A shell script in place of the fake worker, which gets the script's arguments; before it
+/// `then` is run with `$n` the number of the start, from 1: that of the introduction.
+fn scripted(place: &Place, then: &str) {
+    let worker = fake_worker();
+    place.write(
+        "worker.sh",
+        &format!(
+            "n=$(cat starts 2>/dev/null || echo 0); n=$((n + 1)); echo $n > starts\n\
+             {then}\nexec {} \"$@\"\n",
+            worker.display()
+        ),
+    );
+    place.edit(
+        "s.toml",
+        &format!("command = [\"{}\"", worker.display()),
+        "command = [\"sh\", \"worker.sh\"",
+    );
+}
+
+#[test]
+fn a_gate_stopped_while_it_confirms_goes_on_and_fails() {
+    let place = Place::with_baseline(&["fake/steady"], &[], "");
+    let run = place.path().join("reports/s/run.jsonl");
+    fs::remove_file(&run).unwrap();
+    let mut child = std::process::Command::new(assert_cmd::cargo::cargo_bin!("regatta"))
+        .args(SLOWER)
+        .current_dir(place.path())
+        .env("XDG_CACHE_HOME", place.path().join("cache"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let confirming = || {
+        let text = fs::read_to_string(&run).unwrap_or_default();
+        text.contains("\"kind\":\"owed\"") && text.contains("\"invocation\":5")
+    };
+    while !confirming() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // What is there alone does not pass for the whole: not as a run to be compared, not as a
+    // baseline, not as a run without a base.
+    exits!(place, 1, ["diff", "s", "reports/s"]);
+    exits!(
+        place,
+        3,
+        ["baseline", "save", "s", "reports/s", "--replace"]
+    );
+    let (_, stderr) = exits!(place, 1, [SLOWER[0], SLOWER[1], SLOWER[2], SLOWER[3]]);
+    assert!(stderr.contains("resuming:"), "{stderr}");
+    assert!(stderr.contains("on 6 fresh invocations"), "{stderr}");
+    let run = place.run("s");
+    assert_eq!(run.entries.len(), 6 * (5 + 6));
+    assert_eq!(run.owed.unwrap().cases.len(), 6);
+}
+
+#[test]
+fn what_looks_worse_and_is_not_decided_does_not_pass() {
+    // One invocation against one, ten times slower, and nothing to confirm it by.
+    let place = Place::new();
+    place.suite("s", &["fake/steady"], &[], "");
+    place.edit("s.toml", "invocations = 5", "invocations = 1");
+    place.edit("s.toml", "confirm = 6", "confirm = 0");
+    exits!(place, 0, ["run", "./s.toml"]);
+    exits!(place, 0, ["baseline", "save", "s"]);
+    let slower = "fake/steady.slower_percent=900";
+    let (stdout, _) = exits!(place, 3, ["gate", "./s.toml", "--set", slower]);
+    assert!(stdout.contains("6 cases look slower"), "{stdout}");
+    // Nor with fresh invocations, of which there are not thirty: the base has one.
+    place.edit("s.toml", "confirm = 0", "confirm = 6");
+    let (_, stderr) = exits!(place, 3, ["gate", "./s.toml", "--set", slower]);
+    assert!(stderr.contains("on 6 fresh invocations"), "{stderr}");
+    // Unchanged it passes, and says what could have hidden.
+    let (stdout, _) = exits!(place, 0, ["gate", "./s.toml"]);
+    let last = stdout.lines().last().unwrap();
+    assert!(
+        stdout.contains("6 cases undecided, a change of any size could have hidden"),
+        "{last}"
+    );
+}
+
+const SPLITS: &str = "params = { num_splits_key = [\"auto\", 1, 2, 4] }\n\
+     [[expect]]\nname = \"automatic splits are good\"\nwithin = 1.10\n\
+     case = { num_splits_key = \"auto\" }\nagainst = { num_splits_key = [1, 2, 4] }\n";
+
+#[test]
+fn many_times_beyond_a_limit_needs_two_invocations_and_no_statistics() {
+    let place = Place::new();
+    place.suite("s", &["fake/steady"], &[], SPLITS);
+    let bug = "fake/steady.num_splits_key=-1";
+    for (invocations, code) in [("1", 3), ("2", 1), ("3", 1), ("5", 1)] {
+        let args = [
+            "run",
+            "./s.toml",
+            "--invocations",
+            invocations,
+            "--set",
+            bug,
+        ];
+        exits!(
+            place,
+            code,
+            [args[0], args[1], args[2], args[3], args[4], args[5]]
+        );
+        exits!(place, 0, ["run", "./s.toml", "--invocations", invocations]);
+    }
+}
+
+#[test]
+fn the_verdict_survives_whoever_was_to_read_it() {
+    let place = Place::with_baseline(&["fake/steady"], &[], "");
+    let stdout = |stdout: Stdio, args: &[&str]| {
+        let mut regatta = std::process::Command::new(assert_cmd::cargo::cargo_bin!("regatta"));
+        let regatta = regatta.args(args).current_dir(place.path());
+        let regatta = regatta.env("XDG_CACHE_HOME", place.path().join("cache"));
+        let status = regatta
+            .stdout(stdout)
+            .stderr(Stdio::null())
+            .status()
+            .unwrap();
+        assert_eq!(status.signal(), None);
+        status.code().unwrap()
+    };
+    let gone = || {
+        let (reader, writer) = io::pipe().unwrap();
+        drop(reader);
+        Stdio::from(writer)
+    };
+    let full = || {
+        Stdio::from(
+            fs::OpenOptions::new()
+                .write(true)
+                .open("/dev/full")
+                .unwrap(),
+        )
+    };
+    assert_eq!(stdout(gone(), &SLOWER), 1);
+    assert_eq!(stdout(full(), &SLOWER), 1);
+    // Nothing is worse: a reader that left needs no answer; one that should have it, does.
+    assert_eq!(stdout(gone(), &["gate", "./s.toml"]), 0);
+    assert_eq!(stdout(full(), &["gate", "./s.toml"]), 3);
+}
+
+#[test]
+fn a_report_that_cannot_be_written_costs_no_measurement_and_no_verdict() {
+    let place = Place::with_baseline(&["fake/steady"], &[], "");
+    let page = place.path().join("reports/s/index.html");
+    scripted(
+        &place,
+        "if [ $n = 2 ]; then rm -f reports/s/index.html; mkdir -p reports/s/index.html/x; fi",
+    );
+    // The worker is another one: that is said, and is no reason not to compare.
+    let (stdout, stderr) = exits!(place, 1, [SLOWER[0], SLOWER[1], SLOWER[2], SLOWER[3]]);
+    assert!(stdout.contains("FAILED"), "{stdout}");
+    assert!(stderr.contains("index.html"), "{stderr}");
+    let before = place.run("s").entries;
+    fs::remove_dir_all(&page).unwrap();
+    let (_, stderr) = exits!(place, 1, [SLOWER[0], SLOWER[1], SLOWER[2], SLOWER[3]]);
+    assert!(stderr.contains("resuming:"), "{stderr}");
+    assert_eq!(place.run("s").entries, before, "nothing is measured anew");
+    assert!(page.is_file());
+}
+
+#[test]
+fn a_run_of_two_codes_is_no_run() {
+    let place = Place::new();
+    place.suite("s", &["fake/steady"], &["--seed", "1"], "");
+    let stopped = || {
+        exits!(place, 0, ["run", "./s.toml", "--fresh"]);
+        let path = place.path().join("reports/s/run.jsonl");
+        let text = fs::read_to_string(&path).unwrap();
+        let half: String = text
+            .lines()
+            .take(10)
+            .map(|line| format!("{line}\n"))
+            .collect();
+        fs::write(&path, half).unwrap();
+    };
+    let resumes = |why: &str| {
+        let (_, stderr) = exits!(place, 0, ["run", "./s.toml"]);
+        match why {
+            "" => assert!(stderr.contains("resuming: 9 entries"), "{stderr}"),
+            why => {
+                assert!(stderr.contains("begun anew"), "{stderr}");
+                assert!(stderr.contains(why), "{stderr}");
+            }
+        }
+    };
+    stopped();
+    resumes("");
+    stopped();
+    place.edit("s.toml", "\"--seed\", \"1\"", "\"--seed\", \"2\"");
+    resumes("the command of worker fake was");
+    scripted(&place, "");
+    stopped();
+    resumes("");
+    stopped();
+    place.edit("worker.sh", "exec", "true\nexec");
+    resumes("worker.sh of worker fake changed");
+    stopped();
+    let run = place
+        .regatta(&["run", "./s.toml"])
+        .env("OMP_NUM_THREADS", "3")
+        .output();
+    let stderr = String::from_utf8(run.unwrap().stderr).unwrap();
+    assert!(
+        stderr.contains("OMP_NUM_THREADS of worker fake was"),
+        "{stderr}"
+    );
+}
+
+/// Runs git in a place, as somebody with a name.
+fn git(place: &Place, args: &[&str]) {
+    let mut git = std::process::Command::new("git");
+    git.args(["-c", "user.name=a", "-c", "user.email=a@b.c"]);
+    let status = git
+        .args(args)
+        .current_dir(place.path())
+        .stdout(Stdio::null())
+        .status();
+    assert!(status.unwrap().success(), "git {args:?}");
+}
+
+#[test]
+fn another_revision_or_other_changes_begin_a_run_anew() {
+    let place = Place::new();
+    place.suite("s", &["fake/steady"], &[], "");
+    place.write("kernel.cu", "fast");
+    git(&place, &["init", "-q"]);
+    git(&place, &["add", "kernel.cu", "s.toml"]);
+    git(&place, &["commit", "-qm", "one"]);
+    let path = place.path().join("reports/s/run.jsonl");
+    let stop = || {
+        let text = fs::read_to_string(&path).unwrap();
+        let half: String = text
+            .lines()
+            .take(10)
+            .map(|line| format!("{line}\n"))
+            .collect();
+        fs::write(&path, half).unwrap();
+    };
+    exits!(place, 0, ["run", "./s.toml"]);
+    stop();
+    let (_, stderr) = exits!(place, 0, ["run", "./s.toml"]);
+    assert!(stderr.contains("resuming"), "{stderr}");
+    for (what, why) in [
+        (
+            "changed",
+            "the uncommitted changes of the checkout are others",
+        ),
+        (
+            "untracked",
+            "the uncommitted changes of the checkout are others",
+        ),
+        ("committed", "the revision was"),
+    ] {
+        stop();
+        match what {
+            "changed" => place.write("kernel.cu", "slow"),
+            "untracked" => place.write("other.cu", "new"),
+            _ => git(&place, &["commit", "-qam", "two"]),
+        }
+        let (_, stderr) = exits!(place, 0, ["run", "./s.toml"]);
+        assert!(stderr.contains(why), "{what}: {stderr}");
+    }
+}
+
+#[test]
+fn a_run_whose_gate_failed_makes_no_baseline_unasked() {
+    let place = Place::with_baseline(&["fake/steady"], &[], "");
+    exits!(place, 1, [SLOWER[0], SLOWER[1], SLOWER[2], SLOWER[3]]);
+    // As the command would have it that changed the code, not the suite.
+    let path = place.path().join("reports/s/run.jsonl");
+    for run in [
+        &["baseline", "save", "s", "reports/s", "--replace"][..],
+        &["baseline", "save", "s", "--replace"],
+    ] {
+        let (code, _, stderr) = place.ran(run);
+        assert_eq!(code, 3, "{stderr}");
+    }
+    let (_, stderr) = exits!(
+        place,
+        3,
+        ["baseline", "save", "s", "reports/s", "--replace"]
+    );
+    assert!(
+        stderr.contains("did not pass against baseline s"),
+        "{stderr}"
+    );
+    assert!(path.exists());
+}
+
+#[test]
+fn each_invocation_is_held_to_the_worker_that_the_run_began_with() {
+    let place = Place::new();
+    place.suite("s", &["fake/steady"], &[], "");
+    scripted(&place, "if [ $n = 4 ]; then set -- --release 2.0; fi");
+    let (stdout, _) = exits!(place, 3, ["run", "./s.toml"]);
+    assert!(stdout.contains("version fake 1.0 → 2.0"), "{stdout}");
+    exits!(place, 3, ["baseline", "save", "s", "reports/s"]);
+    let place = Place::new();
+    place.suite("s", &["fake/steady"], &[], "");
+    scripted(&place, "if [ $n = 4 ]; then set -- --start absent; fi");
+    let (stdout, _) = exits!(place, 3, ["run", "./s.toml"]);
+    assert!(stdout.contains("present → absent"), "{stdout}");
+}
+
+#[test]
+fn support_that_comes_and_goes_is_no_measurement() {
+    let place = Place::new();
+    let state = place.path().join("state");
+    let args = ["--state", state.to_str().unwrap()];
+    place.suite("s", &["fake/flapping", "fake/steady"], &args, "");
+    let (stdout, _) = exits!(place, 3, ["run", "./s.toml"]);
+    assert!(
+        stdout.contains("of 5 invocations: no workspace is free"),
+        "{stdout}"
+    );
+    exits!(place, 3, ["baseline", "save", "s", "reports/s"]);
+}
+
+#[test]
+fn a_filter_does_not_hide_what_is_gone_from_the_suite() {
+    let place = Place::with_baseline(&["fake/steady", "fake/other"], &[], "");
+    place.edit(
+        "s.toml",
+        "\"fake/steady\", \"fake/other\"",
+        "\"fake/steady\"",
+    );
+    for filter in ["*", "s32"] {
+        let (stdout, _) = exits!(place, 3, ["gate", "./s.toml", "--filter", filter]);
+        assert!(stdout.contains("no longer in the suite"), "{stdout}");
+    }
+    exits!(place, 0, ["gate", "./s.toml", "--filter", "fake/steady"]);
+}
+
+#[test]
+fn two_lines_of_one_case_in_a_baseline_are_refused() {
+    let place = Place::with_baseline(&["fake/steady"], &[], "");
+    let path = place.baseline();
+    let text = fs::read_to_string(&path).unwrap();
+    let line = text.lines().nth(2).unwrap().to_owned();
+    fs::write(&path, format!("{text}{line}\n")).unwrap();
+    let (_, stderr) = exits!(place, 2, ["gate", "./s.toml"]);
+    assert!(
+        stderr.contains("line 8:") && stderr.contains("stands there twice"),
+        "{stderr}"
+    );
+    exits!(place, 3, ["diff", "s", "reports/s"]);
+}
+
+#[test]
+fn what_the_base_could_not_measure_is_not_judged() {
+    let place = Place::new();
+    let state = place.path().join("state");
+    let args = ["--state", state.to_str().unwrap()];
+    place.suite("s", &["fake/steady", "fake/dies-once"], &args, "");
+    exits!(place, 1, ["run", "./s.toml"]);
+    exits!(place, 0, ["baseline", "save", "s", "reports/s", "--force"]);
+    let (stdout, _) = exits!(place, 3, ["gate", "./s.toml"]);
+    assert!(stdout.contains("the base has no time for it"), "{stdout}");
+}
+
+#[test]
+fn an_allowed_case_that_crashes_while_it_is_confirmed_does_not_hide_its_time() {
+    let place = Place::with_baseline(&["fake/steady", "fake/other"], &[], "");
+    place.edit(
+        "s.toml",
+        "[policy]\n",
+        "[policy]\nallow = [\"fake/steady:*\"]\n",
+    );
+    // Starts: the introduction, five regular invocations, and then those that confirm.
+    scripted(&place, "if [ $n -gt 6 ]; then exit 9; fi");
+    fs::remove_file(place.path().join("starts")).ok();
+    let (code, stdout, stderr) = place.ran(&SLOWER);
+    assert_ne!(code, 0, "{stdout}{stderr}");
+}
+
+#[test]
+fn variables_that_decide_speed_are_part_of_what_is_compared() {
+    let place = Place::new();
+    place.suite("s", &["fake/steady"], &[], "");
+    let run = |args: &[&str], threads: &str| {
+        let mut regatta = place.regatta(args);
+        let output = regatta
+            .env("OPENBLAS_NUM_THREADS", threads)
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        (output.status.code().unwrap(), text)
+    };
+    assert_eq!(run(&["run", "./s.toml"], "1").0, 0);
+    exits!(place, 0, ["baseline", "save", "s"]);
+    assert_eq!(run(&["gate", "./s.toml"], "1").0, 0);
+    let (code, stderr) = run(&["gate", "./s.toml"], "2");
+    assert_eq!(code, 3, "{stderr}");
+    assert!(
+        stderr.contains("fake.environment.OPENBLAS_NUM_THREADS: 1 there, 2 here"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn a_baselines_name_is_not_lost_on_the_runs_that_there_are() {
+    let place = Place::new();
+    place.suite("s", &["fake/steady"], &[], "");
+    place.suite("t", &["fake/other"], &[], "");
+    exits!(place, 0, ["run", "./s.toml"]);
+    exits!(place, 0, ["run", "./t.toml"]);
+    // The newest is t's.
+    exits!(place, 0, ["baseline", "save", "s"]);
+    let (stdout, _) = exits!(place, 0, ["baseline", "list"]);
+    assert!(stdout.contains("suite s,"), "{stdout}");
+    let (_, stderr) = exits!(place, 2, ["baseline", "save", "main"]);
+    assert!(stderr.contains("there are runs of s, t"), "{stderr}");
+    let (_, stderr) = exits!(
+        place,
+        3,
+        ["baseline", "save", "s", "reports/t", "--replace"]
+    );
+    assert!(stderr.contains("is of suite t"), "{stderr}");
+}
+
+#[test]
+fn json_is_there_where_nothing_was_judged_and_quiet_is_quiet() {
+    let place = Place::new();
+    place.suite("s", &["fake/steady"], &[], "");
+    let (stdout, _) = exits!(place, 3, ["gate", "./s.toml", "--json"]);
+    let value: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(value["verdict"]["outcome"], "not-judged");
+    let (_, stderr) = exits!(place, 0, ["run", "./s.toml", "--quiet"]);
+    assert_eq!(stderr, "");
+}
