@@ -4,20 +4,29 @@
 mod common;
 
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::Place;
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::unistd::Pid;
 use regatta::record::types::Outcome;
 
 /// Longer than anything takes on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
+
+/// What asks a program to stop.
+const STOPPING: [Signal; 4] = [
+    Signal::SIGINT,
+    Signal::SIGTERM,
+    Signal::SIGHUP,
+    Signal::SIGQUIT,
+];
 
 /// Perl that starts a child with a session of its own and a daemon that was forked twice,
 /// and writes the process of each, and its own, into files.
@@ -62,16 +71,29 @@ fn place(then: &str) -> Place {
 }
 
 fn started(place: &Place, arguments: &[&str]) -> Child {
-    Command::new(assert_cmd::cargo::cargo_bin!("regatta"))
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("regatta"));
+    command
         .args(arguments)
         .current_dir(place.path())
         .env("XDG_CACHE_HOME", place.path().join("cache"))
         .env_remove("REGATTA_PYTHON")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap()
+        .stderr(Stdio::null());
+    // SAFETY: the call is async-signal-safe and touches no memory of the parent.
+    unsafe {
+        command.pre_exec(heeding_signals);
+    }
+    command.spawn().unwrap()
+}
+
+/// Undoes what the tests were started with, such as `nohup`'s.
+fn heeding_signals() -> io::Result<()> {
+    for asked in STOPPING {
+        // SAFETY: no handler is set.
+        unsafe { signal(asked, SigHandler::SigDfl) }?;
+    }
+    Ok(())
 }
 
 fn soon<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
@@ -134,13 +156,7 @@ fn a_worker_that_died_leaves_nothing() {
 
 #[test]
 fn a_stopped_harness_leaves_nothing_and_writes_nothing_of_the_case_in_flight() {
-    for signal in [
-        Signal::SIGINT,
-        Signal::SIGTERM,
-        Signal::SIGHUP,
-        Signal::SIGQUIT,
-        Signal::SIGKILL,
-    ] {
+    for signal in STOPPING.into_iter().chain([Signal::SIGKILL]) {
         let place = place("leave(); sleep 3600;");
         let mut harness = started(&place, &["run", "./s.toml"]);
         let left = left(&place);
