@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterator, Mapping
 
 import torch
 
-from input_sets import InputSets, fresh, in_turn, seed_of
+from input_sets import LAST, InputSets, fresh, in_turn, seed_of
 
 Tensors = Mapping[str, torch.Tensor]
 Fill = Callable[[torch.Tensor, str, int], None]
 """Writes what input `name` has in the set of this seed into a tensor."""
 
-FRESH_ELEMENTS = {"cuda": 1 << 22, "cpu": 1 << 16}
-"""Of all inputs, by device: up to so many are made anew for each sample, which takes about a
-millisecond; of more, sets are made once and copied."""
-
 SHARE_OF_FREE = 4
 """Sets may take one part in so many of the memory that is free."""
+
+STEP = 0.6180339887498949
+"""By what part of a tensor its contents lie further on than a sample before: the golden
+section comes back to no place it had."""
 
 
 class TorchInputSets(InputSets):
@@ -38,18 +38,20 @@ class TorchInputSets(InputSets):
         """`tensors` hold set `place`; `refresh` follows each change of theirs; `numbers` are
         the sets for samples that have one of their own.
 
-        Each set is made beside them and copied, all tensors at once, so that the making
-        leaves no more in a cache than the inputs. Where there is no room beside them, or
-        `free_bytes` is 0, it is made in them.
+        Sets are made once, beside the tensors, and copied in turn, all tensors at once, so
+        that the making leaves no more in a cache than the inputs. In each sample but the last
+        they lie at another place in memory, the end put before the beginning, so that no two
+        samples have the same contents. Where there is no room for that, each sample has a set
+        that is made for it, beside the tensors where that fits; where not, or `free_bytes` is
+        0, in them.
         """
         self._tensors, self._seed, self._fill, self._refresh = tensors, seed, fill, refresh
         sets = max(3, asked)
         self._beside: dict[int, Tensors] = {}
+        self._samples = 0
         size = sum(tensor.nbytes for tensor in tensors.values())
-        elements = sum(tensor.numel() for tensor in tensors.values())
         free = self._free() if free_bytes is None else free_bytes
-        most_fresh = FRESH_ELEMENTS["cuda" if self._on_gpu() else "cpu"]
-        self._go_round = elements > most_fresh and sets * size <= free // SHARE_OF_FREE
+        self._go_round = sets * size <= free // SHARE_OF_FREE
         before = self._allocated()
         try:
             if self._go_round:
@@ -76,16 +78,19 @@ class TorchInputSets(InputSets):
             self._fill(tensor, name, seed_of(self._seed, number))
 
     def _put_in_place(self, number: int) -> None:
+        self._samples += 1
         # Not through `.data`: whoever looks at a tensor's version is to see that it changed.
         with torch.no_grad():
             if not self._beside:
                 self._write(self._tensors, number)
-            else:
-                source = self._beside[number if self._go_round else 0]
-                if not self._go_round:
-                    self._write(source, number)
+            elif self._go_round:
+                along = 0.0 if number == LAST else self._samples * STEP % 1.0
                 for name, tensor in self._tensors.items():
-                    tensor.copy_(source[name])
+                    _copy_along(tensor, self._beside[number][name], along)
+            else:
+                self._write(self._beside[0], number)
+                for name, tensor in self._tensors.items():
+                    tensor.copy_(self._beside[0][name])
         if self._refresh:
             self._refresh()
         if self._on_gpu():
@@ -101,6 +106,27 @@ class TorchInputSets(InputSets):
 
     def _allocated(self) -> int:
         return torch.cuda.memory_allocated() if self._on_gpu() else 0
+
+
+def _copy_along(tensor: torch.Tensor, source: torch.Tensor, along: float) -> None:
+    """Copies a source, this part of it further on in memory, its end before its beginning."""
+    into, values = _as_it_lies(tensor), _as_it_lies(source)
+    further = int(tensor.numel() * along)
+    if further == 0 or into is None or values is None:
+        tensor.copy_(source)
+        return
+    into[further:].copy_(values[:-further])
+    into[:further].copy_(values[-further:])
+
+
+def _as_it_lies(tensor: torch.Tensor) -> torch.Tensor | None:
+    """A tensor's elements in the order of memory; None where others lie between them."""
+    elements = 1
+    for stride, extent in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if extent > 1 and stride != elements:
+            return None
+        elements *= extent
+    return tensor.as_strided((elements,), (1,))
 
 
 def _no_memory(error: Exception) -> bool:

@@ -101,31 +101,61 @@ class InPlace(unittest.TestCase):
     def test_contents_are_those_of_the_set_and_addresses_stay(self) -> None:
         ragged = {"q": [3, 24], "k": [5, 24]}
         for axes in ({}, {"layout": "bhsd", "kv_heads": 2}, {"varlen": ragged}):
-            for most_fresh, free_bytes in ((1 << 20, None), (0, None), (0, 0), (0, 1 << 17)):
+            for free_bytes in (None, 0, 1 << 17):
                 problem, tensors = self.of(**axes)
                 refreshed: list[float] = []
-                with mock.patch("torch_inputs.FRESH_ELEMENTS", {"cpu": most_fresh}):
-                    sets = TorchInputSets(
-                        tensors,
-                        7,
-                        3,
-                        inputs.torch_fill,
-                        lambda tensors=tensors, to=refreshed: to.append(tensors["q"].sum().item()),
-                        free_bytes=free_bytes,
-                    )
+                sets = TorchInputSets(
+                    tensors,
+                    7,
+                    3,
+                    inputs.torch_fill,
+                    lambda tensors=tensors, to=refreshed: to.append(tensors["q"].sum().item()),
+                    free_bytes=free_bytes,
+                )
                 before = [(x.data_ptr(), x.stride(), x._version) for x in tensors.values()]
                 for last in (False, False, False, True):
                     sets.change(last)
                     for name, tensor in tensors.items():
                         seed = seed_of(7, sets.number)
                         wanted = inputs.torch_input(problem, name, seed, torch.bfloat16, "cpu")
-                        self.assertTrue(torch.equal(tensor, wanted), (axes, name, sets.number))
+                        told = (axes, free_bytes, name, sets.number)
+                        if last or free_bytes is not None:
+                            self.assertTrue(torch.equal(tensor, wanted), told)
+                        else:
+                            # The same elements, elsewhere.
+                            self.assertFalse(torch.equal(tensor, wanted), told)
+                            ordered = (x.flatten().sort().values for x in (tensor, wanted))
+                            self.assertTrue(torch.equal(*ordered), told)
                 after = [(x.data_ptr(), x.stride(), x._version) for x in tensors.values()]
                 for (*place, version), (*placed, changed) in zip(before, after, strict=True):
                     self.assertEqual(place, placed)
                     self.assertGreater(changed, version, "whoever asks is told that it changed")
                 self.assertEqual(len(refreshed), 4)
                 self.assertEqual(refreshed[-1], tensors["q"].sum().item())
+
+    def test_no_two_samples_have_the_same_contents(self) -> None:
+        for free_bytes in (None, 0):
+            _, tensors = self.of(layout="bhsd", kv_heads=2)
+            sets = TorchInputSets(tensors, 7, 3, inputs.torch_fill, free_bytes=free_bytes)
+            seen = [[x.clone() for x in tensors.values()]]
+            for number in range(30):
+                sets.change(last=number == 29)
+                now = [x.clone() for x in tensors.values()]
+                for then in seen:
+                    for a, b in zip(then, now, strict=True):
+                        # Two in 100 are alike by chance: bfloat16 has few values.
+                        self.assertLess((a == b).double().mean().item(), 0.1)
+                seen.append(now)
+
+    def test_tensors_with_others_between_are_copied_as_they_are(self) -> None:
+        wide = torch.zeros(4, 8, dtype=torch.bfloat16)
+        tensors = {"q": wide[:, :5], "k": torch.zeros(1, 4, 1, dtype=torch.bfloat16)}
+        sets = TorchInputSets(tensors, 7, 3, inputs.torch_fill)
+        for last in (False, True):
+            sets.change(last)
+            wanted = inputs.torch_block(seed_of(7, sets.number), "q", 0, (4, 5), wide.dtype, "cpu")
+            self.assertTrue(torch.equal(tensors["q"], wanted))
+            self.assertFalse(wide[:, 5:].any())
 
     def test_parts_are_those_of_the_whole(self) -> None:
         ragged = {"q": [3, 24, 1], "k": [5, 24, 9]}
@@ -298,7 +328,7 @@ class Kept(unittest.TestCase):
         full = mock.patch.object(
             TorchInputSets, "_made", side_effect=torch.OutOfMemoryError("none left")
         )
-        with full, mock.patch("torch_inputs.FRESH_ELEMENTS", {"cpu": 0}):
+        with full:
             prepared, measured, _ = self.measured("right", direction="both")
         support.right_after_timing(self, measured, TOLERANCE, prepared)
 
