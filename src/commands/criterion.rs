@@ -7,6 +7,7 @@ use anyhow::anyhow;
 use super::sides::Stored;
 use super::{Stop, note, print};
 use crate::report::{criterion, files};
+use crate::suite::{FILE_NAME_RULE, names_a_file};
 
 /// Names that criterion gives a meaning of its own.
 const RESERVED: [&str; 3] = ["change", "new", "report"];
@@ -16,12 +17,10 @@ const RESERVED: [&str; 3] = ["change", "new", "report"];
 /// # Errors
 /// When the folder cannot be written, or the name cannot be a baseline's: exit code 2.
 pub fn check(root: &Path, baseline: &str) -> Result<(), Stop> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    let folder = !baseline.starts_with('.') && baseline.chars().all(plain);
-    if !folder || baseline.is_empty() || RESERVED.contains(&baseline) {
+    if !names_a_file(baseline) || RESERVED.contains(&baseline) {
         return Err(Stop::Usage(anyhow!(
-            "--criterion-baseline {baseline}: use letters, digits, `-`, `_` and `.`, and none of \
-             {}, which criterion writes itself",
+            "--criterion-baseline {baseline}: use {FILE_NAME_RULE}, and none of {}, which \
+             criterion writes itself",
             RESERVED.join(", ")
         )));
     }

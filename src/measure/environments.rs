@@ -11,6 +11,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use crate::attention::{NAME_RULE, is_name};
 use crate::cache;
 use crate::suite::environment::Environment;
 use crate::worker::program::{Leaves, Program, Started, Streams, why};
@@ -52,10 +53,7 @@ pub enum EnvironmentError {
         status: String,
     },
     /// Its name is part of a folder's.
-    #[error(
-        "environment `{}`: a name is made of letters, digits, `-`, `_` and `.`",
-        .0.escape_debug()
-    )]
+    #[error("environment `{}`: a name is {rule}", .0.escape_debug(), rule = NAME_RULE)]
     Name(String),
     /// A file of it.
     #[error("environment `{name}`: {path}: {error}")]
@@ -86,8 +84,7 @@ impl<'a> Made<'a> {
         name: &'a str,
         environment: &'a Environment,
     ) -> Result<Option<Made<'a>>, EnvironmentError> {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        if name.is_empty() || !name.chars().all(plain) {
+        if !is_name(name) {
             return Err(EnvironmentError::Name(name.to_owned()));
         }
         if environment.requirements.is_empty() {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::session::Launcher;
-use crate::attention::{Case, ParamValue, work};
+use crate::attention::{Case, NAME_RULE, ParamValue, is_name, work};
 use crate::suite::Suite;
 use crate::suite::document::nearest;
 use crate::worker::host::HostError;
@@ -91,12 +91,11 @@ pub fn check(
 /// # Errors
 /// The first name that no id can hold.
 pub fn nameable(worker: &str, hello: &Hello) -> Result<(), Preflight> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let mut names = hello.variants.iter().map(|variant| variant.name.as_str());
-    match names.find(|name| name.is_empty() || !name.chars().all(plain)) {
+    match names.find(|name| !is_name(name)) {
         Some(name) => Err(Preflight::Plan(format!(
-            "worker {worker} has a variant named `{}`, which no case id can hold: names are made \
-             of letters, digits, `-`, `_` and `.`",
+            "worker {worker} has a variant named `{}`, which no case id can hold: a name is \
+             {NAME_RULE}",
             name.escape_debug()
         ))),
         None => Ok(()),

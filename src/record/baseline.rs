@@ -15,6 +15,7 @@ use super::types::RunHeader;
 use super::{RecordError, line};
 use crate::attention::CaseId;
 use crate::input;
+use crate::suite::names_a_file;
 
 /// The folder of baselines.
 #[derive(Clone, Debug)]
@@ -83,7 +84,7 @@ impl Store {
         let folder = self.folder(name)?;
         let machine = &side.header.machine.name;
         // A run's file may come from anywhere, and this names a file.
-        if !names_a_file(machine) || machine.len() > LONGEST_NAME {
+        if !names_a_file(machine) {
             return Err(RecordError::Machine(machine.clone()));
         }
         let path = folder.join(format!("{machine}.jsonl"));
@@ -155,20 +156,11 @@ impl Store {
     }
 
     fn folder(&self, name: &str) -> Result<PathBuf, RecordError> {
-        match names_a_file(name) && name.len() <= LONGEST_NAME {
+        match names_a_file(name) {
             true => Ok(self.root.join(name)),
             false => Err(RecordError::Name(name.to_owned())),
         }
     }
-}
-
-/// Longest name of a baseline or a machine: file systems take 255 bytes, ending included.
-const LONGEST_NAME: usize = 200;
-
-/// True for a name that can be a file's or a folder's, in this folder and no other.
-fn names_a_file(name: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+".contains(c);
-    !name.is_empty() && !name.starts_with(['.', '-']) && name.chars().all(plain)
 }
 
 /// Reads a baseline's file.

@@ -20,6 +20,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::suite::FILE_NAME_RULE;
+
 /// Version of the file formats in `docs/FORMAT.md`.
 pub const SCHEMA_VERSION: u32 = 1;
 
@@ -80,7 +82,7 @@ pub enum RecordError {
         root: PathBuf,
     },
     /// A name that cannot be a folder's.
-    #[error("`{0}` cannot name a baseline; use letters, digits, `-`, `_` and `.`")]
+    #[error("`{0}` cannot name a baseline; use {rule}", rule = FILE_NAME_RULE)]
     Name(String),
     /// A machine's name that cannot be a file's.
     #[error(

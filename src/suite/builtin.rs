@@ -68,10 +68,10 @@ fn load_below(name_or_path: &str, above: &[String]) -> Result<Suite, DocumentErr
     let name = path
         .file_stem()
         .map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
-    if !names_a_folder(&name) {
+    if !names_a_file(&name) {
         return Err(failed(format!(
-            "`{name}` names the suite's reports and baselines; call the file something of \
-             letters, digits, `-`, `_` and `.`"
+            "`{name}` names the suite's reports and baselines; call the file something of at \
+             most {LONGEST_NAME} {FILE_NAME_RULE}"
         )));
     }
     let source = Source {
@@ -92,10 +92,21 @@ fn load_below(name_or_path: &str, above: &[String]) -> Result<Suite, DocumentErr
     })
 }
 
-/// True for a name that can be a folder's under `reports/` and `baselines/`.
-fn names_a_folder(name: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    !name.is_empty() && !name.starts_with(['.', '-']) && name.chars().all(plain)
+/// Longest name of a suite, a baseline or a machine: file systems take 255 bytes, ending
+/// included.
+const LONGEST_NAME: usize = 200;
+
+/// What [`names_a_file`] takes, in words.
+pub const FILE_NAME_RULE: &str =
+    "letters, digits, `-`, `_`, `.` and `+`, of which `-` and `.` do not come first";
+
+/// True for a name that can be a file's or a folder's under `reports/` and `baselines/`, in
+/// that folder and no other.
+pub fn names_a_file(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+".contains(c);
+    (1..=LONGEST_NAME).contains(&name.len())
+        && !name.starts_with(['.', '-'])
+        && name.chars().all(plain)
 }
 
 fn unknown(name: &str) -> String {

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use builtin::{BUILTIN, configure, load};
+pub use builtin::{BUILTIN, FILE_NAME_RULE, configure, load, names_a_file};
 
 use crate::attention::{Case, ParamValue, Params, VariantId};
 use count::Count;
