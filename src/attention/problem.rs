@@ -75,6 +75,27 @@ impl Problem {
         }
     }
 
+    /// The problem without what changes no value of its results: layout, and whether a
+    /// gradient is asked for with its forward or alone.
+    pub fn same_values(&self) -> Problem {
+        let direction = match self.direction.has_backward() {
+            true => Direction::Both,
+            false => Direction::Forward,
+        };
+        Problem {
+            layout: Layout::Bshd,
+            ..self.with(direction)
+        }
+    }
+
+    /// The same in another direction.
+    pub fn with(&self, direction: Direction) -> Problem {
+        Problem {
+            direction,
+            ..self.clone()
+        }
+    }
+
     /// True when the two alignments of a mask mean the same thing.
     pub fn is_square(&self) -> bool {
         match &self.varlen {

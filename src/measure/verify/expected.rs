@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{RECOMPUTED_BYTES, RECOMPUTED_FLOPS};
 use crate::attention::reference::{self, TooLarge};
 use crate::attention::tolerance::Expected;
-use crate::attention::{Direction, Layout, Problem, work};
+use crate::attention::{Direction, Problem, work};
 use crate::worker::protocol::PROBES;
 
 /// What is kept takes this much at the most; what was used longest ago goes first.
@@ -62,12 +62,12 @@ impl Kept {
 impl References {
     /// What the results of a problem are held to.
     pub fn of(&mut self, problem: &Problem, seed: u64) -> Answer<'_> {
-        let wanted = comparable(problem);
+        let wanted = problem.same_values();
         // One with gradients serves forward alone as well.
         let serves = |kept: &Kept| {
             kept.seed == seed
                 && (kept.problem == wanted
-                    || kept.problem == with(&wanted, Direction::Both) && !is_projection(&wanted))
+                    || kept.problem == wanted.with(Direction::Both) && !is_projection(&wanted))
         };
         if let Some(at) = self.kept.iter().rposition(serves) {
             let kept = self.kept.remove(at);
@@ -120,25 +120,6 @@ impl References {
     }
 }
 
-/// The problem whose values are these: layout changes nothing about them.
-fn comparable(problem: &Problem) -> Problem {
-    let direction = match problem.direction.has_backward() {
-        true => Direction::Both,
-        false => Direction::Forward,
-    };
-    Problem {
-        layout: Layout::Bshd,
-        ..with(problem, direction)
-    }
-}
-
-fn with(problem: &Problem, direction: Direction) -> Problem {
-    Problem {
-        direction,
-        ..problem.clone()
-    }
-}
-
 fn is_projection(problem: &Problem) -> bool {
     problem.projection.is_some()
 }
@@ -149,7 +130,7 @@ fn too_large(problem: &Problem) -> bool {
     let operations = match is_projection(problem) {
         true => work::flops(problem),
         false => {
-            work::flops(&with(problem, Direction::Both))
+            work::flops(&problem.with(Direction::Both))
                 + EACH_PLANE * reference::planes(problem) as f64
         }
     };

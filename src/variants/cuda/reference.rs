@@ -7,7 +7,7 @@ use super::driver::Device;
 use super::error::CudaError;
 use super::memory::Memory;
 use super::view::View;
-use crate::attention::{Direction, Layout, Problem};
+use crate::attention::Problem;
 
 /// How much of a problem a reference is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +97,7 @@ impl Reference {
         }
         device.synchronise()?;
         Ok(Reference {
-            problem: comparable(p),
+            problem: p.same_values(),
             seed,
             extent,
             views,
@@ -107,7 +107,7 @@ impl Reference {
 
     /// True when it is this problem's: layout changes nothing about the values.
     pub fn is_of(&self, problem: &Problem, seed: u64, extent: Extent) -> bool {
-        self.extent == extent && self.seed == seed && self.problem == comparable(problem)
+        self.extent == extent && self.seed == seed && self.problem == problem.same_values()
     }
 
     /// Bytes of device memory that it holds.
@@ -176,18 +176,6 @@ fn steps(p: &Problem) -> Vec<(&'static str, [u32; 3])> {
         ]);
     }
     steps
-}
-
-fn comparable(problem: &Problem) -> Problem {
-    let direction = match problem.direction.has_backward() {
-        true => Direction::Both,
-        false => Direction::Forward,
-    };
-    Problem {
-        layout: Layout::Bshd,
-        direction,
-        ..problem.clone()
-    }
 }
 
 #[cfg(test)]
