@@ -6,28 +6,36 @@ use std::process::{Command, Stdio};
 use super::identity::checksum;
 use crate::record::types::Git;
 
-/// What a run writes, or Python beside its sources: no change of the code that is measured.
-const WRITTEN: [&str; 4] = ["reports", "baselines", "**/__pycache__/**", "**/*.pyc"];
+/// Patterns by which git leaves out what a run writes, and Python beside its sources: no change
+/// of the code that is measured.
+const WRITTEN: [&str; 4] = [
+    ":(exclude)reports",
+    ":(exclude)baselines",
+    ":(exclude,glob)**/__pycache__/**",
+    ":(exclude,glob)**/*.pyc",
+];
 
 /// The state of the checkout this was started in, if it is one. What lies in `output` is no
 /// change of it.
 pub fn checkout(output: &Path) -> Option<Git> {
     let revision = text(git(&["rev-parse", "HEAD"])?);
-    let mut tracked = vec!["status", "--porcelain", "--untracked-files=no"];
-    let dirty = !git(&tracked)?.is_empty();
-    let excluded = excluded(output);
-    let paths = excluded.iter().map(String::as_str);
-    tracked = vec!["diff", "HEAD", "--binary", "--no-ext-diff", "--", ":/"];
-    let changes = git(&[tracked, paths.clone().collect()].concat())?;
-    let untracked = [
+    let dirty = !git(&["status", "--porcelain", "--untracked-files=no"])?.is_empty();
+    let written = output
+        .is_relative()
+        .then(|| format!(":(exclude){}", output.display()));
+    let changed = |what: &[&str]| {
+        let but = WRITTEN.into_iter().chain(written.as_deref());
+        git(&what.iter().copied().chain(but).collect::<Vec<_>>())
+    };
+    let changes = changed(&["diff", "HEAD", "--binary", "--no-ext-diff", "--", ":/"])?;
+    let untracked = changed(&[
         "ls-files",
         "--others",
         "--exclude-standard",
         "-z",
         "--",
         ".",
-    ];
-    let untracked = git(&[untracked.to_vec(), paths.collect()].concat())?;
+    ])?;
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&changes);
     for name in untracked.split(|byte| *byte == 0).filter(|n| !n.is_empty()) {
@@ -41,19 +49,6 @@ pub fn checkout(output: &Path) -> Option<Git> {
         dirty,
         changes: (!clean).then(|| format!("{:08x}", hasher.finalize())),
     })
-}
-
-/// Patterns by which git leaves out what is written while measuring.
-fn excluded(output: &Path) -> Vec<String> {
-    let fixed = WRITTEN.map(|pattern| format!(":(exclude,glob){pattern}"));
-    let folders = WRITTEN[..2]
-        .iter()
-        .map(|folder| format!(":(exclude){folder}"));
-    let mut patterns: Vec<String> = fixed[2..].iter().cloned().chain(folders).collect();
-    if output.is_relative() {
-        patterns.push(format!(":(exclude){}", output.display()));
-    }
-    patterns
 }
 
 fn git(args: &[&str]) -> Option<Vec<u8>> {

@@ -27,17 +27,14 @@ impl Launcher for Held<'_> {
             return Ok(started);
         };
         let differ = differences(first, started.hello());
-        let Some(last) = differ.len().checked_sub(NAMED) else {
-            return match differ.is_empty() {
-                true => Ok(started),
-                false => Err(changed(worker, differ.join(", "))),
-            };
-        };
-        let more = match last {
-            0 => String::new(),
-            more => format!(", and {more} more"),
-        };
-        Err(changed(worker, differ[..NAMED].join(", ") + &more))
+        if differ.is_empty() {
+            return Ok(started);
+        }
+        let mut named = differ[..differ.len().min(NAMED)].join(", ");
+        if differ.len() > NAMED {
+            named += &format!(", and {} more", differ.len() - NAMED);
+        }
+        Err(changed(worker, named))
     }
 }
 

@@ -205,8 +205,6 @@ pub fn read(path: &Path) -> Result<Run, RecordError> {
     if let Some(objection) = header.objection() {
         return Err(invalid(objection));
     }
-    let plan: BTreeSet<CaseId> = header.plan.iter().cloned().collect();
-    let plan: BTreeSet<&CaseId> = plan.iter().collect();
     let mut run = Run {
         header,
         entries: Vec::new(),
@@ -214,38 +212,59 @@ pub fn read(path: &Path) -> Result<Run, RecordError> {
         end: None,
         damage: Vec::new(),
     };
+    let plan: BTreeSet<&CaseId> = run.header.plan.iter().collect();
     let mut seen = BTreeSet::new();
     for (index, text) in lines {
-        let mut damage = |problem: String| {
+        let taken = match line::read::<Line>(text) {
+            Ok(Line::Entry(entry)) => usable(&entry, &plan, &mut seen).map(|()| {
+                run.entries.push(*entry);
+            }),
+            Ok(Line::Owed(owed)) => match owed.objection(&plan) {
+                Some(objection) => Err(objection),
+                None => {
+                    run.owed = Some(owed);
+                    Ok(())
+                }
+            },
+            Ok(Line::End(end)) => {
+                run.end = Some(end);
+                Ok(())
+            }
+            Ok(Line::Run(_)) => Err("a second first line".to_owned()),
+            Err(problem) => Err(problem),
+        };
+        if let Err(problem) = taken {
             run.damage.push(Damage {
                 line: index + 1,
                 problem,
             });
-        };
-        match line::read::<Line>(text) {
-            Ok(Line::Entry(entry)) if !plan.contains(&entry.case) => {
-                damage(format!("{:?} is no case of its plan", entry.case.0))
-            }
-            Ok(Line::Entry(entry)) if entry.objection().is_some() => {
-                damage(entry.objection().unwrap_or_default());
-            }
-            Ok(Line::Entry(entry)) if seen.insert((entry.invocation, entry.case.clone())) => {
-                run.entries.push(*entry);
-            }
-            Ok(Line::Entry(entry)) => damage(format!(
-                "{} of invocation {} stands there twice",
-                entry.case, entry.invocation
-            )),
-            Ok(Line::Owed(owed)) => match owed.objection(&plan) {
-                Some(objection) => damage(objection),
-                None => run.owed = Some(owed),
-            },
-            Ok(Line::End(end)) => run.end = Some(end),
-            Ok(Line::Run(_)) => damage("a second first line".to_owned()),
-            Err(problem) => damage(problem),
         }
     }
     Ok(run)
+}
+
+/// Holds an entry to its plan, to what can be, and to those before it.
+///
+/// # Errors
+/// What is wrong with it, as a sentence.
+fn usable(
+    entry: &Entry,
+    plan: &BTreeSet<&CaseId>,
+    seen: &mut BTreeSet<(u32, CaseId)>,
+) -> Result<(), String> {
+    let (case, invocation) = (&entry.case, entry.invocation);
+    if !plan.contains(case) {
+        return Err(format!("{:?} is no case of its plan", case.0));
+    }
+    if let Some(objection) = entry.objection() {
+        return Err(objection);
+    }
+    match seen.insert((invocation, case.clone())) {
+        true => Ok(()),
+        false => Err(format!(
+            "{case} of invocation {invocation} stands there twice"
+        )),
+    }
 }
 
 fn done_in(run: &Run) -> BTreeSet<(u32, CaseId)> {

@@ -44,7 +44,8 @@ impl Measurement {
             .or_else(|| times("host_ns", &self.host_ns))
             .or_else(|| times("first_call_ns", &[self.first_call_ns]))
             .or_else(|| clocks("clock_mhz", &self.clock_mhz))
-            .or_else(|| errors(self.errors.values()))
+            .or_else(|| errors("errors", self.errors.values()))
+            .or_else(|| errors("errors_after", self.errors_after.values()))
             .or_else(|| self.state.as_deref().and_then(of_state))
     }
 }
@@ -57,7 +58,7 @@ impl CaseRecord {
             .or_else(|| times("host_ns", &self.host_ns))
             .or_else(|| times("first_call_ns", &self.first_call_ns))
             .or_else(|| clocks("clock_mhz", &self.clock_mhz))
-            .or_else(|| errors(self.errors.values()))
+            .or_else(|| errors("errors", self.errors.values()))
     }
 }
 
@@ -144,10 +145,10 @@ fn clocks(name: &str, values: &[f64]) -> Option<String> {
     ))
 }
 
-fn errors<'a>(mut values: impl Iterator<Item = &'a f64>) -> Option<String> {
+fn errors<'a>(name: &str, mut values: impl Iterator<Item = &'a f64>) -> Option<String> {
     let bad = values.find(|error| !(error.is_finite() && **error >= 0.0))?;
     Some(format!(
-        "errors holds {}: a distance is never negative",
+        "{name} holds {}: a distance is never negative",
         number(*bad)
     ))
 }
@@ -233,6 +234,12 @@ mod tests {
                     m.errors.insert("dq".to_owned(), -5.0);
                 }),
                 "errors holds -5: a distance is never negative",
+            ),
+            (
+                objection(|m| {
+                    m.errors_after.insert("out".to_owned(), f64::NAN);
+                }),
+                "errors_after holds NaN",
             ),
             (
                 objection(|m| m.host_ns.truncate(1)),

@@ -1,6 +1,6 @@
 //! From the entries of a run to one record a case.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{CaseRecord, Side, Status, Unconfirmed, median};
 use crate::attention::CaseId;
@@ -39,14 +39,13 @@ impl Side {
             }
         }
         let none = ByInvocation::new();
+        let owed = run.owed.as_ref().filter(|_| takes(planned));
+        let suspects: BTreeSet<&CaseId> = owed.iter().flat_map(|owed| &owed.cases).collect();
+        let settings = &run.header.settings;
         let cases = run.header.plan.iter().map(|case| {
             let outcomes = entries.get(case).unwrap_or(&none);
-            let owed = run
-                .owed
-                .as_ref()
-                .filter(|owed| takes(planned) && owed.cases.contains(case))
-                .map(|owed| owed.fresh);
-            let settings = &run.header.settings;
+            let owed = owed.filter(|_| suspects.contains(case));
+            let owed = owed.map(|owed| owed.fresh);
             let mut record = record(outcomes, planned, owed, settings.structure_only);
             if settings.input_sets > 1 && !settings.structure_only {
                 let before_only = outcomes.values().filter(|outcome| match outcome {
