@@ -48,6 +48,7 @@ class TorchInputSets(InputSets):
         self._tensors, self._seed, self._fill, self._refresh = tensors, seed, fill, refresh
         sets = max(3, asked)
         self._beside: dict[int, Tensors] = {}
+        self._copies: dict[int, list[tuple[torch.Tensor, torch.Tensor]]] = {}
         self._samples = 0
         size = sum(tensor.nbytes for tensor in tensors.values())
         free = self._free() if free_bytes is None else free_bytes
@@ -56,17 +57,21 @@ class TorchInputSets(InputSets):
         try:
             if self._go_round:
                 self._beside = {number: self._made(number) for number in range(sets)}
+                self._copies = {
+                    number: [_as_they_lie(tensor, made[name]) for name, tensor in tensors.items()]
+                    for number, made in self._beside.items()
+                }
                 numbers = in_turn(sets)
             elif size <= free // SHARE_OF_FREE:
                 self._beside = {0: {name: torch.empty_like(x) for name, x in tensors.items()}}
         except torch.OutOfMemoryError:
-            self._beside, self._go_round = {}, False
+            self._beside, self._copies, self._go_round = {}, {}, False
         super().__init__(asked, numbers or fresh(), self._put_in_place, _no_memory, place)
         self.held_bytes = self._allocated() - before
 
     def forget(self) -> None:
         """Gives back what lies beside the inputs: no more samples are taken."""
-        self._beside = {}
+        self._beside, self._copies = {}, {}
 
     def _made(self, number: int) -> Tensors:
         made = {name: torch.empty_like(tensor) for name, tensor in self._tensors.items()}
@@ -85,8 +90,8 @@ class TorchInputSets(InputSets):
                 self._write(self._tensors, number)
             elif self._go_round:
                 along = 0.0 if number == LAST else self._samples * STEP % 1.0
-                for name, tensor in self._tensors.items():
-                    _copy_along(tensor, self._beside[number][name], along)
+                for into, source in self._copies[number]:
+                    _copy_along(into, source, along)
             else:
                 self._write(self._beside[0], number)
                 for name, tensor in self._tensors.items():
@@ -108,25 +113,34 @@ class TorchInputSets(InputSets):
         return torch.cuda.memory_allocated() if self._on_gpu() else 0
 
 
-def _copy_along(tensor: torch.Tensor, source: torch.Tensor, along: float) -> None:
-    """Copies a source, this part of it further on in memory, its end before its beginning."""
-    into, values = _as_it_lies(tensor), _as_it_lies(source)
-    further = int(tensor.numel() * along)
-    if further == 0 or into is None or values is None:
-        tensor.copy_(source)
+def _copy_along(into: torch.Tensor, source: torch.Tensor, along: float) -> None:
+    """Copies a source, this part of it further on, its end before its beginning."""
+    further = int(len(into) * along)
+    if further == 0 or into.ndim != 1:
+        into.copy_(source)
         return
-    into[further:].copy_(values[:-further])
-    into[:further].copy_(values[-further:])
+    into[further:].copy_(source[:-further])
+    into[:further].copy_(source[-further:])
 
 
-def _as_it_lies(tensor: torch.Tensor) -> torch.Tensor | None:
-    """A tensor's elements in the order of memory; None where others lie between them."""
+def _as_they_lie(into: torch.Tensor, source: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Both with their elements in the order of memory, or as they are where others lie between
+    those of one."""
+    flat = _dense(into) and _dense(source)
+    return (_flat(into), _flat(source)) if flat else (into, source)
+
+
+def _dense(tensor: torch.Tensor) -> bool:
     elements = 1
     for stride, extent in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if extent > 1 and stride != elements:
-            return None
+            return False
         elements *= extent
-    return tensor.as_strided((elements,), (1,))
+    return True
+
+
+def _flat(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().as_strided((tensor.numel(),), (1,))
 
 
 def _no_memory(error: Exception) -> bool:
