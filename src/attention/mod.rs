@@ -27,7 +27,7 @@ pub use case::{
 pub use mask::{Align, Mask};
 pub use problem::{LONGEST_AXIS, Problem};
 pub use projection::{Projection, ProjectionKind, Sizes};
-pub use structure::{CENSUS, Launch, Structure, moves_data};
+pub use structure::{CENSUS, Launch, Structure, moves_data, product};
 
 /// A text that is not what it should be; the message says what is wrong and
 /// what may stand there instead.

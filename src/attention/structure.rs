@@ -34,15 +34,21 @@ pub struct Launch {
     pub blocks_per_sm: Option<u32>,
 }
 
+/// Of the three sizes of a grid or a block; what no device has is the largest number.
+pub fn product(sizes: [u32; 3]) -> u64 {
+    let sizes = sizes.into_iter().map(u64::from);
+    sizes.fold(1, u64::saturating_mul)
+}
+
 impl Launch {
     /// Its blocks.
     pub fn blocks(&self) -> u64 {
-        self.grid.iter().map(|&size| u64::from(size)).product()
+        product(self.grid)
     }
 
     /// Threads of a block.
     pub fn threads(&self) -> u64 {
-        self.block.iter().map(|&size| u64::from(size)).product()
+        product(self.block)
     }
 
     /// How many of a device's multiprocessors get a block: all, unless there are too few

@@ -100,7 +100,7 @@ pub fn cores() -> usize {
 fn gpu_name(device: &Device) -> String {
     let name = slug(&device.name.replace("NVIDIA", ""));
     match device.facts.get("sms") {
-        Some(sms) => format!("{name}-{sms}sm"),
+        Some(sms) => format!("{name}-{}sm", slug(sms)),
         None => name,
     }
 }

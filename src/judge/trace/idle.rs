@@ -77,21 +77,28 @@ pub fn idle(operations: &[&Operation]) -> Idle {
             Cover::of(of.copied().map(Ran::from))
         };
         let (kernels, copies) = (cover(true), cover(false));
-        let idle: u64 = found.iter().map(Gap::ns).sum();
+        let mut idle = 0;
+        found.iter().for_each(|gap| add(&mut idle, gap.ns()));
         let overlapped = kernels.common_ns(&copies);
         let busy = kernels.ns() + copies.ns() - overlapped;
-        total.span_ns += busy + idle;
-        total.idle_ns += idle;
-        total.busy_ns += busy;
+        add(&mut total.span_ns, busy + idle);
+        add(&mut total.idle_ns, idle);
+        add(&mut total.busy_ns, busy);
         total.gaps += found.len();
         for gap in found {
             total.longest_gap_ns = total.longest_gap_ns.max(gap.ns());
-            total.host_bound_ns += gap.host_ns.unwrap_or(0);
+            add(&mut total.host_bound_ns, gap.host_ns.unwrap_or(0));
         }
-        total.copying_ns += copies.ns();
-        total.overlapped_ns += overlapped;
+        add(&mut total.copying_ns, copies.ns());
+        add(&mut total.overlapped_ns, overlapped);
     }
     total
+}
+
+/// Adds to a sum of nanoseconds. What a recording of years would add up to is no figure, and
+/// no reason to end either.
+pub(super) fn add(sum: &mut u64, ns: u64) {
+    *sum = sum.saturating_add(ns);
 }
 
 /// The gaps of every device of a recording, by device.

@@ -111,7 +111,10 @@ pub fn steady(recording: &Recording) -> Option<Steady> {
 /// that is loaded, a plan that is made. They take half as long again as the middle one, so
 /// they are fewer than half, and [`FEWEST`] are left.
 fn warm_up(starts: &[u64]) -> usize {
-    let lengths: Vec<u64> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let lengths: Vec<u64> = starts
+        .windows(2)
+        .map(|pair| pair[1].saturating_sub(pair[0]))
+        .collect();
     let mut sorted = lengths.clone();
     sorted.sort_unstable();
     let Some(&middle) = sorted.get(sorted.len() / 2) else {

@@ -142,7 +142,9 @@ pub fn summarise(
     Summary {
         operations: operations.len(),
         idle: idle(operations),
-        kernel_ns: kernels.iter().map(|row| row.total_ns).sum(),
+        kernel_ns: kernels
+            .iter()
+            .fold(0, |sum, row| row.total_ns.saturating_add(sum)),
         kernels,
         copies,
         calls: calls(recording, window),
@@ -153,7 +155,7 @@ impl KernelRow {
     fn add(&mut self, operation: &Operation, kernel: &Kernel, sms: Option<u32>) {
         let ns = operation.ns();
         self.count += 1;
-        self.total_ns += ns;
+        self.total_ns = self.total_ns.saturating_add(ns);
         self.min_ns = self.min_ns.min(ns);
         self.max_ns = self.max_ns.max(ns);
         let new = Shape {
@@ -182,7 +184,7 @@ impl KernelRow {
         match self.shapes.iter().position(alike) {
             Some(old) => {
                 self.shapes[old].count += 1;
-                self.shapes[old].total_ns += ns;
+                self.shapes[old].total_ns = self.shapes[old].total_ns.saturating_add(ns);
             }
             None if self.shapes.len() < SHAPES => self.shapes.push(new),
             None => self.other_shapes += 1,
@@ -199,7 +201,7 @@ fn add<'a>(copies: &mut BTreeMap<&'a str, CopyRow>, what: &'a str, bytes: u64, o
     });
     row.count += 1;
     row.bytes = row.bytes.saturating_add(bytes);
-    row.total_ns += of.ns();
+    row.total_ns = row.total_ns.saturating_add(of.ns());
 }
 
 /// Calls are written as running counts, some times a second: of a window what was added

@@ -138,6 +138,10 @@ pub fn read(path: &Path) -> Result<Trace, RecordError> {
     if !finished {
         damaged(&mut recording, &label, number, "its last line is missing");
     }
+    // As they are written; a file that was edited may have them otherwise.
+    recording
+        .operations
+        .sort_by_key(|operation| operation.start);
     Ok(Trace { header, recording })
 }
 
@@ -146,8 +150,8 @@ fn take(recording: &mut Recording, text: &str) -> Result<bool, String> {
     let kind = line::read::<Kind>(text)?.kind;
     if matches!(kind.as_str(), "kernel" | "copy" | "set") {
         let operation: Operation = line::read(text)?;
-        if operation.end < operation.start {
-            return Err("the operation ends before it starts".to_owned());
+        if let Some(objection) = operation.objection() {
+            return Err(objection.to_owned());
         }
         recording.operations.push(operation);
         return Ok(false);

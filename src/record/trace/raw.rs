@@ -215,11 +215,7 @@ impl Reader {
     }
 
     fn operation(&mut self, file: &Lines, at: Place, work: Work) -> Result<(), String> {
-        // CUPTI writes 0 where it could not take the time.
-        if at.end < at.start || at.start == 0 {
-            return Err("its times make no sense: it has no start, or ends before it".to_owned());
-        }
-        self.recording.operations.push(Operation {
+        let operation = Operation {
             process: file.process,
             device: at.device,
             stream: at.stream,
@@ -228,7 +224,15 @@ impl Reader {
             launched: at.launched.filter(|launched| *launched > 0),
             launch_ns: at.launch_ns,
             work,
-        });
+        };
+        // CUPTI writes 0 where it could not take the time.
+        if operation.start == 0 {
+            return Err("its times make no sense: it has no start".to_owned());
+        }
+        if let Some(objection) = operation.objection() {
+            return Err(format!("its times make no sense: {objection}"));
+        }
+        self.recording.operations.push(operation);
         Ok(())
     }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::attention::product;
 use crate::record::types::{Damage, Fingerprint, Git};
 
 /// The first line of a trace.
@@ -195,7 +196,20 @@ pub struct Kernel {
     pub graph: Option<u64>,
 }
 
+/// The last moment that is believed, in nanoseconds: about the year 2116, where a clock counts
+/// from 1970. Sums and differences of two moments stay below what a `u64` holds.
+const LATEST_NS: u64 = 1 << 62;
+
 impl Operation {
+    /// What in its times cannot be, as a sentence.
+    pub fn objection(&self) -> Option<&'static str> {
+        let launched = self.launched.unwrap_or(0).max(self.launch_ns.unwrap_or(0));
+        if self.end < self.start {
+            return Some("the operation ends before it starts");
+        }
+        (self.end.max(launched) > LATEST_NS).then_some("its times are beyond any clock")
+    }
+
     /// How long it took, in nanoseconds.
     pub fn ns(&self) -> u64 {
         self.end.saturating_sub(self.start)
@@ -225,11 +239,6 @@ impl Kernel {
     pub fn shared(&self) -> u64 {
         self.static_shared.saturating_add(self.dynamic_shared)
     }
-}
-
-fn product(sizes: [u32; 3]) -> u64 {
-    let sizes = sizes.into_iter().map(u64::from);
-    sizes.fold(1, u64::saturating_mul)
 }
 
 impl Recording {
