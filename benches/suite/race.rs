@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::Result;
 
 use regatta::attention::{Case, CaseId};
+use regatta::measure::launcher::Launcher;
 use regatta::measure::preflight::variant_of;
-use regatta::measure::session::Launcher;
 use regatta::measure::verify::{self, Verifier};
 use regatta::measure::workers::Processes;
 use regatta::suite::{Suite, WorkerCommand};

@@ -10,7 +10,7 @@ use std::time::Duration;
 use nix::libc;
 use nix::sys::prctl;
 
-use super::say;
+use super::saying::say;
 use crate::worker::{descendants, signals};
 
 /// What saying so may take: whoever should read it may have stopped reading.

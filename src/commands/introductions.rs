@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use super::{Stop, interrupt};
 use crate::last_words;
+use crate::measure::launcher::Launcher;
 use crate::measure::preflight;
-use crate::measure::session::Launcher;
 use crate::measure::workers::{self, Processes};
 use crate::report::text::one_line;
 use crate::suite::Suite;

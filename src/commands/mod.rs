@@ -18,16 +18,17 @@ pub mod report;
 mod reporting;
 pub mod ruler;
 pub mod run;
+mod saying;
 mod sides;
 pub mod trace;
 pub mod worker;
 
 use std::fmt::Display;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
+
+use saying::{indented, say};
 
 use crate::judge::judgement::VerdictOutcome;
-use crate::report::terminal::COLUMNS;
-use crate::report::text::{width, wrap};
 
 /// Why a command ends without a verdict, and with which exit code.
 #[derive(Debug)]
@@ -86,36 +87,4 @@ fn print(text: impl Display) -> Result<(), Stop> {
 pub fn note(text: impl Display) {
     interrupt::hold_if_stopping();
     say(text);
-}
-
-fn say(text: impl Display) {
-    let text = harmless::harmless(&text.to_string());
-    // On a terminal, lines as long as a reader's; in a pipe, one line a message,
-    // which can be searched.
-    let text = match io::stderr().is_terminal() {
-        true => indented(&text, 0, 2),
-        false => text,
-    };
-    let _ = writeln!(anstream::stderr(), "{}", text.trim_end());
-}
-
-/// A text in lines of at most eighty columns, the first of each paragraph indented
-/// by `first`, its others by `rest`. Ends in a line feed.
-fn indented(text: &str, first: usize, rest: usize) -> String {
-    let mut out = String::new();
-    for paragraph in text.lines() {
-        let words = paragraph.trim_start();
-        let own = paragraph.len() - words.len();
-        let columns = COLUMNS.saturating_sub(own + first.max(rest));
-        // A path that is longer than a line must stay whole to be of use.
-        let lines = match words.split_whitespace().any(|word| width(word) > columns) {
-            true => vec![words.to_owned()],
-            false => wrap(words, columns),
-        };
-        for (i, line) in lines.iter().enumerate() {
-            let indent = own + if i == 0 { first } else { rest };
-            out += &format!("{:indent$}{line}\n", "");
-        }
-    }
-    out
 }

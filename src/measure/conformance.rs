@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::preflight::DEVICE_KINDS;
 use super::verify::{self, Rejected, Verifier};
 use crate::attention::{
     Align, Case, Direction, Dtype, Mask, Params, Problem, Projection, VariantId,
 };
 use crate::worker::host::{Conversation, HostError};
 use crate::worker::protocol::{
-    Cache, Hello, Measure, Measured, Prepare, Prepared, ReplyBody, RequestBody, VariantInfo,
+    Cache, DEVICE_KINDS, Hello, Measure, Measured, Prepare, Prepared, ReplyBody, RequestBody,
+    VariantInfo,
 };
 
 /// Small problems need no more.

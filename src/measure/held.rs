@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::session::Launcher;
+use super::launcher::Launcher;
 use crate::worker::host::{Conversation, HostError};
 use crate::worker::protocol::Hello;
 

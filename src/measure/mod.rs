@@ -5,6 +5,7 @@ pub mod conformance;
 pub mod environments;
 pub mod held;
 pub mod identity;
+pub mod launcher;
 pub mod machine;
 mod occupancy;
 pub mod preflight;

@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::session::Launcher;
+use super::launcher::Launcher;
 use crate::attention::{Case, NAME_RULE, ParamValue, is_name, work};
 use crate::suite::Suite;
 use crate::suite::document::nearest;
 use crate::worker::host::HostError;
-use crate::worker::protocol::{Hello, Parameter, VariantInfo};
+use crate::worker::protocol::{DEVICE_KINDS, Hello, Parameter, VariantInfo};
 
 /// Why nothing can be measured.
 #[derive(Debug, thiserror::Error)]
@@ -121,9 +121,6 @@ pub fn variant_of<'a>(case: &Case, hello: &'a Hello) -> Result<&'a VariantInfo, 
         "worker {worker} has no variant `{name}`; {hint}"
     )))
 }
-
-/// Kinds of device that a worker may run on.
-pub const DEVICE_KINDS: [&str; 2] = ["cpu", "cuda"];
 
 /// What depends on the kind, such as which clock is judged, must not be guessed.
 fn device_known(worker: &str, hello: &Hello) -> Result<(), Preflight> {

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::launcher::Launcher;
 use super::occupancy;
 use super::preflight::variant_of;
 use super::schedule::Block;
@@ -19,15 +20,6 @@ use crate::worker::protocol::{
 /// Characters that are kept of a worker's reason: nobody reads more, and a run file is read
 /// whole.
 const LONGEST_REASON: usize = 4_000;
-
-/// Starts workers.
-pub trait Launcher {
-    /// Starts the worker of this name and has it introduce itself.
-    ///
-    /// # Errors
-    /// When it does not come up.
-    fn start(&mut self, worker: &str) -> Result<Box<dyn Conversation>, HostError>;
-}
 
 /// Is told what happens.
 pub trait Observer {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::environments::{Made, interpreter_of};
 use super::identity::identity;
-use super::session::Launcher;
+use super::launcher::Launcher;
 use crate::attention::VariantId;
 use crate::record::identity::Identity;
 use crate::suite::Suite;

@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::types::{BaseId, Damage, Entry, Owed, Run, RunEnd, RunHeader};
+pub use resume::Opening;
+
+use super::types::{Damage, Entry, Owed, Run, RunEnd, RunHeader};
 use super::{RecordError, SCHEMA_VERSION, line};
 use crate::attention::CaseId;
 use crate::input;
@@ -58,15 +60,6 @@ pub enum Before {
         /// Why it did not go on, where it was not finished; empty: it was.
         because: Vec<String>,
     },
-}
-
-/// How a run is begun, or gone on with.
-#[derive(Clone, Debug, Default)]
-pub struct Opening {
-    /// Begin anew, whatever is there.
-    pub fresh: bool,
-    /// What the run is to be held against.
-    pub base: Option<BaseId>,
 }
 
 impl RunWriter {

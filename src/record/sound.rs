@@ -9,6 +9,7 @@ use super::side::{CaseRecord, is_time};
 use super::types::{DeviceState, Entry, Measurement, Outcome, Owed, RunHeader};
 use crate::attention::CaseId;
 use crate::suite::rules::Rules;
+use crate::worker::protocol::DEVICE_KINDS;
 
 /// Fastest clock of a device, in MHz.
 const FASTEST_MHZ: f64 = 1e5;
@@ -68,7 +69,7 @@ impl RunHeader {
         if let Some(worker) = self
             .workers
             .iter()
-            .find(|worker| !["cpu", "cuda"].contains(&worker.device_kind.as_str()))
+            .find(|worker| !DEVICE_KINDS.contains(&worker.device_kind.as_str()))
         {
             return Some(format!(
                 "worker {:?} is on a device of kind {:?}; there are `cpu` and `cuda`",

@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ::csv::Writer;
 
+use super::exporter::{Document, Exporter, RenderError, Report};
+use super::fill;
 use super::text::one_line;
-use super::{Document, Exporter, RenderError, Report, fill};
 use crate::attention::{ActivitySummary, Case, CaseId, FACETS, ParamValue};
 use crate::judge::judgement::{Change, Finding, Row, Stage, Timing, Uncounted};
 use crate::judge::spread::{Spread, spreads};

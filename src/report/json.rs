@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Document, Exporter, RenderError, Report};
+use super::exporter::{Document, Exporter, RenderError, Report};
 use crate::judge::judgement::Judgement;
 use crate::record::SCHEMA_VERSION;
 

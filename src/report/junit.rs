@@ -8,10 +8,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use super::exporter::{Document, Exporter, RenderError, Report};
 use super::format::Factor;
 use super::summary::evidence;
 use super::text::{clean, one_line, shorten};
-use super::{Document, Exporter, RenderError, Report};
 use crate::judge::judgement::{
     ExpectationResult, Held, Judgement, LimitResult, Row, Uncounted, Verdict, VerdictOutcome, Word,
 };

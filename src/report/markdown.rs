@@ -5,10 +5,10 @@
 
 use std::fmt::Write;
 
+use super::exporter::{Document, Exporter, RenderError, Report};
 use super::format::{Factor, NONE, RatioChange, ShortTime};
 use super::summary::{Summary, judged, reproduce};
 use super::text::{one_line, shorten};
-use super::{Document, Exporter, RenderError, Report};
 use crate::judge::judgement::{
     ExpectationResult, Judgement, LimitResult, Row, Timing, Uncounted, VerdictOutcome,
 };

@@ -1,6 +1,6 @@
 //! What deserves to be read first, the same in every format.
 
-use super::Report;
+use super::exporter::Report;
 use super::format::{Probability, RatioChange, RatioInterval, ShortTime, from_to};
 use super::text::shell_command;
 use crate::judge::judgement::{ExpectationResult, Held, Judgement, LimitResult, Row, Stage, Word};

@@ -7,6 +7,7 @@ mod cases;
 mod screen;
 
 use self::cases::{table, table_alone};
+pub use self::screen::COLUMNS;
 use self::screen::{Screen, bad, doubtful, good};
 use super::format::{Factor, counted};
 use super::summary::Summary;
@@ -14,9 +15,6 @@ use super::text::{one_line, shorten};
 use crate::judge::judgement::{
     ExpectationResult, Held, Judgement, LimitResult, SideSummary, VerdictOutcome,
 };
-
-/// Widest line.
-pub const COLUMNS: usize = 80;
 
 /// How to print.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::document::{DocumentError, Table, Value, nearest};
-use super::{Suite, glob};
+use super::selector::glob;
 use crate::attention::Case;
 
 /// Functions whose calls are one kind of event, counted over steady calls of some cases.
@@ -36,10 +36,14 @@ impl Count {
 ///
 /// # Errors
 /// The first thing in it that cannot stand.
-pub(super) fn count(table: &Table<'_>, suite: &Suite) -> Result<Count, DocumentError> {
+pub(super) fn count(
+    table: &Table<'_>,
+    counted: &[Count],
+    cases: &[Case],
+) -> Result<Count, DocumentError> {
     let title = table.require("name")?;
     let name = name(&title)?;
-    if suite.counts.iter().any(|other| other.name == name) {
+    if counted.iter().any(|other| other.name == name) {
         return Err(title.error(format!(
             "calls.{name} is counted already; name it otherwise"
         )));
@@ -54,8 +58,8 @@ pub(super) fn count(table: &Table<'_>, suite: &Suite) -> Result<Count, DocumentE
         worker: worker.string()?,
         functions,
     };
-    if !suite.cases.iter().any(|case| count.selects(case)) {
-        let known = suite.cases.iter().map(|case| case.variant.worker.as_str());
+    if !cases.iter().any(|case| count.selects(case)) {
+        let known = cases.iter().map(|case| case.variant.worker.as_str());
         let hint = nearest(&count.worker, known)
             .map_or(String::new(), |near| format!("; did you mean `{near}`?"));
         return Err(worker.error(format!(

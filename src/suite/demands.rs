@@ -2,8 +2,7 @@
 
 use super::Suite;
 use super::document::{DocumentError, Source, Table, Value, nearest};
-use super::parse::selector;
-use super::rules::Selector;
+use super::selector::{Selector, selector};
 use super::structural::{Action, Kind, Limit, Quantity, StructurePolicy, StructureRule};
 use crate::attention::FACETS;
 

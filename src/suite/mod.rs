@@ -8,6 +8,7 @@ pub mod document;
 pub mod environment;
 mod parse;
 pub mod rules;
+mod selector;
 pub mod structural;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use builtin::{BUILTIN, FILE_NAME_RULE, configure, load, names_a_file};
+pub use selector::{glob, matches_id};
 
 use crate::attention::{Case, ParamValue, Params, VariantId};
 use count::Count;
@@ -176,39 +178,6 @@ impl Suite {
             patterns.iter().any(|pattern| matches_id(pattern, &id))
         });
     }
-}
-
-/// True when a case id matches a pattern: a [`glob`] when it holds `*`, else a part
-/// of the id.
-pub fn matches_id(pattern: &str, id: &str) -> bool {
-    match pattern.contains('*') {
-        true => glob(pattern, id),
-        false => id.contains(pattern),
-    }
-}
-
-/// `*` stands for any text, also across `/`, `:` and `,`; all else for itself.
-///
-/// Greedy with one point to return to: linear in practice, and no pattern is
-/// special beyond `*`, since case ids hold characters that globs treat otherwise.
-pub fn glob(pattern: &str, text: &str) -> bool {
-    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
-    let (mut p, mut t) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    while t < text.len() {
-        if pattern.get(p) == Some(&b'*') {
-            star = Some((p, t));
-            p += 1;
-        } else if pattern.get(p) == Some(&text[t]) {
-            (p, t) = (p + 1, t + 1);
-        } else if let Some((at, taken)) = star {
-            star = Some((at, taken + 1));
-            (p, t) = (at + 1, taken + 1);
-        } else {
-            return false;
-        }
-    }
-    pattern[p..].iter().all(|&byte| byte == b'*')
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@ use super::axes::{self, Lists};
 use super::demands;
 use super::document::{DocumentError, Source, Table, Value};
 use super::environment;
-use super::rules::{Expectation, Metric, Policy, Selector};
+use super::rules::{Expectation, Metric, Policy};
+use super::selector::selector;
 use super::{Override, Settings, Suite, WorkerCommand};
 use crate::attention::{Case, NAME_RULE, ParamValue, Params, VariantId, is_name, parameter_name};
 
@@ -55,7 +56,7 @@ pub fn suite(
             suite.push_override(change, value.place());
         }
         for value in tables(root, "count")? {
-            let count = super::count::count(&value, &suite)?;
+            let count = super::count::count(&value, &suite.counts, &suite.cases)?;
             suite.counts.push(count);
         }
         environments(root, &mut suite)?;
@@ -344,23 +345,6 @@ fn expectation(table: &Table<'_>) -> Result<Expectation, DocumentError> {
     }
     table.finish()?;
     Ok(expectation)
-}
-
-pub(super) fn selector(value: &Value<'_>) -> Result<Selector, DocumentError> {
-    let mut selector = Selector::default();
-    for (facet, value) in value.table()?.entries() {
-        let mut texts = Vec::new();
-        for item in value.one_or_more()? {
-            texts.push(item.scalar()?);
-        }
-        if facet == "seq" {
-            selector.0.insert("seq_q".to_owned(), texts.clone());
-            selector.0.insert("seq_k".to_owned(), texts);
-        } else {
-            selector.0.insert(facet, texts);
-        }
-    }
-    Ok(selector)
 }
 
 fn overriding(table: &Table<'_>) -> Result<Override, DocumentError> {

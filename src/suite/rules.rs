@@ -3,12 +3,10 @@
 //! A run carries the rules it was measured under, so a stored run is judged as
 //! its suite meant it.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
+pub use super::selector::Selector;
 use super::structural::{Limit, StructurePolicy};
-use crate::attention::Case;
 
 /// Everything a suite demands.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -57,26 +55,6 @@ impl Metric {
             Metric::Device => "",
             Metric::Host => " on the host",
         }
-    }
-}
-
-/// Selects cases: every facet named must have one of the values listed.
-/// Facets are the axes, `variant`, `worker`, `environment`, and parameters.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Selector(pub BTreeMap<String, Vec<String>>);
-
-impl Selector {
-    /// True when the case has one of the listed values in every facet named.
-    pub fn matches(&self, case: &Case) -> bool {
-        self.0
-            .iter()
-            .all(|(facet, values)| values.contains(&case.facet(facet)))
-    }
-
-    /// The facets it names.
-    pub fn facets(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
     }
 }
 

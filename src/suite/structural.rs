@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::glob;
-use super::rules::Selector;
+use super::selector::{Selector, glob};
 
 /// A kind of structural change. Its words are stable: suites and scripts name them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -9,6 +9,7 @@ mod error;
 pub mod gpu_clock;
 pub mod host;
 mod log;
+mod order;
 pub mod program;
 pub mod protocol;
 pub mod python;

@@ -13,18 +13,18 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use command_fds::{CommandFdExt, FdMapping};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
-use nix::sys::signal::{SigSet, Signal};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
-use serde::{Deserialize, Serialize};
 
+use super::order::Answer;
+pub use super::order::{Leaves, Program};
 use super::{descendants, supervisor};
 
 /// What a supervisor may take to end everything, before it is ended itself.
@@ -36,30 +36,6 @@ const STARTING: Duration = Duration::from_secs(60);
 /// Descriptors below this are the program's own.
 const FIRST_FREE: i32 = 10;
 
-/// What is to be run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Program {
-    /// The program.
-    pub program: PathBuf,
-    /// Its arguments.
-    pub args: Vec<String>,
-    /// Environment variables set for it.
-    pub env: Vec<(String, String)>,
-    /// What becomes of its children when it has ended by itself.
-    pub leaves: Leaves,
-}
-
-/// What a program that ended by itself leaves behind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Leaves {
-    /// Nothing: what it started ends with it. It is in a process group of its own, so
-    /// that a terminal's Ctrl-C reaches the harness alone.
-    Nothing,
-    /// What it left running on purpose: it is the user's program, in the group of the
-    /// caller. What it started ends only when the caller stops it.
-    ItsOwn,
-}
-
 /// Standard input, output and error of a program.
 #[derive(Debug)]
 pub struct Streams {
@@ -69,20 +45,6 @@ pub struct Streams {
     pub stdout: Stdio,
     /// Standard error.
     pub stderr: Stdio,
-}
-
-/// A supervisor's answer to a [`Program`].
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Answer {
-    /// It runs, as this process.
-    Runs(u32),
-    /// It could not be started.
-    Fails {
-        /// The system's number for why.
-        errno: Option<i32>,
-        /// In words.
-        words: String,
-    },
 }
 
 impl Program {
@@ -133,26 +95,6 @@ impl Program {
             started.pid = self.hand_over(&started)?;
         }
         Ok(started)
-    }
-
-    /// The command of the program itself, which ends with the thread that starts it.
-    pub(super) fn command(&self) -> Command {
-        let mut command = Command::new(&self.program);
-        command.args(&self.args);
-        command.envs(self.env.iter().map(|(name, value)| (name, value)));
-        if self.leaves == Leaves::Nothing {
-            command.process_group(0);
-        }
-        // SAFETY: both calls are async-signal-safe and touch no memory of the parent.
-        unsafe {
-            command.pre_exec(|| {
-                // Whoever starts it waits for signals with all of them blocked; a program
-                // must not inherit that.
-                SigSet::empty().thread_set_mask().map_err(io::Error::from)?;
-                nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(io::Error::from)
-            });
-        }
-        command
     }
 
     /// Tells the supervisor what to run, and gives the program's process.
@@ -334,6 +276,8 @@ fn interpreter(script: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
     fn refused(program: &Path) -> String {

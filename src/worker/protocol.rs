@@ -24,6 +24,9 @@ pub const REPLY_FD: i32 = 4;
 /// Elements of each result tensor that a worker sends back for an independent check.
 pub const PROBES: usize = 16;
 
+/// Kinds of device that a worker may run on.
+pub const DEVICE_KINDS: [&str; 2] = ["cpu", "cuda"];
+
 /// One request line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {

@@ -29,7 +29,7 @@ use nix::sys::prctl;
 use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
 
 use super::descendants;
-use super::program::{Answer, Leaves, Program};
+use super::order::{Answer, Leaves, Program};
 
 /// What a supervisor is called in a list of processes; this executable started by this
 /// name is one.

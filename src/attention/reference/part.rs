@@ -6,8 +6,9 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use super::arithmetic::TooLarge;
 use super::plane::{Forward, Gradients, Place, Plane, Seeded, Side, Source, places};
-use super::{TooLarge, projection};
+use super::projection;
 use crate::attention::Problem;
 use crate::attention::inputs::{Tensor, probe_indices};
 use crate::attention::tolerance::{Expected, results};

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::{TooLarge, add_scaled, dot, row, zeros};
+use super::arithmetic::{TooLarge, add_scaled, dot, row, zeros};
 use crate::attention::inputs::{Tensor, element, rounded};
 use crate::attention::{Dtype, Mask, Problem};
 

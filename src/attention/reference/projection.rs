@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::{TooLarge, add_scaled, zeros};
+use super::arithmetic::{TooLarge, add_scaled, zeros};
 use crate::attention::inputs::{Tensor, element, rounded};
 use crate::attention::{Problem, Projection, ProjectionKind, Sizes};
 

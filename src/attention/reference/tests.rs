@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::arithmetic::dot;
 use super::*;
 use crate::attention::tolerance::Expected;
 use crate::attention::{Align, Direction, Mask, Varlen};

@@ -2,6 +2,7 @@
 //! entry point takes.
 
 pub(crate) mod file;
+mod outcome;
 mod table;
 
 use std::collections::BTreeMap;
@@ -13,11 +14,13 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use rayon::prelude::*;
 use serde_json::{Value, json};
 
+use outcome::{Outcome, rows};
+
 use super::{Ended, Stop, note, print, progress};
 use crate::kernels::arch::Arch;
-use crate::kernels::compile::{BuildError, Compiler, Image, image};
+use crate::kernels::compile::{BuildError, Compiler, image};
 use crate::kernels::device;
-use crate::kernels::ledger::{Built, Comparison, Ledger, Row};
+use crate::kernels::ledger::{Built, Comparison, Ledger};
 use crate::kernels::source::{FILES, Source};
 
 /// Compile the kernels and show what each entry point takes; needs no GPU
@@ -67,13 +70,6 @@ fn compilers() -> impl TypedValueParser<Value = Compiler> {
         "nvcc" => Compiler::Nvcc,
         _ => Compiler::Nvrtc,
     })
-}
-
-/// One kernel file for one architecture, and what came of it.
-pub(super) struct Outcome {
-    file: String,
-    arch: Arch,
-    image: Result<Image, BuildError>,
 }
 
 /// Runs the command.
@@ -214,14 +210,6 @@ fn built(jobs: &[Job], compiler: Compiler, args: &BuildArgs) -> Result<Vec<Outco
         Some(error) => Err(Stop::usage(error)),
         None => Ok(kept),
     }
-}
-
-fn rows(outcome: &Outcome) -> Vec<Row> {
-    let image = outcome.image.as_ref().ok();
-    let resources = image.into_iter().flat_map(|image| &image.resources);
-    resources
-        .map(|resources| Row::new(&outcome.file, outcome.arch, resources))
-        .collect()
 }
 
 fn compiled(outcomes: &[Outcome]) -> Built {

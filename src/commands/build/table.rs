@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use owo_colors::{OwoColorize, Style};
 
-use super::{Outcome, rows};
+use super::outcome::{Outcome, rows};
 use crate::commands::indented;
 use crate::kernels::ledger::{Comparison, Row};
 use crate::report::format::{NONE, ShortTime, counted};

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use serde::de::DeserializeOwned;
 
-use super::{Estimates, Identity, Sample};
+use super::files::{Estimates, Identity, Sample};
 use crate::input;
 use crate::record::RecordError;
 use crate::record::side::{is_time, median};

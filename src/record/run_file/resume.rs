@@ -1,7 +1,15 @@
 //! Whether a run that was stopped may go on.
 
-use super::Opening;
-use crate::record::types::{Git, Run, RunHeader};
+use crate::record::types::{BaseId, Git, Run, RunHeader};
+
+/// How a run is begun, or gone on with.
+#[derive(Clone, Debug, Default)]
+pub struct Opening {
+    /// Begin anew, whatever is there.
+    pub fresh: bool,
+    /// What the run is to be held against.
+    pub base: Option<BaseId>,
+}
 
 /// Why a run does not go on under `now`, as sentences; empty where it may.
 ///

@@ -1,6 +1,6 @@
 //! What the device did in one recorded call, as figures of a case.
 
-use super::case::Fact;
+use super::fact::Fact;
 use crate::attention::ActivitySummary;
 use crate::record::side::CaseRecord;
 use crate::report::format::{Percent, ShortTime, counted};

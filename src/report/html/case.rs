@@ -4,15 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+use super::activity;
 use super::change::{Comparison, EXCERPT, FindingView, comparison, findings, reason};
-use super::tone;
-use super::{Context, activity};
+use super::context::{Context, tone};
+use super::fact::{Fact, fact};
 use crate::attention::{ParamValue, Structure};
 use crate::judge::judgement::{Row, Timing, Uncounted};
 use crate::record::conditions::Conditions;
 use crate::record::side::{CaseRecord, median};
 use crate::record::types::Outcome;
-use crate::report::RenderError;
+use crate::report::exporter::RenderError;
 use crate::report::fill;
 use crate::report::format::{Bytes, Digits, Rate, ShortTime};
 use crate::report::plot::{Invocation, Strip, strip};
@@ -54,15 +55,6 @@ struct SortKeys {
     ratio: Option<f64>,
     tflops: Option<f64>,
     gbps: Option<f64>,
-}
-
-/// A named figure.
-#[derive(Clone, Serialize)]
-pub(super) struct Fact {
-    pub(super) name: String,
-    pub(super) value: String,
-    /// True when head and base do not agree on it.
-    pub(super) differs: bool,
 }
 
 /// What one call does, of one side.
@@ -233,14 +225,6 @@ fn before_after(base: Option<f64>, head: f64) -> String {
     match base {
         Some(base) => format!("{} → {}", ShortTime(base), ShortTime(head)),
         None => ShortTime(head).to_string(),
-    }
-}
-
-fn fact(name: &str, value: String) -> Fact {
-    Fact {
-        name: name.to_owned(),
-        value,
-        differs: false,
     }
 }
 

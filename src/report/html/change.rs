@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::Context;
+use super::context::Context;
 use crate::judge::judgement::{Change, Row, Stage, Timing, Uncounted};
 use crate::report::format::{Percent, Probability, RatioChange, ShortTime};
 use crate::report::summary::{judged, reproduce};

@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use super::Context;
+use super::context::Context;
 use crate::attention::{Case, FACETS, ParamValue};
 use crate::judge::judgement::{ExpectationResult, Held, LimitResult};
-use crate::report::RenderError;
+use crate::report::exporter::RenderError;
 use crate::report::format::Factor;
 use crate::report::plot::{Splits, splits};
 use crate::report::summary::reproduce;

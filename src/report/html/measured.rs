@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Context, DifferenceView, difference};
+use super::context::{Context, DifferenceView, difference};
 use crate::report::format::{Factor, Percent};
 use crate::report::text::{clean, one_line, shell_quoted};
 use crate::suite::{Override, Settings};

@@ -6,26 +6,25 @@
 mod activity;
 mod case;
 mod change;
+mod context;
 mod expectation;
+mod fact;
 mod measured;
-
-use std::collections::BTreeMap;
 
 use minijinja::Environment;
 use serde::Serialize;
 
 use self::case::CaseView;
 use self::change::ChangeView;
+use self::context::{Context, DifferenceView, difference, tone};
 use self::expectation::{ExpectationView, LimitView};
 use self::measured::MeasuredView;
+use super::exporter::{Document, Exporter, RenderError, Report};
+use super::format;
 use super::plot::{Bar, Ink, NAMED, Whisker, forest, throughput};
 use super::summary::{Summary, tally};
 use super::text::{clean, one_line};
-use super::{Document, Exporter, RenderError, Report, format};
-use crate::attention::CaseId;
 use crate::judge::judgement::{SideSummary, VerdictOutcome, Word};
-use crate::record::side::{CaseRecord, Side};
-use crate::record::types::Entry;
 
 /// Writes `index.html`.
 pub(super) struct Html;
@@ -65,51 +64,6 @@ fn breakable(id: &str) -> minijinja::Value {
         }
     }
     minijinja::Value::from_safe_string(out)
-}
-
-/// A report with what its parts look up.
-struct Context<'a> {
-    report: &'a Report<'a>,
-    /// The head, reduced as the judge saw it.
-    head: Side,
-    /// What was measured of each case, in the order of invocations.
-    entries: BTreeMap<&'a CaseId, Vec<&'a Entry>>,
-    /// The number of each case in the table, which names its row.
-    numbers: BTreeMap<&'a CaseId, usize>,
-}
-
-impl<'a> Context<'a> {
-    fn of(report: &'a Report<'a>) -> Context<'a> {
-        let mut entries: BTreeMap<&CaseId, Vec<&Entry>> = BTreeMap::new();
-        for entry in &report.head.entries {
-            entries.entry(&entry.case).or_default().push(entry);
-        }
-        let rows = report.judgement.rows.iter().enumerate();
-        Context {
-            report,
-            head: Side::from_run("head", report.head),
-            entries,
-            numbers: rows.map(|(i, row)| (&row.case, i)).collect(),
-        }
-    }
-
-    fn head_record(&self, case: &CaseId) -> Option<&CaseRecord> {
-        self.head.cases.get(case)
-    }
-
-    fn base_record(&self, case: &CaseId) -> Option<&CaseRecord> {
-        self.report.base?.cases.get(case)
-    }
-
-    /// The floor of changes that count, within what a figure can show.
-    fn floor(&self) -> f64 {
-        let floor = self.report.head.header.rules.policy.floor;
-        if floor.is_finite() {
-            floor.clamp(0.01, 1.0)
-        } else {
-            0.05
-        }
-    }
 }
 
 /// The whole page, as the template takes it.
@@ -165,14 +119,6 @@ struct SideView {
     revision: String,
     started: String,
     invocations: String,
-}
-
-/// A fact in which the sides differ.
-#[derive(Serialize)]
-struct DifferenceView {
-    field: String,
-    base: String,
-    head: String,
 }
 
 fn page(context: &Context) -> Result<Page, RenderError> {
@@ -257,16 +203,6 @@ fn words(context: &Context) -> Vec<WordCount> {
         .collect()
 }
 
-/// How a word is coloured; the word itself always stands beside its colour.
-fn tone(word: Word) -> &'static str {
-    match word {
-        Word::Regressed => "bad",
-        Word::Improved => "good",
-        Word::NotMeasured | Word::Inconclusive => "doubtful",
-        _ => "calm",
-    }
-}
-
 fn side(side: &SideSummary) -> SideView {
     SideView {
         label: one_line(&side.label),
@@ -274,14 +210,6 @@ fn side(side: &SideSummary) -> SideView {
         revision: side.revision.as_deref().map_or("none".to_owned(), one_line),
         started: one_line(&side.started),
         invocations: format::counted(side.invocations as usize, "invocation"),
-    }
-}
-
-fn difference(difference: &crate::judge::judgement::Difference) -> DifferenceView {
-    DifferenceView {
-        field: one_line(&difference.field),
-        base: one_line(&difference.base),
-        head: one_line(&difference.head),
     }
 }
 

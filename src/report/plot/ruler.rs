@@ -3,10 +3,11 @@
 
 use plotters::style::text_anchor::HPos;
 
+use super::canvas::{Drawn, Frame};
+use super::ink::Ink;
 use super::scale::{Scale, time_labels};
-use super::{Drawn, Frame, Ink};
 use crate::judge::ruler::Ruled;
-use crate::report::RenderError;
+use crate::report::exporter::RenderError;
 
 const SIZE: (u32, u32) = (720, 260);
 const LEFT: i32 = 76;

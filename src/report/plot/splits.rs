@@ -3,9 +3,10 @@
 
 use plotters::style::text_anchor::HPos;
 
+use super::canvas::{Canvas, Drawn, Frame};
+use super::ink::Ink;
 use super::scale::{Scale, time_labels};
-use super::{Canvas, Drawn, Frame, Ink};
-use crate::report::RenderError;
+use crate::report::exporter::RenderError;
 use crate::report::format::ShortTime;
 
 /// What is drawn.

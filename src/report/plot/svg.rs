@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
-use super::Ink;
+use super::ink::Ink;
 
 /// The figure with classes for colours and a name for screen readers.
 pub(super) fn themed(raw: &str, size: (u32, u32), title: &str, description: &str) -> String {

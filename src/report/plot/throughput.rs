@@ -2,8 +2,9 @@
 
 use plotters::style::text_anchor::HPos;
 
-use super::{Drawn, Frame, Ink};
-use crate::report::RenderError;
+use super::canvas::{Canvas, Drawn, Frame};
+use super::ink::Ink;
+use crate::report::exporter::RenderError;
 use crate::report::format::Rate;
 use crate::report::text::shorten_middle;
 
@@ -84,7 +85,7 @@ pub(in crate::report) fn throughput(bars: &[Bar]) -> Result<Option<String>, Rend
     .map(Some)
 }
 
-fn row(canvas: &super::Canvas, bar: &Bar, share: f64, y: i32) -> Drawn {
+fn row(canvas: &Canvas, bar: &Bar, share: f64, y: i32) -> Drawn {
     let middle = y + ROW / 2;
     let name = shorten_middle(&bar.variant, 48);
     canvas.text(&name, (LEFT - 10, middle), HPos::Right, 11.0, Ink::Muted)?;

@@ -4,10 +4,12 @@ use std::fmt::Display;
 
 use owo_colors::{OwoColorize, Style};
 
-use super::COLUMNS;
 use crate::judge::judgement::{Row, Uncounted};
 use crate::report::summary::evidence;
 use crate::report::text::{one_line, shorten, shorten_middle, width, wrap};
+
+/// Widest line.
+pub const COLUMNS: usize = 80;
 
 /// Longest reason, in columns; the whole of it is in the other formats.
 const REASON: usize = 320;

@@ -6,7 +6,7 @@ use owo_colors::{OwoColorize, Style};
 use serde::Serialize;
 
 use super::table::{short, told};
-use super::{Text, cell, figure, percent};
+use super::words::{Text, cell, figure, percent};
 use crate::judge::judgement::VerdictOutcome;
 use crate::judge::trace::{Became, Comparison, KernelChange, Scope, SideFigures};
 use crate::report::format::{NONE, RatioChange, ShortTime};

@@ -6,7 +6,7 @@ use super::table::{facts, filled, shapes, short, spent};
 use super::view::{
     FindingView, LegendView, STYLE, coloured, findings, last_repetitions, legend, rendered,
 };
-use super::{figure, percent};
+use super::words::{figure, percent};
 use crate::judge::trace::{Analysis, Summary};
 use crate::record::trace::{Recording, Trace};
 use crate::report::RenderError;

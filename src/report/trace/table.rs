@@ -1,6 +1,6 @@
 //! A trace on the terminal.
 
-use super::{Text, cell, percent};
+use super::words::{Text, cell, figure, percent};
 use crate::judge::judgement::Finding;
 use crate::judge::trace::{Analysis, KernelRow, Shape, Summary};
 use crate::record::trace::Trace;
@@ -158,7 +158,7 @@ fn summary(text: &mut Text, of: &Summary, times: f64) {
                 },
                 33
             ),
-            super::figure(copy.count as f64 / times),
+            figure(copy.count as f64 / times),
             ShortTime(copy.total_ns as f64 / times).to_string(),
             ShortTime(copy.total_ns as f64 / copy.count.max(1) as f64).to_string(),
             Bytes((copy.bytes as f64 / times) as u64).to_string()
@@ -209,7 +209,7 @@ pub(super) fn spent(of: &Summary, times: f64) -> Vec<String> {
             format!(
                 "{} {}",
                 name.replace('_', " "),
-                super::figure(*count as f64 / times)
+                figure(*count as f64 / times)
             )
         })
         .collect();
@@ -224,7 +224,7 @@ fn row(text: &mut Text, kernel: &KernelRow, of: &Summary, times: f64) {
     text.line(&format!(
         "{}{:>7} {:>10} {:>10} {:>7} {:>9}",
         cell(&short(&kernel.name), 33),
-        super::figure(kernel.count as f64 / times),
+        figure(kernel.count as f64 / times),
         ShortTime(kernel.total_ns as f64 / times).to_string(),
         ShortTime(kernel.mean_ns()).to_string(),
         percent(kernel.total_ns as f64 / of.kernel_ns.max(1) as f64),

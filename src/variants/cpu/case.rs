@@ -7,19 +7,14 @@ use super::device;
 use super::flash::Flash;
 use super::kernel::{Buffers, Geometry, Kernel, Tally};
 use super::naive::Naive;
+use super::offered::{ACCESS, COPIES, VIEWS, variants};
 use super::split_key::{NUM_SPLITS_KEY, SplitKey};
 use super::tensors::{OutOfMemory, Tensor};
 use super::timing::{self, Timed};
-use super::worker::variants;
 use crate::attention::{Direction, Dtype, Layout, ParamValue, Params, Problem, work};
 use crate::variants::sets::Rotation;
 use crate::worker::protocol::{Parameter, Prepare, VariantInfo};
 use crate::worker::serve::Refusal;
-
-/// The parameter that says how inputs of the other layout are taken.
-pub const ACCESS: &str = "access";
-pub const VIEWS: &str = "views";
-pub const COPIES: &str = "copies";
 
 /// A case made ready.
 pub struct Case {

@@ -11,6 +11,7 @@ pub mod flash;
 pub mod gemm;
 pub mod kernel;
 pub mod naive;
+mod offered;
 mod scratch;
 pub mod softmax;
 pub mod split_key;

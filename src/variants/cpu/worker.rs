@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use super::case::{ACCESS, COPIES, Case, VIEWS};
+use super::case::Case;
 use super::check::{self, References};
 use super::device;
 use super::kernel::Tally;
+use super::offered::variants;
 use super::softmax::Isa;
-use super::split_key::NUM_SPLITS_KEY;
 use super::timing;
-use crate::attention::{Direction, Dtype, Structure};
+use crate::attention::Structure;
 use crate::variants::sets;
 use crate::worker::protocol::{
-    Checked, Hello, Measure, Measured, PROTOCOL_VERSION, Parameter, Prepare, Prepared, VariantInfo,
+    Checked, Hello, Measure, Measured, PROTOCOL_VERSION, Prepare, Prepared,
 };
 use crate::worker::serve::{Refusal, Worker};
 
@@ -146,38 +146,4 @@ impl Worker for CpuWorker {
     fn release(&mut self) {
         self.case = None;
     }
-}
-
-/// What it can run.
-pub(super) fn variants() -> Vec<VariantInfo> {
-    let words = [VIEWS, COPIES].map(str::to_owned).to_vec();
-    let access = (ACCESS.to_owned(), Parameter::Words(words));
-    let splits = (NUM_SPLITS_KEY.to_owned(), Parameter::INTEGER);
-    let info = |name: &str, summary: &str, parameters| VariantInfo {
-        name: name.to_owned(),
-        summary: summary.to_owned(),
-        dtypes: Dtype::ALL.to_vec(),
-        directions: Direction::ALL.to_vec(),
-        projections: Vec::new(),
-        parameters,
-        stores_scores: name == "naive",
-        tf32: false,
-    };
-    vec![
-        info(
-            "flash",
-            "tiles and an online softmax; parallel over batch, heads and tiles",
-            BTreeMap::from([access.clone()]),
-        ),
-        info(
-            "naive",
-            "the score matrix in memory; parallel over batch and heads",
-            BTreeMap::from([access.clone()]),
-        ),
-        info(
-            "split-key",
-            "parallel over batch, heads and num_splits_key splits of the keys, nothing else",
-            BTreeMap::from([access, splits]),
-        ),
-    ]
 }

@@ -174,6 +174,30 @@ impl ArgumentList {
     }
 }
 
+/// `Reference` of `reference.cu`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct Results {
+    pub(super) out: u64,
+    pub(super) lse: u64,
+    pub(super) delta: u64,
+    pub(super) dq: u64,
+    pub(super) dk: u64,
+    pub(super) dv: u64,
+}
+
+impl Results {
+    /// Where a result lies, dense and in logical order.
+    pub fn of(&self, name: &str) -> u64 {
+        match name {
+            "out" => self.out,
+            "dq" => self.dq,
+            "dk" => self.dk,
+            _ => self.dv,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,16 +4,15 @@
 //! `attention::reference` in another place; the harness recomputes small problems and
 //! single elements by itself.
 
-use std::ffi::c_uint;
-
 use cudarc::driver::result;
 
-use super::argument::{ArgumentList, DeviceTensor};
+use super::argument::DeviceTensor;
 use super::case::{Case, Sizes};
 use super::driver::Device;
 use super::error::{CudaError, checked};
+use super::launch::launch;
 use super::memory::{Memory, NAN_IN_EVERY_TYPE};
-use super::reference::{Extent, Reference, Results};
+use super::reference::{Extent, Reference};
 use super::view::{Heads, View};
 use crate::attention::inputs::{Tensor, probe_indices};
 use crate::attention::{Dtype, Problem};
@@ -67,40 +66,6 @@ struct DifferenceArgument {
     reference: u64,
     partials: u64,
     shape: [i32; 4],
-}
-
-/// Launches a kernel of the checks.
-///
-/// # Errors
-/// The driver's, or the compiler's.
-pub fn launch<T: Copy + 'static>(
-    device: &mut Device,
-    file: &'static str,
-    entry: &str,
-    grid: [u32; 3],
-    argument: T,
-    second: Option<Results>,
-) -> Result<(), CudaError> {
-    let function = device.function(file, entry)?;
-    let mut arguments = ArgumentList::default().push(argument);
-    if let Some(results) = second {
-        arguments = arguments.push(results);
-    }
-    let [x, y, z] = grid;
-    let block = function.block;
-    // SAFETY: the arguments are laid out as the kernel's file says, and the driver copies
-    // them before it returns; the memory they point to is alive until the next wait.
-    let launched = unsafe {
-        result::launch_kernel(
-            function.handle,
-            (x, y, z),
-            (block.threads, 1, 1),
-            block.shared_bytes as c_uint,
-            device.stream(),
-            arguments.pointers(),
-        )
-    };
-    checked("cuLaunchKernel", launched)
 }
 
 /// Writes the inputs of a case.

@@ -10,6 +10,7 @@ mod case;
 mod check;
 mod driver;
 mod error;
+mod launch;
 mod memory;
 mod plan;
 mod reference;

@@ -1,10 +1,10 @@
 //! The float64 reference of a problem on the device, of all of it or of a part.
 
-use super::argument::DeviceProblem;
+use super::argument::{DeviceProblem, Results};
 use super::case::{Case, Sizes};
-use super::check::launch;
 use super::driver::Device;
 use super::error::CudaError;
+use super::launch::launch;
 use super::memory::Memory;
 use super::view::View;
 use crate::attention::Problem;
@@ -23,30 +23,6 @@ impl Extent {
         match self {
             Extent::Whole => vec![View::whole(problem)],
             Extent::Part => View::checked(problem),
-        }
-    }
-}
-
-/// `Reference` of `reference.cu`.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub struct Results {
-    out: u64,
-    lse: u64,
-    delta: u64,
-    dq: u64,
-    dk: u64,
-    dv: u64,
-}
-
-impl Results {
-    /// Where a result lies, dense and in logical order.
-    pub fn of(&self, name: &str) -> u64 {
-        match name {
-            "out" => self.out,
-            "dq" => self.dq,
-            "dk" => self.dk,
-            _ => self.dv,
         }
     }
 }
