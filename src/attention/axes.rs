@@ -8,6 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::ParseError;
 
+/// Longest axis: far beyond what fits in memory, and short enough that what follows from
+/// several of them can be counted.
+pub const LONGEST_AXIS: u32 = 1 << 24;
+
 /// The type tensors are stored in. Arithmetic inside a kernel may be wider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

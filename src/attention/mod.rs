@@ -10,6 +10,7 @@ pub mod inputs;
 pub mod intervals;
 mod mask;
 mod problem;
+mod projected;
 mod projection;
 pub mod reference;
 mod structure;
@@ -20,13 +21,14 @@ pub use activity::{
     ASKED_OF_CUDA, Activity, ActivitySummary, DRIVER_ALLOCATIONS, DRIVER_FREES, MODULE_LOADS,
     Operation, OperationKind, SYNCHRONISATIONS,
 };
-pub use axes::{Direction, Dtype, Layout, Varlen};
+pub use axes::{Direction, Dtype, LONGEST_AXIS, Layout, Varlen};
 pub use case::{
     AUTO, Case, CaseId, FACETS, NAME_RULE, ParamValue, Params, VariantId, is_name, parameter_name,
 };
 pub use mask::{Align, Mask};
-pub use problem::{LONGEST_AXIS, Problem};
-pub use projection::{Projection, ProjectionKind, Sizes};
+pub use problem::Problem;
+pub use projected::Sizes;
+pub use projection::{Projection, ProjectionKind};
 pub use structure::{CENSUS, Launch, Structure, moves_data, product};
 
 /// A text that is not what it should be; the message says what is wrong and

@@ -6,11 +6,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::axes::LONGEST_AXIS;
 use super::{Direction, Dtype, Layout, Mask, ParseError, Projection, ProjectionKind, Varlen};
-
-/// Longest axis: far beyond what fits in memory, and short enough that what follows from
-/// several of them can be counted.
-pub const LONGEST_AXIS: u32 = 1 << 24;
 
 /// One attention computation: `softmax(mask(q kᵀ / √head_dim)) v`, or its gradient.
 ///

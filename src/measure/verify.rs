@@ -16,15 +16,6 @@ use crate::record::side::is_time;
 use crate::record::types::Fault;
 use crate::worker::protocol::{Checked, Measured, PROBES, Prepared, TensorError, VariantInfo};
 
-/// Problems up to this many operations are computed here as well, so that a worker
-/// whose own check is wrong is found out. Forward and backward are counted together, and
-/// each key-value head of each sequence as a thousand operations more.
-pub const RECOMPUTED_FLOPS: f64 = 1e9;
-
-/// What the harness's own check holds in memory at the most. A problem of which one head of
-/// one sequence takes more is not computed here.
-pub const RECOMPUTED_BYTES: u64 = 512 << 20;
-
 /// Why a case is not timed, or its times are not kept.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]

@@ -2,11 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use super::{RECOMPUTED_BYTES, RECOMPUTED_FLOPS};
 use crate::attention::reference::{self, TooLarge};
 use crate::attention::tolerance::Expected;
 use crate::attention::{Direction, Problem, work};
 use crate::worker::protocol::PROBES;
+
+/// Problems up to this many operations are computed here as well, so that a worker
+/// whose own check is wrong is found out. Forward and backward are counted together, and
+/// each key-value head of each sequence as a thousand operations more.
+pub const RECOMPUTED_FLOPS: f64 = 1e9;
+
+/// What the harness's own check holds in memory at the most. A problem of which one head of
+/// one sequence takes more is not computed here.
+pub const RECOMPUTED_BYTES: u64 = 512 << 20;
 
 /// What is kept takes this much at the most; what was used longest ago goes first.
 const KEPT_BYTES: usize = 32 << 20;

@@ -1,0 +1,155 @@
+//! A projection in its problem: what sizes it has, and which axes it leaves.
+
+use super::{Direction, LONGEST_AXIS, Layout, ParseError, Problem, Projection};
+
+/// The sizes of a projection, as products that cannot overflow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// `batch · seq_q`, over all ranks.
+    pub rows: u64,
+    /// `rows / ranks`.
+    pub shard_rows: u64,
+    /// Width of the model.
+    pub hidden: u64,
+    /// `heads · head_dim`, of one rank.
+    pub columns: u64,
+    /// Processes that share the rows.
+    pub ranks: u64,
+}
+
+impl Projection {
+    /// The sizes of this projection in its problem.
+    pub fn sizes(&self, problem: &Problem) -> Sizes {
+        let rows = problem.total_q();
+        Sizes {
+            rows,
+            shard_rows: rows / u64::from(self.ranks.max(1)),
+            hidden: self.hidden.into(),
+            columns: u64::from(problem.heads) * u64::from(problem.head_dim),
+            ranks: self.ranks.into(),
+        }
+    }
+
+    /// Checks that the problem's axes are those of a projection.
+    ///
+    /// # Errors
+    /// An axis that a projection does not have, or rows that do not divide into shards.
+    pub fn validate(&self, problem: &Problem) -> Result<(), ParseError> {
+        for (axis, value) in [("hidden", self.hidden), ("ranks", self.ranks)] {
+            if value == 0 {
+                return Err(ParseError::new(format!("{axis} is 0; it must be positive")));
+            }
+            if value > LONGEST_AXIS {
+                return Err(ParseError::new(format!(
+                    "{axis} is {value}; it must be at most {LONGEST_AXIS}"
+                )));
+            }
+        }
+        let foreign = [
+            ("mask", !problem.mask.is_full(), "`full`"),
+            ("varlen", problem.varlen.is_some(), "left out"),
+            ("layout", problem.layout != Layout::Bshd, "`bshd`"),
+            (
+                "direction",
+                problem.direction != Direction::Forward,
+                "`forward`",
+            ),
+            (
+                "kv_heads",
+                problem.kv_heads != problem.heads,
+                "that of `heads`",
+            ),
+            ("seq_k", problem.seq_k != problem.seq_q, "that of `seq_q`"),
+            (
+                "head_dim_v",
+                problem.head_dim_v != problem.head_dim,
+                "that of `head_dim`",
+            ),
+        ];
+        if let Some((axis, _, fix)) = foreign.iter().find(|(_, set, _)| *set) {
+            return Err(ParseError::new(format!(
+                "a projection (`{}`) has no {axis} of its own; it must be {fix}",
+                self.kind
+            )));
+        }
+        let rows = problem.total_q();
+        if !rows.is_multiple_of(self.ranks.into()) {
+            return Err(ParseError::new(format!(
+                "ranks = {} does not divide the {rows} rows (batch · seq)",
+                self.ranks
+            )));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attention::ProjectionKind;
+
+    fn refused(id: &str) -> String {
+        id.parse::<Problem>().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn ids_say_kind_width_and_ranks() {
+        let id = "h32,s1024,d128,bf16,ag4096,r2";
+        let problem: Problem = id.parse().unwrap();
+        let projection = Projection {
+            kind: ProjectionKind::AllGather,
+            hidden: 4096,
+            ranks: 2,
+        };
+        assert_eq!(problem.projection, Some(projection));
+        assert_eq!(problem.to_string(), id);
+        let sizes = Sizes {
+            rows: 1024,
+            shard_rows: 512,
+            hidden: 4096,
+            columns: 4096,
+            ranks: 2,
+        };
+        assert_eq!(projection.sizes(&problem), sizes);
+        let scattered: Problem = "b2,s8,d8,rs16,r4".parse().unwrap();
+        let kind = scattered.projection.map(|projection| projection.kind);
+        assert_eq!(kind, Some(ProjectionKind::ReduceScatter));
+    }
+
+    #[test]
+    fn what_is_no_projection_is_refused_in_words() {
+        for (id, says) in [
+            ("s8,d8,causal,ag16,r2", "has no mask of its own"),
+            ("v4+4,d8,ag16,r2", "has no varlen of its own"),
+            ("s8,d8,bhsd,ag16,r2", "must be `bshd`"),
+            ("s8,d8,bwd,rs16,r2", "must be `forward`"),
+            ("h4,kv2,s8,d8,ag16,r2", "has no kv_heads of its own"),
+            ("s8,sk9,d8,ag16,r2", "has no seq_k of its own"),
+            ("s8,d8,dv4,ag16,r2", "has no head_dim_v of its own"),
+            ("s9,d8,ag16,r2", "ranks = 2 does not divide the 9 rows"),
+            ("s8,d8,ag0,r2", "hidden is 0"),
+            ("s8,d8,ag16,r0", "ranks is 0"),
+            ("s8,d8,ag16", "its ranks, for example `r2`"),
+            ("s8,d8,r2", "`ag4096` or `rs4096`"),
+        ] {
+            let error = refused(id);
+            assert!(error.contains(says), "{id}: {error}");
+        }
+    }
+
+    #[test]
+    fn attention_is_written_as_it_was() {
+        let attention = Problem::new(16, 8);
+        let text = serde_json::to_string(&attention).unwrap();
+        assert!(!text.contains("projection"), "{text}");
+        assert_eq!(
+            serde_json::from_str::<Problem>(&text).unwrap().projection,
+            None
+        );
+        let problem: Problem = "s16,d8,rs32,r2".parse().unwrap();
+        let text = serde_json::to_string(&problem).unwrap();
+        let wire = r#""projection":{"kind":"reduce-scatter","hidden":32,"ranks":2}"#;
+        assert!(text.contains(wire), "{text}");
+        assert_eq!(serde_json::from_str::<Problem>(&text).unwrap(), problem);
+    }
+}
