@@ -10,6 +10,7 @@ use regatta::judge::judgement::{Judgement, Word};
 use regatta::record::baseline;
 use regatta::record::criterion;
 use regatta::record::side::Side;
+use regatta::suite::Cache;
 
 /// Files that criterion 0.8 wrote: a case of `benches/suite`, one under another
 /// spelling of its id with growing numbers of calls, and a benchmark that is no case.
@@ -207,8 +208,8 @@ fn what_criterion_wrote_is_read() {
     let side = imported(&place, "c");
     let header = &side.header;
     assert_eq!(
-        (header.settings.invocations, header.settings.cache.as_str()),
-        (1, "hot")
+        (header.settings.invocations, header.settings.cache),
+        (1, Cache::Hot)
     );
     assert_eq!(header.imported.as_ref().unwrap().baselines, ["new"]);
     assert!(header.git.is_none());

@@ -16,8 +16,8 @@ use regatta::judge::judgement::{Judgement, Row, Word};
 use regatta::judge::{Options, judge, suspects};
 use regatta::record::side::{CaseRecord, Side, Status, median};
 use regatta::record::types::{Fingerprint, RunHeader, SuiteRecord};
-use regatta::suite::Settings;
 use regatta::suite::rules::Rules;
+use regatta::suite::{Cache, Settings};
 
 const CASES: usize = 200;
 const INVOCATIONS: usize = 5;
@@ -179,7 +179,7 @@ fn side() -> Side {
                 samples: SAMPLES as u32,
                 min_samples: 1,
                 budget_ms: 0,
-                cache: "cold".to_owned(),
+                cache: Cache::Cold,
                 seed: 0,
                 graph: false,
                 calls_per_sample: 1,

@@ -13,7 +13,7 @@ use regatta::measure::verify::{self, Verifier};
 use regatta::measure::workers::Processes;
 use regatta::suite::{Suite, WorkerCommand};
 use regatta::worker::host::{Conversation, HostError};
-use regatta::worker::protocol::{Cache, Measure, Prepare, ReplyBody, RequestBody};
+use regatta::worker::protocol::{Measure, Prepare, ReplyBody, RequestBody};
 
 /// The executable whose workers are meant: this one is not regatta.
 const REGATTA: &str = env!("CARGO_BIN_EXE_regatta");
@@ -214,10 +214,7 @@ impl<'a> Race<'a> {
                 samples: samples as u32,
                 min_samples: samples as u32,
                 budget_ms: 0,
-                cache: match self.suite.settings.cache.as_str() {
-                    "hot" => Cache::Hot,
-                    _ => Cache::Cold,
-                },
+                cache: self.suite.settings.cache,
                 graph: self.suite.settings.graph,
                 calls_per_sample: self.suite.settings.calls_per_sample,
             };

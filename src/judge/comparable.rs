@@ -33,7 +33,7 @@ pub fn differences(base: &RunHeader, head: &RunHeader, same_suite: bool) -> Diff
     if base.settings.structure_only && !head.settings.structure_only {
         differ(hard, "times", "not taken", "taken");
     }
-    differ(hard, "cache", &base.settings.cache, &head.settings.cache);
+    differ(hard, "cache", base.settings.cache, head.settings.cache);
     differ(hard, "graph", base.settings.graph, head.settings.graph);
     differ(
         hard,
@@ -247,7 +247,7 @@ mod tests {
         let mut head = base.clone();
         head.schema += 1;
         head.method += 1;
-        head.settings.cache = "hot".to_owned();
+        head.settings.cache = crate::suite::Cache::Hot;
         head.settings.graph = true;
         head.settings.calls_per_sample = 4;
         head.machine

@@ -14,7 +14,7 @@ use crate::suite::Suite;
 use crate::suite::count::Count;
 use crate::worker::host::{Conversation, HostError};
 use crate::worker::protocol::{
-    Cache, Census, Counter, Measure, Prepare, ReplyBody, RequestBody, VariantInfo,
+    Census, Counter, Measure, Prepare, ReplyBody, RequestBody, VariantInfo,
 };
 
 /// Characters that are kept of a worker's reason: nobody reads more, and a run file is read
@@ -229,10 +229,7 @@ impl<'a> Session<'a> {
             samples: settings.samples,
             min_samples: settings.min_samples,
             budget_ms: settings.budget_ms,
-            cache: match settings.cache.as_str() {
-                "hot" => Cache::Hot,
-                _ => Cache::Cold,
-            },
+            cache: settings.cache,
             graph: settings.graph,
             calls_per_sample: settings.calls_per_sample,
         };

@@ -18,6 +18,8 @@ use serde::{Deserialize, Serialize};
 pub use builtin::{BUILTIN, FILE_NAME_RULE, configure, load, names_a_file};
 pub use selector::{glob, matches_id};
 
+pub use crate::worker::protocol::Cache;
+
 use crate::attention::{Case, ParamValue, Params, VariantId};
 use count::Count;
 use environment::Environment;
@@ -67,8 +69,8 @@ pub struct Settings {
     pub min_samples: u32,
     /// Milliseconds after which no further sample begins.
     pub budget_ms: u64,
-    /// `cold` (flushed before each call) or `hot`.
-    pub cache: String,
+    /// What stands in the last-level cache before a sample.
+    pub cache: Cache,
     /// Time replays of a CUDA graph of the call in place of the call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub graph: bool,
@@ -104,7 +106,7 @@ impl Default for Settings {
             samples: 20,
             min_samples: 5,
             budget_ms: 500,
-            cache: "cold".to_owned(),
+            cache: Cache::Cold,
             graph: false,
             calls_per_sample: 1,
             input_sets: 3,

@@ -8,7 +8,7 @@ use super::document::{DocumentError, Source, Table, Value};
 use super::environment;
 use super::rules::{Expectation, Metric, Policy};
 use super::selector::selector;
-use super::{Override, Settings, Suite, WorkerCommand};
+use super::{Cache, Override, Settings, Suite, WorkerCommand};
 use crate::attention::{Case, NAME_RULE, ParamValue, Params, VariantId, is_name, parameter_name};
 
 /// Version of the suite format.
@@ -190,7 +190,8 @@ fn settings(table: &Table<'_>, settings: &mut Settings) -> Result<(), DocumentEr
     }
     if let Some(value) = table.get("cache") {
         settings.cache = match value.string()?.as_str() {
-            word @ ("cold" | "hot") => word.to_owned(),
+            "cold" => Cache::Cold,
+            "hot" => Cache::Hot,
             _ => return Err(value.error("use `cold` (flushed before each call) or `hot`")),
         };
     }

@@ -4,6 +4,7 @@
 //! on 4. Types here are the wire's: they change only with [`PROTOCOL_VERSION`].
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -142,6 +143,15 @@ pub enum Cache {
     Cold,
     /// As the call before left it.
     Hot,
+}
+
+impl fmt::Display for Cache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Cache::Cold => "cold",
+            Cache::Hot => "hot",
+        })
+    }
 }
 
 /// One reply line.

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 /// What each room may import. A room always knows itself.
 const MAY: [(&str, &[&str]); 9] = [
     ("attention", &[]),
-    ("suite", &["attention"]),
+    // What a suite asks for is what the protocol carries.
+    ("suite", &["attention", "worker::protocol"]),
     ("worker", &["attention"]),
     ("kernels", &[]),
     (

@@ -20,7 +20,7 @@ use crate::record::criterion::{self, Benchmark};
 use crate::record::side::{CaseRecord, Side, Status};
 use crate::record::types::{Imported, RunHeader, SuiteRecord};
 use crate::record::{METHOD_VERSION, RecordError, SCHEMA_VERSION};
-use crate::suite::{self, Suite};
+use crate::suite::{self, Cache, Suite};
 use crate::worker::protocol::Hello;
 
 /// Invocations below which the judge calls at most an unmistakable factor.
@@ -172,7 +172,7 @@ fn load(args: &ImportArgs) -> Result<Suite, Stop> {
                 ..Suite::default()
             };
             // Nothing flushes a cache between the calls of a benchmark.
-            none.settings.cache = "hot".to_owned();
+            none.settings.cache = Cache::Hot;
             none
         }
     };

@@ -136,7 +136,7 @@ fn settings(context: &Context) -> Vec<(String, String)> {
             format!("{} to {}", settings.min_samples, settings.samples),
         ),
         named("budget", format!("{} ms", settings.budget_ms)),
-        named("caches", one_line(&settings.cache)),
+        named("caches", settings.cache.to_string()),
         named("a sample", sample(settings)),
         named("seed", settings.seed.to_string()),
     ]
