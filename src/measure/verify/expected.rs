@@ -132,7 +132,7 @@ fn is_projection(problem: &Problem) -> bool {
     problem.projection.is_some()
 }
 
-/// True for a problem that the harness does not compute, as docs/METHODOLOGY.md says.
+/// True for a problem that the harness does not compute, as docs/TIMING.md says.
 fn too_large(problem: &Problem) -> bool {
     const EACH_PLANE: f64 = 1e3;
     let operations = match is_projection(problem) {

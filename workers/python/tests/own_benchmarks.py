@@ -8,7 +8,7 @@ prints a JSON line for each case of the suite `providers` that it knows, with th
 the library's own method and, with `--run`, what regatta measured and the ratio of the two;
 exit code 1 says that some are further apart than `--within`. Nothing of regatta is imported:
 libraries are called here as their documentation says, so that both the call and the clock are
-checked. FLOPs are those of docs/METHODOLOGY.md: 4 pairs x heads x head_dim forward, 10 backward.
+checked. FLOPs are those of docs/FORMAT.md: 4 pairs x heads x head_dim forward, 10 backward.
 """
 
 from __future__ import annotations
