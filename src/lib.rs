@@ -9,7 +9,8 @@ pub mod figures;
 mod input;
 mod last_words;
 
-pub mod attention;
+pub use regatta_worker::attention;
+
 pub mod suite;
 pub mod worker;
 

@@ -11,9 +11,8 @@ pub mod host;
 mod log;
 mod order;
 pub mod program;
-pub mod protocol;
 pub mod python;
-pub mod serve;
 pub mod signals;
-mod state;
 pub mod supervisor;
+
+pub use regatta_worker::{protocol, serve};

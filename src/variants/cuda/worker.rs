@@ -17,7 +17,7 @@ use crate::kernels::compile::Compiler;
 use crate::variants::sets;
 use crate::worker::protocol::{
     self, Checked, DeviceState, Hello, Measure, Measured, PROTOCOL_VERSION, Parameter, Prepare,
-    Prepared, TensorError, VariantInfo,
+    Prepared, TensorError, VariantInfo, throttle_words,
 };
 use crate::worker::serve::{Refusal, Worker};
 
@@ -201,7 +201,7 @@ impl Open {
         let mut contents = contents.map_err(refusal)?;
         let samples = samples::take(&mut self.clock, device, case, request, contents.as_mut());
         let samples = samples.map_err(refusal)?;
-        let state = self.clock.device().state().map(DeviceState::from);
+        let state = self.clock.device().state().map(state_of);
         let peak_bytes = Some(case.held_bytes());
         let input_sets = contents.as_ref().map_or(1, Contents::sets);
         // Their memory is the check's.
@@ -344,5 +344,37 @@ fn refusal(error: CudaError) -> Refusal {
     match error.is_lost() {
         true => Refusal::Lost(error.to_string()),
         false => Refusal::Failed(error.to_string()),
+    }
+}
+
+/// The clock's words for what a device was doing, as the protocol has them.
+fn state_of(state: regatta_probe::State) -> DeviceState {
+    DeviceState {
+        sm_mhz: state.sm_mhz.map(f64::from),
+        memory_mhz: state.memory_mhz.map(f64::from),
+        throttle_bits: state.throttle_reasons,
+        throttle_reasons: state
+            .throttle_reasons
+            .map(throttle_words)
+            .unwrap_or_default(),
+        power_w: state.power_mw.map(|milliwatts| f64::from(milliwatts) / 1e3),
+        temperature_c: state.temperature_c.map(f64::from),
+        other_processes: state.other_processes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clocks_state_is_the_protocols() {
+        let state = state_of(regatta_probe::State {
+            throttle_reasons: Some(0x1 | 0x4),
+            power_mw: Some(690_500),
+            ..regatta_probe::State::default()
+        });
+        assert_eq!((state.power_w, state.sm_mhz), (Some(690.5), None));
+        assert_eq!(state.throttle_reasons, ["idle", "software power cap"]);
     }
 }

@@ -68,23 +68,6 @@ impl DeviceState {
     }
 }
 
-impl From<regatta_probe::State> for DeviceState {
-    fn from(state: regatta_probe::State) -> DeviceState {
-        DeviceState {
-            sm_mhz: state.sm_mhz.map(f64::from),
-            memory_mhz: state.memory_mhz.map(f64::from),
-            throttle_bits: state.throttle_reasons,
-            throttle_reasons: state
-                .throttle_reasons
-                .map(throttle_words)
-                .unwrap_or_default(),
-            power_w: state.power_mw.map(|milliwatts| f64::from(milliwatts) / 1e3),
-            temperature_c: state.temperature_c.map(f64::from),
-            other_processes: state.other_processes,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,14 +78,12 @@ mod tests {
             throttle_words(0x4 | 0x1 | 0x8000),
             ["idle", "software power cap", "0x8000"]
         );
-        let state = DeviceState::from(regatta_probe::State {
-            throttle_reasons: Some(0x1 | 0x2 | 0x4 | 0x40),
-            power_mw: Some(690_500),
-            ..regatta_probe::State::default()
-        });
+        let state = DeviceState {
+            throttle_reasons: throttle_words(0x1 | 0x2 | 0x4 | 0x40),
+            ..DeviceState::default()
+        };
         let slowing: Vec<&str> = state.throttled_by().collect();
         assert_eq!(slowing, ["software power cap", "hardware thermal slowdown"]);
-        assert_eq!((state.power_w, state.sm_mhz), (Some(690.5), None));
     }
 
     #[test]

@@ -1,0 +1,20 @@
+//! What a worker of [regatta](https://docs.rs/regatta) in Rust needs.
+//!
+//! regatta times attention in processes of their own, which speak a line of JSON for each
+//! request (`docs/PROTOCOL.md` in its repository). This crate is the protocol's serving side
+//! and all that an honest answer takes:
+//!
+//! - [`attention`]: a [`Problem`](attention::Problem) as the harness asks for it, its random
+//!   [`inputs`](attention::inputs) bit for bit, the float64
+//!   [`reference`](attention::reference) and the [`tolerance`](attention::tolerance) of each
+//!   result, and FLOPs and bytes ([`work`](attention::work));
+//! - [`protocol`]: requests and replies;
+//! - [`serve`]: a [`Worker`](serve::Worker), implemented for a library or a kernel, becomes
+//!   the process.
+//!
+//! `regatta worker check -- COMMAND` holds a worker to the protocol.
+
+pub mod attention;
+pub mod protocol;
+pub mod serve;
+mod state;
