@@ -17,7 +17,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "workers/python"))
-import probe
+from regatta_worker.clock import probe
 
 SAMPLES = 150
 

@@ -29,7 +29,7 @@ from torch.profiler import ProfilerActivity, profile
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workers" / "python"))
 
-import probe
+from regatta_worker.clock import probe
 
 SHAPES = ((1, 8, 128, 64), (2, 16, 512, 64), (2, 16, 1024, 64), (4, 16, 2048, 128))
 """[batch, heads, seq, head_dim] in bf16, for FlashAttention-2 through torch."""

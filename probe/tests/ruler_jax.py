@@ -29,16 +29,16 @@ from typing import Any
 WORKER = Path(__file__).resolve().parents[2] / "workers" / "python"
 sys.path[:0] = [str(WORKER), str(WORKER / "tests")]
 
-import jax_worker
+from regatta_worker.libraries import jax as jax_worker
 from support import CAUSAL, FULL, wire
 
 import jax
 import jax.numpy as jnp
-import jax_clock
-import probe
+from regatta_worker.on_jax import clock as jax_clock
+from regatta_worker.clock import probe
 from cupti import Cupti, Operation
 from jax.experimental.pallas.ops.gpu.attention import mha
-from jax_clock import XlaProbe
+from regatta_worker.on_jax.clock import XlaProbe
 
 PALLAS = ((1, 8, 128, 64), (2, 16, 512, 64), (2, 16, 1024, 64))
 """[batch, heads, seq, head_dim] in bf16 of forward calls that are one kernel: JAX's own

@@ -26,7 +26,7 @@ import torch.nn.functional as F
 from ruler import by_cupti, per_call_ns
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-import probe
+from regatta_worker.clock import probe
 
 SETTINGS = (
     (0, False), (1, False), (2, False), (4, False), (8, False), (12, False),

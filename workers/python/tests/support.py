@@ -1,4 +1,4 @@
-"""What the tests share: the worker's modules on the path, problems, and a started worker."""
+"""What the tests share: the worker's package on the path, problems, and a started worker."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-WORKER = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(WORKER))
+FOLDER = Path(__file__).resolve().parent.parent
+WORKER = FOLDER / "regatta_worker"
+sys.path.insert(0, str(FOLDER))
 
 FULL = {"left": None, "right": None, "align": "top-left"}
 CAUSAL = {"left": None, "right": 0, "align": "top-left"}
@@ -76,7 +77,7 @@ def put(seed: int, tensors: Any, copies: Any, refresh: Any) -> None:
     """Other contents where torch's tensors lie, and in copies of them, and what must follow."""
     import torch
 
-    import inputs
+    from regatta_worker.problem import inputs
 
     with torch.no_grad():
         for name, tensor in [*tensors.items(), *copies.items()]:
@@ -101,10 +102,9 @@ class StartedWorker:
         request_read, request_write = _pipe_above_nine()
         reply_read, reply_write = _pipe_above_nine()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the worker)
-        main = str(WORKER / "main.py")
         self.pid = os.posix_spawn(
             sys.executable,
-            [sys.executable, *interpreter_options, main, "--library", library],
+            [sys.executable, *interpreter_options, str(WORKER), "--library", library],
             os.environ,
             file_actions=[
                 # First, because the log itself may lie on 3 or 4.

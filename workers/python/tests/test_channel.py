@@ -9,13 +9,13 @@ import math
 import unittest
 from typing import Any
 
-import support  # noqa: F401  (puts the worker's modules on the path)
+import support  # noqa: F401  (puts the worker's package on the path)
 
-import device
-import timing
-from channel import Absent, Failed, Session, Unsupported, serve
-from input_sets import Inputs
-from main import open_worker
+from regatta_worker import device
+from regatta_worker.clock import timing
+from regatta_worker.protocol.channel import Absent, Failed, Session, Unsupported, serve
+from regatta_worker.problem.input_sets import Inputs
+from regatta_worker.main import open_worker
 
 
 class Scripted:

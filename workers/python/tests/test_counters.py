@@ -14,7 +14,7 @@ from typing import Any
 
 import support
 
-from counters import BUILT_IN, COUNTED_CALLS, FEWEST_CALLS, WARMUP_CALLS, Counter, count
+from regatta_worker.census.counters import BUILT_IN, COUNTED_CALLS, FEWEST_CALLS, WARMUP_CALLS, Counter, count
 
 LIBRARY = """
 def select(kind):

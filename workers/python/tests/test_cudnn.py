@@ -15,11 +15,11 @@ if not support.installed("torch"):
 
 import torch
 
-import inputs
-from channel import Unsupported
-from cudnn_graphs import Execution, Graphs, band
-from problem import Problem
-from reference import Arrays, ReferenceCache
+from regatta_worker.problem import inputs
+from regatta_worker.protocol.channel import Unsupported
+from regatta_worker.on_torch.cudnn_graphs import Execution, Graphs, band
+from regatta_worker.problem.attention import Problem
+from regatta_worker.problem.reference import Arrays, ReferenceCache
 
 CPU = torch.device("cpu")
 WINDOW = {"left": 4, "right": 2, "align": "top-left"}

@@ -20,15 +20,15 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-import inputs
+from regatta_worker.problem import inputs
 import plain_attention
-from channel import Unsupported
-from flash_attn_worker import FlashAttnWorker
-from flash_variants import build_flash
+from regatta_worker.protocol.channel import Unsupported
+from regatta_worker.libraries.flash_attn import FlashAttnWorker
+from regatta_worker.on_torch.flash_variants import build_flash
 from plain_attention import flash_mask
-from problem import Problem
-from torch_variants import Access
-from torch_worker import TorchWorker
+from regatta_worker.problem.attention import Problem
+from regatta_worker.on_torch.variants import Access
+from regatta_worker.libraries.torch import TorchWorker
 
 RAGGED = {"q": [3, 24], "k": [3, 24]}
 RAGGED_CROSS = {"q": [3, 24], "k": [5, 30]}

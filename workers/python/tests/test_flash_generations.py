@@ -16,7 +16,7 @@ if not support.installed("torch"):
 
 import torch
 
-from flash_attn_worker import MODULES, FlashAttnWorker
+from regatta_worker.libraries.flash_attn import MODULES, FlashAttnWorker
 
 
 class Generations(unittest.TestCase):

@@ -14,12 +14,12 @@ if not support.installed("torch"):
 
 import torch
 
-import flashinfer_calls as calls
-import inputs
-from channel import Failed, Unsupported
-from flashinfer_worker import planned, split_rules
-from problem import Problem
-from reference import Arrays, ReferenceCache
+from regatta_worker.on_torch import flashinfer_calls as calls
+from regatta_worker.problem import inputs
+from regatta_worker.protocol.channel import Failed, Unsupported
+from regatta_worker.libraries.flashinfer import planned, split_rules
+from regatta_worker.problem.attention import Problem
+from regatta_worker.problem.reference import Arrays, ReferenceCache
 
 RAGGED = {"q": [3, 24, 7], "k": [5, 24, 16]}
 WINDOW = {"left": 4, "right": None, "align": "bottom-right"}

@@ -19,17 +19,17 @@ import torch
 import torch.nn.functional as F
 from test_probe import FakeLibrary
 
-import inputs
-import probe
-import timing
-from channel import Failed
-from input_sets import LAST, Inputs, InputSets, fresh, in_turn, seed_of
-from planes import chosen
-from problem import Problem
-from torch_inputs import TorchInputSets
-from torch_case import Asked, Built, Variant
-from torch_library import TorchLibrary
-from torch_variants import Access, autograd_call, written
+from regatta_worker.problem import inputs
+from regatta_worker.clock import probe
+from regatta_worker.clock import timing
+from regatta_worker.protocol.channel import Failed
+from regatta_worker.problem.input_sets import LAST, Inputs, InputSets, fresh, in_turn, seed_of
+from regatta_worker.problem.planes import chosen
+from regatta_worker.problem.attention import Problem
+from regatta_worker.on_torch.inputs import TorchInputSets
+from regatta_worker.on_torch.case import Asked, Built, Variant
+from regatta_worker.on_torch.library import TorchLibrary
+from regatta_worker.on_torch.variants import Access, autograd_call, written
 
 TOLERANCE = 1e-5
 
@@ -162,7 +162,7 @@ class InPlace(unittest.TestCase):
         for axes in ({}, {"layout": "bhsd", "kv_heads": 2}, {"varlen": ragged, "kv_heads": 1}):
             problem, tensors = self.of(head_dim_v=8, **axes)
             for small in (1 << 22, 100):
-                with mock.patch("inputs.CHUNK", small):
+                with mock.patch("regatta_worker.problem.inputs.CHUNK", small):
                     for plane in chosen(problem):
                         for name, whole in tensors.items():
                             given = (problem, name, 7, plane)
@@ -446,7 +446,7 @@ class Clocks(unittest.TestCase):
         Graph.recorded, Graph.results = self.call, results
         with (
             without_a_gpu(lambda: next(amounts, 5000)),
-            mock.patch("timing.gated_clock", return_value=clock),
+            mock.patch("regatta_worker.clock.timing.gated_clock", return_value=clock),
         ):
             gpu = SimpleNamespace(state=lambda: {})
             measured = timing.measure_cuda(lambda: results, plan, gpu, self.inputs)

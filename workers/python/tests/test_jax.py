@@ -116,7 +116,7 @@ class Sets(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
         os.environ["JAX_PLATFORMS"] = "cpu"
-        import jax_worker
+        from regatta_worker.libraries import jax as jax_worker
 
         cls.worker = jax_worker.JaxWorker()
 
@@ -127,8 +127,8 @@ class Sets(unittest.TestCase):
     def test_inputs_are_those_of_every_worker_and_lie_where_they_lay(self) -> None:
         import numpy as np
 
-        import inputs
-        from problem import Problem
+        from regatta_worker.problem import inputs
+        from regatta_worker.problem.attention import Problem
 
         for axes in ({"dtype": "bf16"}, {"layout": "bhsd", "kv_heads": 2}):
             axes = {"direction": "backward", "head_dim": 8, **axes}
@@ -214,7 +214,7 @@ class Ending(unittest.TestCase):
     def test_started_by_hand_it_says_so(self) -> None:
         import subprocess
 
-        command = [support.sys.executable, str(support.WORKER / "main.py"), "--library", "jax"]
+        command = [support.sys.executable, str(support.WORKER), "--library", "jax"]
         done = subprocess.run(command, capture_output=True, text=True, close_fds=True)
         self.assertEqual(done.returncode, 1)
         self.assertIn("descriptor 3 is not open", done.stderr)

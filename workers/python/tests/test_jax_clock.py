@@ -14,7 +14,7 @@ from unittest import mock
 import support
 from test_probe import FakeLibrary
 
-import probe
+from regatta_worker.clock import probe
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -22,9 +22,9 @@ if support.installed("jax"):
     import jax
     import jax.numpy as jnp
 
-    import jax_clock
+    from regatta_worker.on_jax import clock as jax_clock
 
-SOURCE = support.WORKER.parent.parent / "probe" / "src" / "lib.rs"
+SOURCE = support.FOLDER.parent.parent / "probe" / "src" / "lib.rs"
 
 
 def two_results(a: Any, b: Any) -> Any:

@@ -9,10 +9,10 @@ import unittest
 from typing import Any
 from unittest import mock
 
-import support  # noqa: F401  (puts the worker's modules on the path)
+import support  # noqa: F401  (puts the worker's package on the path)
 
-import probe
-import timing
+from regatta_worker.clock import probe
+from regatta_worker.clock import timing
 
 
 class Function:

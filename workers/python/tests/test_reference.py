@@ -9,9 +9,9 @@ import support
 
 import numpy as np
 
-import inputs
-from problem import GRADIENTS, Mask, Problem
-from reference import Arrays, ReferenceCache, difference, probes
+from regatta_worker.problem import inputs
+from regatta_worker.problem.attention import GRADIENTS, Mask, Problem
+from regatta_worker.problem.reference import Arrays, ReferenceCache, difference, probes
 
 ARRAYS = Arrays.of_numpy()
 

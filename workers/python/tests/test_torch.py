@@ -17,15 +17,15 @@ if not support.installed("torch"):
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-import inputs
-from channel import Session, Unsupported
-from problem import Problem
-from reference import Arrays, ReferenceCache
-from refusals import refusal
-from torch_case import Asked, Built, Variant
-from torch_census import _copies, _launch
-from torch_library import TorchLibrary
-from torch_variants import Access, build_efficient
+from regatta_worker.problem import inputs
+from regatta_worker.protocol.channel import Session, Unsupported
+from regatta_worker.problem.attention import Problem
+from regatta_worker.problem.reference import Arrays, ReferenceCache
+from regatta_worker.protocol.refusals import refusal
+from regatta_worker.on_torch.case import Asked, Built, Variant
+from regatta_worker.on_torch.census import _copies, _launch
+from regatta_worker.on_torch.library import TorchLibrary
+from regatta_worker.on_torch.variants import Access, build_efficient
 
 TOLERANCE = {"f32": 1e-5, "f16": 2e-3, "bf16": 1.5e-2}
 RAGGED = {"q": [3, 24], "k": [5, 24]}

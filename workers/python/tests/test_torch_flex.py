@@ -17,12 +17,12 @@ import torch.nn.functional as F
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention.flex_attention import BlockMask, create_mask, flex_attention
 
-import inputs
-from channel import Unsupported
-from problem import Problem
-from reference import Arrays, ReferenceCache
-from torch_flex import flex_call
-from torch_varlen import varlen_call
+from regatta_worker.problem import inputs
+from regatta_worker.protocol.channel import Unsupported
+from regatta_worker.problem.attention import Problem
+from regatta_worker.problem.reference import Arrays, ReferenceCache
+from regatta_worker.on_torch.flex import flex_call
+from regatta_worker.on_torch.varlen import varlen_call
 
 CPU = torch.device("cpu")
 BAND = {"left": 4, "right": 2, "align": "bottom-right"}

@@ -12,8 +12,8 @@ import support
 if not support.installed("torch"):
     raise unittest.SkipTest("torch is not installed")
 
-from problem import Problem
-from transformer_engine_worker import mask_arguments
+from regatta_worker.problem.attention import Problem
+from regatta_worker.libraries.transformer_engine import mask_arguments
 
 STAND_INS = str(Path(__file__).resolve().parent / "stand_ins")
 TOLERANCE = {"f16": 4e-3, "bf16": 2e-2}

@@ -12,8 +12,8 @@ import support
 if not (support.installed("torch") and support.installed("triton")):
     raise unittest.SkipTest("torch and triton are not installed")
 
-from channel import Failed, Unsupported
-from triton_worker import Lengths, tuning_key
+from regatta_worker.protocol.channel import Failed, Unsupported
+from regatta_worker.libraries.triton import Lengths, tuning_key
 
 TOLERANCE = 2e-3
 

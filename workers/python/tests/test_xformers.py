@@ -18,10 +18,10 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 import torch
 
 import plain_attention
-from channel import Unsupported
+from regatta_worker.protocol.channel import Unsupported
 from plain_attention import flash_mask
-from problem import Mask
-from xformers_worker import XformersWorker
+from regatta_worker.problem.attention import Mask
+from regatta_worker.libraries.xformers import XformersWorker
 
 INSTALLED = support.installed("xformers")
 RAGGED = {"q": [3, 24], "k": [3, 24]}
