@@ -71,7 +71,7 @@ def by_cupti(clock: probe.Probe, cold: bool, call: Callable[[], Any]) -> float:
     kernels = [event for event in events if event.get("cat") == "kernel"]
     # The run-up is ours too: where the call does nothing, all are alike.
     real = [event for event in kernels if not event["name"].startswith("regatta_")] or kernels
-    return statistics.median(event["dur"] * 1e3 for event in real)
+    return float(statistics.median(event["dur"] * 1e3 for event in real))
 
 
 def compare(clock: probe.Probe, name: str, cold: bool, call: Callable[[], Any]) -> None:

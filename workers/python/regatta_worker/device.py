@@ -99,9 +99,7 @@ class NvidiaDevice:
             "temperature_c": self._nvml_number("nvmlDeviceGetTemperature", NVML_TEMPERATURE_GPU),
             "other_processes": self._other_processes(),
         }
-        state: dict[str, Any] = {
-            name: value for name, value in found.items() if value is not None
-        }
+        state: dict[str, Any] = {name: value for name, value in found.items() if value is not None}
         if bits := found["throttle_bits"]:
             state["throttle_reasons"] = throttle_words(int(bits))
         return state

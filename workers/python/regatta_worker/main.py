@@ -7,6 +7,7 @@ import functools
 import importlib
 import traceback
 from pathlib import Path
+from typing import cast
 
 from regatta_worker import libraries
 from regatta_worker.protocol.absence import absence
@@ -23,13 +24,15 @@ def open_worker(library: str, rank: int | None = None) -> Worker:
     """The worker of a library, which is imported here and not before; or one rank of it."""
     try:
         if rank is not None:
-            return importlib.import_module(f"regatta_worker.ranks.{library}").RANK(rank)
-        return importlib.import_module(f"regatta_worker.libraries.{library}").WORKER()
+            module = importlib.import_module(f"regatta_worker.ranks.{library}")
+            return cast("Worker", module.RANK(rank))
+        module = importlib.import_module(f"regatta_worker.libraries.{library}")
+        return cast("Worker", module.WORKER())
     except ImportError as error:
         traceback.print_exc()
-        module = error.name or library
-        what = f"the Python module `{module}`, which library `{library}` needs,"
-        raise Absent(absence(what, error, module.partition(".")[0])) from error
+        lacking = error.name or library
+        what = f"the Python module `{lacking}`, which library `{library}` needs,"
+        raise Absent(absence(what, error, lacking.partition(".")[0])) from error
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 FOLDER = Path(__file__).resolve().parent.parent
 WORKER = FOLDER / "regatta_worker"
@@ -128,7 +128,8 @@ class StartedWorker:
         signal.alarm(REPLY_LIMIT_S)
         reply = self.replies.readline()
         signal.alarm(0)
-        return json.loads(reply)
+        answer: dict[str, Any] = json.loads(reply)
+        return answer
 
     def ask(self, kind: str, **fields: Any) -> dict[str, Any]:
         """Sends a request and reads its reply, which must repeat the id."""
@@ -159,7 +160,7 @@ class Conversing(unittest.TestCase):
     """Tests that share one worker, started without a GPU to see."""
 
     LIBRARY = ""
-    HIDES = {"CUDA_VISIBLE_DEVICES": ""}
+    HIDES: ClassVar = {"CUDA_VISIBLE_DEVICES": ""}
     """Environment by which the library sees no GPU."""
     worker: StartedWorker
     hello: dict[str, Any]

@@ -11,8 +11,8 @@ from typing import Any
 
 import support  # noqa: F401 (the worker's package on the path)
 
-from regatta_worker.ranks.agreement import Agreement
 from regatta_worker.protocol.channel import Failed
+from regatta_worker.ranks.agreement import Agreement
 
 RANKS = 3
 ROUNDS = 50

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import unittest
 
-import support  # noqa: F401  (puts the worker's package on the path)
-
 import numpy as np
+
+import support
 
 from regatta_worker.problem import inputs
 from regatta_worker.problem.attention import Problem, probe_indices

@@ -11,8 +11,7 @@ from unittest import mock
 
 import support  # noqa: F401  (puts the worker's package on the path)
 
-from regatta_worker.clock import probe
-from regatta_worker.clock import timing
+from regatta_worker.clock import probe, timing
 
 
 class Function:
@@ -64,7 +63,8 @@ class OfTheLibrary(unittest.TestCase):
         patch = mock.patch("ctypes.CDLL", return_value=self.library)
         patch.start()
         self.addCleanup(patch.stop)
-        opened = mock.patch.object(probe, "_opened", {})
+        none: dict[int, probe.Probe | None] = {}
+        opened = mock.patch.object(probe, "_opened", none)
         opened.start()
         self.addCleanup(opened.stop)
 

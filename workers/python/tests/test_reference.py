@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import unittest
 
-import support
-
 import numpy as np
+
+import support
 
 from regatta_worker.problem import inputs
 from regatta_worker.problem.attention import GRADIENTS, Mask, Problem

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from regatta_worker.clock import probe
-from regatta_worker.protocol.channel import Unsupported, required
+from regatta_worker.clock.probe import Probe, Sample
 from regatta_worker.device import NvidiaDevice
 from regatta_worker.problem.input_sets import Inputs
-from regatta_worker.clock.probe import Probe, Sample
+from regatta_worker.protocol.channel import Unsupported, required
 
 MIN_FLUSH_BYTES = 256 << 20
 """Smallest flush on a GPU. 256 MiB read and written keep an H200 busy for about
@@ -107,7 +107,7 @@ def measure_wall(
     call: Callable[[], Any],
     wait: Callable[[Any], Any],
     plan: Plan,
-    flush: Callable[[], None],
+    flush: Callable[[], Any],
     gpu: NvidiaDevice | None = None,
     before: Callable[[], None] = lambda: None,
     inputs: Inputs | None = None,

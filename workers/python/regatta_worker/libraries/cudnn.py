@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from regatta_worker.protocol.channel import Unsupported
-from regatta_worker.on_torch.cudnn_graphs import Execution, Graphs
 from regatta_worker.on_torch.case import Asked, Built, Variant
+from regatta_worker.on_torch.cudnn_graphs import Execution, Graphs
 from regatta_worker.on_torch.library import Done, TorchLibrary
+from regatta_worker.protocol.channel import Unsupported
 
 
 class CudnnWorker(TorchLibrary):
@@ -20,7 +20,7 @@ class CudnnWorker(TorchLibrary):
 
     NAME = "cudnn"
     PACKAGES = ("nvidia-cudnn-frontend",)
-    REFUSALS = (RuntimeError, ValueError)
+    REFUSALS: tuple[type[Exception], ...] = (RuntimeError, ValueError)
 
     cudnn: Any = None
     _handle: Any = None

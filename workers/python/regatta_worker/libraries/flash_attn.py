@@ -11,13 +11,13 @@ from typing import Any
 
 import torch
 
-from regatta_worker.protocol.channel import Unsupported
-from regatta_worker.on_torch.flash_variants import UNBOUNDED, band
-from regatta_worker.on_torch.packing import packing
-from regatta_worker.problem.attention import Problem
 from regatta_worker.on_torch.case import Asked, Built, Results, Tensors, Variant
+from regatta_worker.on_torch.flash_variants import UNBOUNDED, band
 from regatta_worker.on_torch.library import TorchLibrary
+from regatta_worker.on_torch.packing import packing
 from regatta_worker.on_torch.variants import Access, autograd_call, operator_call
+from regatta_worker.problem.attention import Problem
+from regatta_worker.protocol.channel import Unsupported
 
 MODULES = {
     "fa2": ("flash_attn.flash_attn_interface",),

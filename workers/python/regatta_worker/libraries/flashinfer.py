@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from regatta_worker.protocol.channel import Failed, Message, Unsupported, positive
+from regatta_worker.on_torch.case import DTYPES, Asked, Built, Variant
 from regatta_worker.on_torch.flashinfer_calls import (
     DEFAULT_PAGE_SIZE,
     Steps,
@@ -16,9 +17,9 @@ from regatta_worker.on_torch.flashinfer_calls import (
     ragged_prefill,
     single_prefill,
 )
-from regatta_worker.problem.attention import Problem
-from regatta_worker.on_torch.case import DTYPES, Asked, Built, Variant
 from regatta_worker.on_torch.library import TorchLibrary
+from regatta_worker.problem.attention import Problem
+from regatta_worker.protocol.channel import Failed, Message, Unsupported, positive
 
 PLAN = {"plan": ("once", "each")}
 SPLITS = {"disable_split_kv": ("yes",), "fixed_split_size": "integer"}
@@ -110,19 +111,19 @@ class FlashInferWorker(TorchLibrary):
         return {}
 
 
-def planned(problem: Problem, params: Message, steps: Steps, effective: Message) -> Built:
+def planned(problem: Problem, params: Mapping[str, Any], steps: Steps, effective: Message) -> Built:
     """The call under the parameter `plan`."""
     word = params.get("plan", "once")
     built = steps.built(problem, each=word == "each")
     return replace(built, effective=effective | {"plan": word})
 
 
-def page_rows(params: Message) -> int:
+def page_rows(params: Mapping[str, Any]) -> int:
     """The parameter `page_size`."""
     return positive("page_size", params.get("page_size", DEFAULT_PAGE_SIZE))
 
 
-def split_rules(params: Message, fa2: bool) -> Message:
+def split_rules(params: Mapping[str, Any], fa2: bool) -> Message:
     """How `plan()` is to split the keys; what the chosen kernels would not heed is refused."""
     rules: Message = {}
     if "disable_split_kv" in params:

@@ -23,16 +23,22 @@ import jaxlib
 import numpy as np
 
 from regatta_worker import device
-from regatta_worker.problem import inputs
-from regatta_worker.on_jax import clock as jax_clock
-from regatta_worker.clock import timing
 from regatta_worker.census.launches import CensusError, of_call
-from regatta_worker.protocol.channel import Failed, Message, Unsupported, required
-from regatta_worker.problem.input_sets import Inputs, InputSets, fresh, seed_of
+from regatta_worker.clock import timing
+from regatta_worker.on_jax import clock as jax_clock
 from regatta_worker.on_jax.inputs import Held, refill
-from regatta_worker.problem.planes import Plane, chosen
+from regatta_worker.problem import inputs
 from regatta_worker.problem.attention import DIRECTIONS, Problem
-from regatta_worker.problem.reference import Arrays, ReferenceCache, difference, difference_of_planes, probes
+from regatta_worker.problem.input_sets import Inputs, InputSets, fresh, seed_of
+from regatta_worker.problem.planes import Plane, chosen
+from regatta_worker.problem.reference import (
+    Arrays,
+    ReferenceCache,
+    difference,
+    difference_of_planes,
+    probes,
+)
+from regatta_worker.protocol.channel import Failed, Message, Unsupported, required
 
 DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": jnp.bfloat16}
 
@@ -327,7 +333,7 @@ class JaxWorker:
             )
         return measured
 
-    def _flush(self) -> Callable[[], None]:
+    def _flush(self) -> Callable[[], Any]:
         """Reads, inverts and writes a buffer larger than the last-level cache."""
         if self._gpu is None:
             host = np.ones(2 * device.cpu_cache_bytes(), dtype=np.uint8)

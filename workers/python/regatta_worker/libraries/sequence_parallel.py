@@ -11,8 +11,8 @@ import atexit
 from collections.abc import Iterable
 from typing import Any
 
-from regatta_worker.protocol.channel import Absent, Failed, Message, Relay, Unsupported, required
 from regatta_worker.problem.projection import Projection
+from regatta_worker.protocol.channel import Absent, Failed, Message, Relay, Unsupported, required
 from regatta_worker.ranks.processes import Ranks
 
 NAME = "sequence_parallel"

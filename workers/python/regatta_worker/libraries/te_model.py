@@ -14,13 +14,19 @@ from typing import Any
 
 import torch
 
-from regatta_worker.protocol.channel import Unsupported, positive
-from regatta_worker.problem.attention import Mask, Problem
-from regatta_worker.on_torch.te_selection import COMPARISONS, AttentionParams, Recipe, SelectionCache, fp8_meta
+from regatta_worker.libraries.transformer_engine import ALTERNATE_LEFT, PARAMETERS
 from regatta_worker.on_torch.case import DTYPES, Asked, Built, Call, Results, Variant
 from regatta_worker.on_torch.library import TorchLibrary
+from regatta_worker.on_torch.te_selection import (
+    COMPARISONS,
+    AttentionParams,
+    Recipe,
+    SelectionCache,
+    fp8_meta,
+)
 from regatta_worker.on_torch.variants import Access, build_sdpa
-from regatta_worker.libraries.transformer_engine import ALTERNATE_LEFT, PARAMETERS
+from regatta_worker.problem.attention import Mask, Problem
+from regatta_worker.protocol.channel import Unsupported, positive
 
 SLOTS = {"one-slot": 1, "two-slots": 2}
 

@@ -7,12 +7,17 @@ from dataclasses import replace
 import torch
 from torch.nn.attention import sdpa_kernel
 
-from regatta_worker.on_torch import flex
-from regatta_worker.on_torch import varlen
-from regatta_worker.on_torch.flash_variants import build_flash
+from regatta_worker.on_torch import flex, varlen
 from regatta_worker.on_torch.case import DTYPES, HALVES, Asked, Built, Variant
+from regatta_worker.on_torch.flash_variants import build_flash
 from regatta_worker.on_torch.library import TorchLibrary
-from regatta_worker.on_torch.variants import SDPA_BACKENDS, Access, build_efficient, build_sdpa, splits_here
+from regatta_worker.on_torch.variants import (
+    SDPA_BACKENDS,
+    Access,
+    build_efficient,
+    build_sdpa,
+    splits_here,
+)
 
 ACCESS = {"access": ("views", "copies")}
 BUILDERS = {"flex": flex.build_flex, "varlen": varlen.build_varlen}

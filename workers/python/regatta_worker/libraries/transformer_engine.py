@@ -21,11 +21,11 @@ from typing import Any
 import torch
 
 from regatta_worker.on_torch.autograd_again import KeptNodes
-from regatta_worker.protocol.channel import Message, Unsupported, positive
-from regatta_worker.on_torch.packing import bounds
-from regatta_worker.problem.attention import Problem
 from regatta_worker.on_torch.case import Asked, Built, Results, Variant
 from regatta_worker.on_torch.library import TorchLibrary
+from regatta_worker.on_torch.packing import bounds
+from regatta_worker.problem.attention import Problem
+from regatta_worker.protocol.channel import Message, Unsupported, positive
 
 BACKENDS = {
     "fused": "NVTE_FUSED_ATTN",
@@ -118,7 +118,7 @@ class TransformerEngineWorker(TorchLibrary):
         if params.get("comparison") == "before-2.1":
             compared = _replaced(self._utils.AttentionParams, "__eq__", equal_in_every_field)
             asked.settings.enter_context(compared)
-        region = contextlib.nullcontext
+        region: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
         if params.get("fp8") == "autocast":
             # It keeps a list of every module's scales, and updates them all in each region.
             asked.settings.callback(self._fp8_state.reset)
@@ -177,7 +177,7 @@ class TransformerEngineWorker(TorchLibrary):
 def _environment(backend: str) -> Iterator[None]:
     """One backend to choose from, until the end."""
     before = {variable: os.environ.get(variable) for variable in BACKENDS.values()}
-    os.environ.update({variable: "0" for variable in before} | {BACKENDS[backend]: "1"})
+    os.environ.update(dict.fromkeys(before, "0") | {BACKENDS[backend]: "1"})
     try:
         yield
     finally:

@@ -8,14 +8,14 @@ from dataclasses import replace
 import torch
 import triton
 
-from regatta_worker.protocol.channel import Failed, Message, Unsupported
-from regatta_worker.problem.lengths import Lengths
-from regatta_worker.problem.planes import chosen
-from regatta_worker.problem.attention import Problem
-from regatta_worker.problem.reference import ReferenceCache, difference, worst
 from regatta_worker.on_torch.case import Asked, Built, Results, Tensors, Variant
 from regatta_worker.on_torch.library import TorchLibrary
 from regatta_worker.on_torch.triton_flash import attend, autotuned
+from regatta_worker.problem.attention import Problem
+from regatta_worker.problem.lengths import Lengths
+from regatta_worker.problem.planes import chosen
+from regatta_worker.problem.reference import ReferenceCache, difference, worst
+from regatta_worker.protocol.channel import Failed, Message, Unsupported
 
 SUMMARIES = {
     "flash": "fused forward in Triton, tuned once for all lengths up to a power of two",

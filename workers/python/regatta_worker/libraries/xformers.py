@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
-from regatta_worker.protocol.channel import Message, Unsupported
-from regatta_worker.problem.attention import Problem
 from regatta_worker.on_torch.case import DTYPES, HALVES, Asked, Built, Variant
 from regatta_worker.on_torch.library import TorchLibrary
 from regatta_worker.on_torch.variants import Access, autograd_call, splits_here
+from regatta_worker.problem.attention import Problem
+from regatta_worker.protocol.channel import Message, Unsupported
 
 ACCESS = {"access": ("views", "copies")}
 SPLITS = {"num_splits_key": "integer"}

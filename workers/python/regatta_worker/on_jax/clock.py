@@ -19,12 +19,11 @@ import jax.numpy as jnp
 from jax.extend.core import Primitive
 from jax.interpreters import mlir
 
-from regatta_worker.clock import probe
-from regatta_worker.clock import timing
-from regatta_worker.protocol.channel import Unsupported
+from regatta_worker.clock import probe, timing
+from regatta_worker.clock.probe import Probe, ProbeError, Sample
 from regatta_worker.device import NvidiaDevice
 from regatta_worker.problem.input_sets import Inputs
-from regatta_worker.clock.probe import Probe, ProbeError, Sample
+from regatta_worker.protocol.channel import Unsupported
 
 TARGET = "regatta_mark"
 """Name of the marker among XLA's custom calls."""
@@ -36,9 +35,11 @@ be measured as the call's host time."""
 _mark.multiple_results = True
 
 
-@_mark.def_abstract_eval
-def _(*results: Any) -> Any:
+def _as_given(*results: Any) -> Any:
     return results
+
+
+_mark.def_abstract_eval(_as_given)
 
 
 def _lower(context: mlir.LoweringRuleContext, *results: Any) -> Any:
@@ -103,8 +104,8 @@ class XlaProbe(Probe):
         self,
         cold: bool,
         call: Callable[[], Any],
-        calls: int = 1,
         keep: list[Any] | None = None,
+        calls: int = 1,
     ) -> Sample:
         """One sample, whose results are awaited and go into `keep`, or else are dropped;
         `call` runs the marked computation so many times.
@@ -169,10 +170,10 @@ def measure(
     for _ in range(plan.warmup):
         jax.block_until_ready(call())
     call, calls, inputs = plan.repeated(call), plan.calls_per_sample, inputs or Inputs()
-    if clock.sample(plan.cold, call, calls).synchronised:
+    if clock.sample(plan.cold, call, calls=calls).synchronised:
         return None
     samples = [
-        clock.sample(plan.cold, call, calls, inputs.kept if last else None)
+        clock.sample(plan.cold, call, inputs.kept if last else None, calls)
         for last in plan.rounds(inputs)
     ]
     return plan.of_samples(timing.of_samples(samples) | {"state": gpu.state()})

@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from regatta_worker.problem.inputs import GOLDEN, MIX, TENSORS
 from regatta_worker.problem.attention import Problem
+from regatta_worker.problem.inputs import GOLDEN, MIX, TENSORS
 
 Held = dict[str, Any]
 """Inputs by name, in the order in memory that the caller holds."""
@@ -32,7 +32,8 @@ def refill(problem: Problem, held: Held, seed: int) -> Held:
         for name, array in held.items():
             fill = _compiled(array.shape, array.dtype, transposed, array.sharding)
             made[name] = fill(array, np.uint64((TENSORS[name] << 40) + 1), np.uint64(seed))
-        return jax.block_until_ready(made)
+        ready: Held = jax.block_until_ready(made)
+        return ready
 
 
 @functools.lru_cache(maxsize=32)
@@ -50,17 +51,21 @@ def _compiled(
     # Committed to its device like the array it is for: of another kind of array, forward
     # would be compiled anew.
     old = jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
-    return jitted.lower(old, number, number).compile()
+    compiled: Callable[..., Any] = jitted.lower(old, number, number).compile()
+    return compiled
 
 
 def _wide_integers() -> contextlib.AbstractContextManager[Any]:
     """64-bit integers and floats, which JAX has only where it is told so."""
+    wide: contextlib.AbstractContextManager[Any]
     if hasattr(jax, "enable_x64"):
-        return jax.enable_x64(True)
-    # Where it was until 0.8.
-    from jax.experimental import enable_x64
+        wide = jax.enable_x64(True)
+    else:
+        # Where it was until 0.8.
+        from jax.experimental import enable_x64
 
-    return enable_x64(True)
+        wide = enable_x64(True)
+    return wide
 
 
 def _input(shape: tuple[int, ...], dtype: Any, transposed: bool, first: Any, seed: Any) -> Any:

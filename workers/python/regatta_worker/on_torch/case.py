@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from regatta_worker.protocol.channel import Failed, Message
 from regatta_worker.problem.attention import DIRECTIONS, Problem
+from regatta_worker.protocol.channel import Failed, Message
 
 Results = tuple[torch.Tensor, ...]
 Call = Callable[[], Results]

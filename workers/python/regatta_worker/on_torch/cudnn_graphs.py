@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from regatta_worker.protocol.channel import Unsupported
-from regatta_worker.problem.attention import GRADIENTS, Problem
 from regatta_worker.on_torch.case import DTYPES, Built, Results, Tensors
+from regatta_worker.problem.attention import GRADIENTS, Problem
+from regatta_worker.protocol.channel import Unsupported
 
 DATA_TYPES = {"f16": "HALF", "bf16": "BFLOAT16"}
 

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-from regatta_worker.protocol.channel import Unsupported
-from regatta_worker.on_torch.packing import packing
-from regatta_worker.problem.attention import Problem
 from regatta_worker.on_torch.case import Built, Results, Tensors
+from regatta_worker.on_torch.packing import packing
 from regatta_worker.on_torch.variants import Access, operator_call
+from regatta_worker.problem.attention import Problem
+from regatta_worker.protocol.channel import Unsupported
 
 UNBOUNDED = -1
 
@@ -67,8 +67,9 @@ def build_flash(problem: Problem, tensors: Tensors, access: Access) -> Built:
         saved: Any,
     ) -> Results:
         logsumexp, rng_state, unused = saved
-        return aten._flash_attention_backward(
+        gradients: Results = aten._flash_attention_backward(
             dout, q, k, v, out, logsumexp, *lengths, 0.0, causal, rng_state, unused, **window
         )
+        return gradients
 
     return operator_call(problem, tensors, access, forward, backward)

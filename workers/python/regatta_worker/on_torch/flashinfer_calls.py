@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
-from regatta_worker.protocol.channel import Unsupported
+from regatta_worker.on_torch.case import DTYPES, Built, Tensors
 from regatta_worker.on_torch.packing import bounds, rows, starts
 from regatta_worker.problem.attention import Problem
-from regatta_worker.on_torch.case import DTYPES, Built, Tensors
+from regatta_worker.protocol.channel import Unsupported
 
 NAME = "FlashInfer"
 LAYOUT = "NHD"

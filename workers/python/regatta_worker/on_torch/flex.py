@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-from regatta_worker.protocol.channel import Unsupported
-from regatta_worker.problem.attention import Problem
 from regatta_worker.on_torch.case import HALVES, Asked, Built, Tensors, Variant
 from regatta_worker.on_torch.variants import by_autograd
+from regatta_worker.problem.attention import Problem
+from regatta_worker.protocol.channel import Unsupported
 
 BACKENDS = ("triton", "flash")
 
@@ -65,12 +65,13 @@ def mask_function(problem: Problem) -> Callable[..., torch.Tensor]:
     """Whether query `i` sees key `j`, as FlexAttention asks; the bounds are constants in it."""
     offset = problem.mask.offset(problem.seq_q, problem.seq_k)
     left, right = problem.mask.left, problem.mask.right
+    ahead, behind = offset + (right or 0), offset - (left or 0)
 
     def causal(b: Any, h: Any, i: torch.Tensor, j: torch.Tensor) -> torch.Tensor:
-        return j <= i + (offset + right)
+        return j <= i + ahead
 
     def windowed(b: Any, h: Any, i: torch.Tensor, j: torch.Tensor) -> torch.Tensor:
-        return j >= i + (offset - left)
+        return j >= i + behind
 
     def band(b: Any, h: Any, i: torch.Tensor, j: torch.Tensor) -> torch.Tensor:
         return causal(b, h, i, j) & windowed(b, h, i, j)

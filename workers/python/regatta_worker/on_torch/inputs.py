@@ -106,7 +106,7 @@ class TorchInputSets(InputSets):
 
     def _free(self) -> int:
         if self._on_gpu():
-            return torch.cuda.mem_get_info()[0]
+            return int(torch.cuda.mem_get_info()[0])
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
     def _allocated(self) -> int:

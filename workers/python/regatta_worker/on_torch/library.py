@@ -20,18 +20,23 @@ from typing import Any, TypeVar
 import torch
 
 from regatta_worker import device
-from regatta_worker.problem import inputs
-from regatta_worker.problem import planes
 from regatta_worker.clock import timing
-from regatta_worker.protocol.absence import absence
-from regatta_worker.protocol.channel import Failed, Lost, Message, Unsupported, required
-from regatta_worker.problem.input_sets import Inputs, fresh, seed_of
-from regatta_worker.problem.attention import Problem
-from regatta_worker.problem.reference import Arrays, ReferenceCache, difference, difference_of_planes, probes
-from regatta_worker.protocol.refusals import broke, refusal
 from regatta_worker.on_torch.case import DTYPES, Asked, Built, Call, Results, Tensors, Variant
 from regatta_worker.on_torch.census import census
 from regatta_worker.on_torch.inputs import TorchInputSets
+from regatta_worker.problem import inputs, planes
+from regatta_worker.problem.attention import Problem
+from regatta_worker.problem.input_sets import Inputs, fresh, seed_of
+from regatta_worker.problem.reference import (
+    Arrays,
+    ReferenceCache,
+    difference,
+    difference_of_planes,
+    probes,
+)
+from regatta_worker.protocol.absence import absence
+from regatta_worker.protocol.channel import Failed, Lost, Message, Unsupported, required
+from regatta_worker.protocol.refusals import broke, refusal
 
 Done = TypeVar("Done")
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from regatta_worker.protocol.channel import Unsupported
 from regatta_worker.problem.attention import Problem
+from regatta_worker.protocol.channel import Unsupported
 
 
 def starts(lengths: list[int]) -> torch.Tensor:

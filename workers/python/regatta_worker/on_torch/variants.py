@@ -16,11 +16,11 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend
 
-from regatta_worker.protocol.channel import Unsupported
+from regatta_worker.on_torch.case import Built, Results, Tensors
 from regatta_worker.on_torch.cutlass_splits import effective_splits
 from regatta_worker.on_torch.packing import packing
 from regatta_worker.problem.attention import Mask, Problem
-from regatta_worker.on_torch.case import Built, Results, Tensors
+from regatta_worker.protocol.channel import Unsupported
 
 SDPA_BACKENDS = {
     "sdpa-math": SDPBackend.MATH,
@@ -88,7 +88,8 @@ def by_autograd(
     """
 
     def gradient(out: torch.Tensor) -> Results:
-        return torch.autograd.grad(out, inputs, dout, retain_graph=True)
+        found: Results = torch.autograd.grad(out, inputs, dout, retain_graph=True)
+        return found
 
     if problem.direction == "forward":
         return Built(lambda: (forward(),))

@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
-from regatta_worker.protocol.channel import Unsupported
-from regatta_worker.on_torch.packing import bounds, rows
-from regatta_worker.problem.attention import Problem
 from regatta_worker.on_torch.case import Asked, Built, Results, Tensors, Variant
+from regatta_worker.on_torch.packing import bounds, rows
 from regatta_worker.on_torch.variants import by_autograd
+from regatta_worker.problem.attention import Problem
+from regatta_worker.protocol.channel import Unsupported
 
 UNBOUNDED = (-1, -1)
 

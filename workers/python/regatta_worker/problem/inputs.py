@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from regatta_worker.problem.planes import Plane
 from regatta_worker.problem.attention import Problem
+from regatta_worker.problem.planes import Plane
 
 if TYPE_CHECKING:
     import numpy as np

@@ -18,7 +18,7 @@ SHARE = 8
 class Plane(NamedTuple):
     """A key-value head of a sequence, with the query heads that read it."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody calls
     """Of the sequence in the batch."""
     sequence: Sequence
     kv_head: int

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from regatta_worker.protocol.channel import Failed, Unsupported
 from regatta_worker.problem.attention import DTYPE_BYTES
+from regatta_worker.protocol.channel import Failed, Unsupported
 
 KINDS = ("all-gather", "reduce-scatter")
 

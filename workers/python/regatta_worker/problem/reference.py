@@ -13,16 +13,18 @@ from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from regatta_worker.problem.planes import Plane
 from regatta_worker.problem.attention import GRADIENTS, Problem, Sequence, probe_indices
+from regatta_worker.problem.planes import Plane
 
 CHUNK = 1 << 22
 """Elements compared at a time."""
 
 ZERO = 1e-12
 """A root mean square below which a float64 result is zero in exact arithmetic."""
+
+Entry = TypeVar("Entry", dict[str, Any], dict[Plane, dict[str, Any]])
 
 Make = Callable[[str, Plane], Any]
 """A plane's part of an input, `[1, rows, heads, width]`, in the problem's type."""
@@ -251,11 +253,11 @@ class ReferenceCache:
 
     def _kept(
         self,
-        entries: OrderedDict[Any, Any],
+        entries: OrderedDict[Any, Entry],
         key: Any,
-        compute: Callable[[], Any],
-        suffices: Callable[[Any], bool],
-    ) -> Any:
+        compute: Callable[[], Entry],
+        suffices: Callable[[Entry], bool],
+    ) -> Entry:
         """The entry, computed where it is not there or does not suffice."""
         found = entries.pop(key, None)
         if found is None or not suffices(found):

@@ -19,8 +19,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from regatta_worker.ranks.agreement import Agreement
 from regatta_worker.protocol.channel import PROTOCOL_VERSION, REPLY_FD, REQUEST_FD, Failed, Message
+from regatta_worker.ranks.agreement import Agreement
 
 LIMIT_VARIABLE = "REGATTA_RANK_LIMIT_S"
 LIMIT_S = 100.0

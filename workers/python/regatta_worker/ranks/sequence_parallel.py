@@ -20,20 +20,20 @@ import torch
 import torch.distributed as dist
 
 from regatta_worker import device
-from regatta_worker.problem import inputs
 from regatta_worker.clock import timing
-from regatta_worker.ranks.agreement import Agreement
-from regatta_worker.protocol.channel import Failed, Message, Together, Unsupported, required
+from regatta_worker.on_torch.case import DTYPES, Variant
+from regatta_worker.on_torch.census import census
+from regatta_worker.on_torch.inputs import Fill, TorchInputSets
+from regatta_worker.on_torch.library import TorchLibrary
+from regatta_worker.problem import inputs
 from regatta_worker.problem.input_sets import Inputs, fresh, seed_of
 from regatta_worker.problem.lengths import Lengths
 from regatta_worker.problem.projection import Geometry, Projection, some_rows
 from regatta_worker.problem.reference import difference, probes, worst
+from regatta_worker.protocol.channel import Failed, Message, Together, Unsupported, required
 from regatta_worker.protocol.refusals import refusal
+from regatta_worker.ranks.agreement import Agreement
 from regatta_worker.ranks.sequence_parallel_variants import Operator, operator, variants
-from regatta_worker.on_torch.census import census
-from regatta_worker.on_torch.inputs import Fill, TorchInputSets
-from regatta_worker.on_torch.case import DTYPES, Variant
-from regatta_worker.on_torch.library import TorchLibrary
 
 PR_SET_PDEATHSIG = 1
 """prctl.h"""
@@ -313,7 +313,8 @@ class Rank(Together, TorchLibrary):
             )
         for _ in range(plan.warmup):
             layer.call()
-        call, graph = layer.call, None
+        call: Callable[[], Any] = layer.call
+        graph = None
         if plan.graph:
             graph = timing.captured(layer.call)
             call, sets.held_bytes = graph.replay, graph.held_bytes

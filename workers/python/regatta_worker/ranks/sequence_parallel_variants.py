@@ -10,9 +10,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from regatta_worker.protocol.channel import Unsupported
-from regatta_worker.problem.projection import KINDS, Projection
 from regatta_worker.on_torch.case import DTYPES, Variant
+from regatta_worker.problem.projection import KINDS, Projection
+from regatta_worker.protocol.channel import Unsupported
 
 PARAMETERS = {"lengths": "integer", "pad": ("none", "pow2"), "start": ("idle", "queued")}
 
