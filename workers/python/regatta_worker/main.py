@@ -11,7 +11,8 @@ from typing import cast
 
 from regatta_worker import libraries
 from regatta_worker.protocol.absence import absence
-from regatta_worker.protocol.channel import Absent, Session, Worker, open_descriptors, serve
+from regatta_worker.protocol.channel import Absent, Worker
+from regatta_worker.serving import Session, open_descriptors, serve
 
 
 def names() -> list[str]:

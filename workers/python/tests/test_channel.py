@@ -16,7 +16,8 @@ from regatta_worker import device
 from regatta_worker.clock import timing
 from regatta_worker.main import open_worker
 from regatta_worker.problem.input_sets import Inputs
-from regatta_worker.protocol.channel import Absent, Failed, Session, Unsupported, serve
+from regatta_worker.protocol.channel import Absent, Failed, Unsupported
+from regatta_worker.serving import Session, serve
 
 
 class Scripted:

@@ -23,8 +23,9 @@ from regatta_worker.on_torch.variants import Access, build_efficient
 from regatta_worker.problem import inputs
 from regatta_worker.problem.attention import Problem
 from regatta_worker.problem.reference import Arrays, ReferenceCache
-from regatta_worker.protocol.channel import Session, Unsupported
+from regatta_worker.protocol.channel import Unsupported
 from regatta_worker.protocol.refusals import refusal
+from regatta_worker.serving import Session
 
 TOLERANCE = {"f32": 1e-5, "f16": 2e-3, "bf16": 1.5e-2}
 RAGGED = {"q": [3, 24], "k": [5, 24]}
