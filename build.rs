@@ -27,17 +27,18 @@ fn main() {
     }
 }
 
-/// Names and texts of `workers/python/*.py`, and the libraries among them: each has a file
-/// `LIBRARY_worker.py`, so that one more is one more file.
+/// Names and texts of the Python worker's package, and the libraries in it: each has a file
+/// `libraries/LIBRARY.py`, so that one more is one more file.
 fn python_files() -> String {
-    let files = files("workers/python", ".py");
+    let files = files_below("workers/python/regatta_worker", ".py");
     let texts: String = files
         .iter()
         .map(|(name, path)| format!("    ({name:?}, include_str!({path:?})),\n"))
         .collect();
     let libraries: Vec<&str> = files
         .iter()
-        .filter_map(|(name, _)| name.strip_suffix("_worker.py"))
+        .filter_map(|(name, _)| name.strip_prefix("libraries/")?.strip_suffix(".py"))
+        .filter(|name| !name.starts_with('_'))
         .collect();
     format!(
         "const FILES: &[(&str, &str)] = &[\n{texts}];\n\
@@ -73,6 +74,24 @@ fn files(folder: &str, ending: &str) -> Vec<(String, PathBuf)> {
             name.ends_with(ending).then_some((name, path))
         })
         .collect();
+    found.sort();
+    found
+}
+
+/// The same with the folders in it: a file's name is its path from the first.
+fn files_below(folder: &str, ending: &str) -> Vec<(String, PathBuf)> {
+    let mut found = files(folder, ending);
+    for (name, path) in files(folder, "") {
+        // Without what Python leaves behind.
+        if path.is_dir() && !name.starts_with("__") {
+            let inner = files_below(&format!("{folder}/{name}"), ending);
+            found.extend(
+                inner
+                    .into_iter()
+                    .map(|(file, path)| (format!("{name}/{file}"), path)),
+            );
+        }
+    }
     found.sort();
     found
 }

@@ -26,15 +26,16 @@ pub(crate) fn folder() -> io::Result<PathBuf> {
     Ok(folder)
 }
 
-/// Writes files into a folder of the user's cache and gives the folder. What is there
-/// already is left alone: the folder's name holds a checksum of the contents.
+/// Writes files into a folder of the user's cache and gives the folder; names may hold
+/// folders of their own. What is there already is left alone: the folder's name holds a
+/// checksum of the contents.
 ///
 /// # Errors
 /// When the cache cannot be written.
-pub(crate) fn install(kind: &str, files: &[(&str, &[u8])]) -> io::Result<PathBuf> {
+pub(crate) fn install(kind: &str, files: &[(impl AsRef<str>, &[u8])]) -> io::Result<PathBuf> {
     let mut hasher = crc32fast::Hasher::new();
     for (name, bytes) in files {
-        hasher.update(name.as_bytes());
+        hasher.update(name.as_ref().as_bytes());
         hasher.update(bytes);
     }
     let version = env!("CARGO_PKG_VERSION");
@@ -43,10 +44,11 @@ pub(crate) fn install(kind: &str, files: &[(&str, &[u8])]) -> io::Result<PathBuf
     Ok(folder)
 }
 
-fn write(folder: &Path, files: &[(&str, &[u8])]) -> io::Result<()> {
-    fs::create_dir_all(folder)?;
+fn write(folder: &Path, files: &[(impl AsRef<str>, &[u8])]) -> io::Result<()> {
     for (name, bytes) in files {
-        let path = folder.join(name);
+        let path = folder.join(name.as_ref());
+        let folder = path.parent().unwrap_or(folder);
+        fs::create_dir_all(folder)?;
         if fs::read(&path).is_ok_and(|there| there == *bytes) {
             continue;
         }
@@ -65,14 +67,16 @@ mod tests {
     #[test]
     fn what_is_torn_is_written_anew_and_the_rest_left_alone() {
         let folder = tempfile::tempdir().unwrap();
-        let files: [(&str, &[u8]); 2] = [("a", b"one"), ("b", b"two")];
+        let files: [(&str, &[u8]); 2] = [("a", b"one"), ("b/c", b"two")];
         write(folder.path(), &files).unwrap();
         let written = |name| fs::metadata(folder.path().join(name)).unwrap().modified();
         let before = written("a").unwrap();
-        fs::write(folder.path().join("b"), "tw").unwrap();
+        fs::write(folder.path().join("b/c"), "tw").unwrap();
         write(folder.path(), &files).unwrap();
         assert_eq!(written("a").unwrap(), before);
-        assert_eq!(fs::read(folder.path().join("b")).unwrap(), b"two");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+        assert_eq!(fs::read(folder.path().join("b/c")).unwrap(), b"two");
+        let left = |folder: &Path| fs::read_dir(folder).unwrap().count();
+        assert_eq!(left(folder.path()), 2);
+        assert_eq!(left(&folder.path().join("b")), 1);
     }
 }

@@ -86,7 +86,7 @@ fn functions_are_counted_once_a_case_and_what_is_not_there_is_not_zero() {
     let Some(python) = python() else { return };
     let place = Place::new();
     let counts = "[[count]]\nname = \"calls of the case\"\nworker = \"jax\"\n\
-        function = \"jax_worker:_Case.call\"\n\
+        function = \"regatta_worker.libraries.jax:_Case.call\"\n\
         [[count]]\nname = \"gone\"\nworker = \"jax/xla\"\nfunction = \"jax:no_such.function\"\n";
     place.write("jax.toml", &format!("{SUITE}{counts}"));
     let filter = "jax/xla:h2,s64,d32";
@@ -202,12 +202,12 @@ fn the_last_timed_call_is_checked_on_inputs_of_its_own() {
     let Some(python) = python() else { return };
     let place = Place::new();
     place.write("sitecustomize.py", KEEPS_ITS_RESULTS);
-    let main = concat!(env!("CARGO_MANIFEST_DIR"), "/workers/python/main.py");
+    let worker = concat!(env!("CARGO_MANIFEST_DIR"), "/workers/python/regatta_worker");
     let started = |path: &str| {
         let spec = Spec {
             name: "jax".to_owned(),
             program: python.clone().into(),
-            args: [main, "--library", "jax"].map(String::from).to_vec(),
+            args: [worker, "--library", "jax"].map(String::from).to_vec(),
             env: vec![
                 ("JAX_PLATFORMS".to_owned(), "cpu".to_owned()),
                 ("PYTHONPATH".to_owned(), path.to_owned()),

@@ -8,16 +8,20 @@ src/attention/inputs.rs, whose frozen values come first. Exits with 1 if anythin
 prints how long the reference of a large problem takes.
 """
 
+from __future__ import annotations
+
 import argparse
 import itertools
 import math
 import sys
 import tempfile
+from typing import Any
 
 import numpy
 import torch
+
 from check import CASES, CAUSAL, CAUSAL_BR, FULL, LOUD, Case, describe, relative
-from launch import Difference, Driver, Fill, Reference, Tensor, build, reference
+from launch import Difference, Driver, Fill, Problem, Reference, Tensor, build, reference
 
 LIMIT = 1e-12
 WIDE = [
@@ -35,27 +39,32 @@ DTYPES = ("f32", "f16", "bf16")
 class Results:
     """Dense float64 results, full of NaN."""
 
-    def __init__(self, p):
+    def __init__(self, p: Problem) -> None:
         rows = (p.batch, p.heads, p.seq_q)
         shapes = {
-            "out": (p.batch, p.seq_q, p.heads, p.head_dim_v), "lse": rows, "delta": rows,
+            "out": (p.batch, p.seq_q, p.heads, p.head_dim_v),
+            "lse": rows,
+            "delta": rows,
             "dq": (p.batch, p.seq_q, p.heads, p.head_dim),
             "dk": (p.batch, p.seq_k, p.kv_heads, p.head_dim),
             "dv": (p.batch, p.seq_k, p.kv_heads, p.head_dim_v),
         }
-        self.tensors = {name: torch.full(shape, math.nan, device="cuda", dtype=torch.float64)
-                        for name, shape in shapes.items()}
+        self.tensors = {
+            name: torch.full(shape, math.nan, device="cuda", dtype=torch.float64)
+            for name, shape in shapes.items()
+        }
         self.struct = Reference(**{name: t.data_ptr() for name, t in self.tensors.items()})
 
 
-def launch_reference(driver, held, direction, results):
+def launch_reference(driver: Driver, held: Case, direction: str, results: Results) -> None:
     held.problem.lse = held.problem.delta = held.problem.workspace = None  # not for it
     held.problem.scale = math.nan
     reference(driver, held.problem, held.dtype, direction, results.struct)
 
 
-def check_results(driver):
-    bad, worst = 0, {}
+def check_results(driver: Driver) -> int:
+    bad = 0
+    worst: dict[str, float] = {}
     for case, dtype in itertools.product(CASES + LOUD + WIDE, DTYPES):
         held = Case(torch, case, dtype, loud=case in LOUD)
         right, lse = held.reference()
@@ -73,12 +82,14 @@ def check_results(driver):
         if not all(error <= LIMIT for error in errors.values()):
             bad += 1
             print("WRONG", dtype, describe(case), errors, flush=True)
-    print("reference against PyTorch in float64, worst:",
-          ", ".join(f"{name} {error:.1e}" for name, error in worst.items()))
+    print(
+        "reference against PyTorch in float64, worst:",
+        ", ".join(f"{name} {error:.1e}" for name, error in worst.items()),
+    )
     return bad
 
 
-def check_determinism(driver):
+def check_determinism(driver: Driver) -> bool:
     held = Case(torch, (2, 4, 2, 300, 513, 80, 80, CAUSAL, "bhsd"), "bf16")
     runs = []
     for _ in range(2):
@@ -95,11 +106,13 @@ def check_determinism(driver):
 # ---------------------------------------------------------------- the comparison
 
 
-def view(tensor):
+def view(tensor: Any) -> Tensor:
     return Tensor(tensor.data_ptr(), *tensor.stride()[:3])
 
 
-def difference(driver, result, right, dtype, blocks):
+def difference(
+    driver: Driver, result: Any, right: Any, dtype: str, blocks: int
+) -> tuple[float, float, float, float]:
     partials = torch.full((blocks, 4), math.nan, device="cuda", dtype=torch.float64)
     arguments = Difference(view(result), right.data_ptr(), partials.data_ptr(), *result.shape)
     driver.launch("reference", f"difference_{dtype}", (blocks, 1, 1), 256, 0, arguments)
@@ -108,20 +121,31 @@ def difference(driver, result, right, dtype, blocks):
     return squares, norm, partials[:, 2].max().item(), infinite
 
 
-def check_difference(driver):
+def check_difference(driver: Driver) -> int:
     bad = 0
-    for dtype, layout, blocks, broken in itertools.product(DTYPES, ("bshd", "bhsd"), (1, 7, 300), (0, 3)):
+    for dtype, layout, blocks, broken in itertools.product(
+        DTYPES, ("bshd", "bhsd"), (1, 7, 300), (0, 3)
+    ):
         held = Case(torch, (2, 3, 3, 67, 67, 41, 41, FULL, layout), dtype)
         result = held.tensors["q"]
-        right = result.double().contiguous() + 1e-3 * torch.randn(result.shape, device="cuda").double()
+        right = (
+            result.double().contiguous() + 1e-3 * torch.randn(result.shape, device="cuda").double()
+        )
         off = result.double() - right
-        for place, value in zip(((0, 0, 0, 0), (1, 66, 2, 40), (1, 5, 1, 7)),
-                                (math.nan, math.inf, -math.inf)[:broken]):
+        for place, value in zip(
+            ((0, 0, 0, 0), (1, 66, 2, 40), (1, 5, 1, 7)),
+            (math.nan, math.inf, -math.inf)[:broken],
+            strict=False,
+        ):
             result[place], off[place] = value, 0.0
         found = difference(driver, result, right, dtype, blocks)
-        expected = (off.square().sum().item(), right.square().sum().item(),
-                    off.abs().max().item(), float(broken))
-        close = all(math.isclose(a, b, rel_tol=1e-12) for a, b in zip(found, expected))
+        expected = (
+            off.square().sum().item(),
+            right.square().sum().item(),
+            off.abs().max().item(),
+            float(broken),
+        )
+        close = all(math.isclose(a, b, rel_tol=1e-12) for a, b in zip(found, expected, strict=True))
         if not close:
             bad += 1
             print("WRONG difference", dtype, layout, blocks, broken, found, expected)
@@ -132,7 +156,7 @@ def check_difference(driver):
 # ---------------------------------------------------------------- the inputs
 
 
-def elements(seed, tensor, count):
+def elements(seed: int, tensor: int, count: int) -> Any:
     """src/attention/inputs.rs `element` of the indices below `count`."""
     u64 = numpy.uint64
     with numpy.errstate(over="ignore"):
@@ -145,23 +169,32 @@ def elements(seed, tensor, count):
     return (2.0 * unit - 1.0) * math.sqrt(3.0)
 
 
-def check_inputs(driver):
+def check_inputs(driver: Driver) -> int:
     bad = 0
-    frozen = elements(42, 0, 3).tolist() + [elements(42, 3, 1001)[1000].item()]
+    frozen = [*elements(42, 0, 3).tolist(), elements(42, 3, 1001)[1000].item()]
     if frozen != [0.836805286714029, -1.1781049573266253, -0.7669481822728474, -1.3725259712649156]:
         bad += 1
         print("WRONG frozen values", frozen)
     shape = (2, 301, 3, 79)
     for dtype, layout, (seed, tensor) in itertools.product(
-            DTYPES, ("bshd", "bhsd"), ((42, 0), (7, 1), (2**64 - 1, 2), (0, 3))):
+        DTYPES, ("bshd", "bhsd"), ((42, 0), (7, 1), (2**64 - 1, 2), (0, 3))
+    ):
         b, s, h, d = shape
         held = Case(torch, (b, h, h, s, s, d, d, FULL, layout), dtype)
         to = held.tensors["q"].fill_(math.nan)
         for blocks in (1, 1000):
-            driver.launch("inputs", f"inputs_{dtype}", (blocks, 1, 1), 256, 0,
-                          Fill(view(to), seed, tensor, *shape))
+            driver.launch(
+                "inputs",
+                f"inputs_{dtype}",
+                (blocks, 1, 1),
+                256,
+                0,
+                Fill(view(to), seed, tensor, *shape),
+            )
             driver.synchronize()
-            single = torch.from_numpy(elements(seed, tensor, math.prod(shape)).astype(numpy.float32))
+            single = torch.from_numpy(
+                elements(seed, tensor, math.prod(shape)).astype(numpy.float32)
+            )
             right = single.to(held.kind).view(shape)
             if not torch.equal(to.cpu(), right):
                 bad += 1
@@ -173,7 +206,7 @@ def check_inputs(driver):
 # ---------------------------------------------------------------- how long
 
 
-def time_reference(driver):
+def time_reference(driver: Driver) -> None:
     for dtype, mask in itertools.product(("bf16", "f32"), (FULL, CAUSAL)):
         held = Case(torch, (1, 16, 16, 8192, 8192, 128, 128, mask, "bshd"), dtype)
         results = Results(held.problem)
@@ -186,21 +219,32 @@ def time_reference(driver):
             stop.record()
             stop.synchronize()
             milliseconds[direction] = start.elapsed_time(stop)
-        print(f"{dtype} {describe(held.case)}:",
-              ", ".join(f"{name} {ms:.0f} ms" for name, ms in milliseconds.items()), flush=True)
+        print(
+            f"{dtype} {describe(held.case)}:",
+            ", ".join(f"{name} {ms:.0f} ms" for name, ms in milliseconds.items()),
+            flush=True,
+        )
 
 
-def main():
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--cubins", help="directory of NAME.cubin files; otherwise they are compiled")
+def main() -> int:
+    arguments = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    arguments.add_argument(
+        "--cubins", help="directory of NAME.cubin files; otherwise they are compiled"
+    )
     cubins = arguments.parse_args().cubins
     if not cubins:
         cubins = tempfile.mkdtemp()
         build(cubins)
     torch.zeros(1, device="cuda")
     driver = Driver(cubins)
-    bad = (check_inputs(driver) + check_difference(driver) + check_results(driver)
-           + check_determinism(driver))
+    bad = (
+        check_inputs(driver)
+        + check_difference(driver)
+        + check_results(driver)
+        + check_determinism(driver)
+    )
     time_reference(driver)
     print(f"{bad} wrong")
     return 1 if bad else 0

@@ -89,9 +89,7 @@ def main() -> None:
             {kind: process(kind, Path(folder)) for kind in KINDS} for _ in range(arguments.rounds)
         ]
         lines = [
-            line
-            for path in Path(folder).glob("*.jsonl")
-            for line in path.read_text().splitlines()
+            line for path in Path(folder).glob("*.jsonl") for line in path.read_text().splitlines()
         ]
     recorded = sum('"kind":"kernel"' in line for line in lines)
     lost = [line for line in lines if '"kind":"dropped"' in line]

@@ -12,6 +12,7 @@ import glob
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 COPY, FILL, PLAIN_KERNEL, KERNEL = 1, 2, 3, 10
 """CUPTI_ACTIVITY_KIND_*: MEMCPY, MEMSET, KERNEL (which serialises, and is not asked for)
@@ -123,7 +124,7 @@ class Cupti:
         if status := getattr(self._library, f"cuptiActivity{name}")(*arguments):
             raise OSError(f"cuptiActivity{name} answered {status}")
 
-    def _requested(self, buffer: object, size: object, most: object) -> None:
+    def _requested(self, buffer: Any, size: Any, most: Any) -> None:
         held = ctypes.create_string_buffer(BUFFER_BYTES)
         self._buffers[ctypes.addressof(held)] = held
         buffer[0], size[0], most[0] = ctypes.addressof(held), BUFFER_BYTES, 0
@@ -133,7 +134,7 @@ class Cupti:
         following = self._library.cuptiActivityGetNextRecord
         arguments = (ctypes.c_void_p(buffer), ctypes.c_size_t(valid), ctypes.byref(record))
         while (status := following(*arguments)) == 0:
-            if operation := _operation(record.value):
+            if record.value and (operation := _operation(record.value)):
                 self._operations.append(operation)
         if status != MAX_LIMIT_REACHED:
             print(f"cuptiActivityGetNextRecord answered {status}", file=sys.stderr)

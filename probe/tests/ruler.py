@@ -29,7 +29,7 @@ from torch.profiler import ProfilerActivity, profile
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workers" / "python"))
 
-import probe
+from regatta_worker.clock import probe
 
 SHAPES = ((1, 8, 128, 64), (2, 16, 512, 64), (2, 16, 1024, 64), (4, 16, 2048, 128))
 """[batch, heads, seq, head_dim] in bf16, for FlashAttention-2 through torch."""
@@ -71,7 +71,7 @@ def by_cupti(clock: probe.Probe, cold: bool, call: Callable[[], Any]) -> float:
     kernels = [event for event in events if event.get("cat") == "kernel"]
     # The run-up is ours too: where the call does nothing, all are alike.
     real = [event for event in kernels if not event["name"].startswith("regatta_")] or kernels
-    return statistics.median(event["dur"] * 1e3 for event in real)
+    return float(statistics.median(event["dur"] * 1e3 for event in real))
 
 
 def compare(clock: probe.Probe, name: str, cold: bool, call: Callable[[], Any]) -> None:

@@ -26,19 +26,21 @@ from itertools import groupby, product
 from pathlib import Path
 from typing import Any
 
-WORKER = Path(__file__).resolve().parents[2] / "workers" / "python"
-sys.path[:0] = [str(WORKER), str(WORKER / "tests")]
-
-import jax_worker
-from support import CAUSAL, FULL, wire
+FOLDER = Path(__file__).resolve().parents[2] / "workers" / "python"
+sys.path.insert(0, str(FOLDER / "tests"))
+sys.path.insert(0, str(FOLDER))
 
 import jax
 import jax.numpy as jnp
-import jax_clock
-import probe
-from cupti import Cupti, Operation
 from jax.experimental.pallas.ops.gpu.attention import mha
-from jax_clock import XlaProbe
+
+from cupti import Cupti, Operation
+from support import CAUSAL, FULL, wire
+
+from regatta_worker.clock import probe
+from regatta_worker.libraries import jax as jax_worker
+from regatta_worker.on_jax import clock as jax_clock
+from regatta_worker.on_jax.clock import XlaProbe
 
 PALLAS = ((1, 8, 128, 64), (2, 16, 512, 64), (2, 16, 1024, 64))
 """[batch, heads, seq, head_dim] in bf16 of forward calls that are one kernel: JAX's own
@@ -179,7 +181,7 @@ def prepared(worker: jax_worker.JaxWorker, clock: XlaProbe | None, **request: An
         if error["relative_l2"] > BF16_ERROR:
             say(f"{request}: {name} is off by {error['relative_l2']:.1e}", False)
     for _ in range(3):
-        jax.block_until_ready(worker._case.call())
+        jax.block_until_ready(worker.call())
     return worker._case
 
 
@@ -269,7 +271,8 @@ def host_times(worker: jax_worker.JaxWorker, clock: XlaProbe) -> None:
     print(f"      host of a call: {host / 1e3:.1f} us behind the gate, ", end="")
     print(f"{statistics.median(free) / 1e3:.1f} us until it returns without gate and marker")
     several = statistics.median(
-        clock.sample(True, lambda: [call() for _ in range(4)], 4).device_ns for _ in range(SAMPLES)
+        clock.sample(True, lambda: [call() for _ in range(4)], calls=4).device_ns
+        for _ in range(SAMPLES)
     )
     print(f"      cold: {marked / 1e3:.2f} us; four calls {several / 1e3:.2f} us; ", end="")
     print(f"{after / 1e3:.2f} us with the stop event recorded when the call has returned")
@@ -295,7 +298,7 @@ def main() -> int:
         for cold in (True, False):
             compare(cupti, clock, f"{variant} {direction} {tuple(axes.values())}", cold, call)
     every_kind(cupti, worker, clock)
-    misbehaving_calls(clock, worker._case.call)
+    misbehaving_calls(clock, worker._prepared().call)
     clock.close()
     print(f"{len(failures)} failed" if failures else "all right")
     return 1 if failures else 0

@@ -9,6 +9,8 @@ kernel began and ended. Exit code 1 when a cold forward of 5 or 15 us is off by 
 half a microsecond.
 """
 
+from __future__ import annotations
+
 import argparse
 import json
 import pathlib
@@ -21,7 +23,7 @@ from native_worker import SHAPES, Worker
 TOLERANCE_NS = 500
 
 
-def cupti_ns(folder, samples):
+def cupti_ns(folder: str, samples: int) -> float:
     """Duration of the last launches of the forward kernel that the census wrote down."""
     names, found = {}, []
     for path in pathlib.Path(folder).glob("*.jsonl"):
@@ -31,11 +33,11 @@ def cupti_ns(folder, samples):
                 names[record["id"]] = record["name"]
             elif record["kind"] == "kernel" and "flash_mma_forward" in names[record["name"]]:
                 found.append((record["start"], record["end"] - record["start"]))
-    return statistics.median(length for _, length in sorted(found)[-samples:])
+    return float(statistics.median(length for _, length in sorted(found)[-samples:]))
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("library")
     parser.add_argument("--regatta", default="target/release/regatta", metavar="PATH")
     parser.add_argument("--rounds", type=int, default=6)
@@ -52,8 +54,10 @@ def main():
                 plain.append(statistics.median(worker.device_ns(options.samples, cache)))
                 worker.close()
                 with tempfile.TemporaryDirectory() as folder:
-                    worker = Worker(options.regatta, {"CUDA_INJECTION64_PATH": options.library,
-                                                      "REGATTA_TRACE": folder})
+                    worker = Worker(
+                        options.regatta,
+                        {"CUDA_INJECTION64_PATH": options.library, "REGATTA_TRACE": folder},
+                    )
                     worker.prepare(shape)
                     attached.append(statistics.median(worker.device_ns(options.samples, cache)))
                     worker.close()
@@ -61,8 +65,10 @@ def main():
             read, true, with_cupti = map(statistics.median, (plain, truth, attached))
             bad = cache == "cold" and abs(read - true) > TOLERANCE_NS
             failed += bad
-            print(f"{'FAIL' if bad else 'ok':5} {cache:4} {shape:18} {read / 1e3:6.2f} "
-                  f"{true / 1e3:6.2f} {with_cupti / 1e3:6.2f}")
+            print(
+                f"{'FAIL' if bad else 'ok':5} {cache:4} {shape:18} {read / 1e3:6.2f} "
+                f"{true / 1e3:6.2f} {with_cupti / 1e3:6.2f}"
+            )
     return 1 if failed else 0
 
 

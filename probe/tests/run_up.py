@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 import statistics
-import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,10 +22,11 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from ruler import by_cupti, per_call_ns
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-import probe
+from ruler import by_cupti, per_call_ns
+
+from regatta_worker.clock import probe
 
 SETTINGS = (
     (0, False), (1, False), (2, False), (4, False), (8, False), (12, False),
@@ -124,4 +124,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

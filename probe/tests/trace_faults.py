@@ -84,9 +84,7 @@ def program(change: str) -> None:
         if change == "to-host-and-back":
             given = tuple(x.to("cpu").to(device) for x in given)
         if change == "other-kernel":
-            saved = aten._flash_attention_forward(
-                *given, None, None, 6144, 6144, 0.0, False, False
-            )
+            saved = aten._flash_attention_forward(*given, None, None, 6144, 6144, 0.0, False, False)
             out, lse, state, unused, _ = saved
             aten._flash_attention_backward(
                 dout, *given, out, lse, None, None, 6144, 6144, 0.0, False, state, unused

@@ -76,7 +76,7 @@ fn program_file(program: &Path) -> Option<PathBuf> {
 }
 
 /// The files that arguments name, with the code that lies beside a script: a worker is
-/// seldom one file. Of `-m MODULE` those of the module in this folder.
+/// seldom one file. Of a folder that Python runs, and of `-m MODULE` in this folder, all code.
 fn named_files(args: &[String]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut arguments = args.iter();
@@ -85,13 +85,16 @@ fn named_files(args: &[String]) -> Vec<PathBuf> {
             && let Some(module) = arguments.next()
         {
             let path = PathBuf::from(module.replace('.', "/"));
-            found.extend(beside(&path.join("__init__.py")));
+            found.extend(package(&path));
             found.extend(beside(&path.with_extension("py")));
             continue;
         }
         let value = argument.split_once('=').map_or("", |(_, value)| value);
         for word in [argument.as_str(), value] {
             found.extend(beside(Path::new(word)));
+            if Path::new(word).join("__main__.py").is_file() {
+                found.extend(package(Path::new(word)));
+            }
         }
     }
     found.sort();
@@ -121,6 +124,15 @@ fn beside(path: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// The code of a Python package, with the packages in it.
+fn package(folder: &Path) -> Vec<PathBuf> {
+    let marks = ["__init__.py", "__main__.py"];
+    match marks.iter().any(|name| folder.join(name).is_file()) {
+        true => code_below(folder),
+        false => Vec::new(),
+    }
+}
+
 fn is_code(ending: &std::ffi::OsStr) -> bool {
     ending.to_str().is_some_and(|ending| CODE.contains(&ending))
 }
@@ -148,28 +160,38 @@ pub fn checksum(path: &Path) -> String {
 /// A checksum of the names, sizes and times of the code in a folder and those below it.
 fn listing(folder: &Path) -> String {
     let mut hasher = crc32fast::Hasher::new();
-    let (mut waiting, mut files) = (vec![folder.to_owned()], 0);
+    let files = code_below(folder);
+    for path in &files {
+        if let Ok(facts) = fs::symlink_metadata(path) {
+            let line = format!("{} {} {}\n", path.display(), facts.len(), time(&facts));
+            hasher.update(line.as_bytes());
+        }
+    }
+    format!("{:08x}-{}", hasher.finalize(), files.len())
+}
+
+/// The code in a folder and those below it, but hidden ones and what Python leaves behind.
+fn code_below(folder: &Path) -> Vec<PathBuf> {
+    let (mut waiting, mut files) = (vec![folder.to_owned()], Vec::new());
     while let Some(folder) = waiting.pop() {
         let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
         let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
         paths.sort();
         for path in paths {
-            let hidden = path
-                .file_name()
-                .is_none_or(|name| name.to_string_lossy().starts_with(['.', '_']) && path.is_dir());
+            let hidden = path.file_name().is_none_or(|name| {
+                name.to_string_lossy().starts_with('.') || name == "__pycache__"
+            });
             let Ok(facts) = fs::symlink_metadata(&path) else {
                 continue;
             };
             if facts.is_dir() && !hidden {
                 waiting.push(path);
-            } else if path.extension().is_some_and(is_code) && files < MOST_FILES {
-                files += 1;
-                let line = format!("{} {} {}\n", path.display(), facts.len(), time(&facts));
-                hasher.update(line.as_bytes());
+            } else if path.extension().is_some_and(is_code) && files.len() < MOST_FILES {
+                files.push(path);
             }
         }
     }
-    format!("{:08x}-{files}", hasher.finalize())
+    files
 }
 
 fn time(facts: &fs::Metadata) -> String {
@@ -217,6 +239,21 @@ mod tests {
             .filter(|(name, sum)| after.files[*name] != **sum)
             .collect();
         assert_eq!(changed.len(), 1);
+    }
+
+    #[test]
+    fn a_worker_that_is_a_package_is_all_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let package = folder.path().join("bench");
+        fs::create_dir_all(package.join("libraries/__pycache__")).unwrap();
+        let files = ["__main__.py", "libraries/a.py"].map(|name| package.join(name));
+        for file in &files {
+            fs::write(file, "1").unwrap();
+        }
+        fs::write(package.join("libraries/__pycache__/a.so"), "1").unwrap();
+        fs::write(folder.path().join("beside.py"), "1").unwrap();
+        let found = named_files(&[package.display().to_string()]);
+        assert_eq!(found, files);
     }
 
     #[test]

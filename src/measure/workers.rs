@@ -289,7 +289,7 @@ fn python_spec(
     environment_name: &str,
     environment: &Environment,
 ) -> Result<Spec, NoCommand> {
-    let main = python::install().map_err(|error| {
+    let worker = python::install().map_err(|error| {
         NoCommand(format!(
             "cannot write the Python worker into the cache: {error}"
         ))
@@ -318,7 +318,7 @@ fn python_spec(
         name: name.to_owned(),
         program: interpreter,
         args: vec![
-            main.display().to_string(),
+            worker.display().to_string(),
             "--library".to_owned(),
             library.to_owned(),
         ],

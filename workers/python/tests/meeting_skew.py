@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import support  # noqa: F401  (puts the worker's modules on the path)
+import support  # noqa: F401  (puts the worker's package on the path)
 
-from agreement import Agreement
+from regatta_worker.ranks.agreement import Agreement
 
 MEETINGS = 2000
 PAUSE_S = 0.0005

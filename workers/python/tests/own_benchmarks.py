@@ -95,7 +95,7 @@ def timer(run: Run) -> float:
     """benchmarks/benchmark_flash_attention.py: the mean of 30 calls in a row."""
     from torch.utils.benchmark import Timer
 
-    return Timer("run()", globals={"run": run}).timeit(30).mean * 1e3
+    return float(Timer("run()", globals={"run": run}).timeit(30).mean * 1e3)
 
 
 def autorange(run: Run) -> float:
@@ -103,7 +103,7 @@ def autorange(run: Run) -> float:
     from torch.utils.benchmark import Timer
 
     measured = Timer("run()", globals={"run": run}).blocked_autorange(min_run_time=0.5)
-    return measured.median * 1e3
+    return float(measured.median * 1e3)
 
 
 def flashinfer_clock(run: Run) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from problem import Mask
+from regatta_worker.problem.attention import Mask
 
 Results = tuple[torch.Tensor, ...]
 

@@ -133,7 +133,7 @@ def library(name: str, only: str) -> int:
     worker, bad = support.StartedWorker(name), 0
     hello = worker.ask("hello", protocol=1)
     if hello["type"] != "hello" or hello.get("absent"):
-        print(f"skip {name}: {hello.get('absent', hello.get('reason'))[:150]}", flush=True)
+        print(f"skip {name}: {str(hello.get('absent', hello.get('reason')))[:150]}", flush=True)
         return 0
     print(f"     {name}: {hello['versions']}", flush=True)
     for variant in hello["variants"]:

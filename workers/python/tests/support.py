@@ -1,4 +1,4 @@
-"""What the tests share: the worker's modules on the path, problems, and a started worker."""
+"""What the tests share: the worker's package on the path, problems, and a started worker."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-WORKER = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(WORKER))
+FOLDER = Path(__file__).resolve().parent.parent
+WORKER = FOLDER / "regatta_worker"
+sys.path.insert(0, str(FOLDER))
 
 FULL = {"left": None, "right": None, "align": "top-left"}
 CAUSAL = {"left": None, "right": 0, "align": "top-left"}
@@ -76,7 +77,7 @@ def put(seed: int, tensors: Any, copies: Any, refresh: Any) -> None:
     """Other contents where torch's tensors lie, and in copies of them, and what must follow."""
     import torch
 
-    import inputs
+    from regatta_worker.problem import inputs
 
     with torch.no_grad():
         for name, tensor in [*tensors.items(), *copies.items()]:
@@ -101,10 +102,9 @@ class StartedWorker:
         request_read, request_write = _pipe_above_nine()
         reply_read, reply_write = _pipe_above_nine()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the worker)
-        main = str(WORKER / "main.py")
         self.pid = os.posix_spawn(
             sys.executable,
-            [sys.executable, *interpreter_options, main, "--library", library],
+            [sys.executable, *interpreter_options, str(WORKER), "--library", library],
             os.environ,
             file_actions=[
                 # First, because the log itself may lie on 3 or 4.
@@ -128,7 +128,8 @@ class StartedWorker:
         signal.alarm(REPLY_LIMIT_S)
         reply = self.replies.readline()
         signal.alarm(0)
-        return json.loads(reply)
+        answer: dict[str, Any] = json.loads(reply)
+        return answer
 
     def ask(self, kind: str, **fields: Any) -> dict[str, Any]:
         """Sends a request and reads its reply, which must repeat the id."""
@@ -159,7 +160,7 @@ class Conversing(unittest.TestCase):
     """Tests that share one worker, started without a GPU to see."""
 
     LIBRARY = ""
-    HIDES = {"CUDA_VISIBLE_DEVICES": ""}
+    HIDES: ClassVar = {"CUDA_VISIBLE_DEVICES": ""}
     """Environment by which the library sees no GPU."""
     worker: StartedWorker
     hello: dict[str, Any]

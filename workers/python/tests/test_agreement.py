@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import support  # noqa: F401 (the worker's modules on the path)
+import support  # noqa: F401 (the worker's package on the path)
 
-from agreement import Agreement
-from channel import Failed
+from regatta_worker.protocol.channel import Failed
+from regatta_worker.ranks.agreement import Agreement
 
 RANKS = 3
 ROUNDS = 50

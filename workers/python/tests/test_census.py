@@ -9,10 +9,10 @@ import unittest
 from typing import Any
 from unittest import mock
 
-import support  # noqa: F401  (puts the worker's modules on the path)
+import support  # noqa: F401  (puts the worker's package on the path)
 
-import census
-import probe
+from regatta_worker.census import launches
+from regatta_worker.clock import probe
 
 RECORDED = {
     "begin": 1000,
@@ -95,12 +95,12 @@ class OfACall(unittest.TestCase):
         self.library.trace.append("waited")
 
     def test_the_second_of_two_recordings_counts(self) -> None:
-        census.of_call(self.call, self.wait)
+        launches.of_call(self.call, self.wait)
         once = ["begin", "the call", "returned", "waited", "end"]
         self.assertEqual(self.library.trace, once + once)
 
     def test_times_count_from_the_first_start(self) -> None:
-        found = census.of_call(self.call, self.wait)
+        found = launches.of_call(self.call, self.wait)
         copy, kernel, fill = found["activity"]["operations"]
         self.assertEqual((copy["start_ns"], copy["end_ns"], copy["name"]), (0, 100, "HtoD"))
         self.assertEqual((kernel["start_ns"], kernel["launched_ns"]), (500, -100))
@@ -111,7 +111,7 @@ class OfACall(unittest.TestCase):
         self.assertGreaterEqual(found["activity"]["host_ns"], 0)
 
     def test_a_launch_has_what_its_kernel_takes(self) -> None:
-        found = census.of_call(self.call, self.wait)
+        found = launches.of_call(self.call, self.wait)
         (launch,) = found["launches"]
         self.assertEqual(launch["grid"], [157, 1, 1])
         self.assertEqual(launch["cluster"], [2, 1, 1])
@@ -120,20 +120,20 @@ class OfACall(unittest.TestCase):
 
     def test_no_census_is_in_the_librarys_words(self) -> None:
         self.library.fails = "begin"
-        with self.assertRaisesRegex(census.CensusError, "no CUPTI"):
-            census.of_call(self.call, self.wait)
+        with self.assertRaisesRegex(launches.CensusError, "no CUPTI"):
+            launches.of_call(self.call, self.wait)
         self.assertEqual(self.library.trace, ["begin"])
 
     def test_a_call_that_fails_ends_its_recording(self) -> None:
         with self.assertRaises(ZeroDivisionError):
-            census.of_call(lambda: 1 / 0, self.wait)
+            launches.of_call(lambda: 1 / 0, self.wait)
         self.assertEqual(self.library.trace, ["begin", "end"])
 
     def test_without_the_variable_there_is_none(self) -> None:
         with mock.patch.dict(os.environ):
             os.environ.pop(probe.VARIABLE)
-            with self.assertRaisesRegex(census.CensusError, "names no library"):
-                census.of_call(self.call, self.wait)
+            with self.assertRaisesRegex(launches.CensusError, "names no library"):
+                launches.of_call(self.call, self.wait)
 
 
 if __name__ == "__main__":

@@ -6,16 +6,18 @@ import contextlib
 import io
 import json
 import math
+import sys
 import unittest
 from typing import Any
 
-import support  # noqa: F401  (puts the worker's modules on the path)
+import support
 
-import device
-import timing
-from channel import Absent, Failed, Session, Unsupported, serve
-from input_sets import Inputs
-from main import open_worker
+from regatta_worker import device
+from regatta_worker.clock import timing
+from regatta_worker.main import open_worker
+from regatta_worker.problem.input_sets import Inputs
+from regatta_worker.protocol.channel import Absent, Failed, Unsupported
+from regatta_worker.serving import Session, serve
 
 
 class Scripted:
@@ -147,7 +149,7 @@ class Channel(unittest.TestCase):
             self.skipTest("every library is installed")
         with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(Absent) as caught:
             open_worker(library)
-        for word in (f"`{library}`", support.sys.executable, "environment", "pip install"):
+        for word in (f"`{library}`", sys.executable, "environment", "pip install"):
             self.assertIn(word, str(caught.exception))
 
 

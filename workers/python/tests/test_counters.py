@@ -14,7 +14,14 @@ from typing import Any
 
 import support
 
-from counters import BUILT_IN, COUNTED_CALLS, FEWEST_CALLS, WARMUP_CALLS, Counter, count
+from regatta_worker.census.counters import (
+    BUILT_IN,
+    COUNTED_CALLS,
+    FEWEST_CALLS,
+    WARMUP_CALLS,
+    Counter,
+    count,
+)
 
 LIBRARY = """
 def select(kind):
@@ -121,13 +128,14 @@ class Counting(unittest.TestCase):
     def test_methods_of_every_kind(self) -> None:
         selector, kind = self.library.selector, self.library.Selector
         before = dict(vars(kind))
-        for name, call, result in (
+        calls: tuple[tuple[str, Callable[[], Any], Any], ...] = (
             ("Selector.select", lambda: selector.select(1), (selector, 1)),
             ("Selector.pure", lambda: kind.pure(1), 1),
             ("Selector.pure", lambda: selector.pure(1), 1),
             ("Selector.of", lambda: kind.of(1), (kind, 1)),
             ("Selector.inherited", lambda: selector.inherited(), "inherited"),
-        ):
+        )
+        for name, call, result in calls:
             with self.subTest(name):
                 self.assertEqual(self.counted(call, name)["calls.it"], 1)
                 self.assertEqual(call(), result)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import os
 import unittest
 from types import SimpleNamespace
 from typing import Any
@@ -15,11 +14,11 @@ if not support.installed("torch"):
 
 import torch
 
-import inputs
-from channel import Unsupported
-from cudnn_graphs import Execution, Graphs, band
-from problem import Problem
-from reference import Arrays, ReferenceCache
+from regatta_worker.on_torch.cudnn_graphs import Execution, Graphs, band
+from regatta_worker.problem import inputs
+from regatta_worker.problem.attention import Problem
+from regatta_worker.problem.reference import Arrays, ReferenceCache
+from regatta_worker.protocol.channel import Unsupported
 
 CPU = torch.device("cpu")
 WINDOW = {"left": 4, "right": 2, "align": "top-left"}
@@ -66,6 +65,7 @@ class Graph:
         assert given["handle"] == "handle" and given["compute_data_type"] == "FLOAT"
         Graph.made += 1
         self.steps: list[str] = []
+        self.ends: tuple[End, ...] = ()
 
     def tensor(self, *, name: str, dim: Any, stride: Any, data_type: Any) -> End:
         return End(dim, stride, data_type)
@@ -193,7 +193,11 @@ class Values(unittest.TestCase):
         for direction in ("forward", "backward", "both"):
             for layout in ("bshd", "bhsd"):
                 for mask in (support.FULL, support.CAUSAL, support.CAUSAL_BR, LEFT):
-                    axes = {"direction": direction, "layout": layout, "mask": mask}
+                    axes: dict[str, Any] = {
+                        "direction": direction,
+                        "layout": layout,
+                        "mask": mask,
+                    }
                     with self.subTest(**axes):
                         self.right(seq_q=9, seq_k=24, kv_heads=2, head_dim_v=8, **axes)
 

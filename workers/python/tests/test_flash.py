@@ -20,15 +20,16 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-import inputs
 import plain_attention
-from channel import Unsupported
-from flash_attn_worker import FlashAttnWorker
-from flash_variants import build_flash
 from plain_attention import flash_mask
-from problem import Problem
-from torch_variants import Access
-from torch_worker import TorchWorker
+
+from regatta_worker.libraries.flash_attn import FlashAttnWorker
+from regatta_worker.libraries.torch import TorchWorker
+from regatta_worker.on_torch.flash_variants import build_flash
+from regatta_worker.on_torch.variants import Access
+from regatta_worker.problem import inputs
+from regatta_worker.problem.attention import Problem
+from regatta_worker.protocol.channel import Unsupported
 
 RAGGED = {"q": [3, 24], "k": [3, 24]}
 RAGGED_CROSS = {"q": [3, 24], "k": [5, 30]}
@@ -70,10 +71,10 @@ def bounded(cu_seqlens: tuple[Any, Any], longest: tuple[Any, Any]) -> None:
 
 
 def aten_forward(
-    q, k, v, cum_q, cum_k, max_q, max_k, dropout_p, is_causal, return_debug_mask,
-    *, scale=None, window_size_left=None, window_size_right=None, seqused_k=None,
-    alibi_slopes=None,
-):  # fmt: skip
+    q: Any, k: Any, v: Any, cum_q: Any, cum_k: Any, max_q: Any, max_k: Any, dropout_p: Any,
+    is_causal: Any, return_debug_mask: Any, *, scale: Any = None, window_size_left: Any = None,
+    window_size_right: Any = None, seqused_k: Any = None, alibi_slopes: Any = None,
+) -> Any:  # fmt: skip
     """`aten::_flash_attention_forward`."""
     bounded((cum_q, cum_k), (max_q, max_k))
     assert cum_q is not None or (max_q, max_k) == (q.shape[1], k.shape[1])
@@ -84,9 +85,10 @@ def aten_forward(
 
 
 def aten_backward(
-    dout, q, k, v, out, lse, cum_q, cum_k, max_q, max_k, dropout_p, is_causal, rng, unused,
-    *, scale=None, window_size_left=None, window_size_right=None,
-):  # fmt: skip
+    dout: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, cum_q: Any, cum_k: Any, max_q: Any,
+    max_k: Any, dropout_p: Any, is_causal: Any, rng: Any, unused: Any, *, scale: Any = None,
+    window_size_left: Any = None, window_size_right: Any = None,
+) -> Any:  # fmt: skip
     """`aten::_flash_attention_backward`."""
     bounded((cum_q, cum_k), (max_q, max_k))
     mask = flash_mask(is_causal, window_size_left, window_size_right)
@@ -110,7 +112,7 @@ def fa3_given(name: str, *given: Any) -> dict[str, Any]:
     return named | {"mask": (flash_mask(named["is_causal"], *window), cu_seqlens)}
 
 
-def fa3_fwd(*given):
+def fa3_fwd(*given: Any) -> Any:
     """`flash_attn_3::fwd`."""
     named = fa3_given("fwd", *given)
     q, k, v = (named[name] for name in ("q", "k", "v"))
@@ -119,7 +121,7 @@ def fa3_fwd(*given):
     return out, plain_attention.statistics(out), *(q.new_zeros(1) for _ in range(2))
 
 
-def fa3_bwd(*given):
+def fa3_bwd(*given: Any) -> Any:
     """`flash_attn_3::bwd`."""
     named = fa3_given("bwd", *given)
     saved = (named[name] for name in ("out", "softmax_lse", "q", "k", "v"))
@@ -130,7 +132,7 @@ def fa3_bwd(*given):
     return *gradients, *(named["q"].new_zeros(1) for _ in range(5))
 
 
-class Differentiable(torch.autograd.Function):
+class Differentiable(torch.autograd.Function):  # type: ignore[misc]  # of no type here
     """The stand-in of FlashAttention-2's public functions, which come with a gradient."""
 
     @staticmethod
@@ -145,18 +147,20 @@ class Differentiable(torch.autograd.Function):
 
 
 def flash_attn_func(
-    q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0,
-    alibi_slopes=None, deterministic=False, return_attn_probs=False,
-):  # fmt: skip
+    q: Any, k: Any, v: Any, dropout_p: Any = 0.0, softmax_scale: Any = None, causal: Any = False,
+    window_size: Any = (-1, -1), softcap: Any = 0.0, alibi_slopes: Any = None,
+    deterministic: Any = False, return_attn_probs: Any = False,
+) -> Any:  # fmt: skip
     """As flash_attn 2.8 has it."""
     return Differentiable.apply(q, k, v, flash_mask(causal, *window_size), (None, None))
 
 
 def flash_attn_varlen_func(
-    q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p=0.0,
-    softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, alibi_slopes=None,
-    deterministic=False, return_attn_probs=False, block_table=None,
-):  # fmt: skip
+    q: Any, k: Any, v: Any, cu_seqlens_q: Any, cu_seqlens_k: Any, max_seqlen_q: Any,
+    max_seqlen_k: Any, dropout_p: Any = 0.0, softmax_scale: Any = None, causal: Any = False,
+    window_size: Any = (-1, -1), softcap: Any = 0.0, alibi_slopes: Any = None,
+    deterministic: Any = False, return_attn_probs: Any = False, block_table: Any = None,
+) -> Any:  # fmt: skip
     """As flash_attn 2.8 has it."""
     bounded((cu_seqlens_q, cu_seqlens_k), (max_seqlen_q, max_seqlen_k))
     mask = flash_mask(causal, *window_size)
@@ -164,14 +168,18 @@ def flash_attn_varlen_func(
 
 
 def _flash_attn_fwd(
-    q, k, v, qv=None, cu_seqlens_q=None, cu_seqlens_k=None, seqused_q=None, seqused_k=None,
-    max_seqlen_q=None, max_seqlen_k=None, min_seqlen_k=None, page_table=None, softmax_scale=None,
-    causal=False, softcap=None, window_size_left=None, window_size_right=None,
-    learnable_sink=None, tile_mn=None, mma_pv_is_rs=None, intra_wg_overlap=None, num_threads=384,
-    num_splits=1, pack_gqa=None, _arch=None, score_mod=None, mask_mod=None,
-    block_sparse_tensors=None, return_lse=False, out=None, lse=None, aux_tensors=None,
-    q_descale=None, k_descale=None, v_descale=None, gather_kv_indices=None,
-):  # fmt: skip
+    q: Any, k: Any, v: Any, qv: Any = None, cu_seqlens_q: Any = None, cu_seqlens_k: Any = None,
+    seqused_q: Any = None, seqused_k: Any = None, max_seqlen_q: Any = None,
+    max_seqlen_k: Any = None, min_seqlen_k: Any = None, page_table: Any = None,
+    softmax_scale: Any = None, causal: Any = False, softcap: Any = None,
+    window_size_left: Any = None, window_size_right: Any = None, learnable_sink: Any = None,
+    tile_mn: Any = None, mma_pv_is_rs: Any = None, intra_wg_overlap: Any = None,
+    num_threads: Any = 384, num_splits: Any = 1, pack_gqa: Any = None, _arch: Any = None,
+    score_mod: Any = None, mask_mod: Any = None, block_sparse_tensors: Any = None,
+    return_lse: Any = False, out: Any = None, lse: Any = None, aux_tensors: Any = None,
+    q_descale: Any = None, k_descale: Any = None, v_descale: Any = None,
+    gather_kv_indices: Any = None,
+) -> Any:  # fmt: skip
     """As flash_attn.cute 4.0.0b15 has it."""
     # -1 is a window there, which ends before the query itself.
     assert all(side is None or side >= 0 for side in (window_size_left, window_size_right))
@@ -182,15 +190,18 @@ def _flash_attn_fwd(
 
 
 def _flash_attn_bwd(
-    q, k, v, out, dout, lse, softmax_scale=None, causal=False, softcap=0.0,
-    window_size_left=None, window_size_right=None, m_block_size=64, n_block_size=128,
-    num_threads=256, pack_gqa=False, num_stages_Q=2, num_stages_dO=2, SdP_swapAB=False,
-    dKV_swapAB=False, dQ_swapAB=False, AtomLayoutMSdP=2, AtomLayoutNdKV=2, AtomLayoutMdQ=2,
-    V_in_regs=False, cu_seqlens_q=None, cu_seqlens_k=None, seqused_q=None, seqused_k=None,
-    max_seqlen_q=None, max_seqlen_k=None, deterministic=False, dq=None, dk=None, dv=None,
-    score_mod=None, score_mod_bwd=None, mask_mod=None, aux_tensors=None,
-    block_sparse_tensors=None, dlse=None,
-):  # fmt: skip
+    q: Any, k: Any, v: Any, out: Any, dout: Any, lse: Any, softmax_scale: Any = None,
+    causal: Any = False, softcap: Any = 0.0, window_size_left: Any = None,
+    window_size_right: Any = None, m_block_size: Any = 64, n_block_size: Any = 128,
+    num_threads: Any = 256, pack_gqa: Any = False, num_stages_Q: Any = 2, num_stages_dO: Any = 2,
+    SdP_swapAB: Any = False, dKV_swapAB: Any = False, dQ_swapAB: Any = False,
+    AtomLayoutMSdP: Any = 2, AtomLayoutNdKV: Any = 2, AtomLayoutMdQ: Any = 2,
+    V_in_regs: Any = False, cu_seqlens_q: Any = None, cu_seqlens_k: Any = None,
+    seqused_q: Any = None, seqused_k: Any = None, max_seqlen_q: Any = None,
+    max_seqlen_k: Any = None, deterministic: Any = False, dq: Any = None, dk: Any = None,
+    dv: Any = None, score_mod: Any = None, score_mod_bwd: Any = None, mask_mod: Any = None,
+    aux_tensors: Any = None, block_sparse_tensors: Any = None, dlse: Any = None,
+) -> Any:  # fmt: skip
     """As flash_attn.cute 4.0.0b15 has it."""
     mask = flash_mask(causal, window_size_left, window_size_right)
     plain_attention.of_these_inputs(out, lse, q, k, v, mask, (cu_seqlens_q, cu_seqlens_k))
@@ -200,10 +211,11 @@ def _flash_attn_bwd(
 def stand_ins() -> dict[str, types.ModuleType]:
     """The modules of the three generations, by the names they are imported under."""
     second = types.ModuleType("flash_attn.flash_attn_interface")
-    second.flash_attn_func = flash_attn_func
-    second.flash_attn_varlen_func = flash_attn_varlen_func
+    vars(second).update(
+        flash_attn_func=flash_attn_func, flash_attn_varlen_func=flash_attn_varlen_func
+    )
     fourth = types.ModuleType("flash_attn.cute.interface")
-    fourth._flash_attn_fwd, fourth._flash_attn_bwd = _flash_attn_fwd, _flash_attn_bwd
+    vars(fourth).update(_flash_attn_fwd=_flash_attn_fwd, _flash_attn_bwd=_flash_attn_bwd)
     parents = (types.ModuleType(name) for name in ("flash_attn", "flash_attn.cute"))
     third = types.ModuleType("flash_attn_interface")
     return {module.__name__: module for module in (*parents, second, third, fourth)}
@@ -223,6 +235,10 @@ def kernels() -> list[torch.library.Library]:
 
 class ByValue(unittest.TestCase):
     """Each call with its kernel replaced by attention's definition, held to the reference."""
+
+    libraries: list[torch.library.Library]
+    generations: FlashAttnWorker
+    torch: TorchWorker
 
     @classmethod
     def setUpClass(cls) -> None:

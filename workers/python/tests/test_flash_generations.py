@@ -7,6 +7,7 @@ import io
 import sys
 import types
 import unittest
+from typing import Any
 from unittest import mock
 
 import support
@@ -16,7 +17,7 @@ if not support.installed("torch"):
 
 import torch
 
-from flash_attn_worker import MODULES, FlashAttnWorker
+from regatta_worker.libraries.flash_attn import MODULES, FlashAttnWorker
 
 
 class Generations(unittest.TestCase):
@@ -51,6 +52,9 @@ class Generations(unittest.TestCase):
 
 class Absent(unittest.TestCase):
     """A worker process in which none of the three is installed."""
+
+    worker: support.StartedWorker
+    hello: dict[str, Any]
 
     @classmethod
     def setUpClass(cls) -> None:

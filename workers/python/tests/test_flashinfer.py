@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import unittest
 from types import SimpleNamespace
 from typing import Any
@@ -14,12 +13,12 @@ if not support.installed("torch"):
 
 import torch
 
-import flashinfer_calls as calls
-import inputs
-from channel import Failed, Unsupported
-from flashinfer_worker import planned, split_rules
-from problem import Problem
-from reference import Arrays, ReferenceCache
+from regatta_worker.libraries.flashinfer import planned, split_rules
+from regatta_worker.on_torch import flashinfer_calls as calls
+from regatta_worker.problem import inputs
+from regatta_worker.problem.attention import Problem
+from regatta_worker.problem.reference import Arrays, ReferenceCache
+from regatta_worker.protocol.channel import Failed, Unsupported
 
 RAGGED = {"q": [3, 24, 7], "k": [5, 24, 16]}
 WINDOW = {"left": 4, "right": None, "align": "bottom-right"}
@@ -48,7 +47,8 @@ class Wrapper:
 
     def __init__(self, float_workspace_buffer: torch.Tensor, kv_layout: str, **given: Any) -> None:
         assert float_workspace_buffer.dtype == torch.uint8 and kv_layout == "NHD"
-        self.given, self.plans, self.planned = given, 0, None
+        self.given, self.plans = given, 0
+        self.planned: dict[str, Any] = {}
 
     def _plan(self, **planned: Any) -> None:
         self.plans, self.planned = self.plans + 1, planned

@@ -17,19 +17,19 @@ if not support.installed("torch"):
 
 import torch
 import torch.nn.functional as F
+
 from test_probe import FakeLibrary
 
-import inputs
-import probe
-import timing
-from channel import Failed
-from input_sets import LAST, Inputs, InputSets, fresh, in_turn, seed_of
-from planes import chosen
-from problem import Problem
-from torch_inputs import TorchInputSets
-from torch_case import Asked, Built, Variant
-from torch_library import TorchLibrary
-from torch_variants import Access, autograd_call, written
+from regatta_worker.clock import probe, timing
+from regatta_worker.on_torch.case import Asked, Built, Variant
+from regatta_worker.on_torch.inputs import TorchInputSets
+from regatta_worker.on_torch.library import TorchLibrary
+from regatta_worker.on_torch.variants import Access, autograd_call, written
+from regatta_worker.problem import inputs
+from regatta_worker.problem.attention import Problem
+from regatta_worker.problem.input_sets import LAST, Inputs, InputSets, fresh, in_turn, seed_of
+from regatta_worker.problem.planes import chosen
+from regatta_worker.protocol.channel import Failed
 
 TOLERANCE = 1e-5
 
@@ -83,7 +83,7 @@ class Order(unittest.TestCase):
         self.assertEqual(sets.number, 0)
         self.assertEqual(sets.told()["input_sets"], 1)
         self.assertIn("no more", sets.told()["input_sets_reason"])
-        other = InputSets(3, fresh(), lambda number: 1 / 0, lambda error: False)
+        other = InputSets(3, fresh(), _fails, lambda error: False)
         with self.assertRaises(ZeroDivisionError):
             other.change(last=False)
 
@@ -104,12 +104,16 @@ class InPlace(unittest.TestCase):
             for free_bytes in (None, 0, 1 << 17):
                 problem, tensors = self.of(**axes)
                 refreshed: list[float] = []
+
+                def refresh(tensors: Any = tensors, to: list[float] = refreshed) -> None:
+                    to.append(tensors["q"].sum().item())
+
                 sets = TorchInputSets(
                     tensors,
                     7,
                     3,
                     inputs.torch_fill,
-                    lambda tensors=tensors, to=refreshed: to.append(tensors["q"].sum().item()),
+                    refresh,
                     free_bytes=free_bytes,
                 )
                 before = [(x.data_ptr(), x.stride(), x._version) for x in tensors.values()]
@@ -162,7 +166,7 @@ class InPlace(unittest.TestCase):
         for axes in ({}, {"layout": "bhsd", "kv_heads": 2}, {"varlen": ragged, "kv_heads": 1}):
             problem, tensors = self.of(head_dim_v=8, **axes)
             for small in (1 << 22, 100):
-                with mock.patch("inputs.CHUNK", small):
+                with mock.patch("regatta_worker.problem.inputs.CHUNK", small):
                     for plane in chosen(problem):
                         for name, whole in tensors.items():
                             given = (problem, name, 7, plane)
@@ -194,6 +198,10 @@ class InPlace(unittest.TestCase):
 def compute(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     heads = (x.transpose(1, 2) for x in (q, k, v))
     return F.scaled_dot_product_attention(*heads, enable_gqa=True).transpose(1, 2)
+
+
+def _fails(number: int) -> None:
+    raise ZeroDivisionError
 
 
 class Keeping(TorchLibrary):
@@ -292,9 +300,9 @@ class Kept(unittest.TestCase):
         for direction in ("forward", "backward", "both"):
             for layout in ("bshd", "bhsd"):
                 for axes in ({}, {"kv_heads": 1, "head_dim_v": 8}, {"seq_q": 300, "heads": 16}):
-                    axes = {"direction": direction, "layout": layout, **axes}
-                    with self.subTest(**axes):
-                        prepared, measured, library = self.measured("right", **axes)
+                    every = {"direction": direction, "layout": layout, **axes}
+                    with self.subTest(**every):
+                        prepared, measured, library = self.measured("right", **every)
                         support.right_after_timing(self, measured, TOLERANCE, prepared)
                         self.assertEqual(library.census()["launches"], [])
                         again = library.measure(support.PLAN)
@@ -355,9 +363,11 @@ class Graph:
     """A CUDA graph on the host: replays run the call again, into the memory of the first."""
 
     recorded: Any = None
+    results: tuple[torch.Tensor, ...] = ()
 
     def __init__(self) -> None:
         self.replays = 0
+        self.calls: list[Any] = []
 
     def replay(self) -> None:
         self.replays += 1
@@ -426,7 +436,7 @@ class Clocks(unittest.TestCase):
     def test_by_events(self) -> None:
         event = mock.Mock()
         event.elapsed_time.return_value = 1.0
-        gpu = SimpleNamespace(l2_bytes=lambda: 0, clock_mhz=lambda: None)
+        gpu: Any = SimpleNamespace(l2_bytes=lambda: 0, clock_mhz=lambda: None)
         made = torch.randint
         with (
             without_a_gpu(lambda: 5000),
@@ -446,9 +456,9 @@ class Clocks(unittest.TestCase):
         Graph.recorded, Graph.results = self.call, results
         with (
             without_a_gpu(lambda: next(amounts, 5000)),
-            mock.patch("timing.gated_clock", return_value=clock),
+            mock.patch("regatta_worker.clock.timing.gated_clock", return_value=clock),
         ):
-            gpu = SimpleNamespace(state=lambda: {})
+            gpu: Any = SimpleNamespace(state=dict)
             measured = timing.measure_cuda(lambda: results, plan, gpu, self.inputs)
         self.assertIs(self.inputs.kept[0], results)
         self.assertEqual(results[0].item(), float(len(self.made)), "of the last replay")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import unittest
 
-import support  # noqa: F401  (puts the worker's modules on the path)
-
 import numpy as np
 
-import inputs
-from problem import Problem, probe_indices
+import support
+
+from regatta_worker.problem import inputs
+from regatta_worker.problem.attention import Problem, probe_indices
 
 
 class Inputs(unittest.TestCase):

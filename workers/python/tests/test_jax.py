@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 import unittest
-from typing import Any
+from typing import Any, ClassVar
 from unittest import mock
 
 import support
@@ -15,7 +16,7 @@ TOLERANCE = {"f32": 1e-5, "f16": 2e-3, "bf16": 1.5e-2}
 @unittest.skipUnless(support.installed("jax"), "jax is not installed")
 class Conversation(support.Conversing):
     LIBRARY = "jax"
-    HIDES = {"JAX_PLATFORMS": "cpu"}
+    HIDES: ClassVar = {"JAX_PLATFORMS": "cpu"}
 
     def right(self, reply: dict[str, Any], dtype: str = "f32") -> None:
         self.assertEqual(reply["type"], "prepared", reply)
@@ -61,7 +62,12 @@ class Conversation(support.Conversing):
         ):
             for kv_heads in (1, 2, 4):
                 with self.subTest(mask=mask, kv_heads=kv_heads):
-                    axes = {"seq_q": 9, "seq_k": 13, "kv_heads": kv_heads, "mask": mask}
+                    axes: dict[str, Any] = {
+                        "seq_q": 9,
+                        "seq_k": 13,
+                        "kv_heads": kv_heads,
+                        "mask": mask,
+                    }
                     self.right(self.worker.prepare("xla", direction="both", **axes))
 
     def test_bfloat16(self) -> None:
@@ -113,22 +119,25 @@ class Conversation(support.Conversing):
 class Sets(unittest.TestCase):
     """In this process, to look at addresses and to put a library in place that keeps results."""
 
+    worker: Any
+
     @classmethod
     def setUpClass(cls) -> None:
         os.environ["JAX_PLATFORMS"] = "cpu"
-        import jax_worker
+        from regatta_worker.libraries import jax as jax_worker
 
         cls.worker = jax_worker.JaxWorker()
 
     def prepared(self, **axes: Any) -> dict[str, Any]:
         request = {"variant": "xla", "seed": 42, "params": {}, "input_sets": 3}
-        return self.worker.prepare(request | {"problem": support.wire(**axes)})
+        prepared: dict[str, Any] = self.worker.prepare(request | {"problem": support.wire(**axes)})
+        return prepared
 
     def test_inputs_are_those_of_every_worker_and_lie_where_they_lay(self) -> None:
         import numpy as np
 
-        import inputs
-        from problem import Problem
+        from regatta_worker.problem import inputs
+        from regatta_worker.problem.attention import Problem
 
         for axes in ({"dtype": "bf16"}, {"layout": "bhsd", "kv_heads": 2}):
             axes = {"direction": "backward", "head_dim": 8, **axes}
@@ -214,7 +223,7 @@ class Ending(unittest.TestCase):
     def test_started_by_hand_it_says_so(self) -> None:
         import subprocess
 
-        command = [support.sys.executable, str(support.WORKER / "main.py"), "--library", "jax"]
+        command = [sys.executable, str(support.WORKER), "--library", "jax"]
         done = subprocess.run(command, capture_output=True, text=True, close_fds=True)
         self.assertEqual(done.returncode, 1)
         self.assertIn("descriptor 3 is not open", done.stderr)

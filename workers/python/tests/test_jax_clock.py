@@ -14,7 +14,9 @@ from unittest import mock
 import support
 from test_probe import FakeLibrary
 
-import probe
+from regatta_worker.clock import probe, timing
+from regatta_worker.problem.input_sets import Inputs
+from regatta_worker.protocol.channel import Unsupported
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -22,9 +24,9 @@ if support.installed("jax"):
     import jax
     import jax.numpy as jnp
 
-    import jax_clock
+    from regatta_worker.on_jax import clock as jax_clock
 
-SOURCE = support.WORKER.parent.parent / "probe" / "src" / "lib.rs"
+SOURCE = support.FOLDER.parent.parent / "probe" / "src" / "lib.rs"
 
 
 def two_results(a: Any, b: Any) -> Any:
@@ -35,6 +37,9 @@ def two_results(a: Any, b: Any) -> Any:
 @unittest.skipUnless(SOURCE.exists() and shutil.which("rustc"), "no source or no Rust compiler")
 class MarkerOnCpu(unittest.TestCase):
     """XLA's own code for the processor: it registers and calls the real handler."""
+
+    library: Any
+    inputs: list[Any]
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -122,7 +127,7 @@ class Samples(unittest.TestCase):
 
     def test_measure_warms_up_and_asks_whether_the_call_waits(self) -> None:
         clock = jax_clock.XlaProbe("fake", self.device)
-        plan = jax_clock.timing.Plan(2, samples=3, min_samples=3, budget_ms=0, cold=True)
+        plan = timing.Plan(2, samples=3, min_samples=3, budget_ms=0, cold=True)
         gpu = mock.Mock()
         gpu.state.return_value = {"sm_mhz": 1980}
         measured = jax_clock.measure(lambda: self.library.trace.append("call"), plan, clock, gpu)
@@ -136,8 +141,9 @@ class Samples(unittest.TestCase):
 
     def test_the_last_timed_calls_results_are_kept(self) -> None:
         clock = jax_clock.XlaProbe("fake", self.device)
-        plan = jax_clock.timing.Plan(1, samples=3, min_samples=3, budget_ms=0, cold=False)
-        gpu, calls, inputs = mock.Mock(), [], jax_clock.Inputs()
+        plan = timing.Plan(1, samples=3, min_samples=3, budget_ms=0, cold=False)
+        gpu, inputs = mock.Mock(), Inputs()
+        calls: list[Any] = []
         gpu.state.return_value = {}
 
         def call() -> Any:
@@ -150,7 +156,7 @@ class Samples(unittest.TestCase):
 
     def test_a_sample_of_several_calls_waits_for_as_many_markers(self) -> None:
         clock = jax_clock.XlaProbe("fake", self.device)
-        plan = jax_clock.timing.Plan(0, 2, 2, 0, cold=False, calls_per_sample=4)
+        plan = timing.Plan(0, 2, 2, 0, cold=False, calls_per_sample=4)
         calls: list[int] = []
         asked = mock.patch.object(clock, "_ask", wraps=clock._ask)
         gpu = mock.Mock()
@@ -165,8 +171,8 @@ class Samples(unittest.TestCase):
 
     def test_a_graph_of_ones_own_is_refused_in_words(self) -> None:
         clock = jax_clock.XlaProbe("fake", self.device)
-        plan = jax_clock.timing.Plan(0, 1, 1, 0, cold=True, graph=True)
-        with self.assertRaisesRegex(jax_clock.Unsupported, "graph = false"):
+        plan = timing.Plan(0, 1, 1, 0, cold=True, graph=True)
+        with self.assertRaisesRegex(Unsupported, "graph = false"):
             jax_clock.measure(lambda: None, plan, clock, mock.Mock())
 
     def test_without_a_library_or_with_one_that_fails_there_is_none(self) -> None:
@@ -175,8 +181,10 @@ class Samples(unittest.TestCase):
             self.assertIsNone(jax_clock.of_device(self.device))
             os.environ[probe.VARIABLE] = "fake"
             self.assertIsInstance(jax_clock.of_device(self.device), jax_clock.XlaProbe)
-            jax_clock.stream_of.side_effect = probe.ProbeError("no stream")
-            with mock.patch("traceback.print_exc") as logged:
+            broken = mock.patch.object(
+                jax_clock, "stream_of", side_effect=probe.ProbeError("no stream")
+            )
+            with broken, mock.patch("traceback.print_exc") as logged:
                 self.assertIsNone(jax_clock.of_device(self.device))
             logged.assert_called_once()
 

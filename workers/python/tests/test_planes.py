@@ -7,15 +7,15 @@ import unittest
 from dataclasses import replace
 from typing import Any
 
-import support
-
 import numpy as np
+
+import support
 from test_reference import ARRAYS, PROBLEMS
 
-import inputs
-from planes import SHARE, Plane, chosen
-from problem import GRADIENTS, Problem
-from reference import ReferenceCache, difference_of_planes, worst
+from regatta_worker.problem import inputs
+from regatta_worker.problem.attention import GRADIENTS, Problem
+from regatta_worker.problem.planes import SHARE, Plane, chosen
+from regatta_worker.problem.reference import ReferenceCache, difference_of_planes, worst
 
 RESULTS = ("out", *GRADIENTS)
 

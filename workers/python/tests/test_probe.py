@@ -9,10 +9,9 @@ import unittest
 from typing import Any
 from unittest import mock
 
-import support  # noqa: F401  (puts the worker's modules on the path)
+import support  # noqa: F401  (puts the worker's package on the path)
 
-import probe
-import timing
+from regatta_worker.clock import probe, timing
 
 
 class Function:
@@ -64,7 +63,8 @@ class OfTheLibrary(unittest.TestCase):
         patch = mock.patch("ctypes.CDLL", return_value=self.library)
         patch.start()
         self.addCleanup(patch.stop)
-        opened = mock.patch.object(probe, "_opened", {})
+        none: dict[int, probe.Probe | None] = {}
+        opened = mock.patch.object(probe, "_opened", none)
         opened.start()
         self.addCleanup(opened.stop)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import unittest
 
-import support
-
 import numpy as np
 
-import inputs
-from problem import GRADIENTS, Mask, Problem
-from reference import Arrays, ReferenceCache, difference, probes
+import support
+
+from regatta_worker.problem import inputs
+from regatta_worker.problem.attention import GRADIENTS, Mask, Problem
+from regatta_worker.problem.reference import Arrays, ReferenceCache, difference, probes
 
 ARRAYS = Arrays.of_numpy()
 

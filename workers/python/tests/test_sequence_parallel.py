@@ -18,13 +18,13 @@ import support
 if not support.installed("torch"):
     raise unittest.SkipTest("torch is not installed")
 
-from agreement import Agreement
-from channel import Failed, Unsupported
-from input_sets import Inputs
-from projection import Geometry, Projection, power_of_two
-from ranks import LIMIT_S, LIMIT_VARIABLE, Ranks
-from sequence_parallel_rank import AgreedPlan
-from sequence_parallel_worker import slowest, worst
+from regatta_worker.libraries.sequence_parallel import slowest, worst
+from regatta_worker.problem.input_sets import Inputs
+from regatta_worker.problem.projection import Geometry, Projection, power_of_two
+from regatta_worker.protocol.channel import Failed, Unsupported
+from regatta_worker.ranks.agreement import Agreement
+from regatta_worker.ranks.processes import LIMIT_S, LIMIT_VARIABLE, Ranks
+from regatta_worker.ranks.sequence_parallel import AgreedPlan
 
 KINDS = ("all-gather", "reduce-scatter")
 PLAN = {"warmup": 1, "samples": 3, "min_samples": 3, "budget_ms": 0, "cache": "hot"}

@@ -7,10 +7,10 @@ from typing import Any
 
 import support
 
-from cutlass_splits import effective_splits
-from problem import Problem
+from regatta_worker.on_torch.cutlass_splits import effective_splits
+from regatta_worker.problem.attention import Problem
 
-HOPPER = {"capability": (9, 0), "shared_bytes": 232448}
+HOPPER: dict[str, Any] = {"capability": (9, 0), "shared_bytes": 232448}
 
 
 def splits(requested: int | None, **axes: Any) -> int | None:

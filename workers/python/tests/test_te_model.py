@@ -10,8 +10,14 @@ from unittest import mock
 
 import support
 
-import te_selection
-from te_selection import AttentionParams, Recipe, SelectionCache, fp8_meta, select_backend
+from regatta_worker.on_torch import te_selection
+from regatta_worker.on_torch.te_selection import (
+    AttentionParams,
+    Recipe,
+    SelectionCache,
+    fp8_meta,
+    select_backend,
+)
 
 PARAMS = AttentionParams(
     qkv_dtype="bf16",
@@ -30,7 +36,12 @@ PARAMS = AttentionParams(
     fp8=False,
     fp8_meta=fp8_meta(None),
 )
-COUNTERS = [{"name": "backend_selections", "functions": ["te_selection:select_backend"]}]
+COUNTERS = [
+    {
+        "name": "backend_selections",
+        "functions": ["regatta_worker.on_torch.te_selection:select_backend"],
+    }
+]
 
 
 class Cache(unittest.TestCase):

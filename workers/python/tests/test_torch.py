@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
 import unittest
 from typing import Any
 
@@ -17,15 +16,16 @@ if not support.installed("torch"):
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-import inputs
-from channel import Session, Unsupported
-from problem import Problem
-from reference import Arrays, ReferenceCache
-from refusals import refusal
-from torch_case import Asked, Built, Variant
-from torch_census import _copies, _launch
-from torch_library import TorchLibrary
-from torch_variants import Access, build_efficient
+from regatta_worker.on_torch.case import Asked, Built, Variant
+from regatta_worker.on_torch.census import _copies, _launch
+from regatta_worker.on_torch.library import TorchLibrary
+from regatta_worker.on_torch.variants import Access, build_efficient
+from regatta_worker.problem import inputs
+from regatta_worker.problem.attention import Problem
+from regatta_worker.problem.reference import Arrays, ReferenceCache
+from regatta_worker.protocol.channel import Unsupported
+from regatta_worker.protocol.refusals import refusal
+from regatta_worker.serving import Session
 
 TOLERANCE = {"f32": 1e-5, "f16": 2e-3, "bf16": 1.5e-2}
 RAGGED = {"q": [3, 24], "k": [5, 24]}
@@ -217,7 +217,11 @@ class Conversation(support.Conversing):
                 for layout in ("bshd", "bhsd"):
                     for direction in ("forward", "backward", "both"):
                         for access in ("views", "copies"):
-                            axes = {"mask": mask, "layout": layout, "direction": direction}
+                            axes: dict[str, Any] = {
+                                "mask": mask,
+                                "layout": layout,
+                                "direction": direction,
+                            }
                             with self.subTest(variant=variant, access=access, **axes):
                                 params = {"access": access}
                                 reply = self.worker.prepare(variant, params, kv_heads=2, **axes)
@@ -226,8 +230,10 @@ class Conversation(support.Conversing):
 
     def test_bottom_right_is_never_is_causal(self) -> None:
         for seq_q, seq_k in ((9, 24), (24, 9)):
-            axes = {"seq_q": seq_q, "seq_k": seq_k, "mask": support.CAUSAL_BR}
-            self.right(self.worker.prepare("sdpa-math", direction="both", **axes))
+            reply = self.worker.prepare(
+                "sdpa-math", direction="both", seq_q=seq_q, seq_k=seq_k, mask=support.CAUSAL_BR
+            )
+            self.right(reply)
 
     def test_half_types(self) -> None:
         for dtype in ("f16", "bf16"):

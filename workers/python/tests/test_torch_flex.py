@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import unittest
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import support
@@ -17,12 +18,12 @@ import torch.nn.functional as F
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention.flex_attention import BlockMask, create_mask, flex_attention
 
-import inputs
-from channel import Unsupported
-from problem import Problem
-from reference import Arrays, ReferenceCache
-from torch_flex import flex_call
-from torch_varlen import varlen_call
+from regatta_worker.on_torch.flex import flex_call
+from regatta_worker.on_torch.varlen import varlen_call
+from regatta_worker.problem import inputs
+from regatta_worker.problem.attention import Problem
+from regatta_worker.problem.reference import Arrays, ReferenceCache
+from regatta_worker.protocol.channel import Unsupported
 
 CPU = torch.device("cpu")
 BAND = {"left": 4, "right": 2, "align": "bottom-right"}
@@ -82,7 +83,10 @@ class Values(unittest.TestCase):
         self.right(make, batch=3, mask=support.CAUSAL)
 
     def test_a_release_without_windows_does_full_masks_alone(self) -> None:
-        def earlier(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, is_causal=False):
+        def earlier(
+            query: Any, key: Any, value: Any, cu_seq_q: Any, cu_seq_k: Any, max_q: Any, max_k: Any,
+            is_causal: Any = False,
+        ) -> Any:  # fmt: skip
             return varlen_stand_in(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k)
 
         def make(problem: Problem, tensors: Any) -> Any:
@@ -93,7 +97,7 @@ class Values(unittest.TestCase):
             self.right(make, batch=3, varlen=RAGGED, mask=support.CAUSAL_BR)
 
     def test_refusals(self) -> None:
-        for words, make, axes in (
+        cases: tuple[tuple[str, Callable[..., Any], dict[str, Any]], ...] = (
             ("ragged", lambda p, t: flex_call(p, t, None, flex_attention), {"varlen": RAGGED}),
             (
                 "bottom right",
@@ -101,7 +105,8 @@ class Values(unittest.TestCase):
                 {"mask": support.CAUSAL},
             ),
             ("bhsd", lambda p, t: varlen_call(p, t, varlen_stand_in), {"layout": "bhsd"}),
-        ):
+        )
+        for words, make, axes in cases:
             problem = Problem.from_wire(support.wire(seq_q=9, seq_k=24, **axes))
             tensors = {name: torch.empty(problem.shape(name)) for name in inputs.TENSORS}
             with self.assertRaisesRegex(Unsupported, words):

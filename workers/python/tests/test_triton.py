@@ -12,8 +12,9 @@ import support
 if not (support.installed("torch") and support.installed("triton")):
     raise unittest.SkipTest("torch and triton are not installed")
 
-from channel import Failed, Unsupported
-from triton_worker import Lengths, tuning_key
+from regatta_worker.libraries.triton import tuning_key
+from regatta_worker.problem.lengths import Lengths
+from regatta_worker.protocol.channel import Failed, Unsupported
 
 TOLERANCE = 2e-3
 
@@ -50,6 +51,9 @@ class Drawing(unittest.TestCase):
 
 
 class Conversation(unittest.TestCase):
+    worker: support.StartedWorker
+    hello: dict[str, Any]
+
     @classmethod
     def setUpClass(cls) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
@@ -67,7 +71,8 @@ class Conversation(unittest.TestCase):
 
     def prepare(self, variant: str, params: Any = None, **axes: Any) -> dict[str, Any]:
         shape = {"batch": 1, "heads": 1, "head_dim": 64, "dtype": "f16"}
-        return self.worker.prepare(variant, params, **shape | axes)
+        reply: dict[str, Any] = self.worker.prepare(variant, params, **shape | axes)
+        return reply
 
     def right(self, reply: dict[str, Any]) -> None:
         self.assertEqual(reply["type"], "prepared", reply)

@@ -18,10 +18,11 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 import torch
 
 import plain_attention
-from channel import Unsupported
 from plain_attention import flash_mask
-from problem import Mask
-from xformers_worker import XformersWorker
+
+from regatta_worker.libraries.xformers import XformersWorker
+from regatta_worker.problem.attention import Mask
+from regatta_worker.protocol.channel import Unsupported
 
 INSTALLED = support.installed("xformers")
 RAGGED = {"q": [3, 24], "k": [3, 24]}
@@ -47,13 +48,16 @@ def _packed(cu_seqlens: Any, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]
 
 
 def efficient_forward(
-    query, key, value, bias, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p,
-    custom_mask_type, compute_log_sumexp=False, *, scale=None, seqlen_k=None, window_size=None,
-):  # fmt: skip
+    query: Any, key: Any, value: Any, bias: Any, cu_seqlens_q: Any, cu_seqlens_k: Any,
+    max_seqlen_q: Any, max_seqlen_k: Any, dropout_p: Any, custom_mask_type: Any,
+    compute_log_sumexp: Any = False, *, scale: Any = None, seqlen_k: Any = None,
+    window_size: Any = None,
+) -> Any:  # fmt: skip
     """`aten::_efficient_attention_forward`."""
     mask = efficient_mask(custom_mask_type, window_size)
     cu_seqlens = (cu_seqlens_q, cu_seqlens_k)
-    out = plain_attention.forward(*_packed(cu_seqlens_q, query, key, value), mask, cu_seqlens)
+    q, k, v = _packed(cu_seqlens_q, query, key, value)
+    out = plain_attention.forward(q, k, v, mask, cu_seqlens)
     rows, longest = len(query), query.shape[1]
     if cu_seqlens_q is not None:
         out, rows, longest = out.unsqueeze(0), len(cu_seqlens_q) - 1, max_seqlen_q
@@ -63,20 +67,21 @@ def efficient_forward(
 
 
 def efficient_backward(
-    grad_out, query, key, value, bias, out, cu_seqlens_q, cu_seqlens_k, max_seqlen_q,
-    max_seqlen_k, logsumexp, dropout_p, philox_seed, philox_offset, custom_mask_type,
-    bias_requires_grad, *, scale=None, num_splits_key=None, window_size=None,
-    shared_storage_dqdkdv=False,
-):  # fmt: skip
+    grad_out: Any, query: Any, key: Any, value: Any, bias: Any, out: Any, cu_seqlens_q: Any,
+    cu_seqlens_k: Any, max_seqlen_q: Any, max_seqlen_k: Any, logsumexp: Any, dropout_p: Any,
+    philox_seed: Any, philox_offset: Any, custom_mask_type: Any, bias_requires_grad: Any, *,
+    scale: Any = None, num_splits_key: Any = None, window_size: Any = None,
+    shared_storage_dqdkdv: Any = False,
+) -> Any:  # fmt: skip
     """`aten::_efficient_attention_backward`."""
     Recorded.num_splits_key = num_splits_key
     mask = efficient_mask(custom_mask_type, window_size)
     cu_seqlens = (cu_seqlens_q, cu_seqlens_k)
-    given = _packed(cu_seqlens_q, grad_out, query, key, value)
+    dout, q, k, v = _packed(cu_seqlens_q, grad_out, query, key, value)
     (plain_out,) = _packed(cu_seqlens_q, out)
     saved = logsumexp.reshape(-1)[:1]
-    plain_attention.of_these_inputs(plain_out, saved, *given[1:], mask, cu_seqlens)
-    gradients = plain_attention.backward(*given, mask, cu_seqlens)
+    plain_attention.of_these_inputs(plain_out, saved, q, k, v, mask, cu_seqlens)
+    gradients = plain_attention.backward(dout, q, k, v, mask, cu_seqlens)
     if cu_seqlens_q is not None:
         gradients = tuple(x.unsqueeze(0) for x in gradients)
     return *gradients, torch.zeros(0)
@@ -87,9 +92,10 @@ def _logsumexp(query: torch.Tensor) -> torch.Tensor:
 
 
 def flash_forward(
-    query, key, value, cu_seqlens_q, cu_seqlens_k, seqused_k, max_seqlen_q, max_seqlen_k, p,
-    softmax_scale, is_causal, window_left, window_right, return_softmax, block_tables,
-):  # fmt: skip
+    query: Any, key: Any, value: Any, cu_seqlens_q: Any, cu_seqlens_k: Any, seqused_k: Any,
+    max_seqlen_q: Any, max_seqlen_k: Any, p: Any, softmax_scale: Any, is_causal: Any,
+    window_left: Any, window_right: Any, return_softmax: Any, block_tables: Any,
+) -> Any:  # fmt: skip
     """`xformers_flash::flash_fwd`."""
     mask = flash_mask(is_causal, window_left, window_right)
     cu_seqlens = (cu_seqlens_q, cu_seqlens_k)
@@ -98,9 +104,10 @@ def flash_forward(
 
 
 def flash_backward(
-    grads_share_storage, grad, query, key, value, out, lse, cu_seqlens_q, cu_seqlens_k,
-    max_seqlen_q, max_seqlen_k, p, softmax_scale, is_causal, window_left, window_right, rng_state,
-):  # fmt: skip
+    grads_share_storage: Any, grad: Any, query: Any, key: Any, value: Any, out: Any, lse: Any,
+    cu_seqlens_q: Any, cu_seqlens_k: Any, max_seqlen_q: Any, max_seqlen_k: Any, p: Any,
+    softmax_scale: Any, is_causal: Any, window_left: Any, window_right: Any, rng_state: Any,
+) -> Any:  # fmt: skip
     """`xformers_flash::flash_bwd`."""
     mask = flash_mask(is_causal, window_left, window_right)
     cu_seqlens = (cu_seqlens_q, cu_seqlens_k)
@@ -108,10 +115,12 @@ def flash_backward(
 
 
 def flash3_forward(
-    query, key, value, cu_seqlens_q, cu_seqlens_k, seqused_k, leftpad_k, max_seqlen_q,
-    max_seqlen_k, p, softmax_scale, is_causal, descale_q=None, descale_k=None, descale_v=None,
-    block_table=None, use_kvsplit=False, window_left=-1, window_right=-1,
-):  # fmt: skip
+    query: Any, key: Any, value: Any, cu_seqlens_q: Any, cu_seqlens_k: Any, seqused_k: Any,
+    leftpad_k: Any, max_seqlen_q: Any, max_seqlen_k: Any, p: Any, softmax_scale: Any,
+    is_causal: Any, descale_q: Any = None, descale_k: Any = None, descale_v: Any = None,
+    block_table: Any = None, use_kvsplit: Any = False, window_left: Any = -1,
+    window_right: Any = -1,
+) -> Any:  # fmt: skip
     """`xformers_flash3::flash_fwd`."""
     mask = flash_mask(is_causal, window_left, window_right)
     cu_seqlens = (cu_seqlens_q, cu_seqlens_k)
@@ -119,9 +128,10 @@ def flash3_forward(
 
 
 def flash3_backward(
-    grads_share_storage, dout, query, key, value, out, softmax_lse, cu_seqlens_q, cu_seqlens_k,
-    max_seqlen_q, max_seqlen_k, softmax_scale, is_causal, window_left, window_right,
-):  # fmt: skip
+    grads_share_storage: Any, dout: Any, query: Any, key: Any, value: Any, out: Any,
+    softmax_lse: Any, cu_seqlens_q: Any, cu_seqlens_k: Any, max_seqlen_q: Any, max_seqlen_k: Any,
+    softmax_scale: Any, is_causal: Any, window_left: Any, window_right: Any,
+) -> Any:  # fmt: skip
     """`xformers_flash3::flash_bwd`."""
     mask = flash_mask(is_causal, window_left, window_right)
     cu_seqlens = (cu_seqlens_q, cu_seqlens_k)
@@ -153,6 +163,10 @@ def on_the_cpu(fmha: Any) -> contextlib.ExitStack:
 class ByValue(unittest.TestCase):
     """xFormers from its entry to its kernels, whose place attention's definition takes."""
 
+    worker: XformersWorker
+    fmha: Any
+    held: contextlib.ExitStack
+
     @classmethod
     def setUpClass(cls) -> None:
         cls.worker = XformersWorker()
@@ -177,7 +191,8 @@ class ByValue(unittest.TestCase):
             self.assertLess(error["relative_l2"], limit, (name, variant, params, axes))
         limit = TOLERANCE[axes["dtype"]]
         support.right_after_timing(self, self.worker.measure(support.PLAN), limit, prepared)
-        return prepared["effective"]
+        effective: dict[str, Any] = prepared["effective"]
+        return effective
 
     def operators(self) -> list[str]:
         flash3 = ["flash3"] if self.fmha.flash3._C_flashattention3 else []
@@ -281,6 +296,9 @@ class WithoutAGpu(unittest.TestCase):
 
 
 class Started(unittest.TestCase):
+    worker: support.StartedWorker
+    hello: dict[str, Any]
+
     @classmethod
     def setUpClass(cls) -> None:
         cls.worker = support.StartedWorker("xformers")

@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 import torch
+
 from transformer_engine.pytorch.attention.dot_product_attention import utils as dpa_utils
 from transformer_engine.pytorch.attention.dot_product_attention.utils import (
     AttentionLogging as attn_log,
@@ -99,8 +100,7 @@ class DotProductAttention(torch.nn.Module):
             out = torch.cat(outs)
         else:
             out = self._attend(q, k, v)
-        out = Freeing.apply(out.flatten(-2))
-        return out
+        return Freeing.apply(out.flatten(-2))
 
     def _select(self, q: torch.Tensor, k: torch.Tensor) -> None:
         params = dpa_utils.AttentionParams(

@@ -1,0 +1,18 @@
+"""The worker for attention libraries with Python bindings, which speaks docs/PROTOCOL.md.
+
+A part imports from those before it in `LAYERS` alone.
+"""
+
+LAYERS = (
+    "protocol",
+    "device",
+    "problem",
+    "clock",
+    "census",
+    "on_torch",
+    "on_jax",
+    "ranks",
+    "libraries",
+    "serving",
+    "main",
+)

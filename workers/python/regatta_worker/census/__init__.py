@@ -1,0 +1,1 @@
+"""What a call has the device and the library do, apart from any timing."""

@@ -1,0 +1,116 @@
+"""The launch census of regatta's GPU library: what one call has the device do, and when.
+
+Through CUPTI's activity records (`probe/src/census/`), so alike for every framework.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+from regatta_worker.clock import probe
+
+
+class CensusError(RuntimeError):
+    """Why there is no census, in the library's own words."""
+
+
+class Recorder:
+    """Records calls of this process, one at a time."""
+
+    def __init__(self, path: str) -> None:
+        self._library = ctypes.CDLL(path)
+        self._library.regatta_probe_last_error.restype = ctypes.c_char_p
+
+    def _ask(self, name: str, *arguments: Any) -> None:
+        if getattr(self._library, f"regatta_probe_census_{name}")(*arguments) != 0:
+            raise CensusError(self._library.regatta_probe_last_error().decode(errors="replace"))
+
+    def record(
+        self, call: Callable[[], Any], wait: Callable[[Any], Any]
+    ) -> tuple[dict[str, Any], int]:
+        """What is recorded of a call, and the host's time to make it in ns.
+
+        `wait` gets the call's result and returns when the device is done with it.
+        """
+        self._ask("begin")
+        text = ctypes.c_char_p()
+        try:
+            begin = time.perf_counter_ns()
+            result = call()
+            host_ns = time.perf_counter_ns() - begin
+            self._ask("returned")
+            wait(result)
+        finally:
+            self._ask("end", ctypes.byref(text))
+        del result
+        return json.loads((text.value or b"").decode(errors="replace")), host_ns
+
+
+def of_call(call: Callable[[], Any], wait: Callable[[Any], Any]) -> dict[str, Any]:
+    """`launches`, `counts` and `activity` of one steady call.
+
+    Raises CensusError or OSError where nothing can be recorded. The call is made twice, as
+    the first recording of a process changes how code is loaded.
+    """
+    path = os.environ.get(probe.VARIABLE)
+    if not path:
+        raise CensusError(f"{probe.VARIABLE} names no library")
+    try:
+        recorder = Recorder(path)
+        recorder.record(call, wait)
+        recorded, host_ns = recorder.record(call, wait)
+    except AttributeError as error:
+        raise CensusError(f"{path} is without a census: {error}") from error
+    return reply(recorded, host_ns)
+
+
+def reply(recorded: dict[str, Any], host_ns: int) -> dict[str, Any]:
+    """A recording as the protocol has it: times count from the start of the first operation."""
+    operations = recorded["operations"]
+    kinds = [operation["kind"] for operation in operations]
+    return {
+        "launches": [_launch(kernel) for kernel in operations if kernel["kind"] == "kernel"],
+        "counts": {"copies": kinds.count("copy"), "memsets": kinds.count("set")},
+        "activity": {
+            "operations": _operations(operations),
+            "host_ns": host_ns,
+            "calls": recorded["counts"],
+            "dropped": recorded["dropped"],
+        },
+    }
+
+
+def _launch(kernel: dict[str, Any]) -> dict[str, Any]:
+    launch = {
+        "name": kernel["name"],
+        "grid": kernel["grid"],
+        "block": kernel["block"],
+        "registers": kernel["registers"],
+        "shared_bytes": kernel["static_shared"] + kernel["dynamic_shared"],
+        "local_bytes": kernel["local"],
+    }
+    return launch | ({"cluster": kernel["cluster"]} if "cluster" in kernel else {})
+
+
+def _operations(operations: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    first = operations[0]["start"] if operations else 0
+    found = []
+    for operation in operations:
+        told = {
+            "kind": operation["kind"],
+            "start_ns": operation["start"] - first,
+            "end_ns": operation["end"] - first,
+            "stream": operation["stream"],
+        }
+        name = operation.get("name") or operation.get("direction")
+        told |= {"name": name} if name else {}
+        told |= {"bytes": operation["bytes"]} if "bytes" in operation else {}
+        if "launched" in operation:
+            told["launched_ns"] = operation["launched"] - first
+        found.append(told)
+    return found

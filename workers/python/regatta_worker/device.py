@@ -1,0 +1,215 @@
+"""Facts about the machine that make two measurements comparable, by no framework's leave.
+
+The NVIDIA driver's own libraries are asked through ctypes: they are there wherever
+the driver is, and answer alike for every framework (no pynvml, no nvidia-smi).
+What cannot be found out reads `unknown`. Nothing here fails for want of a GPU.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+UNKNOWN = "unknown"
+
+# CUdevice_attribute, cuda.h
+MULTIPROCESSOR_COUNT = 16
+L2_CACHE_SIZE = 38
+COMPUTE_CAPABILITY_MAJOR = 75
+COMPUTE_CAPABILITY_MINOR = 76
+
+# nvmlClockType_t, nvmlTemperatureSensors_t, nvmlReturn_t, nvml.h
+NVML_CLOCK_SM = 1
+NVML_CLOCK_MEM = 2
+NVML_TEMPERATURE_GPU = 0
+NVML_SUCCESS = 0
+NVML_ERROR_INSUFFICIENT_SIZE = 7
+
+THROTTLE_REASONS = {
+    0x1: "idle",
+    0x2: "applications clocks setting",
+    0x4: "software power cap",
+    0x8: "hardware slowdown",
+    0x10: "sync boost",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "hardware power brake",
+    0x100: "display clock setting",
+}
+"""Words for the bits `nvmlClocksThrottleReason*`."""
+
+
+class NvidiaDevice:
+    """A visible CUDA device, the first unless said otherwise, asked through libcuda and NVML."""
+
+    def __init__(self, ordinal: int = 0) -> None:
+        self._cuda = _library("libcuda.so.1")
+        self._nvml = _library("libnvidia-ml.so.1")
+        self._handle: ctypes.c_void_p | None = None
+        self._ordinal = ctypes.c_int()
+        if (
+            self._cuda is None
+            or self._cuda.cuInit(0) != 0
+            or self._cuda.cuDeviceGet(ctypes.byref(self._ordinal), ordinal) != 0
+        ):
+            self._cuda = None
+            return
+        bus_id = ctypes.create_string_buffer(32)
+        handle = ctypes.c_void_p()
+        if (
+            self._nvml is not None
+            and self._nvml.nvmlInit_v2() == 0
+            # By bus: CUDA_VISIBLE_DEVICES renumbers devices for CUDA, not for NVML.
+            and self._cuda.cuDeviceGetPCIBusId(bus_id, len(bus_id), self._ordinal) == 0
+            and self._nvml.nvmlDeviceGetHandleByPciBusId_v2(bus_id, ctypes.byref(handle)) == 0
+        ):
+            self._handle = handle
+
+    def _attribute(self, attribute: int) -> int | None:
+        value = ctypes.c_int()
+        if self._cuda is None:
+            return None
+        status = self._cuda.cuDeviceGetAttribute(ctypes.byref(value), attribute, self._ordinal)
+        return value.value if status == 0 else None
+
+    def _nvml_number(self, function: str, *arguments: Any) -> int | None:
+        """The answer of an NVML function whose last argument is an `unsigned int *`."""
+        value = ctypes.c_uint()
+        if self._handle is None or self._nvml is None:
+            return None
+        status = getattr(self._nvml, function)(self._handle, *arguments, ctypes.byref(value))
+        return value.value if status == 0 else None
+
+    def clock_mhz(self) -> float | None:
+        """The SM clock now."""
+        clock = self._nvml_number("nvmlDeviceGetClockInfo", NVML_CLOCK_SM)
+        return None if clock is None else float(clock)
+
+    def state(self) -> dict[str, Any]:
+        """What the device is doing besides the call; what cannot be known is left out."""
+        milliwatts = self._nvml_number("nvmlDeviceGetPowerUsage")
+        found = {
+            "sm_mhz": self._nvml_number("nvmlDeviceGetClockInfo", NVML_CLOCK_SM),
+            "memory_mhz": self._nvml_number("nvmlDeviceGetClockInfo", NVML_CLOCK_MEM),
+            "throttle_bits": self._throttle_bits(),
+            "power_w": None if milliwatts is None else milliwatts / 1e3,
+            "temperature_c": self._nvml_number("nvmlDeviceGetTemperature", NVML_TEMPERATURE_GPU),
+            "other_processes": self._other_processes(),
+        }
+        state: dict[str, Any] = {name: value for name, value in found.items() if value is not None}
+        if bits := found["throttle_bits"]:
+            state["throttle_reasons"] = throttle_words(int(bits))
+        return state
+
+    def _throttle_bits(self) -> int | None:
+        bits = ctypes.c_ulonglong()
+        if self._handle is None or self._nvml is None:
+            return None
+        # Renamed to EventReasons in 2023; the old name stays exported.
+        ask = self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons
+        return bits.value if ask(self._handle, ctypes.byref(bits)) == NVML_SUCCESS else None
+
+    def _other_processes(self) -> int | None:
+        """Compute processes apart from this one.
+
+        By count, because in a container NVML may give the process ids of the host.
+        """
+        count = ctypes.c_uint(0)
+        if self._handle is None or self._nvml is None:
+            return None
+        # No room is offered, so that only their number is told.
+        ask = self._nvml.nvmlDeviceGetComputeRunningProcesses_v3
+        status = ask(self._handle, ctypes.byref(count), None)
+        if status not in (NVML_SUCCESS, NVML_ERROR_INSUFFICIENT_SIZE):
+            return None
+        return max(0, count.value - 1)
+
+    def l2_bytes(self) -> int | None:
+        """Size of the last-level cache."""
+        return self._attribute(L2_CACHE_SIZE)
+
+    def driver(self) -> str:
+        """Version of the driver, for example `580.159.04`."""
+        text = ctypes.create_string_buffer(96)
+        if self._handle is None or self._nvml is None:
+            return UNKNOWN
+        known = self._nvml.nvmlSystemGetDriverVersion(text, len(text)) == 0
+        return text.value.decode() if known else UNKNOWN
+
+    def _mig(self) -> str:
+        # The mode now, and the mode after a reset, which does not matter.
+        mode, pending = ctypes.c_uint(), ctypes.c_uint()
+        if self._handle is None or self._nvml is None:
+            return UNKNOWN
+        status = self._nvml.nvmlDeviceGetMigMode(
+            self._handle, ctypes.byref(mode), ctypes.byref(pending)
+        )
+        return ("enabled" if mode.value else "disabled") if status == 0 else UNKNOWN
+
+    def facts(self) -> dict[str, str]:
+        """What enters the machine's fingerprint."""
+        version = ctypes.c_int()
+        cuda = UNKNOWN
+        if self._cuda and self._cuda.cuDriverGetVersion(ctypes.byref(version)) == 0:
+            cuda = f"{version.value // 1000}.{version.value % 1000 // 10}"
+        major = self._attribute(COMPUTE_CAPABILITY_MAJOR)
+        minor = self._attribute(COMPUTE_CAPABILITY_MINOR)
+        milliwatts = self._nvml_number("nvmlDeviceGetPowerManagementLimit")
+        return {
+            "sms": _text(self._attribute(MULTIPROCESSOR_COUNT)),
+            "compute_capability": UNKNOWN if major is None else f"{major}.{minor}",
+            "driver": self.driver(),
+            "cuda": cuda,
+            "power_limit_w": UNKNOWN if milliwatts is None else str(round(milliwatts / 1000)),
+            "mig": self._mig(),
+            "l2_bytes": _text(self.l2_bytes()),
+        }
+
+
+def throttle_words(bits: int) -> list[str]:
+    """The words for NVML's bits; a bit without a word reads as a number."""
+    set_bits = [1 << place for place in range(64) if bits >> place & 1]
+    return [THROTTLE_REASONS.get(bit, hex(bit)) for bit in set_bits]
+
+
+def _library(name: str) -> Any:
+    try:
+        return ctypes.CDLL(name)
+    except OSError:
+        return None
+
+
+def _text(value: int | None) -> str:
+    return UNKNOWN if value is None else str(value)
+
+
+def cpu_device() -> dict[str, Any]:
+    """The `device` object of `hello` for this machine's processor."""
+    model = platform.processor() or platform.machine()
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                model = line.partition(":")[2].strip()
+                break
+    except OSError:
+        pass
+    return {
+        "kind": "cpu",
+        "name": model,
+        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        "facts": {"cores": str(len(os.sched_getaffinity(0))), "arch": platform.machine()},
+    }
+
+
+def cpu_cache_bytes() -> int:
+    """Size of the largest cache that the first core sees; 32 MiB where the system is silent."""
+    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    found = [32 << 20]
+    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        text = path.read_text().strip()
+        if text[-1:] in units and text[:-1].isdigit():
+            found.append(int(text[:-1]) * units[text[-1]])
+    return max(found)

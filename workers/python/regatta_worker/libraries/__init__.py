@@ -1,0 +1,1 @@
+"""One file a library: it defines WORKER, and the suite names it as the file is named."""

@@ -1,0 +1,402 @@
+"""Library `jax`: `jax.nn.dot_product_attention` compiled by XLA or handed to cuDNN."""
+
+from __future__ import annotations
+
+import os
+
+# Read when the backend starts: without it JAX takes three quarters of the GPU at once,
+# and nothing else can be measured beside it.
+os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+
+import gc
+import importlib.metadata
+import platform
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jaxlib
+import numpy as np
+
+from regatta_worker import device
+from regatta_worker.census.launches import CensusError, of_call
+from regatta_worker.clock import timing
+from regatta_worker.on_jax import clock as jax_clock
+from regatta_worker.on_jax.inputs import Held, refill
+from regatta_worker.problem import inputs
+from regatta_worker.problem.attention import DIRECTIONS, Problem
+from regatta_worker.problem.input_sets import Inputs, InputSets, fresh, seed_of
+from regatta_worker.problem.planes import Plane, chosen
+from regatta_worker.problem.reference import (
+    Arrays,
+    ReferenceCache,
+    difference,
+    difference_of_planes,
+    probes,
+)
+from regatta_worker.protocol.channel import Failed, Message, Unsupported, required
+
+DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": jnp.bfloat16}
+
+PLUGINS = ("jax-cuda12-plugin", "jax-cuda13-plugin", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13")
+"""Packages beside jaxlib that decide its speed on a GPU."""
+
+
+@dataclass
+class _Case:
+    """A prepared case: the compiled call and what it is called with."""
+
+    problem: Problem
+    compiled: Any
+    arguments: tuple[Any, ...]
+    held: Held
+    """The inputs that the arguments are, or were made of."""
+    arranged: Callable[[Held], tuple[Any, ...]]
+    """The arguments of inputs: for backward, forward is run."""
+    seed: int = 0
+    sets: int = 1
+    """Of inputs, that samples are to be taken on."""
+    place: int = 0
+    """Number of the set that is in place."""
+    numbers: Iterator[int] = field(default_factory=fresh)
+    """Sets that no sample has been taken on."""
+
+    def call(self) -> Any:
+        return self.compiled(*self.arguments)
+
+    def put(self, number: int) -> None:
+        """Another set for the one before, in its memory where the backend lets it."""
+        # First what was made of the old inputs, which would hold on to them.
+        self.arguments = ()
+        self.held = refill(self.problem, self.held, seed_of(self.seed, number))
+        self.arguments = jax.block_until_ready(self.arranged(self.held))
+
+    def results(self, values: Any) -> dict[str, np.ndarray]:
+        """What a call gave, by name, in logical order on the host."""
+        logical = {}
+        for name, value in zip(self.problem.results, values, strict=True):
+            array = np.asarray(value)
+            logical[name] = array.swapaxes(1, 2) if self.problem.layout == "bhsd" else array
+        return logical
+
+
+def _versions() -> dict[str, str]:
+    found = {
+        "jax": jax.__version__,
+        "jaxlib": jaxlib.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
+    for package in PLUGINS:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _mask_arguments(problem: Problem) -> dict[str, Any]:
+    """How `dot_product_attention` is told the mask.
+
+    Its `is_causal` and `local_window_size` are aligned top-left (`jnp.tril` and
+    `query <= key + left` in jax/_src/nn/functions.py); the other alignment has to be
+    an explicit boolean mask, unless both mean the same.
+    """
+    mask, seq_q, seq_k = problem.mask, problem.seq_q, problem.seq_k
+    if mask.is_full:
+        return {}
+    if problem.has_blind_query:
+        raise Unsupported(
+            "jax.nn.dot_product_attention gives a query that sees no key the mean of all "
+            "values, not 0, and this mask leaves such queries"
+        )
+    if mask.align == "top-left" or problem.is_square:
+        if mask.is_causal:
+            return {"is_causal": True}
+        unbounded = max(seq_q, seq_k)
+        window = tuple(unbounded if side is None else side for side in (mask.left, mask.right))
+        return {"is_causal": mask.right == 0, "local_window_size": window}
+    rows, columns = np.arange(seq_q)[:, None], np.arange(seq_k)[None, :]
+    visible = mask.visible(rows, columns, mask.offset(seq_q, seq_k))
+    return {"mask": jnp.asarray(visible[None, None])}
+
+
+def _attention(problem: Problem, implementation: str) -> Callable[..., Any]:
+    """Attention on tensors in the caller's layout.
+
+    The library takes BTNH alone. A BHSD caller's tensors are transposed inside the
+    compiled function: that is JAX's way, and XLA decides whether it costs a copy.
+    """
+    masking = _mask_arguments(problem)
+    transposed = problem.layout == "bhsd"
+
+    def attend(*tensors: Any) -> Any:
+        if transposed:
+            tensors = tuple(jnp.swapaxes(tensor, 1, 2) for tensor in tensors)
+        out = jax.nn.dot_product_attention(*tensors, implementation=implementation, **masking)
+        return jnp.swapaxes(out, 1, 2) if transposed else out
+
+    return attend
+
+
+class JaxWorker:
+    """Holds at most one compiled case, on the first device that JAX sees."""
+
+    def __init__(self) -> None:
+        self._device = jax.devices()[0]
+        self._gpu = device.NvidiaDevice() if self._device.platform == "gpu" else None
+        self._arrays = Arrays.of_numpy()
+        self._references = ReferenceCache(self._arrays)
+        self._case: _Case | None = None
+        self._clock = jax_clock.of_device(self._device) if self._gpu else None
+
+    def hello(self) -> Message:
+        """Versions, device and variants."""
+        return {
+            "worker": "jax",
+            "versions": _versions() | self._device_versions(),
+            "device": self._describe_device(),
+            "variants": [
+                {
+                    "name": "xla",
+                    "summary": "jax.nn.dot_product_attention as XLA compiles it",
+                    "dtypes": list(DTYPES),
+                    "directions": list(DIRECTIONS),
+                    "parameters": {},
+                    "stores_scores": True,
+                    # XLA's default precision for float32 products on Ampere and later.
+                    "tf32": self._gpu is not None,
+                },
+                {
+                    "name": "cudnn",
+                    "summary": "jax.nn.dot_product_attention handed to cuDNN's fused attention",
+                    "dtypes": ["f16", "bf16"],
+                    "directions": list(DIRECTIONS),
+                    "parameters": {},
+                    "stores_scores": False,
+                    "tf32": False,
+                },
+            ],
+        }
+
+    def _device_versions(self) -> dict[str, str]:
+        if self._gpu is None:
+            return {}
+        # Readings of different clocks are not to be compared.
+        clock = f"probe {self._clock.version}" if self._clock else "wall"
+        return {"driver": self._gpu.driver(), "clock": clock}
+
+    def _describe_device(self) -> Message:
+        if self._gpu is None:
+            return device.cpu_device()
+        return {
+            "kind": "cuda",
+            "name": self._device.device_kind,
+            "memory_bytes": (self._device.memory_stats() or {}).get("bytes_limit", 0),
+            "facts": self._gpu.facts(),
+        }
+
+    def prepare(self, request: Message) -> Message:
+        """Inputs, compilation and first call, and the check against float64."""
+        self.release()
+        problem = Problem.from_wire(required(request, "problem"))
+        variant, seed = required(request, "variant"), required(request, "seed")
+        if variant not in ("xla", "cudnn"):
+            raise Failed(f"library jax has no variant `{variant}`")
+        if unknown := [
+            name for name, value in request.get("params", {}).items() if value != "auto"
+        ]:
+            raise Failed(f"variant `{variant}` has no parameter `{unknown[0]}`")
+        if problem.varlen:
+            raise Unsupported(
+                "jax.nn.dot_product_attention takes padded sequences with their lengths; "
+                "it has no packed ragged batch"
+            )
+        attend = _attention(problem, variant)
+        host = {
+            name: inputs.numpy_input(problem, name, seed, DTYPES[problem.dtype])
+            for name in (inputs.TENSORS if problem.has_backward else ("q", "k", "v"))
+        }
+        results, first_call_ns = self._first_call(problem, attend, host)
+        self._prepared().seed = seed
+        self._prepared().sets = int(request.get("input_sets", 1))
+        exact = self._references.of(problem, seed, host)
+        return {
+            "effective": {},
+            "errors": {
+                name: difference(self._arrays, value, exact[name])
+                for name, value in results.items()
+            },
+            "probes": {name: probes(value) for name, value in results.items()},
+            "first_call_ns": first_call_ns,
+        }
+
+    def _first_call(
+        self, problem: Problem, attend: Callable[..., Any], host: dict[str, np.ndarray]
+    ) -> tuple[dict[str, np.ndarray], float]:
+        """Compiles and calls once; results in logical order on the host, and the time of both.
+
+        JAX allocates its own results, so they cannot be poisoned beforehand.
+        """
+        held = {name: self._put(problem, value) for name, value in host.items()}
+        if problem.direction == "forward":
+            function = self._timed(lambda *qkv: (attend(*qkv),))
+        elif problem.direction == "both":
+            function = self._timed(lambda dout, *qkv: _with_gradients(attend, qkv, dout))
+        else:
+            function = self._timed(lambda pull_back, dout: pull_back(dout))
+            # One compiled function, which gives the same structure each time.
+            pulled_back = jax.jit(lambda *qkv: jax.vjp(attend, *qkv)[1])
+
+        def arranged(held: Held) -> tuple[Any, ...]:
+            qkv = (held["q"], held["k"], held["v"])
+            if problem.direction == "forward":
+                return qkv
+            if problem.direction == "both":
+                return (held["dout"], *qkv)
+            # What forward saved travels as the leaves of the pulled-back function.
+            return (pulled_back(*qkv), held["dout"])
+
+        try:
+            arguments = jax.block_until_ready(arranged(held))
+            begin = time.perf_counter_ns()
+            compiled = function.lower(*arguments).compile()
+        except Exception as error:
+            raise _refusal(error) from error
+        results = jax.block_until_ready(compiled(*arguments))
+        first_call_ns = float(time.perf_counter_ns() - begin)
+        case = _Case(problem, compiled, arguments, held, arranged)
+        self._case = case
+        return case.results(results), first_call_ns
+
+    def _timed(self, function: Callable[..., Any]) -> Any:
+        """Jitted, and as the clock needs it. What is checked is what is timed."""
+        return jax.jit(jax_clock.marked(function) if self._clock else function)
+
+    def _put(self, problem: Problem, logical: np.ndarray) -> Any:
+        """On the device, in the order in memory that the caller holds."""
+        if problem.layout == "bhsd":
+            logical = np.ascontiguousarray(logical.swapaxes(1, 2))
+        return jax.device_put(logical, self._device)
+
+    def measure(self, request: Message) -> Message:
+        """Samples behind the gate, or else by the wall: `timing.measure_wall`."""
+        case, plan = self._prepared(), timing.Plan.from_wire(request)
+        if case.sets == 1:
+            return self._timed_case(case, plan, Inputs())
+        sets = InputSets(case.sets, case.numbers, case.put, _no_memory, case.place)
+        try:
+            measured = self._timed_case(case, plan, sets)
+        finally:
+            case.place = sets.number
+        return measured | sets.told() | {"checked": self._checked(case, sets)}
+
+    def _checked(self, case: _Case, sets: InputSets) -> Message:
+        """What the last timed call computed: some planes held to float64, of inputs made
+        anew, and no element that is not finite."""
+        problem, results = case.problem, case.results(sets.kept.pop())
+        seed, dtype = seed_of(case.seed, sets.number), DTYPES[problem.dtype]
+
+        def make(name: str, plane: Plane) -> np.ndarray:
+            return inputs.numpy_part(problem, name, seed, plane, dtype)
+
+        exact = self._references.planes(problem, seed, chosen(problem), make)
+        return {
+            "seed": seed,
+            "errors": {
+                name: difference_of_planes(self._arrays, name, value, exact)
+                for name, value in results.items()
+            },
+            "probes": {name: probes(value) for name, value in results.items()},
+        }
+
+    def _timed_case(self, case: _Case, plan: timing.Plan, sets: Inputs) -> Message:
+        measured = None
+        if self._clock and self._gpu:
+            measured = jax_clock.measure(case.call, plan, self._clock, self._gpu, sets)
+        if measured is None:
+            flush = self._flush() if plan.cold else lambda: None
+            wait = jax.block_until_ready
+            measured = timing.measure_wall(case.call, wait, plan, flush, gpu=self._gpu, inputs=sets)
+            if self._clock:
+                print("the call waits for the device: timed by the wall, not behind the gate")
+                measured["synchronised"] = True
+        if memory := case.compiled.memory_analysis():
+            measured["peak_bytes"] = (
+                memory.argument_size_in_bytes
+                + memory.output_size_in_bytes
+                + memory.temp_size_in_bytes
+            )
+        return measured
+
+    def _flush(self) -> Callable[[], Any]:
+        """Reads, inverts and writes a buffer larger than the last-level cache."""
+        if self._gpu is None:
+            host = np.ones(2 * device.cpu_cache_bytes(), dtype=np.uint8)
+            return lambda: np.invert(host, out=host)
+        size = timing.flush_bytes(self._gpu.l2_bytes())
+        held = [jnp.arange(size, dtype=jnp.uint8)]
+        invert = jax.jit(jnp.invert, donate_argnums=0)
+
+        def flush() -> None:
+            held[0] = jax.block_until_ready(invert(held[0]))
+
+        return flush
+
+    def call(self) -> Any:
+        """One call of the prepared case, and its end: calls must not pile up on the device."""
+        return jax.block_until_ready(self._prepared().call())
+
+    def census(self) -> Message:
+        """What runs on the device, and what the compiler planned to allocate beside the results."""
+        case = self._prepared()
+        found: Message = {"launches": [], "counts": {}}
+        if self._gpu:
+            try:
+                found = of_call(case.call, jax.block_until_ready)
+            except (CensusError, OSError):
+                # Into the worker's log: the case is none the worse for it.
+                traceback.print_exc()
+        if memory := case.compiled.memory_analysis():
+            found["counts"]["workspace_bytes"] = memory.temp_size_in_bytes
+        return found
+
+    def release(self) -> None:
+        """Drops the case with its buffers and its compiled code."""
+        self._case = None
+        jax.clear_caches()
+        gc.collect()
+
+    def _prepared(self) -> _Case:
+        if self._case is None:
+            raise Failed("no case is prepared")
+        return self._case
+
+
+def _with_gradients(attend: Callable[..., Any], qkv: tuple[Any, ...], dout: Any) -> Any:
+    out, pull_back = jax.vjp(attend, *qkv)
+    return (out, *pull_back(dout))
+
+
+def _no_memory(error: Exception) -> bool:
+    return "RESOURCE_EXHAUSTED" in str(error)
+
+
+def _refusal(error: Exception) -> Exception:
+    """What an error before the first call means: mostly that the case is not supported.
+
+    Running out of memory is a failure; so is anything that is not a library's refusal.
+    """
+    words = str(error).strip()
+    if _no_memory(error):
+        return Failed(words)
+    if isinstance(error, (ValueError, NotImplementedError, RuntimeError)):
+        return Unsupported(words or type(error).__name__)
+    return error
+
+
+WORKER = JaxWorker

@@ -1,0 +1,1 @@
+"""JAX's clock and inputs."""

@@ -1,0 +1,98 @@
+"""What one call does to a GPU, as CUPTI and torch's allocator tell it."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regatta_worker.census.launches import CensusError, of_call
+
+
+def census(call: Callable[[], Any]) -> dict[str, Any]:
+    """`launches`, `counts` and `activity` of one call, apart from any timing.
+
+    Where regatta's own census cannot be had, torch's profiler tells the launches.
+    """
+    torch.cuda.synchronize()
+    try:
+        found = of_call(call, lambda results: torch.cuda.synchronize())
+    except (CensusError, OSError):
+        # Into the worker's log: the case is none the worse for it.
+        traceback.print_exc()
+        found = _profiled(call)
+    if found["launches"]:
+        found["counts"]["copies"] += sum(map(_copies, found["launches"]))
+    found["counts"] |= _allocations(call)
+    return found
+
+
+def _profiled(call: Callable[[], Any]) -> dict[str, Any]:
+    """`launches` and `counts` by torch's profiler."""
+    events = _device_events(call)
+    launches = [_launch(event) for event in events if event["cat"] == "kernel"]
+    categories = [event["cat"] for event in events]
+    copies, fills = map(categories.count, ("gpu_memcpy", "gpu_memset"))
+    return {
+        "launches": launches,
+        "counts": {"copies": copies, "memsets": fills} if events else {},
+    }
+
+
+def _device_events(call: Callable[[], Any]) -> list[dict[str, Any]]:
+    """Kernels, copies and fills of one call in order; empty where the profiler cannot run."""
+    from torch.profiler import ProfilerActivity, profile
+
+    call()
+    torch.cuda.synchronize()
+    try:
+        with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
+            call()
+            torch.cuda.synchronize()
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "trace.json"
+            # The profiler's own objects do not tell grid and block; the file does.
+            profiler.export_chrome_trace(str(path))
+            events = json.loads(path.read_text())["traceEvents"]
+    except Exception:
+        # CUPTI serves one client at a time: the case is none the worse for it.
+        traceback.print_exc()
+        return []
+    kinds = ("kernel", "gpu_memcpy", "gpu_memset")
+    return sorted((e for e in events if e.get("cat") in kinds), key=lambda event: event["ts"])
+
+
+def _launch(event: dict[str, Any]) -> dict[str, Any]:
+    arguments = event["args"]
+    launch = {"name": event["name"], "grid": arguments["grid"], "block": arguments["block"]}
+    for ours, theirs in (
+        ("registers", "registers per thread"),
+        ("shared_bytes", "shared memory"),
+    ):
+        if theirs in arguments:
+            launch[ours] = int(arguments[theirs])
+    return launch
+
+
+def _copies(launch: dict[str, Any]) -> bool:
+    """Whether it is one of torch's elementwise kernels that copy."""
+    name = launch["name"].lower()
+    return "copy" in name and "at::native" in name
+
+
+def _allocations(call: Callable[[], Any]) -> dict[str, int]:
+    """Allocations of one call, and what it took beyond the results it returns."""
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_stats().get("allocation.all.allocated", 0)
+    results = call()
+    torch.cuda.synchronize()
+    after = torch.cuda.memory_stats().get("allocation.all.allocated", 0)
+    workspace = torch.cuda.max_memory_allocated() - torch.cuda.memory_allocated()
+    del results
+    return {"allocations": after - before, "workspace_bytes": workspace}

@@ -1,0 +1,147 @@
+"""The contents of torch tensors, changed where they lie: a CUDA graph replays, hot stays hot."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+
+import torch
+
+from regatta_worker.problem.input_sets import LAST, InputSets, fresh, in_turn, seed_of
+
+Tensors = Mapping[str, torch.Tensor]
+Fill = Callable[[torch.Tensor, str, int], None]
+"""Writes what input `name` has in the set of this seed into a tensor."""
+
+SHARE_OF_FREE = 4
+"""Sets may take one part in so many of the memory that is free."""
+
+STEP = 0.6180339887498949
+"""By what part of a tensor its contents lie further on than a sample before: the golden
+section comes back to no place it had."""
+
+
+class TorchInputSets(InputSets):
+    """Working tensors whose contents are another set's in each sample."""
+
+    def __init__(
+        self,
+        tensors: Tensors,
+        seed: int,
+        asked: int,
+        fill: Fill,
+        refresh: Callable[[], None] | None = None,
+        numbers: Iterator[int] | None = None,
+        place: int = 0,
+        free_bytes: int | None = None,
+    ) -> None:
+        """`tensors` hold set `place`; `refresh` follows each change of theirs; `numbers` are
+        the sets for samples that have one of their own.
+
+        Sets are made once, beside the tensors, and copied in turn, all tensors at once, so
+        that the making leaves no more in a cache than the inputs. In each sample but the last
+        they lie at another place in memory, the end put before the beginning, so that no two
+        samples have the same contents. Where there is no room for that, each sample has a set
+        that is made for it, beside the tensors where that fits; where not, or `free_bytes` is
+        0, in them.
+        """
+        self._tensors, self._seed, self._fill, self._refresh = tensors, seed, fill, refresh
+        sets = max(3, asked)
+        self._beside: dict[int, Tensors] = {}
+        self._copies: dict[int, list[tuple[torch.Tensor, torch.Tensor]]] = {}
+        self._samples = 0
+        size = sum(tensor.nbytes for tensor in tensors.values())
+        free = self._free() if free_bytes is None else free_bytes
+        self._go_round = sets * size <= free // SHARE_OF_FREE
+        before = self._allocated()
+        try:
+            if self._go_round:
+                self._beside = {number: self._made(number) for number in range(sets)}
+                self._copies = {
+                    number: [_as_they_lie(tensor, made[name]) for name, tensor in tensors.items()]
+                    for number, made in self._beside.items()
+                }
+                numbers = in_turn(sets)
+            elif size <= free // SHARE_OF_FREE:
+                self._beside = {0: {name: torch.empty_like(x) for name, x in tensors.items()}}
+        except torch.OutOfMemoryError:
+            self._beside, self._copies, self._go_round = {}, {}, False
+        super().__init__(asked, numbers or fresh(), self._put_in_place, _no_memory, place)
+        self.held_bytes = self._allocated() - before
+
+    def forget(self) -> None:
+        """Gives back what lies beside the inputs: no more samples are taken."""
+        self._beside, self._copies = {}, {}
+
+    def _made(self, number: int) -> Tensors:
+        made = {name: torch.empty_like(tensor) for name, tensor in self._tensors.items()}
+        self._write(made, number)
+        return made
+
+    def _write(self, tensors: Tensors, number: int) -> None:
+        for name, tensor in tensors.items():
+            self._fill(tensor, name, seed_of(self._seed, number))
+
+    def _put_in_place(self, number: int) -> None:
+        self._samples += 1
+        # Not through `.data`: whoever looks at a tensor's version is to see that it changed.
+        with torch.no_grad():
+            if not self._beside:
+                self._write(self._tensors, number)
+            elif self._go_round:
+                along = 0.0 if number == LAST else self._samples * STEP % 1.0
+                for into, source in self._copies[number]:
+                    _copy_along(into, source, along)
+            else:
+                self._write(self._beside[0], number)
+                for name, tensor in self._tensors.items():
+                    tensor.copy_(self._beside[0][name])
+        if self._refresh:
+            self._refresh()
+        if self._on_gpu():
+            torch.cuda.synchronize()
+
+    def _on_gpu(self) -> bool:
+        return any(tensor.is_cuda for tensor in self._tensors.values())
+
+    def _free(self) -> int:
+        if self._on_gpu():
+            return int(torch.cuda.mem_get_info()[0])
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+    def _allocated(self) -> int:
+        return torch.cuda.memory_allocated() if self._on_gpu() else 0
+
+
+def _copy_along(into: torch.Tensor, source: torch.Tensor, along: float) -> None:
+    """Copies a source, this part of it further on, its end before its beginning."""
+    further = int(len(into) * along)
+    if further == 0 or into.ndim != 1:
+        into.copy_(source)
+        return
+    into[further:].copy_(source[:-further])
+    into[:further].copy_(source[-further:])
+
+
+def _as_they_lie(into: torch.Tensor, source: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Both with their elements in the order of memory, or as they are where others lie between
+    those of one."""
+    flat = _dense(into) and _dense(source)
+    return (_flat(into), _flat(source)) if flat else (into, source)
+
+
+def _dense(tensor: torch.Tensor) -> bool:
+    elements = 1
+    for stride, extent in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if extent > 1 and stride != elements:
+            return False
+        elements *= extent
+    return True
+
+
+def _flat(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().as_strided((tensor.numel(),), (1,))
+
+
+def _no_memory(error: Exception) -> bool:
+    return isinstance(error, torch.OutOfMemoryError)

@@ -1,0 +1,352 @@
+"""What every library on torch shares, so that a library's own file is about that library.
+
+Inputs, the first call, the check against float64, clock and census are here. A library
+says what it has (`variants`) and builds a call (`build`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib.metadata
+import platform
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import torch
+
+from regatta_worker import device
+from regatta_worker.clock import timing
+from regatta_worker.on_torch.case import DTYPES, Asked, Built, Call, Results, Tensors, Variant
+from regatta_worker.on_torch.census import census
+from regatta_worker.on_torch.inputs import TorchInputSets
+from regatta_worker.problem import inputs, planes
+from regatta_worker.problem.attention import Problem
+from regatta_worker.problem.input_sets import Inputs, fresh, seed_of
+from regatta_worker.problem.reference import (
+    Arrays,
+    ReferenceCache,
+    difference,
+    difference_of_planes,
+    probes,
+)
+from regatta_worker.protocol.absence import absence
+from regatta_worker.protocol.channel import Failed, Lost, Message, Unsupported, required
+from regatta_worker.protocol.refusals import broke, refusal
+
+Done = TypeVar("Done")
+
+
+@dataclass
+class _Case:
+    problem: Problem
+    built: Built
+    settings: contextlib.ExitStack
+    tensors: Tensors
+    seed: int
+    sets: int
+    """Of inputs, that samples are to be taken on."""
+    place: int = 0
+    """Number of the set that is in place."""
+    numbers: Iterator[int] = field(default_factory=fresh)
+    """Sets that no sample has been taken on."""
+
+
+class TorchLibrary:
+    """Holds at most one case, on a CUDA device (the first) or else on the CPU."""
+
+    NAME = ""
+    """As `--library` has it."""
+    PACKAGES: tuple[str, ...] = ()
+    """Distributions whose versions a reading depends on, beside torch and CUDA; first its own."""
+    REFUSALS: tuple[type[Exception], ...] = (RuntimeError,)
+    """What the library raises for a case that it does not do."""
+
+    def __init__(self, ordinal: int = 0) -> None:
+        self._gpu = device.NvidiaDevice(ordinal) if torch.cuda.is_available() else None
+        self._device = torch.device("cuda", ordinal) if self._gpu else torch.device("cpu")
+        self._arrays = Arrays.of_torch(self._device)
+        self._references = ReferenceCache(self._arrays)
+        self._case: _Case | None = None
+        self._absent: str | None = None
+        try:
+            self.load()
+        except Exception as error:
+            # Libraries fail to load in many ways: a missing shared library, another CUDA.
+            traceback.print_exc()
+            package = next(iter(self.PACKAGES), self.NAME)
+            self._absent = absence(f"library {self.NAME}", error, package)
+
+    # What a library says.
+
+    def load(self) -> None:
+        """Imports the library; where that fails its cases are unsupported, with the reason."""
+
+    def variants(self) -> dict[str, Variant]:
+        """What the library has, whether or not it could be loaded."""
+        raise NotImplementedError
+
+    def build(self, asked: Asked) -> Built:
+        """A call of this case; does what precedes the timed call, such as forward."""
+        raise NotImplementedError
+
+    def errors(self, problem: Problem, seed: int, tensors: Tensors, results: Results) -> Message:
+        """How far each result of the first call is from float64, by name."""
+        named = self._named(problem, results)
+        exact = self._references.of(problem, seed, tensors)
+        return {name: difference(self._arrays, value, exact[name]) for name, value in named.items()}
+
+    def checked(self, problem: Problem, seed: int, results: Results) -> Message:
+        """`errors` of the last timed call, over some planes and from inputs made anew, and
+        `probes` of the whole; empty where these are not the problem's own results."""
+        named = self._named(problem, results)
+        return {
+            "errors": self.errors_of_planes(problem, seed, planes.chosen(problem), named),
+            "probes": {name: probes(value) for name, value in named.items()},
+        }
+
+    def errors_of_planes(
+        self, problem: Problem, seed: int, chosen: tuple[planes.Plane, ...], named: Tensors
+    ) -> Message:
+        """How far these planes of results are from float64, by name."""
+        dtype = DTYPES[problem.dtype]
+
+        def make(name: str, plane: planes.Plane) -> torch.Tensor:
+            return inputs.torch_part(problem, name, seed, plane, dtype, self._device)
+
+        exact = self._references.planes(problem, seed, chosen, make)
+        return {
+            name: difference_of_planes(self._arrays, name, value, exact)
+            for name, value in named.items()
+        }
+
+    # The protocol.
+
+    def hello(self) -> Message:
+        """Versions, device and variants; and why none can run, where the library is not there."""
+        variants = self.variants()
+        return {
+            "worker": self.NAME,
+            "versions": self.versions(),
+            "device": self._describe_device(),
+            "variants": [variant.wire(name) for name, variant in variants.items()],
+        } | ({"absent": self._absent} if self._absent else {})
+
+    def versions(self) -> dict[str, str]:
+        """What a reading depends on."""
+        found = {"torch": torch.__version__, "python": platform.python_version()}
+        packages = self.PACKAGES
+        if self._gpu:
+            found["cuda"] = str(torch.version.cuda)
+            found["cudnn"] = str(torch.backends.cudnn.version())
+            found["driver"] = self._gpu.driver()
+            # Readings of different clocks are not to be compared.
+            found["clock"] = timing.cuda_clock()
+            packages = (*packages, "triton")
+        for package in packages:
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+                found[package] = importlib.metadata.version(package)
+        return found
+
+    def _describe_device(self) -> Message:
+        if self._gpu is None:
+            return device.cpu_device()
+        properties = torch.cuda.get_device_properties(self._device)
+        return {
+            "kind": "cuda",
+            "name": properties.name,
+            "memory_bytes": properties.total_memory,
+            "facts": self._gpu.facts(),
+        }
+
+    def prepare(self, request: Message) -> Message:
+        """Inputs, first call, and the check against float64 on the device."""
+        self.release()
+        return self._on_device(lambda: self._prepare(request))
+
+    def _on_device(self, work: Callable[[], Done]) -> Done:
+        """Runs it; where memory runs out, frees all there is, so that the next case has it.
+
+        Raises Lost where something broke and the device does not answer any more.
+        """
+        try:
+            return work()
+        except torch.OutOfMemoryError as error:
+            words = str(error)
+        except Exception as error:
+            if broke(error) and self._lost():
+                traceback.print_exc()
+                raise Lost(str(error).strip().partition("\n")[0]) from error
+            raise
+        # Out here the exception is gone, and with it the frames that held tensors.
+        self.release()
+        raise Failed(f"out of memory: {words}")
+
+    def _lost(self) -> bool:
+        """Whether every call fails. The first may only report what has failed before it."""
+        with contextlib.suppress(Exception):
+            self._synchronize()
+        try:
+            self._synchronize()
+        except Exception:
+            return True
+        return False
+
+    def _asked(self, request: Message) -> tuple[str, dict[str, Any]]:
+        """Name of the variant that is asked for, and its parameters."""
+        name = required(request, "variant")
+        variant = self.variants().get(name)
+        if variant is None:
+            raise Failed(f"library {self.NAME} has no variant `{name}`")
+        return name, variant.taken(name, request.get("params", {}))
+
+    def _prepare(self, request: Message) -> Message:
+        problem = Problem.from_wire(required(request, "problem"))
+        name, params = self._asked(request)
+        seed = required(request, "seed")
+        if self._absent:
+            raise Unsupported(self._absent)
+        tensors = {
+            tensor: inputs.torch_input(problem, tensor, seed, DTYPES[problem.dtype], self._device)
+            for tensor in (inputs.TENSORS if problem.has_backward else ("q", "k", "v"))
+        }
+        built, settings, results, first_call_ns = self._first_call(problem, name, params, tensors)
+        sets = int(request.get("input_sets", 1))
+        self._case = _Case(problem, built, settings, tensors, seed, sets)
+        # Detached, or the reference would keep a graph of all its temporaries.
+        values = {tensor: value.detach() for tensor, value in tensors.items()}
+        prepared = {
+            "effective": built.effective,
+            "errors": self.errors(problem, seed, values, results),
+            "probes": {
+                result: probes(value) for result, value in self._named(problem, results).items()
+            },
+            "first_call_ns": first_call_ns,
+        }
+        return prepared | ({"problems": built.problems} if built.problems > 1 else {})
+
+    def _first_call(
+        self, problem: Problem, variant: str, params: Mapping[str, Any], tensors: Tensors
+    ) -> tuple[Built, contextlib.ExitStack, Results, float]:
+        """Builds the call and makes it once; its results, and the time of that call.
+
+        Settings such as a backend's selection hold for as long as the case lives: making
+        them anew in each call would be counted as the host's time.
+        """
+        with contextlib.ExitStack() as settings, warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            try:
+                built = self.build(Asked(problem, variant, params, tensors, settings))
+                self._poison(problem)
+                self._synchronize()
+                begin = time.perf_counter_ns()
+                results = built.call()
+                self._synchronize()
+                first_call_ns = float(time.perf_counter_ns() - begin)
+            except torch.OutOfMemoryError:
+                raise
+            except self.REFUSALS as error:
+                raise refusal(error, [str(warning.message) for warning in said]) from error
+            return built, settings.pop_all(), results, first_call_ns
+
+    def _named(self, problem: Problem, results: Results) -> Tensors:
+        """The results of the problem itself, which come first, by name."""
+        named = dict(zip(problem.results, results, strict=False))
+        for name, value in named.items():
+            if tuple(value.shape) != problem.shape(name):
+                raise Failed(f"{name} is {tuple(value.shape)}, not {problem.shape(name)}")
+        return named
+
+    def _poison(self, problem: Problem) -> None:
+        """Leaves NaN where the library is about to allocate its results.
+
+        The library allocates them itself; but torch's allocator gives the block that fits
+        best among those just freed, which are these.
+        """
+        if self._gpu:
+            dtype = DTYPES[problem.dtype]
+            blocks = [
+                torch.full(problem.shape(name), torch.nan, dtype=dtype, device=self._device)
+                for name in problem.results
+            ]
+            del blocks
+
+    def _synchronize(self) -> None:
+        if self._gpu:
+            torch.cuda.synchronize()
+
+    def measure(self, request: Message) -> Message:
+        """Samples by the device's own events, or on a CPU by the monotonic clock."""
+        case, plan = self._prepared(), timing.Plan.from_wire(request)
+        if plan.graph and case.built.earlier_stream:
+            raise Unsupported(
+                "autograd runs backward on the stream of its forward call, which was made "
+                "before the capture: no CUDA graph can hold it"
+            )
+        if plan.graph and case.built.varies:
+            raise Unsupported(
+                "a CUDA graph replays the lengths and plans of its capture, and each call is to "
+                "make its own: measure with graph = false"
+            )
+        return self._on_device(lambda: self._measured(case, plan))
+
+    def _measured(self, case: _Case, plan: timing.Plan) -> Message:
+        """Samples, and what the last of them computed."""
+        call = case.built.call
+        if case.sets == 1:
+            return self._timed(call, plan, Inputs())
+        sets = TorchInputSets(
+            case.tensors,
+            case.seed,
+            case.sets,
+            inputs.torch_fill,
+            case.built.refresh,
+            case.numbers,
+            case.place,
+        )
+        try:
+            measured = self._timed(call, plan, sets)
+        finally:
+            case.place = sets.number
+            sets.forget()
+        seed = seed_of(case.seed, sets.number)
+        checked = self.checked(case.problem, seed, sets.kept.pop())
+        return measured | sets.told() | {"checked": {"seed": seed, **checked}}
+
+    def _timed(self, call: Call, plan: timing.Plan, sets: Inputs) -> Message:
+        if gpu := self._gpu:
+            return timing.measure_cuda(call, plan, gpu, sets)
+        size = 2 * device.cpu_cache_bytes() if plan.cold else 0
+        flush = torch.ones(size, dtype=torch.uint8)
+        return timing.measure_wall(
+            call, lambda results: None, plan, flush.bitwise_not_, inputs=sets
+        )
+
+    def call(self) -> Any:
+        """One call of the prepared case."""
+        return self._on_device(self._prepared().built.call)
+
+    def census(self) -> Message:
+        """Kernels, copies and allocations of one call; nothing is known on a CPU."""
+        case = self._prepared()
+        if self._gpu is None:
+            return {"launches": [], "counts": {}}
+        return self._on_device(lambda: census(case.built.call))
+
+    def release(self) -> None:
+        """Drops the case and gives its memory back to the device."""
+        if self._case:
+            self._case.settings.close()
+        self._case = None
+        gc.collect()
+        if self._gpu:
+            torch.cuda.empty_cache()
+
+    def _prepared(self) -> _Case:
+        if self._case is None:
+            raise Failed("no case is prepared")
+        return self._case

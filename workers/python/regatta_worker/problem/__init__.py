@@ -1,0 +1,1 @@
+"""What is computed: problems, their inputs, and what their results should be."""

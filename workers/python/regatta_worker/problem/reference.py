@@ -1,0 +1,340 @@
+"""The float64 reference and how far a result is from it.
+
+The same few lines run on numpy (on the host, for jax) and on torch (on the
+device). The reference is kept on the host: nothing of it takes device memory
+while a case is timed.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from regatta_worker.problem.attention import GRADIENTS, Problem, Sequence, probe_indices
+from regatta_worker.problem.planes import Plane
+
+CHUNK = 1 << 22
+"""Elements compared at a time."""
+
+ZERO = 1e-12
+"""A root mean square below which a float64 result is zero in exact arithmetic."""
+
+Entry = TypeVar("Entry", dict[str, Any], dict[Plane, dict[str, Any]])
+
+Make = Callable[[str, Plane], Any]
+"""A plane's part of an input, `[1, rows, heads, width]`, in the problem's type."""
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """What numpy and torch call differently."""
+
+    xp: Any
+    float64: Callable[[Any], Any]
+    """An array as float64 where the reference is computed."""
+    zeros: Callable[[tuple[int, ...]], Any]
+    """float64 zeros there."""
+    positions: Callable[[int, int], Any]
+    """Integers `first .. last` there."""
+    to_host: Callable[[Any], Any]
+    host_zeros: Callable[[tuple[int, ...]], Any]
+    score_elements: int
+    """Elements of the largest temporary, of which about five live at a time."""
+    threads: int
+
+    @staticmethod
+    def of_numpy() -> Arrays:
+        """On the host, one thread for each core: numpy's own loops use one only."""
+        import numpy as np
+
+        return Arrays(
+            xp=np,
+            float64=lambda x: np.asarray(x).astype(np.float64),
+            zeros=np.zeros,
+            positions=np.arange,
+            to_host=lambda x: x,
+            host_zeros=np.zeros,
+            score_elements=1 << 21,
+            threads=len(os.sched_getaffinity(0)),
+        )
+
+    @staticmethod
+    def of_torch(device: Any) -> Arrays:
+        """On a torch device, results on the host."""
+        import torch
+
+        def zeros(shape: tuple[int, ...]) -> Any:
+            return torch.zeros(shape, dtype=torch.float64, device=device)
+
+        return Arrays(
+            xp=torch,
+            float64=lambda x: x.to(device=device, dtype=torch.float64),
+            zeros=zeros,
+            positions=lambda first, last: torch.arange(first, last, device=device),
+            to_host=lambda x: x.cpu(),
+            host_zeros=lambda shape: torch.zeros(shape, dtype=torch.float64),
+            score_elements=1 << (22 if torch.device(device).type == "cpu" else 25),
+            threads=1,
+        )
+
+
+def _rows(tensor: Any, index: int, start: int, first: int, last: int) -> Any:
+    """Rows `first .. last` of sequence `index`, which starts at packed row `start`."""
+    return tensor[start + first : start + last] if tensor.ndim == 3 else tensor[index, first:last]
+
+
+class _Reference:
+    """Computes one problem piece by piece: a few key-value heads of one sequence at a time."""
+
+    def __init__(
+        self, arrays: Arrays, problem: Problem, inputs: dict[str, Any], gradients: bool
+    ) -> None:
+        self.arrays, self.problem, self.inputs = arrays, problem, inputs
+        self.group = problem.heads // problem.kv_heads
+        self.gradients = gradients
+        # Packed [rows, heads, width]: in memory the same as the logical order.
+        self.results = {
+            name: arrays.host_zeros((math.prod(shape[:-2]), *shape[-2:]))
+            for name in (("out", *GRADIENTS) if gradients else ("out",))
+            for shape in (problem.shape(name),)
+        }
+
+    def compute(self) -> dict[str, Any]:
+        """Every piece; pieces write to disjoint parts of the results, so threads may share them."""
+        limit, pieces = self.arrays.score_elements, []
+        for index, sequence in enumerate(self.problem.sequences):
+            at_once = max(1, limit // (self.group * sequence.seq_q * sequence.seq_k))
+            at_once = 1 if self.arrays.threads > 1 else min(at_once, self.problem.kv_heads)
+            for kv in range(0, self.problem.kv_heads, at_once):
+                pieces.append((index, sequence, kv, min(kv + at_once, self.problem.kv_heads)))
+        with ThreadPoolExecutor(self.arrays.threads) as pool:
+            for _ in pool.map(lambda piece: self._piece(*piece), pieces):
+                pass
+        return self.results
+
+    def _piece(self, index: int, sequence: Sequence, kv_first: int, kv_last: int) -> None:
+        """Key-value heads `kv_first .. kv_last` of one sequence, query rows in chunks."""
+        float64, kv = self.arrays.float64, slice(kv_first, kv_last)
+        keys = (index, sequence.k_start, 0, sequence.seq_k)
+        k = float64(_rows(self.inputs["k"], *keys)[:, kv]).swapaxes(0, 1)
+        v = float64(_rows(self.inputs["v"], *keys)[:, kv]).swapaxes(0, 1)
+        dk, dv = self.arrays.zeros(tuple(k.shape)), self.arrays.zeros(tuple(v.shape))
+        of_row = (kv_last - kv_first) * self.group * sequence.seq_k
+        rows = max(1, min(sequence.seq_q, self.arrays.score_elements // of_row))
+        for first in range(0, sequence.seq_q, rows):
+            last = min(first + rows, sequence.seq_q)
+            self._query_rows(index, sequence, kv, (first, last), (k, v), (dk, dv))
+        if self.gradients:
+            own = slice(sequence.k_start, sequence.k_start + sequence.seq_k)
+            self.results["dk"][own, kv] = self.arrays.to_host(dk.swapaxes(0, 1))
+            self.results["dv"][own, kv] = self.arrays.to_host(dv.swapaxes(0, 1))
+
+    def _query_rows(
+        self,
+        index: int,
+        sequence: Sequence,
+        kv: slice,
+        rows: tuple[int, int],
+        key_value: tuple[Any, Any],
+        gradients: tuple[Any, Any],
+    ) -> None:
+        """Query rows `rows` of all heads that read key-value heads `kv`; adds to dk and dv.
+
+        The query heads that share a key-value head are stacked as if they were more
+        rows: then GQA needs no copies, and dk and dv sum over the heads by themselves.
+        """
+        xp, problem, (first, last) = self.arrays.xp, self.problem, rows
+        seen = self._seen_keys(sequence, rows)
+        if seen.start >= seen.stop:
+            return  # No row sees a key: output and gradients stay 0.
+        k, v = key_value[0][:, seen], key_value[1][:, seen]
+        heads = slice(kv.start * self.group, kv.stop * self.group)
+        stacked = (kv.stop - kv.start, self.group * (last - first), -1)
+        own = slice(sequence.q_start + first, sequence.q_start + last)
+        scale = 1.0 / math.sqrt(problem.head_dim)
+
+        def stack(name: str) -> Any:
+            part = _rows(self.inputs[name], index, sequence.q_start, first, last)[:, heads]
+            return self.arrays.float64(part).swapaxes(0, 1).reshape(stacked)
+
+        def store(name: str, value: Any) -> None:
+            flat = value.reshape((heads.stop - heads.start, last - first, -1)).swapaxes(0, 1)
+            self.results[name][own, heads] = self.arrays.to_host(flat)
+
+        q = stack("q")
+        scores = q @ k.swapaxes(1, 2) * scale
+        if not problem.mask.is_full:
+            visible = problem.mask.visible(
+                self.arrays.positions(first, last)[:, None],
+                self.arrays.positions(seen.start, seen.stop)[None, :],
+                problem.mask.offset(sequence.seq_q, sequence.seq_k),
+            )
+            by_row = scores.reshape((-1, *visible.shape))
+            scores = xp.where(visible, by_row, -math.inf).reshape(scores.shape)
+        top = xp.amax(scores, axis=-1, keepdims=True)
+        p = xp.exp(scores - xp.where(top == -math.inf, 0.0, top))
+        total = p.sum(axis=-1, keepdims=True)
+        p = p / xp.where(total == 0.0, 1.0, total)
+        out = p @ v
+        store("out", out)
+        if self.gradients:
+            dout = stack("dout")
+            delta = (dout * out).sum(axis=-1, keepdims=True)
+            ds = p * (dout @ v.swapaxes(1, 2) - delta) * scale
+            store("dq", ds @ k)
+            gradients[0][:, seen] += ds.swapaxes(1, 2) @ q
+            gradients[1][:, seen] += p.swapaxes(1, 2) @ dout
+
+    def _seen_keys(self, sequence: Sequence, rows: tuple[int, int]) -> slice:
+        """The keys that at least one of these rows may see."""
+        mask = self.problem.mask
+        offset = mask.offset(sequence.seq_q, sequence.seq_k)
+        first = 0 if mask.left is None else max(0, rows[0] + offset - mask.left)
+        end = sequence.seq_k
+        if mask.right is not None:
+            end = min(end, rows[1] + offset + mask.right)
+        return slice(first, max(end, 0))
+
+
+class ReferenceCache:
+    """References of the last problems: several variants run on the same one in one process.
+
+    Two whole ones and two of planes are kept at most, on the host: in float64 `out`, and with
+    gradients `dq`, `dk` and `dv`, once for a whole one and an eighth of that for planes (two
+    planes at least, which are all that a problem of two has).
+    """
+
+    ENTRIES = 2
+
+    def __init__(self, arrays: Arrays) -> None:
+        self._arrays = arrays
+        self._entries: OrderedDict[Any, dict[str, Any]] = OrderedDict()
+        self._planes: OrderedDict[Any, dict[Plane, dict[str, Any]]] = OrderedDict()
+
+    def of(self, problem: Problem, seed: int, inputs: dict[str, Any]) -> dict[str, Any]:
+        """`out`, and `dq`, `dk`, `dv` where the problem asks for them."""
+
+        return self._kept(
+            self._entries,
+            (problem.same_values(), seed),
+            lambda: _Reference(self._arrays, problem, inputs, problem.has_backward).compute(),
+            lambda found: "dq" in found or not problem.has_backward,
+        )
+
+    def planes(
+        self, problem: Problem, seed: int, planes: tuple[Plane, ...], make: Make
+    ) -> dict[Plane, dict[str, Any]]:
+        """The same for these planes alone, from inputs that are made for them.
+
+        So what is compared with it does not depend on what lies in the inputs that were used.
+        """
+        names = ("q", "k", "v", "dout") if problem.has_backward else ("q", "k", "v")
+
+        def of_plane(plane: Plane) -> dict[str, Any]:
+            inputs = {name: make(name, plane) for name in names}
+            own = plane.problem(problem)
+            return _Reference(self._arrays, own, inputs, problem.has_backward).compute()
+
+        def compute() -> dict[Plane, dict[str, Any]]:
+            with ThreadPoolExecutor(self._arrays.threads) as pool:
+                return dict(zip(planes, pool.map(of_plane, planes), strict=True))
+
+        return self._kept(
+            self._planes,
+            (problem.same_values(), seed, planes),
+            compute,
+            lambda found: "dq" in found[planes[0]] or not problem.has_backward,
+        )
+
+    def _kept(
+        self,
+        entries: OrderedDict[Any, Entry],
+        key: Any,
+        compute: Callable[[], Entry],
+        suffices: Callable[[Entry], bool],
+    ) -> Entry:
+        """The entry, computed where it is not there or does not suffice."""
+        found = entries.pop(key, None)
+        if found is None or not suffices(found):
+            found = compute()
+        entries[key] = found
+        while len(entries) > self.ENTRIES:
+            entries.popitem(last=False)
+        return found
+
+
+class _Distance:
+    """How far elements are from what they should be, added up part by part."""
+
+    def __init__(self, arrays: Arrays) -> None:
+        self._arrays = arrays
+        self._squares, self._norm, self._worst, self._size = 0.0, 0.0, 0.0, 0
+
+    def add(self, result: Any, reference: Any) -> None:
+        """One part; both have the same elements in the same order."""
+        flat, exact = result.reshape(-1), reference.reshape(-1)
+        for first in range(0, math.prod(flat.shape), CHUNK):
+            expected = self._arrays.float64(exact[first : first + CHUNK])
+            off = self._arrays.float64(flat[first : first + CHUNK]) - expected
+            self._squares += float((off * off).sum())
+            self._norm += float((expected * expected).sum())
+            largest = float(abs(off).max())
+            # Written so that NaN, which is neither smaller nor larger, is kept.
+            self._worst = self._worst if largest <= self._worst else largest
+        self._size += math.prod(flat.shape)
+
+    def told(self) -> dict[str, float]:
+        """`relative_l2` and `max_abs`; not finite where an element was not."""
+        norm = self._norm
+        if norm < self._size * ZERO**2:
+            # Zero in exact arithmetic, such as dq where each query sees one key: a ratio to
+            # rounding noise says nothing, so the result's own size stands for it.
+            norm = self._size
+        return {
+            "relative_l2": math.sqrt(self._squares / norm) if self._size else 0.0,
+            "max_abs": self._worst,
+        }
+
+
+def difference(arrays: Arrays, result: Any, reference: Any) -> dict[str, float]:
+    """`relative_l2` and `max_abs` over the whole tensor; not finite where the result is not."""
+    distance = _Distance(arrays)
+    distance.add(result, reference)
+    return distance.told()
+
+
+def worst(*errors: dict[str, float]) -> dict[str, float]:
+    """The largest of some errors, which one that is not finite is."""
+    return max(errors, key=lambda error: (math.isnan(error["relative_l2"]), error["relative_l2"]))
+
+
+def difference_of_planes(
+    arrays: Arrays, name: str, result: Any, references: dict[Plane, dict[str, Any]]
+) -> dict[str, float]:
+    """`relative_l2` and `max_abs` over planes of a result; not finite where an element of the
+    whole result is not."""
+    distance = _Distance(arrays)
+    for plane, exact in references.items():
+        distance.add(plane.cut(name, result), exact[name])
+    # What is not finite stays so in a sum, of which nothing that is right comes near float32's
+    # limit; and a sum takes no memory.
+    if not math.isfinite(float(result.sum(dtype=arrays.xp.float32))):
+        return {"relative_l2": math.nan, "max_abs": math.nan}
+    return distance.told()
+
+
+def probes(result: Any) -> list[float]:
+    """The 16 elements that the harness checks, read without copying a strided tensor."""
+    shape, found = tuple(result.shape), []
+    for index in probe_indices(math.prod(shape)):
+        place = []
+        for extent in reversed(shape):
+            index, inner = divmod(index, extent)
+            place.append(inner)
+        found.append(float(result[tuple(reversed(place))]))
+    return found

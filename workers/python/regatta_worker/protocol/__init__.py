@@ -1,0 +1,1 @@
+"""Requests and replies, and the words for what cannot be done."""

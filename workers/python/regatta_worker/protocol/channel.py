@@ -1,0 +1,76 @@
+"""The worker's side of the protocol: one JSON object a line, requests on 3, replies on 4.
+
+Knows nothing of attention or of any library. docs/PROTOCOL.md is the contract.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+PROTOCOL_VERSION = 1
+REQUEST_FD = 3
+REPLY_FD = 4
+
+Message = dict[str, Any]
+
+
+class Unsupported(Exception):
+    """The variant does not do this case; the text is the library's own where it has one."""
+
+
+class Absent(Exception):
+    """Nothing of the library can run here; the text says why, and what would help."""
+
+
+class Failed(Exception):
+    """The request cannot be carried out, for a reason that needs no traceback."""
+
+
+class Lost(Exception):
+    """The device is gone for this process: no request after this one could be carried out."""
+
+
+def required(message: Message, field: str) -> Any:
+    """A field that the protocol says is there."""
+    try:
+        return message[field]
+    except KeyError:
+        raise Failed(f"malformed request: it has no `{field}`") from None
+
+
+def positive(parameter: str, value: int) -> int:
+    """The value of a parameter that counts something."""
+    if value < 1:
+        raise Failed(f"parameter {parameter}={value} is no positive integer")
+    return value
+
+
+class Worker(Protocol):
+    """What a library module provides. Holds at most one prepared case; `call` is one call of it."""
+
+    def hello(self) -> Message: ...
+
+    def prepare(self, request: Message) -> Message: ...
+
+    def measure(self, request: Message) -> Message: ...
+
+    def call(self) -> Any: ...
+
+    def census(self) -> Message: ...
+
+    def release(self) -> None: ...
+
+
+class Relay:
+    """Marks a worker that hands requests on to processes of its own, which make the calls.
+
+    Functions called there are counted there.
+    """
+
+
+class Together:
+    """Marks a worker whose calls several processes make together, all of them or none."""
+
+    def agreed(self, own: bool) -> bool:
+        """What all are to do; `own` is what this one would."""
+        raise NotImplementedError

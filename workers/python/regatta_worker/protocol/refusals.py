@@ -1,0 +1,60 @@
+"""Which exceptions are a library's refusal of a case: those alone may a suite allow."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+
+from regatta_worker.protocol.channel import Unsupported
+
+NO_REFUSAL = (
+    "cuda error",
+    "cuda driver error",
+    "triton error [cuda]",
+    "illegal memory access",
+    "illegal address",
+    "launch failure",
+    "cublas",
+    "cudnn_status_execution_failed",
+    "internal assert",
+    "build failed",
+)
+"""Words in an exception by which something broke; any other is a check the case did not pass."""
+
+PACKAGE = Path(__file__).parent.parent
+
+MISTAKES = ("zip() argument", "not enough values to unpack", "too many values to unpack")
+"""How Python's own ValueErrors begin where code here took a library's results for others."""
+
+
+def refusal(error: Exception, said: list[str]) -> Exception:
+    """The library's refusal in its own words: SDPA gives its reasons as warnings.
+
+    Only the first paragraph of the words: the dispatcher adds a page of backends. What is no
+    refusal, since something broke or the mistake is this worker's own, is returned as it is.
+    """
+    if broke(error) or _is_own(error):
+        return error
+    words = str(error).strip() or type(error).__name__
+    reasons = [text.partition(" (Triggered internally")[0].strip() for text in said]
+    return Unsupported(" ".join([words.split("\n\n")[0], *reasons]))
+
+
+def broke(error: Exception) -> bool:
+    """Whether an exception tells of something that broke, and of no check."""
+    words = str(error).lower()
+    return any(sign in words for sign in NO_REFUSAL)
+
+
+def _is_own(error: Exception) -> bool:
+    """Whether an assertion or an unpacking of this worker's own files failed.
+
+    Libraries assert and raise ValueError too, and compiled ones have no frame of their own:
+    so a ValueError that was raised here is told by its words.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames or PACKAGE not in Path(frames[-1].filename).parents:
+        return False
+    return isinstance(error, AssertionError) or (
+        isinstance(error, ValueError) and str(error).startswith(MISTAKES)
+    )

@@ -1,0 +1,181 @@
+"""Answers requests, each a line of JSON, one after the other.
+
+Knows nothing of attention or of any library. docs/PROTOCOL.md is the contract.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import json
+import math
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+from regatta_worker.census.counters import Counter, count
+from regatta_worker.device import cpu_device
+from regatta_worker.protocol.channel import (
+    PROTOCOL_VERSION,
+    REPLY_FD,
+    REQUEST_FD,
+    Absent,
+    Failed,
+    Lost,
+    Message,
+    Relay,
+    Together,
+    Unsupported,
+    Worker,
+    required,
+)
+
+
+class Session:
+    """Answers requests one by one; the library is loaded by the first `hello`."""
+
+    def __init__(self, open_worker: Callable[[], Worker], library: str = "") -> None:
+        self._open_worker = open_worker
+        self._library = library
+        self._worker: Worker | None = None
+        self._counters: list[Counter] = []
+
+    def answer(self, line: bytes) -> Message:
+        """The reply to one request line, whatever the line holds."""
+        try:
+            request = json.loads(line)
+        except ValueError as error:
+            return {"id": 0, "type": "failed", "reason": f"malformed request: {error}"}
+        number = request.get("id") if isinstance(request, dict) else None
+        if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+            reason = "malformed request: it is no object with a non-negative integer `id`"
+            return {"id": 0, "type": "failed", "reason": reason}
+        return {"id": number, **self._guarded(request)}
+
+    def _guarded(self, request: Message) -> Message:
+        try:
+            return self._dispatch(request)
+        except Unsupported as refusal:
+            return {"type": "unsupported", "reason": str(refusal)}
+        except Failed as failure:
+            return {"type": "failed", "reason": str(failure)}
+        except Lost as loss:
+            return {"type": "lost", "reason": str(loss)}
+        except Exception as error:
+            # The last line goes to the harness, the whole of it to the log.
+            traceback.print_exc()
+            reason = traceback.format_exception_only(error)[-1].strip()
+            return {"type": "failed", "reason": reason}
+
+    def _dispatch(self, request: Message) -> Message:
+        match request.get("type"):
+            case "hello":
+                return self._hello(request)
+            case "prepare":
+                return {"type": "prepared", **self._prepare(request)}
+            case "measure":
+                return {"type": "measured", **self._ready().measure(request)}
+            case "census":
+                return {"type": "census", **self._census()}
+            case "release":
+                self._ready().release()
+                return {"type": "released"}
+            case "shutdown":
+                return {"type": "bye"}
+            case other:
+                raise Failed(f"malformed request: no request has the type {other!r}")
+
+    def _hello(self, request: Message) -> Message:
+        if (asked := request.get("protocol")) != PROTOCOL_VERSION:
+            raise Failed(
+                f"the harness speaks protocol {asked}, this worker speaks {PROTOCOL_VERSION}"
+            )
+        hello = {"type": "hello", "protocol": PROTOCOL_VERSION, "packages": installed()}
+        try:
+            if self._worker is None:
+                self._worker = self._open_worker()
+            return hello | self._worker.hello()
+        except Absent as reason:
+            nothing = {"versions": {}, "device": cpu_device(), "variants": []}
+            return hello | nothing | {"worker": self._library, "absent": str(reason)}
+
+    def _prepare(self, request: Message) -> Message:
+        worker = self._ready()
+        self._counters = [
+            Counter(required(wire, "name"), tuple(required(wire, "functions")))
+            for wire in request.get("counters", [])
+        ]
+        try:
+            return worker.prepare(request)
+        except Exception:
+            # A case whose results were not checked must not stay there to be timed. Where
+            # the device itself is broken this fails too, and the first error says more.
+            with contextlib.suppress(Exception):
+                worker.release()
+            raise
+
+    def _census(self) -> Message:
+        """The worker's own, and after it what takes calls of its own: the events counted."""
+        worker = self._ready()
+        census = worker.census()
+        if isinstance(worker, Relay):
+            return census
+        agreed = worker.agreed if isinstance(worker, Together) else bool
+        counts, uncounted = count(worker.call, self._counters, agreed=agreed)
+        census["counts"] = census["counts"] | counts
+        return census | ({"uncounted": uncounted} if uncounted else {})
+
+    def _ready(self) -> Worker:
+        if self._worker is None:
+            raise Failed("the first request must be `hello`, and it must have been answered")
+        return self._worker
+
+
+def installed() -> dict[str, str]:
+    """Everything installed beside the library, name and version: the environment's lock."""
+    found: dict[str, str] = {}
+    for distribution in importlib.metadata.distributions():
+        # The first on the path is the one that is imported.
+        with contextlib.suppress(Exception):
+            found.setdefault(distribution.name.lower().replace("_", "-"), distribution.version)
+    return dict(sorted(found.items()))
+
+
+def number_or_null(value: Any) -> Any:
+    """The same message with `None` for each float that JSON cannot hold (NaN, infinities)."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: number_or_null(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [number_or_null(inner) for inner in value]
+    return value
+
+
+def serve(session: Session, requests: BinaryIO, replies: BinaryIO) -> None:
+    """Answers each line of `requests` until `shutdown` or the end."""
+    for line in requests:
+        reply = session.answer(line)
+        replies.write(json.dumps(number_or_null(reply), allow_nan=False).encode() + b"\n")
+        replies.flush()
+        if reply["type"] == "bye":
+            return
+
+
+def open_descriptors() -> tuple[BinaryIO, BinaryIO]:
+    """Descriptors 3 and 4 as files; ends the process where they are not open.
+
+    They are closed in child processes, or a compiler that a library leaves
+    behind would hold the channel open after the worker has died.
+    """
+    for descriptor in (REQUEST_FD, REPLY_FD):
+        try:
+            os.set_inheritable(descriptor, False)
+        except OSError:
+            sys.exit(
+                f"descriptor {descriptor} is not open: this program is started by regatta, "
+                "not by hand (try `regatta worker check`)"
+            )
+    return os.fdopen(REQUEST_FD, "rb"), os.fdopen(REPLY_FD, "wb")
