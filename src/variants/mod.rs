@@ -5,8 +5,8 @@
 
 pub mod cpu;
 pub mod cuda;
-mod difference;
-mod sets;
+
+use regatta_worker::{difference, on_processor, sets};
 
 use crate::worker::serve::Worker;
 

@@ -10,11 +10,16 @@
 //!   result, and FLOPs and bytes ([`work`](attention::work));
 //! - [`protocol`]: requests and replies;
 //! - [`serve`]: a [`Worker`](serve::Worker), implemented for a library or a kernel, becomes
-//!   the process.
+//!   the process;
+//! - [`on_processor`]: functions that take slices, as a worker; [`sets`] and [`difference`]
+//!   for one of another kind.
 //!
 //! `regatta worker check -- COMMAND` holds a worker to the protocol.
 
 pub mod attention;
+pub mod difference;
+pub mod on_processor;
 pub mod protocol;
 pub mod serve;
+pub mod sets;
 mod state;

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use super::contents::Set;
-use super::device;
 use super::flash::Flash;
 use super::kernel::{Buffers, Geometry, Kernel, Tally};
 use super::naive::Naive;
 use super::offered::{ACCESS, COPIES, VIEWS, variants};
 use super::split_key::{NUM_SPLITS_KEY, SplitKey};
 use super::tensors::{OutOfMemory, Tensor};
-use super::timing::{self, Timed};
 use crate::attention::{Direction, Dtype, Layout, ParamValue, Params, Problem, work};
+use crate::variants::on_processor::device;
+use crate::variants::on_processor::timing::{self, Timed};
 use crate::variants::sets::Rotation;
 use crate::worker::protocol::{Parameter, Prepare, VariantInfo};
 use crate::worker::serve::Refusal;

@@ -6,7 +6,6 @@
 mod case;
 mod check;
 mod contents;
-mod device;
 pub mod flash;
 pub mod gemm;
 pub mod kernel;
@@ -19,7 +18,6 @@ pub mod tensors;
 #[cfg(test)]
 mod tests;
 mod tile;
-mod timing;
 mod worker;
 
 pub use worker::{CpuWorker, NAME};

@@ -6,11 +6,11 @@ use proptest::prelude::*;
 
 use super::kernel::{Gradients, Kernel, Operands, Saved, Tally};
 use super::tensors::OutOfMemory;
-use super::timing::Timed;
 use super::{CpuWorker, check};
 use crate::attention::{
     Align, Direction, Dtype, Layout, Mask, ParamValue, Params, Problem, Varlen, tolerance,
 };
+use crate::variants::on_processor::timing::Timed;
 use crate::worker::protocol::{Cache, Measure, Prepare, Prepared};
 use crate::worker::serve::{Refusal, Worker};
 

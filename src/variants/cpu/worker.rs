@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use super::case::Case;
 use super::check::{self, References};
-use super::device;
 use super::kernel::Tally;
 use super::offered::variants;
 use super::softmax::Isa;
-use super::timing;
 use crate::attention::Structure;
+use crate::variants::on_processor::device;
+use crate::variants::on_processor::timing;
 use crate::variants::sets;
 use crate::worker::protocol::{
     Checked, Hello, Measure, Measured, PROTOCOL_VERSION, Prepare, Prepared,

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::worker::protocol::Measure;
+use crate::protocol::Measure;
 
 /// The set of the last sample: seed + 1.
 pub const LAST: u32 = 1;
@@ -96,7 +96,7 @@ pub fn next(request: &Measure, taken: u32, spent: Duration, known: bool) -> Next
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::worker::protocol::Cache;
+    use crate::protocol::Cache;
 
     fn request(samples: u32, min_samples: u32, budget_ms: u64) -> Measure {
         Measure {

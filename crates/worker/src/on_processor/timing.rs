@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 use rayon::prelude::*;
 
 use super::device::last_level_cache;
-use super::tensors::filled;
-use crate::variants::sets::{self, Next, Rotation};
-use crate::worker::protocol::{Cache, Measure, Measured};
+use crate::protocol::{Cache, Measure, Measured};
+use crate::sets::{self, Next, Rotation};
 
 /// Swept when the size of the cache is unknown.
 const ASSUMED_CACHE: u64 = 64 << 20;
@@ -110,8 +109,12 @@ impl Sweep {
         let cache = last_level_cache().unwrap_or(ASSUMED_CACHE);
         // A quarter more, since caches do not evict strictly in order.
         let size = (cache + cache / 4).min(LARGEST_SWEEP) as usize;
+        let mut buffer = Vec::new();
+        buffer
+            .try_reserve_exact(size)
+            .map_err(|_| format!("cold cache: could not allocate {size} bytes"))?;
         // Not zeros: the kernel would map them all onto one page.
-        let buffer = filled(size, 1).map_err(|error| format!("cold cache: {error}"))?;
+        buffer.resize(size, 1);
         Ok(Sweep { buffer })
     }
 

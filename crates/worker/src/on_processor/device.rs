@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use crate::worker::protocol::Device;
+use crate::protocol::Device;
 
 /// The processor as the protocol describes devices.
 pub fn device() -> Device {

@@ -2,7 +2,7 @@
 //! that a worker adds up wherever the result lies.
 
 use crate::attention::tolerance::ZERO;
-use crate::worker::protocol::TensorError;
+use crate::protocol::TensorError;
 
 /// Sums over the elements of a result and its reference.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
