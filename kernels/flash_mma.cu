@@ -244,8 +244,7 @@ __device__ __forceinline__ void forward(const Problem& p) {
             const float inverse = total > 0.f ? 1.f / total : 0.f;
             T* to = out + i * p.out.seq + lane % 4 * 2;
             if (lane % 4 == 0)
-                lse[i] = total > 0.f ? LN2 * shift[m][half] + logf(total)
-                                     : negative_infinity();
+                lse[i] = total > 0.f ? LN2 * shift[m][half] + logf(total) : negative_infinity();
 #pragma unroll
             for (int n = 0; n < F::OUT_TILES; ++n) {
                 if (n * 8 < p.head_dim_v)
@@ -257,10 +256,10 @@ __device__ __forceinline__ void forward(const Problem& p) {
 
 }  // namespace
 
-#define FLASH_MMA(DTYPE, T, D, BLOCKS)                         \
-    extern "C" __global__ void __launch_bounds__(128, BLOCKS)  \
-        flash_mma_forward_##DTYPE##_d##D(const Problem p) {    \
-        forward<T, D>(p);                                      \
+#define FLASH_MMA(DTYPE, T, D, BLOCKS)                        \
+    extern "C" __global__ void __launch_bounds__(128, BLOCKS) \
+        flash_mma_forward_##DTYPE##_d##D(const Problem p) {   \
+        forward<T, D>(p);                                     \
     }
 
 FLASH_MMA(f16, __half, 64, 2)

@@ -96,9 +96,8 @@ struct Backward {
                                                  int stage) const {
         load_tile<T, D, QUERIES, THREADS>(q + stage * QUERY_BYTES, plane<T>(p.q, batch, head),
                                           p.q.seq, i0, p.seq_q, p.head_dim);
-        load_tile<T, D, QUERIES, THREADS>(dout + stage * QUERY_BYTES,
-                                          plane<T>(p.dout, batch, head), p.dout.seq, i0, p.seq_q,
-                                          p.head_dim_v);
+        load_tile<T, D, QUERIES, THREADS>(dout + stage * QUERY_BYTES, plane<T>(p.dout, batch, head),
+                                          p.dout.seq, i0, p.seq_q, p.head_dim_v);
         if (threadIdx.x < 2 * QUERIES) {
             const int i = i0 + threadIdx.x % QUERIES;
             const bool inside = i < p.seq_q;
@@ -133,8 +132,8 @@ struct Backward {
     };
 
     /// s = keys·queriesᵀ over head_dim: 16 rows of this warp, all queries of the tile.
-    static __device__ __forceinline__ void multiply_rows(const KeyRows& keys,
-                                                         unsigned queries_lane, Scores& s) {
+    static __device__ __forceinline__ void multiply_rows(const KeyRows& keys, unsigned queries_lane,
+                                                         Scores& s) {
 #pragma unroll
         for (int n = 0; n < QUERY_TILES; ++n)
 #pragma unroll
@@ -194,8 +193,7 @@ struct Backward {
     /// dQ = dS·K for a warp's queries and part of D, added to the workspace.
     __device__ __forceinline__ void add_query_grads(float4* to) const {
         using Grads = QueryGrads<D>;
-        const unsigned a_lane =
-            score_grads + lane_columns_first<QUERIES>(0, Grads::row_of_warp());
+        const unsigned a_lane = score_grads + lane_columns_first<QUERIES>(0, Grads::row_of_warp());
         const unsigned b_lane = k + lane_rows_first<D>(0, Grads::column_of_warp());
         float acc[Grads::STRIPS][Grads::STRIP_TILES][4] = {};
 #pragma unroll
@@ -236,8 +234,8 @@ struct Backward {
 #pragma unroll
             for (int n = 0; n < OUT_TILES; ++n) {
                 if (n * 8 < columns)
-                    *reinterpret_cast<unsigned*>(row + n * 8) = Half2<T>::pack(
-                        acc[n][half * 2] * factor, acc[n][half * 2 + 1] * factor);
+                    *reinterpret_cast<unsigned*>(row + n * 8) =
+                        Half2<T>::pack(acc[n][half * 2] * factor, acc[n][half * 2 + 1] * factor);
             }
         }
     }
@@ -279,8 +277,7 @@ __device__ __forceinline__ void backward(const Problem& p) {
         if (++tile_index == first_tile + tiles) tile_index = first_tile, ++head;
         copy_async_wait<0>();
         __syncthreads();  // Q and dO are here; the other stage and dS have been used
-        if (step + 1 < steps)
-            tile.load_queries(p, batch, head, tile_index * QUERIES, 1 - stage);
+        if (step + 1 < steps) tile.load_queries(p, batch, head, tile_index * QUERIES, 1 - stage);
 
         const unsigned q = tile.q + stage * B::QUERY_BYTES;
         const unsigned dout = tile.dout + stage * B::QUERY_BYTES;
@@ -380,17 +377,15 @@ __device__ __forceinline__ void finish(const Problem& p) {
 
 }  // namespace
 
-#define FLASH_MMA_BACKWARD(DTYPE, T, D)                                                 \
-    extern "C" __global__ void flash_mma_prepare_##DTYPE##_d##D(const Problem p) {      \
-        prepare<T, D>(p);                                                               \
-    }                                                                                   \
-    extern "C" __global__ void __launch_bounds__(THREADS, 1)                            \
-        flash_mma_backward_##DTYPE##_d##D(const Problem p) {                            \
-        backward<T, D>(p);                                                              \
-    }                                                                                   \
-    extern "C" __global__ void flash_mma_finish_##DTYPE##_d##D(const Problem p) {       \
-        finish<T, D>(p);                                                                \
-    }
+#define FLASH_MMA_BACKWARD(DTYPE, T, D)                                            \
+    extern "C" __global__ void flash_mma_prepare_##DTYPE##_d##D(const Problem p) { \
+        prepare<T, D>(p);                                                          \
+    }                                                                              \
+    extern "C" __global__ void __launch_bounds__(THREADS, 1)                       \
+        flash_mma_backward_##DTYPE##_d##D(const Problem p) {                       \
+        backward<T, D>(p);                                                         \
+    }                                                                              \
+    extern "C" __global__ void flash_mma_finish_##DTYPE##_d##D(const Problem p) { finish<T, D>(p); }
 
 FLASH_MMA_BACKWARD(f16, __half, 64)
 FLASH_MMA_BACKWARD(f16, __half, 128)

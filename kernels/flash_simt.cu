@@ -33,7 +33,7 @@ struct Forward {
     static constexpr int THREADS = 256;
     static constexpr int QUERIES = 128, ROW_STEP = 16;
     static constexpr int ROWS = QUERIES / ROW_STEP;  // queries ty + 16 r
-    static constexpr int WIDTH = D / 16;           // columns of out a thread holds, in 4s or 2
+    static constexpr int WIDTH = D / 16;             // columns of out a thread holds, in 4s or 2
     static constexpr int TENSOR_FLOATS = TILE * ROW<D>;
 
     float *q, *k, *v, *probabilities;
@@ -118,8 +118,7 @@ __device__ __forceinline__ void forward(const Problem& p) {
     const float* v = plane<float>(p.v, batch, kv);
     load_tile<D, F::THREADS, F::QUERIES>(tile.q, plane<float>(p.q, batch, head), p.q.seq, i0,
                                          p.seq_q, p.head_dim);
-    if (first < end)
-        load_tile<D, F::THREADS>(tile.k, k, p.k.seq, first, p.seq_k, p.head_dim);
+    if (first < end) load_tile<D, F::THREADS>(tile.k, k, p.k.seq, first, p.seq_k, p.head_dim);
     copy_async_commit();
 
     float acc[F::ROWS][F::WIDTH] = {};
@@ -194,14 +193,14 @@ __device__ __forceinline__ void backward(const Problem& p) {
 
 extern "C" __global__ void flash_simt_prepare(const Problem p) { prepare_gradients(p); }
 
-#define FLASH_SIMT(D)                                                                        \
-    extern "C" __global__ void __launch_bounds__(256, D == 128 ? 1 : 2)                      \
-        flash_simt_forward_f32_d##D(const Problem p) {                                       \
-        forward<D>(p);                                                                       \
-    }                                                                                        \
-    extern "C" __global__ void __launch_bounds__(Backward<D>::THREADS, Backward<D>::BLOCKS)  \
-        flash_simt_backward_f32_d##D(const Problem p) {                                      \
-        backward<D>(p);                                                                      \
+#define FLASH_SIMT(D)                                                                       \
+    extern "C" __global__ void __launch_bounds__(256, D == 128 ? 1 : 2)                     \
+        flash_simt_forward_f32_d##D(const Problem p) {                                      \
+        forward<D>(p);                                                                      \
+    }                                                                                       \
+    extern "C" __global__ void __launch_bounds__(Backward<D>::THREADS, Backward<D>::BLOCKS) \
+        flash_simt_backward_f32_d##D(const Problem p) {                                     \
+        backward<D>(p);                                                                     \
     }
 
 FLASH_SIMT(32)

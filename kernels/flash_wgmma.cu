@@ -161,8 +161,8 @@ __device__ __forceinline__ u32 query_chunk(const Shared<C>& shared, int consumer
 // buffer, from which TMA leaves out rows past the end.
 template <typename C>
 __device__ __forceinline__ void store_tile(const Shared<C>& shared, const Shape& shape,
-                                           int consumer, const Tile& tile,
-                                           const float (&shift)[2], const float (&row_sum)[2],
+                                           int consumer, const Tile& tile, const float (&shift)[2],
+                                           const float (&row_sum)[2],
                                            const float (&o)[C::kHeadDim / 2],
                                            const TensorMap* map_out, float* lse) {
     constexpr Dtype kDtype = C::kDtype;
@@ -308,9 +308,8 @@ __device__ __forceinline__ void consume(const Shared<C>& shared, const Shape& sh
                 keys.next();
                 mask_if_needed(n);
                 softmax_step<kN, C::kLazy>(s, shift, row_sum, correction, scale_log2);
-                const bool rescale =
-                    !C::kLazy ||
-                    __any_sync(0xffffffffu, correction[0] != 1.f || correction[1] != 1.f);
+                const bool rescale = !C::kLazy || __any_sync(0xffffffffu, correction[0] != 1.f ||
+                                                                              correction[1] != 1.f);
                 // The assembler would rather move the softmax behind the wait for the output,
                 // where nothing hides it. A branch that depends on the sums (which are never
                 // negative) holds it back. Its other use: to wait for the next keys, here
@@ -385,15 +384,15 @@ __device__ __forceinline__ void flash(const TensorMap* map_q, const TensorMap* m
 
 }  // namespace
 
-#define FLASH_WGMMA(NAME, ...)                                                                     \
-    extern "C" __global__ void __launch_bounds__(Config<__VA_ARGS__>::kThreads, 1)                 \
-        NAME(const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k,             \
-             const __grid_constant__ TensorMap v, const __grid_constant__ TensorMap out,           \
-             float* lse, int batch, int heads, int kv_heads, int seq_q, int seq_k, int band_low,   \
-             int band_high, int heads_per_section, float scale_log2) {                             \
-        const Shape shape{batch, heads,    kv_heads,  seq_q,                                       \
-                          seq_k, band_low, band_high, heads_per_section};                          \
-        flash<Config<__VA_ARGS__>>(&q, &k, &v, &out, lse, shape, scale_log2);                      \
+#define FLASH_WGMMA(NAME, ...)                                                                   \
+    extern "C" __global__ void __launch_bounds__(Config<__VA_ARGS__>::kThreads, 1)               \
+        NAME(const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k,           \
+             const __grid_constant__ TensorMap v, const __grid_constant__ TensorMap out,         \
+             float* lse, int batch, int heads, int kv_heads, int seq_q, int seq_k, int band_low, \
+             int band_high, int heads_per_section, float scale_log2) {                           \
+        const Shape shape{batch, heads,    kv_heads,  seq_q,                                     \
+                          seq_k, band_low, band_high, heads_per_section};                        \
+        flash<Config<__VA_ARGS__>>(&q, &k, &v, &out, lse, shape, scale_log2);                    \
     }
 
 FLASH_WGMMA(flash_wgmma_bf16_d128_m128_n128, Dtype::bf16, 128, 2, 128, true)

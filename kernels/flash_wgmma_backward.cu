@@ -61,7 +61,10 @@ __device__ __forceinline__ void produce(const Shared<C>& shared, const Problem& 
 // A pair of neighbouring queries' values.
 __device__ __forceinline__ float2 load_pair(u32 shared) {
     float2 x;
-    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x.x), "=f"(x.y) : "r"(shared) : "memory");
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+                 : "=f"(x.x), "=f"(x.y)
+                 : "r"(shared)
+                 : "memory");
     return x;
 }
 
@@ -96,8 +99,8 @@ __device__ __forceinline__ void store(const Tensor& gradient, const Problem& p, 
         if (j >= p.seq_k) continue;
 #pragma unroll
         for (int i = 0; i < C::kHeadDim / 8; ++i)
-            *reinterpret_cast<u32*>(to + j * gradient.seq + i * 8) = pack<C::kDtype>(
-                x[4 * i + 2 * half] * factor, x[4 * i + 2 * half + 1] * factor);
+            *reinterpret_cast<u32*>(to + j * gradient.seq + i * 8) =
+                pack<C::kDtype>(x[4 * i + 2 * half] * factor, x[4 * i + 2 * half + 1] * factor);
     }
 }
 
@@ -123,13 +126,13 @@ __device__ __forceinline__ void consume(const Shared<C>& shared, const Problem& 
         wgmma_fence();
 #pragma unroll
         for (int step = 0; step < kHeadDim / 16; ++step)
-            wgmma_ss<kDtype, kQueries>(
-                x, advance(a, step / 4 * kKeys * 128 + step % 4 * 32),
-                advance(b, step / 4 * kQueries * 128 + step % 4 * 32), step != 0);
+            wgmma_ss<kDtype, kQueries>(x, advance(a, step / 4 * kKeys * 128 + step % 4 * 32),
+                                       advance(b, step / 4 * kQueries * 128 + step % 4 * 32),
+                                       step != 0);
         wgmma_commit();
     };
     // Own 64 keys of dK or dV += fragments . queries.
-    const auto issue_sum = [&](float (&x)[kHeadDim / 2], u32 (&fragments)[kQueries / 4],
+    const auto issue_sum = [&](float (&x)[kHeadDim / 2], u32(&fragments)[kQueries / 4],
                                u32 queries) {
         const u64 b = operand(queries, kQueries * 128);
         hold(x);
@@ -153,7 +156,7 @@ __device__ __forceinline__ void consume(const Shared<C>& shared, const Problem& 
         wgmma_commit();
     };
     // dS of own keys, 16 queries an instruction.
-    const auto store_gradients = [&](u32 tile, const u32 (&gradients)[kQueries / 4]) {
+    const auto store_gradients = [&](u32 tile, const u32(&gradients)[kQueries / 4]) {
         const int row = consumer * 64 + warp * 16 + lane % 16;
 #pragma unroll
         for (int i = 0; i < kQueries / 16; ++i) {
@@ -201,8 +204,7 @@ __device__ __forceinline__ void consume(const Shared<C>& shared, const Problem& 
         for (int i = 0; i < kQueries / 8; ++i) {
             const float2 delta = load_pair(rows + kQueries * 4 + i * 32);
 #pragma unroll
-            for (int e = 0; e < 4; ++e)
-                s[4 * i + e] *= dp[4 * i + e] - (e % 2 ? delta.y : delta.x);
+            for (int e = 0; e < 4; ++e) s[4 * i + e] *= dp[4 * i + e] - (e % 2 ? delta.y : delta.x);
         }
 #pragma unroll
         for (int i = 0; i < kQueries / 4; ++i) gradients[i] = pack<kDtype>(s[2 * i], s[2 * i + 1]);
@@ -214,9 +216,9 @@ __device__ __forceinline__ void consume(const Shared<C>& shared, const Problem& 
         hold(dv);
         hold(square);
         hold(probabilities);
-        float* const to = reinterpret_cast<float*>(
-            Workspace<C>(p, walk.batch, walk.head, walk.tile).dq + consumer * 8 * kWarpgroup +
-            thread);
+        float* const to =
+            reinterpret_cast<float*>(Workspace<C>(p, walk.batch, walk.head, walk.tile).dq +
+                                     consumer * 8 * kWarpgroup + thread);
 #pragma unroll
         for (int i = 0; i < 8; ++i)
             add_float4(to + i * 4 * kWarpgroup,
@@ -296,8 +298,7 @@ __device__ __forceinline__ void finish(const Problem& p) {
     for (int n = 0; n < 8; ++n) {
         const float4 x = workspace.dq[(square * 8 + n) * kWarpgroup + thread];
         if (i < p.seq_q)
-            *reinterpret_cast<u32*>(dq + i * p.dq.seq + d + n * 8) =
-                pack<C::kDtype>(x.x, x.y);
+            *reinterpret_cast<u32*>(dq + i * p.dq.seq + d + n * 8) = pack<C::kDtype>(x.x, x.y);
         if (i + 8 < p.seq_q)
             *reinterpret_cast<u32*>(dq + (i + 8) * p.dq.seq + d + n * 8) =
                 pack<C::kDtype>(x.z, x.w);
@@ -307,22 +308,22 @@ __device__ __forceinline__ void finish(const Problem& p) {
 }  // namespace
 }  // namespace hopper
 
-#define FLASH_WGMMA_BACKWARD(DTYPE, D)                                                             \
-    extern "C" __global__ void __launch_bounds__(hopper::kSideThreads)                             \
-        flash_wgmma_prepare_##DTYPE##_d##D(const Problem p) {                                      \
-        hopper::prepare<hopper::Config<hopper::Dtype::DTYPE, D>>(p);                               \
-    }                                                                                              \
-    extern "C" __global__ void __launch_bounds__(hopper::kThreads, 1)                              \
-        flash_wgmma_backward_##DTYPE##_d##D(const __grid_constant__ hopper::TensorMap q,           \
-                                            const __grid_constant__ hopper::TensorMap k,           \
-                                            const __grid_constant__ hopper::TensorMap v,           \
-                                            const __grid_constant__ hopper::TensorMap dout,        \
-                                            const __grid_constant__ Problem p) {                   \
-        hopper::backward<hopper::Config<hopper::Dtype::DTYPE, D>>(&q, &k, &v, &dout, p);           \
-    }                                                                                              \
-    extern "C" __global__ void __launch_bounds__(hopper::kSideThreads)                             \
-        flash_wgmma_finish_##DTYPE##_d##D(const Problem p) {                                       \
-        hopper::finish<hopper::Config<hopper::Dtype::DTYPE, D>>(p);                                \
+#define FLASH_WGMMA_BACKWARD(DTYPE, D)                                                      \
+    extern "C" __global__ void __launch_bounds__(hopper::kSideThreads)                      \
+        flash_wgmma_prepare_##DTYPE##_d##D(const Problem p) {                               \
+        hopper::prepare<hopper::Config<hopper::Dtype::DTYPE, D>>(p);                        \
+    }                                                                                       \
+    extern "C" __global__ void __launch_bounds__(hopper::kThreads, 1)                       \
+        flash_wgmma_backward_##DTYPE##_d##D(const __grid_constant__ hopper::TensorMap q,    \
+                                            const __grid_constant__ hopper::TensorMap k,    \
+                                            const __grid_constant__ hopper::TensorMap v,    \
+                                            const __grid_constant__ hopper::TensorMap dout, \
+                                            const __grid_constant__ Problem p) {            \
+        hopper::backward<hopper::Config<hopper::Dtype::DTYPE, D>>(&q, &k, &v, &dout, p);    \
+    }                                                                                       \
+    extern "C" __global__ void __launch_bounds__(hopper::kSideThreads)                      \
+        flash_wgmma_finish_##DTYPE##_d##D(const Problem p) {                                \
+        hopper::finish<hopper::Config<hopper::Dtype::DTYPE, D>>(p);                         \
     }
 
 FLASH_WGMMA_BACKWARD(bf16, 64)

@@ -220,21 +220,21 @@ __device__ __forceinline__ void hold(u32 (&registers)[kCount]) {
 // Contraction along the rows (MN-major: V in PV): the leading offset leads from one
 // 64-wide block to the next. The next 16 rows are 2048 bytes on.
 __device__ __forceinline__ u64 operand(u32 shared, u32 block_bytes) {
-    return (u64)((shared & 0x3ffff) >> 4) | (u64)(block_bytes >> 4) << 16 |
-           (u64)(1024 >> 4) << 32 | (u64)1 << 62;
+    return (u64)((shared & 0x3ffff) >> 4) | (u64)(block_bytes >> 4) << 16 | (u64)(1024 >> 4) << 32 |
+           (u64)1 << 62;
 }
 
 // Moves an operand by a number of bytes; the address field counts 16 bytes.
 __device__ __forceinline__ u64 advance(u64 operand, u32 bytes) { return operand + (bytes >> 4); }
 
-#define HOPPER_R32_0                                                                               \
-    "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,"  \
+#define HOPPER_R32_0                                                                             \
+    "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24," \
     "%25,%26,%27,%28,%29,%30,%31"
-#define HOPPER_R32_1                                                                               \
-    "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,"    \
+#define HOPPER_R32_1                                                                           \
+    "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53," \
     "%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
-#define HOPPER_R24_64                                                                              \
-    "%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,"    \
+#define HOPPER_R24_64                                                                          \
+    "%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85," \
     "%86,%87"
 
 #define HOPPER_F4(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
@@ -245,27 +245,29 @@ __device__ __forceinline__ u64 advance(u64 operand, u32 bytes) { return operand 
 
 // D[64, N] (+)= A[64, 16] B[N, 16]^T, both operands in shared memory: K-major for TRANSPOSED
 // "0, 0", MN-major for "1, 1".
-#define HOPPER_SS(TYPE, N, REGISTERS, A, B, P, TRANSPOSED, ...)                                    \
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #P ", 0;\n"                                  \
-                 "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" REGISTERS    \
-                 "}, %" #A ", %" #B ", p, 1, 1, " TRANSPOSED ";\n}\n"                              \
-                 : __VA_ARGS__                                                                     \
+#define HOPPER_SS(TYPE, N, REGISTERS, A, B, P, TRANSPOSED, ...)                                 \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #P                                        \
+                 ", 0;\n"                                                                       \
+                 "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" REGISTERS \
+                 "}, %" #A ", %" #B ", p, 1, 1, " TRANSPOSED ";\n}\n"                           \
+                 : __VA_ARGS__                                                                  \
                  : "l"(a), "l"(b), "r"(accumulate))
 
 // D[64, N] (+)= A[64, 16] B, A in registers, B in shared memory: K-major for TRANSPOSED "0",
 // MN-major for "1".
-#define HOPPER_RS(TYPE, N, REGISTERS, A0, A1, A2, A3, B, P, TRANSPOSED, ...)                       \
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #P ", 0;\n"                                  \
-                 "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" REGISTERS    \
-                 "}, {%" #A0 ",%" #A1 ",%" #A2 ",%" #A3 "}, %" #B ", p, 1, 1, " TRANSPOSED         \
-                 ";\n}\n"                                                                          \
-                 : __VA_ARGS__                                                                     \
+#define HOPPER_RS(TYPE, N, REGISTERS, A0, A1, A2, A3, B, P, TRANSPOSED, ...)                    \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #P                                        \
+                 ", 0;\n"                                                                       \
+                 "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" REGISTERS \
+                 "}, {%" #A0 ",%" #A1 ",%" #A2 ",%" #A3 "}, %" #B ", p, 1, 1, " TRANSPOSED      \
+                 ";\n}\n"                                                                       \
+                 : __VA_ARGS__                                                                  \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate))
 
-#define HOPPER_BY_DTYPE(INSTRUCTION, ...)                                                          \
-    if constexpr (kDtype == Dtype::bf16)                                                           \
-        INSTRUCTION("bf16", __VA_ARGS__);                                                          \
-    else                                                                                           \
+#define HOPPER_BY_DTYPE(INSTRUCTION, ...) \
+    if constexpr (kDtype == Dtype::bf16)  \
+        INSTRUCTION("bf16", __VA_ARGS__); \
+    else                                  \
         INSTRUCTION("f16", __VA_ARGS__)
 
 // Scores: `kColumns` keys against 64 queries, 16 elements of the head dimension a call.

@@ -17,10 +17,10 @@
 #include "problem.cuh"
 
 struct Fill {
-    Tensor to;                  //  0  data, then element strides of batch, seq and head
-    unsigned long long seed;    // 32
-    unsigned long long tensor;  // 40  0: q, 1: k, 2: v, 3: dout
-    int batch, seq, heads, dim; // 48, 52, 56, 60
+    Tensor to;                   //  0  data, then element strides of batch, seq and head
+    unsigned long long seed;     // 32
+    unsigned long long tensor;   // 40  0: q, 1: k, 2: v, 3: dout
+    int batch, seq, heads, dim;  // 48, 52, 56, 60
 };
 static_assert(sizeof(Fill) == 64, "hosts fill this field by field");
 
@@ -56,9 +56,9 @@ __device__ __forceinline__ void fill(const Fill& fill) {
 
 }  // namespace
 
-#define INPUTS(DTYPE, T)                                                                  \
-    extern "C" __global__ void __launch_bounds__(THREADS) inputs_##DTYPE(const Fill f) {  \
-        fill<T>(f);                                                                       \
+#define INPUTS(DTYPE, T)                                                                 \
+    extern "C" __global__ void __launch_bounds__(THREADS) inputs_##DTYPE(const Fill f) { \
+        fill<T>(f);                                                                      \
     }
 
 INPUTS(f32, float)

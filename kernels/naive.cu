@@ -165,8 +165,7 @@ __device__ __forceinline__ void key_grads(const Problem& p) {
                 dv = fmaf(score_row(p, index, i)[j], to_float(dout[i * p.dout.seq]), dv);
         }
     }
-    if (d < p.head_dim)
-        plane<T>(p.dk, batch, kv)[j * p.dk.seq + d] = from_float<T>(dk * p.scale);
+    if (d < p.head_dim) plane<T>(p.dk, batch, kv)[j * p.dk.seq + d] = from_float<T>(dk * p.scale);
     if (d < p.head_dim_v) plane<T>(p.dv, batch, kv)[j * p.dv.seq + d] = from_float<T>(dv);
 }
 

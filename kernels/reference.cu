@@ -114,8 +114,7 @@ __device__ __forceinline__ void load_transposed(double* to, const Rows<T>& from,
 
 /// Rows [row0, row0 + STEP) and columns [column0, column0 + COLUMNS) as [STEP][COLUMNS].
 template <typename T>
-__device__ __forceinline__ void load_rows(double* to, const Rows<T>& from, int row0,
-                                          int column0) {
+__device__ __forceinline__ void load_rows(double* to, const Rows<T>& from, int row0, int column0) {
     const int column = threadIdx.x % COLUMNS, row = threadIdx.x / COLUMNS;
 #pragma unroll
     for (int part = 0; part < STEP; part += THREADS / COLUMNS)
@@ -153,8 +152,8 @@ __device__ __forceinline__ void multiply_rows(double (&acc)[4][4], const Rows<T>
         load_transposed(operands, a, column);
         load_transposed(operands + OPERAND, b, column);
         __syncthreads();
-        multiply<4>(acc, operands + threadIdx.x / 16, PITCH,
-                    operands + OPERAND + threadIdx.x % 16, PITCH);
+        multiply<4>(acc, operands + threadIdx.x / 16, PITCH, operands + OPERAND + threadIdx.x % 16,
+                    PITCH);
     }
 }
 
@@ -292,7 +291,7 @@ __device__ __forceinline__ void weighted_sum(const Problem& p, const Reference& 
                         weights[(ty + 16 * r) * TILE + tx + 16 * c] *= (s[r][c] - delta) * scale;
                     }
             }
-            const Rows<T>& values = RESULT == Result::out   ? v
+            const Rows<T>& values = RESULT == Result::out  ? v
                                     : RESULT == Result::dq ? k
                                     : RESULT == Result::dk ? q
                                                            : dout;
@@ -310,7 +309,7 @@ __device__ __forceinline__ void weighted_sum(const Problem& p, const Reference& 
         }
     }
 
-    double* const to = RESULT == Result::out   ? results.out
+    double* const to = RESULT == Result::out  ? results.out
                        : RESULT == Result::dq ? results.dq
                        : RESULT == Result::dk ? results.dk
                                               : results.dv;
@@ -375,21 +374,20 @@ __device__ __forceinline__ void difference(const Difference& d) {
 
 }  // namespace
 
-#define REFERENCE(NAME, BODY)                                                           \
-    extern "C" __global__ void __launch_bounds__(THREADS)                               \
-        reference_##NAME(const Problem p, const Reference results) {                    \
-        BODY(p, results);                                                               \
+#define REFERENCE(NAME, BODY)                                        \
+    extern "C" __global__ void __launch_bounds__(THREADS)            \
+        reference_##NAME(const Problem p, const Reference results) { \
+        BODY(p, results);                                            \
     }
-#define REFERENCE_OF(DTYPE, T)                                                          \
-    REFERENCE(lse_##DTYPE, log_sum_exp<T>)                                              \
-    REFERENCE(out_##DTYPE, (weighted_sum<T, Result::out>))                              \
-    REFERENCE(delta_##DTYPE, row_deltas<T>)                                             \
-    REFERENCE(dq_##DTYPE, (weighted_sum<T, Result::dq>))                                \
-    REFERENCE(dk_##DTYPE, (weighted_sum<T, Result::dk>))                                \
-    REFERENCE(dv_##DTYPE, (weighted_sum<T, Result::dv>))                                \
-    extern "C" __global__ void __launch_bounds__(THREADS)                               \
-        difference_##DTYPE(const Difference d) {                                        \
-        difference<T>(d);                                                               \
+#define REFERENCE_OF(DTYPE, T)                                                                     \
+    REFERENCE(lse_##DTYPE, log_sum_exp<T>)                                                         \
+    REFERENCE(out_##DTYPE, (weighted_sum<T, Result::out>))                                         \
+    REFERENCE(delta_##DTYPE, row_deltas<T>)                                                        \
+    REFERENCE(dq_##DTYPE, (weighted_sum<T, Result::dq>))                                           \
+    REFERENCE(dk_##DTYPE, (weighted_sum<T, Result::dk>))                                           \
+    REFERENCE(dv_##DTYPE, (weighted_sum<T, Result::dv>))                                           \
+    extern "C" __global__ void __launch_bounds__(THREADS) difference_##DTYPE(const Difference d) { \
+        difference<T>(d);                                                                          \
     }
 
 REFERENCE_OF(f32, float)

@@ -32,11 +32,11 @@ __device__ __forceinline__ void split_key(const Problem& p) {
 
 extern "C" __global__ void split_key_prepare(const Problem p) { simt::prepare_gradients(p); }
 
-#define SPLIT_KEY(D)                                                                  \
-    extern "C" __global__ void                                                        \
-        __launch_bounds__(simt::Backward<D>::THREADS, simt::Backward<D>::BLOCKS)      \
-            split_key_f32_d##D(const Problem p) {                                     \
-        split_key<D>(p);                                                              \
+#define SPLIT_KEY(D)                                                         \
+    extern "C" __global__ void __launch_bounds__(simt::Backward<D>::THREADS, \
+                                                 simt::Backward<D>::BLOCKS)  \
+        split_key_f32_d##D(const Problem p) {                                \
+        split_key<D>(p);                                                     \
     }
 
 SPLIT_KEY(32)

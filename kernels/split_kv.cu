@@ -61,17 +61,16 @@ __device__ __forceinline__ void part_mma(const Problem& p) {
     for (int half = 0; half < 2; ++half) {
         const int row = lane / 4 + 8 * half;
         const bool inside = row < part.rows;
-        const T* const source = inside ? plane<T>(p.q, part.batch, part.head(row)) +
-                                             part.query(row) * p.q.seq
-                                       : plane<T>(p.q, part.batch, 0);
+        const T* const source =
+            inside ? plane<T>(p.q, part.batch, part.head(row)) + part.query(row) * p.q.seq
+                   : plane<T>(p.q, part.batch, 0);
 #pragma unroll
         for (int i = 0; i < D / 16; ++i)
 #pragma unroll
             for (int side = 0; side < 2; ++side)
-                a[i][half + 2 * side] =
-                    inside ? *reinterpret_cast<const unsigned*>(source + 16 * i + 8 * side +
-                                                           2 * (lane % 4))
-                           : 0;
+                a[i][half + 2 * side] = inside ? *reinterpret_cast<const unsigned*>(
+                                                     source + 16 * i + 8 * side + 2 * (lane % 4))
+                                               : 0;
     }
 
     float o[D / 8][4] = {};
@@ -222,8 +221,7 @@ __device__ __forceinline__ void part_f32(const Problem& p) {
             const int query = part.query(min(row, part.rows - 1));
             float x = s[row] + __shfl_xor_sync(0xffffffffu, s[row], KEYS);
             const int column = key + own_key;
-            if (column < query + band.low || column >= part.end ||
-                column > query + band.high)
+            if (column < query + band.low || column >= part.end || column > query + band.high)
                 x = negative_infinity();
             float top = fmaxf(row_max[row], x);
 #pragma unroll
@@ -353,20 +351,19 @@ __device__ __forceinline__ void join_splits(const Problem& p) {
         else
             *reinterpret_cast<unsigned*>(out + column) = Half2<T>::pack(pair[0], pair[1]);
     }
-    if (threadIdx.x == 0)
-        p.lse[row] = sum == 0.f ? negative_infinity() : (top + log2f(sum)) * LN2;
+    if (threadIdx.x == 0) p.lse[row] = sum == 0.f ? negative_infinity() : (top + log2f(sum)) * LN2;
 }
 
 }  // namespace
 
-#define SPLIT_KV(DTYPE, T, D, PART)                                            \
-    extern "C" __global__ void __launch_bounds__(THREADS, 2)                   \
-        split_kv_part_##DTYPE##_d##D(const Problem p) {                        \
-        PART(p);                                                               \
-    }                                                                          \
-    extern "C" __global__ void __launch_bounds__(THREADS)                      \
-        split_kv_join_##DTYPE##_d##D(const Problem p) {                        \
-        join_splits<T, D>(p);                                                  \
+#define SPLIT_KV(DTYPE, T, D, PART)                          \
+    extern "C" __global__ void __launch_bounds__(THREADS, 2) \
+        split_kv_part_##DTYPE##_d##D(const Problem p) {      \
+        PART(p);                                             \
+    }                                                        \
+    extern "C" __global__ void __launch_bounds__(THREADS)    \
+        split_kv_join_##DTYPE##_d##D(const Problem p) {      \
+        join_splits<T, D>(p);                                \
     }
 
 SPLIT_KV(bf16, __nv_bfloat16, 64, (part_mma<__nv_bfloat16, 64>))

@@ -56,9 +56,7 @@ struct Shared {
 
     __device__ __forceinline__ u32 k() const { return base; }
     __device__ __forceinline__ u32 v() const { return base + C::kKeyBytes; }
-    __device__ __forceinline__ u32 q(int stage) const {
-        return base + kQ + stage * C::kQueryBytes;
-    }
+    __device__ __forceinline__ u32 q(int stage) const { return base + kQ + stage * C::kQueryBytes; }
     __device__ __forceinline__ u32 dout(int stage) const {
         return base + kDout + stage * C::kQueryBytes;
     }
@@ -71,7 +69,9 @@ struct Shared {
         return base + kRows + stage * C::kRowBytes;
     }
     __device__ __forceinline__ u32 keys_full() const { return base + kBarriers; }
-    __device__ __forceinline__ u32 full(int stage) const { return base + kBarriers + 8 + stage * 8; }
+    __device__ __forceinline__ u32 full(int stage) const {
+        return base + kBarriers + 8 + stage * 8;
+    }
     __device__ __forceinline__ u32 empty(int stage) const { return full(kStages + stage); }
 };
 
@@ -103,7 +103,8 @@ struct Walk {
 
     static __device__ __forceinline__ int section_of(const Problem& p, int planes, int group) {
         const long long bytes = static_cast<long long>(p.seq_q) * group * C::kHeadDim * 8;
-        return static_cast<int>(max(min((64ll << 20) / bytes, static_cast<long long>(planes)), 1ll));
+        return static_cast<int>(
+            max(min((64ll << 20) / bytes, static_cast<long long>(planes)), 1ll));
     }
 
     __device__ __forceinline__ Walk(const Problem& p, const Band& band) {
