@@ -69,8 +69,8 @@ struct Forward {
                 load_matrices(b, (k_lane ^ d * 32) + n * 8 * ROW_BYTES);
 #pragma unroll
                 for (int m = 0; m < STRIPS; ++m) {
-                    Half2<T>::multiply(s[m][n], a[m], b[0], b[1]);
-                    Half2<T>::multiply(s[m][n + 1], a[m], b[2], b[3]);
+                    multiply<T>(s[m][n], a[m], b[0], b[1]);
+                    multiply<T>(s[m][n + 1], a[m], b[2], b[3]);
                 }
             }
         }
@@ -83,10 +83,10 @@ struct Forward {
             unsigned a[STRIPS][4];
 #pragma unroll
             for (int m = 0; m < STRIPS; ++m) {
-                a[m][0] = Half2<T>::pack(s[m][2 * j][0], s[m][2 * j][1]);
-                a[m][1] = Half2<T>::pack(s[m][2 * j][2], s[m][2 * j][3]);
-                a[m][2] = Half2<T>::pack(s[m][2 * j + 1][0], s[m][2 * j + 1][1]);
-                a[m][3] = Half2<T>::pack(s[m][2 * j + 1][2], s[m][2 * j + 1][3]);
+                a[m][0] = pack<T>(s[m][2 * j][0], s[m][2 * j][1]);
+                a[m][1] = pack<T>(s[m][2 * j][2], s[m][2 * j][3]);
+                a[m][2] = pack<T>(s[m][2 * j + 1][0], s[m][2 * j + 1][1]);
+                a[m][3] = pack<T>(s[m][2 * j + 1][2], s[m][2 * j + 1][3]);
             }
 #pragma unroll
             for (int d = 0; d < OUT_TILES; d += 2) {
@@ -94,8 +94,8 @@ struct Forward {
                 load_transposed(b, (v_lane ^ d * 16) + j * 16 * ROW_BYTES);
 #pragma unroll
                 for (int m = 0; m < STRIPS; ++m) {
-                    Half2<T>::multiply(acc[m][d], a[m], b[0], b[1]);
-                    Half2<T>::multiply(acc[m][d + 1], a[m], b[2], b[3]);
+                    multiply<T>(acc[m][d], a[m], b[0], b[1]);
+                    multiply<T>(acc[m][d + 1], a[m], b[2], b[3]);
                 }
             }
         }
@@ -155,7 +155,7 @@ struct Forward {
 #pragma unroll
                 for (int half = 0; half < 2; ++half) {
                     const float next = fmaxf(shift[m][half], above[m][half]);
-                    const float decay = exp2_fast(shift[m][half] - next);
+                    const float decay = exp2_approx(shift[m][half] - next);
                     shift[m][half] = next;
                     sum[m][half] *= decay;
 #pragma unroll
@@ -174,7 +174,7 @@ struct Forward {
 #pragma unroll
                     for (int e = 0; e < 2; ++e) {
                         float& x = s[m][n][half * 2 + e];
-                        x = exp2_fast(fmaf(x, scale, -shift[m][half]));
+                        x = exp2_approx(fmaf(x, scale, -shift[m][half]));
                         sum[m][half] += x;
                     }
     }
@@ -248,8 +248,8 @@ __device__ __forceinline__ void forward(const Problem& p) {
 #pragma unroll
             for (int n = 0; n < F::OUT_TILES; ++n) {
                 if (n * 8 < p.head_dim_v)
-                    *reinterpret_cast<unsigned*>(to + n * 8) = Half2<T>::pack(
-                        acc[m][n][half * 2] * inverse, acc[m][n][half * 2 + 1] * inverse);
+                    *reinterpret_cast<unsigned*>(to + n * 8) =
+                        pack<T>(acc[m][n][half * 2] * inverse, acc[m][n][half * 2 + 1] * inverse);
             }
         }
 }

@@ -40,7 +40,7 @@ constexpr int QUERIES_OF = 8192 / D;
 template <int D>
 struct QueryGrads {
     static constexpr int QUERIES = QUERIES_OF<D>;
-    // A warp holds 32 queries and 32 columns: the square reads the least shared memory.
+    /// A warp holds 32 queries and 32 columns: the square reads the least shared memory.
     static constexpr int ROW_WARPS = QUERIES / 32;
     static constexpr int STRIPS = 2, STRIP_TILES = 4;  // of 16 queries; of 8 columns
     static constexpr int TILES = STRIPS * STRIP_TILES;
@@ -146,8 +146,8 @@ struct Backward {
             for (int n = 0; n < QUERY_TILES; n += 2) {
                 unsigned b[4];
                 load_matrices(b, (queries_lane ^ d * 32) + n * 8 * ROW_BYTES);
-                Half2<T>::multiply(s[n], a, b[0], b[1]);
-                Half2<T>::multiply(s[n + 1], a, b[2], b[3]);
+                multiply<T>(s[n], a, b[0], b[1]);
+                multiply<T>(s[n + 1], a, b[2], b[3]);
             }
         }
     }
@@ -161,18 +161,18 @@ struct Backward {
             for (int d = 0; d < OUT_TILES; d += 2) {
                 unsigned b[4];
                 load_transposed(b, (queries_lane ^ d * 16) + i * 16 * ROW_BYTES);
-                Half2<T>::multiply(acc[d], a[i], b[0], b[1]);
-                Half2<T>::multiply(acc[d + 1], a[i], b[2], b[3]);
+                multiply<T>(acc[d], a[i], b[0], b[1]);
+                multiply<T>(acc[d + 1], a[i], b[2], b[3]);
             }
     }
 
-    static __device__ __forceinline__ void pack(const Scores& s, Fragments& a) {
+    static __device__ __forceinline__ void as_operands(const Scores& s, Fragments& a) {
 #pragma unroll
         for (int i = 0; i < QUERIES / 16; ++i) {
-            a[i][0] = Half2<T>::pack(s[2 * i][0], s[2 * i][1]);
-            a[i][1] = Half2<T>::pack(s[2 * i][2], s[2 * i][3]);
-            a[i][2] = Half2<T>::pack(s[2 * i + 1][0], s[2 * i + 1][1]);
-            a[i][3] = Half2<T>::pack(s[2 * i + 1][2], s[2 * i + 1][3]);
+            a[i][0] = pack<T>(s[2 * i][0], s[2 * i][1]);
+            a[i][1] = pack<T>(s[2 * i][2], s[2 * i][3]);
+            a[i][2] = pack<T>(s[2 * i + 1][0], s[2 * i + 1][1]);
+            a[i][3] = pack<T>(s[2 * i + 1][2], s[2 * i + 1][3]);
         }
     }
 
@@ -182,9 +182,9 @@ struct Backward {
         const unsigned to = score_grads + swizzled<QUERIES>(key, 0) + lane % 4 * 4;
 #pragma unroll
         for (int n = 0; n < QUERY_TILES; ++n) {
-            asm volatile("st.shared.b32 [%0], %1;\n" ::"r"(to ^ n * 16), "r"(a[n / 2][n % 2 * 2])
+            asm volatile("st.shared.b32 [%0], %1;" ::"r"(to ^ n * 16), "r"(a[n / 2][n % 2 * 2])
                          : "memory");
-            asm volatile("st.shared.b32 [%0], %1;\n" ::"r"((to ^ n * 16) + 8 * GRAD_ROW_BYTES),
+            asm volatile("st.shared.b32 [%0], %1;" ::"r"((to ^ n * 16) + 8 * GRAD_ROW_BYTES),
                          "r"(a[n / 2][n % 2 * 2 + 1])
                          : "memory");
         }
@@ -208,8 +208,8 @@ struct Backward {
                 load_transposed(b, (b_lane ^ d * 16) + j * 16 * ROW_BYTES);
 #pragma unroll
                 for (int m = 0; m < Grads::STRIPS; ++m) {
-                    Half2<T>::multiply(acc[m][d], a[m], b[0], b[1]);
-                    Half2<T>::multiply(acc[m][d + 1], a[m], b[2], b[3]);
+                    multiply<T>(acc[m][d], a[m], b[0], b[1]);
+                    multiply<T>(acc[m][d + 1], a[m], b[2], b[3]);
                 }
             }
         }
@@ -235,7 +235,7 @@ struct Backward {
             for (int n = 0; n < OUT_TILES; ++n) {
                 if (n * 8 < columns)
                     *reinterpret_cast<unsigned*>(row + n * 8) =
-                        Half2<T>::pack(acc[n][half * 2] * factor, acc[n][half * 2 + 1] * factor);
+                        pack<T>(acc[n][half * 2] * factor, acc[n][half * 2 + 1] * factor);
             }
         }
     }
@@ -289,7 +289,7 @@ __device__ __forceinline__ void backward(const Problem& p) {
             const float2 shift = *reinterpret_cast<const float2*>(lse + n * 8);
 #pragma unroll
             for (int e = 0; e < 4; ++e)
-                s[n][e] = exp2_fast(fmaf(s[n][e], scale, -LOG2E * (e % 2 ? shift.y : shift.x)));
+                s[n][e] = exp2_approx(fmaf(s[n][e], scale, -LOG2E * (e % 2 ? shift.y : shift.x)));
         }
         // Queries past seq_q need no mask: their dO is zero, and so is their dS.
         if (j0 + KEYS > p.seq_k || !band.covers(i0, i0 + QUERIES, j0, j0 + KEYS)) {
@@ -306,7 +306,7 @@ __device__ __forceinline__ void backward(const Problem& p) {
             }
         }
         typename B::Fragments a;
-        B::pack(s, a);
+        B::as_operands(s, a);
         typename B::Scores dp;
         B::multiply_rows(v_rows, dout + lane_columns_first<D>(0, 0), dp);
 #pragma unroll
@@ -316,7 +316,7 @@ __device__ __forceinline__ void backward(const Problem& p) {
             for (int e = 0; e < 4; ++e) s[n][e] *= dp[n][e] - (e % 2 ? delta.y : delta.x);
         }
         B::multiply_queries(a, dout + lane_rows_first<D>(0, 0), dv);
-        B::pack(s, a);
+        B::as_operands(s, a);
         tile.store_score_grads(a);
         __syncthreads();  // dS is here
         B::multiply_queries(a, q + lane_rows_first<D>(0, 0), dk);
@@ -368,10 +368,10 @@ __device__ __forceinline__ void finish(const Problem& p) {
         if (d >= p.head_dim) continue;
         if (i < p.seq_q)
             *reinterpret_cast<unsigned*>(dq + i * p.dq.seq + d) =
-                Half2<T>::pack(x.x * p.scale, x.y * p.scale);
+                pack<T>(x.x * p.scale, x.y * p.scale);
         if (i + 8 < p.seq_q)
             *reinterpret_cast<unsigned*>(dq + (i + 8) * p.dq.seq + d) =
-                Half2<T>::pack(x.z * p.scale, x.w * p.scale);
+                pack<T>(x.z * p.scale, x.w * p.scale);
     }
 }
 

@@ -18,10 +18,10 @@ template <int D>
 struct Backward {
     static constexpr int THREADS = D == 32 ? 128 : 256;
     static constexpr int BLOCKS = D == 128 ? 1 : 2;  // that fit on one SM
-    // Threads of the score products: 16 along keys, the rest along queries.
+    /// Threads of the score products: 16 along keys, the rest along queries.
     static constexpr int QUERY_THREADS = THREADS / 16;
     static constexpr int QUERIES = TILE / QUERY_THREADS, KEYS = 4;  // a thread's share
-    // dQ: as many threads along head_dim as 4-wide groups, 16 at most.
+    /// dQ: as many threads along head_dim as 4-wide groups, 16 at most.
     static constexpr int D_THREADS = D == 32 ? 8 : 16;
     static constexpr int D_GROUPS = D / (4 * D_THREADS);
     static constexpr int DQ_STEP = THREADS / D_THREADS, DQ_ROWS = TILE / DQ_STEP;

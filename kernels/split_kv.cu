@@ -42,7 +42,7 @@ namespace {
 using namespace mma;
 using namespace split_kv;
 
-// 16-bit types: scores and outputs by mma.sync.
+/// 16-bit types: scores and outputs by mma.sync.
 template <typename T, int D>
 __device__ __forceinline__ void part_mma(const Problem& p) {
     using Slots = Ring<T, D>;
@@ -92,8 +92,8 @@ __device__ __forceinline__ void part_mma(const Problem& p) {
         for (int i = 0; i < D / 16; ++i) {
             unsigned b[4];
             load_matrices(b, slot + Slots::at(lane % 8 + lane / 16 * 8, 2 * i + lane / 8 % 2));
-            Half2<T>::multiply(s[0], a[i], b[0], b[1]);
-            Half2<T>::multiply(s[1], a[i], b[2], b[3]);
+            multiply<T>(s[0], a[i], b[0], b[1]);
+            multiply<T>(s[1], a[i], b[2], b[3]);
         }
         unsigned weights[4];  // as an A operand
 #pragma unroll
@@ -109,16 +109,16 @@ __device__ __forceinline__ void part_mma(const Problem& p) {
             top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
             top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
             const float shift = top == negative_infinity() ? 0.f : top;
-            const float correction = exp2_fast(row_max[half] - shift);
+            const float correction = exp2_approx(row_max[half] - shift);
             row_max[half] = top;
             row_sum[half] *= correction;
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                x[i] = exp2_fast(x[i] - shift);
+                x[i] = exp2_approx(x[i] - shift);
                 row_sum[half] += x[i];
             }
-            weights[half] = Half2<T>::pack(x[0], x[1]);
-            weights[half + 2] = Half2<T>::pack(x[2], x[3]);
+            weights[half] = pack<T>(x[0], x[1]);
+            weights[half + 2] = pack<T>(x[2], x[3]);
 #pragma unroll
             for (int i = 0; i < D / 8; ++i) {
                 o[i][2 * half] *= correction;
@@ -129,8 +129,8 @@ __device__ __forceinline__ void part_mma(const Problem& p) {
         for (int i = 0; i < D / 16; ++i) {
             unsigned b[4];
             load_transposed(b, slot + Slots::HALF + Slots::at(lane % 16, 2 * i + lane / 16));
-            Half2<T>::multiply(o[2 * i], weights, b[0], b[1]);
-            Half2<T>::multiply(o[2 * i + 1], weights, b[2], b[3]);
+            multiply<T>(o[2 * i], weights, b[0], b[1]);
+            multiply<T>(o[2 * i + 1], weights, b[2], b[3]);
         }
         __syncwarp();  // all lanes have read the slot that the next step fills
         if (++stage == Slots::STAGES) stage = 0;
@@ -162,8 +162,8 @@ __device__ __forceinline__ void part_mma(const Problem& p) {
     join_warps<D>(outputs, stats, part, p);
 }
 
-// f32: a lane owns one key (and half of its elements) for the scores, and head_dim / 32
-// columns for the output; probabilities pass through shared memory in between.
+/// f32: a lane owns one key (and half of its elements) for the scores, and head_dim / 32
+/// columns for the output; probabilities pass through shared memory in between.
 template <int D>
 __device__ __forceinline__ void part_f32(const Problem& p) {
     using Slots = Ring<float, D>;
@@ -228,9 +228,9 @@ __device__ __forceinline__ void part_f32(const Problem& p) {
             for (int step = 1; step < KEYS; step *= 2)
                 top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, step));
             const float shift = top == negative_infinity() ? 0.f : top;
-            correction[row] = exp2_fast(row_max[row] - shift);
+            correction[row] = exp2_approx(row_max[row] - shift);
             row_max[row] = top;
-            x = exp2_fast(x - shift);
+            x = exp2_approx(x - shift);
             row_sum[row] = row_sum[row] * correction[row] + x;
             if (side == 0) store_float(probabilities + (row * KEYS + own_key) * 4, x);
         }
@@ -292,8 +292,8 @@ __device__ __forceinline__ void part_f32(const Problem& p) {
     join_warps<D>(base, stats, part, p);
 }
 
-// A block a row of the output: the splits' parts, weighted by what each holds of the sum.
-// Every warp takes each fourth split; a lane first finds the weight of one of 32 of them.
+/// A block a row of the output: the splits' parts, weighted by what each holds of the sum.
+/// Every warp takes each fourth split; a lane first finds the weight of one of 32 of them.
 template <typename T, int D>
 __device__ __forceinline__ void join_splits(const Problem& p) {
     constexpr int COLUMNS = D / 32;
@@ -313,7 +313,7 @@ __device__ __forceinline__ void join_splits(const Problem& p) {
     for (int first = warp; first < p.num_splits; first += 32 * WARPS) {
         const int own = first + lane * WARPS;
         const float own_lse = own < p.num_splits ? part_lse[own * rows] : negative_infinity();
-        const float own_weight = own_lse == negative_infinity() ? 0.f : exp2_fast(own_lse - top);
+        const float own_weight = own_lse == negative_infinity() ? 0.f : exp2_approx(own_lse - top);
         sum += own_weight;
         const int count = min(32, (p.num_splits - first + WARPS - 1) / WARPS);
 #pragma unroll 8
@@ -349,7 +349,7 @@ __device__ __forceinline__ void join_splits(const Problem& p) {
         if constexpr (sizeof(T) == 4)
             *reinterpret_cast<float2*>(out + column) = make_float2(pair[0], pair[1]);
         else
-            *reinterpret_cast<unsigned*>(out + column) = Half2<T>::pack(pair[0], pair[1]);
+            *reinterpret_cast<unsigned*>(out + column) = pack<T>(pair[0], pair[1]);
     }
     if (threadIdx.x == 0) p.lse[row] = sum == 0.f ? negative_infinity() : (top + log2f(sum)) * LN2;
 }
