@@ -18,8 +18,8 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from launch import (ELEMENT, VARIANTS, Difference, Driver, Fill, Problem, Reference, auto_splits,
-                    build, ceil_div, reference, supports, workspace_bytes)
+from launch import (CONTRACTS, ELEMENT, VARIANTS, Difference, Driver, Fill, Problem, Reference,
+                    auto_splits, build, ceil_div, reference, supports, workspace_bytes)
 
 LIMIT = {"f32": 5e-6, "f16": 2e-3, "bf16": 1e-2}  # forward; backward twice that
 INPUTS = ("q", "k", "v", "dout")
@@ -296,7 +296,7 @@ def memory(driver, only, cases):
             field.data = driver.allocate(b * s * h * d * ELEMENT[dtype])
             field.batch, field.seq, field.head = s * h * d, h * d, d
             if name in INPUTS:
-                driver.launch("inputs", f"inputs_{dtype}", (3, 1, 1), 256, 0,
+                driver.launch(CONTRACTS["inputs"]["inputs"], dtype, (3, 1, 1),
                               Fill(field, 42, INPUTS.index(name), b, s, h, d))
         rows = p.batch * p.heads * p.seq_q * 4
         p.lse, p.delta = driver.allocate(rows), driver.allocate(rows)
@@ -324,7 +324,7 @@ def memory_of_reference(driver, p, dtype):
     for direction in ("forward", "backward"):
         reference(driver, p, dtype, direction, results)
     partials = driver.allocate(3 * 4 * 8)
-    driver.launch("reference", f"difference_{dtype}", (3, 1, 1), 256, 0,
+    driver.launch(CONTRACTS["reference"]["difference"], dtype, (3, 1, 1),
                   Difference(p.k, results.dk, partials, *shape_of(p, "k")))
     driver.synchronize()
 

@@ -17,7 +17,7 @@ import tempfile
 import numpy
 import torch
 from check import CASES, CAUSAL, CAUSAL_BR, FULL, LOUD, Case, describe, relative
-from launch import Difference, Driver, Fill, Reference, Tensor, build, reference
+from launch import CONTRACTS, Difference, Driver, Fill, Reference, Tensor, build, reference
 
 LIMIT = 1e-12
 WIDE = [
@@ -102,7 +102,7 @@ def view(tensor):
 def difference(driver, result, right, dtype, blocks):
     partials = torch.full((blocks, 4), math.nan, device="cuda", dtype=torch.float64)
     arguments = Difference(view(result), right.data_ptr(), partials.data_ptr(), *result.shape)
-    driver.launch("reference", f"difference_{dtype}", (blocks, 1, 1), 256, 0, arguments)
+    driver.launch(CONTRACTS["reference"]["difference"], dtype, (blocks, 1, 1), arguments)
     driver.synchronize()
     squares, norm, _, infinite = partials.sum(0).tolist()
     return squares, norm, partials[:, 2].max().item(), infinite
@@ -158,7 +158,7 @@ def check_inputs(driver):
         held = Case(torch, (b, h, h, s, s, d, d, FULL, layout), dtype)
         to = held.tensors["q"].fill_(math.nan)
         for blocks in (1, 1000):
-            driver.launch("inputs", f"inputs_{dtype}", (blocks, 1, 1), 256, 0,
+            driver.launch(CONTRACTS["inputs"]["inputs"], dtype, (blocks, 1, 1),
                           Fill(view(to), seed, tensor, *shape))
             driver.synchronize()
             single = torch.from_numpy(elements(seed, tensor, math.prod(shape)).astype(numpy.float32))
