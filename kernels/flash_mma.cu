@@ -11,11 +11,9 @@
 // other's waits. exp(x - m) is one FMA and one ex2, with scale·log2(e) folded in, and m is
 // allowed to lag (see softmax). A masked problem starts its longest rows first.
 //
-// Launch contract, DTYPE one of f16, bf16, D one of 64, 128 (the smallest that is >= head_dim
-// and head_dim_v):
+// Launch contract, with contracts.toml; the smallest head_dim that holds the problem's:
 //
-//     flash_mma_forward_DTYPE_dD   grid (ceil(seq_q/128), heads, batch)   block 128
-//       dynamic shared memory (128·D + 2·8192)·2 bytes = 49152 (64), 65536 (128)
+//     forward    grid (ceil(seq_q / queries), heads, batch)
 //
 // No workspace; writes out and lse. head_dim and head_dim_v multiples of 8; every
 // stride a multiple of 8 elements, data 16-byte aligned.
@@ -32,6 +30,7 @@ struct Forward {
     static constexpr int KEYS = 8192 / D;  // as many as registers hold beside D of output
     static constexpr int STRIPS = 2;       // of 16 queries a warp
     static constexpr int ROW_BYTES = D * 2;
+    static constexpr int SHARED_BYTES = (QUERIES + 2 * KEYS) * ROW_BYTES;
     static constexpr int SCORE_TILES = KEYS / 8, OUT_TILES = D / 8;
 
     using Scores = float[STRIPS][SCORE_TILES][4];
@@ -256,13 +255,17 @@ __device__ __forceinline__ void forward(const Problem& p) {
 
 }  // namespace
 
-#define FLASH_MMA(DTYPE, T, D, BLOCKS)                        \
-    extern "C" __global__ void __launch_bounds__(128, BLOCKS) \
-        flash_mma_forward_##DTYPE##_d##D(const Problem p) {   \
-        forward<T, D>(p);                                     \
+#define FLASH_MMA(DTYPE, T, D, TILE_KEYS, BYTES)                            \
+    static_assert(Forward<T, D>::QUERIES == 128, "queries");                \
+    static_assert(Forward<T, D>::KEYS == TILE_KEYS, "keys");                \
+    static_assert(Forward<T, D>::THREADS == 128, "threads");                \
+    static_assert(Forward<T, D>::SHARED_BYTES == BYTES, "shared_bytes");    \
+    extern "C" __global__ void __launch_bounds__(Forward<T, D>::THREADS, 2) \
+        flash_mma_forward_##DTYPE##_d##D(const Problem p) {                 \
+        forward<T, D>(p);                                                   \
     }
 
-FLASH_MMA(f16, __half, 64, 2)
-FLASH_MMA(f16, __half, 128, 2)
-FLASH_MMA(bf16, __nv_bfloat16, 64, 2)
-FLASH_MMA(bf16, __nv_bfloat16, 128, 2)
+FLASH_MMA(f16, __half, 64, 128, 49152)
+FLASH_MMA(f16, __half, 128, 64, 65536)
+FLASH_MMA(bf16, __nv_bfloat16, 64, 128, 49152)
+FLASH_MMA(bf16, __nv_bfloat16, 128, 64, 65536)

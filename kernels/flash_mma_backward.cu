@@ -12,16 +12,15 @@
 // the order of the fragments, not of the tensor: whole warps then add 512 contiguous
 // bytes, and the last kernel puts the elements in their places.
 //
-// Launch contract, DTYPE one of f16, bf16, D one of 64, 128 (the smallest that is >= head_dim
-// and head_dim_v), Q = 8192/D, in this order; reads out and lse, uses delta:
+// Launch contract, with contracts.toml; the smallest head_dim that holds the problem's, in this
+// order; reads out and lse, uses delta:
 //
-//     flash_mma_prepare_DTYPE_dD    grid (ceil(seq_q/Q), heads, batch)       block 256
-//     flash_mma_backward_DTYPE_dD   grid (ceil(seq_k/128), kv_heads, batch)  block 256
-//       dynamic shared memory 512·D + 8·Q·D + 272·Q bytes = 133120 (64), 148480 (128)
-//     flash_mma_finish_DTYPE_dD     grid (ceil(seq_q/Q), heads, batch)       block 256
+//     prepare    grid (ceil(seq_q / queries), heads, batch)
+//     backward   grid (ceil(seq_k / keys), kv_heads, batch)
+//     finish     grid (ceil(seq_q / queries), heads, batch)
 //
-// Workspace: 32768·batch·heads·ceil(seq_q/Q) bytes, 16-byte aligned, in any state (the
-// first kernel clears it). head_dim and head_dim_v multiples of 8; every stride a
+// Workspace: 4·queries·D·batch·heads·ceil(seq_q / queries) bytes, D the compiled head_dim,
+// 16-byte aligned, in any state (the first kernel clears it). head_dim and head_dim_v multiples of 8; every stride a
 // multiple of 8 elements, data 16-byte aligned. dq is summed in no fixed order.
 
 #include "mma_tile.cuh"
@@ -73,6 +72,8 @@ struct Backward {
     static constexpr int ROW_BYTES = D * 2, GRAD_ROW_BYTES = QUERIES * 2;
     static constexpr int QUERY_TILES = QUERIES / 8, OUT_TILES = D / 8;
     static constexpr int QUERY_BYTES = QUERIES * ROW_BYTES;
+    static constexpr int SHARED_BYTES =
+        2 * KEYS * ROW_BYTES + 4 * QUERY_BYTES + KEYS * GRAD_ROW_BYTES + 4 * QUERIES * 4;
 
     using Scores = float[QUERY_TILES][4];         // 16 keys × the tile's queries
     using Fragments = unsigned[QUERIES / 16][4];  // the same, packed as A operands
@@ -377,17 +378,23 @@ __device__ __forceinline__ void finish(const Problem& p) {
 
 }  // namespace
 
-#define FLASH_MMA_BACKWARD(DTYPE, T, D)                                            \
-    extern "C" __global__ void flash_mma_prepare_##DTYPE##_d##D(const Problem p) { \
-        prepare<T, D>(p);                                                          \
-    }                                                                              \
-    extern "C" __global__ void __launch_bounds__(THREADS, 1)                       \
-        flash_mma_backward_##DTYPE##_d##D(const Problem p) {                       \
-        backward<T, D>(p);                                                         \
-    }                                                                              \
-    extern "C" __global__ void flash_mma_finish_##DTYPE##_d##D(const Problem p) { finish<T, D>(p); }
+#define FLASH_MMA_SIDE(NAME, BODY, T, D, TILE_QUERIES)       \
+    static_assert(QUERIES_OF<D> == TILE_QUERIES, "queries"); \
+    static_assert(THREADS == 256, "threads");                \
+    extern "C" __global__ void NAME(const Problem p) { BODY<T, D>(p); }
+#define FLASH_MMA_BACKWARD(DTYPE, T, D, TILE_QUERIES, BYTES)                      \
+    FLASH_MMA_SIDE(flash_mma_prepare_##DTYPE##_d##D, prepare, T, D, TILE_QUERIES) \
+    static_assert(QUERIES_OF<D> == TILE_QUERIES, "queries");                      \
+    static_assert(KEYS == 128, "keys");                                           \
+    static_assert(THREADS == 256, "threads");                                     \
+    static_assert(Backward<T, D>::SHARED_BYTES == BYTES, "shared_bytes");         \
+    extern "C" __global__ void __launch_bounds__(THREADS, 1)                      \
+        flash_mma_backward_##DTYPE##_d##D(const Problem p) {                      \
+        backward<T, D>(p);                                                        \
+    }                                                                             \
+    FLASH_MMA_SIDE(flash_mma_finish_##DTYPE##_d##D, finish, T, D, TILE_QUERIES)
 
-FLASH_MMA_BACKWARD(f16, __half, 64)
-FLASH_MMA_BACKWARD(f16, __half, 128)
-FLASH_MMA_BACKWARD(bf16, __nv_bfloat16, 64)
-FLASH_MMA_BACKWARD(bf16, __nv_bfloat16, 128)
+FLASH_MMA_BACKWARD(f16, __half, 64, 128, 133120)
+FLASH_MMA_BACKWARD(f16, __half, 128, 64, 148480)
+FLASH_MMA_BACKWARD(bf16, __nv_bfloat16, 64, 128, 133120)
+FLASH_MMA_BACKWARD(bf16, __nv_bfloat16, 128, 64, 148480)

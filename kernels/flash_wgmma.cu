@@ -15,16 +15,12 @@
 // Tiles are walked from the last key to the first: only the tiles at the ends of the band
 // need masking, and tiles that no query of the block sees are never loaded.
 //
-// Launch contract
-//   kernels  flash_wgmma_{bf16,f16}_ + d128_m128_n128, d128_m128_n176 or d64_m192_n128:
-//            head_dim, queries (QUERIES) and keys (KEYS) of a tile
-//   block    384 threads for m128, 512 for m192
+// Launch contract, with contracts.toml; of a tile with exactly the problem's head_dim
 //   grid     x: any number of blocks >= 1, which take the tiles in turns. There are
-//            ceil(seq_q / QUERIES) * batch * heads tiles. One block per multiprocessor: the next
+//            ceil(seq_q / queries) * batch * heads tiles. One block per multiprocessor: the next
 //            tile's loads overlap the last tile's epilogue; best for a full mask, and for
 //            long sequences. One block a tile: the hardware balances unequal tiles; best
 //            for a causal mask over few thousand queries.
-//   shared   dynamic, 1280 + 2 * head_dim * (QUERIES + 4 * KEYS) bytes: 165,120, 214,272 and 91,392
 //   arguments, in this order and by value, with C types: CUtensorMap q, k, v, out;
 //            float* lse; int batch, heads, kv_heads, seq_q, seq_k, band_low, band_high,
 //            heads_per_section; float scale_log2. No `Problem`: maps are made on the host,
@@ -33,7 +29,7 @@
 //            none, no OOB NaN fill; dims (64, seq, head_dim / 64, heads, batch), strides of
 //            axes 1..4 in bytes (seq stride, 128, head stride, batch stride), element
 //            strides 1; box (64, 64, head_dim / 64, 1, 1) for q and out,
-//            (64, KEYS, head_dim / 64, 1, 1) for k and v. So: head dimension contiguous, base
+//            (64, keys, head_dim / 64, 1, 1) for k and v. So: head dimension contiguous, base
 //            addresses and strides multiples of 16 bytes; any layout otherwise.
 //   limits   seq_q and seq_k >= 1 and below 2^29, kv_heads divides heads, fewer than 2^30
 //            tiles. No workspace.
@@ -91,26 +87,6 @@ __device__ __forceinline__ void produce(const Shared<C>& shared, const Shape& sh
     }
 }
 
-/// Scores of the accumulator layout: thread (warp, lane) holds, of the 8-key column block j,
-/// s[4j..4j+1] of row lane / 4 and s[4j+2..4j+3] of the row 8 below, keys 2 * (lane % 4) on.
-template <int KEYS>
-__device__ __forceinline__ void mask_scores(float (&s)[KEYS / 2], int first_key, int row,
-                                            const Shape& shape) {
-    const int column = first_key + 2 * (threadIdx.x % 4);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        const int query = row + 8 * half;
-        const int low = query + shape.band_low - column;
-        const int high = min(query + shape.band_high, shape.seq_k - 1) - column;
-#pragma unroll
-        for (int i = 0; i < KEYS / 4; ++i) {
-            const int key = i / 2 * 8 + i % 2;
-            float& score = s[i / 2 * 4 + half * 2 + i % 2];
-            if (key < low || key > high) score = negative_infinity();
-        }
-    }
-}
-
 /// One step of the online softmax on 2 rows a thread: scores become probabilities relative
 /// to exp2(`shift`), `correction` is what earlier sums and outputs must be multiplied by.
 /// The sum stays apart in the four threads of a row until the end.
@@ -146,15 +122,6 @@ __device__ __forceinline__ void softmax_step(float (&s)[KEYS / 2], float (&shift
         }
         row_sum[half] = sum;
     }
-}
-
-/// Address, in this lane's row of its warp's 16, of 8 elements of the queries' block: for
-/// ldmatrix and stmatrix alike.
-template <typename C>
-__device__ __forceinline__ unsigned query_chunk(const Shared<C>& shared, int consumer, int chunk) {
-    const int row = threadIdx.x % WARPGROUP / 32 * 16 + threadIdx.x % 16;
-    return shared.q(consumer) + chunk / 8 * WARPGROUP_ROWS * 128 + row * 128 +
-           (chunk % 8 ^ row % 8) * 16;
 }
 
 /// Divides by the sum, stores the logarithm of the sum, and the output by way of the queries'
@@ -382,7 +349,11 @@ __device__ __forceinline__ void flash(const TensorMap* map_q, const TensorMap* m
 
 }  // namespace
 
-#define FLASH_WGMMA(NAME, ...)                                                                   \
+#define FLASH_WGMMA(NAME, TILE_QUERIES, TILE_KEYS, BLOCK, SHARED_BYTES, ...)                     \
+    static_assert(Config<__VA_ARGS__>::QUERIES == TILE_QUERIES, "queries");                      \
+    static_assert(Config<__VA_ARGS__>::KEYS == TILE_KEYS, "keys");                               \
+    static_assert(Config<__VA_ARGS__>::THREADS == BLOCK, "threads");                             \
+    static_assert(Shared<Config<__VA_ARGS__>>::BYTES == SHARED_BYTES, "shared_bytes");           \
     extern "C" __global__ void __launch_bounds__(Config<__VA_ARGS__>::THREADS, 1)                \
         NAME(const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k,           \
              const __grid_constant__ TensorMap v, const __grid_constant__ TensorMap out,         \
@@ -393,15 +364,21 @@ __device__ __forceinline__ void flash(const TensorMap* map_q, const TensorMap* m
         flash<Config<__VA_ARGS__>>(&q, &k, &v, &out, lse, shape, scale_log2);                    \
     }
 
-FLASH_WGMMA(flash_wgmma_bf16_d128_m128_n128, __nv_bfloat16, 128, 2, 128, true)
-FLASH_WGMMA(flash_wgmma_bf16_d128_m128_n176, __nv_bfloat16, 128, 2, 176, false)
-FLASH_WGMMA(flash_wgmma_bf16_d64_m192_n128, __nv_bfloat16, 64, 3, 128, false)
-FLASH_WGMMA(flash_wgmma_f16_d128_m128_n128, __half, 128, 2, 128, true)
-FLASH_WGMMA(flash_wgmma_f16_d128_m128_n176, __half, 128, 2, 176, false)
-FLASH_WGMMA(flash_wgmma_f16_d64_m192_n128, __half, 64, 3, 128, false)
+#define FLASH_WGMMA_OF(DTYPE, T)                                                                   \
+    FLASH_WGMMA(flash_wgmma_##DTYPE##_d128_m128_n128, 128, 128, 384, 165120, T, 128, 2, 128, true) \
+    FLASH_WGMMA(flash_wgmma_##DTYPE##_d128_m128_n176, 128, 176, 384, 214272, T, 128, 2, 176,       \
+                false)                                                                             \
+    FLASH_WGMMA(flash_wgmma_##DTYPE##_d64_m192_n128, 192, 128, 512, 91392, T, 64, 3, 128, false)
+
+FLASH_WGMMA_OF(bf16, __nv_bfloat16)
+FLASH_WGMMA_OF(f16, __half)
+
 #ifdef FLASH_WGMMA_STUDY  // each without one of the choices above, to see what it is worth
-FLASH_WGMMA(flash_wgmma_bf16_d128_m128_n128_unheld, __nv_bfloat16, 128, 2, 128, false)
-FLASH_WGMMA(flash_wgmma_bf16_d128_m128_n128_unturned, __nv_bfloat16, 128, 2, 128, true, false)
-FLASH_WGMMA(flash_wgmma_bf16_d128_m128_n128_eager, __nv_bfloat16, 128, 2, 128, true, true, false)
-FLASH_WGMMA(flash_wgmma_bf16_d64_m128_n128, __nv_bfloat16, 64, 2, 128, true)
+#define STUDY(WHAT, ...)                                                                           \
+    FLASH_WGMMA(flash_wgmma_bf16_d128_m128_n128_##WHAT, 128, 128, 384, 165120, __nv_bfloat16, 128, \
+                2, 128, __VA_ARGS__)
+STUDY(unheld, false)
+STUDY(unturned, true, false)
+STUDY(eager, true, true, false)
+FLASH_WGMMA(flash_wgmma_bf16_d64_m128_n128, 128, 128, 384, 83200, __nv_bfloat16, 64, 2, 128, true)
 #endif

@@ -13,21 +13,20 @@
 // dQ gathers from all blocks by 16-byte atomic adds in a float32 workspace that has the
 // order of the fragments; the last kernel puts it in its place.
 //
-// Launch contract, DTYPE one of bf16, f16, D one of 64, 128, Q = 8192 / D queries of a tile,
-// in this order; reads out and lse of forward:
+// Launch contract, with contracts.toml, in this order; D is the compiled head_dim, Q the queries
+// of a tile; reads out and lse of forward:
 //
-//   flash_wgmma_prepare_DTYPE_dD    grid (ceil(seq_q / Q), heads, batch)        block 256
-//   flash_wgmma_backward_DTYPE_dD   grid (ceil(seq_k / 128), kv_heads, batch)   block 384
-//     dynamic shared memory 66624 + 512 * D + 528 * Q bytes: 166976 (64), 165952 (128)
-//   flash_wgmma_finish_DTYPE_dD     grid (ceil(seq_q / Q), heads, batch)        block 256
+//   prepare    grid (ceil(seq_q / Q), heads, batch)
+//   backward   grid (ceil(seq_k / keys), kv_heads, batch)
+//   finish     grid (ceil(seq_q / Q), heads, batch)
 //
 //   arguments, by value: of the first and last, `Problem`; of the second CUtensorMap q, k, v,
 //            dout, and then `Problem`. Maps as at the head of flash_wgmma.cu, with box
-//            (64, Q, D / 64, 1, 1) for q and dout, (64, 128, D / 64, 1, 1) for k and v
+//            (64, Q, D / 64, 1, 1) for q and dout, (64, keys, D / 64, 1, 1) for k and v
 //   limits   head_dim and head_dim_v equal to D; every stride of a tensor a multiple of 8
 //            elements, data 16-byte aligned; seq_q and seq_k below 2^29; fewer than 2^31
 //            blocks. p.delta is not used
-//   workspace  (32768 + 8 * Q) * batch * heads * ceil(seq_q / Q) bytes, 16-byte aligned, in
+//   workspace  (4 * Q * D + 8 * Q) * batch * heads * ceil(seq_q / Q) bytes, 16-byte aligned, in
 //            any state: dQ, then [batch, heads, tiles][2][Q] of lse * log2(e) and delta
 //   order    dq is summed in no fixed order
 #include "wgmma_backward.cuh"
@@ -305,23 +304,27 @@ __device__ __forceinline__ void finish(const Problem& p) {
 
 }  // namespace
 
-#define FLASH_WGMMA_BACKWARD(DTYPE, T, D)                                                         \
-    extern "C" __global__ void __launch_bounds__(SIDE_THREADS)                                    \
-        flash_wgmma_prepare_##DTYPE##_d##D(const Problem p) {                                     \
-        prepare<Config<T, D>>(p);                                                                 \
-    }                                                                                             \
+#define FLASH_WGMMA_SIDE(NAME, BODY, T, D, TILE_QUERIES)                               \
+    static_assert(Config<T, D>::QUERIES == TILE_QUERIES, "queries");                   \
+    static_assert(SIDE_THREADS == 256, "threads");                                     \
+    extern "C" __global__ void __launch_bounds__(SIDE_THREADS) NAME(const Problem p) { \
+        BODY<Config<T, D>>(p);                                                         \
+    }
+#define FLASH_WGMMA_BACKWARD(DTYPE, T, D, TILE_QUERIES, SHARED_BYTES)                             \
+    FLASH_WGMMA_SIDE(flash_wgmma_prepare_##DTYPE##_d##D, prepare, T, D, TILE_QUERIES)             \
+    static_assert(Config<T, D>::QUERIES == TILE_QUERIES, "queries");                              \
+    static_assert(KEYS == 128, "keys");                                                           \
+    static_assert(THREADS == 384, "threads");                                                     \
+    static_assert(Shared<Config<T, D>>::BYTES == SHARED_BYTES, "shared_bytes");                   \
     extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_wgmma_backward_##DTYPE##_d##D( \
         const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k,                 \
         const __grid_constant__ TensorMap v, const __grid_constant__ TensorMap dout,              \
         const __grid_constant__ Problem p) {                                                      \
         backward<Config<T, D>>(&q, &k, &v, &dout, p);                                             \
     }                                                                                             \
-    extern "C" __global__ void __launch_bounds__(SIDE_THREADS)                                    \
-        flash_wgmma_finish_##DTYPE##_d##D(const Problem p) {                                      \
-        finish<Config<T, D>>(p);                                                                  \
-    }
+    FLASH_WGMMA_SIDE(flash_wgmma_finish_##DTYPE##_d##D, finish, T, D, TILE_QUERIES)
 
-FLASH_WGMMA_BACKWARD(bf16, __nv_bfloat16, 64)
-FLASH_WGMMA_BACKWARD(bf16, __nv_bfloat16, 128)
-FLASH_WGMMA_BACKWARD(f16, __half, 64)
-FLASH_WGMMA_BACKWARD(f16, __half, 128)
+FLASH_WGMMA_BACKWARD(bf16, __nv_bfloat16, 64, 128, 166976)
+FLASH_WGMMA_BACKWARD(bf16, __nv_bfloat16, 128, 64, 165952)
+FLASH_WGMMA_BACKWARD(f16, __half, 64, 128, 166976)
+FLASH_WGMMA_BACKWARD(f16, __half, 128, 64, 165952)

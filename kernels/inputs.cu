@@ -6,12 +6,11 @@
 // Steele, Lea & Flood, OOPSLA 2014). It is uniform in [-√3, √3), computed in double, rounded
 // to float and from there to the storage type, to nearest even each time.
 //
-// Launch contract
+// Launch contract, with contracts.toml
 //
-//     inputs_{f32,f16,bf16}   grid (any number of blocks >= 1, 1, 1)   block 256
+//     inputs    grid (any number of blocks >= 1, 1, 1)
 //
-// One argument, `Fill` by value (64 bytes). No dynamic shared memory. Blocks share the
-// elements whatever the grid is; 8 blocks a multiprocessor are enough. Any strides and
+// One argument, `Fill` by value (64 bytes). Blocks share the elements whatever the grid is; 8 blocks a multiprocessor are enough. Any strides and
 // alignment; fewer than 2^40 elements, where the next tensor's would begin.
 
 #include "problem.cuh"
@@ -57,6 +56,7 @@ __device__ __forceinline__ void fill(const Fill& fill) {
 }  // namespace
 
 #define INPUTS(DTYPE, T)                                                                 \
+    static_assert(THREADS == 256, "threads");                                            \
     extern "C" __global__ void __launch_bounds__(THREADS) inputs_##DTYPE(const Fill f) { \
         fill<T>(f);                                                                      \
     }

@@ -166,3 +166,18 @@ struct Backward {
 };
 
 }  // namespace simt
+
+#define SIMT_PREPARE(NAME)                                  \
+    static_assert(simt::PREPARE_QUERIES == 8, "queries");   \
+    static_assert(simt::PREPARE_THREADS == 256, "threads"); \
+    extern "C" __global__ void NAME(const Problem p) { simt::prepare_gradients(p); }
+
+#define SIMT_BACKWARD(NAME, BODY, D, BLOCK, BYTES)                                     \
+    static_assert(simt::TILE == 64, "queries");                                        \
+    static_assert(simt::TILE == 64, "keys");                                           \
+    static_assert(simt::Backward<D>::THREADS == BLOCK, "threads");                     \
+    static_assert(simt::Backward<D>::SHARED_BYTES == BYTES, "shared_bytes");           \
+    extern "C" __global__ void __launch_bounds__(                                      \
+        simt::Backward<D>::THREADS, simt::Backward<D>::BLOCKS) NAME(const Problem p) { \
+        BODY<D>(p);                                                                    \
+    }

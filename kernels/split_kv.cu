@@ -15,13 +15,12 @@
 // padding when the group is small, which costs nothing here. f32 multiplies in f32: TF32
 // would lose 13 bits.
 //
-// Launch contract, DTYPE one of bf16, f16, f32, D one of 64, 128, in this order:
+// Launch contract, with contracts.toml, in this order; D is the compiled head_dim:
 //
-//     split_kv_part_DTYPE_dD   grid (num_splits, ceil(heads / kv_heads · seq_q / 16),
-//                                    batch·kv_heads)              block 128
-//       dynamic shared memory 98304 bytes; f32: 106496 (64), 208896 (128: rings 196608,
-//       queries 64·D, probabilities 4096), the last of which is more than sm_80 lends a block
-//     split_kv_join_DTYPE_dD   grid (batch·heads·seq_q, 1, 1)     block 128
+//     part, part_f32   grid (num_splits, ceil(heads / kv_heads · seq_q / queries),
+//                            batch·kv_heads); of f32 at D = 128 more shared memory than
+//                            sm_80 lends a block
+//     join             grid (batch·heads·seq_q, 1, 1)
 //
 // One argument, `Problem`; num_splits from 1 to 65535 in it. head_dim and head_dim_v equal
 // to D; every stride of q, k, v and out a multiple of 16 bytes, data 16-byte aligned; seq_q
@@ -356,19 +355,24 @@ __device__ __forceinline__ void join_splits(const Problem& p) {
 
 }  // namespace
 
-#define SPLIT_KV(DTYPE, T, D, PART)                          \
-    extern "C" __global__ void __launch_bounds__(THREADS, 2) \
-        split_kv_part_##DTYPE##_d##D(const Problem p) {      \
-        PART(p);                                             \
-    }                                                        \
-    extern "C" __global__ void __launch_bounds__(THREADS)    \
-        split_kv_join_##DTYPE##_d##D(const Problem p) {      \
-        join_splits<T, D>(p);                                \
+#define SPLIT_KV(DTYPE, T, D, PART, BYTES)                      \
+    static_assert(ROWS == 16, "queries");                       \
+    static_assert(BLOCK_KEYS == 64, "keys");                    \
+    static_assert(THREADS == 128, "threads");                   \
+    static_assert(SHARED_BYTES<T, D> == BYTES, "shared_bytes"); \
+    extern "C" __global__ void __launch_bounds__(THREADS, 2)    \
+        split_kv_part_##DTYPE##_d##D(const Problem p) {         \
+        PART(p);                                                \
+    }                                                           \
+    static_assert(THREADS == 128, "threads");                   \
+    extern "C" __global__ void __launch_bounds__(THREADS)       \
+        split_kv_join_##DTYPE##_d##D(const Problem p) {         \
+        join_splits<T, D>(p);                                   \
     }
 
-SPLIT_KV(bf16, __nv_bfloat16, 64, (part_mma<__nv_bfloat16, 64>))
-SPLIT_KV(bf16, __nv_bfloat16, 128, (part_mma<__nv_bfloat16, 128>))
-SPLIT_KV(f16, __half, 64, (part_mma<__half, 64>))
-SPLIT_KV(f16, __half, 128, (part_mma<__half, 128>))
-SPLIT_KV(f32, float, 64, part_f32<64>)
-SPLIT_KV(f32, float, 128, part_f32<128>)
+SPLIT_KV(bf16, __nv_bfloat16, 64, (part_mma<__nv_bfloat16, 64>), 98304)
+SPLIT_KV(bf16, __nv_bfloat16, 128, (part_mma<__nv_bfloat16, 128>), 98304)
+SPLIT_KV(f16, __half, 64, (part_mma<__half, 64>), 98304)
+SPLIT_KV(f16, __half, 128, (part_mma<__half, 128>), 98304)
+SPLIT_KV(f32, float, 64, part_f32<64>, 106496)
+SPLIT_KV(f32, float, 128, part_f32<128>, 208896)

@@ -138,6 +138,11 @@ struct Ring {
     }
 };
 
+/// Dynamic shared memory: the warps' rings; in f32 the queries and probabilities too.
+template <typename T, int D>
+constexpr int SHARED_BYTES =
+    WARPS * Ring<T, D>::WARP_BYTES + (sizeof(T) == 4 ? ROWS * D * 4 + WARPS * ROWS * KEYS * 4 : 0);
+
 /// Joins the four warps' parts, each `maximum` (of scaled scores, base 2), `sum` and output
 /// [16][head_dim] in shared memory, and writes the block's rows to the workspace.
 template <int D>

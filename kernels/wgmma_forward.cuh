@@ -1,5 +1,5 @@
-// What flash_wgmma.cu works on: its tile variants, the tiles of queries and their order, and a
-// block's shared memory.
+// What flash_wgmma.cu works on: its tile variants, the tiles of queries and their order, a
+// block's shared memory, and the scores that a mask hides.
 #pragma once
 
 #include "hopper.cuh"
@@ -131,5 +131,34 @@ struct Shared {
         return k_full(3 * STAGES + stage);
     }
 };
+
+/// Address, in this lane's row of its warp's 16, of 8 elements of the queries' block: for
+/// ldmatrix and stmatrix alike.
+template <typename C>
+__device__ __forceinline__ unsigned query_chunk(const Shared<C>& shared, int consumer, int chunk) {
+    const int row = threadIdx.x % WARPGROUP / 32 * 16 + threadIdx.x % 16;
+    return shared.q(consumer) + chunk / 8 * WARPGROUP_ROWS * 128 + row * 128 +
+           (chunk % 8 ^ row % 8) * 16;
+}
+
+/// Scores of the accumulator layout: thread (warp, lane) holds, of the 8-key column block j,
+/// s[4j..4j+1] of row lane / 4 and s[4j+2..4j+3] of the row 8 below, keys 2 * (lane % 4) on.
+template <int KEYS>
+__device__ __forceinline__ void mask_scores(float (&s)[KEYS / 2], int first_key, int row,
+                                            const Shape& shape) {
+    const int column = first_key + 2 * (threadIdx.x % 4);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const int query = row + 8 * half;
+        const int low = query + shape.band_low - column;
+        const int high = min(query + shape.band_high, shape.seq_k - 1) - column;
+#pragma unroll
+        for (int i = 0; i < KEYS / 4; ++i) {
+            const int key = i / 2 * 8 + i % 2;
+            float& score = s[i / 2 * 4 + half * 2 + i % 2];
+            if (key < low || key > high) score = negative_infinity();
+        }
+    }
+}
 
 }  // namespace hopper
