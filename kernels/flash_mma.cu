@@ -11,11 +11,9 @@
 // other's waits. exp(x - m) is one FMA and one ex2, with scale·log2(e) folded in, and m is
 // allowed to lag (see softmax). A masked problem starts its longest rows first.
 //
-// Launch contract, DTYPE one of f16, bf16, D one of 64, 128 (the smallest that is >= head_dim
-// and head_dim_v):
+// Launch contract, with contracts.toml; the smallest head_dim that holds the problem's:
 //
-//     flash_mma_forward_DTYPE_dD   grid (ceil(seq_q/128), heads, batch)   block 128
-//       dynamic shared memory (128·D + 2·8192)·2 bytes = 49152 (64), 65536 (128)
+//     forward    grid (ceil(seq_q / queries), heads, batch)
 //
 // No workspace; writes out and lse. head_dim and head_dim_v multiples of 8; every
 // stride a multiple of 8 elements, data 16-byte aligned.
@@ -32,6 +30,7 @@ struct Forward {
     static constexpr int KEYS = 8192 / D;  // as many as registers hold beside D of output
     static constexpr int STRIPS = 2;       // of 16 queries a warp
     static constexpr int ROW_BYTES = D * 2;
+    static constexpr int SHARED_BYTES = (QUERIES + 2 * KEYS) * ROW_BYTES;
     static constexpr int SCORE_TILES = KEYS / 8, OUT_TILES = D / 8;
 
     using Scores = float[STRIPS][SCORE_TILES][4];
@@ -69,8 +68,8 @@ struct Forward {
                 load_matrices(b, (k_lane ^ d * 32) + n * 8 * ROW_BYTES);
 #pragma unroll
                 for (int m = 0; m < STRIPS; ++m) {
-                    Half2<T>::multiply(s[m][n], a[m], b[0], b[1]);
-                    Half2<T>::multiply(s[m][n + 1], a[m], b[2], b[3]);
+                    multiply<T>(s[m][n], a[m], b[0], b[1]);
+                    multiply<T>(s[m][n + 1], a[m], b[2], b[3]);
                 }
             }
         }
@@ -83,10 +82,10 @@ struct Forward {
             unsigned a[STRIPS][4];
 #pragma unroll
             for (int m = 0; m < STRIPS; ++m) {
-                a[m][0] = Half2<T>::pack(s[m][2 * j][0], s[m][2 * j][1]);
-                a[m][1] = Half2<T>::pack(s[m][2 * j][2], s[m][2 * j][3]);
-                a[m][2] = Half2<T>::pack(s[m][2 * j + 1][0], s[m][2 * j + 1][1]);
-                a[m][3] = Half2<T>::pack(s[m][2 * j + 1][2], s[m][2 * j + 1][3]);
+                a[m][0] = pack<T>(s[m][2 * j][0], s[m][2 * j][1]);
+                a[m][1] = pack<T>(s[m][2 * j][2], s[m][2 * j][3]);
+                a[m][2] = pack<T>(s[m][2 * j + 1][0], s[m][2 * j + 1][1]);
+                a[m][3] = pack<T>(s[m][2 * j + 1][2], s[m][2 * j + 1][3]);
             }
 #pragma unroll
             for (int d = 0; d < OUT_TILES; d += 2) {
@@ -94,8 +93,8 @@ struct Forward {
                 load_transposed(b, (v_lane ^ d * 16) + j * 16 * ROW_BYTES);
 #pragma unroll
                 for (int m = 0; m < STRIPS; ++m) {
-                    Half2<T>::multiply(acc[m][d], a[m], b[0], b[1]);
-                    Half2<T>::multiply(acc[m][d + 1], a[m], b[2], b[3]);
+                    multiply<T>(acc[m][d], a[m], b[0], b[1]);
+                    multiply<T>(acc[m][d + 1], a[m], b[2], b[3]);
                 }
             }
         }
@@ -155,7 +154,7 @@ struct Forward {
 #pragma unroll
                 for (int half = 0; half < 2; ++half) {
                     const float next = fmaxf(shift[m][half], above[m][half]);
-                    const float decay = exp2_fast(shift[m][half] - next);
+                    const float decay = exp2_approx(shift[m][half] - next);
                     shift[m][half] = next;
                     sum[m][half] *= decay;
 #pragma unroll
@@ -174,7 +173,7 @@ struct Forward {
 #pragma unroll
                     for (int e = 0; e < 2; ++e) {
                         float& x = s[m][n][half * 2 + e];
-                        x = exp2_fast(fmaf(x, scale, -shift[m][half]));
+                        x = exp2_approx(fmaf(x, scale, -shift[m][half]));
                         sum[m][half] += x;
                     }
     }
@@ -244,26 +243,29 @@ __device__ __forceinline__ void forward(const Problem& p) {
             const float inverse = total > 0.f ? 1.f / total : 0.f;
             T* to = out + i * p.out.seq + lane % 4 * 2;
             if (lane % 4 == 0)
-                lse[i] = total > 0.f ? LN2 * shift[m][half] + logf(total)
-                                     : negative_infinity();
+                lse[i] = total > 0.f ? LN2 * shift[m][half] + logf(total) : negative_infinity();
 #pragma unroll
             for (int n = 0; n < F::OUT_TILES; ++n) {
                 if (n * 8 < p.head_dim_v)
-                    *reinterpret_cast<unsigned*>(to + n * 8) = Half2<T>::pack(
-                        acc[m][n][half * 2] * inverse, acc[m][n][half * 2 + 1] * inverse);
+                    *reinterpret_cast<unsigned*>(to + n * 8) =
+                        pack<T>(acc[m][n][half * 2] * inverse, acc[m][n][half * 2 + 1] * inverse);
             }
         }
 }
 
 }  // namespace
 
-#define FLASH_MMA(DTYPE, T, D, BLOCKS)                         \
-    extern "C" __global__ void __launch_bounds__(128, BLOCKS)  \
-        flash_mma_forward_##DTYPE##_d##D(const Problem p) {    \
-        forward<T, D>(p);                                      \
+#define FLASH_MMA(DTYPE, T, D, TILE_KEYS, BYTES)                            \
+    static_assert(Forward<T, D>::QUERIES == 128, "queries");                \
+    static_assert(Forward<T, D>::KEYS == TILE_KEYS, "keys");                \
+    static_assert(Forward<T, D>::THREADS == 128, "threads");                \
+    static_assert(Forward<T, D>::SHARED_BYTES == BYTES, "shared_bytes");    \
+    extern "C" __global__ void __launch_bounds__(Forward<T, D>::THREADS, 2) \
+        flash_mma_forward_##DTYPE##_d##D(const Problem p) {                 \
+        forward<T, D>(p);                                                   \
     }
 
-FLASH_MMA(f16, __half, 64, 2)
-FLASH_MMA(f16, __half, 128, 2)
-FLASH_MMA(bf16, __nv_bfloat16, 64, 2)
-FLASH_MMA(bf16, __nv_bfloat16, 128, 2)
+FLASH_MMA(f16, __half, 64, 128, 49152)
+FLASH_MMA(f16, __half, 128, 64, 65536)
+FLASH_MMA(bf16, __nv_bfloat16, 64, 128, 49152)
+FLASH_MMA(bf16, __nv_bfloat16, 128, 64, 65536)

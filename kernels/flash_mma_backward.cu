@@ -12,16 +12,15 @@
 // the order of the fragments, not of the tensor: whole warps then add 512 contiguous
 // bytes, and the last kernel puts the elements in their places.
 //
-// Launch contract, DTYPE one of f16, bf16, D one of 64, 128 (the smallest that is >= head_dim
-// and head_dim_v), Q = 8192/D, in this order; reads out and lse, uses delta:
+// Launch contract, with contracts.toml; the smallest head_dim that holds the problem's, in this
+// order; reads out and lse, uses delta:
 //
-//     flash_mma_prepare_DTYPE_dD    grid (ceil(seq_q/Q), heads, batch)       block 256
-//     flash_mma_backward_DTYPE_dD   grid (ceil(seq_k/128), kv_heads, batch)  block 256
-//       dynamic shared memory 512·D + 8·Q·D + 272·Q bytes = 133120 (64), 148480 (128)
-//     flash_mma_finish_DTYPE_dD     grid (ceil(seq_q/Q), heads, batch)       block 256
+//     prepare    grid (ceil(seq_q / queries), heads, batch)
+//     backward   grid (ceil(seq_k / keys), kv_heads, batch)
+//     finish     grid (ceil(seq_q / queries), heads, batch)
 //
-// Workspace: 32768·batch·heads·ceil(seq_q/Q) bytes, 16-byte aligned, in any state (the
-// first kernel clears it). head_dim and head_dim_v multiples of 8; every stride a
+// Workspace: 4·queries·D·batch·heads·ceil(seq_q / queries) bytes, D the compiled head_dim,
+// 16-byte aligned, in any state (the first kernel clears it). head_dim and head_dim_v multiples of 8; every stride a
 // multiple of 8 elements, data 16-byte aligned. dq is summed in no fixed order.
 
 #include "mma_tile.cuh"
@@ -40,7 +39,7 @@ constexpr int QUERIES_OF = 8192 / D;
 template <int D>
 struct QueryGrads {
     static constexpr int QUERIES = QUERIES_OF<D>;
-    // A warp holds 32 queries and 32 columns: the square reads the least shared memory.
+    /// A warp holds 32 queries and 32 columns: the square reads the least shared memory.
     static constexpr int ROW_WARPS = QUERIES / 32;
     static constexpr int STRIPS = 2, STRIP_TILES = 4;  // of 16 queries; of 8 columns
     static constexpr int TILES = STRIPS * STRIP_TILES;
@@ -73,6 +72,8 @@ struct Backward {
     static constexpr int ROW_BYTES = D * 2, GRAD_ROW_BYTES = QUERIES * 2;
     static constexpr int QUERY_TILES = QUERIES / 8, OUT_TILES = D / 8;
     static constexpr int QUERY_BYTES = QUERIES * ROW_BYTES;
+    static constexpr int SHARED_BYTES =
+        2 * KEYS * ROW_BYTES + 4 * QUERY_BYTES + KEYS * GRAD_ROW_BYTES + 4 * QUERIES * 4;
 
     using Scores = float[QUERY_TILES][4];         // 16 keys × the tile's queries
     using Fragments = unsigned[QUERIES / 16][4];  // the same, packed as A operands
@@ -96,9 +97,8 @@ struct Backward {
                                                  int stage) const {
         load_tile<T, D, QUERIES, THREADS>(q + stage * QUERY_BYTES, plane<T>(p.q, batch, head),
                                           p.q.seq, i0, p.seq_q, p.head_dim);
-        load_tile<T, D, QUERIES, THREADS>(dout + stage * QUERY_BYTES,
-                                          plane<T>(p.dout, batch, head), p.dout.seq, i0, p.seq_q,
-                                          p.head_dim_v);
+        load_tile<T, D, QUERIES, THREADS>(dout + stage * QUERY_BYTES, plane<T>(p.dout, batch, head),
+                                          p.dout.seq, i0, p.seq_q, p.head_dim_v);
         if (threadIdx.x < 2 * QUERIES) {
             const int i = i0 + threadIdx.x % QUERIES;
             const bool inside = i < p.seq_q;
@@ -133,8 +133,8 @@ struct Backward {
     };
 
     /// s = keys·queriesᵀ over head_dim: 16 rows of this warp, all queries of the tile.
-    static __device__ __forceinline__ void multiply_rows(const KeyRows& keys,
-                                                         unsigned queries_lane, Scores& s) {
+    static __device__ __forceinline__ void multiply_rows(const KeyRows& keys, unsigned queries_lane,
+                                                         Scores& s) {
 #pragma unroll
         for (int n = 0; n < QUERY_TILES; ++n)
 #pragma unroll
@@ -147,8 +147,8 @@ struct Backward {
             for (int n = 0; n < QUERY_TILES; n += 2) {
                 unsigned b[4];
                 load_matrices(b, (queries_lane ^ d * 32) + n * 8 * ROW_BYTES);
-                Half2<T>::multiply(s[n], a, b[0], b[1]);
-                Half2<T>::multiply(s[n + 1], a, b[2], b[3]);
+                multiply<T>(s[n], a, b[0], b[1]);
+                multiply<T>(s[n + 1], a, b[2], b[3]);
             }
         }
     }
@@ -162,18 +162,18 @@ struct Backward {
             for (int d = 0; d < OUT_TILES; d += 2) {
                 unsigned b[4];
                 load_transposed(b, (queries_lane ^ d * 16) + i * 16 * ROW_BYTES);
-                Half2<T>::multiply(acc[d], a[i], b[0], b[1]);
-                Half2<T>::multiply(acc[d + 1], a[i], b[2], b[3]);
+                multiply<T>(acc[d], a[i], b[0], b[1]);
+                multiply<T>(acc[d + 1], a[i], b[2], b[3]);
             }
     }
 
-    static __device__ __forceinline__ void pack(const Scores& s, Fragments& a) {
+    static __device__ __forceinline__ void as_operands(const Scores& s, Fragments& a) {
 #pragma unroll
         for (int i = 0; i < QUERIES / 16; ++i) {
-            a[i][0] = Half2<T>::pack(s[2 * i][0], s[2 * i][1]);
-            a[i][1] = Half2<T>::pack(s[2 * i][2], s[2 * i][3]);
-            a[i][2] = Half2<T>::pack(s[2 * i + 1][0], s[2 * i + 1][1]);
-            a[i][3] = Half2<T>::pack(s[2 * i + 1][2], s[2 * i + 1][3]);
+            a[i][0] = pack<T>(s[2 * i][0], s[2 * i][1]);
+            a[i][1] = pack<T>(s[2 * i][2], s[2 * i][3]);
+            a[i][2] = pack<T>(s[2 * i + 1][0], s[2 * i + 1][1]);
+            a[i][3] = pack<T>(s[2 * i + 1][2], s[2 * i + 1][3]);
         }
     }
 
@@ -183,9 +183,9 @@ struct Backward {
         const unsigned to = score_grads + swizzled<QUERIES>(key, 0) + lane % 4 * 4;
 #pragma unroll
         for (int n = 0; n < QUERY_TILES; ++n) {
-            asm volatile("st.shared.b32 [%0], %1;\n" ::"r"(to ^ n * 16), "r"(a[n / 2][n % 2 * 2])
+            asm volatile("st.shared.b32 [%0], %1;" ::"r"(to ^ n * 16), "r"(a[n / 2][n % 2 * 2])
                          : "memory");
-            asm volatile("st.shared.b32 [%0], %1;\n" ::"r"((to ^ n * 16) + 8 * GRAD_ROW_BYTES),
+            asm volatile("st.shared.b32 [%0], %1;" ::"r"((to ^ n * 16) + 8 * GRAD_ROW_BYTES),
                          "r"(a[n / 2][n % 2 * 2 + 1])
                          : "memory");
         }
@@ -194,8 +194,7 @@ struct Backward {
     /// dQ = dS·K for a warp's queries and part of D, added to the workspace.
     __device__ __forceinline__ void add_query_grads(float4* to) const {
         using Grads = QueryGrads<D>;
-        const unsigned a_lane =
-            score_grads + lane_columns_first<QUERIES>(0, Grads::row_of_warp());
+        const unsigned a_lane = score_grads + lane_columns_first<QUERIES>(0, Grads::row_of_warp());
         const unsigned b_lane = k + lane_rows_first<D>(0, Grads::column_of_warp());
         float acc[Grads::STRIPS][Grads::STRIP_TILES][4] = {};
 #pragma unroll
@@ -210,8 +209,8 @@ struct Backward {
                 load_transposed(b, (b_lane ^ d * 16) + j * 16 * ROW_BYTES);
 #pragma unroll
                 for (int m = 0; m < Grads::STRIPS; ++m) {
-                    Half2<T>::multiply(acc[m][d], a[m], b[0], b[1]);
-                    Half2<T>::multiply(acc[m][d + 1], a[m], b[2], b[3]);
+                    multiply<T>(acc[m][d], a[m], b[0], b[1]);
+                    multiply<T>(acc[m][d + 1], a[m], b[2], b[3]);
                 }
             }
         }
@@ -236,8 +235,8 @@ struct Backward {
 #pragma unroll
             for (int n = 0; n < OUT_TILES; ++n) {
                 if (n * 8 < columns)
-                    *reinterpret_cast<unsigned*>(row + n * 8) = Half2<T>::pack(
-                        acc[n][half * 2] * factor, acc[n][half * 2 + 1] * factor);
+                    *reinterpret_cast<unsigned*>(row + n * 8) =
+                        pack<T>(acc[n][half * 2] * factor, acc[n][half * 2 + 1] * factor);
             }
         }
     }
@@ -279,8 +278,7 @@ __device__ __forceinline__ void backward(const Problem& p) {
         if (++tile_index == first_tile + tiles) tile_index = first_tile, ++head;
         copy_async_wait<0>();
         __syncthreads();  // Q and dO are here; the other stage and dS have been used
-        if (step + 1 < steps)
-            tile.load_queries(p, batch, head, tile_index * QUERIES, 1 - stage);
+        if (step + 1 < steps) tile.load_queries(p, batch, head, tile_index * QUERIES, 1 - stage);
 
         const unsigned q = tile.q + stage * B::QUERY_BYTES;
         const unsigned dout = tile.dout + stage * B::QUERY_BYTES;
@@ -292,7 +290,7 @@ __device__ __forceinline__ void backward(const Problem& p) {
             const float2 shift = *reinterpret_cast<const float2*>(lse + n * 8);
 #pragma unroll
             for (int e = 0; e < 4; ++e)
-                s[n][e] = exp2_fast(fmaf(s[n][e], scale, -LOG2E * (e % 2 ? shift.y : shift.x)));
+                s[n][e] = exp2_approx(fmaf(s[n][e], scale, -LOG2E * (e % 2 ? shift.y : shift.x)));
         }
         // Queries past seq_q need no mask: their dO is zero, and so is their dS.
         if (j0 + KEYS > p.seq_k || !band.covers(i0, i0 + QUERIES, j0, j0 + KEYS)) {
@@ -309,7 +307,7 @@ __device__ __forceinline__ void backward(const Problem& p) {
             }
         }
         typename B::Fragments a;
-        B::pack(s, a);
+        B::as_operands(s, a);
         typename B::Scores dp;
         B::multiply_rows(v_rows, dout + lane_columns_first<D>(0, 0), dp);
 #pragma unroll
@@ -319,7 +317,7 @@ __device__ __forceinline__ void backward(const Problem& p) {
             for (int e = 0; e < 4; ++e) s[n][e] *= dp[n][e] - (e % 2 ? delta.y : delta.x);
         }
         B::multiply_queries(a, dout + lane_rows_first<D>(0, 0), dv);
-        B::pack(s, a);
+        B::as_operands(s, a);
         tile.store_score_grads(a);
         __syncthreads();  // dS is here
         B::multiply_queries(a, q + lane_rows_first<D>(0, 0), dk);
@@ -371,28 +369,32 @@ __device__ __forceinline__ void finish(const Problem& p) {
         if (d >= p.head_dim) continue;
         if (i < p.seq_q)
             *reinterpret_cast<unsigned*>(dq + i * p.dq.seq + d) =
-                Half2<T>::pack(x.x * p.scale, x.y * p.scale);
+                pack<T>(x.x * p.scale, x.y * p.scale);
         if (i + 8 < p.seq_q)
             *reinterpret_cast<unsigned*>(dq + (i + 8) * p.dq.seq + d) =
-                Half2<T>::pack(x.z * p.scale, x.w * p.scale);
+                pack<T>(x.z * p.scale, x.w * p.scale);
     }
 }
 
 }  // namespace
 
-#define FLASH_MMA_BACKWARD(DTYPE, T, D)                                                 \
-    extern "C" __global__ void flash_mma_prepare_##DTYPE##_d##D(const Problem p) {      \
-        prepare<T, D>(p);                                                               \
-    }                                                                                   \
-    extern "C" __global__ void __launch_bounds__(THREADS, 1)                            \
-        flash_mma_backward_##DTYPE##_d##D(const Problem p) {                            \
-        backward<T, D>(p);                                                              \
-    }                                                                                   \
-    extern "C" __global__ void flash_mma_finish_##DTYPE##_d##D(const Problem p) {       \
-        finish<T, D>(p);                                                                \
-    }
+#define FLASH_MMA_SIDE(NAME, BODY, T, D, TILE_QUERIES)       \
+    static_assert(QUERIES_OF<D> == TILE_QUERIES, "queries"); \
+    static_assert(THREADS == 256, "threads");                \
+    extern "C" __global__ void NAME(const Problem p) { BODY<T, D>(p); }
+#define FLASH_MMA_BACKWARD(DTYPE, T, D, TILE_QUERIES, BYTES)                      \
+    FLASH_MMA_SIDE(flash_mma_prepare_##DTYPE##_d##D, prepare, T, D, TILE_QUERIES) \
+    static_assert(QUERIES_OF<D> == TILE_QUERIES, "queries");                      \
+    static_assert(KEYS == 128, "keys");                                           \
+    static_assert(THREADS == 256, "threads");                                     \
+    static_assert(Backward<T, D>::SHARED_BYTES == BYTES, "shared_bytes");         \
+    extern "C" __global__ void __launch_bounds__(THREADS, 1)                      \
+        flash_mma_backward_##DTYPE##_d##D(const Problem p) {                      \
+        backward<T, D>(p);                                                        \
+    }                                                                             \
+    FLASH_MMA_SIDE(flash_mma_finish_##DTYPE##_d##D, finish, T, D, TILE_QUERIES)
 
-FLASH_MMA_BACKWARD(f16, __half, 64)
-FLASH_MMA_BACKWARD(f16, __half, 128)
-FLASH_MMA_BACKWARD(bf16, __nv_bfloat16, 64)
-FLASH_MMA_BACKWARD(bf16, __nv_bfloat16, 128)
+FLASH_MMA_BACKWARD(f16, __half, 64, 128, 133120)
+FLASH_MMA_BACKWARD(f16, __half, 128, 64, 148480)
+FLASH_MMA_BACKWARD(bf16, __nv_bfloat16, 64, 128, 133120)
+FLASH_MMA_BACKWARD(bf16, __nv_bfloat16, 128, 64, 148480)

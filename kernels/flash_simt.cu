@@ -8,15 +8,13 @@
 // probabilities go through shared memory without a block barrier. The next K travels
 // during P·V, V during Q·Kᵀ.
 //
-// Launch contract, D one of 32, 64, 128 (the smallest that is >= head_dim and head_dim_v):
+// Launch contract, with contracts.toml; the smallest head_dim that holds the problem's:
 //
 //   forward
-//     flash_simt_forward_f32_dD   grid (ceil(seq_q/128), heads, batch)    block 256
-//       dynamic shared memory 4·(256·(D + 4) + 128·72) bytes = 73728, 106496, 172032
+//     forward    grid (ceil(seq_q / queries), heads, batch)
 //   backward, in this order; reads out and lse, uses delta
-//     flash_simt_prepare          grid (ceil(seq_q/8), heads, batch)      block 256
-//     flash_simt_backward_f32_dD  grid (ceil(seq_k/64), kv_heads, batch)  block 128, 256, 256
-//       dynamic shared memory 4·(256·(D + 4) + 2·64·72 + 128) bytes = 74240, 107008, 172544
+//     prepare    grid (ceil(seq_q / queries), heads, batch)
+//     backward   grid (ceil(seq_k / keys), kv_heads, batch)
 //
 // float32 only; no workspace. head_dim and head_dim_v multiples of 4; every stride a
 // multiple of 4 elements, data 16-byte aligned. dq is summed in no fixed order. D = 128
@@ -33,8 +31,10 @@ struct Forward {
     static constexpr int THREADS = 256;
     static constexpr int QUERIES = 128, ROW_STEP = 16;
     static constexpr int ROWS = QUERIES / ROW_STEP;  // queries ty + 16 r
-    static constexpr int WIDTH = D / 16;           // columns of out a thread holds, in 4s or 2
+    static constexpr int WIDTH = D / 16;             // columns of out a thread holds, in 4s or 2
     static constexpr int TENSOR_FLOATS = TILE * ROW<D>;
+    static constexpr int SHARED_BYTES =
+        4 * (QUERIES * ROW<D> + 2 * TENSOR_FLOATS + QUERIES * SCORE_ROW);
 
     float *q, *k, *v, *probabilities;
     int tx, ty;
@@ -118,8 +118,7 @@ __device__ __forceinline__ void forward(const Problem& p) {
     const float* v = plane<float>(p.v, batch, kv);
     load_tile<D, F::THREADS, F::QUERIES>(tile.q, plane<float>(p.q, batch, head), p.q.seq, i0,
                                          p.seq_q, p.head_dim);
-    if (first < end)
-        load_tile<D, F::THREADS>(tile.k, k, p.k.seq, first, p.seq_k, p.head_dim);
+    if (first < end) load_tile<D, F::THREADS>(tile.k, k, p.k.seq, first, p.seq_k, p.head_dim);
     copy_async_commit();
 
     float acc[F::ROWS][F::WIDTH] = {};
@@ -192,18 +191,19 @@ __device__ __forceinline__ void backward(const Problem& p) {
 
 }  // namespace
 
-extern "C" __global__ void flash_simt_prepare(const Problem p) { prepare_gradients(p); }
+SIMT_PREPARE(flash_simt_prepare)
 
-#define FLASH_SIMT(D)                                                                        \
-    extern "C" __global__ void __launch_bounds__(256, D == 128 ? 1 : 2)                      \
-        flash_simt_forward_f32_d##D(const Problem p) {                                       \
-        forward<D>(p);                                                                       \
-    }                                                                                        \
-    extern "C" __global__ void __launch_bounds__(Backward<D>::THREADS, Backward<D>::BLOCKS)  \
-        flash_simt_backward_f32_d##D(const Problem p) {                                      \
-        backward<D>(p);                                                                      \
-    }
+#define FLASH_SIMT(D, FORWARD_BYTES, BACKWARD_BLOCK, BACKWARD_BYTES)                    \
+    static_assert(Forward<D>::QUERIES == 128, "queries");                               \
+    static_assert(TILE == 64, "keys");                                                  \
+    static_assert(Forward<D>::THREADS == 256, "threads");                               \
+    static_assert(Forward<D>::SHARED_BYTES == FORWARD_BYTES, "shared_bytes");           \
+    extern "C" __global__ void __launch_bounds__(Forward<D>::THREADS, D == 128 ? 1 : 2) \
+        flash_simt_forward_f32_d##D(const Problem p) {                                  \
+        forward<D>(p);                                                                  \
+    }                                                                                   \
+    SIMT_BACKWARD(flash_simt_backward_f32_d##D, backward, D, BACKWARD_BLOCK, BACKWARD_BYTES)
 
-FLASH_SIMT(32)
-FLASH_SIMT(64)
-FLASH_SIMT(128)
+FLASH_SIMT(32, 73728, 128, 74240)
+FLASH_SIMT(64, 106496, 256, 107008)
+FLASH_SIMT(128, 172032, 256, 172544)

@@ -13,81 +13,84 @@
 // dQ gathers from all blocks by 16-byte atomic adds in a float32 workspace that has the
 // order of the fragments; the last kernel puts it in its place.
 //
-// Launch contract, DTYPE one of bf16, f16, D one of 64, 128, Q = 8192 / D queries of a tile,
-// in this order; reads out and lse of forward:
+// Launch contract, with contracts.toml, in this order; D is the compiled head_dim, Q the queries
+// of a tile; reads out and lse of forward:
 //
-//   flash_wgmma_prepare_DTYPE_dD    grid (ceil(seq_q / Q), heads, batch)        block 256
-//   flash_wgmma_backward_DTYPE_dD   grid (ceil(seq_k / 128), kv_heads, batch)   block 384
-//     dynamic shared memory 66624 + 512 * D + 528 * Q bytes: 166976 (64), 165952 (128)
-//   flash_wgmma_finish_DTYPE_dD     grid (ceil(seq_q / Q), heads, batch)        block 256
+//   prepare    grid (ceil(seq_q / Q), heads, batch)
+//   backward   grid (ceil(seq_k / keys), kv_heads, batch)
+//   finish     grid (ceil(seq_q / Q), heads, batch)
 //
 //   arguments, by value: of the first and last, `Problem`; of the second CUtensorMap q, k, v,
 //            dout, and then `Problem`. Maps as at the head of flash_wgmma.cu, with box
-//            (64, Q, D / 64, 1, 1) for q and dout, (64, 128, D / 64, 1, 1) for k and v
+//            (64, Q, D / 64, 1, 1) for q and dout, (64, keys, D / 64, 1, 1) for k and v
 //   limits   head_dim and head_dim_v equal to D; every stride of a tensor a multiple of 8
 //            elements, data 16-byte aligned; seq_q and seq_k below 2^29; fewer than 2^31
 //            blocks. p.delta is not used
-//   workspace  (32768 + 8 * Q) * batch * heads * ceil(seq_q / Q) bytes, 16-byte aligned, in
+//   workspace  (4 * Q * D + 8 * Q) * batch * heads * ceil(seq_q / Q) bytes, 16-byte aligned, in
 //            any state: dQ, then [batch, heads, tiles][2][Q] of lse * log2(e) and delta
 //   order    dq is summed in no fixed order
 #include "wgmma_backward.cuh"
 
-namespace hopper {
 namespace {
 
-// One thread: keys and values, then the ring of queries.
+using namespace hopper;
+
+/// One thread: keys and values, then the ring of queries.
 template <typename C>
 __device__ __forceinline__ void produce(const Shared<C>& shared, const Problem& p,
                                         const TensorMap* map_q, const TensorMap* map_k,
                                         const TensorMap* map_v, const TensorMap* map_dout) {
     Walk<C> walk(p, Band(p));
     if (walk.steps == 0) return;
-    barrier_expect(shared.keys_full(), 2 * C::kKeyBytes);
+    barrier_expect(shared.keys_full(), 2 * C::KEY_BYTES);
     tensor_load(shared.k(), map_k, shared.keys_full(), walk.first_key, walk.kv, walk.batch);
     tensor_load(shared.v(), map_v, shared.keys_full(), walk.first_key, walk.kv, walk.batch);
     for (int step = 0; step < walk.steps; ++step, walk.next()) {
-        const int stage = step % kStages;
-        const u32 full = shared.full(stage);
-        barrier_wait(shared.empty(stage), step / kStages % 2 ^ 1);
-        barrier_expect(full, 2 * C::kQueryBytes + C::kRowBytes);
-        const int first_query = walk.tile * C::kQueries;
+        const int stage = step % STAGES;
+        const unsigned full = shared.full(stage);
+        barrier_wait(shared.empty(stage), step / STAGES % 2 ^ 1);
+        barrier_expect(full, 2 * C::QUERY_BYTES + C::ROW_BYTES);
+        const int first_query = walk.tile * C::QUERIES;
         tensor_load(shared.q(stage), map_q, full, first_query, walk.head, walk.batch);
         const Workspace<C> workspace(p, walk.batch, walk.head, walk.tile);
-        bulk_load(shared.rows(stage), workspace.rows, C::kRowBytes, full);
+        bulk_load(shared.rows(stage), workspace.rows, C::ROW_BYTES, full);
         tensor_load(shared.dout(stage), map_dout, full, first_query, walk.head, walk.batch);
     }
 }
 
-// A pair of neighbouring queries' values.
-__device__ __forceinline__ float2 load_pair(u32 shared) {
+/// A pair of neighbouring queries' values.
+__device__ __forceinline__ float2 load_pair(unsigned shared) {
     float2 x;
-    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x.x), "=f"(x.y) : "r"(shared) : "memory");
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+                 : "=f"(x.x), "=f"(x.y)
+                 : "r"(shared)
+                 : "memory");
     return x;
 }
 
-// Zeros where a query does not see a key. Of thread (warp, lane): rows are keys `key` and
-// key + 8, columns the queries `query` + 8 j + {0, 1}.
-template <int kQueries>
-__device__ __forceinline__ void mask_probabilities(float (&s)[kQueries / 2], const Band& band,
+/// Zeros where a query does not see a key. Of thread (warp, lane): rows are keys `key` and
+/// key + 8, columns the queries `query` + 8 j + {0, 1}.
+template <int QUERIES>
+__device__ __forceinline__ void mask_probabilities(float (&s)[QUERIES / 2], const Band& band,
                                                    int key, int query, int seq_k) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         const int j = key + 8 * half;
         // Queries that see key j, relative to `query`; none for a key past the end.
-        const int low = j < seq_k ? j - band.high - query : kQueries;
+        const int low = j < seq_k ? j - band.high - query : QUERIES;
         const int high = j - band.low - query;
 #pragma unroll
-        for (int i = 0; i < kQueries / 4; ++i) {
+        for (int i = 0; i < QUERIES / 4; ++i) {
             const int column = i / 2 * 8 + i % 2;
             if (column < low || column > high) s[i / 2 * 4 + half * 2 + i % 2] = 0.f;
         }
     }
 }
 
-// Writes 64 rows of dK or dV.
+/// Writes 64 rows of dK or dV.
 template <typename C>
 __device__ __forceinline__ void store(const Tensor& gradient, const Problem& p, const Walk<C>& walk,
-                                      int row, float factor, const float (&x)[C::kHeadDim / 2]) {
+                                      int row, float factor, const float (&x)[C::D / 2]) {
     using T = typename C::T;
     T* const to = plane<T>(gradient, walk.batch, walk.kv) + threadIdx.x % 4 * 2;
 #pragma unroll
@@ -95,70 +98,70 @@ __device__ __forceinline__ void store(const Tensor& gradient, const Problem& p, 
         const int j = row + 8 * half;
         if (j >= p.seq_k) continue;
 #pragma unroll
-        for (int i = 0; i < C::kHeadDim / 8; ++i)
-            *reinterpret_cast<u32*>(to + j * gradient.seq + i * 8) = pack<C::kDtype>(
-                x[4 * i + 2 * half] * factor, x[4 * i + 2 * half + 1] * factor);
+        for (int i = 0; i < C::D / 8; ++i)
+            *reinterpret_cast<unsigned*>(to + j * gradient.seq + i * 8) =
+                pack<T>(x[4 * i + 2 * half] * factor, x[4 * i + 2 * half + 1] * factor);
     }
 }
 
-// A warpgroup that computes: 64 keys.
+/// A warpgroup that computes: 64 keys.
 template <typename C>
 __device__ __forceinline__ void consume(const Shared<C>& shared, const Problem& p, int consumer) {
-    constexpr Dtype kDtype = C::kDtype;
-    constexpr int kHeadDim = C::kHeadDim, kQueries = C::kQueries;
-    const int thread = threadIdx.x % kWarpgroup, warp = thread / 32, lane = thread % 32;
+    using T = typename C::T;
+    constexpr int D = C::D, QUERIES = C::QUERIES;
+    const int thread = threadIdx.x % WARPGROUP, warp = thread / 32, lane = thread % 32;
     const Band band(p);
     Walk<C> walk(p, band);
     const int key = walk.first_key + consumer * 64 + warp * 16 + lane / 4;
     const float scale_log2 = p.scale * LOG2E;
 
-    float dk[kHeadDim / 2], dv[kHeadDim / 2];
+    float dk[D / 2], dv[D / 2];
 #pragma unroll
-    for (int i = 0; i < kHeadDim / 2; ++i) dk[i] = dv[i] = 0.f;
+    for (int i = 0; i < D / 2; ++i) dk[i] = dv[i] = 0.f;
 
     // keys . queries^T: own 64 rows of K or V, all queries of the tile.
-    const auto issue_scores = [&](float (&x)[kQueries / 2], u32 keys, u32 queries) {
-        const u64 a = operand(keys + consumer * 64 * 128, 0), b = operand(queries, 0);
+    const auto issue_scores = [&](float (&x)[QUERIES / 2], unsigned keys, unsigned queries) {
+        const unsigned long long a = operand(keys + consumer * 64 * 128, 0),
+                                 b = operand(queries, 0);
         hold(x);
         wgmma_fence();
 #pragma unroll
-        for (int step = 0; step < kHeadDim / 16; ++step)
-            wgmma_ss<kDtype, kQueries>(
-                x, advance(a, step / 4 * kKeys * 128 + step % 4 * 32),
-                advance(b, step / 4 * kQueries * 128 + step % 4 * 32), step != 0);
+        for (int step = 0; step < D / 16; ++step)
+            wgmma_ss<T, QUERIES>(x, advance(a, step / 4 * KEYS * 128 + step % 4 * 32),
+                                 advance(b, step / 4 * QUERIES * 128 + step % 4 * 32), step != 0);
         wgmma_commit();
     };
     // Own 64 keys of dK or dV += fragments . queries.
-    const auto issue_sum = [&](float (&x)[kHeadDim / 2], u32 (&fragments)[kQueries / 4],
-                               u32 queries) {
-        const u64 b = operand(queries, kQueries * 128);
+    const auto issue_sum = [&](float (&x)[D / 2], unsigned (&fragments)[QUERIES / 4],
+                               unsigned queries) {
+        const unsigned long long b = operand(queries, QUERIES * 128);
         hold(x);
         hold(fragments);
         wgmma_fence();
 #pragma unroll
-        for (int step = 0; step < kQueries / 16; ++step)
-            wgmma_rs_transposed<kDtype, kHeadDim>(x, fragments + 4 * step, advance(b, step * 2048));
+        for (int step = 0; step < QUERIES / 16; ++step)
+            wgmma_rs_transposed<T, D>(x, fragments + 4 * step, advance(b, step * 2048));
         wgmma_commit();
     };
     // One square of dQ = dS . K.
-    const auto issue_query_gradient = [&](float (&x)[32], u32 tile) {
-        const u64 a = operand(tile + (C::kBeside ? 0 : consumer * kKeys * 128), 0);
-        const u64 b = operand(shared.k() + (C::kBeside ? consumer * kKeys * 128 : 0), 0);
+    const auto issue_query_gradient = [&](float (&x)[32], unsigned tile) {
+        const unsigned long long a = operand(tile + (C::BESIDE ? 0 : consumer * KEYS * 128), 0);
+        const unsigned long long b =
+            operand(shared.k() + (C::BESIDE ? consumer * KEYS * 128 : 0), 0);
         hold(x);
         wgmma_fence();
 #pragma unroll
-        for (int step = 0; step < kKeys / 16; ++step)
-            wgmma_ss_transposed<kDtype>(x, advance(a, step * 2048), advance(b, step * 2048),
-                                        step != 0);
+        for (int step = 0; step < KEYS / 16; ++step)
+            wgmma_ss_transposed<T>(x, advance(a, step * 2048), advance(b, step * 2048), step != 0);
         wgmma_commit();
     };
     // dS of own keys, 16 queries an instruction.
-    const auto store_gradients = [&](u32 tile, const u32 (&gradients)[kQueries / 4]) {
+    const auto store_gradients = [&](unsigned tile, const unsigned (&gradients)[QUERIES / 4]) {
         const int row = consumer * 64 + warp * 16 + lane % 16;
 #pragma unroll
-        for (int i = 0; i < kQueries / 16; ++i) {
+        for (int i = 0; i < QUERIES / 16; ++i) {
             const int chunk = 2 * i + lane / 16;
-            store_matrices(tile + chunk / 8 * kKeys * 128 + row * 128 + (chunk % 8 ^ row % 8) * 16,
+            store_matrices(tile + chunk / 8 * KEYS * 128 + row * 128 + (chunk % 8 ^ row % 8) * 16,
                            gradients[4 * i], gradients[4 * i + 1], gradients[4 * i + 2],
                            gradients[4 * i + 3]);
         }
@@ -167,18 +170,18 @@ __device__ __forceinline__ void consume(const Shared<C>& shared, const Problem& 
 
     if (walk.steps > 0) barrier_wait(shared.keys_full(), 0);
     for (int step = 0; step < walk.steps; ++step, walk.next()) {
-        const int stage = step % kStages;
-        const int first_query = walk.tile * kQueries;
-        const u32 rows = shared.rows(stage) + lane % 4 * 8;
+        const int stage = step % STAGES;
+        const int first_query = walk.tile * QUERIES;
+        const unsigned rows = shared.rows(stage) + lane % 4 * 8;
         // Accumulators of this step alone: what they held before would cost registers.
-        float s[kQueries / 2], dp[kQueries / 2], square[32];
-        barrier_wait(shared.full(stage), step / kStages % 2);
+        float s[QUERIES / 2], dp[QUERIES / 2], square[32];
+        barrier_wait(shared.full(stage), step / STAGES % 2);
         issue_scores(s, shared.k(), shared.q(stage));
         issue_scores(dp, shared.v(), shared.dout(stage));
         wgmma_wait<1>();
         hold(s);
 #pragma unroll
-        for (int i = 0; i < kQueries / 8; ++i) {
+        for (int i = 0; i < QUERIES / 8; ++i) {
             const float2 shift = load_pair(rows + i * 32);
 #pragma unroll
             for (int e = 0; e < 4; ++e)
@@ -186,40 +189,37 @@ __device__ __forceinline__ void consume(const Shared<C>& shared, const Problem& 
                     exp2_approx(fmaf(s[4 * i + e], scale_log2, -(e % 2 ? shift.y : shift.x)));
         }
         // Queries past seq_q need no mask: their dO is zero, and so is their dS.
-        if (walk.first_key + kKeys > p.seq_k ||
-            !band.covers(first_query, first_query + kQueries, walk.first_key,
-                         walk.first_key + kKeys))
-            mask_probabilities<kQueries>(s, band, key, first_query + lane % 4 * 2, p.seq_k);
-        u32 probabilities[kQueries / 4], gradients[kQueries / 4];
+        if (walk.first_key + KEYS > p.seq_k ||
+            !band.covers(first_query, first_query + QUERIES, walk.first_key, walk.first_key + KEYS))
+            mask_probabilities<QUERIES>(s, band, key, first_query + lane % 4 * 2, p.seq_k);
+        unsigned probabilities[QUERIES / 4], gradients[QUERIES / 4];
 #pragma unroll
-        for (int i = 0; i < kQueries / 4; ++i)
-            probabilities[i] = pack<kDtype>(s[2 * i], s[2 * i + 1]);
+        for (int i = 0; i < QUERIES / 4; ++i) probabilities[i] = pack<T>(s[2 * i], s[2 * i + 1]);
         issue_sum(dv, probabilities, shared.dout(stage));
         wgmma_wait<1>();
         hold(dp);
 #pragma unroll
-        for (int i = 0; i < kQueries / 8; ++i) {
-            const float2 delta = load_pair(rows + kQueries * 4 + i * 32);
+        for (int i = 0; i < QUERIES / 8; ++i) {
+            const float2 delta = load_pair(rows + QUERIES * 4 + i * 32);
 #pragma unroll
-            for (int e = 0; e < 4; ++e)
-                s[4 * i + e] *= dp[4 * i + e] - (e % 2 ? delta.y : delta.x);
+            for (int e = 0; e < 4; ++e) s[4 * i + e] *= dp[4 * i + e] - (e % 2 ? delta.y : delta.x);
         }
 #pragma unroll
-        for (int i = 0; i < kQueries / 4; ++i) gradients[i] = pack<kDtype>(s[2 * i], s[2 * i + 1]);
+        for (int i = 0; i < QUERIES / 4; ++i) gradients[i] = pack<T>(s[2 * i], s[2 * i + 1]);
         store_gradients(shared.gradients(step % 2), gradients);
-        named_sync(kGradientBarrier, kConsumers * kWarpgroup);  // dS is here, of both
+        named_sync(GRADIENT_BARRIER, CONSUMERS * WARPGROUP);  // dS is here, of both
         issue_query_gradient(square, shared.gradients(step % 2));
         issue_sum(dk, gradients, shared.q(stage));
         wgmma_wait<1>();
         hold(dv);
         hold(square);
         hold(probabilities);
-        float* const to = reinterpret_cast<float*>(
-            Workspace<C>(p, walk.batch, walk.head, walk.tile).dq + consumer * 8 * kWarpgroup +
-            thread);
+        float* const to =
+            reinterpret_cast<float*>(Workspace<C>(p, walk.batch, walk.head, walk.tile).dq +
+                                     consumer * 8 * WARPGROUP + thread);
 #pragma unroll
         for (int i = 0; i < 8; ++i)
-            add_float4(to + i * 4 * kWarpgroup,
+            add_float4(to + i * 4 * WARPGROUP,
                        make_float4(square[4 * i] * p.scale, square[4 * i + 1] * p.scale,
                                    square[4 * i + 2] * p.scale, square[4 * i + 3] * p.scale));
         wgmma_wait<0>();
@@ -240,9 +240,9 @@ __device__ __forceinline__ void backward(const TensorMap* map_q, const TensorMap
     const Shared<C> shared{(shared_address(dynamic_shared) + 1023u) & ~1023u};
     if (threadIdx.x == 0) {
         barrier_init(shared.keys_full(), 1);
-        for (int stage = 0; stage < kStages; ++stage) {
+        for (int stage = 0; stage < STAGES; ++stage) {
             barrier_init(shared.full(stage), 1);
-            barrier_init(shared.empty(stage), kConsumers * kWarpgroup);
+            barrier_init(shared.empty(stage), CONSUMERS * WARPGROUP);
         }
         barrier_init_fence();
         tensor_prefetch(map_q);
@@ -251,81 +251,80 @@ __device__ __forceinline__ void backward(const TensorMap* map_q, const TensorMap
         tensor_prefetch(map_dout);
     }
     __syncthreads();
-    const int warpgroup = uniform(threadIdx.x / kWarpgroup);
+    const int warpgroup = uniform(threadIdx.x / WARPGROUP);
     if (warpgroup == 0) {
-        give_registers<kProducerRegisters>();
+        give_registers<PRODUCER_REGISTERS>();
         if (threadIdx.x == 0) produce(shared, p, map_q, map_k, map_v, map_dout);
     } else {
-        take_registers<kConsumerRegisters>();
+        take_registers<CONSUMER_REGISTERS>();
         consume(shared, p, warpgroup - 1);
     }
 }
 
-constexpr int kSideThreads = 256;  // of the kernels before and after
+constexpr int SIDE_THREADS = 256;  // of the kernels before and after
 
-// lse and delta of a tile of queries, and zeros into its part of dQ.
+/// lse and delta of a tile of queries, and zeros into its part of dQ.
 template <typename C>
 __device__ __forceinline__ void prepare(const Problem& p) {
     const int head = blockIdx.y, batch = blockIdx.z, lane = threadIdx.x % 32;
     const Workspace<C> workspace(p, batch, head, blockIdx.x);
-    for (int row = threadIdx.x / 32; row < C::kQueries; row += kSideThreads / 32) {
-        const int i = blockIdx.x * C::kQueries + row;
+    for (int row = threadIdx.x / 32; row < C::QUERIES; row += SIDE_THREADS / 32) {
+        const int i = blockIdx.x * C::QUERIES + row;
         const bool inside = i < p.seq_q;
         const float delta = inside ? row_delta<typename C::T>(p, batch, head, i, lane) : 0.f;
         if (lane == 0) {
             workspace.rows[row] = inside ? rows_of(p.lse, p, batch, head)[i] * LOG2E : 0.f;
-            workspace.rows[C::kQueries + row] = delta;
+            workspace.rows[C::QUERIES + row] = delta;
         }
     }
-    for (int i = threadIdx.x; i < C::kQueries * C::kHeadDim / 4; i += kSideThreads)
+    for (int i = threadIdx.x; i < C::QUERIES * C::D / 4; i += SIDE_THREADS)
         workspace.dq[i] = make_float4(0.f, 0.f, 0.f, 0.f);
 }
 
-// The workspace, rounded, into dq.
+/// The workspace, rounded, into dq.
 template <typename C>
 __device__ __forceinline__ void finish(const Problem& p) {
     using T = typename C::T;
     const int head = blockIdx.y, batch = blockIdx.z;
     const Workspace<C> workspace(p, batch, head, blockIdx.x);
     T* const dq = plane<T>(p.dq, batch, head);
-    const int square = threadIdx.x / kWarpgroup, thread = threadIdx.x % kWarpgroup;
-    const int i = blockIdx.x * C::kQueries + (C::kBeside ? 0 : square * 64) + thread / 32 * 16 +
+    const int square = threadIdx.x / WARPGROUP, thread = threadIdx.x % WARPGROUP;
+    const int i = blockIdx.x * C::QUERIES + (C::BESIDE ? 0 : square * 64) + thread / 32 * 16 +
                   thread % 32 / 4;
-    const int d = (C::kBeside ? square * 64 : 0) + thread % 4 * 2;
+    const int d = (C::BESIDE ? square * 64 : 0) + thread % 4 * 2;
 #pragma unroll
     for (int n = 0; n < 8; ++n) {
-        const float4 x = workspace.dq[(square * 8 + n) * kWarpgroup + thread];
+        const float4 x = workspace.dq[(square * 8 + n) * WARPGROUP + thread];
         if (i < p.seq_q)
-            *reinterpret_cast<u32*>(dq + i * p.dq.seq + d + n * 8) =
-                pack<C::kDtype>(x.x, x.y);
+            *reinterpret_cast<unsigned*>(dq + i * p.dq.seq + d + n * 8) = pack<T>(x.x, x.y);
         if (i + 8 < p.seq_q)
-            *reinterpret_cast<u32*>(dq + (i + 8) * p.dq.seq + d + n * 8) =
-                pack<C::kDtype>(x.z, x.w);
+            *reinterpret_cast<unsigned*>(dq + (i + 8) * p.dq.seq + d + n * 8) = pack<T>(x.z, x.w);
     }
 }
 
 }  // namespace
-}  // namespace hopper
 
-#define FLASH_WGMMA_BACKWARD(DTYPE, D)                                                             \
-    extern "C" __global__ void __launch_bounds__(hopper::kSideThreads)                             \
-        flash_wgmma_prepare_##DTYPE##_d##D(const Problem p) {                                      \
-        hopper::prepare<hopper::Config<hopper::Dtype::DTYPE, D>>(p);                               \
-    }                                                                                              \
-    extern "C" __global__ void __launch_bounds__(hopper::kThreads, 1)                              \
-        flash_wgmma_backward_##DTYPE##_d##D(const __grid_constant__ hopper::TensorMap q,           \
-                                            const __grid_constant__ hopper::TensorMap k,           \
-                                            const __grid_constant__ hopper::TensorMap v,           \
-                                            const __grid_constant__ hopper::TensorMap dout,        \
-                                            const __grid_constant__ Problem p) {                   \
-        hopper::backward<hopper::Config<hopper::Dtype::DTYPE, D>>(&q, &k, &v, &dout, p);           \
-    }                                                                                              \
-    extern "C" __global__ void __launch_bounds__(hopper::kSideThreads)                             \
-        flash_wgmma_finish_##DTYPE##_d##D(const Problem p) {                                       \
-        hopper::finish<hopper::Config<hopper::Dtype::DTYPE, D>>(p);                                \
+#define FLASH_WGMMA_SIDE(NAME, BODY, T, D, TILE_QUERIES)                               \
+    static_assert(Config<T, D>::QUERIES == TILE_QUERIES, "queries");                   \
+    static_assert(SIDE_THREADS == 256, "threads");                                     \
+    extern "C" __global__ void __launch_bounds__(SIDE_THREADS) NAME(const Problem p) { \
+        BODY<Config<T, D>>(p);                                                         \
     }
+#define FLASH_WGMMA_BACKWARD(DTYPE, T, D, TILE_QUERIES, SHARED_BYTES)                             \
+    FLASH_WGMMA_SIDE(flash_wgmma_prepare_##DTYPE##_d##D, prepare, T, D, TILE_QUERIES)             \
+    static_assert(Config<T, D>::QUERIES == TILE_QUERIES, "queries");                              \
+    static_assert(KEYS == 128, "keys");                                                           \
+    static_assert(THREADS == 384, "threads");                                                     \
+    static_assert(Shared<Config<T, D>>::BYTES == SHARED_BYTES, "shared_bytes");                   \
+    extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_wgmma_backward_##DTYPE##_d##D( \
+        const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k,                 \
+        const __grid_constant__ TensorMap v, const __grid_constant__ TensorMap dout,              \
+        const __grid_constant__ Problem p) {                                                      \
+        backward<Config<T, D>>(&q, &k, &v, &dout, p);                                             \
+    }                                                                                             \
+    FLASH_WGMMA_SIDE(flash_wgmma_finish_##DTYPE##_d##D, finish, T, D, TILE_QUERIES)
 
-FLASH_WGMMA_BACKWARD(bf16, 64)
-FLASH_WGMMA_BACKWARD(bf16, 128)
-FLASH_WGMMA_BACKWARD(f16, 64)
-FLASH_WGMMA_BACKWARD(f16, 128)
+FLASH_WGMMA_BACKWARD(bf16, __nv_bfloat16, 64, 128, 166976)
+FLASH_WGMMA_BACKWARD(bf16, __nv_bfloat16, 128, 64, 165952)
+FLASH_WGMMA_BACKWARD(f16, __half, 64, 128, 166976)
+FLASH_WGMMA_BACKWARD(f16, __half, 128, 64, 165952)

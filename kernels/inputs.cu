@@ -1,4 +1,4 @@
-// Random inputs made on the device: what src/attention/inputs.rs makes on a processor, bit
+// Random inputs made on the device: what attention/inputs.rs (crates/worker) makes on a processor, bit
 // for bit, so that no input travels and any element can be recomputed anywhere.
 //
 // Element `index` of a tensor is a pure function of (seed, tensor, index), with `index`
@@ -6,21 +6,20 @@
 // Steele, Lea & Flood, OOPSLA 2014). It is uniform in [-√3, √3), computed in double, rounded
 // to float and from there to the storage type, to nearest even each time.
 //
-// Launch contract
+// Launch contract, with contracts.toml
 //
-//     inputs_{f32,f16,bf16}   grid (any number of blocks >= 1, 1, 1)   block 256
+//     inputs    grid (any number of blocks >= 1, 1, 1)
 //
-// One argument, `Fill` by value (64 bytes). No dynamic shared memory. Blocks share the
-// elements whatever the grid is; 8 blocks a multiprocessor are enough. Any strides and
+// One argument, `Fill` by value (64 bytes). Blocks share the elements whatever the grid is; 8 blocks a multiprocessor are enough. Any strides and
 // alignment; fewer than 2^40 elements, where the next tensor's would begin.
 
 #include "problem.cuh"
 
 struct Fill {
-    Tensor to;                  //  0  data, then element strides of batch, seq and head
-    unsigned long long seed;    // 32
-    unsigned long long tensor;  // 40  0: q, 1: k, 2: v, 3: dout
-    int batch, seq, heads, dim; // 48, 52, 56, 60
+    Tensor to;                   //  0  data, then element strides of batch, seq and head
+    unsigned long long seed;     // 32
+    unsigned long long tensor;   // 40  0: q, 1: k, 2: v, 3: dout
+    int batch, seq, heads, dim;  // 48, 52, 56, 60
 };
 static_assert(sizeof(Fill) == 64, "hosts fill this field by field");
 
@@ -56,9 +55,10 @@ __device__ __forceinline__ void fill(const Fill& fill) {
 
 }  // namespace
 
-#define INPUTS(DTYPE, T)                                                                  \
-    extern "C" __global__ void __launch_bounds__(THREADS) inputs_##DTYPE(const Fill f) {  \
-        fill<T>(f);                                                                       \
+#define INPUTS(DTYPE, T)                                                                 \
+    static_assert(THREADS == 256, "threads");                                            \
+    extern "C" __global__ void __launch_bounds__(THREADS) inputs_##DTYPE(const Fill f) { \
+        fill<T>(f);                                                                      \
     }
 
 INPUTS(f32, float)

@@ -10,61 +10,29 @@
 
 namespace mma {
 
+/// c += A·B of 16×16 times 16×8 elements.
 template <typename T>
-struct Half2;  // the packed pair of a 16-bit type, and its instructions
-
-template <>
-struct Half2<__half> {
-    static __device__ __forceinline__ unsigned pack(float low, float high) {
-        unsigned packed;
-        asm("cvt.rn.f16x2.f32 %0, %1, %2;\n" : "=r"(packed) : "f"(high), "f"(low));
-        return packed;
-    }
-    static __device__ __forceinline__ void multiply(float (&c)[4], const unsigned (&a)[4],
-                                                    unsigned b0, unsigned b1) {
-        asm(
-            "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-            "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+__device__ __forceinline__ void multiply(float (&c)[4], const unsigned (&a)[4], unsigned b0,
+                                         unsigned b1) {
+    if constexpr (IS_BF16<T>) {
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+            "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    } else {
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+            "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
             : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
     }
-};
-
-template <>
-struct Half2<__nv_bfloat16> {
-    static __device__ __forceinline__ unsigned pack(float low, float high) {
-        unsigned packed;
-        asm("cvt.rn.bf16x2.f32 %0, %1, %2;\n" : "=r"(packed) : "f"(high), "f"(low));
-        return packed;
-    }
-    static __device__ __forceinline__ void multiply(float (&c)[4], const unsigned (&a)[4],
-                                                    unsigned b0, unsigned b1) {
-        asm(
-            "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-            "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
-            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-    }
-};
-
-/// Four 8×8 matrices, one row address a lane.
-__device__ __forceinline__ void load_matrices(unsigned (&m)[4], unsigned shared) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
-                 : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
-                 : "r"(shared)
-                 : "memory");
 }
+
+/// As load_matrices, each of the four transposed.
 __device__ __forceinline__ void load_transposed(unsigned (&m)[4], unsigned shared) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];\n"
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
                  : "r"(shared)
                  : "memory");
-}
-
-__device__ __forceinline__ float exp2_fast(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;\n" : "=f"(y) : "f"(x));
-    return y;
 }
 
 /// Byte offset of (row, column) in a swizzled tile of `COLUMNS` 16-bit columns;

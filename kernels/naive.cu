@@ -4,19 +4,18 @@
 // no tiling, accumulation in float32 (Vaswani et al., arXiv:1706.03762, eq. 1;
 // gradients: Dao et al., arXiv:2205.14135, appendix B.2).
 //
-// Launch contract, DTYPE one of f32, f16, bf16; any head_dim, head_dim_v, strides
-// and alignment; no dynamic shared memory. `pairs` = batch·heads·seq_q·seq_k.
+// Launch contract, with contracts.toml; any head_dim, head_dim_v, strides and alignment.
+// `pairs` = batch·heads·seq_q·seq_k.
 //
 //   forward, in this order; workspace: 4·pairs bytes
-//     naive_scores_DTYPE        grid (ceil(seq_k/128), seq_q, batch·heads)  block 128
-//     naive_softmax_DTYPE       grid (seq_q, 1, batch·heads)                block 128
-//     naive_out_DTYPE           grid (ceil(head_dim_v/128), seq_q, batch·heads)  block 128
+//     scores        grid (ceil(seq_k / keys), seq_q, batch·heads)
+//     softmax       grid (seq_q, 1, batch·heads)
+//     out           grid (ceil(head_dim_v / columns), seq_q, batch·heads)
 //   backward, in this order; workspace: 8·pairs bytes (P, then dS)
-//     naive_delta_DTYPE         grid (seq_q, 1, batch·heads)                block 32
-//     naive_score_grads_DTYPE   grid (ceil(seq_k/128), seq_q, batch·heads)  block 128
-//     naive_query_grads_DTYPE   grid (ceil(head_dim/128), seq_q, batch·heads)    block 128
-//     naive_key_grads_DTYPE     grid (ceil(max(head_dim, head_dim_v)/128), seq_k,
-//                                     batch·kv_heads)                       block 128
+//     delta         grid (seq_q, 1, batch·heads)
+//     score_grads   grid (ceil(seq_k / keys), seq_q, batch·heads)
+//     query_grads   grid (ceil(head_dim / columns), seq_q, batch·heads)
+//     key_grads     grid (ceil(max(head_dim, head_dim_v) / columns), seq_k, batch·kv_heads)
 //
 // Limits: seq_q, seq_k and batch·heads below 65536 (grid y and z).
 
@@ -25,6 +24,7 @@
 namespace {
 
 constexpr int THREADS = 128;
+constexpr int WARP = 32;  // all there is of a block of naive_delta
 
 /// Row i of the score matrix of one head.
 __device__ __forceinline__ float* score_row(const Problem& p, int plane_index, int i) {
@@ -165,22 +165,28 @@ __device__ __forceinline__ void key_grads(const Problem& p) {
                 dv = fmaf(score_row(p, index, i)[j], to_float(dout[i * p.dout.seq]), dv);
         }
     }
-    if (d < p.head_dim)
-        plane<T>(p.dk, batch, kv)[j * p.dk.seq + d] = from_float<T>(dk * p.scale);
+    if (d < p.head_dim) plane<T>(p.dk, batch, kv)[j * p.dk.seq + d] = from_float<T>(dk * p.scale);
     if (d < p.head_dim_v) plane<T>(p.dv, batch, kv)[j * p.dv.seq + d] = from_float<T>(dv);
 }
 
 }  // namespace
 
-#define NAIVE(DTYPE, T)                                                                          \
-    extern "C" __global__ void naive_scores_##DTYPE(const Problem p) { scores<T>(p); }           \
-    extern "C" __global__ void naive_softmax_##DTYPE(const Problem p) { softmax(p); }            \
-    extern "C" __global__ void naive_out_##DTYPE(const Problem p) { out<T>(p); }                 \
-    extern "C" __global__ void naive_delta_##DTYPE(const Problem p) { delta<T>(p); }             \
-    extern "C" __global__ void naive_score_grads_##DTYPE(const Problem p) { score_grads<T>(p); } \
-    extern "C" __global__ void naive_query_grads_##DTYPE(const Problem p) { query_grads<T>(p); } \
-    extern "C" __global__ void naive_key_grads_##DTYPE(const Problem p) { key_grads<T>(p); }
+#define NAIVE(NAME, BODY)                     \
+    static_assert(THREADS == 128, "threads"); \
+    extern "C" __global__ void naive_##NAME(const Problem p) { BODY(p); }
+#define NAIVE_ALONG(AXIS, NAME, BODY)    \
+    static_assert(THREADS == 128, AXIS); \
+    NAIVE(NAME, BODY)
+#define NAIVE_OF(DTYPE, T)                                                           \
+    NAIVE_ALONG("keys", scores_##DTYPE, scores<T>)                                   \
+    NAIVE(softmax_##DTYPE, softmax)                                                  \
+    NAIVE_ALONG("columns", out_##DTYPE, out<T>)                                      \
+    static_assert(WARP == 32, "threads");                                            \
+    extern "C" __global__ void naive_delta_##DTYPE(const Problem p) { delta<T>(p); } \
+    NAIVE_ALONG("keys", score_grads_##DTYPE, score_grads<T>)                         \
+    NAIVE_ALONG("columns", query_grads_##DTYPE, query_grads<T>)                      \
+    NAIVE_ALONG("columns", key_grads_##DTYPE, key_grads<T>)
 
-NAIVE(f32, float)
-NAIVE(f16, __half)
-NAIVE(bf16, __nv_bfloat16)
+NAIVE_OF(f32, float)
+NAIVE_OF(f16, __half)
+NAIVE_OF(bf16, __nv_bfloat16)

@@ -1,4 +1,4 @@
-// What every attention kernel here is given, and the small pieces they share.
+// What every attention kernel here is given, and how it finds its way in it.
 //
 // One plain struct, passed by value as the only kernel argument, so that a host
 // in any language can launch any variant: fill `Problem`, pick the entry point by
@@ -16,12 +16,9 @@
 // key-value head h / (heads / kv_heads). A query that sees no key has out = 0,
 // lse = -inf, and gives no gradient. All sizes are at least 1, kv_heads divides heads,
 // and batch, heads and batch·heads are below 65536 (they are grid axes).
-//
-// Compiles under nvcc and NVRTC (which has no libc headers) alike.
 #pragma once
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+#include "device.cuh"
 
 /// A tensor on the device: where it starts, and its strides in elements.
 struct Tensor {
@@ -47,12 +44,6 @@ struct Problem {
     float scale;                 // 324; 1 / sqrt(head_dim)
 };
 static_assert(sizeof(Problem) == 328, "hosts fill this field by field");
-
-constexpr float LOG2E = 1.4426950408889634f;
-constexpr float LN2 = 0.6931471805599453f;
-
-__device__ __forceinline__ float negative_infinity() { return __int_as_float(0xff800000); }
-__device__ __forceinline__ int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
 /// Query i sees key j if and only if i - left <= j - offset <= i + right. Held as
 /// the difference j - i, unbounded sides as values that no difference reaches.
@@ -92,66 +83,6 @@ __device__ __forceinline__ T* plane(const Tensor& t, int batch, int head) {
 /// Start of row 0 of a [batch, heads, seq_q] array of floats.
 __device__ __forceinline__ float* rows_of(float* base, const Problem& p, int batch, int head) {
     return base + (static_cast<long long>(batch) * p.heads + head) * p.seq_q;
-}
-
-__device__ __forceinline__ float to_float(float x) { return x; }
-__device__ __forceinline__ float to_float(__half x) { return __half2float(x); }
-__device__ __forceinline__ float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
-
-template <typename T>
-__device__ __forceinline__ T from_float(float x);
-template <>
-__device__ __forceinline__ float from_float<float>(float x) { return x; }
-template <>
-__device__ __forceinline__ __half from_float<__half>(float x) { return __float2half_rn(x); }
-template <>
-__device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float x) {
-    return __float2bfloat16_rn(x);
-}
-
-__device__ __forceinline__ float warp_sum(float x) {
-#pragma unroll
-    for (int step = 16; step > 0; step >>= 1) x += __shfl_xor_sync(0xffffffffu, x, step);
-    return x;
-}
-
-__device__ __forceinline__ float warp_max(float x) {
-#pragma unroll
-    for (int step = 16; step > 0; step >>= 1) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step));
-    return x;
-}
-
-/// Copies 16 bytes from global to shared memory in the background; writes zeros,
-/// and reads nothing, when `inside` is false.
-__device__ __forceinline__ void copy_async_16(unsigned shared, const void* global, bool inside) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(shared), "l"(global),
-                 "r"(inside ? 16 : 0));
-}
-__device__ __forceinline__ void copy_async_4(unsigned shared, const void* global, bool inside) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;\n" ::"r"(shared), "l"(global),
-                 "r"(inside ? 4 : 0));
-}
-__device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;\n" ::); }
-/// Waits until at most `PENDING` of this thread's committed groups are still under way.
-template <int PENDING>
-__device__ __forceinline__ void copy_async_wait() {
-    asm volatile("cp.async.wait_group %0;\n" ::"n"(PENDING) : "memory");
-}
-__device__ __forceinline__ unsigned shared_address(const void* pointer) {
-    return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
-}
-
-/// Adds 4 floats to global memory, 16-byte aligned, in one atomic where the device has such
-/// (sm_90 on), each for itself anyway: nobody reads the four as one.
-__device__ __forceinline__ void add_float4(float* to, float4 x) {
-#if __CUDA_ARCH__ >= 900
-    atomicAdd(reinterpret_cast<float4*>(to), x);
-#else
-    atomicAdd(to, x.x);
-    atomicAdd(to + 1, x.y);
-    atomicAdd(to + 2, x.z);
-    atomicAdd(to + 3, x.w);
-#endif
 }
 
 /// delta = Σ out ∘ dout of one query, by one warp.

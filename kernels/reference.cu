@@ -1,12 +1,11 @@
 // The reference in double precision, for problems too large to recompute on a processor:
-// the definition of src/attention/reference.rs on the device. No result depends on the
+// the definition of attention/reference.rs (crates/worker) on the device. No result depends on the
 // kernels under test, nor on the order of blocks: nothing is added atomically.
 //
 // Inputs are read in the storage type that the tested kernel was given, everything after
 // that is double: products, exponentials, sums, and the scale 1/√head_dim, which is taken
 // from head_dim and not from the float in `Problem`. Each of out, dq, dk and dv is a weighted
 // sum of rows,
-//
 //     out_i = Σ_j p_ij v_j      dq_i = Σ_j ds_ij k_j / √head_dim
 //     dv_j  = Σ_i p_ij dout_i   dk_j = Σ_i ds_ij q_i / √head_dim
 //
@@ -15,30 +14,25 @@
 // weights for each. That is 11 products for the 5 of a backward and forward that share, which
 // buys one short piece of code that is right or wrong everywhere.
 //
-// Launch contract, DTYPE one of f32, f16, bf16: the storage type of q, k, v and dout
+// Launch contract, with contracts.toml; the dtype is the storage type of q, k, v and dout
 //
 //   forward, in this order
-//     reference_lse_DTYPE    grid (ceil(seq_q/64), batch·heads, 1)
-//     reference_out_DTYPE    grid (ceil(seq_q/64), batch·heads, ceil(head_dim_v/128))
-//   backward, reference_delta first, the others in any order; reads forward's out and lse
-//     reference_delta_DTYPE  grid (ceil(seq_q/8), batch·heads, 1)
-//     reference_dq_DTYPE     grid (ceil(seq_q/64), batch·heads, ceil(head_dim/128))
-//     reference_dk_DTYPE     grid (ceil(seq_k/64), batch·kv_heads, ceil(head_dim/128))
-//     reference_dv_DTYPE     grid (ceil(seq_k/64), batch·kv_heads, ceil(head_dim_v/128))
-//   all: block 256; dynamic shared memory 66048 bytes, delta: none
+//     lse    grid (ceil(seq_q / queries), batch·heads, 1)
+//     out    grid (ceil(seq_q / queries), batch·heads, ceil(head_dim_v / columns))
+//   backward, delta first, the others in any order; reads forward's out and lse
+//     delta  grid (ceil(seq_q / queries), batch·heads, 1)
+//     dq     grid (ceil(seq_q / queries), batch·heads, ceil(head_dim / columns))
+//     dk     grid (ceil(seq_k / keys), batch·kv_heads, ceil(head_dim / columns))
+//     dv     grid (ceil(seq_k / keys), batch·kv_heads, ceil(head_dim_v / columns))
 //   arguments: `Problem` and `Reference`, both by value. Of Problem: q, k, v, sizes and mask;
-//     backward dout as well. Its results, lse, delta, workspace, num_splits and scale are
-//     neither read nor written. Any head_dim and head_dim_v (meant for up to 256), any
-//     strides and alignment.
+//     backward dout as well; nothing else of it is read, and nothing written. Any head_dim
+//     and head_dim_v (meant for up to 256), any strides and alignment.
 //
-//   comparison of one result with its reference
-//     difference_DTYPE       grid (any number of blocks >= 1, 1, 1), block 256, no dynamic
-//                            shared memory
-//   argument: `Difference` by value; DTYPE is the storage type of the result. Block b writes
+//   difference, of one result and its reference: grid (any number of blocks >= 1, 1, 1)
+//   argument: `Difference` by value; the dtype is the result's. Block b writes
 //     partials[4 b + ..]: 0 the sum of squared differences, 1 the sum of squared references,
-//     2 the largest absolute difference, 3 the number of results that are not finite, which
-//     are left out of 0 and 2. The host adds 0, 1 and 3 up and takes the largest of 2; for a
-//     given grid the figures are always the same.
+//     2 the largest absolute difference, 3 the number of results that are not finite, left
+//     out of 0 and 2. The host adds up 0, 1 and 3 and takes the largest of 2.
 
 #include "problem.cuh"
 
@@ -73,7 +67,7 @@ constexpr int PITCH = TILE + 1;
 constexpr int WEIGHTS = TILE * TILE;
 constexpr int OPERAND = STEP * PITCH;
 static_assert(2 * OPERAND >= STEP * COLUMNS, "values take the place of both operands");
-static_assert(8 * (WEIGHTS + 2 * OPERAND) == 66048, "the contract's dynamic shared memory");
+constexpr int SHARED_BYTES = 8 * (WEIGHTS + 2 * OPERAND);
 
 __device__ __forceinline__ double minus_infinity() {
     return __longlong_as_double(0xfff0000000000000ll);
@@ -114,8 +108,7 @@ __device__ __forceinline__ void load_transposed(double* to, const Rows<T>& from,
 
 /// Rows [row0, row0 + STEP) and columns [column0, column0 + COLUMNS) as [STEP][COLUMNS].
 template <typename T>
-__device__ __forceinline__ void load_rows(double* to, const Rows<T>& from, int row0,
-                                          int column0) {
+__device__ __forceinline__ void load_rows(double* to, const Rows<T>& from, int row0, int column0) {
     const int column = threadIdx.x % COLUMNS, row = threadIdx.x / COLUMNS;
 #pragma unroll
     for (int part = 0; part < STEP; part += THREADS / COLUMNS)
@@ -153,8 +146,8 @@ __device__ __forceinline__ void multiply_rows(double (&acc)[4][4], const Rows<T>
         load_transposed(operands, a, column);
         load_transposed(operands + OPERAND, b, column);
         __syncthreads();
-        multiply<4>(acc, operands + threadIdx.x / 16, PITCH,
-                    operands + OPERAND + threadIdx.x % 16, PITCH);
+        multiply<4>(acc, operands + threadIdx.x / 16, PITCH, operands + OPERAND + threadIdx.x % 16,
+                    PITCH);
     }
 }
 
@@ -218,7 +211,7 @@ __device__ __forceinline__ void log_sum_exp(const Problem& p, const Reference& r
 /// delta = Σ out ∘ dout, a warp a query.
 template <typename T>
 __device__ __forceinline__ void row_deltas(const Problem& p, const Reference& results) {
-    const int i = blockIdx.x * 8 + threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int i = blockIdx.x * (THREADS / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
     const int batch = blockIdx.y / p.heads, head = blockIdx.y % p.heads;
     if (i >= p.seq_q) return;
     const T* dout = plane<T>(p.dout, batch, head) + i * p.dout.seq;
@@ -292,7 +285,7 @@ __device__ __forceinline__ void weighted_sum(const Problem& p, const Reference& 
                         weights[(ty + 16 * r) * TILE + tx + 16 * c] *= (s[r][c] - delta) * scale;
                     }
             }
-            const Rows<T>& values = RESULT == Result::out   ? v
+            const Rows<T>& values = RESULT == Result::out  ? v
                                     : RESULT == Result::dq ? k
                                     : RESULT == Result::dk ? q
                                                            : dout;
@@ -310,7 +303,7 @@ __device__ __forceinline__ void weighted_sum(const Problem& p, const Reference& 
         }
     }
 
-    double* const to = RESULT == Result::out   ? results.out
+    double* const to = RESULT == Result::out  ? results.out
                        : RESULT == Result::dq ? results.dq
                        : RESULT == Result::dk ? results.dk
                                               : results.dv;
@@ -375,21 +368,31 @@ __device__ __forceinline__ void difference(const Difference& d) {
 
 }  // namespace
 
-#define REFERENCE(NAME, BODY)                                                           \
-    extern "C" __global__ void __launch_bounds__(THREADS)                               \
-        reference_##NAME(const Problem p, const Reference results) {                    \
-        BODY(p, results);                                                               \
+#define REFERENCE(NAME, BODY)                                        \
+    static_assert(THREADS == 256, "threads");                        \
+    extern "C" __global__ void __launch_bounds__(THREADS)            \
+        reference_##NAME(const Problem p, const Reference results) { \
+        BODY(p, results);                                            \
     }
-#define REFERENCE_OF(DTYPE, T)                                                          \
-    REFERENCE(lse_##DTYPE, log_sum_exp<T>)                                              \
-    REFERENCE(out_##DTYPE, (weighted_sum<T, Result::out>))                              \
-    REFERENCE(delta_##DTYPE, row_deltas<T>)                                             \
-    REFERENCE(dq_##DTYPE, (weighted_sum<T, Result::dq>))                                \
-    REFERENCE(dk_##DTYPE, (weighted_sum<T, Result::dk>))                                \
-    REFERENCE(dv_##DTYPE, (weighted_sum<T, Result::dv>))                                \
-    extern "C" __global__ void __launch_bounds__(THREADS)                               \
-        difference_##DTYPE(const Difference d) {                                        \
-        difference<T>(d);                                                               \
+#define REFERENCE_BY_TILES(NAME, BODY)                    \
+    static_assert(TILE == 64, "queries");                 \
+    static_assert(TILE == 64, "keys");                    \
+    static_assert(SHARED_BYTES == 66048, "shared_bytes"); \
+    REFERENCE(NAME, BODY)
+#define REFERENCE_SUM(NAME, DTYPE, T)         \
+    static_assert(COLUMNS == 128, "columns"); \
+    REFERENCE_BY_TILES(NAME##_##DTYPE, (weighted_sum<T, Result::NAME>))
+#define REFERENCE_OF(DTYPE, T)                                                                     \
+    REFERENCE_BY_TILES(lse_##DTYPE, log_sum_exp<T>)                                                \
+    REFERENCE_SUM(out, DTYPE, T)                                                                   \
+    static_assert(THREADS / 32 == 8, "queries");                                                   \
+    REFERENCE(delta_##DTYPE, row_deltas<T>)                                                        \
+    REFERENCE_SUM(dq, DTYPE, T)                                                                    \
+    REFERENCE_SUM(dk, DTYPE, T)                                                                    \
+    REFERENCE_SUM(dv, DTYPE, T)                                                                    \
+    static_assert(THREADS == 256, "threads");                                                      \
+    extern "C" __global__ void __launch_bounds__(THREADS) difference_##DTYPE(const Difference d) { \
+        difference<T>(d);                                                                          \
     }
 
 REFERENCE_OF(f32, float)

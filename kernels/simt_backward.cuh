@@ -18,17 +18,16 @@ template <int D>
 struct Backward {
     static constexpr int THREADS = D == 32 ? 128 : 256;
     static constexpr int BLOCKS = D == 128 ? 1 : 2;  // that fit on one SM
-    // Threads of the score products: 16 along keys, the rest along queries.
+    /// Threads of the score products: 16 along keys, the rest along queries.
     static constexpr int QUERY_THREADS = THREADS / 16;
     static constexpr int QUERIES = TILE / QUERY_THREADS, KEYS = 4;  // a thread's share
-    // dQ: as many threads along head_dim as 4-wide groups, 16 at most.
+    /// dQ: as many threads along head_dim as 4-wide groups, 16 at most.
     static constexpr int D_THREADS = D == 32 ? 8 : 16;
     static constexpr int D_GROUPS = D / (4 * D_THREADS);
     static constexpr int DQ_STEP = THREADS / D_THREADS, DQ_ROWS = TILE / DQ_STEP;
 
     static constexpr int TENSOR_FLOATS = TILE * ROW<D>, SCORE_FLOATS = TILE * SCORE_ROW;
-    static constexpr int SHARED_BYTES =
-        4 * (4 * TENSOR_FLOATS + 2 * SCORE_FLOATS + 2 * TILE);
+    static constexpr int SHARED_BYTES = 4 * (4 * TENSOR_FLOATS + 2 * SCORE_FLOATS + 2 * TILE);
 
     float *k, *v, *q, *dout, *probabilities, *score_grads, *lse, *delta;
 
@@ -62,8 +61,7 @@ struct Backward {
         const int tx = lane % 8 + warp % 2 * 8, ty = lane / 8 + warp / 2 * 4;
         float s[QUERIES][KEYS] = {}, dp[QUERIES][KEYS] = {};
         multiply_rows<D, QUERIES, KEYS, QUERY_THREADS, 16>(s, q + ty * ROW<D>, k + tx * ROW<D>);
-        multiply_rows<D, QUERIES, KEYS, QUERY_THREADS, 16>(dp, dout + ty * ROW<D>,
-                                                           v + tx * ROW<D>);
+        multiply_rows<D, QUERIES, KEYS, QUERY_THREADS, 16>(dp, dout + ty * ROW<D>, v + tx * ROW<D>);
         const bool whole = i0 + TILE <= p.seq_q && j0 + TILE <= p.seq_k &&
                            band.covers(i0, i0 + TILE, j0, j0 + TILE);
         const float scale = p.scale * LOG2E;
@@ -74,8 +72,8 @@ struct Backward {
 #pragma unroll
             for (int c = 0; c < KEYS; ++c) {
                 const int j = tx + c * 16;
-                const bool seen = whole || (i0 + i < p.seq_q && j0 + j < p.seq_k &&
-                                            band.sees(i0 + i, j0 + j));
+                const bool seen =
+                    whole || (i0 + i < p.seq_q && j0 + j < p.seq_k && band.sees(i0 + i, j0 + j));
                 const float probability = seen ? exp2f(fmaf(s[r][c], scale, -shift)) : 0.f;
                 probabilities[i * SCORE_ROW + j] = probability;
                 score_grads[i * SCORE_ROW + j] = probability * (dp[r][c] - row_delta);
@@ -99,9 +97,8 @@ struct Backward {
                 const int d = 4 * (dg + g * D_THREADS);
                 const float* x = acc[r] + 4 * g;
                 if (i < p.seq_q && d < p.head_dim)
-                    add_float4(dq + i * p.dq.seq + d,
-                               make_float4(x[0] * p.scale, x[1] * p.scale, x[2] * p.scale,
-                                           x[3] * p.scale));
+                    add_float4(dq + i * p.dq.seq + d, make_float4(x[0] * p.scale, x[1] * p.scale,
+                                                                  x[2] * p.scale, x[3] * p.scale));
             }
         }
     }
@@ -169,3 +166,18 @@ struct Backward {
 };
 
 }  // namespace simt
+
+#define SIMT_PREPARE(NAME)                                  \
+    static_assert(simt::PREPARE_QUERIES == 8, "queries");   \
+    static_assert(simt::PREPARE_THREADS == 256, "threads"); \
+    extern "C" __global__ void NAME(const Problem p) { simt::prepare_gradients(p); }
+
+#define SIMT_BACKWARD(NAME, BODY, D, BLOCK, BYTES)                                     \
+    static_assert(simt::TILE == 64, "queries");                                        \
+    static_assert(simt::TILE == 64, "keys");                                           \
+    static_assert(simt::Backward<D>::THREADS == BLOCK, "threads");                     \
+    static_assert(simt::Backward<D>::SHARED_BYTES == BYTES, "shared_bytes");           \
+    extern "C" __global__ void __launch_bounds__(                                      \
+        simt::Backward<D>::THREADS, simt::Backward<D>::BLOCKS) NAME(const Problem p) { \
+        BODY<D>(p);                                                                    \
+    }

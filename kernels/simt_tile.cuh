@@ -127,10 +127,13 @@ __device__ __forceinline__ void multiply_transposed(float (&acc)[8][4 * G], cons
     }
 }
 
-/// delta of 8 queries a block of 256 threads, one a warp; and zeros into their rows
-/// of dq, to which the gradient kernel adds.
+constexpr int PREPARE_QUERIES = 8;  // of a block, one a warp
+constexpr int PREPARE_THREADS = PREPARE_QUERIES * 32;
+
+/// delta of a block's queries, and zeros into their rows of dq, to which the gradient kernel
+/// adds.
 __device__ __forceinline__ void prepare_gradients(const Problem& p) {
-    const int i = blockIdx.x * 8 + threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int i = blockIdx.x * PREPARE_QUERIES + threadIdx.x / 32, lane = threadIdx.x % 32;
     const int head = blockIdx.y, batch = blockIdx.z;
     if (i >= p.seq_q) return;
     const float sum = row_delta<float>(p, batch, head, i, lane);

@@ -4,14 +4,13 @@
 // 1 and training took 35 times as long). Batch and heads alone rarely fill a GPU,
 // so the split is what gives it work. See simt_backward.cuh for the algorithm.
 //
-// Launch contract, D one of 32, 64, 128 (the smallest that is >= head_dim and head_dim_v):
+// Launch contract, with contracts.toml; the smallest head_dim that holds the problem's, in
+// this order:
 //
-//     split_key_prepare         grid (ceil(seq_q/8), heads, batch)   block 256
-//     split_key_f32_dD          grid (num_splits, kv_heads, batch)   block 128, 256, 256
+//     prepare    grid (ceil(seq_q / queries), heads, batch)
+//     backward   grid (num_splits, kv_heads, batch)
 //
-// num_splits from 1 to ceil(seq_k/64), decided by the host. Dynamic shared memory of the
-// second: 4·(256·(D + 4) + 2·64·72 + 128) bytes = 74240, 107008, 172544.
-// float32 only; needs out, lse, delta; no workspace. head_dim and head_dim_v multiples
+// num_splits from 1 to ceil(seq_k / keys), decided by the host. float32 only; needs out, lse, delta; no workspace. head_dim and head_dim_v multiples
 // of 4; every stride of q, k, v, dout, dq, dk, dv a multiple of 4 elements, and their
 // data 16-byte aligned. dq is summed in no fixed order: not deterministic. D = 128 needs
 // more shared memory than sm_80 lends a block.
@@ -30,15 +29,10 @@ __device__ __forceinline__ void split_key(const Problem& p) {
 
 }  // namespace
 
-extern "C" __global__ void split_key_prepare(const Problem p) { simt::prepare_gradients(p); }
+SIMT_PREPARE(split_key_prepare)
 
-#define SPLIT_KEY(D)                                                                  \
-    extern "C" __global__ void                                                        \
-        __launch_bounds__(simt::Backward<D>::THREADS, simt::Backward<D>::BLOCKS)      \
-            split_key_f32_d##D(const Problem p) {                                     \
-        split_key<D>(p);                                                              \
-    }
+#define SPLIT_KEY(D, BLOCK, BYTES) SIMT_BACKWARD(split_key_f32_d##D, split_key, D, BLOCK, BYTES)
 
-SPLIT_KEY(32)
-SPLIT_KEY(64)
-SPLIT_KEY(128)
+SPLIT_KEY(32, 128, 74240)
+SPLIT_KEY(64, 256, 107008)
+SPLIT_KEY(128, 256, 172544)

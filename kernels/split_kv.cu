@@ -15,13 +15,12 @@
 // padding when the group is small, which costs nothing here. f32 multiplies in f32: TF32
 // would lose 13 bits.
 //
-// Launch contract, DTYPE one of bf16, f16, f32, D one of 64, 128, in this order:
+// Launch contract, with contracts.toml, in this order; D is the compiled head_dim:
 //
-//     split_kv_part_DTYPE_dD   grid (num_splits, ceil(heads / kv_heads · seq_q / 16),
-//                                    batch·kv_heads)              block 128
-//       dynamic shared memory 98304 bytes; f32: 106496 (64), 208896 (128: rings 196608,
-//       queries 64·D, probabilities 4096), the last of which is more than sm_80 lends a block
-//     split_kv_join_DTYPE_dD   grid (batch·heads·seq_q, 1, 1)     block 128
+//     part, part_f32   grid (num_splits, ceil(heads / kv_heads · seq_q / queries),
+//                            batch·kv_heads); of f32 at D = 128 more shared memory than
+//                            sm_80 lends a block
+//     join             grid (batch·heads·seq_q, 1, 1)
 //
 // One argument, `Problem`; num_splits from 1 to 65535 in it. head_dim and head_dim_v equal
 // to D; every stride of q, k, v and out a multiple of 16 bytes, data 16-byte aligned; seq_q
@@ -42,7 +41,7 @@ namespace {
 using namespace mma;
 using namespace split_kv;
 
-// 16-bit types: scores and outputs by mma.sync.
+/// 16-bit types: scores and outputs by mma.sync.
 template <typename T, int D>
 __device__ __forceinline__ void part_mma(const Problem& p) {
     using Slots = Ring<T, D>;
@@ -61,17 +60,16 @@ __device__ __forceinline__ void part_mma(const Problem& p) {
     for (int half = 0; half < 2; ++half) {
         const int row = lane / 4 + 8 * half;
         const bool inside = row < part.rows;
-        const T* const source = inside ? plane<T>(p.q, part.batch, part.head(row)) +
-                                             part.query(row) * p.q.seq
-                                       : plane<T>(p.q, part.batch, 0);
+        const T* const source =
+            inside ? plane<T>(p.q, part.batch, part.head(row)) + part.query(row) * p.q.seq
+                   : plane<T>(p.q, part.batch, 0);
 #pragma unroll
         for (int i = 0; i < D / 16; ++i)
 #pragma unroll
             for (int side = 0; side < 2; ++side)
-                a[i][half + 2 * side] =
-                    inside ? *reinterpret_cast<const unsigned*>(source + 16 * i + 8 * side +
-                                                           2 * (lane % 4))
-                           : 0;
+                a[i][half + 2 * side] = inside ? *reinterpret_cast<const unsigned*>(
+                                                     source + 16 * i + 8 * side + 2 * (lane % 4))
+                                               : 0;
     }
 
     float o[D / 8][4] = {};
@@ -93,8 +91,8 @@ __device__ __forceinline__ void part_mma(const Problem& p) {
         for (int i = 0; i < D / 16; ++i) {
             unsigned b[4];
             load_matrices(b, slot + Slots::at(lane % 8 + lane / 16 * 8, 2 * i + lane / 8 % 2));
-            Half2<T>::multiply(s[0], a[i], b[0], b[1]);
-            Half2<T>::multiply(s[1], a[i], b[2], b[3]);
+            multiply<T>(s[0], a[i], b[0], b[1]);
+            multiply<T>(s[1], a[i], b[2], b[3]);
         }
         unsigned weights[4];  // as an A operand
 #pragma unroll
@@ -110,16 +108,16 @@ __device__ __forceinline__ void part_mma(const Problem& p) {
             top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
             top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
             const float shift = top == negative_infinity() ? 0.f : top;
-            const float correction = exp2_fast(row_max[half] - shift);
+            const float correction = exp2_approx(row_max[half] - shift);
             row_max[half] = top;
             row_sum[half] *= correction;
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                x[i] = exp2_fast(x[i] - shift);
+                x[i] = exp2_approx(x[i] - shift);
                 row_sum[half] += x[i];
             }
-            weights[half] = Half2<T>::pack(x[0], x[1]);
-            weights[half + 2] = Half2<T>::pack(x[2], x[3]);
+            weights[half] = pack<T>(x[0], x[1]);
+            weights[half + 2] = pack<T>(x[2], x[3]);
 #pragma unroll
             for (int i = 0; i < D / 8; ++i) {
                 o[i][2 * half] *= correction;
@@ -130,8 +128,8 @@ __device__ __forceinline__ void part_mma(const Problem& p) {
         for (int i = 0; i < D / 16; ++i) {
             unsigned b[4];
             load_transposed(b, slot + Slots::HALF + Slots::at(lane % 16, 2 * i + lane / 16));
-            Half2<T>::multiply(o[2 * i], weights, b[0], b[1]);
-            Half2<T>::multiply(o[2 * i + 1], weights, b[2], b[3]);
+            multiply<T>(o[2 * i], weights, b[0], b[1]);
+            multiply<T>(o[2 * i + 1], weights, b[2], b[3]);
         }
         __syncwarp();  // all lanes have read the slot that the next step fills
         if (++stage == Slots::STAGES) stage = 0;
@@ -163,8 +161,8 @@ __device__ __forceinline__ void part_mma(const Problem& p) {
     join_warps<D>(outputs, stats, part, p);
 }
 
-// f32: a lane owns one key (and half of its elements) for the scores, and head_dim / 32
-// columns for the output; probabilities pass through shared memory in between.
+/// f32: a lane owns one key (and half of its elements) for the scores, and head_dim / 32
+/// columns for the output; probabilities pass through shared memory in between.
 template <int D>
 __device__ __forceinline__ void part_f32(const Problem& p) {
     using Slots = Ring<float, D>;
@@ -222,17 +220,16 @@ __device__ __forceinline__ void part_f32(const Problem& p) {
             const int query = part.query(min(row, part.rows - 1));
             float x = s[row] + __shfl_xor_sync(0xffffffffu, s[row], KEYS);
             const int column = key + own_key;
-            if (column < query + band.low || column >= part.end ||
-                column > query + band.high)
+            if (column < query + band.low || column >= part.end || column > query + band.high)
                 x = negative_infinity();
             float top = fmaxf(row_max[row], x);
 #pragma unroll
             for (int step = 1; step < KEYS; step *= 2)
                 top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, step));
             const float shift = top == negative_infinity() ? 0.f : top;
-            correction[row] = exp2_fast(row_max[row] - shift);
+            correction[row] = exp2_approx(row_max[row] - shift);
             row_max[row] = top;
-            x = exp2_fast(x - shift);
+            x = exp2_approx(x - shift);
             row_sum[row] = row_sum[row] * correction[row] + x;
             if (side == 0) store_float(probabilities + (row * KEYS + own_key) * 4, x);
         }
@@ -294,8 +291,8 @@ __device__ __forceinline__ void part_f32(const Problem& p) {
     join_warps<D>(base, stats, part, p);
 }
 
-// A block a row of the output: the splits' parts, weighted by what each holds of the sum.
-// Every warp takes each fourth split; a lane first finds the weight of one of 32 of them.
+/// A block a row of the output: the splits' parts, weighted by what each holds of the sum.
+/// Every warp takes each fourth split; a lane first finds the weight of one of 32 of them.
 template <typename T, int D>
 __device__ __forceinline__ void join_splits(const Problem& p) {
     constexpr int COLUMNS = D / 32;
@@ -315,7 +312,7 @@ __device__ __forceinline__ void join_splits(const Problem& p) {
     for (int first = warp; first < p.num_splits; first += 32 * WARPS) {
         const int own = first + lane * WARPS;
         const float own_lse = own < p.num_splits ? part_lse[own * rows] : negative_infinity();
-        const float own_weight = own_lse == negative_infinity() ? 0.f : exp2_fast(own_lse - top);
+        const float own_weight = own_lse == negative_infinity() ? 0.f : exp2_approx(own_lse - top);
         sum += own_weight;
         const int count = min(32, (p.num_splits - first + WARPS - 1) / WARPS);
 #pragma unroll 8
@@ -351,27 +348,31 @@ __device__ __forceinline__ void join_splits(const Problem& p) {
         if constexpr (sizeof(T) == 4)
             *reinterpret_cast<float2*>(out + column) = make_float2(pair[0], pair[1]);
         else
-            *reinterpret_cast<unsigned*>(out + column) = Half2<T>::pack(pair[0], pair[1]);
+            *reinterpret_cast<unsigned*>(out + column) = pack<T>(pair[0], pair[1]);
     }
-    if (threadIdx.x == 0)
-        p.lse[row] = sum == 0.f ? negative_infinity() : (top + log2f(sum)) * LN2;
+    if (threadIdx.x == 0) p.lse[row] = sum == 0.f ? negative_infinity() : (top + log2f(sum)) * LN2;
 }
 
 }  // namespace
 
-#define SPLIT_KV(DTYPE, T, D, PART)                                            \
-    extern "C" __global__ void __launch_bounds__(THREADS, 2)                   \
-        split_kv_part_##DTYPE##_d##D(const Problem p) {                        \
-        PART(p);                                                               \
-    }                                                                          \
-    extern "C" __global__ void __launch_bounds__(THREADS)                      \
-        split_kv_join_##DTYPE##_d##D(const Problem p) {                        \
-        join_splits<T, D>(p);                                                  \
+#define SPLIT_KV(DTYPE, T, D, PART, BYTES)                      \
+    static_assert(ROWS == 16, "queries");                       \
+    static_assert(BLOCK_KEYS == 64, "keys");                    \
+    static_assert(THREADS == 128, "threads");                   \
+    static_assert(SHARED_BYTES<T, D> == BYTES, "shared_bytes"); \
+    extern "C" __global__ void __launch_bounds__(THREADS, 2)    \
+        split_kv_part_##DTYPE##_d##D(const Problem p) {         \
+        PART(p);                                                \
+    }                                                           \
+    static_assert(THREADS == 128, "threads");                   \
+    extern "C" __global__ void __launch_bounds__(THREADS)       \
+        split_kv_join_##DTYPE##_d##D(const Problem p) {         \
+        join_splits<T, D>(p);                                   \
     }
 
-SPLIT_KV(bf16, __nv_bfloat16, 64, (part_mma<__nv_bfloat16, 64>))
-SPLIT_KV(bf16, __nv_bfloat16, 128, (part_mma<__nv_bfloat16, 128>))
-SPLIT_KV(f16, __half, 64, (part_mma<__half, 64>))
-SPLIT_KV(f16, __half, 128, (part_mma<__half, 128>))
-SPLIT_KV(f32, float, 64, part_f32<64>)
-SPLIT_KV(f32, float, 128, part_f32<128>)
+SPLIT_KV(bf16, __nv_bfloat16, 64, (part_mma<__nv_bfloat16, 64>), 98304)
+SPLIT_KV(bf16, __nv_bfloat16, 128, (part_mma<__nv_bfloat16, 128>), 98304)
+SPLIT_KV(f16, __half, 64, (part_mma<__half, 64>), 98304)
+SPLIT_KV(f16, __half, 128, (part_mma<__half, 128>), 98304)
+SPLIT_KV(f32, float, 64, part_f32<64>, 106496)
+SPLIT_KV(f32, float, 128, part_f32<128>, 208896)

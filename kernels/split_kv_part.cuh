@@ -78,8 +78,8 @@ struct Ring {
     static constexpr int ROW_BYTES = D * sizeof(T);
     static constexpr int HALF = KEYS * ROW_BYTES;
     static constexpr int SLOT = 2 * HALF;
-    // At least 128 KiB under way on each multiprocessor. Little's law asks for a quarter of
-    // that at a latency of 1 us, but latency grows with the load.
+    /// At least 128 KiB under way on each multiprocessor. Little's law asks for a quarter of
+    /// that at a latency of 1 us, but latency grows with the load.
     static constexpr int STAGES = SLOT < 8192 ? 6 : 3;
     static constexpr int WARP_BYTES = STAGES * SLOT;
 
@@ -98,7 +98,7 @@ struct Ring {
           next_key(part.begin + threadIdx.x / 32 * KEYS),
           end(part.end) {}
 
-    // Rows of at least 128 bytes: XOR with the row spreads 8 rows over all 32 banks.
+    /// Rows of at least 128 bytes: XOR with the row spreads 8 rows over all 32 banks.
     static __device__ __forceinline__ unsigned at(int row, int chunk) {
         return row * ROW_BYTES + (chunk ^ (row & 7)) * 16;
     }
@@ -138,6 +138,11 @@ struct Ring {
     }
 };
 
+/// Dynamic shared memory: the warps' rings; in f32 the queries and probabilities too.
+template <typename T, int D>
+constexpr int SHARED_BYTES =
+    WARPS * Ring<T, D>::WARP_BYTES + (sizeof(T) == 4 ? ROWS * D * 4 + WARPS * ROWS * KEYS * 4 : 0);
+
 /// Joins the four warps' parts, each `maximum` (of scaled scores, base 2), `sum` and output
 /// [16][head_dim] in shared memory, and writes the block's rows to the workspace.
 template <int D>
@@ -154,7 +159,7 @@ __device__ __forceinline__ void join_warps(unsigned outputs, unsigned statistics
         float sum = 0.f, out = 0.f;
         for (int warp = 0; warp < WARPS; ++warp) {
             const unsigned own = statistics + (warp * 2 * ROWS + row) * 4;
-            const float weight = mma::exp2_fast(load_float(own) - top);
+            const float weight = exp2_approx(load_float(own) - top);
             sum += weight * load_float(own + ROWS * 4);
             out += weight * load_float(outputs + ((warp * ROWS + row) * D + column) * 4);
         }

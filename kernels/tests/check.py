@@ -6,7 +6,7 @@
 
 --memory launches tiny odd problems on allocations of their exact size, without PyTorch,
 for a memory checker to watch. Exits with 1 if any result is outside the tolerance of
-src/attention/tolerance.rs.
+crates/worker/src/attention/tolerance.rs.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from launch import (
+    CONTRACTS,
     ELEMENT,
     VARIANTS,
     Difference,
@@ -422,11 +423,9 @@ def memory(driver: Driver, only: list[str] | None, cases: int) -> None:
             field.batch, field.seq, field.head = s * h * d, h * d, d
             if name in INPUTS:
                 driver.launch(
-                    "inputs",
-                    f"inputs_{dtype}",
+                    CONTRACTS["inputs"]["inputs"],
+                    dtype,
                     (3, 1, 1),
-                    256,
-                    0,
                     Fill(field, 42, INPUTS.index(name), b, s, h, d),
                 )
         rows = p.batch * p.heads * p.seq_q * 4
@@ -456,11 +455,9 @@ def memory_of_reference(driver: Driver, p: Problem, dtype: str) -> None:
         reference(driver, p, dtype, direction, results)
     partials = driver.allocate(3 * 4 * 8)
     driver.launch(
-        "reference",
-        f"difference_{dtype}",
+        CONTRACTS["reference"]["difference"],
+        dtype,
         (3, 1, 1),
-        256,
-        0,
         Difference(p.k, results.dk, partials, *shape_of(p, "k")),
     )
     driver.synchronize()

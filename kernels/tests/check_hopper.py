@@ -36,7 +36,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 import launch as contracts
 
 Grid = tuple[int, int, int]
-Config = tuple[str, int, int, int]  # dtype, head_dim, queries and keys of a tile
+Config = tuple[str, contracts.Tile]  # dtype, tile
 KERNELS = pathlib.Path(__file__).resolve().parent.parent
 DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
 LIMITS = {"bf16": 1e-2, "f16": 2e-3, "f32": 5e-6}  # relative L2, as the harness has them
@@ -255,16 +255,19 @@ def guarded(
 
 # ---------------------------------------------------------------- flash_wgmma
 
-FLASH: dict[str, Config] = {
-    f"flash_wgmma_{dtype}_d{d}_m{m}_n{n}": (dtype, d, m, n)
-    for dtype in ("bf16", "f16")
-    for d, m, n in ((128, 128, 176), (128, 128, 128), (64, 192, 128))
+WGMMA = contracts.CONTRACTS["flash_wgmma"]["forward"]
+FLASH: dict[str, Config] = {  # kernel: dtype, tile
+    WGMMA.name(dtype, tile): (dtype, tile) for dtype in WGMMA.dtypes for tile in WGMMA.tiles
 }
+STUDIED = next(tile for tile in WGMMA.tiles if (tile.head_dim, tile.keys) == (128, 128))
 FLASH_STUDY: dict[str, Config] = {  # the same without one of the kernel's choices
-    "flash_wgmma_bf16_d128_m128_n128_unheld": ("bf16", 128, 128, 128),
-    "flash_wgmma_bf16_d128_m128_n128_unturned": ("bf16", 128, 128, 128),
-    "flash_wgmma_bf16_d128_m128_n128_eager": ("bf16", 128, 128, 128),
-    "flash_wgmma_bf16_d64_m128_n128": ("bf16", 64, 128, 128),
+    "flash_wgmma_bf16_d128_m128_n128_unheld": ("bf16", STUDIED),
+    "flash_wgmma_bf16_d128_m128_n128_unturned": ("bf16", STUDIED),
+    "flash_wgmma_bf16_d128_m128_n128_eager": ("bf16", STUDIED),
+    "flash_wgmma_bf16_d64_m128_n128": (
+        "bf16",
+        contracts.Tile(head_dim=64, queries=128, keys=128, threads=384, shared_bytes=83_200),
+    ),
 }
 
 
@@ -278,15 +281,14 @@ def tensor_map(tensor: torch.Tensor, rows: int) -> contracts.TensorMap:
 def flash_launch(
     module: Module, name: str, config: Config, problem: Problem, block_per_sm: bool
 ) -> Launch:
-    _, head_dim, tile_m, tile_n = config
-    shared = 1280 + 2 * head_dim * (tile_m + 4 * tile_n)
-    tiles = -(-problem.seq_q // tile_m) * problem.batch * problem.heads
+    _, tile = config
+    tiles = -(-problem.seq_q // tile.queries) * problem.batch * problem.heads
     sms = torch.cuda.get_device_properties(0).multi_processor_count
     grid = min(tiles, sms) if block_per_sm else tiles
     maps = [
         tensor_map(problem.q, 64),
-        tensor_map(problem.k, tile_n),
-        tensor_map(problem.v, tile_n),
+        tensor_map(problem.k, tile.keys),
+        tensor_map(problem.v, tile.keys),
         tensor_map(problem.out, 64),
     ]
     arguments = [
@@ -304,7 +306,13 @@ def flash_launch(
         ),
         ctypes.c_float(problem.scale * math.log2(math.e)),
     ]
-    return Launch(module.function(name, shared), (grid, 1, 1), 128 + 2 * tile_m, shared, arguments)
+    return Launch(
+        module.function(name, tile.shared_bytes),
+        (grid, 1, 1),
+        tile.threads,
+        tile.shared_bytes,
+        arguments,
+    )
 
 
 def flash_section(problem: Problem, block_per_sm: bool) -> int:
@@ -342,7 +350,7 @@ def check_flash(module: Module, kernels: dict[str, Config]) -> int:
         worst, worst_lse, bad = 0.0, 0.0, []
         cases = list(itertools.product(FLASH_SHAPES, ("bshd", "bhsd"), (False, True)))
         for (b, h, hk, sq, sk, mask), layout, block_per_sm in cases:
-            problem = Problem(config[0], b, h, hk, sq, sk, config[1], layout, mask)
+            problem = Problem(config[0], b, h, hk, sq, sk, config[1].head_dim, layout, mask)
             flash_launch(module, name, config, problem, block_per_sm)()
             torch.cuda.synchronize()
             error, off, wrong = problem.verdict()
@@ -386,7 +394,8 @@ def split_slots(dtype: str, head_dim: int) -> int:
 def automatic_splits(problem: Problem) -> int:
     """The kernel's rule: the fewest splits whose last wave is nearly as full as the best."""
     rows = problem.heads // problem.kv_heads * problem.seq_q
-    tiles = -(-rows // 16) * problem.batch * problem.kv_heads
+    part = contracts.split_kv_part(problem.dtype).tile_for(problem.head_dim)
+    tiles = -(-rows // part.queries) * problem.batch * problem.kv_heads
     slots = split_slots(problem.dtype, problem.head_dim)
     most = max(1, min(128, -(-problem.seq_k // 256)))
     waves = [n * tiles / slots for n in range(1, most + 1)]
@@ -398,19 +407,25 @@ def split_launches(module: Module, problem: Problem, num_splits: int) -> tuple[L
     """The two kernels of one call, bound to a poisoned workspace."""
     rows = problem.heads // problem.kv_heads * problem.seq_q
     all_rows = problem.batch * problem.heads * problem.seq_q
-    suffix = f"{problem.dtype}_d{problem.head_dim}"
-    shared = contracts.split_kv_shared(problem.dtype, problem.head_dim)
+    kernels = contracts.split_kv_part(problem.dtype), contracts.CONTRACTS["split_kv"]["join"]
+    tiles = [kernel.tile_for(problem.head_dim) for kernel in kernels]
     workspace, _ = guarded((num_splits * all_rows * (problem.head_dim + 1),), torch.float32)
     given = problem.contract()
     given.workspace, given.num_splits = workspace.data_ptr(), num_splits
-    part = Launch(
-        module.function("split_kv_part_" + suffix, shared),
-        (num_splits, -(-rows // 16), problem.batch * problem.kv_heads),
-        128,
-        shared,
-        [given],
+    grids = (
+        (num_splits, -(-rows // tiles[0].queries), problem.batch * problem.kv_heads),
+        (all_rows, 1, 1),
     )
-    join = Launch(module.function("split_kv_join_" + suffix, 0), (all_rows, 1, 1), 128, 0, [given])
+    part, join = (
+        Launch(
+            module.function(kernel.name(problem.dtype, tile), tile.shared_bytes),
+            grid,
+            tile.threads,
+            tile.shared_bytes,
+            [given],
+        )
+        for kernel, tile, grid in zip(kernels, tiles, grids, strict=True)
+    )
     part.workspace = workspace  # lives as long as the launch
     return part, join
 
@@ -499,7 +514,7 @@ def time_flash(module: Module, kernels: dict[str, Config]) -> None:
             "FlashAttention-2": sdpa(problem, SDPBackend.FLASH_ATTENTION),
         }
         for name, config in kernels.items():
-            if config[:2] == (dtype, d):
+            if (config[0], config[1].head_dim) == (dtype, d):
                 for block_per_sm in (False, True):
                     title = name + (", a block per SM" if block_per_sm else ", a block a tile")
                     calls[title] = flash_launch(module, name, config, problem, block_per_sm)

@@ -4,8 +4,8 @@
 
 The reference is held to PyTorch in float64 (relative L2 below 1e-12), the comparison to the
 same figures from PyTorch, and the inputs, bit for bit, to the formula of
-src/attention/inputs.rs, whose frozen values come first. Exits with 1 if anything is off;
-prints how long the reference of a large problem takes.
+crates/worker/src/attention/inputs.rs, whose frozen values come first. Exits with 1 if anything
+is off; prints how long the reference of a large problem takes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,17 @@ import numpy
 import torch
 
 from check import CASES, CAUSAL, CAUSAL_BR, FULL, LOUD, Case, describe, relative
-from launch import Difference, Driver, Fill, Problem, Reference, Tensor, build, reference
+from launch import (
+    CONTRACTS,
+    Difference,
+    Driver,
+    Fill,
+    Problem,
+    Reference,
+    Tensor,
+    build,
+    reference,
+)
 
 LIMIT = 1e-12
 WIDE = [
@@ -115,7 +125,7 @@ def difference(
 ) -> tuple[float, float, float, float]:
     partials = torch.full((blocks, 4), math.nan, device="cuda", dtype=torch.float64)
     arguments = Difference(view(result), right.data_ptr(), partials.data_ptr(), *result.shape)
-    driver.launch("reference", f"difference_{dtype}", (blocks, 1, 1), 256, 0, arguments)
+    driver.launch(CONTRACTS["reference"]["difference"], dtype, (blocks, 1, 1), arguments)
     driver.synchronize()
     squares, norm, _, infinite = partials.sum(0).tolist()
     return squares, norm, partials[:, 2].max().item(), infinite
@@ -157,7 +167,7 @@ def check_difference(driver: Driver) -> int:
 
 
 def elements(seed: int, tensor: int, count: int) -> Any:
-    """src/attention/inputs.rs `element` of the indices below `count`."""
+    """crates/worker/src/attention/inputs.rs `element` of the indices below `count`."""
     u64 = numpy.uint64
     with numpy.errstate(over="ignore"):
         counter = u64(tensor << 40) + numpy.arange(count, dtype=u64) + u64(1)
@@ -184,11 +194,9 @@ def check_inputs(driver: Driver) -> int:
         to = held.tensors["q"].fill_(math.nan)
         for blocks in (1, 1000):
             driver.launch(
-                "inputs",
-                f"inputs_{dtype}",
+                CONTRACTS["inputs"]["inputs"],
+                dtype,
                 (blocks, 1, 1),
-                256,
-                0,
                 Fill(view(to), seed, tensor, *shape),
             )
             driver.synchronize()

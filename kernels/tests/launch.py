@@ -1,34 +1,70 @@
 """Launches the attention kernels through the CUDA driver, from Python's standard library.
 
-The one place in Python that repeats the launch contracts at the heads of the kernel
-files: shared memory, grids and workspaces as written there.
+Names, tiles, threads and shared memory are those of ../contracts.toml; grids and
+workspaces are written here as at the heads of the kernel files. Needs Python 3.11.
 """
 
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import math
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import tomllib
 
 Grid = tuple[int, int, int]
 KERNELS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-FILES = [
-    "naive",
-    "flash_simt",
-    "split_key",
-    "flash_mma",
-    "flash_mma_backward",
-    "flash_wgmma",
-    "flash_wgmma_backward",
-    "split_kv",
-    "reference",
-    "inputs",
-]
 ELEMENT = {"f32": 4, "f16": 2, "bf16": 2}
+
+
+@dataclasses.dataclass(frozen=True)
+class Tile:
+    """One size that a kernel is compiled in."""
+
+    threads: int
+    shared_bytes: int = 0
+    head_dim: int = 0
+    """The largest that it takes; 0: any."""
+    queries: int = 1
+    keys: int = 1
+    columns: int = 1
+
+
+class Kernel:
+    """The entry points that differ in dtype and tile alone."""
+
+    def __init__(
+        self, file: str, entry: str, tiles: list[dict[str, int]], dtypes: Sequence[str] = ()
+    ) -> None:
+        self.file, self.entry, self.dtypes = file, entry, dtypes
+        self.tiles = [Tile(**tile) for tile in tiles]
+
+    def tile_for(self, *head_dims: int) -> Tile:
+        """The tile of the smallest compiled head_dim that holds these."""
+        return next(t for t in self.tiles if t.head_dim == 0 or t.head_dim >= max(head_dims))
+
+    def name(self, dtype: str, tile: Tile) -> str:
+        """The entry point of a dtype and a tile."""
+        return self.entry.format(dtype=dtype, **dataclasses.asdict(tile))
+
+
+def contracts() -> dict[str, dict[str, Kernel]]:
+    """File -> kernel -> its contract."""
+    with open(f"{KERNELS}/contracts.toml", "rb") as file:
+        read = tomllib.load(file)
+    return {
+        file: {name: Kernel(file, **kernel) for name, kernel in kernels.items()}
+        for file, kernels in read.items()
+    }
+
+
+CONTRACTS = contracts()
+FILES = list(CONTRACTS)
 
 
 class Tensor(ctypes.Structure):
@@ -170,17 +206,20 @@ class Driver:
         return self.functions[name]
 
     def launch(
-        self, file: str, name: str, grid: Grid, block: int, shared: int, *structs: Any
+        self, kernel: Kernel, dtype: str, grid: Grid, *structs: Any, tile: Tile | None = None
     ) -> None:
+        """A kernel with its only tile, unless one is given."""
+        tile = tile or kernel.tiles[0]
+        function = self.function(kernel.file, kernel.name(dtype, tile), tile.shared_bytes)
         arguments = (ctypes.c_void_p * len(structs))(*map(ctypes.addressof, structs))
         self.call(
             "cuLaunchKernel",
-            self.function(file, name, shared),
+            function,
             *grid,
-            block,
+            tile.threads,
             1,
             1,
-            shared,
+            tile.shared_bytes,
             None,
             arguments,
             None,
@@ -195,120 +234,103 @@ class Driver:
         self.call("cuCtxSynchronize")
 
 
-def bucket(problem: Problem, sizes: tuple[int, ...]) -> int:
-    """The smallest compiled head_dim that holds the problem's."""
-    return next(d for d in sizes if d >= max(problem.head_dim, problem.head_dim_v))
-
-
 def naive(driver: Driver, p: Problem, dtype: str, direction: str) -> None:
     planes = p.batch * p.heads
+    kernels = CONTRACTS["naive"]
 
-    def run(name: str, grid: Grid, block: int) -> None:
-        driver.launch("naive", f"naive_{name}_{dtype}", grid, block, 0, p)
+    def run(name: str, *grid: int) -> None:
+        x, y, z = grid
+        driver.launch(kernels[name], dtype, (x, y, z), p)
 
-    def blocks(n: int) -> int:
-        return ceil_div(n, 128)
+    def keys(name: str) -> int:
+        return ceil_div(p.seq_k, kernels[name].tiles[0].keys)
+
+    def columns(name: str, n: int) -> int:
+        return ceil_div(n, kernels[name].tiles[0].columns)
 
     if direction == "forward":
-        run("scores", (blocks(p.seq_k), p.seq_q, planes), 128)
-        run("softmax", (p.seq_q, 1, planes), 128)
-        run("out", (blocks(p.head_dim_v), p.seq_q, planes), 128)
+        run("scores", keys("scores"), p.seq_q, planes)
+        run("softmax", p.seq_q, 1, planes)
+        run("out", columns("out", p.head_dim_v), p.seq_q, planes)
     else:
-        run("delta", (p.seq_q, 1, planes), 32)
-        run("score_grads", (blocks(p.seq_k), p.seq_q, planes), 128)
-        run("query_grads", (blocks(p.head_dim), p.seq_q, planes), 128)
-        run(
-            "key_grads", (blocks(max(p.head_dim, p.head_dim_v)), p.seq_k, p.batch * p.kv_heads), 128
-        )
+        widest = max(p.head_dim, p.head_dim_v)
+        run("delta", p.seq_q, 1, planes)
+        run("score_grads", keys("score_grads"), p.seq_q, planes)
+        run("query_grads", columns("query_grads", p.head_dim), p.seq_q, planes)
+        run("key_grads", columns("key_grads", widest), p.seq_k, p.batch * p.kv_heads)
 
 
-def simt_backward_shape(d: int) -> tuple[int, int]:
-    return 128 if d == 32 else 256, 4 * (4 * 64 * (d + 4) + 2 * 64 * 72 + 128)
+def by_queries(p: Problem, tile: Tile) -> Grid:
+    """The grid of a kernel whose blocks own queries."""
+    return ceil_div(p.seq_q, tile.queries), p.heads, p.batch
+
+
+def by_keys(p: Problem, tile: Tile) -> Grid:
+    """The grid of a kernel whose blocks own keys."""
+    return ceil_div(p.seq_k, tile.keys), p.kv_heads, p.batch
 
 
 def flash_simt(driver: Driver, p: Problem, dtype: str, direction: str) -> None:
-    d = bucket(p, (32, 64, 128))
+    kernels = CONTRACTS["flash_simt"]
+    tile = kernels[direction].tile_for(p.head_dim, p.head_dim_v)
     if direction == "forward":
-        driver.launch(
-            "flash_simt",
-            f"flash_simt_forward_f32_d{d}",
-            (ceil_div(p.seq_q, 128), p.heads, p.batch),
-            256,
-            4 * (256 * (d + 4) + 128 * 72),
-            p,
-        )
+        driver.launch(kernels["forward"], dtype, by_queries(p, tile), p, tile=tile)
     else:
-        block, shared = simt_backward_shape(d)
-        driver.launch(
-            "flash_simt", "flash_simt_prepare", (ceil_div(p.seq_q, 8), p.heads, p.batch), 256, 0, p
-        )
-        driver.launch(
-            "flash_simt",
-            f"flash_simt_backward_f32_d{d}",
-            (ceil_div(p.seq_k, 64), p.kv_heads, p.batch),
-            block,
-            shared,
-            p,
-        )
+        prepare = kernels["prepare"]
+        driver.launch(prepare, dtype, by_queries(p, prepare.tiles[0]), p)
+        driver.launch(kernels["backward"], dtype, by_keys(p, tile), p, tile=tile)
 
 
 def split_key(driver: Driver, p: Problem, dtype: str, direction: str) -> None:
-    d = bucket(p, (32, 64, 128))
-    block, shared = simt_backward_shape(d)
-    driver.launch(
-        "split_key", "split_key_prepare", (ceil_div(p.seq_q, 8), p.heads, p.batch), 256, 0, p
-    )
-    driver.launch(
-        "split_key", f"split_key_f32_d{d}", (p.num_splits, p.kv_heads, p.batch), block, shared, p
-    )
+    prepare, backward = CONTRACTS["split_key"]["prepare"], CONTRACTS["split_key"]["backward"]
+    tile = backward.tile_for(p.head_dim, p.head_dim_v)
+    driver.launch(prepare, dtype, by_queries(p, prepare.tiles[0]), p)
+    driver.launch(backward, dtype, (p.num_splits, p.kv_heads, p.batch), p, tile=tile)
 
 
 def flash_mma(driver: Driver, p: Problem, dtype: str, direction: str) -> None:
-    d = bucket(p, (64, 128))
     if direction == "forward":
-        driver.launch(
-            "flash_mma",
-            f"flash_mma_forward_{dtype}_d{d}",
-            (ceil_div(p.seq_q, 128), p.heads, p.batch),
-            128,
-            (128 * d + 2 * 8192) * 2,
-            p,
-        )
+        kernel = CONTRACTS["flash_mma"]["forward"]
+        tile = kernel.tile_for(p.head_dim, p.head_dim_v)
+        driver.launch(kernel, dtype, by_queries(p, tile), p, tile=tile)
     else:
-
-        def run(name: str, grid: Grid, shared: int) -> None:
-            entry = f"flash_mma_{name}_{dtype}_d{d}"
-            driver.launch("flash_mma_backward", entry, grid, 256, shared, p)
-
-        tile = 8192 // d
-        queries = (ceil_div(p.seq_q, tile), p.heads, p.batch)
-        run("prepare", queries, 0)
-        run(
-            "backward",
-            (ceil_div(p.seq_k, 128), p.kv_heads, p.batch),
-            512 * d + 8 * tile * d + 272 * tile,
-        )
-        run("finish", queries, 0)
+        backward_in_three(driver, "flash_mma_backward", p, dtype)
 
 
-def split_kv_shared(dtype: str, d: int) -> int:
-    rings = 98304 if dtype != "f32" or d == 64 else 196608
-    return rings + (64 * d + 4096 if dtype == "f32" else 0)
+def backward_in_three(
+    driver: Driver, file: str, p: Problem, dtype: str, maps: Sequence[TensorMap] = ()
+) -> None:
+    """Prepare, the products, finish."""
+    kernels = CONTRACTS[file]
+    tiles = {name: kernel.tile_for(p.head_dim, p.head_dim_v) for name, kernel in kernels.items()}
+
+    def run(name: str, grid: Callable[[Problem, Tile], Grid], *arguments: TensorMap) -> None:
+        tile = tiles[name]
+        driver.launch(kernels[name], dtype, grid(p, tile), *arguments, p, tile=tile)
+
+    run("prepare", by_queries)
+    run("backward", by_keys, *maps)
+    run("finish", by_queries)
+
+
+def split_kv_part(dtype: str) -> Kernel:
+    """The kernel that attends to a part of the keys."""
+    return CONTRACTS["split_kv"]["part_f32" if dtype == "f32" else "part"]
 
 
 def split_kv(driver: Driver, p: Problem, dtype: str, direction: str) -> None:
-    d = p.head_dim
+    part, join = split_kv_part(dtype), CONTRACTS["split_kv"]["join"]
+    tile = part.tile_for(p.head_dim)
     rows = p.heads // p.kv_heads * p.seq_q
     driver.launch(
-        "split_kv",
-        f"split_kv_part_{dtype}_d{d}",
-        (p.num_splits, ceil_div(rows, 16), p.batch * p.kv_heads),
-        128,
-        split_kv_shared(dtype, d),
+        part,
+        dtype,
+        (p.num_splits, ceil_div(rows, tile.queries), p.batch * p.kv_heads),
         p,
+        tile=tile,
     )
     driver.launch(
-        "split_kv", f"split_kv_join_{dtype}_d{d}", (p.batch * p.heads * p.seq_q, 1, 1), 128, 0, p
+        join, dtype, (p.batch * p.heads * p.seq_q, 1, 1), p, tile=join.tile_for(p.head_dim)
     )
 
 
@@ -352,27 +374,25 @@ def tensor_map(
     return result
 
 
-WGMMA_TILES = ((128, 128, 128), (128, 128, 176), (64, 192, 128))  # head_dim, queries, keys
-
-
 def flash_wgmma(driver: Driver, p: Problem, dtype: str, direction: str) -> None:
-    """Forward: every tile variant for the head_dim, one after another, a block a tile."""
+    """Forward: every tile for the head_dim, one after another, a block a tile."""
     if direction == "backward":
         flash_wgmma_backward(driver, p, dtype)
         return
-    for d, queries, keys in WGMMA_TILES:
-        if d != p.head_dim:
+    kernel = CONTRACTS["flash_wgmma"]["forward"]
+    for tile in kernel.tiles:
+        if tile.head_dim != p.head_dim:
             continue
         planes = p.batch * p.heads
         offset = p.seq_k - p.seq_q if p.mask_align else 0
         low = -(1 << 30) if p.mask_left < 0 else offset - p.mask_left
         high = 1 << 30 if p.mask_right < 0 else offset + p.mask_right
         maps = [
-            tensor_map(driver.call, tensor, dtype, p.batch, seq, heads, d, rows)
+            tensor_map(driver.call, tensor, dtype, p.batch, seq, heads, p.head_dim, rows)
             for tensor, seq, heads, rows in (
                 (p.q, p.seq_q, p.heads, 64),
-                (p.k, p.seq_k, p.kv_heads, keys),
-                (p.v, p.seq_k, p.kv_heads, keys),
+                (p.k, p.seq_k, p.kv_heads, tile.keys),
+                (p.v, p.seq_k, p.kv_heads, tile.keys),
                 (p.out, p.seq_q, p.heads, 64),
             )
         ]
@@ -387,65 +407,50 @@ def flash_wgmma(driver: Driver, p: Problem, dtype: str, direction: str) -> None:
             1 if p.mask_right < 0 else planes,
         )
         driver.launch(
-            "flash_wgmma",
-            f"flash_wgmma_{dtype}_d{d}_m{queries}_n{keys}",
-            (ceil_div(p.seq_q, queries) * planes, 1, 1),
-            128 * (1 + queries // 64),
-            1280 + 2 * d * (queries + 4 * keys),
+            kernel,
+            dtype,
+            (ceil_div(p.seq_q, tile.queries) * planes, 1, 1),
             *maps,
             ctypes.c_void_p(p.lse),
             *map(ctypes.c_int, sizes),
             ctypes.c_float(p.scale * math.log2(math.e)),
+            tile=tile,
         )
 
 
 def flash_wgmma_backward(driver: Driver, p: Problem, dtype: str) -> None:
     d = p.head_dim
-    tile = 8192 // d
-
-    def run(name: str, grid: Grid, block: int, shared: int, *arguments: Any) -> None:
-        entry = f"flash_wgmma_{name}_{dtype}_d{d}"
-        driver.launch("flash_wgmma_backward", entry, grid, block, shared, *arguments)
-
-    queries = (ceil_div(p.seq_q, tile), p.heads, p.batch)
+    tile = CONTRACTS["flash_wgmma_backward"]["backward"].tile_for(d)
     maps = [
         tensor_map(driver.call, tensor, dtype, p.batch, seq, heads, d, rows)
         for tensor, seq, heads, rows in (
-            (p.q, p.seq_q, p.heads, tile),
-            (p.k, p.seq_k, p.kv_heads, 128),
-            (p.v, p.seq_k, p.kv_heads, 128),
-            (p.dout, p.seq_q, p.heads, tile),
+            (p.q, p.seq_q, p.heads, tile.queries),
+            (p.k, p.seq_k, p.kv_heads, tile.keys),
+            (p.v, p.seq_k, p.kv_heads, tile.keys),
+            (p.dout, p.seq_q, p.heads, tile.queries),
         )
     ]
-    run("prepare", queries, 256, 0, p)
-    run(
-        "backward",
-        (ceil_div(p.seq_k, 128), p.kv_heads, p.batch),
-        384,
-        66624 + 512 * d + 528 * tile,
-        *maps,
-        p,
-    )
-    run("finish", queries, 256, 0, p)
+    backward_in_three(driver, "flash_wgmma_backward", p, dtype, maps)
 
 
 def reference(driver: Driver, p: Problem, dtype: str, direction: str, results: Reference) -> None:
     """The float64 results of one direction; backward reads forward's."""
-    shared, planes, kv_planes = 66048, p.batch * p.heads, p.batch * p.kv_heads
-    queries, keys = ceil_div(p.seq_q, 64), ceil_div(p.seq_k, 64)
-    columns, columns_v = ceil_div(p.head_dim, 128), ceil_div(p.head_dim_v, 128)
+    kernels = CONTRACTS["reference"]
+    planes, kv_planes = p.batch * p.heads, p.batch * p.kv_heads
 
-    def run(name: str, grid: Grid, shared: int = shared) -> None:
-        driver.launch("reference", f"reference_{name}_{dtype}", grid, 256, shared, p, results)
+    def run(name: str, seq: int, axis: str, planes: int, columns: int = 1) -> None:
+        tile = kernels[name].tiles[0]
+        grid = (ceil_div(seq, getattr(tile, axis)), planes, ceil_div(columns, tile.columns))
+        driver.launch(kernels[name], dtype, grid, p, results)
 
     if direction == "forward":
-        run("lse", (queries, planes, 1))
-        run("out", (queries, planes, columns_v))
+        run("lse", p.seq_q, "queries", planes)
+        run("out", p.seq_q, "queries", planes, p.head_dim_v)
     else:
-        run("delta", (ceil_div(p.seq_q, 8), planes, 1), 0)
-        run("dq", (queries, planes, columns))
-        run("dk", (keys, kv_planes, columns))
-        run("dv", (keys, kv_planes, columns_v))
+        run("delta", p.seq_q, "queries", planes)
+        run("dq", p.seq_q, "queries", planes, p.head_dim)
+        run("dk", p.seq_k, "keys", kv_planes, p.head_dim)
+        run("dv", p.seq_k, "keys", kv_planes, p.head_dim_v)
 
 
 def workspace_bytes(variant: Launcher, p: Problem, direction: str) -> int:
@@ -453,18 +458,19 @@ def workspace_bytes(variant: Launcher, p: Problem, direction: str) -> int:
         return (4 if direction == "forward" else 8) * p.batch * p.heads * p.seq_q * p.seq_k
     if variant is split_kv:
         return 4 * p.num_splits * p.batch * p.heads * p.seq_q * (p.head_dim + 1)
-    if variant is flash_mma and direction == "backward":
-        return 32768 * p.batch * p.heads * ceil_div(p.seq_q, 8192 // bucket(p, (64, 128)))
-    if variant is flash_wgmma and direction == "backward":
-        tile = 8192 // p.head_dim
-        return (32768 + 8 * tile) * p.batch * p.heads * ceil_div(p.seq_q, tile)
+    if variant in (flash_mma, flash_wgmma) and direction == "backward":
+        kernel = CONTRACTS[f"{variant.__name__}_backward"]["backward"]
+        tile = kernel.tile_for(p.head_dim, p.head_dim_v)
+        figures = 8 if variant is flash_wgmma else 0  # lse and delta of a query
+        return math.prod(by_queries(p, tile)) * tile.queries * (4 * tile.head_dim + figures)
     return 0
 
 
 def auto_splits(p: Problem) -> int:
     """PyTorch's rule for float32, _efficient_attention_backward in attention_backward.cu."""
     few = p.kv_heads * p.batch >= 256 and p.seq_k <= 128
-    return 1 if few else ceil_div(p.seq_k, 64)
+    tile = CONTRACTS["split_key"]["backward"].tiles[0]
+    return 1 if few else ceil_div(p.seq_k, tile.keys)
 
 
 Launcher = Callable[[Driver, Problem, str, str], None]

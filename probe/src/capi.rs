@@ -46,26 +46,16 @@
 //! `measure` writes at most max(`samples`, `min_samples`) elements to each array. The
 //! callback returns 0, or anything else to stop with `CALL_FAILED`.
 
-use crate::clock::{Begun, Clock, Device};
+use crate::clock::{Clock, Device};
 use crate::cuda::Cuda;
+pub use crate::handle::{Probe, SYNCHRONISED};
+use crate::handle::{cache, missing, probe, put};
 use crate::measure::Plan;
-use crate::sample::{Cache, Sample, Settings};
+use crate::sample::{Sample, Settings};
 use crate::status::entry;
-use crate::xla::Awaited;
-use crate::{Error, Result, VERSION};
+use crate::{Error, VERSION};
 use std::ffi::{c_char, c_int, c_void};
 use std::time::Duration;
-
-/// Flag of a sample: the call did not return before the watchdog opened the gate.
-pub const SYNCHRONISED: u32 = 1;
-
-/// A clock and the sample that is being taken.
-pub struct Probe {
-    // Dropped first: these are about the clock's event and gate.
-    pub(crate) awaited: Option<Awaited>,
-    pub(crate) begun: Option<Begun>,
-    pub(crate) clock: Clock<Cuda>,
-}
 
 /// `regatta_probe_plan`.
 #[repr(C)]
@@ -88,26 +78,6 @@ pub struct CState {
     power_mw: u32,
     temperature_c: u32,
     other_processes: u32,
-}
-
-pub(crate) fn missing(what: &str) -> Error {
-    Error::Argument(format!("{what} is a null pointer"))
-}
-
-/// # Safety
-/// Null, or from `regatta_probe_open` and not closed, and used by this thread alone.
-pub(crate) unsafe fn probe<'a>(probe: *mut Probe) -> Result<&'a mut Probe> {
-    // SAFETY: the caller's.
-    unsafe { probe.as_mut() }.ok_or_else(|| missing("the probe"))
-}
-
-/// # Safety
-/// Null, or valid for writing element `at`.
-pub(crate) unsafe fn put<T>(array: *mut T, at: usize, value: T) {
-    if !array.is_null() {
-        // SAFETY: the caller's.
-        unsafe { array.add(at).write(value) };
-    }
 }
 
 /// The arrays, or single variables, that samples are written to.
@@ -135,10 +105,6 @@ impl Out {
             );
         }
     }
-}
-
-pub(crate) fn cache(cold: c_int) -> Cache {
-    if cold == 0 { Cache::Hot } else { Cache::Cold }
 }
 
 /// Version of the clock's method, for the record beside each reading.

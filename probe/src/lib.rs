@@ -17,9 +17,11 @@ mod driver;
 mod error;
 pub mod gate;
 mod graph;
+mod handle;
 pub mod host_cost;
 mod kernels;
 mod library;
+mod marks;
 pub mod measure;
 #[cfg(test)]
 mod mock;

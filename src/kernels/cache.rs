@@ -12,7 +12,7 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
-use super::compile::Image;
+use super::image::Image;
 use super::resources::Resources;
 use crate::input;
 

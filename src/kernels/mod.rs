@@ -6,6 +6,7 @@ pub(crate) mod cache;
 pub mod compile;
 pub mod contract;
 pub mod device;
+mod image;
 pub mod ledger;
 mod nvcc;
 mod nvrtc;

@@ -59,7 +59,8 @@ pub const FILES: [File; 10] = [
 ];
 
 /// The headers they share: name and text.
-const HEADERS: [(&str, &str); 8] = [
+const HEADERS: [(&str, &str); 9] = [
+    header!("device.cuh"),
     header!("hopper.cuh"),
     header!("mma_tile.cuh"),
     header!("problem.cuh"),
@@ -201,7 +202,12 @@ mod tests {
             let names = source.headers.into_iter().map(|(name, _)| name);
             names.collect::<Vec<_>>()
         };
-        let all = ["problem.cuh", "simt_backward.cuh", "simt_tile.cuh"];
+        let all = [
+            "device.cuh",
+            "problem.cuh",
+            "simt_backward.cuh",
+            "simt_tile.cuh",
+        ];
         assert_eq!(names(Source::embedded("split_key").unwrap()), all);
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/split_key.cu");
         assert_eq!(names(Source::read(Path::new(path)).unwrap()), all);

@@ -196,13 +196,15 @@ impl Case {
                 tile_keys,
                 heads_per_section,
             } => self.wgmma(tile_keys, heads_per_section),
-            Arguments::WgmmaBackward { tile_queries } => {
-                const KEYS: u32 = 128;
+            Arguments::WgmmaBackward {
+                tile_queries,
+                tile_keys,
+            } => {
                 let figures = &self.figures;
                 Ok(ArgumentList::default()
                     .push(self.map_of_queries(&figures.q, tile_queries)?)
-                    .push(self.map_of_keys(&figures.k, KEYS)?)
-                    .push(self.map_of_keys(&figures.v, KEYS)?)
+                    .push(self.map_of_keys(&figures.k, tile_keys)?)
+                    .push(self.map_of_keys(&figures.v, tile_keys)?)
                     .push(self.map_of_queries(&figures.dout, tile_queries)?)
                     .push(*figures))
             }

@@ -16,6 +16,7 @@ use super::reference::{Extent, Reference};
 use super::view::{Heads, View};
 use crate::attention::inputs::{Tensor, probe_indices};
 use crate::attention::{Dtype, Problem};
+use crate::kernels::contract::contracts;
 use crate::variants::difference::Difference;
 use crate::worker::protocol::{PROBES, TensorError};
 
@@ -82,7 +83,7 @@ pub fn write_inputs(device: &mut Device, case: &Case, seed: u64) -> Result<(), C
     if p.direction.has_backward() {
         inputs.push((Tensor::Dout, figures.dout, p.seq_q, p.heads, p.head_dim_v));
     }
-    let entry = format!("inputs_{}", p.dtype);
+    let kernel = &contracts().inputs.inputs;
     for (tensor, to, seq, heads, dim) in inputs {
         let fill = Fill {
             to,
@@ -90,7 +91,7 @@ pub fn write_inputs(device: &mut Device, case: &Case, seed: u64) -> Result<(), C
             tensor: tensor as u64,
             shape: [p.batch, seq, heads, dim].map(|n| n as i32),
         };
-        launch(device, "inputs", &entry, [BLOCKS, 1, 1], fill, None)?;
+        launch(device, kernel, p.dtype, [BLOCKS, 1, 1], fill, None)?;
     }
     Ok(())
 }
@@ -183,9 +184,9 @@ fn difference(
     };
     // A comparison that did not happen must not look like one that found nothing.
     partials.fill(NAN_IN_EVERY_TYPE, device.stream())?;
-    let entry = format!("difference_{dtype}");
+    let kernel = &contracts().reference.difference;
     let grid = [BLOCKS, 1, 1];
-    launch(device, "reference", &entry, grid, difference, None)?;
+    launch(device, kernel, dtype, grid, difference, None)?;
     device.synchronise()?;
     let partials: Vec<f64> = partials.read(0, BLOCKS as usize * 4)?;
     Ok(added(&partials, elements(result)))

@@ -7,6 +7,8 @@ use cudarc::driver::result;
 use super::argument::{ArgumentList, Results};
 use super::driver::Device;
 use super::error::{CudaError, checked};
+use crate::attention::Dtype;
+use crate::kernels::contract::Kernel;
 
 /// Launches a kernel of the checks.
 ///
@@ -14,13 +16,14 @@ use super::error::{CudaError, checked};
 /// The driver's, or the compiler's.
 pub fn launch<T: Copy + 'static>(
     device: &mut Device,
-    file: &'static str,
-    entry: &str,
+    kernel: &Kernel,
+    dtype: Dtype,
     grid: [u32; 3],
     argument: T,
     second: Option<Results>,
 ) -> Result<(), CudaError> {
-    let function = device.function(file, entry)?;
+    let entry = kernel.entry(dtype.name(), kernel.tile());
+    let function = device.function(kernel.file, &entry)?;
     let mut arguments = ArgumentList::default().push(argument);
     if let Some(results) = second {
         arguments = arguments.push(results);

@@ -8,6 +8,7 @@ use super::launch::launch;
 use super::memory::Memory;
 use super::view::View;
 use crate::attention::Problem;
+use crate::kernels::contract::{Kernel, contracts};
 
 /// How much of a problem a reference is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,28 +128,32 @@ fn computed(
     results: Results,
 ) -> Result<(), CudaError> {
     for (kernel, grid) in steps(problem) {
-        let entry = format!("reference_{kernel}_{}", problem.dtype);
-        launch(device, "reference", &entry, grid, figures, Some(results))?;
+        launch(device, kernel, problem.dtype, grid, figures, Some(results))?;
     }
     Ok(())
 }
 
 /// The reference's kernels, in order, with their grids.
-fn steps(p: &Problem) -> Vec<(&'static str, [u32; 3])> {
+fn steps(p: &Problem) -> Vec<(&'static Kernel, [u32; 3])> {
+    let kernels = &contracts().reference;
+    let (own_queries, own_keys) = (kernels.dq.tile(), kernels.dk.tile());
     let planes = p.batch * p.heads;
-    let (queries, keys) = (p.seq_q.div_ceil(64), p.seq_k.div_ceil(64));
-    let (d, dv) = (p.head_dim.div_ceil(128), p.head_dim_v.div_ceil(128));
+    let queries = p.seq_q.div_ceil(own_queries.queries);
+    let keys = p.seq_k.div_ceil(own_keys.keys);
+    let d = p.head_dim.div_ceil(own_queries.columns);
+    let dv = p.head_dim_v.div_ceil(own_queries.columns);
     let mut steps = vec![
-        ("lse", [queries, planes, 1]),
-        ("out", [queries, planes, dv]),
+        (&kernels.lse, [queries, planes, 1]),
+        (&kernels.out, [queries, planes, dv]),
     ];
     if p.direction.has_backward() {
         let kv_planes = p.batch * p.kv_heads;
+        let delta_rows = p.seq_q.div_ceil(kernels.delta.tile().queries);
         steps.extend([
-            ("delta", [p.seq_q.div_ceil(8), planes, 1]),
-            ("dq", [queries, planes, d]),
-            ("dk", [keys, kv_planes, d]),
-            ("dv", [keys, kv_planes, dv]),
+            (&kernels.delta, [delta_rows, planes, 1]),
+            (&kernels.dq, [queries, planes, d]),
+            (&kernels.dk, [keys, kv_planes, d]),
+            (&kernels.dv, [keys, kv_planes, dv]),
         ]);
     }
     steps

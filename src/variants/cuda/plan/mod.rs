@@ -8,10 +8,10 @@ mod split_kv;
 mod tests;
 mod wgmma;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::attention::{Direction, Dtype, ParamValue, Params, Problem};
-use crate::kernels::contract;
+use crate::kernels::contract::{self, Kernel, Tile};
 use crate::worker::protocol::Parameter;
 
 /// A device, as far as a plan depends on it.
@@ -57,6 +57,8 @@ pub enum Arguments {
     WgmmaBackward {
         /// Queries of a tile: rows of the boxes of `q` and `dout`.
         tile_queries: u32,
+        /// Keys of a tile: rows of the boxes of `k` and `v`.
+        tile_keys: u32,
     },
 }
 
@@ -262,10 +264,10 @@ fn fits(step: &Step, limits: Limits) -> Result<(), String> {
 }
 
 /// A step that is given the problem.
-fn step(file: &'static str, entry: String, grid: [u32; 3]) -> Step {
+fn step(problem: &Problem, kernel: &Kernel, tile: &Tile, grid: [u32; 3]) -> Step {
     Step {
-        file,
-        entry,
+        file: kernel.file,
+        entry: kernel.entry(problem.dtype.name(), tile),
         grid,
         arguments: Arguments::Problem,
     }
@@ -279,16 +281,40 @@ fn number(asked: &Asked, name: &str) -> Option<i64> {
     }
 }
 
-/// The smallest compiled head dimension that holds the problem's.
-fn bucket(problem: &Problem, compiled: &[u32], multiple: u32) -> Result<u32, String> {
+/// The tile of the smallest compiled head dimension that holds the problem's.
+fn holding<'a>(problem: &Problem, kernel: &'a Kernel, multiple: u32) -> Result<&'a Tile, String> {
     let (d, dv) = (problem.head_dim, problem.head_dim_v);
-    let held = compiled.iter().copied().find(|&size| size >= d.max(dv));
-    match held {
-        Some(size) if d.is_multiple_of(multiple) && dv.is_multiple_of(multiple) => Ok(size),
+    match kernel.tile_for(d.max(dv)) {
+        Some(tile) if d.is_multiple_of(multiple) && dv.is_multiple_of(multiple) => Ok(tile),
         _ => Err(format!(
             "head_dim = {d}, head_dim_v = {dv}: this kernel takes multiples of {multiple} up \
              to {}",
-            compiled.iter().max().copied().unwrap_or(0)
+            head_dims(kernel).last().copied().unwrap_or(0)
         )),
     }
+}
+
+/// The first tile of a kernel that takes the head dimensions it is compiled for alone.
+fn exact<'a>(problem: &Problem, kernel: &'a Kernel, variant: &str) -> Result<&'a Tile, String> {
+    let (d, dv) = (problem.head_dim, problem.head_dim_v);
+    let found = kernel.tile_for(d);
+    let found = found.filter(|tile| d == dv && tile.head_dim == Some(d));
+    found.ok_or_else(|| {
+        let known: Vec<String> = head_dims(kernel).iter().map(u32::to_string).collect();
+        format!(
+            "head_dim = {d}, head_dim_v = {dv}: cuda/{variant} takes {}, both alike",
+            known.join(" or ")
+        )
+    })
+}
+
+/// dQ of one tile of queries in float32, which the tensor-core kernels keep in a workspace.
+fn query_gradient_bytes(tile: &Tile) -> u64 {
+    4 * u64::from(tile.queries) * u64::from(tile.head_dim.unwrap_or(0))
+}
+
+/// The head dimensions that a kernel is compiled for, ascending.
+fn head_dims(kernel: &Kernel) -> BTreeSet<u32> {
+    let tiles = kernel.tiles().iter();
+    tiles.filter_map(|tile| tile.head_dim).collect()
 }

@@ -2,6 +2,7 @@
 
 use super::{Asked, Plan, Step, step};
 use crate::attention::Problem;
+use crate::kernels::contract::{Kernel, Naive, contracts};
 
 /// Grid y and z.
 const LONGEST: u32 = 1 << 16;
@@ -28,34 +29,44 @@ pub fn plan(asked: &Asked) -> Result<Plan, String> {
     })
 }
 
-fn kernel(p: &Problem, name: &str, grid: [u32; 3]) -> Step {
-    step("naive", format!("naive_{name}_{}", p.dtype), grid)
-}
-
-fn blocks(elements: u32) -> u32 {
-    elements.div_ceil(128)
-}
-
 fn forward(p: &Problem) -> Vec<Step> {
     let planes = p.batch * p.heads;
+    let Naive {
+        scores,
+        softmax,
+        out,
+        ..
+    } = &contracts().naive;
+    let keys = p.seq_k.div_ceil(scores.tile().keys);
+    let columns = p.head_dim_v.div_ceil(out.tile().columns);
     vec![
-        kernel(p, "scores", [blocks(p.seq_k), p.seq_q, planes]),
-        kernel(p, "softmax", [p.seq_q, 1, planes]),
-        kernel(p, "out", [blocks(p.head_dim_v), p.seq_q, planes]),
+        launch(p, scores, [keys, p.seq_q, planes]),
+        launch(p, softmax, [p.seq_q, 1, planes]),
+        launch(p, out, [columns, p.seq_q, planes]),
     ]
 }
 
 fn gradients(p: &Problem) -> Vec<Step> {
     let planes = p.batch * p.heads;
     let widest = p.head_dim.max(p.head_dim_v);
+    let Naive {
+        delta,
+        score_grads,
+        query_grads,
+        key_grads,
+        ..
+    } = &contracts().naive;
+    let keys = p.seq_k.div_ceil(score_grads.tile().keys);
+    let columns = p.head_dim.div_ceil(query_grads.tile().columns);
+    let widest = widest.div_ceil(key_grads.tile().columns);
     vec![
-        kernel(p, "delta", [p.seq_q, 1, planes]),
-        kernel(p, "score_grads", [blocks(p.seq_k), p.seq_q, planes]),
-        kernel(p, "query_grads", [blocks(p.head_dim), p.seq_q, planes]),
-        kernel(
-            p,
-            "key_grads",
-            [blocks(widest), p.seq_k, p.batch * p.kv_heads],
-        ),
+        launch(p, delta, [p.seq_q, 1, planes]),
+        launch(p, score_grads, [keys, p.seq_q, planes]),
+        launch(p, query_grads, [columns, p.seq_q, planes]),
+        launch(p, key_grads, [widest, p.seq_k, p.batch * p.kv_heads]),
     ]
+}
+
+fn launch(p: &Problem, kernel: &Kernel, grid: [u32; 3]) -> Step {
+    step(p, kernel, kernel.tile(), grid)
 }

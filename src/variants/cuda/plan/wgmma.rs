@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{Arguments, Asked, Plan, Step, TILE_KEYS, number, step};
+use super::{Arguments, Asked, Plan, Step, TILE_KEYS, exact, number, query_gradient_bytes, step};
 use crate::attention::{ParamValue, Problem};
-use crate::kernels::contract::WGMMA_TILES;
+use crate::kernels::contract::{Tile, contracts};
 
-const BACKWARD: &str = "flash_wgmma_backward";
+const VARIANT: &str = "flash-wgmma";
 
 pub fn plan(asked: &Asked) -> Result<Plan, String> {
     let p = asked.problem;
@@ -18,15 +18,10 @@ pub fn plan(asked: &Asked) -> Result<Plan, String> {
              {major}.{minor}"
         ));
     }
-    let (d, dv) = (p.head_dim, p.head_dim_v);
-    if d != dv || ![64, 128].contains(&d) {
-        return Err(format!(
-            "head_dim = {d}, head_dim_v = {dv}: cuda/flash-wgmma takes 64 or 128, both alike"
-        ));
-    }
-    let [_, queries, keys] = tile(p, number(asked, TILE_KEYS))?;
+    let forward = &contracts().flash_wgmma.forward;
+    let tile = tile(p, number(asked, TILE_KEYS))?;
     let planes = p.batch * p.heads;
-    let tiles = u64::from(p.seq_q.div_ceil(queries)) * u64::from(planes);
+    let tiles = u64::from(p.seq_q.div_ceil(tile.queries)) * u64::from(planes);
     let Ok(tiles @ 1..0x4000_0000) = u32::try_from(tiles) else {
         return Err(format!(
             "{tiles} tiles of queries; the kernel takes fewer than 2^30"
@@ -38,74 +33,67 @@ pub fn plan(asked: &Asked) -> Result<Plan, String> {
         true => tiles.min(asked.limits.sms),
         false => tiles,
     };
-    let gradients = match p.direction.has_backward() {
-        true => backward(p),
-        false => Vec::new(),
-    };
-    Ok(Plan {
-        workspace_bytes: if gradients.is_empty() {
-            0
-        } else {
-            workspace_bytes(p)
-        },
-        backward: gradients,
+    let mut plan = Plan {
         forward: vec![Step {
-            file: "flash_wgmma",
-            entry: format!("flash_wgmma_{}_d{d}_m{queries}_n{keys}", p.dtype),
-            grid: [blocks, 1, 1],
             arguments: Arguments::Wgmma {
-                tile_keys: keys,
+                tile_keys: tile.keys,
                 heads_per_section: heads_per_section(p, asked.limits.l2_bytes),
             },
+            ..step(p, forward, tile, [blocks, 1, 1])
         }],
         num_splits: 1,
-        effective: BTreeMap::from([(TILE_KEYS.to_owned(), ParamValue::Int(keys.into()))]),
-    })
+        effective: BTreeMap::from([(TILE_KEYS.to_owned(), ParamValue::Int(tile.keys.into()))]),
+        ..Plan::default()
+    };
+    if p.direction.has_backward() {
+        let tile = exact(p, &contracts().flash_wgmma_backward.backward, VARIANT)?;
+        plan.backward = backward(p, tile);
+        plan.workspace_bytes = workspace_bytes(p, tile);
+    }
+    Ok(plan)
 }
 
-/// Queries of a tile of the backward.
-fn tile_queries(p: &Problem) -> u32 {
-    8192 / p.head_dim
-}
-
-fn backward(p: &Problem) -> Vec<Step> {
-    let tile_queries = tile_queries(p);
-    let name = |kernel: &str| format!("flash_wgmma_{kernel}_{}_d{}", p.dtype, p.head_dim);
-    let queries = [p.seq_q.div_ceil(tile_queries), p.heads, p.batch];
+fn backward(p: &Problem, tile: &Tile) -> Vec<Step> {
+    let kernels = &contracts().flash_wgmma_backward;
+    let queries = [p.seq_q.div_ceil(tile.queries), p.heads, p.batch];
+    let keys = [p.seq_k.div_ceil(tile.keys), p.kv_heads, p.batch];
     let main = Step {
-        arguments: Arguments::WgmmaBackward { tile_queries },
-        ..step(
-            BACKWARD,
-            name("backward"),
-            [p.seq_k.div_ceil(128), p.kv_heads, p.batch],
-        )
+        arguments: Arguments::WgmmaBackward {
+            tile_queries: tile.queries,
+            tile_keys: tile.keys,
+        },
+        ..step(p, &kernels.backward, tile, keys)
     };
     vec![
-        step(BACKWARD, name("prepare"), queries),
+        step(p, &kernels.prepare, tile, queries),
         main,
-        step(BACKWARD, name("finish"), queries),
+        step(p, &kernels.finish, tile, queries),
     ]
 }
 
 /// dQ in float32, and two figures of each query.
-fn workspace_bytes(p: &Problem) -> u64 {
-    let queries = tile_queries(p);
-    let tiles = u64::from(p.seq_q.div_ceil(queries)) * u64::from(p.batch) * u64::from(p.heads);
-    (32_768 + 8 * u64::from(queries)) * tiles
+fn workspace_bytes(p: &Problem, tile: &Tile) -> u64 {
+    let tiles = u64::from(p.seq_q.div_ceil(tile.queries)) * u64::from(p.batch) * u64::from(p.heads);
+    (query_gradient_bytes(tile) + 8 * u64::from(tile.queries)) * tiles
 }
 
-/// The tile: `[head_dim, queries, keys]`. By itself the narrowest: on an H200 it is the
-/// fastest for full and causal masks alike, as `regatta run native` shows, because its
-/// queries stay in registers.
-fn tile(p: &Problem, keys: Option<i64>) -> Result<[u32; 3], String> {
-    let compiled = || WGMMA_TILES.into_iter().filter(|tile| tile[0] == p.head_dim);
-    let Some(keys) = keys else {
-        let chosen = compiled().min_by_key(|tile| tile[2]);
-        return chosen.ok_or_else(|| format!("no tile for head_dim = {}", p.head_dim));
+/// The tile, by itself the narrowest: on an H200 it is the fastest for full and causal
+/// masks alike, as `regatta run native` shows, because its queries stay in registers.
+fn tile(p: &Problem, keys: Option<i64>) -> Result<&'static Tile, String> {
+    let kernel = &contracts().flash_wgmma.forward;
+    let first = exact(p, kernel, VARIANT)?;
+    let compiled = || {
+        kernel
+            .tiles()
+            .iter()
+            .filter(|tile| tile.head_dim == first.head_dim)
     };
-    let found = compiled().find(|tile| i64::from(tile[2]) == keys);
+    let Some(keys) = keys else {
+        return Ok(compiled().min_by_key(|tile| tile.keys).unwrap_or(first));
+    };
+    let found = compiled().find(|tile| i64::from(tile.keys) == keys);
     found.ok_or_else(|| {
-        let known: Vec<String> = compiled().map(|tile| tile[2].to_string()).collect();
+        let known: Vec<String> = compiled().map(|tile| tile.keys.to_string()).collect();
         format!(
             "{TILE_KEYS} = {keys}: with head_dim = {} it is {}",
             p.head_dim,
