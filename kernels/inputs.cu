@@ -1,5 +1,5 @@
-// Random inputs made on the device: what attention/inputs.rs (crates/worker) makes on a processor, bit
-// for bit, so that no input travels and any element can be recomputed anywhere.
+// Random inputs made on the device: what attention/inputs.rs of crates/worker makes on a
+// processor, bit for bit, so that no input travels and any element can be recomputed anywhere.
 //
 // Element `index` of a tensor is a pure function of (seed, tensor, index), with `index`
 // counting [batch, seq, heads, dim] in that order whatever the strides are (SplitMix64:

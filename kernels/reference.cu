@@ -1,5 +1,5 @@
 // The reference in double precision, for problems too large to recompute on a processor:
-// the definition of attention/reference.rs (crates/worker) on the device. No result depends on the
+// the definition of attention/reference.rs of crates/worker on the device. No result depends on the
 // kernels under test, nor on the order of blocks: nothing is added atomically.
 //
 // Inputs are read in the storage type that the tested kernel was given, everything after

@@ -6,8 +6,6 @@
 pub mod cpu;
 pub mod cuda;
 
-use regatta_worker::{difference, on_processor, sets};
-
 use crate::worker::serve::Worker;
 
 /// The built-in worker of this name.

@@ -10,11 +10,11 @@ use super::offered::{ACCESS, COPIES, VIEWS, variants};
 use super::split_key::{NUM_SPLITS_KEY, SplitKey};
 use super::tensors::{OutOfMemory, Tensor};
 use crate::attention::{Direction, Dtype, Layout, ParamValue, Params, Problem, work};
-use crate::variants::on_processor::device;
-use crate::variants::on_processor::timing::{self, Timed};
-use crate::variants::sets::Rotation;
 use crate::worker::protocol::{Parameter, Prepare, VariantInfo};
 use crate::worker::serve::Refusal;
+use regatta_worker::on_processor::device;
+use regatta_worker::on_processor::timing::{self, Timed};
+use regatta_worker::sets::Rotation;
 
 /// A case made ready.
 pub struct Case {

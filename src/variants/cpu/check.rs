@@ -11,8 +11,8 @@ use crate::attention::reference::{
     self, Forward, Gradients, Inputs, Part, Side, TooLarge, checked_runs,
 };
 use crate::attention::{Direction, Layout, Problem};
-use crate::variants::difference::Difference;
 use crate::worker::protocol::{PROBES, TensorError};
+use regatta_worker::difference::Difference;
 
 /// Problems whose reference is kept.
 const KEPT: usize = 3;

@@ -10,9 +10,9 @@ use super::{CpuWorker, check};
 use crate::attention::{
     Align, Direction, Dtype, Layout, Mask, ParamValue, Params, Problem, Varlen, tolerance,
 };
-use crate::variants::on_processor::timing::Timed;
 use crate::worker::protocol::{Cache, Measure, Prepare, Prepared};
 use crate::worker::serve::{Refusal, Worker};
+use regatta_worker::on_processor::timing::Timed;
 
 fn request(variant: &str, problem: Problem, params: &[(&str, &str)]) -> Prepare {
     let mut request = Prepare {

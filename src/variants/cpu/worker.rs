@@ -8,13 +8,13 @@ use super::kernel::Tally;
 use super::offered::variants;
 use super::softmax::Isa;
 use crate::attention::Structure;
-use crate::variants::on_processor::device;
-use crate::variants::on_processor::timing;
-use crate::variants::sets;
 use crate::worker::protocol::{
     Checked, Hello, Measure, Measured, PROTOCOL_VERSION, Prepare, Prepared,
 };
 use crate::worker::serve::{Refusal, Worker};
+use regatta_worker::on_processor::device;
+use regatta_worker::on_processor::timing;
+use regatta_worker::sets;
 
 /// The worker's name.
 pub const NAME: &str = "cpu";

@@ -17,8 +17,8 @@ use super::view::{Heads, View};
 use crate::attention::inputs::{Tensor, probe_indices};
 use crate::attention::{Dtype, Problem};
 use crate::kernels::contract::contracts;
-use crate::variants::difference::Difference;
 use crate::worker::protocol::{PROBES, TensorError};
+use regatta_worker::difference::Difference;
 
 /// Blocks of the kernels that share a tensor's elements whatever their number.
 const BLOCKS: u32 = 1024;

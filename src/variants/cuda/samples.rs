@@ -12,8 +12,8 @@ use super::driver::Device;
 use super::error::{CudaError, checked};
 use super::memory::Memory;
 use crate::attention::Direction;
-use crate::variants::sets::{self, Next, Rotation};
 use crate::worker::protocol::{Cache, Measure};
+use regatta_worker::sets::{self, Next, Rotation};
 
 /// What forward left of one set of inputs.
 struct Saved {

@@ -14,12 +14,12 @@ use super::reference::{Extent, Reference, reference_bytes};
 use super::samples::{self, Contents};
 use crate::attention::{Activity, Problem, Structure};
 use crate::kernels::compile::Compiler;
-use crate::variants::sets;
 use crate::worker::protocol::{
     self, Checked, DeviceState, Hello, Measure, Measured, PROTOCOL_VERSION, Parameter, Prepare,
     Prepared, TensorError, VariantInfo, throttle_words,
 };
 use crate::worker::serve::{Refusal, Worker};
+use regatta_worker::sets;
 
 /// The worker's name.
 pub const NAME: &str = "cuda";

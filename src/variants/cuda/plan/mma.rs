@@ -1,6 +1,6 @@
 //! `flash_mma.cu` and `flash_mma_backward.cu`.
 
-use super::{Asked, Plan, holding, query_gradient_bytes, step};
+use super::steps::{Asked, Plan, holding, query_gradient_bytes, step};
 use crate::kernels::contract::contracts;
 
 pub fn plan(asked: &Asked) -> Result<Plan, String> {

@@ -1,6 +1,6 @@
 //! `naive.cu`: a kernel a product, scores in memory.
 
-use super::{Asked, Plan, Step, step};
+use super::steps::{Asked, Plan, Step, step};
 use crate::attention::Problem;
 use crate::kernels::contract::{Kernel, Naive, contracts};
 

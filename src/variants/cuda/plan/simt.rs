@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Asked, NUM_SPLITS_KEY, Plan, Step, holding, number, step};
+use super::steps::{Asked, NUM_SPLITS_KEY, Plan, Step, holding, number, step};
 use crate::attention::{ParamValue, Problem};
 use crate::kernels::contract::{Kernel, contracts};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Asked, Limits, NUM_SPLITS, Plan, exact, number, step};
+use super::steps::{Asked, Limits, NUM_SPLITS, Plan, exact, number, step};
 use crate::attention::{Dtype, ParamValue, Problem};
 use crate::kernels::contract::{Tile, contracts};
 

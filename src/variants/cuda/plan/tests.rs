@@ -1,4 +1,5 @@
 use super::*;
+use crate::attention::{ParamValue, Params};
 use crate::kernels::contract;
 
 const H200: Limits = Limits {

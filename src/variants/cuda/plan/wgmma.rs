@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Arguments, Asked, Plan, Step, TILE_KEYS, exact, number, query_gradient_bytes, step};
+use super::steps::{
+    Arguments, Asked, Plan, Step, TILE_KEYS, exact, number, query_gradient_bytes, step,
+};
 use crate::attention::{ParamValue, Problem};
 use crate::kernels::contract::{Tile, contracts};
 
