@@ -2,36 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use super::changes::{Found, worse_if};
-use crate::attention::{
-    ASKED_OF_CUDA, DRIVER_ALLOCATIONS, DRIVER_FREES, ParamValue, SYNCHRONISATIONS, Structure,
-};
+use super::found::{Found, worse_if};
+use crate::attention::{DRIVER_ALLOCATIONS, DRIVER_FREES, ParamValue, SYNCHRONISATIONS, Structure};
+use crate::judge::counts::count;
 use crate::judge::judgement::Direction;
-use crate::record::side::CaseRecord;
 use crate::suite::structural::Kind;
 
 /// A difference of memory below this is an allocator's rounding.
 const ROUNDING: u64 = 1 << 20;
 
-/// A count of a record, where it was counted. What a call asked of CUDA is in the activity
-/// of files that are older than the counts of it.
-pub(in crate::judge) fn count(record: &CaseRecord, name: &str) -> Option<u64> {
-    let counts = &record.structure.as_ref()?.counts;
-    let counted = counts.get(name).copied();
-    counted.or_else(|| asked(record).find_map(|(asked, n)| (asked == name).then_some(n)))
-}
-
-/// What a call asked of CUDA, as its activity tells, by the names of the counts.
-pub(super) fn asked(record: &CaseRecord) -> impl Iterator<Item = (&'static str, u64)> {
-    let calls = record.activity.as_ref().map(|activity| &activity.calls);
-    ASKED_OF_CUDA
-        .into_iter()
-        .filter_map(move |(call, count)| Some((count, *calls?.get(call)?)))
-}
-
 /// Compares counts that both sides have. What one side lacks is not 0 there: where it is the
 /// head, [`super::vanished`] tells.
-pub(super) fn compare(found: &mut Found, base: &Structure) {
+pub fn compare(found: &mut Found, base: &Structure) {
     let (before, after) = (found.pair.base, found.pair.head);
     let both = |name: &str| Some((count(before, name)?, count(after, name)?));
     if let Some((before, after)) = both("tasks") {
@@ -80,7 +62,7 @@ fn add_fewer(found: &mut Found, kind: Kind, name: &str, before: u64, after: u64)
 }
 
 /// Most memory in use, beyond the share that the policy lets pass.
-pub(super) fn memory(found: &mut Found) {
+pub fn memory(found: &mut Found) {
     let (base, head) = (found.pair.base, found.pair.head);
     if let Some((before, after)) = base.peak_bytes.zip(head.peak_bytes)
         && before.abs_diff(after) >= ROUNDING
@@ -97,7 +79,7 @@ fn add_memory(found: &mut Found, name: &str, before: u64, after: u64) {
 }
 
 /// Parameters whose effective value differs where both sides tell it.
-pub(super) fn parameters(found: &mut Found) {
+pub fn parameters(found: &mut Found) {
     let (base, head) = (&found.pair.base.effective, &found.pair.head.effective);
     let names: BTreeSet<&String> = base.keys().collect();
     let changed: Vec<(&String, &ParamValue, &ParamValue)> = names

@@ -3,13 +3,13 @@
 use crate::attention::{
     DRIVER_ALLOCATIONS, DRIVER_FREES, Launch, SYNCHRONISATIONS, Structure, moves_data,
 };
-use crate::judge::causes::launches::by_kernel;
+use crate::judge::counts::{asked, count};
 use crate::judge::judgement::Uncounted;
+use crate::judge::kernels::by_kernel;
 use crate::record::side::CaseRecord;
 use crate::suite::structural::{Action, Kind};
 
-use super::changes::Pair;
-use super::counts::{asked, count};
+use super::found::Pair;
 
 /// Counts that the Python worker makes unasked, only where the module is loaded that they
 /// are of. Which of a process's cases loads it depends on their order, and what is not loaded

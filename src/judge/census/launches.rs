@@ -1,12 +1,15 @@
 //! Kernels of two traces, held against each other by what became of their launches.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::align::align;
-use super::compare::Sides;
-use crate::judge::causes::launches::sizes;
+use super::sides::Sides;
+use crate::figures::{ARROW, from_to};
+use crate::judge::kernels::sizes;
+use crate::judge::phrase;
 use crate::record::trace::{Kernel, Operation, Recording};
 
 /// What became of a kernel.
@@ -23,6 +26,66 @@ pub enum Became {
     Removed,
 }
 
+/// A figure of a launch, before and after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaunchChange {
+    /// Blocks in x, y, z.
+    Grid([u32; 3], [u32; 3]),
+    /// Threads of a block in x, y, z.
+    Block([u32; 3], [u32; 3]),
+    /// Blocks of a cluster in x, y, z, where there are clusters.
+    Cluster(Option<[u32; 3]>, Option<[u32; 3]>),
+    /// Registers of a thread.
+    Registers(u64, u64),
+    /// Static and dynamic shared memory of a block, in bytes.
+    SharedMemory(u64, u64),
+    /// Local memory of a thread, in bytes.
+    LocalMemory(u64, u64),
+}
+
+impl LaunchChange {
+    /// True when it is a change at all.
+    pub fn differs(&self) -> bool {
+        match *self {
+            LaunchChange::Grid(before, after) | LaunchChange::Block(before, after) => {
+                before != after
+            }
+            LaunchChange::Cluster(before, after) => before != after,
+            LaunchChange::Registers(before, after)
+            | LaunchChange::SharedMemory(before, after)
+            | LaunchChange::LocalMemory(before, after) => before != after,
+        }
+    }
+}
+
+impl fmt::Display for LaunchChange {
+    /// `grid 157x1x1 → 1x1x1`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cluster = |sides: Option<_>| sides.map_or("none".to_owned(), sizes);
+        let (what, before, after) = match *self {
+            LaunchChange::Grid(before, after) => ("grid", sizes(before), sizes(after)),
+            LaunchChange::Block(before, after) => ("block", sizes(before), sizes(after)),
+            LaunchChange::Cluster(before, after) => ("cluster", cluster(before), cluster(after)),
+            LaunchChange::Registers(before, after) => {
+                ("registers", before.to_string(), after.to_string())
+            }
+            LaunchChange::SharedMemory(before, after) => {
+                ("shared memory", before.to_string(), after.to_string())
+            }
+            LaunchChange::LocalMemory(before, after) => {
+                ("local memory", before.to_string(), after.to_string())
+            }
+        };
+        write!(f, "{what} {before} {ARROW} {after}")
+    }
+}
+
+impl Serialize for LaunchChange {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 /// A kernel, before and after.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct KernelChange {
@@ -34,8 +97,8 @@ pub struct KernelChange {
     pub count: Sides<f64>,
     /// Mean time of a launch in nanoseconds.
     pub mean_ns: Sides<f64>,
-    /// Figures of its launch that changed: `grid 157x1x1 → 1x1x1`.
-    pub changes: Vec<String>,
+    /// Figures of its launch that changed.
+    pub changes: Vec<LaunchChange>,
     /// Multiprocessors with at least one block, of the launch that lost most blocks.
     pub filled: Option<Sides<u64>>,
     /// Multiprocessors of the head's device, where known.
@@ -55,8 +118,7 @@ impl KernelChange {
 
     /// Nanoseconds that it takes more.
     pub fn growth_ns(&self) -> f64 {
-        let total = self.total_ns();
-        total.head - total.base
+        self.total_ns().growth()
     }
 
     /// Head over base of a launch's time; 1 where it is on one side only.
@@ -65,6 +127,12 @@ impl KernelChange {
             true => self.mean_ns.head / self.mean_ns.base,
             false => 1.0,
         }
+    }
+
+    /// `2.60 → 268.0 ms, 103.1x slower`, of a launch.
+    pub fn times(&self) -> String {
+        let times = from_to(self.mean_ns.base, self.mean_ns.head);
+        format!("{times}, {}", phrase::change(self.ratio()))
     }
 
     /// The name to call it by.
@@ -172,7 +240,7 @@ fn change(
         let threads = before.threads() as f64 / after.threads().max(1) as f64;
         blocks.min(threads).max(1.0)
     };
-    let differ = |(before, after): &&(&Kernel, &Kernel)| !facts(before, after).is_empty();
+    let differ = |(before, after): &&(&Kernel, &Kernel)| !launch_changes(before, after).is_empty();
     let told = pairs
         .iter()
         .filter(differ)
@@ -198,7 +266,7 @@ fn change(
             base: mean(base, before),
             head: mean(head, after),
         },
-        changes: told.map_or_else(Vec::new, |(before, after)| facts(before, after)),
+        changes: told.map_or_else(Vec::new, |(before, after)| launch_changes(before, after)),
         filled: told.and_then(|(before, after)| {
             Some(Sides {
                 base: filled(before)?,
@@ -211,27 +279,15 @@ fn change(
 }
 
 /// What differs between two launches.
-fn facts(before: &Kernel, after: &Kernel) -> Vec<String> {
-    let mut facts = Vec::new();
-    let mut differ = |what: &str, before: String, after: String| {
-        if before != after {
-            facts.push(format!("{what} {before} → {after}"));
-        }
-    };
-    differ("grid", sizes(before.grid), sizes(after.grid));
-    differ("block", sizes(before.block), sizes(after.block));
-    let cluster = |kernel: &Kernel| kernel.cluster.map_or("none".to_owned(), sizes);
-    differ("cluster", cluster(before), cluster(after));
-    for (what, before, after) in [
-        (
-            "registers",
-            u64::from(before.registers),
-            u64::from(after.registers),
-        ),
-        ("shared memory", before.shared(), after.shared()),
-        ("local memory", before.local, after.local),
-    ] {
-        differ(what, before.to_string(), after.to_string());
-    }
-    facts
+fn launch_changes(before: &Kernel, after: &Kernel) -> Vec<LaunchChange> {
+    let number = u64::from;
+    let all = [
+        LaunchChange::Grid(before.grid, after.grid),
+        LaunchChange::Block(before.block, after.block),
+        LaunchChange::Cluster(before.cluster, after.cluster),
+        LaunchChange::Registers(number(before.registers), number(after.registers)),
+        LaunchChange::SharedMemory(before.shared(), after.shared()),
+        LaunchChange::LocalMemory(before.local, after.local),
+    ];
+    all.into_iter().filter(LaunchChange::differs).collect()
 }
