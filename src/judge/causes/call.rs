@@ -1,42 +1,16 @@
-//! Two records of one case, and what they tell of a call.
+//! What two records of one case tell of a call.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use super::clock::Clock;
-use super::facts::{Facts, Source, Waits};
+use super::facts::{Facts, Pair, Source, Waits};
 use crate::attention::{ActivitySummary, Launch, Structure};
 use crate::judge::census::{Became, KernelChange, LaunchChange, Sides};
 use crate::judge::complete::median_ns;
-use crate::judge::judgement::Difference;
 use crate::judge::kernels::{blocks, by_kernel, threads};
 use crate::judge::structure;
 use crate::record::side::CaseRecord;
 use crate::suite::structural::StructurePolicy;
-
-/// Two records of one case, and what is known around them.
-pub struct Pair<'a> {
-    /// The base's record.
-    pub base: &'a CaseRecord,
-    /// The head's record.
-    pub head: &'a CaseRecord,
-    /// Nanoseconds of the base, of those that were judged.
-    pub base_ns: Option<f64>,
-    /// Nanoseconds of the head, of those that were judged.
-    pub head_ns: Option<f64>,
-    /// What took the base's.
-    pub base_clock: Clock,
-    /// What took the head's.
-    pub clock: Clock,
-    /// Head over base, with the machine's share left in.
-    pub ratio: f64,
-    /// Smallest change that counts.
-    pub floor: f64,
-    /// Versions in which the case's worker differs.
-    pub versions: Vec<&'a Difference>,
-    /// Multiprocessors of the device, where it is a GPU that tells them.
-    pub sms: Option<u64>,
-}
 
 impl<'a> Pair<'a> {
     /// The two records as the rules see them.
@@ -50,10 +24,7 @@ impl<'a> Pair<'a> {
         Facts {
             source: Source::Call(self),
             clock: self.clock,
-            ns: Sides {
-                base: self.base_ns,
-                head: self.head_ns,
-            },
+            ns: Sides::of(self.base_ns, self.head_ns),
             ratio: self.ratio,
             floor: self.floor,
             host_ns: self.medians(|record| &record.host_ns),
@@ -66,18 +37,12 @@ impl<'a> Pair<'a> {
 
     /// The medians of times of both sides, in nanoseconds.
     pub fn medians(&self, times: fn(&CaseRecord) -> &Vec<f64>) -> Option<Sides<f64>> {
-        Some(Sides {
-            base: median_ns(times(self.base))?,
-            head: median_ns(times(self.head))?,
-        })
+        Sides::both(median_ns(times(self.base)), median_ns(times(self.head)))
     }
 
     /// What the device did in one call of each, where both are known.
     pub fn activities(&self) -> Option<Sides<&'a ActivitySummary>> {
-        Some(Sides {
-            base: self.base.activity.as_ref()?,
-            head: self.head.activity.as_ref()?,
-        })
+        Sides::both(self.base.activity.as_ref(), self.head.activity.as_ref())
     }
 
     /// True when no exact figure of the two structures differs, or both are unknown.
@@ -109,7 +74,7 @@ fn waits(activity: &ActivitySummary) -> Waits {
     }
 }
 
-/// Every kernel of either side: those that are new, then the others, each by name.
+/// Every kernel of either side, by name.
 fn kernels(base: &Structure, head: &Structure, sms: Option<u64>) -> Vec<KernelChange> {
     let (before, after) = (by_kernel(base), by_kernel(head));
     let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
@@ -121,16 +86,11 @@ fn kernels(base: &Structure, head: &Structure, sms: Option<u64>) -> Vec<KernelCh
             sms,
         )
     });
-    let mut kernels: Vec<KernelChange> = kernels.collect();
-    kernels.sort_by_key(|kernel| kernel.became != Became::Added);
-    kernels
+    kernels.collect()
 }
 
 fn kernel(name: &str, before: &[&Launch], after: &[&Launch], sms: Option<u64>) -> KernelChange {
-    let launched = Sides {
-        base: before,
-        head: after,
-    };
+    let launched = Sides::of(before, after);
     let mut change = KernelChange {
         became: match (before.is_empty(), after.is_empty()) {
             (true, _) => Became::Added,
@@ -149,10 +109,8 @@ fn kernel(name: &str, before: &[&Launch], after: &[&Launch], sms: Option<u64>) -
         let grid = LaunchChange::Grid(before.grid, after.grid);
         change.changes.insert(0, grid);
         change.fewer = threads(before) as f64 / threads(after).max(1) as f64;
-        change.filled = sms.map(|sms| Sides {
-            base: blocks(before).min(sms),
-            head: blocks(after).min(sms),
-        });
+        change.filled =
+            sms.map(|sms| Sides::of(blocks(before), blocks(after)).map(|b| sms.min(*b)));
     }
     change
 }

@@ -3,26 +3,25 @@
 use super::facts::{EXPLAINS, Facts, Found, Source, became};
 use super::standing::Standing;
 use crate::attention::{ActivitySummary, moves_data};
-use crate::judge::census::{KernelChange, SideFigures, Sides};
+use crate::judge::census::{Became, KernelChange, SideFigures, Sides};
 use crate::judge::judgement::Cause;
-use crate::judge::kernels::plain;
+use crate::judge::kernels::{normalised, plain};
 use crate::judge::phrase::{count, from_to, part_of, percent, time};
 
 /// More kernels that move data, or more copies, with the time that they take where it is
 /// known.
 pub fn added(facts: &Facts) -> Option<Found> {
-    let moving = facts.kernels.iter().filter(|k| moves_data(k.called()));
-    let moving: Vec<&KernelChange> = moving.collect();
-    let more = |kernel: &&&KernelChange| kernel.count.growth() > 0.0;
-    let growths = moving.iter().map(|kernel| kernel.count.growth());
+    let moving = || facts.kernels.iter().filter(|k| moves_data(k.called()));
+    let more = moving().filter(|kernel| kernel.count.growth() > 0.0);
+    let more: Vec<&KernelChange> = more.collect();
     let kernels: f64 = match facts.source {
         // Which of them is for which is unknown.
-        Source::Call(_) => growths.sum(),
-        Source::Trace(..) => growths.filter(|growth| *growth > 0.0).sum(),
+        Source::Call(_) => moving().map(|kernel| kernel.count.growth()).sum(),
+        Source::Trace(..) => more.iter().map(|kernel| kernel.count.growth()).sum(),
     };
     let mut evidence = Vec::new();
     if kernels >= 0.5 {
-        let example = moving.iter().find(more);
+        let example = example(facts, &more);
         let example = example.map_or_else(String::new, |kernel| plain(kernel.called()));
         let kernels = count(kernels.round() as usize, "copy kernel");
         evidence.push(format!("{kernels} added ({example})"));
@@ -45,7 +44,7 @@ pub fn added(facts: &Facts) -> Option<Found> {
             Found::of(Cause::CopiesAdded, &evidence, ", ", confidence)
         }
         Source::Trace(sides, _) => {
-            let growths = moving.iter().filter(more).map(|kernel| kernel.growth_ns());
+            let growths = more.iter().map(|kernel| kernel.growth_ns());
             let ns = growths.sum::<f64>() + driver_copies(sides, &mut evidence);
             if evidence.is_empty() {
                 return None;
@@ -55,6 +54,19 @@ pub fn added(facts: &Facts) -> Option<Found> {
             Some(found.growing(ns).worse(true))
         }
     }
+}
+
+/// One of the kernels that are launched more often: of a call, one that is new to it, the
+/// first that it launches.
+fn example<'a>(facts: &Facts, more: &[&'a KernelChange]) -> Option<&'a KernelChange> {
+    let Some((_, head)) = facts.structures() else {
+        return more.first().copied();
+    };
+    let names: Vec<String> = head.launches.iter().map(|l| normalised(&l.name)).collect();
+    more.iter().copied().min_by_key(|kernel| {
+        let place = names.iter().position(|name| *name == kernel.name.head);
+        (kernel.became != Became::Added, place)
+    })
 }
 
 /// Tells copies by the driver that were added, by direction; the nanoseconds they take more.

@@ -2,20 +2,44 @@
 
 use std::borrow::Cow;
 
-use super::call::Pair;
 use super::clock::Clock;
 use crate::attention::Structure;
 use crate::figures::ARROW;
 use crate::judge::census::{KernelChange, Scope, SideFigures, Sides};
 use crate::judge::counts;
 use crate::judge::floor::beyond;
-use crate::judge::judgement::{Cause, Finding};
+use crate::judge::judgement::{Cause, Difference, Finding};
+use crate::record::side::CaseRecord;
 
 /// The part of what takes longer that something must account for to explain it.
 pub const EXPLAINS: f64 = 0.5;
 
 /// Kernels that a trace's findings tell one by one; a call's tell all.
 pub const TOLD: usize = 3;
+
+/// Two records of one case, and what is known around them.
+pub struct Pair<'a> {
+    /// The base's record.
+    pub base: &'a CaseRecord,
+    /// The head's record.
+    pub head: &'a CaseRecord,
+    /// Nanoseconds of the base, of those that were judged.
+    pub base_ns: Option<f64>,
+    /// Nanoseconds of the head, of those that were judged.
+    pub head_ns: Option<f64>,
+    /// What took the base's.
+    pub base_clock: Clock,
+    /// What took the head's.
+    pub clock: Clock,
+    /// Head over base, with the machine's share left in.
+    pub ratio: f64,
+    /// Smallest change that counts.
+    pub floor: f64,
+    /// Versions in which the case's worker differs.
+    pub versions: Vec<&'a Difference>,
+    /// Multiprocessors of the device, where it is a GPU that tells them.
+    pub sms: Option<u64>,
+}
 
 /// Who tells it, for what one of them alone knows.
 #[derive(Clone, Copy)]

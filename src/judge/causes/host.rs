@@ -1,9 +1,8 @@
 //! The device waits: for the host, which cannot issue work as fast as the device does it, or
 //! for something else.
 
-use super::call::Pair;
 use super::clock::Clock;
-use super::facts::{EXPLAINS, Facts, Found, Source, Waits};
+use super::facts::{EXPLAINS, Facts, Found, Pair, Source, Waits};
 use super::standing::Standing;
 use crate::judge::census::Sides;
 use crate::judge::judgement::Cause;
@@ -48,17 +47,9 @@ fn host_bound(facts: &Facts) -> Option<Found> {
         }
         (None, _) => {
             let idle = inside?;
-            let waits = Sides {
-                base: idle.base.host_bound_ns?,
-                head: idle.head.host_bound_ns?,
-            };
-            in_a_trace(
-                facts,
-                Cause::HostBound,
-                " waiting for the host",
-                waits,
-                0.75,
-            )
+            let waits = Sides::both(idle.base.host_bound_ns, idle.head.host_bound_ns)?;
+            let why = " waiting for the host";
+            in_a_trace(facts, Cause::HostBound, why, waits, 0.75)
         }
     }
 }
@@ -128,10 +119,7 @@ fn told(idle: Sides<Waits>) -> String {
 fn device(facts: &Facts, pair: &Pair) -> Option<String> {
     let device = match facts.clock {
         Clock::Host => pair.medians(|record| &record.device_ns)?,
-        _ => Sides {
-            base: facts.ns.base?,
-            head: facts.ns.head?,
-        },
+        _ => Sides::both(facts.ns.base, facts.ns.head)?,
     };
     Some(match facts.of_device() && facts.moved() {
         true => format!("device time {}", of(device)),

@@ -1,7 +1,6 @@
 //! The machine, not the code: its clock, what held that back, who else was there.
 
-use super::call::Pair;
-use super::facts::{Facts, Found};
+use super::facts::{Facts, Found, Pair};
 use crate::judge::complete::median_ns as usable_median;
 use crate::judge::judgement::Cause;
 use crate::judge::phrase::percent;

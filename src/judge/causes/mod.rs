@@ -22,9 +22,8 @@ mod parallelism;
 mod standing;
 mod toolchain;
 
-pub use call::Pair;
 pub use clock::Clock;
-pub use facts::{Facts, Found};
+pub use facts::{Facts, Found, Pair};
 pub use standing::Standing;
 
 use super::judgement::Finding;

@@ -3,8 +3,7 @@
 //! This is the bug the tool exists for: a sentinel lost on its way made one block
 //! do what 157 had done, with the same kernel and the same result.
 
-use super::call::Pair;
-use super::facts::{Facts, Found, TOLD, became};
+use super::facts::{Facts, Found, Pair, TOLD, became};
 use super::standing::Standing;
 use crate::attention::ParamValue;
 use crate::judge::census::{Became, KernelChange, KernelRow, LaunchChange, Shape};
@@ -54,8 +53,7 @@ fn in_a_call<'a>(
         let text = format!("{grid} of {}{idle}", short(&kernel.name.head));
         (text, kernel.fewer)
     });
-    let pieces = parameters(pair).filter(|change| change.fewer.is_some());
-    let pieces = pieces.map(|change| (change.to_string(), change.fewer.unwrap_or(1.0)));
+    let pieces = parameters(pair).filter_map(|(text, fewer)| Some((text, fewer?)));
     let (told, fewer): (Vec<String>, Vec<f64>) = counts.chain(grids).chain(pieces).unzip();
     let much = fewer.into_iter().any(|fewer| fewer >= MUCH);
     let confidence = if much { 0.95 } else { 0.6 };
@@ -82,33 +80,15 @@ fn in_a_trace(facts: &Facts, kernel: &KernelChange) -> Found {
 /// The same request became another parameter: a default or a heuristic changed. Those that
 /// cut work into fewer pieces are `less-parallel`.
 pub fn parameter_changed(facts: &Facts) -> Option<Found> {
-    let changed = parameters(facts.call()?).filter(|change| change.fewer.is_none());
-    let changed: Vec<String> = changed.map(|change| change.to_string()).collect();
+    let changed = parameters(facts.call()?).filter(|(_, fewer)| fewer.is_none());
+    let changed: Vec<String> = changed.map(|(text, _)| text).collect();
     Found::of(Cause::ParameterChanged, &changed, ", ", 0.85)
 }
 
-/// A parameter whose effective value differs.
-struct Parameter<'a> {
-    name: &'a str,
-    before: &'a ParamValue,
-    after: &'a ParamValue,
-    /// How many times fewer pieces work is cut into, where it says that.
-    fewer: Option<f64>,
-}
-
-impl std::fmt::Display for Parameter<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "{} became {} (was {})",
-            self.name, self.after, self.before
-        )
-    }
-}
-
-/// Parameters that changed. What only one side reports may be a worker that reports more,
+/// Parameters whose effective value changed, and how many times fewer pieces work is cut
+/// into, where one says that. What only one side reports may be a worker that reports more,
 /// not a change.
-fn parameters<'a>(pair: &Pair<'a>) -> impl Iterator<Item = Parameter<'a>> {
+fn parameters(pair: &Pair) -> impl Iterator<Item = (String, Option<f64>)> {
     let head = &pair.head.effective;
     pair.base
         .effective
@@ -118,18 +98,13 @@ fn parameters<'a>(pair: &Pair<'a>) -> impl Iterator<Item = Parameter<'a>> {
             let cuts_work = PIECES.iter().any(|pieces| name.contains(pieces));
             let fewer = match (before, after) {
                 (ParamValue::Int(before), ParamValue::Int(after))
-                    if cuts_work && after < before && *after > 0 =>
+                    if *after > 0 && after < before =>
                 {
-                    Some(*before as f64 / *after as f64)
+                    cuts_work.then_some(*before as f64 / *after as f64)
                 }
                 _ => None,
             };
-            Some(Parameter {
-                name,
-                before,
-                after,
-                fewer,
-            })
+            Some((format!("{name} became {after} (was {before})"), fewer))
         })
 }
 

@@ -110,10 +110,8 @@ pub struct KernelChange {
 impl KernelChange {
     /// Total time of its launches in nanoseconds.
     pub fn total_ns(&self) -> Sides<f64> {
-        Sides {
-            base: self.count.base * self.mean_ns.base,
-            head: self.count.head * self.mean_ns.head,
-        }
+        let (count, mean) = (self.count, self.mean_ns);
+        Sides::of(count.base * mean.base, count.head * mean.head)
     }
 
     /// Nanoseconds that it takes more.
@@ -176,53 +174,41 @@ pub fn changes(base: &Launches, head: &Launches) -> Vec<KernelChange> {
         (group.base, group.head) = (group.base + 1, group.head + 1);
     }
     // More or fewer launches of a kernel that both sides have are a change of its count.
+    let own = |groups: &BTreeMap<(&str, &str), Group>, name, alone| {
+        let own = groups.contains_key(&(name, name));
+        if own { (name, name) } else { alone }
+    };
     for &i in &alignment.removed {
-        let own = (left[i], left[i]);
-        let key = if groups.contains_key(&own) {
-            own
-        } else {
-            (left[i], "")
-        };
+        let key = own(&groups, left[i], (left[i], ""));
         groups.entry(key).or_default().base += 1;
     }
     for &j in &alignment.added {
-        let own = (right[j], right[j]);
-        let key = if groups.contains_key(&own) {
-            own
-        } else {
-            ("", right[j])
-        };
+        let key = own(&groups, right[j], ("", right[j]));
         groups.entry(key).or_default().head += 1;
     }
-    let mut changes: Vec<KernelChange> = groups
-        .into_iter()
-        .map(|((before, after), group)| {
-            let pairs = group.both.iter();
-            let pairs: Vec<(&Kernel, &Kernel)> = pairs
-                .map(|&(i, j)| (base_kernels[i].2, head_kernels[j].2))
-                .collect();
-            let example = head_kernels.iter().find(|(name, ..)| *name == after);
-            let sms = example.and_then(|(_, operation, _)| head.recording.sms(operation));
-            change(before, after, &group, &pairs, sms, [base, head])
-        })
-        .collect();
+    let changes = groups.into_iter().map(|((before, after), group)| {
+        let pairs = group.both.iter();
+        let pairs = pairs.map(|&(i, j)| (base_kernels[i].2, head_kernels[j].2));
+        let example = head_kernels.iter().find(|(name, ..)| *name == after);
+        let sms = example.and_then(|(_, operation, _)| head.recording.sms(operation));
+        let pairs: Vec<(&Kernel, &Kernel)> = pairs.collect();
+        change(before, after, &group, &pairs, sms, [base, head])
+    });
+    let mut changes: Vec<KernelChange> = changes.collect();
     changes.sort_by(|a, b| {
-        b.growth_ns()
-            .total_cmp(&a.growth_ns())
-            .then_with(|| a.name.base.cmp(&b.name.base))
+        let growth = b.growth_ns().total_cmp(&a.growth_ns());
+        growth.then_with(|| a.name.base.cmp(&b.name.base))
     });
     changes
 }
 
 impl<'a> Launches<'a> {
     fn kernels(&self) -> Vec<(&'a str, &'a Operation, &'a Kernel)> {
-        let operations = self.operations.iter();
-        operations
-            .filter_map(|operation| {
-                let kernel = operation.kernel()?;
-                Some((self.recording.name(kernel), *operation, kernel))
-            })
-            .collect()
+        let kernels = self.operations.iter().filter_map(|operation| {
+            let kernel = operation.kernel()?;
+            Some((self.recording.name(kernel), *operation, kernel))
+        });
+        kernels.collect()
     }
 }
 
@@ -254,25 +240,11 @@ fn change(
             _ if before == after => Became::Same,
             _ => Became::Replaced,
         },
-        name: Sides {
-            base: before.to_owned(),
-            head: after.to_owned(),
-        },
-        count: Sides {
-            base: group.base as f64,
-            head: group.head as f64,
-        },
-        mean_ns: Sides {
-            base: mean(base, before),
-            head: mean(head, after),
-        },
+        name: Sides::of(before.to_owned(), after.to_owned()),
+        count: Sides::of(group.base as f64, group.head as f64),
+        mean_ns: Sides::of(mean(base, before), mean(head, after)),
         changes: told.map_or_else(Vec::new, |(before, after)| launch_changes(before, after)),
-        filled: told.and_then(|(before, after)| {
-            Some(Sides {
-                base: filled(before)?,
-                head: filled(after)?,
-            })
-        }),
+        filled: told.and_then(|(before, after)| Sides::both(filled(before), filled(after))),
         sms,
         fewer: told.map_or(1.0, fewer),
     }

@@ -14,6 +14,16 @@ pub struct Sides<T> {
 }
 
 impl<T> Sides<T> {
+    /// What was and what is.
+    pub fn of(base: T, head: T) -> Sides<T> {
+        Sides { base, head }
+    }
+
+    /// What was and what is, where both are known.
+    pub fn both(base: Option<T>, head: Option<T>) -> Option<Sides<T>> {
+        Some(Sides::of(base?, head?))
+    }
+
     /// Something of each.
     pub fn map<U>(&self, of: impl Fn(&T) -> U) -> Sides<U> {
         Sides {

@@ -153,10 +153,7 @@ pub fn compare(base: (&str, &Trace), head: (&str, &Trace), floor: f64) -> Compar
         scope,
         floor,
         kernels: changes(&base.launches(scope), &head.launches(scope)),
-        sides: Sides {
-            base: base.figures(scope),
-            head: head.figures(scope),
-        },
+        sides: Sides::of(base.figures(scope), head.figures(scope)),
         incomparable,
         findings: Vec::new(),
         notes: Vec::new(),
