@@ -1,10 +1,10 @@
 //! What follows from all of it: an outcome and its reasons.
 
 use super::judgement::{
-    Change, ExpectationResult, Held, Judgement, LimitResult, Row, Uncounted, Verdict,
-    VerdictOutcome, Word,
+    ExpectationResult, Held, Judgement, LimitResult, Row, Uncounted, Verdict, VerdictOutcome, Word,
 };
 use super::phrase::{change, count, factor, percent};
+use crate::attention::CaseId;
 use crate::record::types::Fault;
 use crate::suite::structural::Action;
 
@@ -63,162 +63,33 @@ pub fn verdict(judgement: &Judgement, options: &Options) -> Verdict {
     }
 }
 
-/// A wrong result, a crash or a hang is worse than anything that takes longer.
-fn faulty(judgement: &Judgement) -> Option<String> {
-    let faulty: Vec<&Row> = judgement
-        .rows
-        .iter()
-        .filter(|row| row.is_faulty())
-        .collect();
-    let first = faulty.first()?;
-    let counted = |fault: Fault, what: &str| {
-        let number = faulty.iter().filter(|row| row.fault == fault).count();
-        (number > 0).then(|| format!("{number} {what}"))
-    };
-    let each = [
-        counted(Fault::WrongResult, "wrong"),
-        counted(Fault::Crash, "crashed"),
-        counted(Fault::Hang, "hung"),
-    ];
-    let each: Vec<String> = each.into_iter().flatten().collect();
-    let reason = first.unconfirmed.as_deref().or(first.reason.as_deref());
-    Some(format!(
-        "{} failed ({}), first {}: {}",
-        count(faulty.len(), "case"),
-        each.join(", "),
-        first.case,
-        reason.unwrap_or("no reason is known"),
-    ))
+const UNKNOWN: &str = "no reason is known";
+const UNDECIDED: &str = "the evidence decides neither way";
+const WITHIN: &str = "the limit lies within the interval";
+
+fn rows(judgement: &Judgement, which: impl Fn(&Row) -> bool) -> Vec<&Row> {
+    judgement.rows.iter().filter(|row| which(row)).collect()
 }
 
-/// Suspects whose fresh invocations were not all taken, or came to nothing.
-fn unconfirmed(judgement: &Judgement) -> Option<String> {
-    let rows = judgement.rows.iter();
-    let open: Vec<&Row> = rows
-        .filter(|row| row.unconfirmed.is_some() && !row.allowed && !row.is_faulty())
-        .collect();
-    let first = open.first()?;
-    Some(format!(
-        "{} to be confirmed and not, first {}: {}",
-        were(open.len(), "case"),
-        first.case,
-        first.unconfirmed.as_deref().unwrap_or_default(),
-    ))
+fn held(
+    judgement: &Judgement,
+    which: impl Fn(&ExpectationResult) -> bool,
+) -> Vec<&ExpectationResult> {
+    let results = judgement.expectations.iter();
+    results.filter(|result| which(result)).collect()
 }
 
-/// Slower, as it looks, and not decided: nothing to pass by.
-fn look_worse(judgement: &Judgement) -> Option<String> {
-    let rows: Vec<&Row> = judgement
-        .rows
-        .iter()
-        .filter(|row| row.looks_worse)
-        .collect();
-    let worst = rows.iter().max_by(|a, b| ratio(a).total_cmp(&ratio(b)))?;
-    Some(format!(
-        "{} slower and {} not decided, worst {}: {}",
-        match rows.len() {
-            1 => "1 case looks".to_owned(),
-            n => format!("{n} cases look"),
-        },
-        if rows.len() == 1 { "was" } else { "were" },
-        worst.case,
-        worst
-            .reason
-            .as_deref()
-            .unwrap_or("the evidence decides neither way"),
-    ))
+fn limits(judgement: &Judgement, held: Held) -> Vec<&LimitResult> {
+    let limits = judgement.limits.iter();
+    limits.filter(|limit| limit.held == held).collect()
 }
 
-fn expectations_look_worse(judgement: &Judgement) -> Option<String> {
-    let open = judgement.expectations.iter();
-    let open: Vec<&ExpectationResult> = open.filter(|result| result.looks_worse).collect();
-    let worst = open.iter().max_by(|a, b| excess(a).total_cmp(&excess(b)))?;
-    Some(format!(
-        "{} broken and {} not decided, worst `{}` on {}, {} times as long{} where {} is the \
-         limit: {}",
-        match open.len() {
-            1 => "1 expectation looks".to_owned(),
-            n => format!("{n} expectations look"),
-        },
-        if open.len() == 1 { "was" } else { "were" },
-        worst.name,
-        worst.case,
-        factor(worst.ratio.unwrap_or(0.0)),
-        worst.metric.of_host(),
-        factor(worst.within),
-        worst
-            .reason
-            .as_deref()
-            .unwrap_or("the limit lies within the interval"),
-    ))
-}
-
-/// What was not decided and does not look worse, and how large a change could be in it that
-/// nobody has seen: the end of its interval, or what so few invocations could have shown.
-fn undecided(judgement: &Judgement) -> Option<String> {
-    let rows = rows(judgement, Word::Inconclusive);
-    let rows: Vec<&Row> = rows.into_iter().filter(|row| !row.looks_worse).collect();
-    let hidden_in_row = |row: &&Row| match &row.change {
-        Some(change) => change.smallest_effect.max(change.high - 1.0),
-        None => f64::INFINITY,
-    };
-    let open = held(judgement, Held::Inconclusive);
-    let open: Vec<_> = open
-        .into_iter()
-        .filter(|result| !result.looks_worse)
-        .collect();
-    // So few invocations call a breach from twice the limit on.
-    let few = judgement.head.invocations < 5;
-    let hidden_in_expectation = |result: &&ExpectationResult| match result.high {
-        Some(high) if few => 2.0 * (high / result.within).max(1.0) - 1.0,
-        Some(high) => high / result.within - 1.0,
-        None => f64::INFINITY,
-    };
-    let size = |sizes: Vec<f64>| {
-        let most = sizes.into_iter().fold(0.0, f64::max);
-        match most.is_finite() {
-            true => format!("up to {}", percent(most)),
-            false => "of any size".to_owned(),
-        }
-    };
-    let mut parts = Vec::new();
-    if !rows.is_empty() {
-        let sizes = rows.iter().map(hidden_in_row).collect();
-        parts.push(format!(
-            "{} undecided, a change {} could have hidden",
-            count(rows.len(), "case"),
-            size(sizes)
-        ));
-    }
-    if !open.is_empty() {
-        let sizes = open.iter().map(hidden_in_expectation).collect();
-        parts.push(format!(
-            "{} not shown to hold, a breach {} could have hidden",
-            count(open.len(), "expectation"),
-            size(sizes)
-        ));
-    }
-    (!parts.is_empty()).then(|| parts.join("; "))
-}
-
-/// `1 case was`, `2 cases were`.
-fn were(number: usize, thing: &str) -> String {
-    let verb = if number == 1 { "was" } else { "were" };
-    format!("{} {verb}", count(number, thing))
-}
-
-fn rows(judgement: &Judgement, word: Word) -> Vec<&Row> {
-    let rows = judgement.rows.iter();
-    rows.filter(|row| row.word == word).collect()
+fn worst<'a, T>(of: &[&'a T], by: fn(&T) -> f64) -> Option<&'a T> {
+    of.iter().copied().max_by(|a, b| by(a).total_cmp(&by(b)))
 }
 
 fn ratio(row: &Row) -> f64 {
     row.change.as_ref().map_or(1.0, |change| change.ratio)
-}
-
-fn held(judgement: &Judgement, held: Held) -> Vec<&ExpectationResult> {
-    let results = judgement.expectations.iter();
-    results.filter(|result| result.held == held).collect()
 }
 
 /// How far beyond its limit.
@@ -226,16 +97,154 @@ fn excess(result: &ExpectationResult) -> f64 {
     result.ratio.unwrap_or(0.0) / result.within
 }
 
+fn or<'a>(reason: &'a Option<String>, otherwise: &'a str) -> &'a str {
+    reason.as_deref().unwrap_or(otherwise)
+}
+
+/// The verb after so many of something: `is` and `are`, `was` and `were`.
+fn verb<'a>(number: usize, one: &'a str, many: &'a str) -> &'a str {
+    if number == 1 { one } else { many }
+}
+
+/// `1 case is`, `2 cases are`.
+fn are(number: usize, what: &str) -> String {
+    format!("{} {}", count(number, what), verb(number, "is", "are"))
+}
+
+/// `1 case looks slower and was not decided`.
+fn look(number: usize, what: &str, how: &str) -> String {
+    let (looks, was) = (verb(number, "looks", "look"), verb(number, "was", "were"));
+    format!(
+        "{} {looks} {how} and {was} not decided",
+        count(number, what)
+    )
+}
+
+/// A wrong result, a crash or a hang is worse than anything that takes longer.
+fn faulty(judgement: &Judgement) -> Option<String> {
+    let faulty = rows(judgement, Row::is_faulty);
+    let first = faulty.first()?;
+    let counted = |(fault, what)| {
+        let number = faulty.iter().filter(|row| row.fault == fault).count();
+        (number > 0).then(|| format!("{number} {what}"))
+    };
+    let kinds = [
+        (Fault::WrongResult, "wrong"),
+        (Fault::Crash, "crashed"),
+        (Fault::Hang, "hung"),
+    ];
+    let each: Vec<String> = kinds.into_iter().filter_map(counted).collect();
+    Some(format!(
+        "{} failed ({}), first {}: {}",
+        count(faulty.len(), "case"),
+        each.join(", "),
+        first.case,
+        or(&first.unconfirmed, or(&first.reason, UNKNOWN)),
+    ))
+}
+
+/// Suspects whose fresh invocations were not all taken, or came to nothing.
+fn unconfirmed(judgement: &Judgement) -> Option<String> {
+    let open = |row: &Row| row.unconfirmed.is_some() && !row.allowed && !row.is_faulty();
+    let open = rows(judgement, open);
+    let first = open.first()?;
+    Some(format!(
+        "{} {} to be confirmed and not, first {}: {}",
+        count(open.len(), "case"),
+        verb(open.len(), "was", "were"),
+        first.case,
+        or(&first.unconfirmed, ""),
+    ))
+}
+
+/// Slower, as it looks, and not decided: nothing to pass by.
+fn look_worse(judgement: &Judgement) -> Option<String> {
+    let rows = rows(judgement, |row| row.looks_worse);
+    let worst = worst(&rows, ratio)?;
+    Some(format!(
+        "{}, worst {}: {}",
+        look(rows.len(), "case", "slower"),
+        worst.case,
+        or(&worst.reason, UNDECIDED),
+    ))
+}
+
+fn expectations_look_worse(judgement: &Judgement) -> Option<String> {
+    let open = held(judgement, |result| result.looks_worse);
+    let worst = worst(&open, excess)?;
+    Some(format!(
+        "{}, worst `{}` on {}, {} times as long{} where {} is the limit: {}",
+        look(open.len(), "expectation", "broken"),
+        worst.name,
+        worst.case,
+        factor(worst.ratio.unwrap_or(0.0)),
+        worst.metric.of_host(),
+        factor(worst.within),
+        or(&worst.reason, WITHIN),
+    ))
+}
+
+fn is_open(row: &Row) -> bool {
+    row.word == Word::Inconclusive && !row.looks_worse
+}
+
+fn is_not_shown(result: &ExpectationResult) -> bool {
+    result.held == Held::Inconclusive && !result.looks_worse
+}
+
+/// What was not decided and does not look worse, and how large a change could be in it that
+/// nobody has seen: the end of its interval, or what so few invocations could have shown.
+fn undecided(judgement: &Judgement) -> Option<String> {
+    let hidden_in_row = |row: &&Row| match &row.change {
+        Some(change) => change.smallest_effect.max(change.high - 1.0),
+        None => f64::INFINITY,
+    };
+    // So few invocations call a breach from twice the limit on.
+    let few = judgement.head.invocations < 5;
+    let hidden_in_expectation = |result: &&ExpectationResult| match result.high {
+        Some(high) if few => 2.0 * (high / result.within).max(1.0) - 1.0,
+        Some(high) => high / result.within - 1.0,
+        None => f64::INFINITY,
+    };
+    let told = |what: &str, how: &str, sizes: Vec<f64>| {
+        let most = sizes.iter().copied().fold(0.0, f64::max);
+        let size = match most.is_finite() {
+            true => format!("up to {}", percent(most)),
+            false => "of any size".to_owned(),
+        };
+        let all = || {
+            format!(
+                "{} {how} {size} could have hidden",
+                count(sizes.len(), what)
+            )
+        };
+        (!sizes.is_empty()).then(all)
+    };
+    let cases = rows(judgement, is_open);
+    let expectations = held(judgement, is_not_shown);
+    let parts = [
+        told(
+            "case",
+            "undecided, a change",
+            cases.iter().map(hidden_in_row).collect(),
+        ),
+        told(
+            "expectation",
+            "not shown to hold, a breach",
+            expectations.iter().map(hidden_in_expectation).collect(),
+        ),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
 fn broken(judgement: &Judgement) -> Option<String> {
-    let broken = held(judgement, Held::Broken);
-    let worst = broken
-        .iter()
-        .max_by(|a, b| excess(a).total_cmp(&excess(b)))?;
-    let are = if broken.len() == 1 { "is" } else { "are" };
+    let broken = held(judgement, |result| result.held == Held::Broken);
+    let worst = worst(&broken, excess)?;
     let against = worst.against.as_ref();
     Some(format!(
-        "{} {are} broken, worst `{}`: {} takes {} times as long{} as {}, and {} is the limit",
-        count(broken.len(), "expectation"),
+        "{} broken, worst `{}`: {} takes {} times as long{} as {}, and {} is the limit",
+        are(broken.len(), "expectation"),
         worst.name,
         worst.case,
         factor(worst.ratio.unwrap_or(0.0)),
@@ -246,9 +255,9 @@ fn broken(judgement: &Judgement) -> Option<String> {
 }
 
 fn regressed(judgement: &Judgement) -> Option<String> {
-    let rows = rows(judgement, Word::Regressed);
-    let worst = rows.iter().max_by(|a, b| ratio(a).total_cmp(&ratio(b)))?;
-    let compared = judgement.rows.iter().filter(|row| row.change.is_some());
+    let regressed = rows(judgement, |row| row.word == Word::Regressed);
+    let worst = worst(&regressed, ratio)?;
+    let compared = rows(judgement, |row| row.change.is_some());
     // Another figure than the case's own: the suite says what part of a step it is.
     let of_a_step = worst.severity.filter(|s| *s < ratio(worst) - 1.0);
     let step = of_a_step.map_or(String::new(), |severity| {
@@ -256,23 +265,21 @@ fn regressed(judgement: &Judgement) -> Option<String> {
     });
     Some(format!(
         "{} of {} regressed, worst {}: {} times as long{step}",
-        rows.len(),
-        count(compared.count(), "case"),
+        regressed.len(),
+        count(compared.len(), "case"),
         worst.case,
         factor(ratio(worst)),
     ))
 }
 
 fn over_limit(judgement: &Judgement) -> Option<String> {
-    let limits = judgement.limits.iter();
-    let broken: Vec<&LimitResult> = limits.filter(|limit| limit.held == Held::Broken).collect();
+    let broken = limits(judgement, Held::Broken);
     let first = broken.first()?;
-    let are = if broken.len() == 1 { "is" } else { "are" };
     let of = first.reason.as_ref();
     let of = of.map_or(String::new(), |of| format!(" ({of})"));
     Some(format!(
-        "{} {are} broken, first `{}`: on {} {}{of}",
-        count(broken.len(), "limit"),
+        "{} broken, first `{}`: on {} {}{of}",
+        are(broken.len(), "limit"),
         first.name,
         first.case,
         first.told(),
@@ -280,40 +287,50 @@ fn over_limit(judgement: &Judgement) -> Option<String> {
 }
 
 fn restructured(judgement: &Judgement) -> Option<String> {
-    let failed = judgement.rows.iter().filter(|row| row.fails_by_structure());
-    let failed: Vec<&Row> = failed.collect();
+    let failed = rows(judgement, Row::fails_by_structure);
     let first = failed.first()?;
     let change = first.structure_at(Action::Fail).next()?;
-    let compared = judgement.rows.iter().filter(|row| row.structure.is_some());
+    let compared = rows(judgement, |row| row.structure.is_some());
     Some(format!(
         "{} of {} changed structure for the worse, first {}: {change}",
         failed.len(),
-        count(compared.count(), "case"),
+        count(compared.len(), "case"),
         first.case,
     ))
 }
 
+/// `1 limit could not be judged, first `, and which it is and why.
+fn unjudged(number: usize, what: &str, name: &str, case: &CaseId, why: &Option<String>) -> String {
+    let number = count(number, what);
+    let why = or(why, UNKNOWN);
+    format!("{number} could not be judged, first `{name}` on {case}: {why}")
+}
+
 /// A limit that nobody could hold a case to is a gap, like a case without a time.
 fn unlimited(judgement: &Judgement) -> Option<String> {
-    let open = judgement
-        .limits
-        .iter()
-        .filter(|l| l.held == Held::NotJudged);
-    let open: Vec<&LimitResult> = open.collect();
+    let open = limits(judgement, Held::NotJudged);
     let first = open.first()?;
-    Some(format!(
-        "{} could not be judged, first `{}` on {}: {}",
-        count(open.len(), "limit"),
-        first.name,
-        first.case,
-        first.reason.as_deref().unwrap_or("no reason is known"),
+    let (name, case) = (&first.name, &first.case);
+    Some(unjudged(open.len(), "limit", name, case, &first.reason))
+}
+
+/// Expectations are on time: where none was taken they are no gap.
+fn not_judged(judgement: &Judgement) -> Option<String> {
+    let open = held(judgement, |result| result.held == Held::NotJudged);
+    let first = open.first().filter(|_| !judgement.structure_only)?;
+    let (name, case) = (&first.name, &first.case);
+    Some(unjudged(
+        open.len(),
+        "expectation",
+        name,
+        case,
+        &first.reason,
     ))
 }
 
 /// A structure that the base knows and the head does not: nobody can say that it is the same.
 fn uncounted(judgement: &Judgement) -> Option<String> {
-    let open = judgement.rows.iter().filter(|row| row.structure_unjudged());
-    let open: Vec<&Row> = open.collect();
+    let open = rows(judgement, Row::structure_unjudged);
     let first = open.first()?;
     Some(format!(
         "the structure of {} could not be judged, first {}: {}",
@@ -379,37 +396,30 @@ fn all_slower(judgement: &Judgement) -> Option<String> {
 }
 
 fn not_measured(judgement: &Judgement) -> Option<String> {
-    let mut missing = rows(judgement, Word::NotMeasured);
     // What failed is told as a failure.
-    missing.retain(|row| !row.allowed && !row.is_faulty());
+    let open = |row: &Row| row.word == Word::NotMeasured && !row.allowed && !row.is_faulty();
+    let missing = rows(judgement, open);
     let first = missing.first()?;
-    let reason = first.reason.as_deref().unwrap_or("no reason is known");
-    let planned = judgement
-        .rows
-        .iter()
-        .filter(|row| row.word != Word::Removed);
-    let were = if missing.len() == 1 { "was" } else { "were" };
+    let planned = rows(judgement, |row| row.word != Word::Removed);
     Some(format!(
-        "{} of {} {were} not measured, first {}: {reason}",
+        "{} of {} {} not measured, first {}: {}",
         missing.len(),
-        count(planned.count(), "case"),
+        count(planned.len(), "case"),
+        verb(missing.len(), "was", "were"),
         first.case,
+        or(&first.reason, UNKNOWN),
     ))
 }
 
 /// Of one suite, a case that is gone is a gap in the gate; of two suites, it is
 /// what makes them two.
 fn removed(judgement: &Judgement) -> Option<String> {
-    if another_suite(judgement) {
-        return None;
-    }
-    let mut removed = rows(judgement, Word::Removed);
-    removed.retain(|row| !row.allowed);
-    let first = removed.first()?;
-    let is = if removed.len() == 1 { "is" } else { "are" };
+    let removed = rows(judgement, |row| row.word == Word::Removed && !row.allowed);
+    let first = removed.first().filter(|_| !another_suite(judgement))?;
     Some(format!(
-        "{} of the base {is} no longer in the suite, first {}",
+        "{} of the base {} no longer in the suite, first {}",
         count(removed.len(), "case"),
+        verb(removed.len(), "is", "are"),
         first.case,
     ))
 }
@@ -420,58 +430,25 @@ pub fn another_suite(judgement: &Judgement) -> bool {
     base.is_some_and(|base| base.suite != judgement.suite)
 }
 
-/// Expectations are on time: where none was taken they are no gap.
-fn not_judged(judgement: &Judgement) -> Option<String> {
-    if judgement.structure_only {
-        return None;
-    }
-    let open = held(judgement, Held::NotJudged);
-    let first = open.first()?;
-    Some(format!(
-        "{} could not be judged, first `{}` on {}: {}",
-        count(open.len(), "expectation"),
-        first.name,
-        first.case,
-        first.reason.as_deref().unwrap_or("no reason is known"),
-    ))
-}
-
 fn inconclusive(judgement: &Judgement) -> Option<String> {
-    let mut rows = rows(judgement, Word::Inconclusive);
-    rows.retain(|row| !row.looks_worse);
-    let uncertain = |row: &Row| {
-        row.change
-            .as_ref()
-            .map_or(0.0, |change: &Change| change.ratio)
-    };
-    let worst = rows
-        .iter()
-        .max_by(|a, b| uncertain(a).total_cmp(&uncertain(b)))?;
-    let is = if rows.len() == 1 { "is" } else { "are" };
+    let open = rows(judgement, is_open);
+    let worst = worst(&open, ratio)?;
     Some(format!(
-        "{} {is} inconclusive, worst {}: {}",
-        count(rows.len(), "case"),
+        "{} inconclusive, worst {}: {}",
+        are(open.len(), "case"),
         worst.case,
-        worst
-            .reason
-            .as_deref()
-            .unwrap_or("the evidence decides neither way"),
+        or(&worst.reason, UNDECIDED),
     ))
 }
 
 fn open_expectations(judgement: &Judgement) -> Option<String> {
-    let mut open = held(judgement, Held::Inconclusive);
-    open.retain(|result| !result.looks_worse);
-    let worst = open.iter().max_by(|a, b| excess(a).total_cmp(&excess(b)))?;
-    let is = if open.len() == 1 { "is" } else { "are" };
+    let open = held(judgement, is_not_shown);
+    let worst = worst(&open, excess)?;
     Some(format!(
-        "{} {is} inconclusive, worst `{}` on {}: {}",
-        count(open.len(), "expectation"),
+        "{} inconclusive, worst `{}` on {}: {}",
+        are(open.len(), "expectation"),
         worst.name,
         worst.case,
-        worst
-            .reason
-            .as_deref()
-            .unwrap_or("the limit lies within the interval"),
+        or(&worst.reason, WITHIN),
     ))
 }
