@@ -206,23 +206,15 @@ fn overrides(header: &RunHeader) -> String {
 }
 
 fn settings(found: &mut Vec<Difference>, base: &Settings, head: &Settings) {
-    let mut each = |name: &str, base: u64, head: u64| {
-        differ(found, format!("settings.{name}"), base, head);
+    let mut each = |name: &str, of: fn(&Settings) -> u64| {
+        differ(found, format!("settings.{name}"), of(base), of(head));
     };
-    each(
-        "invocations",
-        base.invocations.into(),
-        head.invocations.into(),
-    );
-    each("warmup", base.warmup.into(), head.warmup.into());
-    each("samples", base.samples.into(), head.samples.into());
-    each(
-        "min_samples",
-        base.min_samples.into(),
-        head.min_samples.into(),
-    );
-    each("budget_ms", base.budget_ms, head.budget_ms);
-    each("seed", base.seed, head.seed);
+    each("invocations", |settings| settings.invocations.into());
+    each("warmup", |settings| settings.warmup.into());
+    each("samples", |settings| settings.samples.into());
+    each("min_samples", |settings| settings.min_samples.into());
+    each("budget_ms", |settings| settings.budget_ms);
+    each("seed", |settings| settings.seed);
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::judgement::Word;
 use crate::attention::{CENSUS, CaseId};
-use crate::record::side::{CaseRecord, Status, is_time};
+use crate::record::side::{CaseRecord, Status, is_time, median};
 use crate::record::types::Fault;
 use crate::suite::glob;
 
@@ -146,6 +146,11 @@ fn trouble(record: &CaseRecord) -> Option<String> {
 /// or beyond any clock (a femtosecond, a million years), is left out.
 pub fn usable(times: &[f64]) -> Vec<f64> {
     times.iter().copied().filter(|&ns| is_time(ns)).collect()
+}
+
+/// The median of those.
+pub fn median_ns(times: &[f64]) -> Option<f64> {
+    median(&usable(times))
 }
 
 /// True when one of the patterns allows this case to fail or be unsupported.

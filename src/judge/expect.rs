@@ -5,9 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::causes::{self, Clock, Pair, median_ns};
-use super::complete::{allowed, usable};
-use super::judgement::{ExpectationResult, Held};
+use super::causes::{self, Clock, Pair};
+use super::complete::{allowed, median_ns, usable};
+use super::judgement::{Cause, ExpectationResult, Held};
 use super::phrase::{count, factor, list};
 use super::statistics::paired_ratio;
 use super::structure::multiprocessors;
@@ -284,14 +284,14 @@ fn cause(
     // The parameters of two cases differ by design, and the kernels of two variants.
     let variant = |id: &CaseId| id.case().ok().map(|case| case.variant);
     let same_variant = result.against.as_ref().and_then(variant) == variant(&result.case);
-    let by_design = |cause: &str| match cause {
-        "parameter-changed" => true,
-        "kernel-replaced" => !same_variant,
+    let by_design = |cause: Cause| match cause {
+        Cause::ParameterChanged => true,
+        Cause::KernelReplaced => !same_variant,
         _ => false,
     };
     let second = others
         .iter()
-        .find(|other| other.confidence >= TOLD_TOO && !by_design(&other.cause));
+        .find(|other| other.confidence >= TOLD_TOO && !by_design(other.cause));
     let second = second.map(|second| format!("; {}: {}", second.cause, second.evidence));
     Some(format!(
         "{}, from the best to this one: {}{}",

@@ -1,10 +1,12 @@
 //! What the judge says: values only, ready to be shown in any format.
 
+mod finding;
 mod structural;
 
 use serde::{Deserialize, Serialize};
 
-pub use structural::{Direction, LimitResult, StructuralChange, Uncounted, asked_of_cuda};
+pub use finding::{Cause, Finding};
+pub use structural::{Direction, Held, LimitResult, StructuralChange, Uncounted, asked_of_cuda};
 
 use crate::attention::CaseId;
 use crate::record::types::Fault;
@@ -296,17 +298,6 @@ pub enum Stage {
     Confirm,
 }
 
-/// A named cause with its evidence.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Finding {
-    /// Stable name of the rule: `less-parallel`, `copies-added`, `lower-clock`.
-    pub cause: String,
-    /// A sentence with the figures: `threads 2 → 1, num_splits_key auto became 1 (was 2)`.
-    pub evidence: String,
-    /// 0 to 1.
-    pub confidence: f64,
-}
-
 /// One case held to an expectation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExpectationResult {
@@ -333,20 +324,6 @@ pub struct ExpectationResult {
     /// True when the ratio lies beyond the limit and nothing decided it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub looks_worse: bool,
-}
-
-/// Whether an expectation or a limit held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Held {
-    /// It is shown to hold.
-    Yes,
-    /// It is broken beyond doubt.
-    Broken,
-    /// Neither is shown: the limit lies within the interval.
-    Inconclusive,
-    /// A case it needs was not measured.
-    NotJudged,
 }
 
 /// What follows: the exit code and its reasons.

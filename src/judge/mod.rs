@@ -6,12 +6,15 @@
 //! and again after the [`suspects`] were measured on fresh invocations.
 
 mod causes;
+mod census;
 mod comparable;
 mod complete;
 mod conditions;
+mod counts;
 mod expect;
 mod floor;
 pub mod judgement;
+mod kernels;
 mod phrase;
 mod reasons;
 mod rows;

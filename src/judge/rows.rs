@@ -147,8 +147,7 @@ fn row(
             row.findings = findings;
         }
         if !moved {
-            row.findings
-                .retain(|finding| causes::is_structural(&finding.cause));
+            row.findings.retain(|finding| finding.cause.is_structural());
         }
     } else if let Standing::Said(word, reason, fault) = standing {
         row.word = *word;

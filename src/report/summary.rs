@@ -232,7 +232,7 @@ mod tests {
         rows.retain(|row| matches!(row.word, Word::Same | Word::Inconclusive));
         for row in rows.iter_mut() {
             row.findings = vec![crate::judge::judgement::Finding {
-                cause: "copies-added".to_owned(),
+                cause: crate::judge::judgement::Cause::CopiesAdded,
                 evidence: "copies 0 → 1".to_owned(),
                 confidence: 0.9,
             }];

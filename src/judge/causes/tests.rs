@@ -1,9 +1,12 @@
 mod activity;
 
 use super::*;
-use crate::attention::{Launch, ParamValue};
+use crate::attention::{Launch, ParamValue, Structure};
+use crate::judge::complete::median_ns;
+use crate::judge::judgement::Difference;
 use crate::judge::testing::around;
 use crate::record::conditions::Conditions;
+use crate::record::side::CaseRecord;
 
 fn launch(name: &str, blocks: u32) -> Launch {
     Launch {
@@ -83,7 +86,7 @@ fn only(base: &CaseRecord, head: &CaseRecord, ratio: f64) -> (String, String) {
     assert_eq!(all.len(), 1, "{all:?}");
     let finding = all.remove(0);
     assert!((0.0..=1.0).contains(&finding.confidence));
-    (finding.cause, finding.evidence)
+    (finding.cause.to_string(), finding.evidence)
 }
 
 fn pair_of(text: (String, String)) -> String {
@@ -373,7 +376,7 @@ fn the_most_telling_cause_comes_first() {
     (base.peak_bytes, head.peak_bytes) = (Some(0), Some(1 << 30));
     let causes: Vec<String> = found(&base, &head, 9.0)
         .into_iter()
-        .map(|f| f.cause)
+        .map(|f| f.cause.to_string())
         .collect();
     assert_eq!(causes, ["less-parallel", "copies-added", "workspace"]);
 }

@@ -1,33 +1,52 @@
-//! Another library or toolchain, and the same structure.
+//! What surrounds the same launches: another library or compiler, or nothing that is known.
 
-use super::{Pair, finding};
-use crate::judge::judgement::Finding;
+use super::facts::{Facts, Found};
+use crate::judge::judgement::Cause;
 
 /// Versions named in the evidence.
 const NAMED: usize = 4;
 
-/// Finds versions of the case's worker that changed, where time did too.
-///
-/// Equal launches with other versions leave the code inside the kernels; without
-/// a structure to compare, or with another one, versions may only be the occasion.
-pub fn find(pair: &Pair) -> Option<Finding> {
-    if pair.versions.is_empty() || !pair.moved() {
+/// Versions of the case's worker that changed, where time did too. Equal launches with other
+/// versions leave the code inside the kernels; without a structure to compare, or with
+/// another one, versions may only be the occasion.
+pub fn versions(facts: &Facts) -> Option<Found> {
+    let versions = &facts.call()?.versions;
+    if versions.is_empty() || !facts.moved() {
         return None;
     }
-    let each = pair.versions.iter().take(NAMED);
+    let each = versions.iter().take(NAMED);
     let named = each.map(|change| format!("{} {} → {}", change.field, change.base, change.head));
     let mut evidence = named.collect::<Vec<_>>().join(", ");
-    if pair.versions.len() > NAMED {
+    if versions.len() > NAMED {
         evidence += ", ...";
     }
-    let equal = pair.structures().is_some() && pair.same_structure();
+    let equal = same_structure(facts);
     if equal {
         evidence += "; structure unchanged";
     }
-    Some(finding(
-        "toolchain",
-        evidence,
-        // With equal instructions it is what surrounds them: `environment` says so.
-        if equal && !pair.same_code() { 0.6 } else { 0.4 },
-    ))
+    // With equal instructions it is what surrounds them: `environment` says so.
+    let confidence = if equal && !same_code(facts) { 0.6 } else { 0.4 };
+    Some(Found::new(Cause::Toolchain, evidence, confidence))
+}
+
+/// The same instructions, launched alike, take another time: what surrounds them changed.
+pub fn environment(facts: &Facts) -> Option<Found> {
+    let equal = facts.moved() && same_code(facts) && same_structure(facts);
+    let evidence = "the machine code and what is launched are the same: the environment, not \
+                    the code";
+    // Below a clock, throttling or another process, which say what of the environment.
+    equal.then(|| Found::new(Cause::Environment, evidence.to_owned(), 0.5))
+}
+
+/// True when both structures were counted, and no exact figure of them differs.
+fn same_structure(facts: &Facts) -> bool {
+    let same = || facts.call().is_some_and(|pair| pair.same_structure());
+    facts.structures().is_some() && same()
+}
+
+/// True when both sides ran the same instructions.
+fn same_code(facts: &Facts) -> bool {
+    let codes = facts.structures();
+    let codes = codes.and_then(|(base, head)| base.code.as_ref().zip(head.code.as_ref()));
+    codes.is_some_and(|(base, head)| base == head)
 }

@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Held;
 use crate::attention::{CaseId, DRIVER_ALLOCATIONS, DRIVER_FREES, SYNCHRONISATIONS};
 use crate::suite::structural::{Action, Kind, Quantity};
 
@@ -103,6 +102,20 @@ pub enum Direction {
     Better,
     /// It may do either.
     Other,
+}
+
+/// Whether an expectation or a limit held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Held {
+    /// It is shown to hold.
+    Yes,
+    /// It is broken beyond doubt.
+    Broken,
+    /// Neither is shown: the limit lies within the interval.
+    Inconclusive,
+    /// A case it needs was not measured.
+    NotJudged,
 }
 
 /// One case held to a limit on its structure.

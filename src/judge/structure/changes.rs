@@ -1,31 +1,17 @@
 //! What differs between the structures of two calls of one case.
 //!
 //! Launches are compared as a set: their order, their streams and the spelling of their
-//! names ([`normalised`]) are no difference.
+//! names ([`normalised`](crate::judge::kernels::normalised)) are no difference.
 
 use std::collections::BTreeMap;
 
 use super::counts;
-use super::names::normalised;
+use super::found::{Found, Pair, worse_if};
 use crate::attention::{Launch, Structure, moves_data};
-use crate::judge::causes::launches::{blocks, short, sizes, threads};
 use crate::judge::judgement::{Direction, StructuralChange};
+use crate::judge::kernels::{blocks, by_kernel, short, sizes, threads};
 use crate::record::side::CaseRecord;
-use crate::suite::structural::{Action, Kind, StructurePolicy};
-
-/// Two records of one case whose structures may be compared.
-pub struct Pair<'a> {
-    /// The case's id.
-    pub case: &'a str,
-    /// The base's record.
-    pub base: &'a CaseRecord,
-    /// The head's record.
-    pub head: &'a CaseRecord,
-    /// Multiprocessors of the device, where it is a GPU.
-    pub sms: Option<u64>,
-    /// How changes are taken.
-    pub policy: &'a StructurePolicy,
-}
+use crate::suite::structural::Kind;
 
 /// Every difference, what fails first, then by kind. `None` where a side has no structure.
 pub fn changes(pair: &Pair) -> Option<Vec<StructuralChange>> {
@@ -51,63 +37,11 @@ fn known(record: &CaseRecord) -> Option<&Structure> {
     record.structure.as_ref().filter(|found| !found.is_empty())
 }
 
-/// The differences found so far.
-pub(super) struct Found<'a> {
-    /// What is compared.
-    pub pair: &'a Pair<'a>,
-    /// Each with how it is taken.
-    pub changes: Vec<StructuralChange>,
-}
-
-impl Found<'_> {
-    /// Adds a difference of the kernel, count or parameter `name`.
-    pub fn add(
-        &mut self,
-        kind: Kind,
-        direction: Direction,
-        name: &str,
-        before: impl ToString,
-        after: impl ToString,
-    ) {
-        let action = self.pair.policy.action(kind, name, self.pair.case);
-        self.changes.push(StructuralChange {
-            kind,
-            direction,
-            name: short(name),
-            before: before.to_string(),
-            after: after.to_string(),
-            action: match direction {
-                Direction::Better => Action::Ignore,
-                _ => action,
-            },
-        });
-    }
-
-    /// Adds a difference of a figure of which more is worse.
-    pub fn add_figure(&mut self, kind: Kind, name: &str, before: u64, after: u64) {
-        if before != after {
-            self.add(kind, worse_if(after > before), name, before, after);
-        }
-    }
-}
-
-/// The direction of a change that is for the worse, or else for the better.
-pub(super) fn worse_if(worse: bool) -> Direction {
-    match worse {
-        true => Direction::Worse,
-        false => Direction::Better,
-    }
-}
-
 type Kernels<'a> = BTreeMap<String, Vec<&'a Launch>>;
 
 /// Launches by normalised name, each list in an order of its own figures.
-fn by_kernel(structure: &Structure) -> Kernels<'_> {
-    let mut kernels = Kernels::new();
-    for launch in &structure.launches {
-        let name = normalised(&launch.name);
-        kernels.entry(name).or_default().push(launch);
-    }
+fn sorted(structure: &Structure) -> Kernels<'_> {
+    let mut kernels = by_kernel(structure);
     for launches in kernels.values_mut() {
         launches.sort_by_key(|launch| (blocks(launch), launch.grid, launch.block));
     }
@@ -115,7 +49,7 @@ fn by_kernel(structure: &Structure) -> Kernels<'_> {
 }
 
 fn launches(found: &mut Found, base: &Structure, head: &Structure) {
-    let (before, after) = (by_kernel(base), by_kernel(head));
+    let (before, after) = (sorted(base), sorted(head));
     replaced(found, &before, &after);
     for (name, before) in &before {
         let Some(after) = after.get(name) else {

@@ -1,86 +1,66 @@
 //! Differences of counts, memory and parameters.
 
-use std::collections::BTreeSet;
-
-use super::changes::{Found, worse_if};
-use crate::attention::{
-    ASKED_OF_CUDA, DRIVER_ALLOCATIONS, DRIVER_FREES, ParamValue, SYNCHRONISATIONS, Structure,
-};
-use crate::judge::judgement::Direction;
-use crate::record::side::CaseRecord;
-use crate::suite::structural::Kind;
+use super::found::{Found, worse_if};
+use crate::attention::{DRIVER_ALLOCATIONS, DRIVER_FREES, SYNCHRONISATIONS, Structure};
+use crate::judge::counts::count;
+use crate::judge::judgement::{Direction, StructuralChange};
+use crate::suite::structural::{Kind, StructurePolicy};
 
 /// A difference of memory below this is an allocator's rounding.
 const ROUNDING: u64 = 1 << 20;
 
-/// A count of a record, where it was counted. What a call asked of CUDA is in the activity
-/// of files that are older than the counts of it.
-pub(in crate::judge) fn count(record: &CaseRecord, name: &str) -> Option<u64> {
-    let counts = &record.structure.as_ref()?.counts;
-    let counted = counts.get(name).copied();
-    counted.or_else(|| asked(record).find_map(|(asked, n)| (asked == name).then_some(n)))
-}
+/// Counts that are of a kind of their own, in the order in which they are told.
+const OF_A_KIND: [(&str, Kind); 8] = [
+    ("tasks", Kind::Tasks),
+    ("threads", Kind::Threads),
+    ("copies", Kind::Copies),
+    ("allocations", Kind::Memory),
+    (WORKSPACE, Kind::Memory),
+    (SYNCHRONISATIONS, Kind::Synchronisation),
+    (DRIVER_ALLOCATIONS, Kind::DriverMemory),
+    (DRIVER_FREES, Kind::DriverMemory),
+];
 
-/// What a call asked of CUDA, as its activity tells, by the names of the counts.
-pub(super) fn asked(record: &CaseRecord) -> impl Iterator<Item = (&'static str, u64)> {
-    let calls = record.activity.as_ref().map(|activity| &activity.calls);
-    ASKED_OF_CUDA
-        .into_iter()
-        .filter_map(move |(call, count)| Some((count, *calls?.get(call)?)))
+const WORKSPACE: &str = "workspace_bytes";
+
+/// The kind that changes of a count are of, where they are of one.
+pub fn kind(policy: &StructurePolicy, count: &str) -> Option<Kind> {
+    let own = OF_A_KIND.iter().find(|(name, _)| *name == count);
+    let steady = || policy.is_steady(count).then_some(Kind::Counts);
+    own.map(|(_, kind)| *kind).or_else(steady)
 }
 
 /// Compares counts that both sides have. What one side lacks is not 0 there: where it is the
 /// head, [`super::vanished`] tells.
-pub(super) fn compare(found: &mut Found, base: &Structure) {
-    let (before, after) = (found.pair.base, found.pair.head);
-    let both = |name: &str| Some((count(before, name)?, count(after, name)?));
-    if let Some((before, after)) = both("tasks") {
-        add_fewer(found, Kind::Tasks, "tasks", before, after);
-    }
-    if let Some((before, after)) = both("threads") {
-        add_fewer(found, Kind::Threads, "threads", before, after);
-    }
-    // Kernels that copy are named already, and a worker may count them here as well.
-    let copies_told = found
-        .changes
-        .iter()
-        .any(|change| change.kind == Kind::Copies);
-    if let (Some((before, after)), false) = (both("copies"), copies_told) {
-        found.add_figure(Kind::Copies, "copies", before, after);
-    }
-    if let Some((before, after)) = both("allocations") {
-        found.add_figure(Kind::Memory, "allocations", before, after);
-    }
-    if let Some((before, after)) = both("workspace_bytes") {
-        add_memory(found, "workspace_bytes", before, after);
-    }
-    for (kind, name) in [
-        (Kind::Synchronisation, SYNCHRONISATIONS),
-        (Kind::DriverMemory, DRIVER_ALLOCATIONS),
-        (Kind::DriverMemory, DRIVER_FREES),
-    ] {
-        if let Some((before, after)) = both(name) {
-            found.add_figure(kind, name, before, after);
+pub fn compare(found: &mut Found, base: &Structure) {
+    let (pair, told) = (found.pair, found.changes.len());
+    let both = |name: &str| Some((count(pair.base, name)?, count(pair.head, name)?));
+    for (name, kind) in OF_A_KIND {
+        let Some((before, after)) = both(name).filter(|(before, after)| before != after) else {
+            continue;
+        };
+        // Kernels that copy are named already, and a worker may count them here as well.
+        let named = |change: &StructuralChange| change.kind == Kind::Copies;
+        match kind {
+            Kind::Tasks | Kind::Threads => {
+                found.add(kind, worse_if(after < before), name, before, after);
+            }
+            Kind::Copies if found.changes[..told].iter().any(named) => {}
+            Kind::Memory if name == WORKSPACE => add_memory(found, name, before, after),
+            _ => found.add_figure(kind, name, before, after),
         }
     }
-    let has_a_kind =
-        |name: &str| [SYNCHRONISATIONS, DRIVER_ALLOCATIONS, DRIVER_FREES].contains(&name);
-    for name in base.counts.keys().filter(|name| !has_a_kind(name)) {
-        if let (Some((before, after)), true) = (both(name), found.pair.policy.is_steady(name)) {
+    let asked = [SYNCHRONISATIONS, DRIVER_ALLOCATIONS, DRIVER_FREES];
+    let others = base.counts.keys().map(String::as_str);
+    for name in others.filter(|name| !asked.contains(name) && pair.policy.is_steady(name)) {
+        if let Some((before, after)) = both(name) {
             found.add_figure(Kind::Counts, name, before, after);
         }
     }
 }
 
-/// A figure of which less is worse.
-fn add_fewer(found: &mut Found, kind: Kind, name: &str, before: u64, after: u64) {
-    if before != after {
-        found.add(kind, worse_if(after < before), name, before, after);
-    }
-}
-
 /// Most memory in use, beyond the share that the policy lets pass.
-pub(super) fn memory(found: &mut Found) {
+pub fn memory(found: &mut Found) {
     let (base, head) = (found.pair.base, found.pair.head);
     if let Some((before, after)) = base.peak_bytes.zip(head.peak_bytes)
         && before.abs_diff(after) >= ROUNDING
@@ -97,15 +77,11 @@ fn add_memory(found: &mut Found, name: &str, before: u64, after: u64) {
 }
 
 /// Parameters whose effective value differs where both sides tell it.
-pub(super) fn parameters(found: &mut Found) {
+pub fn parameters(found: &mut Found) {
     let (base, head) = (&found.pair.base.effective, &found.pair.head.effective);
-    let names: BTreeSet<&String> = base.keys().collect();
-    let changed: Vec<(&String, &ParamValue, &ParamValue)> = names
-        .into_iter()
-        .filter_map(|name| Some((name, base.get(name)?, head.get(name)?)))
-        .filter(|(_, before, after)| before != after)
-        .collect();
-    for (name, before, after) in changed {
-        found.add(Kind::Parameters, Direction::Other, name, before, after);
+    for (name, before) in base {
+        if let Some(after) = head.get(name).filter(|after| *after != before) {
+            found.add(Kind::Parameters, Direction::Other, name, before, after);
+        }
     }
 }

@@ -1,12 +1,11 @@
 //! Limits on structure, which hold inside one run without any baseline.
 
-use super::names::normalised;
 use super::standing::multiprocessors;
 use crate::attention::{CENSUS, Launch, Structure, moves_data};
-use crate::judge::causes::events_added::told;
-use crate::judge::causes::launches::{blocks, short};
 use crate::judge::complete::allowed;
+use crate::judge::counts;
 use crate::judge::judgement::{Held, LimitResult};
+use crate::judge::kernels::{blocks, normalised, short};
 use crate::record::side::{CaseRecord, Side, Status};
 use crate::suite::glob;
 use crate::suite::structural::{Limit, Quantity};
@@ -129,7 +128,7 @@ fn figure(limit: &Limit, record: &CaseRecord, sms: Option<u64>) -> Result<Figure
 /// A count of the worker's, or a figure of what the device did in a call.
 fn figure_of(record: &CaseRecord, name: &str) -> Option<f64> {
     let activity = || record.activity.as_ref()?.figure(name);
-    let counted = super::count(record, name).map(|count| count as f64);
+    let counted = counts::count(record, name).map(|count| count as f64);
     counted.or_else(activity)
 }
 
@@ -137,7 +136,7 @@ fn figure_of(record: &CaseRecord, name: &str) -> Option<f64> {
 /// then told with what it costs, on the first run.
 fn events(record: &CaseRecord, count: &str, number: u64) -> Option<String> {
     let name = count.strip_prefix("calls.")?;
-    (number > 0).then(|| told(record, name, number))
+    (number > 0).then(|| counts::events(record, name, number))
 }
 
 /// Copies as the worker counts them, or else kernels that move data, where it tells any.

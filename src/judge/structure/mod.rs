@@ -6,14 +6,13 @@
 
 mod changes;
 mod counts;
+mod found;
 mod limits;
-mod names;
 mod standing;
 mod vanished;
 
-pub use changes::{Pair, changes};
-pub(super) use counts::count;
+pub use changes::changes;
+pub use found::Pair;
 pub use limits::limits;
-pub use names::normalised;
 pub use standing::{multiprocessors, not_comparable};
 pub use vanished::vanished;

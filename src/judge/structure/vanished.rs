@@ -1,15 +1,14 @@
 //! What was counted and is not any more: unknown, and no structure of 0.
 
-use crate::attention::{
-    DRIVER_ALLOCATIONS, DRIVER_FREES, Launch, SYNCHRONISATIONS, Structure, moves_data,
-};
-use crate::judge::causes::launches::by_kernel;
+use crate::attention::{Launch, Structure, moves_data};
+use crate::judge::counts::{asked, count};
 use crate::judge::judgement::Uncounted;
+use crate::judge::kernels::by_kernel;
 use crate::record::side::CaseRecord;
 use crate::suite::structural::{Action, Kind};
 
-use super::changes::Pair;
-use super::counts::{asked, count};
+use super::counts::kind;
+use super::found::Pair;
 
 /// Counts that the Python worker makes unasked, only where the module is loaded that they
 /// are of. Which of a process's cases loads it depends on their order, and what is not loaded
@@ -44,7 +43,7 @@ pub fn vanished(pair: &Pair) -> Vec<Uncounted> {
     for (name, before) in counts(pair.base, base) {
         let excused = NO_STRUCTURE.iter().any(|no| name.starts_with(no))
             || (WHERE_LOADED.contains(&name) && !head.uncounted.contains_key(name))
-            || kind(pair, name)
+            || kind(pair.policy, name)
                 .is_some_and(|kind| pair.policy.action(kind, name, pair.case) == Action::Ignore);
         if !excused && count(pair.head, name).is_none() {
             found.push(Uncounted {
@@ -88,20 +87,6 @@ fn counts<'a>(record: &'a CaseRecord, structure: &'a Structure) -> Vec<(&'a str,
         }
     }
     all
-}
-
-/// The kind that changes of a count are of, where they are of one.
-fn kind(pair: &Pair, count: &str) -> Option<Kind> {
-    Some(match count {
-        "tasks" => Kind::Tasks,
-        "threads" => Kind::Threads,
-        "copies" => Kind::Copies,
-        "allocations" | "workspace_bytes" => Kind::Memory,
-        SYNCHRONISATIONS => Kind::Synchronisation,
-        DRIVER_ALLOCATIONS | DRIVER_FREES => Kind::DriverMemory,
-        _ if pair.policy.is_steady(count) => Kind::Counts,
-        _ => return None,
-    })
 }
 
 /// Reads a figure off a launch, where it is known.

@@ -1,13 +1,12 @@
 //! Two traces, held against each other.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::changes::{KernelChange, Launches, changes};
-use super::findings::findings;
-use super::summary::Summary;
-use super::{Analysis, analyse};
+use super::analysis::{Analysis, analyse};
+use crate::judge::causes::{Facts, Found, found};
+use crate::judge::census::{KernelChange, Launches, Scope, SideFigures, Sides, Summary, changes};
 use crate::judge::judgement::{Difference, Finding, Verdict, VerdictOutcome};
 use crate::judge::phrase;
 use crate::record::trace::{Operation, Trace};
@@ -15,49 +14,6 @@ use crate::record::trace::{Operation, Trace};
 /// Smallest relative change of a time that counts, unless told otherwise. A trace is one
 /// run under a profiler: the floor of repeated, gated measurements would be too low.
 pub const FLOOR: f64 = 0.10;
-
-/// A value of the base and of the head.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Sides<T> {
-    /// What was.
-    pub base: T,
-    /// What is.
-    pub head: T,
-}
-
-/// What is held against each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Scope {
-    /// One repetition of the part that repeats: structure of the last one, times the mean
-    /// over all.
-    Repetition,
-    /// Everything, because one side has no part that repeats.
-    Whole,
-}
-
-/// A side in figures, per repetition where that is the scope. Times are nanoseconds.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct SideFigures {
-    /// What it is called.
-    pub label: String,
-    /// From start to start, or from the first operation to the last.
-    pub elapsed_ns: f64,
-    /// With at least one operation on a device.
-    pub busy_ns: f64,
-    /// Without any.
-    pub idle_ns: f64,
-    /// Idle until the host began to launch, where launches are known.
-    pub host_bound_ns: Option<f64>,
-    /// Share of copying hidden behind kernels, where anything was copied.
-    pub overlap: Option<f64>,
-    /// Number and time of copies and sets, by direction.
-    pub copies: BTreeMap<String, (f64, f64)>,
-    /// API calls by name.
-    pub calls: BTreeMap<String, f64>,
-    /// Records that were lost, damaged or left out.
-    pub lost: u64,
-}
 
 /// The whole answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -83,20 +39,12 @@ pub struct Comparison {
 impl Comparison {
     /// Head over base of the time in which a device worked.
     pub fn busy_ratio(&self) -> f64 {
-        ratio(self.sides.base.busy_ns, self.sides.head.busy_ns)
+        self.sides.ratio(|side| side.busy_ns)
     }
 
     /// Head over base of the time that passed.
     pub fn elapsed_ratio(&self) -> f64 {
-        ratio(self.sides.base.elapsed_ns, self.sides.head.elapsed_ns)
-    }
-}
-
-fn ratio(base: f64, head: f64) -> f64 {
-    if base > 0.0 && head > 0.0 {
-        head / base
-    } else {
-        1.0
+        self.sides.ratio(|side| side.elapsed_ns)
     }
 }
 
@@ -205,10 +153,7 @@ pub fn compare(base: (&str, &Trace), head: (&str, &Trace), floor: f64) -> Compar
         scope,
         floor,
         kernels: changes(&base.launches(scope), &head.launches(scope)),
-        sides: Sides {
-            base: base.figures(scope),
-            head: head.figures(scope),
-        },
+        sides: Sides::of(base.figures(scope), head.figures(scope)),
         incomparable,
         findings: Vec::new(),
         notes: Vec::new(),
@@ -218,18 +163,17 @@ pub fn compare(base: (&str, &Trace), head: (&str, &Trace), floor: f64) -> Compar
             undecided: None,
         },
     };
-    let found = findings(&comparison);
+    let found = {
+        let Comparison { sides, kernels, .. } = &comparison;
+        found(&Facts::of_traces(sides, scope, kernels, floor))
+    };
     comparison.verdict = verdict(&comparison, &found, [&base, &head]);
     comparison.findings = found.into_iter().map(|found| found.finding).collect();
     comparison.notes = notes(&comparison, [&base, &head]);
     comparison
 }
 
-fn verdict(
-    comparison: &Comparison,
-    found: &[super::findings::Found],
-    sides: [&Side; 2],
-) -> Verdict {
+fn verdict(comparison: &Comparison, found: &[Found], sides: [&Side; 2]) -> Verdict {
     let mut reasons = Vec::new();
     let busy = comparison.busy_ratio();
     let comparable = comparison.incomparable.is_empty();

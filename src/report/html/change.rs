@@ -98,7 +98,7 @@ pub(super) fn findings(row: &Row) -> Vec<FindingView> {
     row.findings
         .iter()
         .map(|finding| FindingView {
-            cause: one_line(&finding.cause),
+            cause: finding.cause.to_string(),
             evidence: one_line(&finding.evidence),
             confidence: Percent(finding.confidence).to_string(),
         })

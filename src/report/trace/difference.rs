@@ -184,7 +184,8 @@ pub(super) fn became(kernel: &KernelChange) -> Vec<String> {
         Became::Same => Vec::new(),
     };
     if !kernel.changes.is_empty() {
-        told.push(kernel.changes.join(", "));
+        let changes: Vec<String> = kernel.changes.iter().map(ToString::to_string).collect();
+        told.push(changes.join(", "));
     }
     told
 }

@@ -38,7 +38,7 @@ pub(super) fn findings(found: &[Finding]) -> Vec<FindingView> {
     let found = found.iter();
     found
         .map(|finding| FindingView {
-            cause: one_line(&finding.cause),
+            cause: finding.cause.to_string(),
             evidence: one_line(&finding.evidence),
             confidence: format!("{:.2}", finding.confidence),
         })

@@ -150,7 +150,10 @@ fn behind_a_gate_the_host_is_no_cause() {
     };
     let cloned = record(&[(kernel, 9), ("flash", 9)], 18.1, 75.2, moving);
     let causes = |found: Vec<crate::judge::judgement::Finding>| -> Vec<String> {
-        found.into_iter().map(|finding| finding.cause).collect()
+        found
+            .into_iter()
+            .map(|finding| finding.cause.to_string())
+            .collect()
     };
     assert_eq!(causes(gated(&plain, &cloned, 1.215)), ["copies-added"]);
     // Under plain events the waits are in the time, and told.
@@ -174,7 +177,7 @@ fn where_the_hosts_time_is_judged_it_is_told_whatever_the_clock() {
         ..pair(&before, &after, 7.3)
     });
     assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!(told[0].cause, "host-bound");
+    assert_eq!(told[0].cause.as_str(), "host-bound");
     assert!(
         told[0].evidence.starts_with("host 48.5 → 355.0 µs a call"),
         "{told:?}"
@@ -231,6 +234,9 @@ fn a_call_that_opens_its_gate_waits_for_the_device() {
         base_clock: Clock::Gated,
         ..pair(&quiet, &waits, 4.0)
     });
-    assert_eq!(told[0].cause, "synchronisation", "{told:?}");
-    assert_ne!(found(&quiet, &waits, 4.0)[0].cause, "synchronisation");
+    assert_eq!(told[0].cause.as_str(), "synchronisation", "{told:?}");
+    assert_ne!(
+        found(&quiet, &waits, 4.0)[0].cause.as_str(),
+        "synchronisation"
+    );
 }

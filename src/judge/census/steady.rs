@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::summary::Summary;
 use crate::record::trace::{Operation, Recording, Work};
 
 /// Repetitions below which a sequence may have come twice by chance.
@@ -58,6 +59,16 @@ impl Steady {
     pub fn last<'a>(&self, recording: &'a Recording) -> Vec<&'a Operation> {
         between(recording, self.last_ns, self.to_ns)
     }
+}
+
+/// The part of a trace that repeats.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SteadyPart {
+    /// Where it is.
+    #[serde(flatten)]
+    pub steady: Steady,
+    /// What happened in it, over all its repetitions.
+    pub summary: Summary,
 }
 
 fn between(recording: &Recording, from: u64, to: u64) -> Vec<&Operation> {

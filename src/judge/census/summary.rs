@@ -206,7 +206,7 @@ fn add<'a>(copies: &mut BTreeMap<&'a str, CopyRow>, what: &'a str, bytes: u64, o
 
 /// Calls are written as running counts, some times a second: of a window what was added
 /// between the first and the last of them, scaled to all of it.
-pub(super) fn calls(recording: &Recording, window: Option<(u64, u64)>) -> BTreeMap<String, u64> {
+pub fn calls(recording: &Recording, window: Option<(u64, u64)>) -> BTreeMap<String, u64> {
     let mut total: BTreeMap<String, u64> = BTreeMap::new();
     for process in &recording.processes {
         let inside = |at: u64| window.is_none_or(|(from, to)| (from..to).contains(&at));

@@ -1,0 +1,245 @@
+//! What is known of a change, whether two records of a case tell it or two traces.
+
+use std::borrow::Cow;
+
+use super::clock::Clock;
+use crate::attention::Structure;
+use crate::figures::ARROW;
+use crate::judge::census::{KernelChange, Scope, SideFigures, Sides};
+use crate::judge::counts;
+use crate::judge::floor::beyond;
+use crate::judge::judgement::{Cause, Difference, Finding};
+use crate::record::side::CaseRecord;
+
+/// The part of what takes longer that something must account for to explain it.
+pub const EXPLAINS: f64 = 0.5;
+
+/// Kernels that a trace's findings tell one by one; a call's tell all.
+pub const TOLD: usize = 3;
+
+/// Two records of one case, and what is known around them.
+pub struct Pair<'a> {
+    /// The base's record.
+    pub base: &'a CaseRecord,
+    /// The head's record.
+    pub head: &'a CaseRecord,
+    /// Nanoseconds of the base, of those that were judged.
+    pub base_ns: Option<f64>,
+    /// Nanoseconds of the head, of those that were judged.
+    pub head_ns: Option<f64>,
+    /// What took the base's.
+    pub base_clock: Clock,
+    /// What took the head's.
+    pub clock: Clock,
+    /// Head over base, with the machine's share left in.
+    pub ratio: f64,
+    /// Smallest change that counts.
+    pub floor: f64,
+    /// Versions in which the case's worker differs.
+    pub versions: Vec<&'a Difference>,
+    /// Multiprocessors of the device, where it is a GPU that tells them.
+    pub sms: Option<u64>,
+}
+
+/// Who tells it, for what one of them alone knows.
+#[derive(Clone, Copy)]
+pub enum Source<'a> {
+    /// One call, counted; its times are those of many calls.
+    Call(&'a Pair<'a>),
+    /// A program under a profiler: when each launch ran, and for how long.
+    Trace(&'a Sides<SideFigures>, Scope),
+}
+
+/// A change, as the rules see it. Times are nanoseconds.
+pub struct Facts<'a> {
+    /// Who tells it.
+    pub source: Source<'a>,
+    /// What took the times that are judged.
+    pub clock: Clock,
+    /// The times that are judged: of a trace, what passes.
+    pub ns: Sides<Option<f64>>,
+    /// Head over base, with the machine's share left in.
+    pub ratio: f64,
+    /// Smallest change that counts.
+    pub floor: f64,
+    /// The host's time to issue a call, where it was taken.
+    pub host_ns: Option<Sides<f64>>,
+    /// Idle time of the device, where it is known.
+    pub waits: Option<Sides<Waits>>,
+    /// Kernels, before and after. Those of a call have no times, and none is `Replaced`.
+    pub kernels: Cow<'a, [KernelChange]>,
+}
+
+/// Time in which a device did nothing between its operations, in nanoseconds.
+#[derive(Clone, Copy)]
+pub struct Waits {
+    /// All of it.
+    pub idle_ns: f64,
+    /// The part in which it waited for the host, where launches are known.
+    pub host_bound_ns: Option<f64>,
+    /// In how much time that was.
+    pub span_ns: f64,
+}
+
+impl<'a> Facts<'a> {
+    /// Two traces.
+    pub fn of_traces(
+        sides: &'a Sides<SideFigures>,
+        scope: Scope,
+        kernels: &'a [KernelChange],
+        floor: f64,
+    ) -> Facts<'a> {
+        let waits = |side: &SideFigures| Waits {
+            idle_ns: side.idle_ns,
+            host_bound_ns: side.host_bound_ns,
+            span_ns: side.elapsed_ns,
+        };
+        Facts {
+            source: Source::Trace(sides, scope),
+            clock: Clock::Wall,
+            ns: sides.map(|side| Some(side.elapsed_ns)),
+            ratio: sides.ratio(|side| side.elapsed_ns),
+            floor,
+            host_ns: None,
+            waits: Some(sides.map(waits)),
+            kernels: Cow::Borrowed(kernels),
+        }
+    }
+
+    /// The two records, where a call is what is compared.
+    pub fn call(&self) -> Option<&'a Pair<'a>> {
+        match self.source {
+            Source::Call(pair) => Some(pair),
+            Source::Trace(..) => None,
+        }
+    }
+
+    /// The same, with both structures, where both were counted.
+    pub fn structures(&self) -> Option<(&'a Structure, &'a Structure)> {
+        let pair = self.call()?;
+        pair.base
+            .structure
+            .as_ref()
+            .zip(pair.head.structure.as_ref())
+    }
+
+    /// The two traces in figures, where traces are what is compared.
+    pub fn traces(&self) -> Option<&'a Sides<SideFigures>> {
+        match self.source {
+            Source::Call(_) => None,
+            Source::Trace(sides, _) => Some(sides),
+        }
+    }
+
+    /// Of what figures are told.
+    pub fn each(&self) -> &'static str {
+        match self.source {
+            Source::Call(_) => "a call",
+            Source::Trace(_, Scope::Repetition) => "a repetition",
+            Source::Trace(_, Scope::Whole) => "in all",
+        }
+    }
+
+    /// A count of both sides; `None` where one of them does not tell it.
+    pub fn count(&self, name: &str) -> Option<(f64, f64)> {
+        match self.source {
+            Source::Call(pair) => {
+                let count = |record| Some(counts::count(record, name)? as f64);
+                count(pair.base).zip(count(pair.head))
+            }
+            Source::Trace(sides, _) => {
+                let count = |side: &SideFigures| side.calls.get(name).copied();
+                count(&sides.base).zip(count(&sides.head))
+            }
+        }
+    }
+
+    /// The same, where there is at least one more than there was. Of a whole program, or one
+    /// whose repetitions differ, a part of one is none.
+    pub fn more(&self, name: &str) -> Option<(f64, f64)> {
+        let counts = self.count(name);
+        counts.filter(|(before, after)| *after >= before + 0.5)
+    }
+
+    /// True when time changed enough that conditions around it are worth telling.
+    pub fn moved(&self) -> bool {
+        beyond(self.ratio, self.floor)
+    }
+
+    /// True when the device's time is judged, and not the host's.
+    pub fn of_device(&self) -> bool {
+        self.clock != Clock::Host
+    }
+
+    /// Nanoseconds that the head takes more of the time that was judged, where it does.
+    pub fn slower_by(&self) -> Option<f64> {
+        let more = self.ns.head? - self.ns.base?;
+        (self.moved() && more > 0.0).then_some(more)
+    }
+
+    /// True when so much accounts for what takes longer.
+    pub fn explained_by(&self, ns: f64) -> bool {
+        let slower = self.slower_by();
+        slower.is_some_and(|slower| ns >= EXPLAINS * slower)
+    }
+
+    /// How sure a cause is that costs the host: behind a gate its time is not in the call's.
+    pub fn if_host(&self, inside: f64, behind_a_gate: f64) -> f64 {
+        match self.clock.holds_host() {
+            true => inside,
+            false => behind_a_gate,
+        }
+    }
+}
+
+/// A finding, and what it weighs.
+pub struct Found {
+    /// What is told.
+    pub finding: Finding,
+    /// Nanoseconds of head over base that it accounts for, below 0 for a gain; `None`
+    /// where that is not known.
+    pub growth_ns: Option<f64>,
+    /// True when it is a loss by itself, whatever the times say.
+    pub worse: bool,
+}
+
+impl Found {
+    /// A finding whose time is not known.
+    pub fn new(cause: Cause, evidence: String, confidence: f64) -> Found {
+        Found {
+            finding: Finding {
+                cause,
+                evidence,
+                confidence,
+            },
+            growth_ns: None,
+            worse: false,
+        }
+    }
+
+    /// The same, where what is in the list is told, and anything is in it.
+    pub fn of(cause: Cause, told: &[String], between: &str, confidence: f64) -> Option<Found> {
+        (!told.is_empty()).then(|| Found::new(cause, told.join(between), confidence))
+    }
+
+    /// With the nanoseconds that it accounts for, where a trace tells them.
+    pub fn growing(mut self, ns: f64) -> Found {
+        self.growth_ns = Some(ns);
+        self
+    }
+
+    /// A loss by itself, where that is so.
+    pub fn worse(mut self, worse: bool) -> Found {
+        self.worse = worse;
+        self
+    }
+}
+
+/// `2 → 5`, of counts that need not be whole, as means over repetitions are.
+pub fn became((before, after): (f64, f64)) -> String {
+    let figure = |count: f64| match (count - count.round()).abs() < 0.05 {
+        true => format!("{count:.0}"),
+        false => format!("{count:.1}"),
+    };
+    format!("{} {ARROW} {}", figure(before), figure(after))
+}

@@ -1,0 +1,92 @@
+//! The machine, not the code: its clock, what held that back, who else was there.
+
+use super::facts::{Facts, Found, Pair};
+use crate::judge::complete::median_ns as usable_median;
+use crate::judge::judgement::Cause;
+use crate::judge::phrase::percent;
+use crate::record::conditions::Conditions;
+
+/// Smaller differences of the clock are its resolution.
+const SMALLEST: f64 = 0.01;
+
+/// The device ran at another clock, which moved the way the time did, far enough to explain
+/// at least half of it. Work bound by memory slows less than its clock, so more than all of
+/// a change may be explained.
+pub fn clock(facts: &Facts) -> Option<Found> {
+    let pair = facts.call()?;
+    let base = usable_median(&pair.base.clock_mhz)?;
+    let head = usable_median(&pair.head.clock_mhz)?;
+    if !facts.moved() || !facts.of_device() || (head / base - 1.0).abs() < SMALLEST {
+        return None;
+    }
+    let share = (base / head).ln() / facts.ratio.ln();
+    if !(0.5..=2.0).contains(&share) {
+        return None;
+    }
+    let evidence = format!(
+        "clock {base:.0} → {head:.0} MHz, which accounts for {} of the change: the machine, \
+         not the code",
+        percent(share.min(1.0))
+    );
+    let cause = match head < base {
+        true => Cause::LowerClock,
+        false => Cause::HigherClock,
+    };
+    let confidence = unless_restructured(pair, 0.9, 0.6) * share.min(1.0);
+    Some(Found::new(cause, evidence, confidence))
+}
+
+/// A change of structure explains better than a condition that came with it.
+fn unless_restructured(pair: &Pair, alone: f64, beside: f64) -> f64 {
+    match pair.same_structure() {
+        true => alone,
+        false => beside,
+    }
+}
+
+/// The conditions of the slower record and of the faster, where time moved and a share of
+/// the slower one's invocations is larger than the same share of the faster one's.
+fn disturbed<'a>(
+    facts: &Facts<'a>,
+    share: fn(&Conditions) -> f64,
+) -> Option<(&'a Pair<'a>, &'a Conditions, &'a Conditions)> {
+    let pair = facts.call()?;
+    let (base, head) = (&pair.base.conditions, &pair.head.conditions);
+    let (slower, faster) = match facts.ratio > 1.0 {
+        true => (head, base),
+        false => (base, head),
+    };
+    let known = faster.known > 0 && facts.of_device();
+    let more = share(slower) > share(faster);
+    (facts.moved() && known && more).then_some((pair, slower, faster))
+}
+
+/// The device held its clocks back. The clock that is read between samples need not show it:
+/// a board at its power limit lowers its clock under load alone.
+pub fn throttled(facts: &Facts) -> Option<Found> {
+    let (pair, slower, faster) = disturbed(facts, Conditions::throttled_share)?;
+    let reasons: Vec<&str> = slower.throttle_reasons.iter().map(String::as_str).collect();
+    let evidence = format!(
+        "the device held its clocks back in {} of {} invocations ({}), before in {} of {}: \
+         the machine, not the code",
+        slower.throttled,
+        slower.known,
+        reasons.join(", "),
+        faster.throttled,
+        faster.known
+    );
+    let confidence = unless_restructured(pair, 0.8, 0.5);
+    Some(Found::new(Cause::Throttled, evidence, confidence))
+}
+
+/// Other processes computed on the device.
+pub fn shared_device(facts: &Facts) -> Option<Found> {
+    let (pair, slower, faster) = disturbed(facts, Conditions::shared_share)?;
+    let evidence = format!(
+        "other processes computed on the device in {} of {} invocations (up to {}), before in \
+         {} of {}: the machine, not the code",
+        slower.shared, slower.known, slower.other_processes, faster.shared, faster.known
+    );
+    let confidence = unless_restructured(pair, 0.8, 0.5);
+    Some(Found::new(Cause::SharedDevice, evidence, confidence))
+}

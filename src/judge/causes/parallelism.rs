@@ -1,0 +1,144 @@
+//! Less of the device does the work: fewer blocks, threads or independent pieces.
+//!
+//! This is the bug the tool exists for: a sentinel lost on its way made one block
+//! do what 157 had done, with the same kernel and the same result.
+
+use super::facts::{Facts, Found, Pair, TOLD, became};
+use super::standing::Standing;
+use crate::attention::ParamValue;
+use crate::judge::census::{Became, KernelChange, KernelRow, LaunchChange, Shape};
+use crate::judge::judgement::Cause;
+use crate::judge::kernels::{short, sizes};
+use crate::judge::phrase::{part_of, percent};
+
+/// How many times fewer explain much; losing a tenth of the blocks explains little.
+const MUCH: f64 = 1.5;
+
+/// Parts of the names of parameters that say into how many pieces work is cut.
+const PIECES: [&str; 7] = ["split", "thread", "block", "task", "worker", "cta", "warp"];
+
+/// Finds what went down: of a call everything together, of traces a finding for each
+/// kernel, with its times.
+pub fn less_parallel(facts: &Facts) -> Vec<Found> {
+    let lost = |kernel: &&KernelChange| kernel.became == Became::Same && kernel.fewer > 1.0;
+    let lost = facts.kernels.iter().filter(lost);
+    match facts.call() {
+        Some(pair) => in_a_call(facts, pair, lost).into_iter().collect(),
+        None => lost.take(TOLD).map(|k| in_a_trace(facts, k)).collect(),
+    }
+}
+
+fn in_a_call<'a>(
+    facts: &Facts,
+    pair: &Pair,
+    lost: impl Iterator<Item = &'a KernelChange>,
+) -> Option<Found> {
+    let counts = ["threads", "tasks"].into_iter().filter_map(|name| {
+        let (before, after) = facts.count(name).filter(|(before, after)| after < before)?;
+        let text = format!("{name} {}", became((before, after)));
+        Some((text, before / after.max(1.0)))
+    });
+    let grids = lost.map(|kernel| {
+        let is_grid = |change: &&LaunchChange| matches!(change, LaunchChange::Grid(..));
+        let grid = kernel.changes.iter().find(is_grid);
+        let grid = grid.map_or(String::new(), ToString::to_string);
+        let idle = kernel
+            .filled
+            .zip(kernel.sms)
+            .map(|(filled, sms)| (filled.head, sms));
+        let idle = idle.filter(|(filled, sms)| *filled < u64::from(*sms));
+        let idle = idle.map_or(String::new(), |(filled, sms)| {
+            format!(", {filled} of {sms} SMs")
+        });
+        let text = format!("{grid} of {}{idle}", short(&kernel.name.head));
+        (text, kernel.fewer)
+    });
+    let pieces = parameters(pair).filter_map(|(text, fewer)| Some((text, fewer?)));
+    let (told, fewer): (Vec<String>, Vec<f64>) = counts.chain(grids).chain(pieces).unzip();
+    let much = fewer.into_iter().any(|fewer| fewer >= MUCH);
+    let confidence = if much { 0.95 } else { 0.6 };
+    Found::of(Cause::LessParallel, &told, ", ", confidence)
+}
+
+fn in_a_trace(facts: &Facts, kernel: &KernelChange) -> Found {
+    let slower = kernel.ratio() > 1.0 + facts.floor;
+    let mut told: Vec<String> = kernel.changes.iter().map(ToString::to_string).collect();
+    if let (Some(filled), Some(sms)) = (kernel.filled, kernel.sms) {
+        told.push(format!("{} of {sms} SMs", filled.head));
+    }
+    told.push(kernel.times());
+    let confidence = match (slower, kernel.fewer >= MUCH) {
+        (true, true) => 0.95,
+        (true, false) => 0.6,
+        (false, _) => 0.4,
+    };
+    let evidence = format!("{}: {}", short(&kernel.name.head), told.join(", "));
+    let found = Found::new(Cause::LessParallel, evidence, confidence);
+    found.growing(kernel.growth_ns()).worse(slower)
+}
+
+/// The same request became another parameter: a default or a heuristic changed. Those that
+/// cut work into fewer pieces are `less-parallel`.
+pub fn parameter_changed(facts: &Facts) -> Option<Found> {
+    let changed = parameters(facts.call()?).filter(|(_, fewer)| fewer.is_none());
+    let changed: Vec<String> = changed.map(|(text, _)| text).collect();
+    Found::of(Cause::ParameterChanged, &changed, ", ", 0.85)
+}
+
+/// Parameters whose effective value changed, and how many times fewer pieces work is cut
+/// into, where one says that. What only one side reports may be a worker that reports more,
+/// not a change.
+fn parameters(pair: &Pair) -> impl Iterator<Item = (String, Option<f64>)> {
+    let head = &pair.head.effective;
+    pair.base
+        .effective
+        .iter()
+        .filter_map(move |(name, before)| {
+            let after = head.get(name).filter(|after| *after != before)?;
+            let cuts_work = PIECES.iter().any(|pieces| name.contains(pieces));
+            let fewer = match (before, after) {
+                (ParamValue::Int(before), ParamValue::Int(after))
+                    if *after > 0 && after < before =>
+                {
+                    cuts_work.then_some(*before as f64 / *after as f64)
+                }
+                _ => None,
+            };
+            Some((format!("{name} became {after} (was {before})"), fewer))
+        })
+}
+
+/// Share of all kernels' time from which a launch dominates.
+const DOMINATES: f64 = 0.2;
+
+/// Launches with fewer blocks than the device has multiprocessors, in a kernel that
+/// dominates.
+pub fn few_blocks<'a>(standing: &'a Standing) -> impl Iterator<Item = Found> + 'a {
+    let of = standing.of;
+    of.kernels.iter().filter_map(move |kernel| {
+        let shape = few(kernel)?;
+        let (filled, sms) = shape.filled()?;
+        let share = shape.total_ns as f64 / of.kernel_ns.max(1) as f64;
+        let evidence = format!(
+            "{}: grid {}, {filled} of {sms} SMs, {} of kernels{} ({})",
+            short(&kernel.name),
+            sizes(shape.grid),
+            part_of(standing.ns(shape.total_ns), standing.ns(of.kernel_ns)),
+            standing.each,
+            percent(share)
+        );
+        // A few multiprocessors without a block cost little.
+        let half = 2 * filled <= u64::from(sms);
+        let confidence = if half { 0.9 } else { 0.4 };
+        (share >= DOMINATES).then(|| Found::new(Cause::FewBlocks, evidence, confidence))
+    })
+}
+
+/// The costliest launch of a kernel that leaves multiprocessors without a block.
+fn few(kernel: &KernelRow) -> Option<&Shape> {
+    let few = |shape: &&Shape| {
+        let filled = shape.filled();
+        filled.is_some_and(|(filled, sms)| filled < u64::from(sms))
+    };
+    kernel.shapes.iter().find(few)
+}

@@ -1,0 +1,86 @@
+//! What is held against each other of two traces.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// A value of the base and of the head.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Sides<T> {
+    /// What was.
+    pub base: T,
+    /// What is.
+    pub head: T,
+}
+
+impl<T> Sides<T> {
+    /// What was and what is.
+    pub fn of(base: T, head: T) -> Sides<T> {
+        Sides { base, head }
+    }
+
+    /// What was and what is, where both are known.
+    pub fn both(base: Option<T>, head: Option<T>) -> Option<Sides<T>> {
+        Some(Sides::of(base?, head?))
+    }
+
+    /// Something of each.
+    pub fn map<U>(&self, of: impl Fn(&T) -> U) -> Sides<U> {
+        Sides {
+            base: of(&self.base),
+            head: of(&self.head),
+        }
+    }
+}
+
+impl Sides<f64> {
+    /// How much more the head has.
+    pub fn growth(self) -> f64 {
+        self.head - self.base
+    }
+}
+
+/// What is held against each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// One repetition of the part that repeats: structure of the last one, times the mean
+    /// over all.
+    Repetition,
+    /// Everything, because one side has no part that repeats.
+    Whole,
+}
+
+/// A side in figures, per repetition where that is the scope. Times are nanoseconds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SideFigures {
+    /// What it is called.
+    pub label: String,
+    /// From start to start, or from the first operation to the last.
+    pub elapsed_ns: f64,
+    /// With at least one operation on a device.
+    pub busy_ns: f64,
+    /// Without any.
+    pub idle_ns: f64,
+    /// Idle until the host began to launch, where launches are known.
+    pub host_bound_ns: Option<f64>,
+    /// Share of copying hidden behind kernels, where anything was copied.
+    pub overlap: Option<f64>,
+    /// Number and time of copies and sets, by direction.
+    pub copies: BTreeMap<String, (f64, f64)>,
+    /// API calls by name.
+    pub calls: BTreeMap<String, f64>,
+    /// Records that were lost, damaged or left out.
+    pub lost: u64,
+}
+
+impl Sides<SideFigures> {
+    /// Head over base of a time; 1 where it is not known of both.
+    pub fn ratio(&self, time: fn(&SideFigures) -> f64) -> f64 {
+        let (base, head) = (time(&self.base), time(&self.head));
+        match base > 0.0 && head > 0.0 {
+            true => head / base,
+            false => 1.0,
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! What a call is counted to do, by name, and counted functions in words.
+
+use super::phrase::time;
+use crate::attention::ASKED_OF_CUDA;
+use crate::record::side::CaseRecord;
+
+/// The counted function of autotuning runs that found no configuration kept.
+pub const AUTOTUNE: &str = "triton_autotune";
+
+/// A count of a record, where it was counted. What a call asked of CUDA is in the activity
+/// of files that are older than the counts of it.
+pub fn count(record: &CaseRecord, name: &str) -> Option<u64> {
+    let counts = &record.structure.as_ref()?.counts;
+    let counted = counts.get(name).copied();
+    counted.or_else(|| asked(record).find_map(|(asked, n)| (asked == name).then_some(n)))
+}
+
+/// What a call asked of CUDA, as its activity tells, by the names of the counts.
+pub fn asked(record: &CaseRecord) -> impl Iterator<Item = (&'static str, u64)> {
+    let calls = record.activity.as_ref().map(|activity| &activity.calls);
+    ASKED_OF_CUDA
+        .into_iter()
+        .filter_map(move |(call, count)| Some((count, *calls?.get(call)?)))
+}
+
+/// How often a counted function runs in a call, and what that costs the host: `backend
+/// re-selected 8 times a call, 660 µs of the host a call in it`.
+pub fn events(record: &CaseRecord, name: &str, events: u64) -> String {
+    let event = event(name).unwrap_or(name);
+    format!("{event} {} a call{}", times(events), within(record, name))
+}
+
+/// The event that a counted function is, where its name says it.
+pub fn event(name: &str) -> Option<&'static str> {
+    match name {
+        "backend_selections" => Some("backend re-selected"),
+        AUTOTUNE => Some("retuned"),
+        _ => None,
+    }
+}
+
+/// `once`, `8 times`.
+pub fn times(events: u64) -> String {
+    match events {
+        1 => "once".to_owned(),
+        _ => format!("{events} times"),
+    }
+}
+
+/// `, 52.2 ms of the host a call in it`, where the time in a counted function is known.
+pub fn within(record: &CaseRecord, name: &str) -> String {
+    let counts = record.structure.as_ref().map(|structure| &structure.counts);
+    match counts.and_then(|counts| counts.get(&format!("ns.{name}"))) {
+        Some(ns) => format!(", {} of the host a call in it", time(*ns as f64)),
+        None => String::new(),
+    }
+}
