@@ -1,5 +1,7 @@
 //! Holds the source to the order of rooms in docs/ARCHITECTURE.md.
 
+mod circles;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -122,5 +124,69 @@ fn a_forbidden_import_is_seen() {
     assert_eq!(
         violations("report", "let x = crate::commands::run();").len(),
         1
+    );
+}
+
+fn circles_of(files: &[(&str, &str)]) -> Vec<String> {
+    let module = |path: &str| path.split("::").map(str::to_owned).collect::<Vec<_>>();
+    let files = files.iter();
+    let modules = files.map(|(path, text)| (module(path), circles::code(text)));
+    circles::circles(&circles::imports(&modules.collect()))
+}
+
+#[test]
+fn nobody_imports_whoever_imports_them() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for sources in ["src", "crates/worker/src", "probe/src"] {
+        let modules = circles::modules(&root.join(sources));
+        assert!(modules.len() > 10, "{sources} was not read");
+        let imports = circles::imports(&modules);
+        assert!(imports.len() > 10, "{sources}: no import was found");
+        let found = circles::circles(&imports);
+        assert!(found.is_empty(), "{sources}:\n{}", found.join("\n"));
+    }
+}
+
+#[test]
+fn a_circle_is_seen_however_it_is_written() {
+    let told = "a::one takes Two of a::two takes make of a::one";
+    for (one, two) in [
+        ("use super::two::Two;", "use crate::a::one::make;"),
+        (
+            "use crate::a::{\n    two::{Two},\n};",
+            "fn f() { super::one::make(); }",
+        ),
+        (
+            "use super::two;\nfn f() -> two::Two {}",
+            "use super::one;\nfn g() { one::make() }",
+        ),
+        // By way of their parent, which hands both on.
+        ("use super::Two;", "use super::make;"),
+    ] {
+        let parent = "mod one;\nmod two;\npub use one::make;\npub use two::Two;";
+        assert_eq!(
+            circles_of(&[("a", parent), ("a::one", one), ("a::two", two)]),
+            [told]
+        );
+    }
+    let parent = "mod one;\nuse one::make;\npub struct Parent;\nfn f() { make() }";
+    let child = "use super::Parent;";
+    assert_eq!(
+        circles_of(&[("a", parent), ("a::one", child)]),
+        ["a takes make of a::one takes Parent of a"]
+    );
+}
+
+#[test]
+fn a_face_and_tests_are_no_part_of_a_circle() {
+    let face = "mod one;\npub use one::one;\npub struct Parent;";
+    let child = "use super::Parent;\n#[cfg(test)]\nmod tests {\n    use crate::b::B;\n}";
+    assert!(
+        circles_of(&[
+            ("a", face),
+            ("a::one", child),
+            ("b", "use crate::a::Parent;")
+        ])
+        .is_empty()
     );
 }
