@@ -2,7 +2,7 @@
 //!
 //! Data flows one way: suite → plan → workers → run → judgement → report.
 //! Each module below is a room of `docs/ARCHITECTURE.md`; a module imports only
-//! from those above it in this list (`tests/layering.rs` holds it to that).
+//! from those above it in this list (`tests/layering/` holds it to that).
 
 mod cache;
 pub mod figures;
