@@ -16,17 +16,7 @@ pub fn by_kernel(structure: &Structure) -> BTreeMap<String, Vec<&Launch>> {
 
 /// Threads of a launch over its whole grid.
 pub fn threads(launch: &Launch) -> u64 {
-    blocks(launch).saturating_mul(product(launch.block))
-}
-
-/// Blocks of a launch.
-pub fn blocks(launch: &Launch) -> u64 {
-    product(launch.grid)
-}
-
-fn product(sizes: [u32; 3]) -> u64 {
-    let sizes = sizes.into_iter().map(u64::from);
-    sizes.fold(1, u64::saturating_mul)
+    launch.blocks().saturating_mul(launch.threads())
 }
 
 /// `157x1x1`.

@@ -7,7 +7,7 @@ use super::facts::{Facts, Pair, Source, Waits};
 use crate::attention::{ActivitySummary, Launch, Structure};
 use crate::judge::census::{Became, KernelChange, LaunchChange, Sides};
 use crate::judge::complete::median_ns;
-use crate::judge::kernels::{blocks, by_kernel, threads};
+use crate::judge::kernels::{by_kernel, threads};
 use crate::judge::structure;
 use crate::record::side::CaseRecord;
 use crate::suite::structural::StructurePolicy;
@@ -110,7 +110,7 @@ fn kernel(name: &str, before: &[&Launch], after: &[&Launch], sms: Option<u64>) -
         change.changes.insert(0, grid);
         change.fewer = threads(before) as f64 / threads(after).max(1) as f64;
         change.filled =
-            sms.map(|sms| Sides::of(blocks(before), blocks(after)).map(|b| sms.min(*b)));
+            sms.map(|sms| Sides::of(before.blocks(), after.blocks()).map(|b| sms.min(*b)));
     }
     change
 }
@@ -118,13 +118,13 @@ fn kernel(name: &str, before: &[&Launch], after: &[&Launch], sms: Option<u64>) -
 /// The largest launches of a kernel, where there are fewer blocks and threads than there
 /// were. The same work in more launches is not done by less of the device.
 fn shrunk<'a>(before: &[&'a Launch], after: &[&'a Launch]) -> Option<(&'a Launch, &'a Launch)> {
-    let all = |launches: &[&Launch]| -> u64 { launches.iter().map(|launch| blocks(launch)).sum() };
+    let all = |launches: &[&Launch]| -> u64 { launches.iter().map(|launch| launch.blocks()).sum() };
     if after.len() > before.len() && all(after) >= all(before) {
         return None;
     }
-    let largest = |launches: &[&'a Launch]| launches.iter().copied().max_by_key(|l| blocks(l));
+    let largest = |launches: &[&'a Launch]| launches.iter().copied().max_by_key(|l| l.blocks());
     let (before, after) = (largest(before)?, largest(after)?);
-    let fewer = blocks(after) < blocks(before) && threads(after) < threads(before);
+    let fewer = after.blocks() < before.blocks() && threads(after) < threads(before);
     fewer.then_some((before, after))
 }
 

@@ -9,7 +9,7 @@ use super::counts;
 use super::found::{Found, Pair, worse_if};
 use crate::attention::{Launch, Structure, moves_data};
 use crate::judge::judgement::{Direction, StructuralChange};
-use crate::judge::kernels::{blocks, by_kernel, short, sizes, threads};
+use crate::judge::kernels::{by_kernel, short, sizes, threads};
 use crate::record::side::CaseRecord;
 use crate::suite::structural::Kind;
 
@@ -43,7 +43,7 @@ type Kernels<'a> = BTreeMap<String, Vec<&'a Launch>>;
 fn sorted(structure: &Structure) -> Kernels<'_> {
     let mut kernels = by_kernel(structure);
     for launches in kernels.values_mut() {
-        launches.sort_by_key(|launch| (blocks(launch), launch.grid, launch.block));
+        launches.sort_by_key(|launch| (launch.blocks(), launch.grid, launch.block));
     }
     kernels
 }
@@ -85,7 +85,7 @@ fn replaced(found: &mut Found, before: &Kernels, after: &Kernels) {
     let only = |here: &Kernels, there: &Kernels| -> Vec<(String, u64, usize)> {
         let here = here.iter().filter(|(name, _)| !there.contains_key(*name));
         here.map(|(name, launches)| {
-            let blocks = launches.iter().map(|launch| blocks(launch)).max();
+            let blocks = launches.iter().map(|launch| launch.blocks()).max();
             (name.clone(), blocks.unwrap_or(0), launches.len())
         })
         .collect()
@@ -151,14 +151,14 @@ fn alike(found: &mut Found, name: &str, before: &[&Launch], after: &[&Launch]) {
     };
     if let Some((b, a)) = pairs()
         .filter(|(b, a)| b.grid != a.grid)
-        .max_by_key(|(b, a)| blocks(b).abs_diff(blocks(a)))
+        .max_by_key(|(b, a)| b.blocks().abs_diff(a.blocks()))
     {
-        let direction = match blocks(a) < blocks(b) && threads(a) < threads(b) {
+        let direction = match a.blocks() < b.blocks() && threads(a) < threads(b) {
             true => Direction::Worse,
             false => Direction::Other,
         };
         found.add(Kind::Grid, direction, name, sizes(b.grid), sizes(a.grid));
-        fill(found, name, blocks(b), blocks(a));
+        fill(found, name, b.blocks(), a.blocks());
     }
     if let Some((b, a)) = pairs().find(|(b, a)| b.block != a.block) {
         let (b, a) = (sizes(b.block), sizes(a.block));

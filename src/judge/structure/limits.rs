@@ -5,7 +5,7 @@ use crate::attention::{CENSUS, Launch, Structure, moves_data};
 use crate::judge::complete::allowed;
 use crate::judge::counts;
 use crate::judge::judgement::{Held, LimitResult};
-use crate::judge::kernels::{blocks, normalised, short};
+use crate::judge::kernels::{normalised, short};
 use crate::record::side::{CaseRecord, Side, Status};
 use crate::suite::glob;
 use crate::suite::structural::{Limit, Quantity};
@@ -109,14 +109,14 @@ fn figure(limit: &Limit, record: &CaseRecord, sms: Option<u64>) -> Result<Figure
         Quantity::Blocks => {
             let launch = largest(limit, structure)?;
             Ok(Figure {
-                value: blocks(launch) as f64,
+                value: launch.blocks() as f64,
                 of: Some(grid_of(launch)),
             })
         }
         Quantity::SmFill => {
             let launch = largest(limit, structure)?;
             let sms = sms.ok_or("its device does not tell its multiprocessors")?;
-            let busy = blocks(launch).min(sms);
+            let busy = launch.blocks().min(sms);
             Ok(Figure {
                 value: busy as f64 / sms as f64,
                 of: Some(format!("{}, {busy} of {sms} SMs", grid_of(launch))),
@@ -155,7 +155,7 @@ fn largest<'a>(limit: &Limit, structure: &'a Structure) -> Result<&'a Launch, St
     };
     let launches = structure.launches.iter().filter(speaks_of);
     launches
-        .max_by_key(|launch| blocks(launch))
+        .max_by_key(|launch| launch.blocks())
         .ok_or_else(|| match &limit.kernel {
             Some(pattern) => format!("no kernel it launches matches {pattern}"),
             None => "it launches no kernel that computes".to_owned(),

@@ -10,7 +10,7 @@ use crate::attention::inputs::probe_indices;
 use crate::attention::reference::{
     self, Forward, Gradients, Inputs, Part, Side, TooLarge, checked_runs,
 };
-use crate::attention::{Direction, Layout, Problem};
+use crate::attention::{Direction, Problem};
 use crate::worker::protocol::{PROBES, TensorError};
 use regatta_worker::difference::Difference;
 
@@ -51,11 +51,7 @@ impl References {
     ) -> Result<(Arc<Forward>, Option<Arc<Gradients>>), TooLarge> {
         let wanted = problem.direction.has_backward();
         // Layout and direction change nothing about the values.
-        let problem = Problem {
-            layout: Layout::Bshd,
-            direction: Direction::Forward,
-            ..problem.clone()
-        };
+        let problem = problem.same_values().with(Direction::Forward);
         let found = self
             .entries
             .iter()
@@ -92,14 +88,10 @@ impl References {
     /// When it does not fit into memory.
     pub fn part(&mut self, problem: &Problem, seed: u64) -> Result<Arc<Vec<Part>>, TooLarge> {
         let wanted = problem.direction.has_backward();
-        let with = |direction| Problem {
-            layout: Layout::Bshd,
-            direction,
-            ..problem.clone()
-        };
+        let problem = problem.same_values();
         // Gradients come with forward.
-        let both = with(Direction::Both);
-        let forward = with(Direction::Forward);
+        let both = problem.with(Direction::Both);
+        let forward = problem.with(Direction::Forward);
         let found = self.parts.iter().position(|entry| {
             let serves = entry.problem == both || (!wanted && entry.problem == forward);
             serves && entry.seed == seed
