@@ -118,7 +118,10 @@ fn kernel(name: &str, before: &[&Launch], after: &[&Launch], sms: Option<u64>) -
 /// The largest launches of a kernel, where there are fewer blocks and threads than there
 /// were. The same work in more launches is not done by less of the device.
 fn shrunk<'a>(before: &[&'a Launch], after: &[&'a Launch]) -> Option<(&'a Launch, &'a Launch)> {
-    let all = |launches: &[&Launch]| -> u64 { launches.iter().map(|launch| launch.blocks()).sum() };
+    let all = |launches: &[&Launch]| {
+        let blocks = launches.iter().map(|launch| launch.blocks());
+        blocks.fold(0, u64::saturating_add)
+    };
     if after.len() > before.len() && all(after) >= all(before) {
         return None;
     }
@@ -150,4 +153,20 @@ fn compiled(before: &[&Launch], after: &[&Launch]) -> Vec<LaunchChange> {
     ];
     let changes = changes.into_iter().flatten();
     changes.filter(LaunchChange::differs).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A record may hold anything.
+    #[test]
+    fn grids_that_no_device_has_are_compared_all_the_same() {
+        let huge = Launch {
+            grid: [u32::MAX; 3],
+            ..Launch::default()
+        };
+        assert!(shrunk(&[&huge], &[&huge, &huge]).is_none());
+        assert!(shrunk(&[&huge, &huge], &[&huge]).is_none());
+    }
 }
