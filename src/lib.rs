@@ -5,11 +5,10 @@
 //! from those above it in this list (`tests/layering/` holds it to that).
 
 mod cache;
-pub mod figures;
 mod input;
 mod last_words;
 
-pub use regatta_worker::attention;
+pub use regatta_worker::{attention, units};
 
 pub mod suite;
 pub mod worker;

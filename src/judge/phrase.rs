@@ -1,9 +1,9 @@
-//! Figures as the judge's sentences write them: those of [`crate::figures`].
+//! Figures as the judge's sentences write them: those of [`crate::units`].
 
 use crate::attention::CaseId;
-use crate::figures::{Digits, Factor, Percent, Probability, ShortTime};
+use crate::units::{Digits, Factor, Percent, Probability, ShortTime};
 
-pub use crate::figures::{counted as count, from_to, part_of};
+pub use crate::units::{counted as count, from_to, part_of};
 
 /// `12.3 % slower`, `4.0 % faster`, `3.42x slower`, for a ratio of head to base.
 pub fn change(ratio: f64) -> String {

@@ -1,3 +1,3 @@
 //! Numbers as people read them: the same here and in the judge's sentences.
 
-pub use crate::figures::*;
+pub use crate::units::*;

@@ -14,6 +14,8 @@
 //! - [`on_processor`]: functions that take slices, as a worker; [`sets`] and [`difference`]
 //!   for one of another kind.
 //!
+//! [`units`] prints times, ratios and sizes in one style.
+//!
 //! `regatta worker check -- COMMAND` holds a worker to the protocol.
 
 pub mod attention;
@@ -23,3 +25,4 @@ pub mod protocol;
 pub mod serve;
 pub mod sets;
 mod state;
+pub mod units;

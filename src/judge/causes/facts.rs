@@ -4,12 +4,12 @@ use std::borrow::Cow;
 
 use super::clock::Clock;
 use crate::attention::Structure;
-use crate::figures::ARROW;
 use crate::judge::census::{KernelChange, Scope, SideFigures, Sides};
 use crate::judge::counts;
 use crate::judge::floor::beyond;
 use crate::judge::judgement::{Cause, Difference, Finding};
 use crate::record::side::CaseRecord;
+use crate::units::ARROW;
 
 /// The part of what takes longer that something must account for to explain it.
 pub const EXPLAINS: f64 = 0.5;

@@ -7,10 +7,10 @@ use serde::{Serialize, Serializer};
 
 use super::align::align;
 use super::sides::Sides;
-use crate::figures::{ARROW, from_to};
 use crate::judge::kernels::sizes;
 use crate::judge::phrase;
 use crate::record::trace::{Kernel, Operation, Recording};
+use crate::units::{ARROW, from_to};
 
 /// What became of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

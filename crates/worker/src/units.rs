@@ -2,7 +2,7 @@
 //! judge's sentences and of every report. Times are in `µs`, a change goes from what was
 //! `→` to what is, a factor is `2.01x`.
 //!
-//! Outside all rooms, and imports nothing. Every figure prints something for every value:
+//! A leaf: it imports nothing. Every figure prints something for every value:
 //! `–` where there is no number to print.
 
 use std::fmt;
