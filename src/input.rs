@@ -10,6 +10,7 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 use nix::libc::{O_NOCTTY, O_NONBLOCK};
+use serde::{Deserialize, Serialize};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -125,6 +126,15 @@ fn too_large(most: u64) -> io::Error {
     };
     let problem = format!("it is larger than the {size} {unit} that are read of such a file");
     io::Error::new(ErrorKind::FileTooLarge, problem)
+}
+
+/// A line of a file that could not be used; the others were kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Damage {
+    /// Counts from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub problem: String,
 }
 
 #[cfg(test)]

@@ -10,6 +10,8 @@ mod last_words;
 
 pub use regatta_worker::{attention, units};
 
+pub mod machine;
+
 pub mod suite;
 pub mod worker;
 

@@ -10,9 +10,10 @@ use serde::Serialize;
 
 use super::{Ended, Stop, measuring, note, print, reporting};
 use crate::judge::trace::{Analysis, analyse, compare};
+use crate::machine::Recording;
 use crate::measure::checkout::checkout;
 use crate::measure::tracing;
-use crate::record::trace::{Recording, Trace, TraceHeader, file, is_script, raw};
+use crate::record::trace::{Trace, TraceHeader, file, is_script, raw};
 use crate::record::{METHOD_VERSION, RecordError, SCHEMA_VERSION};
 use crate::report::files;
 use crate::report::trace as shown;

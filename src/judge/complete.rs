@@ -1,7 +1,8 @@
 //! Whether every planned case was measured, and what is said of those that were not.
 
 use super::judgement::Word;
-use crate::attention::{CENSUS, CaseId};
+use crate::attention::CaseId;
+use crate::machine::CENSUS;
 use crate::record::side::{CaseRecord, Status, is_time, median};
 use crate::record::types::Fault;
 use crate::suite::glob;

@@ -1,7 +1,7 @@
 //! What a call is counted to do, by name, and counted functions in words.
 
 use super::phrase::time;
-use crate::attention::ASKED_OF_CUDA;
+use crate::machine::ASKED_OF_CUDA;
 use crate::record::side::CaseRecord;
 
 /// The counted function of autotuning runs that found no configuration kept.

@@ -6,7 +6,6 @@
 //! and again after the [`suspects`] were measured on fresh invocations.
 
 mod causes;
-mod census;
 mod comparable;
 mod complete;
 mod conditions;
@@ -14,7 +13,6 @@ mod counts;
 mod expect;
 mod floor;
 pub mod judgement;
-mod kernels;
 mod phrase;
 mod reasons;
 mod rows;

@@ -1,8 +1,8 @@
 //! How many blocks of a kernel a multiprocessor holds, where the worker does not say.
 
-use crate::attention::{Launch, Structure};
 use crate::kernels::arch::Arch;
 use crate::kernels::occupancy::{Demand, resident};
+use crate::machine::{Launch, Structure};
 use crate::worker::protocol::Device;
 
 /// Completes the launches of a structure from what each block takes and what the device
@@ -28,7 +28,7 @@ fn arch(capability: &str) -> Option<Arch> {
 /// one whose figures are not what they seem: nothing is said of it.
 fn blocks_per_sm(arch: Arch, launch: &Launch) -> Option<u32> {
     let demand = Demand {
-        threads: u32::try_from(launch.threads()).ok()?,
+        threads: u32::try_from(launch.block_threads()).ok()?,
         registers: launch.registers?,
         shared_bytes: u32::try_from(launch.shared_bytes?).ok()?,
         barriers: 0,

@@ -23,7 +23,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 
 use super::machine;
-use crate::record::trace::Recording;
+use crate::machine::Recording;
 use crate::record::trace::raw;
 use crate::record::types::Fingerprint;
 use crate::worker::program::{Leaves, Program, Started, Streams};

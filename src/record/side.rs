@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::conditions::Conditions;
 use super::types::{Fault, RunHeader};
-use crate::attention::{ActivitySummary, CaseId, ParamValue, Structure};
+use crate::attention::{CaseId, ParamValue};
+use crate::machine::{ActivitySummary, Structure};
 
 /// A run or a baseline, as the judge sees it.
 #[derive(Clone, Debug, PartialEq)]

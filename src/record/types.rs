@@ -6,12 +6,14 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::identity::Identity;
-use crate::attention::{Activity, CaseId, ParamValue, Structure};
+use crate::attention::{CaseId, ParamValue};
+use crate::machine::{Activity, Structure};
 use crate::suite::count::Count;
 use crate::suite::rules::Rules;
 use crate::suite::{Override, Settings};
 
-pub use crate::worker::protocol::DeviceState;
+pub use crate::input::Damage;
+pub use crate::machine::DeviceState;
 
 /// The first line of a run: everything needed to judge it later.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -365,15 +367,6 @@ pub struct Run {
     pub end: Option<RunEnd>,
     /// Lines that could not be used.
     pub damage: Vec<Damage>,
-}
-
-/// A line of a file that could not be used; the others were kept.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Damage {
-    /// Counts from 1.
-    pub line: usize,
-    /// What is wrong with it.
-    pub problem: String,
 }
 
 #[cfg(test)]

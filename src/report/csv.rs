@@ -11,9 +11,10 @@ use ::csv::Writer;
 use super::exporter::{Document, Exporter, RenderError, Report};
 use super::fill;
 use super::text::one_line;
-use crate::attention::{ActivitySummary, Case, CaseId, FACETS, ParamValue};
+use crate::attention::{Case, CaseId, FACETS, ParamValue};
 use crate::judge::judgement::{Change, Finding, Row, Stage, Timing, Uncounted};
 use crate::judge::spread::{Spread, spreads};
+use crate::machine::ActivitySummary;
 use crate::record::conditions::Conditions;
 use crate::record::side::{CaseRecord, Side};
 use crate::record::types::Outcome;
@@ -220,11 +221,11 @@ fn figures(
         condition(|of| (of.known > 0).then_some(of.other_processes)),
         condition(|of| (of.synchronised > 0).then_some(of.synchronised)),
         cell(record.and_then(|record| fill::share(record, sms))),
-        active(|of| Some(of.busy_ns)),
-        active(|of| Some(of.idle_ns())),
-        cell(activity.and_then(ActivitySummary::host_bound)),
-        active(|of| of.copying_ns),
-        active(|of| Some(of.overlap_ns)),
+        active(|of| Some(of.time.busy_ns)),
+        active(|of| Some(of.time.idle_ns())),
+        cell(activity.and_then(|of| of.time.host_bound())),
+        active(|of| of.time.copying_ns),
+        active(|of| Some(of.time.overlap_ns)),
         active(|of| of.moving_ns),
         findings(&row.findings),
         structure(row),

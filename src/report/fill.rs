@@ -1,6 +1,6 @@
 //! How much of a device a call's launches fill.
 
-use crate::attention::Launch;
+use crate::machine::Launch;
 use crate::record::side::CaseRecord;
 use crate::record::types::RunHeader;
 
@@ -34,7 +34,7 @@ pub(super) fn share(record: &CaseRecord, sms: Option<u32>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attention::{ActivitySummary, Structure};
+    use crate::machine::{ActivitySummary, Structure};
     use crate::record::side::Status;
 
     fn record(blocks: &[u32], longest: Option<usize>) -> CaseRecord {

@@ -7,23 +7,43 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What each room may import. A room always knows itself.
-const MAY: [(&str, &[&str]); 9] = [
+const MAY: [(&str, &[&str]); 10] = [
     ("attention", &[]),
+    ("machine", &[]),
     // What a suite asks for is what the protocol carries.
     ("suite", &["attention", "worker::protocol"]),
     ("worker", &["attention"]),
     ("kernels", &[]),
     (
         "variants",
-        &["attention", "worker::protocol", "worker::serve", "kernels"],
+        &[
+            "attention",
+            "machine",
+            "worker::protocol",
+            "worker::serve",
+            "kernels",
+        ],
     ),
-    ("record", &["attention", "suite", "worker::protocol"]),
+    (
+        "record",
+        &["attention", "machine", "suite", "worker::protocol"],
+    ),
     (
         "measure",
-        &["attention", "suite", "worker", "record", "kernels"],
+        &[
+            "attention",
+            "machine",
+            "suite",
+            "worker",
+            "record",
+            "kernels",
+        ],
     ),
-    ("judge", &["attention", "suite", "record"]),
-    ("report", &["attention", "suite", "record", "judge"]),
+    ("judge", &["attention", "machine", "suite", "record"]),
+    (
+        "report",
+        &["attention", "machine", "suite", "record", "judge"],
+    ),
 ];
 
 /// `commands` knows every room; that is said apart because it is the only one.

@@ -19,7 +19,8 @@ use rand_chacha::ChaCha8Rng;
 use regatta::attention::inputs::probe_indices;
 use regatta::attention::reference::{Inputs, backward, forward};
 use regatta::attention::tolerance::results;
-use regatta::attention::{Activity, Direction, Dtype, ParamValue, Problem, Structure, work};
+use regatta::attention::{Direction, Dtype, ParamValue, Problem, work};
+use regatta::machine::{Activity, Structure};
 use regatta::worker::protocol::{
     Checked, Device, Hello, Measure, Measured, PROBES, PROTOCOL_VERSION, Parameter, Prepare,
     Prepared, REPLY_FD, TensorError, VariantInfo,

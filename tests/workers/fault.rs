@@ -1,6 +1,7 @@
 //! What can go wrong in a call of `fake/gpu`, and what changes without going wrong.
 
-use regatta::attention::{Activity, Launch, Operation, OperationKind, ParamValue, Structure};
+use regatta::attention::ParamValue;
+use regatta::machine::{Activity, Launch, Named, Operation, Structure, Work};
 use regatta::worker::protocol::Prepare;
 use regatta::worker::serve::Refusal;
 
@@ -208,26 +209,23 @@ impl Fault {
             };
             // The host is ahead, but where it is the fault.
             let late = self.host_ns() > 1e3 && place > 0;
+            let name = launch.name.clone();
             operations.push(Operation {
-                kind: OperationKind::Kernel,
-                name: launch.name.clone(),
-                start_ns: now,
-                end_ns: now + took,
                 stream: Some(7),
-                bytes: None,
                 launched_ns: Some(if late { now as i64 - 20 } else { -900 }),
+                ..Operation::new(Work::Kernel(Named { name }), now, now + took)
             });
             now += took;
         }
         let copied = if self.is("overlap") { now } else { 0 };
-        operations.push(Operation {
-            kind: OperationKind::Copy,
-            name: "HtoD".to_owned(),
-            start_ns: copied,
-            end_ns: copied + 1_000,
-            stream: Some(8),
+        let copy = Work::Copy {
+            direction: "HtoD".to_owned(),
             bytes: Some(4096),
+        };
+        operations.push(Operation {
+            stream: Some(8),
             launched_ns: Some(-500),
+            ..Operation::new(copy, copied, copied + 1_000)
         });
         operations.sort_by_key(|operation| operation.start_ns);
         Some(Activity {

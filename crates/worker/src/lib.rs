@@ -8,6 +8,7 @@
 //!   [`inputs`](attention::inputs) bit for bit, the float64
 //!   [`reference`](attention::reference) and the [`tolerance`](attention::tolerance) of each
 //!   result, and FLOPs and bytes ([`work`](attention::work));
+//! - [`machine`]: what a call did to a device: launches, operations and when they ran, counts;
 //! - [`protocol`]: requests and replies;
 //! - [`serve`]: a [`Worker`](serve::Worker), implemented for a library or a kernel, becomes
 //!   the process;
@@ -20,9 +21,9 @@
 
 pub mod attention;
 pub mod difference;
+pub mod machine;
 pub mod on_processor;
 pub mod protocol;
 pub mod serve;
 pub mod sets;
-mod state;
 pub mod units;

@@ -8,10 +8,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub use super::state::{DeviceState, throttle_words};
-use crate::attention::{
-    Activity, Direction, Dtype, ParamValue, Params, Problem, ProjectionKind, Structure,
-};
+use super::machine::{Activity, Structure};
+pub use super::machine::{DeviceState, throttle_words};
+use crate::attention::{Direction, Dtype, ParamValue, Params, Problem, ProjectionKind};
 
 /// Version of the protocol; a worker that speaks another one is not used.
 pub const PROTOCOL_VERSION: u32 = 1;

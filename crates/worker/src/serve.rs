@@ -10,7 +10,7 @@ use super::protocol::{
     Census, Hello, Measure, Measured, PROTOCOL_VERSION, Prepare, Prepared, REPLY_FD, REQUEST_FD,
     Reply, ReplyBody, Request, RequestBody,
 };
-use crate::attention::{Activity, Structure};
+use crate::machine::{Activity, Structure};
 
 /// Why a case was not made ready.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

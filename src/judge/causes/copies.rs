@@ -2,11 +2,11 @@
 
 use super::facts::{EXPLAINS, Facts, Found, Source, became};
 use super::standing::Standing;
-use crate::attention::{ActivitySummary, moves_data};
-use crate::judge::census::{Became, KernelChange, SideFigures, Sides};
 use crate::judge::judgement::Cause;
-use crate::judge::kernels::{normalised, plain};
 use crate::judge::phrase::{count, from_to, part_of, percent, time};
+use crate::machine::{ActivitySummary, moves_data};
+use crate::machine::{Became, KernelChange, SideFigures, Sides};
+use crate::machine::{normalised, plain};
 
 /// More kernels that move data, or more copies, with the time that they take where it is
 /// known.
@@ -88,14 +88,14 @@ fn driver_copies(sides: &Sides<SideFigures>, evidence: &mut Vec<String>) -> f64 
 /// where both activities tell them.
 fn moved_more_ns(facts: &Facts) -> Option<f64> {
     let moved =
-        |activity: &ActivitySummary| Some((activity.moving_ns? + activity.copying_ns?) as f64);
+        |activity: &ActivitySummary| Some((activity.moving_ns? + activity.time.copying_ns?) as f64);
     let sides = facts.call()?.activities()?;
     Some((moved(sides.head)? - moved(sides.base)?).max(0.0))
 }
 
 /// Nanoseconds of the head's call on the device: as timed, or else in which it was busy.
 fn call_ns(facts: &Facts) -> Option<f64> {
-    let busy = || Some(facts.call()?.head.activity.as_ref()?.busy_ns as f64);
+    let busy = || Some(facts.call()?.head.activity.as_ref()?.time.busy_ns as f64);
     facts.ns.head.filter(|_| facts.of_device()).or_else(busy)
 }
 
@@ -136,7 +136,7 @@ fn exposed(sides: &Sides<SideFigures>) -> Option<Found> {
 /// Less time in which a copy and a kernel ran at once, by at least half of what the call
 /// takes longer.
 fn lost(facts: &Facts, sides: &Sides<&ActivitySummary>) -> Option<Found> {
-    let overlap = sides.map(|activity| activity.overlap_ns as f64);
+    let overlap = sides.map(|activity| activity.time.overlap_ns as f64);
     let times = from_to(overlap.base, overlap.head);
     let evidence = format!("copies and compute at once {times} a call");
     let explains = facts.explained_by(-overlap.growth());
@@ -151,9 +151,9 @@ fn never(facts: &Facts, sides: &Sides<&ActivitySummary>) -> Option<Found> {
     const NONE: f64 = 0.25;
     /// The part of a call that copying must take to be worth a word.
     const WORTH: f64 = 0.05;
-    let overlapped = sides.head.overlap_ns as f64;
+    let overlapped = sides.head.time.overlap_ns as f64;
     let copying = copying_ns(sides.head)?;
-    let alone_before = copying_ns(sides.base)? - sides.base.overlap_ns as f64;
+    let alone_before = copying_ns(sides.base)? - sides.base.time.overlap_ns as f64;
     let more = copying - overlapped - alone_before;
     let worth = WORTH * facts.ns.head?;
     let confidence = if facts.explained_by(more) { 0.87 } else { 0.72 };
@@ -164,7 +164,7 @@ fn never(facts: &Facts, sides: &Sides<&ActivitySummary>) -> Option<Found> {
 /// Nanoseconds in which the driver copied; older files tell no more than that it did not.
 fn copying_ns(activity: &ActivitySummary) -> Option<f64> {
     let none = (activity.copies == 0).then_some(0);
-    activity.copying_ns.or(none).map(|ns| ns as f64)
+    activity.time.copying_ns.or(none).map(|ns| ns as f64)
 }
 
 fn no_overlap(part: String, each: &str, confidence: f64) -> Found {
@@ -172,16 +172,17 @@ fn no_overlap(part: String, each: &str, confidence: f64) -> Found {
     Found::new(Cause::NoOverlap, evidence, confidence)
 }
 
-/// Copies and sets that no kernel hides, in one trace.
+/// Copies that no kernel hides, in one trace.
 pub fn exposed_copies(standing: &Standing) -> Option<Found> {
     /// Share of the time that passes from which copying stands out.
     const COPYING: f64 = 0.1;
     /// Part of the copying that may run beside kernels and still count as none.
     const NONE: f64 = 0.05;
-    let idle = &standing.of.idle;
-    let share = idle.copying_ns as f64 / idle.span_ns.max(1) as f64;
-    let none = idle.overlap().is_some_and(|overlap| overlap <= NONE);
+    let time = &standing.of.time;
+    let copying = time.copying_ns?;
+    let share = copying as f64 / time.span_ns.max(1) as f64;
+    let none = time.overlap().is_some_and(|overlap| overlap <= NONE);
     let ns = |ns| standing.ns(ns);
-    let part = part_of(ns(idle.overlapped_ns), ns(idle.copying_ns));
+    let part = part_of(ns(time.overlap_ns), ns(copying));
     (share >= COPYING && none).then(|| no_overlap(part, standing.each, 0.7))
 }

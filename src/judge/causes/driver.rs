@@ -2,9 +2,9 @@
 
 use super::clock::Clock;
 use super::facts::{Facts, Found, Source, became};
-use crate::attention::{DRIVER_ALLOCATIONS, DRIVER_FREES, SYNCHRONISATIONS};
-use crate::judge::census::Scope;
 use crate::judge::judgement::{Cause, asked_of_cuda};
+use crate::machine::Scope;
+use crate::machine::{DRIVER_ALLOCATIONS, DRIVER_FREES, SYNCHRONISATIONS};
 use crate::units::ARROW;
 
 /// `cudaMalloc a call 0 → 2`, of a count that a call has more of.

@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 
 use super::clock::Clock;
-use crate::attention::Structure;
-use crate::judge::census::{KernelChange, Scope, SideFigures, Sides};
 use crate::judge::counts;
 use crate::judge::floor::beyond;
 use crate::judge::judgement::{Cause, Difference, Finding};
+use crate::machine::Structure;
+use crate::machine::{KernelChange, Scope, SideFigures, Sides};
 use crate::record::side::CaseRecord;
 use crate::units::ARROW;
 
@@ -38,7 +38,7 @@ pub struct Pair<'a> {
     /// Versions in which the case's worker differs.
     pub versions: Vec<&'a Difference>,
     /// Multiprocessors of the device, where it is a GPU that tells them.
-    pub sms: Option<u64>,
+    pub sms: Option<u32>,
 }
 
 /// Who tells it, for what one of them alone knows.

@@ -4,9 +4,9 @@
 use super::clock::Clock;
 use super::facts::{EXPLAINS, Facts, Found, Pair, Source, Waits};
 use super::standing::Standing;
-use crate::judge::census::Sides;
 use crate::judge::judgement::Cause;
 use crate::judge::phrase::{from_to, part_of, percent, time};
+use crate::machine::Sides;
 
 /// Waiting for the host, or else gaps, where the host is in the time at all: behind a gate
 /// it is not.
@@ -151,27 +151,28 @@ const IDLE: f64 = 0.2;
 
 /// Idle time of one trace, and whether the host is waited for.
 pub fn idle(standing: &Standing) -> Option<Found> {
-    let idle = &standing.of.idle;
-    if idle.idle_share() < IDLE {
+    let time_of = &standing.of.time;
+    if time_of.idle_share() < IDLE {
         return None;
     }
     let told = |why: &str, ns: u64, share: f64| {
         format!(
             "device idle{why} {}{} ({}), the longest gap {}",
-            part_of(standing.ns(ns), standing.ns(idle.span_ns)),
+            part_of(standing.ns(ns), standing.ns(time_of.span_ns)),
             standing.each,
             percent(share),
-            time(idle.longest_gap_ns as f64)
+            time(time_of.longest_gap_ns.unwrap_or(0) as f64)
         )
     };
-    let host = idle.host_bound_share().filter(|share| *share >= IDLE);
+    let waits = time_of.host_bound().zip(time_of.host_bound_ns);
+    let host = waits.filter(|(share, _)| *share >= IDLE);
     Some(match host {
-        Some(share) => {
-            let evidence = told(" waiting for the host", idle.host_bound_ns, share);
+        Some((share, ns)) => {
+            let evidence = told(" waiting for the host", ns, share);
             Found::new(Cause::HostBound, evidence, 0.75)
         }
         None => {
-            let evidence = told("", idle.idle_ns, idle.idle_share());
+            let evidence = told("", time_of.idle_ns(), time_of.idle_share());
             Found::new(Cause::Gaps, evidence, 0.6)
         }
     })

@@ -1,14 +1,21 @@
 //! Other kernels, or the same ones compiled into something else.
 
 use super::facts::{Facts, Found, TOLD};
-use crate::attention::moves_data;
-use crate::judge::census::{Became, KernelChange, LaunchChange};
 use crate::judge::judgement::Cause;
-use crate::judge::kernels::short;
+use crate::judge::phrase::{change, from_to};
+use crate::machine::moves_data;
+use crate::machine::short;
+use crate::machine::{Became, KernelChange, LaunchChange};
 
 /// Share of a repetition's time below which a change of one kernel is not worth a finding
 /// by its time alone.
 const WORTH: f64 = 0.02;
+
+/// `2.60 → 268.0 ms, 103.1x slower`, of a launch in a trace.
+pub fn times(kernel: &KernelChange) -> String {
+    let times = from_to(kernel.mean_ns.base, kernel.mean_ns.head);
+    format!("{times}, {}", change(kernel.ratio()))
+}
 
 /// Another kernel does the work.
 pub fn replaced(facts: &Facts) -> Option<Found> {
@@ -51,7 +58,7 @@ fn replaced_in_a_trace(facts: &Facts) -> Option<Found> {
             true => format!("{before} (differs further on in its name)"),
             false => format!("{before} → {after}"),
         };
-        format!("{names}: {}", kernel.times())
+        format!("{names}: {}", times(kernel))
     });
     let mut told: Vec<String> = told.collect();
     if replaced.len() > TOLD {
@@ -73,7 +80,8 @@ pub fn recompiled(facts: &Facts) -> Option<Found> {
     let changed = facts.kernels.iter().filter_map(|kernel| {
         let mut changes = kernel.changes.clone();
         if of_a_call {
-            changes.retain(|change| !is_grid(change) && grown(change).is_none());
+            let follows = |change: &LaunchChange| matches!(change, LaunchChange::Occupancy(..));
+            changes.retain(|c| !is_grid(c) && grown(c).is_none() && !follows(c));
         }
         let compiled = kernel.became == Became::Same && !changes.iter().all(is_grid);
         (compiled && (of_a_call || kernel.fewer <= 1.0)).then_some((kernel, changes))
@@ -84,7 +92,7 @@ pub fn recompiled(facts: &Facts) -> Option<Found> {
         let text = format!("{} of {}", changes.join(", "), short(&kernel.name.head));
         match of_a_call {
             true => text,
-            false => format!("{text}: {}", kernel.times()),
+            false => format!("{text}: {}", times(kernel)),
         }
     });
     let told: Vec<String> = told
@@ -128,7 +136,7 @@ pub fn same_launch(facts: &Facts) -> Option<Found> {
     });
     let slower: Vec<&KernelChange> = slower.collect();
     let told = slower.iter().take(TOLD);
-    let told = told.map(|kernel| format!("{}: {}", short(&kernel.name.head), kernel.times()));
+    let told = told.map(|kernel| format!("{}: {}", short(&kernel.name.head), times(kernel)));
     let evidence = format!(
         "{}; launched as before: other inputs, a lower clock, or another user of the device",
         told.collect::<Vec<_>>().join("; ")

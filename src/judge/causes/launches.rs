@@ -2,12 +2,13 @@
 
 use super::facts::{Facts, Found, Source, became};
 use super::standing::Standing;
-use crate::attention::{ParamValue, moves_data};
-use crate::judge::census::{KernelRow, Scope};
+use crate::attention::ParamValue;
 use crate::judge::counts::{AUTOTUNE, event, times, within};
 use crate::judge::judgement::Cause;
-use crate::judge::kernels::short;
 use crate::judge::phrase::count;
+use crate::machine::moves_data;
+use crate::machine::short;
+use crate::machine::{KernelRow, Scope};
 
 /// More launches, those that move data aside: they are `copies-added`. None before: the
 /// census saw nothing, or the worker runs on the host.
@@ -129,7 +130,14 @@ pub fn still_loading(standing: &Standing) -> Option<Found> {
 fn versions(kernel: &KernelRow) -> usize {
     let shapes = kernel.shapes.iter();
     let versions: std::collections::BTreeSet<_> = shapes
-        .map(|shape| (shape.block, shape.registers, shape.shared, shape.local))
+        .map(|shape| {
+            (
+                shape.block,
+                shape.registers,
+                shape.shared_bytes,
+                shape.local_bytes,
+            )
+        })
         .collect();
     match moves_data(&kernel.name) {
         // One name of many kernels.

@@ -4,12 +4,13 @@
 //! do what 157 had done, with the same kernel and the same result.
 
 use super::facts::{Facts, Found, Pair, TOLD, became};
+use super::kernels::times;
 use super::standing::Standing;
 use crate::attention::ParamValue;
-use crate::judge::census::{Became, KernelChange, KernelRow, LaunchChange, Shape};
 use crate::judge::judgement::Cause;
-use crate::judge::kernels::{short, sizes};
 use crate::judge::phrase::{part_of, percent};
+use crate::machine::{Became, KernelChange, KernelRow, LaunchChange, Shape};
+use crate::machine::{short, sizes};
 
 /// How many times fewer explain much; losing a tenth of the blocks explains little.
 const MUCH: f64 = 1.5;
@@ -43,7 +44,7 @@ fn in_a_call<'a>(
         let grid = kernel.changes.iter().find(is_grid);
         let grid = grid.map_or(String::new(), ToString::to_string);
         let idle = kernel
-            .filled
+            .filled()
             .zip(kernel.sms)
             .map(|(filled, sms)| (filled.head, sms));
         let idle = idle.filter(|(filled, sms)| *filled < u64::from(*sms));
@@ -63,10 +64,10 @@ fn in_a_call<'a>(
 fn in_a_trace(facts: &Facts, kernel: &KernelChange) -> Found {
     let slower = kernel.ratio() > 1.0 + facts.floor;
     let mut told: Vec<String> = kernel.changes.iter().map(ToString::to_string).collect();
-    if let (Some(filled), Some(sms)) = (kernel.filled, kernel.sms) {
+    if let (Some(filled), Some(sms)) = (kernel.filled(), kernel.sms) {
         told.push(format!("{} of {sms} SMs", filled.head));
     }
-    told.push(kernel.times());
+    told.push(times(kernel));
     let confidence = match (slower, kernel.fewer >= MUCH) {
         (true, true) => 0.95,
         (true, false) => 0.6,

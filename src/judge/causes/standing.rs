@@ -1,7 +1,7 @@
 //! What is known of one trace, without another to hold it against.
 
-use crate::judge::census::{SteadyPart, Summary, calls};
-use crate::record::trace::Recording;
+use crate::machine::Recording;
+use crate::machine::{SteadyPart, Summary, calls};
 
 /// One trace, as the rules see it: its steady part, or else all of it.
 pub struct Standing<'a> {
@@ -58,7 +58,7 @@ impl<'a> Standing<'a> {
 
 /// From when to when the second half of a recording is.
 fn second_half(recording: &Recording) -> Option<(u64, u64)> {
-    let first = recording.operations.first()?.start;
-    let last = recording.operations.iter().map(|o| o.end).max()?;
+    let first = recording.operations.first()?.start_ns;
+    let last = recording.operations.iter().map(|o| o.end_ns).max()?;
     Some((first + (last - first) / 2, last))
 }

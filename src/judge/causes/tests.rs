@@ -1,10 +1,11 @@
 mod activity;
 
 use super::*;
-use crate::attention::{Launch, ParamValue, Structure};
+use crate::attention::ParamValue;
 use crate::judge::complete::median_ns;
 use crate::judge::judgement::Difference;
 use crate::judge::testing::around;
+use crate::machine::{Launch, Structure};
 use crate::record::conditions::Conditions;
 use crate::record::side::CaseRecord;
 
@@ -14,10 +15,7 @@ fn launch(name: &str, blocks: u32) -> Launch {
         grid: [blocks, 1, 1],
         block: [128, 1, 1],
         registers: Some(128),
-        shared_bytes: None,
-        local_bytes: None,
-        blocks_per_sm: None,
-        cluster: None,
+        ..Launch::default()
     }
 }
 

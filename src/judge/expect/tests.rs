@@ -168,18 +168,21 @@ fn only_cases_alike_in_all_else_are_compared() {
 /// All-gather and product on two H200s: the fused operator is slower because its host is.
 #[test]
 fn a_broken_expectation_tells_its_cause_and_what_belongs_to_it() {
-    use crate::attention::ActivitySummary;
+    use crate::machine::{ActivitySummary, DeviceTime};
     let record = |device_ns, host_ns, activity| CaseRecord {
         host_ns: vec![host_ns; 5],
         activity: Some(activity),
         ..timed(&[device_ns; 5])
     };
     let activity = |span_ns, busy_ns, host_ns, copies| ActivitySummary {
-        span_ns,
-        busy_ns,
-        host_bound_ns: Some(host_ns),
+        time: DeviceTime {
+            span_ns,
+            busy_ns,
+            host_bound_ns: Some(host_ns),
+            copying_ns: Some(14_000 * copies),
+            ..DeviceTime::default()
+        },
         copies,
-        copying_ns: Some(14_000 * copies),
         ..ActivitySummary::default()
     };
     let result = held(

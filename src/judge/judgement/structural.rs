@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::attention::{CaseId, DRIVER_ALLOCATIONS, DRIVER_FREES, SYNCHRONISATIONS};
+use crate::attention::CaseId;
+use crate::machine::{DRIVER_ALLOCATIONS, DRIVER_FREES, SYNCHRONISATIONS};
 use crate::suite::structural::{Action, Kind, Quantity};
 
 /// An exact difference between the structures of two calls.

@@ -1,9 +1,9 @@
 //! Differences of counts, memory and parameters.
 
 use super::found::{Found, worse_if};
-use crate::attention::{DRIVER_ALLOCATIONS, DRIVER_FREES, SYNCHRONISATIONS, Structure};
 use crate::judge::counts::count;
 use crate::judge::judgement::{Direction, StructuralChange};
+use crate::machine::{DRIVER_ALLOCATIONS, DRIVER_FREES, SYNCHRONISATIONS, Structure};
 use crate::suite::structural::{Kind, StructurePolicy};
 
 /// A difference of memory below this is an allocator's rounding.

@@ -1,7 +1,7 @@
 //! What is compared, and the differences found in it.
 
 use crate::judge::judgement::{Direction, StructuralChange};
-use crate::judge::kernels::short;
+use crate::machine::short;
 use crate::record::side::CaseRecord;
 use crate::suite::structural::{Action, Kind, StructurePolicy};
 
@@ -14,7 +14,7 @@ pub struct Pair<'a> {
     /// The head's record.
     pub head: &'a CaseRecord,
     /// Multiprocessors of the device, where it is a GPU.
-    pub sms: Option<u64>,
+    pub sms: Option<u32>,
     /// How changes are taken.
     pub policy: &'a StructurePolicy,
 }

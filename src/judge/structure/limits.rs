@@ -1,11 +1,11 @@
 //! Limits on structure, which hold inside one run without any baseline.
 
 use super::standing::multiprocessors;
-use crate::attention::{CENSUS, Launch, Structure, moves_data};
 use crate::judge::complete::allowed;
 use crate::judge::counts;
 use crate::judge::judgement::{Held, LimitResult};
-use crate::judge::kernels::{normalised, short};
+use crate::machine::{CENSUS, Launch, Structure, moves_data};
+use crate::machine::{normalised, short};
 use crate::record::side::{CaseRecord, Side, Status};
 use crate::suite::glob;
 use crate::suite::structural::{Limit, Quantity};
@@ -62,7 +62,7 @@ struct Figure {
     of: Option<String>,
 }
 
-fn figure(limit: &Limit, record: &CaseRecord, sms: Option<u64>) -> Result<Figure, String> {
+fn figure(limit: &Limit, record: &CaseRecord, sms: Option<u32>) -> Result<Figure, String> {
     let structure = record.structure.as_ref().filter(|s| !s.is_empty());
     let Some(structure) = structure else {
         let none = record.structure.as_ref();
@@ -116,9 +116,9 @@ fn figure(limit: &Limit, record: &CaseRecord, sms: Option<u64>) -> Result<Figure
         Quantity::SmFill => {
             let launch = largest(limit, structure)?;
             let sms = sms.ok_or("its device does not tell its multiprocessors")?;
-            let busy = launch.blocks().min(sms);
+            let busy = launch.sms_used(sms);
             Ok(Figure {
-                value: busy as f64 / sms as f64,
+                value: busy as f64 / f64::from(sms),
                 of: Some(format!("{}, {busy} of {sms} SMs", grid_of(launch))),
             })
         }

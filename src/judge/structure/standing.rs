@@ -23,7 +23,7 @@ pub fn not_comparable(differ: &[Difference]) -> Vec<Difference> {
 }
 
 /// The multiprocessors of the device that a case runs on, where it tells them.
-pub fn multiprocessors(header: &RunHeader, case: &CaseId) -> Option<u64> {
+pub fn multiprocessors(header: &RunHeader, case: &CaseId) -> Option<u32> {
     let worker = case.case().ok()?.variant.worker_name();
     let kind = &header
         .workers

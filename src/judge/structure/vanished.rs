@@ -1,9 +1,8 @@
 //! What was counted and is not any more: unknown, and no structure of 0.
 
-use crate::attention::{Launch, Structure, moves_data};
 use crate::judge::counts::{asked, count};
 use crate::judge::judgement::Uncounted;
-use crate::judge::kernels::by_kernel;
+use crate::machine::{Launch, Structure, moves_data};
 use crate::record::side::CaseRecord;
 use crate::suite::structural::{Action, Kind};
 
@@ -105,7 +104,7 @@ fn figures(pair: &Pair, base: &Structure, head: &Structure, found: &mut Vec<Unco
             l.blocks_per_sm.is_some()
         }),
     ];
-    let (before, after) = (by_kernel(base), by_kernel(head));
+    let (before, after) = (base.by_kernel(), head.by_kernel());
     for (name, kind, known) in FIGURES {
         let lost = before.iter().any(|(kernel, launches)| {
             let told = |launches: &[&Launch]| launches.iter().any(|launch| known(launch));

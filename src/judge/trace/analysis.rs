@@ -3,9 +3,8 @@
 use serde::Serialize;
 
 use crate::judge::causes::{Standing, standing_out};
-use crate::judge::census::{SteadyPart, Summary, steady, summarise};
 use crate::judge::judgement::Finding;
-use crate::record::trace::{Operation, Recording};
+use crate::machine::{Recorded, Recording, SteadyPart, Summary, steady, summarise};
 
 /// A trace, analysed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -20,7 +19,7 @@ pub struct Analysis {
 
 /// Analyses a recording.
 pub fn analyse(recording: &Recording) -> Analysis {
-    let all: Vec<&Operation> = recording.operations.iter().collect();
+    let all: Vec<&Recorded> = recording.operations.iter().collect();
     let whole = summarise(recording, &all, None);
     let steady = steady(recording).map(|steady| SteadyPart {
         summary: summarise(
@@ -40,8 +39,9 @@ pub fn analyse(recording: &Recording) -> Analysis {
 #[cfg(test)]
 mod tests {
     use super::analyse;
+    use crate::machine::testing::Writer;
     use crate::record::trace::Trace;
-    use crate::record::trace::testing::{Writer, steps, training};
+    use crate::record::trace::testing::{steps, trace, training};
 
     fn told(trace: &Trace) -> Vec<String> {
         let found = analyse(&trace.recording).findings.into_iter();
@@ -82,7 +82,7 @@ mod tests {
         );
         let mut unknown = late.clone();
         for operation in &mut unknown.recording.operations {
-            operation.launched = None;
+            operation.launched_ns = None;
         }
         assert!(told(&unknown)[0].starts_with("gaps: device idle 63.0 of 93.0 µs"));
     }
@@ -104,7 +104,7 @@ mod tests {
         let loading = |loads: u64| {
             steps(|writer, number| {
                 writer.calls(&[("module_loads", 3 + loads * number)]);
-                writer.kernel("matmul", 132, 80_000).registers = 100 + number as u32 % 3;
+                writer.kernel("matmul", 132, 80_000).registers = Some(100 + number as u32 % 3);
             })
         };
         assert_eq!(
@@ -121,7 +121,7 @@ mod tests {
             lazy.calls(&[("module_loads", 3 + u64::from(number > 20) * 3)]);
             lazy.kernel("matmul", 132, 80_000);
         }
-        let lazy = lazy.trace();
+        let lazy = trace(lazy.recording);
         let steady = analyse(&lazy.recording).steady.unwrap();
         assert_eq!(steady.summary.calls["module_loads"], 3);
         assert!(told(&lazy).is_empty());
@@ -135,7 +135,7 @@ mod tests {
                 writer.calls(&[("module_loads", 6 + loads * u64::from(number))]);
                 writer.kernel(&format!("attention_{number}"), 132 + number, 80_000);
             }
-            writer.trace()
+            trace(writer.recording)
         };
         let all = told(&lengths(2));
         assert_eq!(all.len(), 1, "{all:?}");

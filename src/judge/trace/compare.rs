@@ -6,10 +6,12 @@ use serde::Serialize;
 
 use super::analysis::{Analysis, analyse};
 use crate::judge::causes::{Facts, Found, found};
-use crate::judge::census::{KernelChange, Launches, Scope, SideFigures, Sides, Summary, changes};
 use crate::judge::judgement::{Difference, Finding, Verdict, VerdictOutcome};
 use crate::judge::phrase;
-use crate::record::trace::{Operation, Trace};
+use crate::machine::{
+    KernelChange, Launches, Recorded, Scope, SideFigures, Sides, Summary, of_recordings,
+};
+use crate::record::trace::Trace;
 
 /// Smallest relative change of a time that counts, unless told otherwise. A trace is one
 /// run under a profiler: the floor of repeated, gated measurements would be too low.
@@ -74,12 +76,20 @@ impl<'a> Side<'a> {
 
     fn launches(&self, scope: Scope) -> Launches<'_> {
         let recording = &self.trace.recording;
-        let mut operations: Vec<&Operation> = match (&self.analysis.steady, scope) {
+        let mut operations: Vec<&Recorded> = match (&self.analysis.steady, scope) {
             (Some(part), Scope::Repetition) => part.steady.last(recording),
             _ => recording.operations.iter().collect(),
         };
         // The order of launching is the program's; that of starting, the device's.
-        operations.sort_by_key(|o| (o.process, o.device, o.launched.unwrap_or(o.start), o.start));
+        let start = |o: &Recorded| o.start_ns.cast_signed();
+        operations.sort_by_key(|o| {
+            (
+                o.process,
+                o.device,
+                o.launched_ns.unwrap_or(start(o)),
+                start(o),
+            )
+        });
         let rows = self.summary(scope).0.kernels.iter();
         Launches {
             recording,
@@ -91,20 +101,20 @@ impl<'a> Side<'a> {
     fn figures(&self, scope: Scope) -> SideFigures {
         let (summary, times) = self.summary(scope);
         let per = |ns: u64| ns as f64 / times;
-        let idle = &summary.idle;
+        let time = &summary.time;
         let elapsed_ns = match (&self.analysis.steady, scope) {
             (Some(part), Scope::Repetition) => part.steady.period_ns(),
-            _ => idle.span_ns as f64,
+            _ => time.span_ns as f64,
         };
         let copies = summary.copies.iter();
         let recording = &self.trace.recording;
         SideFigures {
             label: self.label.to_owned(),
             elapsed_ns,
-            busy_ns: per(idle.busy_ns),
-            idle_ns: per(idle.idle_ns),
-            host_bound_ns: idle.host_bound_share().map(|_| per(idle.host_bound_ns)),
-            overlap: idle.overlap(),
+            busy_ns: per(time.busy_ns),
+            idle_ns: per(time.idle_ns()),
+            host_bound_ns: time.host_bound_ns.map(per),
+            overlap: time.overlap(),
             copies: copies
                 .map(|row| (row.what.clone(), (per(row.count as u64), per(row.total_ns))))
                 .collect(),
@@ -152,7 +162,7 @@ pub fn compare(base: (&str, &Trace), head: (&str, &Trace), floor: f64) -> Compar
     let mut comparison = Comparison {
         scope,
         floor,
-        kernels: changes(&base.launches(scope), &head.launches(scope)),
+        kernels: of_recordings(&base.launches(scope), &head.launches(scope)),
         sides: Sides::of(base.figures(scope), head.figures(scope)),
         incomparable,
         findings: Vec::new(),

@@ -6,11 +6,6 @@
 mod analysis;
 mod compare;
 
-pub use super::census::{
-    Became, CopyRow, Idle, KernelChange, KernelRow, Scope, Shape, SideFigures, Sides, Steady,
-    SteadyPart, Summary, gaps_of,
-};
-pub use super::kernels::short;
 pub use analysis::{Analysis, analyse};
 pub use compare::{Comparison, FLOOR, compare};
 

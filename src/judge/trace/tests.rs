@@ -1,7 +1,9 @@
 use super::*;
 use crate::judge::judgement::VerdictOutcome;
+use crate::machine::Scope;
+use crate::machine::testing::Writer;
 use crate::record::trace::Trace;
-use crate::record::trace::testing::{BACKWARD, Writer, steps, training};
+use crate::record::trace::testing::{BACKWARD, steps, trace, training};
 
 fn compared(base: &Trace, head: &Trace) -> Comparison {
     compare(("base", base), ("head", head), FLOOR)
@@ -46,9 +48,9 @@ fn the_steady_part_is_neither_warm_up_nor_tail() {
     assert_eq!(analysis.whole.kernels.len(), 4);
     assert_eq!(part.summary.copies, []);
     // Nine pauses between the steps: the host's, but for the microsecond after a launch.
-    assert_eq!(part.summary.idle.gaps, 9);
-    assert_eq!(part.summary.idle.idle_ns, 9 * 60_000);
-    assert_eq!(part.summary.idle.host_bound_ns, 9 * 59_000);
+    assert_eq!(part.summary.time.gaps, 9);
+    assert_eq!(part.summary.time.idle_ns(), 9 * 60_000);
+    assert_eq!(part.summary.time.host_bound_ns, Some(9 * 59_000));
     assert_eq!(part.summary.calls["launches"], 30);
     assert_eq!(part.summary.calls["module_loads"], 0);
 }
@@ -62,7 +64,7 @@ fn a_kernel_that_ends_a_program_three_times_is_no_loop() {
     for name in names {
         writer.kernel(name, 1, 1_000);
     }
-    assert_eq!(analyse(&writer.trace().recording).steady, None);
+    assert_eq!(analyse(&trace(writer.recording).recording).steady, None);
 }
 
 #[test]
@@ -150,7 +152,7 @@ fn gaps_that_are_not_the_hosts_are_gaps() {
             writer.host_pauses(pause);
         });
         for operation in &mut trace.recording.operations {
-            operation.launched = Some(900_000);
+            operation.launched_ns = Some(900_000);
         }
         trace
     };
@@ -197,7 +199,7 @@ fn another_kernel_more_launches_and_another_compilation_have_names_of_their_own(
     });
     assert_eq!(first(&base, &more), "launches-added: launches 2 → 5");
     let recompiled = steps(|writer, _| {
-        writer.kernel("a", 132, 20_000).registers = 255;
+        writer.kernel("a", 132, 20_000).registers = Some(255);
         writer.kernel("b", 132, 20_000);
     });
     let told = first(&base, &recompiled);
@@ -241,10 +243,10 @@ fn harmless_changes_are_not_worse() {
         longer.kernel("b", 132, 20_000);
         longer.copy("DtoD", 64, 2_000);
     }
-    others.push(longer.trace());
+    others.push(trace(longer.recording));
     let mut streams = base.clone();
     for operation in &mut streams.recording.operations {
-        operation.stream = 12;
+        operation.stream = Some(12);
     }
     others.push(streams);
     for other in others {
@@ -267,15 +269,15 @@ fn copies_behind_kernels_count_as_hidden_until_they_are_not() {
         });
         for operation in &mut trace.recording.operations {
             if operation.kernel().is_none() {
-                operation.stream = 13;
-                operation.start -= shift;
-                operation.end -= shift;
+                operation.stream = Some(13);
+                operation.start_ns -= shift;
+                operation.end_ns -= shift;
             }
         }
         trace
             .recording
             .operations
-            .sort_by_key(|operation| operation.start);
+            .sort_by_key(|operation| operation.start_ns);
         trace
     };
     let (base, head) = (hidden(80_000), hidden(0));
@@ -284,7 +286,7 @@ fn copies_behind_kernels_count_as_hidden_until_they_are_not() {
             .steady
             .unwrap()
             .summary
-            .idle
+            .time
             .overlap()
     };
     assert_eq!((overlap(&base), overlap(&head)), (Some(1.0), Some(0.0)));
@@ -326,7 +328,7 @@ fn what_does_not_repeat_is_compared_whole() {
     let mut writer = Writer::new();
     writer.kernel("a", 10, 1_000);
     writer.kernel("b", 10, 1_000);
-    let trace = writer.trace();
+    let trace = trace(writer.recording);
     let comparison = compared(&trace, &training(157));
     assert_eq!(comparison.scope, Scope::Whole);
     assert!(
@@ -343,7 +345,7 @@ fn a_hundred_thousand_operations_are_analysed() {
     for number in 0..100_000u32 {
         writer.kernel(["a", "b", "c", "d"][(number % 4) as usize], number, 1_000);
     }
-    let trace = writer.trace();
+    let trace = trace(writer.recording);
     let part = analyse(&trace.recording).steady.unwrap();
     assert_eq!(part.steady.period, 4);
     let row = &analyse(&trace.recording).whole.kernels[0];

@@ -6,15 +6,16 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::types::{Operation, Process, Recording, Trace, TraceHeader};
+use super::types::{Trace, TraceHeader};
 use crate::input;
+use crate::machine::{Process, Recorded, Recording};
 use crate::record::types::Damage;
 use crate::record::{RecordError, check_schema, line};
 
 /// The ending of a trace's file.
 pub const EXTENSION: &str = "trace";
 
-/// A line that is not an [`Operation`]: those have kinds of their own.
+/// A line that is not of an operation: those have kinds of their own.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum Line {
@@ -141,7 +142,7 @@ pub fn read(path: &Path) -> Result<Trace, RecordError> {
     // As they are written; a file that was edited may have them otherwise.
     recording
         .operations
-        .sort_by_key(|operation| operation.start);
+        .sort_by_key(|operation| operation.start_ns);
     Ok(Trace { header, recording })
 }
 
@@ -149,7 +150,7 @@ pub fn read(path: &Path) -> Result<Trace, RecordError> {
 fn take(recording: &mut Recording, text: &str) -> Result<bool, String> {
     let kind = line::read::<Kind>(text)?.kind;
     if matches!(kind.as_str(), "kernel" | "copy" | "set") {
-        let operation: Operation = line::read(text)?;
+        let operation: Recorded = line::read(text)?;
         if let Some(objection) = operation.objection() {
             return Err(objection.to_owned());
         }

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::types::{Calls, Device, Kernel, Operation, Process, Recording, Work};
 use crate::input;
+use crate::machine::{Calls, Device, Launch, Operation, Process, Recorded, Recording, Work};
 use crate::record::RecordError;
 use crate::record::types::Damage;
 
@@ -62,7 +62,7 @@ struct RawKernel {
     #[serde(flatten)]
     at: Place,
     #[serde(flatten)]
-    kernel: Kernel,
+    kernel: Launch<u32>,
 }
 
 /// When and where something ran.
@@ -203,8 +203,14 @@ impl Reader {
                 direction,
                 bytes,
                 at,
-            } => self.operation(file, at, Work::Copy { direction, bytes })?,
-            Line::Set { bytes, at } => self.operation(file, at, Work::Set { bytes })?,
+            } => {
+                let bytes = Some(bytes);
+                self.operation(file, at, Work::Copy { direction, bytes })?;
+            }
+            Line::Set { bytes, at } => {
+                let bytes = Some(bytes);
+                self.operation(file, at, Work::Set { bytes })?;
+            }
             Line::Calls(calls) => process.calls.push(calls),
             Line::Dropped { records } => process.dropped = process.dropped.saturating_add(records),
             Line::Problem { text } => process.problems.push(text),
@@ -214,19 +220,24 @@ impl Reader {
         Ok(())
     }
 
-    fn operation(&mut self, file: &Lines, at: Place, work: Work) -> Result<(), String> {
-        let operation = Operation {
+    fn operation(
+        &mut self,
+        file: &Lines,
+        at: Place,
+        work: Work<Launch<u32>>,
+    ) -> Result<(), String> {
+        let launched = at.launched.filter(|launched| *launched > 0);
+        let operation: Recorded = Operation {
             process: file.process,
             device: at.device,
-            stream: at.stream,
-            start: at.start,
-            end: at.end,
-            launched: at.launched.filter(|launched| *launched > 0),
+            stream: Some(at.stream),
+            // What no clock shows is objected to below.
+            launched_ns: launched.map(|at| i64::try_from(at).unwrap_or(i64::MAX)),
             launch_ns: at.launch_ns,
-            work,
+            ..Operation::new(work, at.start, at.end)
         };
         // CUPTI writes 0 where it could not take the time.
-        if operation.start == 0 {
+        if operation.start_ns == 0 {
             return Err("its times make no sense: it has no start".to_owned());
         }
         if let Some(objection) = operation.objection() {

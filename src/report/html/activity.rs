@@ -1,7 +1,7 @@
 //! What the device did in one recorded call, as figures of a case.
 
 use super::fact::Fact;
-use crate::attention::ActivitySummary;
+use crate::machine::ActivitySummary;
 use crate::record::side::CaseRecord;
 use crate::report::format::{Percent, ShortTime, counted};
 
@@ -34,22 +34,22 @@ type Read = fn(&ActivitySummary) -> Option<String>;
 /// Recording stretches a call, so each is told as a part of the call that was recorded.
 const FIGURES: [(&str, Read); 5] = [
     ("device busy in a recorded call", |of| {
-        Some(part(of.busy_ns, of.span_ns))
+        Some(part(of.time.busy_ns, of.time.span_ns))
     }),
     ("idle between launches", |of| {
-        let idle = ShortTime(of.idle_ns() as f64);
-        (of.gaps > 0).then(|| format!("{idle} in {}", counted(of.gaps as usize, "gap")))
+        let idle = ShortTime(of.time.idle_ns() as f64);
+        (of.time.gaps > 0).then(|| format!("{idle} in {}", counted(of.time.gaps as usize, "gap")))
     }),
     ("of the call, waiting for the host", |of| {
-        Some(Percent(of.host_bound()?).to_string())
+        Some(Percent(of.time.host_bound()?).to_string())
     }),
     ("copying, with a kernel at once", |of| {
-        let copying = of.copying_ns.filter(|&ns| ns > 0)?;
-        Some(part(of.overlap_ns, copying))
+        let copying = of.time.copying_ns.filter(|&ns| ns > 0)?;
+        Some(part(of.time.overlap_ns, copying))
     }),
     ("in kernels that move data", |of| {
         let moving = of.moving_ns.filter(|&ns| ns > 0)?;
-        Some(part(moving, of.busy_ns))
+        Some(part(moving, of.time.busy_ns))
     }),
 ];
 
@@ -64,6 +64,7 @@ fn part(part: u64, whole: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::DeviceTime;
     use crate::record::side::Status;
 
     fn record(activity: ActivitySummary) -> CaseRecord {
@@ -83,9 +84,12 @@ mod tests {
     #[test]
     fn figures_that_are_known_are_told_and_no_others() {
         let views = record(ActivitySummary {
-            busy_ns: 63_616,
-            span_ns: 63_616,
-            host_bound_ns: Some(0),
+            time: DeviceTime {
+                busy_ns: 63_616,
+                span_ns: 63_616,
+                host_bound_ns: Some(0),
+                ..DeviceTime::default()
+            },
             ..ActivitySummary::default()
         });
         assert_eq!(
@@ -96,11 +100,14 @@ mod tests {
             ]
         );
         let copies = record(ActivitySummary {
-            busy_ns: 214_306,
-            span_ns: 266_977,
-            gaps: 4,
-            host_bound_ns: Some(29_901),
-            copying_ns: Some(14_000),
+            time: DeviceTime {
+                busy_ns: 214_306,
+                span_ns: 266_977,
+                gaps: 4,
+                host_bound_ns: Some(29_901),
+                copying_ns: Some(14_000),
+                ..DeviceTime::default()
+            },
             moving_ns: Some(149_986),
             ..ActivitySummary::default()
         });

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::scale::{Scale, time_labels};
-use crate::judge::trace::{gaps_of, short};
-use crate::record::trace::{Operation, Recording, Work};
-use crate::report::format::{Bytes, ShortTime};
+use crate::machine::short;
+use crate::machine::{Recorded, Recording, Work};
+use crate::report::format::{Bytes, NONE, ShortTime};
 use crate::report::text::{one_line, shorten};
 
 const WIDTH: i32 = 1140;
@@ -44,13 +44,13 @@ pub(in crate::report) struct Timeline<'a> {
     pub marked: Option<(u64, u64)>,
 }
 
-type Lane = (u32, u32, u32);
+type Lane = (u32, u32, Option<u32>);
 
 /// Draws it; `None` when nothing ran in it.
 pub(in crate::report) fn timeline(of: &Timeline) -> Option<String> {
-    let mut lanes: BTreeMap<Lane, Vec<&Operation>> = BTreeMap::new();
+    let mut lanes: BTreeMap<Lane, Vec<&Recorded>> = BTreeMap::new();
     for operation in &of.recording.operations {
-        if operation.start < of.to && operation.end > of.from {
+        if operation.start_ns < of.to && operation.end_ns > of.from {
             let lane = (operation.process, operation.device, operation.stream);
             lanes.entry(lane).or_default().push(operation);
         }
@@ -100,8 +100,9 @@ pub(in crate::report) fn timeline(of: &Timeline) -> Option<String> {
 }
 
 /// `GPU 0 stream 7`, with the process where there are several.
-fn name(recording: &Recording, lane: Lane, lanes: &BTreeMap<Lane, Vec<&Operation>>) -> String {
+fn name(recording: &Recording, lane: Lane, lanes: &BTreeMap<Lane, Vec<&Recorded>>) -> String {
     let (process, device, stream) = lane;
+    let stream = stream.map_or(NONE.to_owned(), |stream| stream.to_string());
     let alone = lanes.keys().all(|(other, ..)| *other == process);
     let pid = recording
         .processes
@@ -161,11 +162,11 @@ impl Svg<'_> {
         );
     }
 
-    fn lane(&mut self, operations: &[&Operation], y: i32) {
+    fn lane(&mut self, operations: &[&Recorded], y: i32) {
         let mut drawn = 0;
         let mut until = f64::NEG_INFINITY;
         for operation in operations {
-            let (x, end) = (self.x(operation.start), self.x(operation.end));
+            let (x, end) = (self.x(operation.start_ns), self.x(operation.end_ns));
             // Within the pixel of the one before nothing could be told apart.
             if end < until + 0.5 || drawn > DRAWN {
                 continue;
@@ -183,7 +184,7 @@ impl Svg<'_> {
         }
     }
 
-    fn class(&self, operation: &Operation) -> String {
+    fn class(&self, operation: &Recorded) -> String {
         match &operation.work {
             Work::Kernel(kernel) => {
                 let name = self.of.recording.name(kernel);
@@ -197,7 +198,8 @@ impl Svg<'_> {
         }
     }
 
-    fn told(&self, operation: &Operation) -> String {
+    fn told(&self, operation: &Recorded) -> String {
+        let size = |bytes: Option<u64>| bytes.map_or(NONE.to_owned(), |b| Bytes(b).to_string());
         let time = ShortTime(operation.ns() as f64);
         match &operation.work {
             Work::Kernel(kernel) => {
@@ -206,15 +208,15 @@ impl Svg<'_> {
                 format!("{} {x}x{y}x{z}: {time}", one_line(&name))
             }
             Work::Copy { direction, bytes } => {
-                format!("copy {} {}: {time}", one_line(direction), Bytes(*bytes))
+                format!("copy {} {}: {time}", one_line(direction), size(*bytes))
             }
-            Work::Set { bytes } => format!("set {}: {time}", Bytes(*bytes)),
+            Work::Set { bytes } => format!("set {}: {time}", size(*bytes)),
         }
     }
 
     /// Of each gap, first what the host is waited for, then the rest.
     fn gaps(&mut self, y: i32) {
-        for gap in gaps_of(self.of.recording) {
+        for gap in self.of.recording.gaps() {
             let launched = gap.start_ns + gap.host_ns.unwrap_or(0);
             self.gap(
                 (gap.start_ns, launched),
@@ -253,12 +255,15 @@ pub(in crate::report) fn busiest(recording: &Recording) -> Option<(u64, u64)> {
     let operations = &recording.operations;
     let (first, last) = (operations.first()?, operations.last()?);
     if operations.len() <= DRAWN {
-        let end = operations.iter().map(|operation| operation.end).max();
-        return Some((first.start, end.unwrap_or(last.end).max(first.start + 1)));
+        let end = operations.iter().map(|operation| operation.end_ns).max();
+        return Some((
+            first.start_ns,
+            end.unwrap_or(last.end_ns).max(first.start_ns + 1),
+        ));
     }
     let spans = operations
         .windows(DRAWN)
-        .map(|w| (w[0].start, w[DRAWN - 1].start));
+        .map(|w| (w[0].start_ns, w[DRAWN - 1].start_ns));
     let (from, to) = spans.min_by_key(|(from, to)| to - from)?;
     Some((from, to.max(from + 1)))
 }

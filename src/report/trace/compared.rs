@@ -11,7 +11,8 @@ use super::view::{
     FindingView, LegendView, STYLE, coloured, findings, last_repetitions, legend, rendered,
 };
 use crate::judge::judgement::VerdictOutcome;
-use crate::judge::trace::{Analysis, Comparison, KernelChange, Scope, Summary, analyse};
+use crate::judge::trace::{Analysis, Comparison, analyse};
+use crate::machine::{KernelChange, Scope, Summary};
 use crate::record::trace::Trace;
 use crate::report::RenderError;
 use crate::report::format::{ShortTime, counted};

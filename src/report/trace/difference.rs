@@ -8,7 +8,8 @@ use serde::Serialize;
 use super::table::{short, told};
 use super::words::{Text, cell, figure, percent};
 use crate::judge::judgement::VerdictOutcome;
-use crate::judge::trace::{Became, Comparison, KernelChange, Scope, SideFigures};
+use crate::judge::trace::Comparison;
+use crate::machine::{Became, KernelChange, Scope, SideFigures};
 use crate::report::format::{NONE, RatioChange, ShortTime};
 use crate::report::text::one_line;
 

@@ -7,8 +7,10 @@ use super::view::{
     FindingView, LegendView, STYLE, coloured, findings, last_repetitions, legend, rendered,
 };
 use super::words::{figure, percent};
-use crate::judge::trace::{Analysis, Summary};
-use crate::record::trace::{Recording, Trace};
+use crate::judge::trace::Analysis;
+use crate::machine::Recording;
+use crate::machine::Summary;
+use crate::record::trace::Trace;
 use crate::report::RenderError;
 use crate::report::format::{Bytes, ShortTime, counted};
 use crate::report::plot::{DRAWN, Timeline, busiest, timeline};
@@ -191,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_long_recording_is_drawn_where_it_is_busiest() {
-        let mut writer = testing::Writer::new();
+        let mut writer = crate::machine::testing::Writer::new();
         for number in 0..20_000u64 {
             writer.kernel("k", 1, 1_000);
             writer.host_pauses(if (9_000..14_000).contains(&number) {
@@ -200,7 +202,7 @@ mod tests {
                 5_000
             });
         }
-        let trace = writer.trace();
+        let trace = testing::trace(writer.recording);
         let page = page(&trace, &analyse(&trace.recording)).unwrap();
         assert!(page.contains("busiest stretch of 4000 operations among 20000"));
         assert!(page.len() < 2_000_000, "{}", page.len());

@@ -2,7 +2,8 @@
 
 use super::words::{Text, cell, figure, percent};
 use crate::judge::judgement::Finding;
-use crate::judge::trace::{Analysis, KernelRow, Shape, Summary};
+use crate::judge::trace::Analysis;
+use crate::machine::{KernelRow, Shape, Summary};
 use crate::record::trace::Trace;
 use crate::report::format::{Bytes, ShortTime, counted};
 use crate::report::text::shell_command;
@@ -72,7 +73,7 @@ pub(super) fn told(finding: &Finding) -> String {
 
 fn first_ns(trace: &Trace) -> u64 {
     let operations = &trace.recording.operations;
-    operations.first().map_or(0, |operation| operation.start)
+    operations.first().map_or(0, |operation| operation.start_ns)
 }
 
 /// What was recorded, and what is missing of it.
@@ -175,29 +176,29 @@ fn summary(text: &mut Text, of: &Summary, times: f64) {
 
 /// How the devices' time was spent, in sentences.
 pub(super) fn spent(of: &Summary, times: f64) -> Vec<String> {
-    let idle = &of.idle;
+    let spent = &of.time;
     let time = |ns: u64| ShortTime(ns as f64 / times);
     let mut lines = vec![format!(
         "busy {} of {}; idle {} ({}) in {}, the longest {}",
-        time(idle.busy_ns),
-        time(idle.span_ns),
-        time(idle.idle_ns),
-        percent(idle.idle_share()),
-        counted(idle.gaps, "gap"),
-        ShortTime(idle.longest_gap_ns as f64)
+        time(spent.busy_ns),
+        time(spent.span_ns),
+        time(spent.idle_ns()),
+        percent(spent.idle_share()),
+        counted(spent.gaps as usize, "gap"),
+        ShortTime(spent.longest_gap_ns.unwrap_or(0) as f64)
     )];
-    lines.push(match idle.host_bound_share() {
-        Some(share) => format!(
+    lines.push(match spent.host_bound().zip(spent.host_bound_ns) {
+        Some((share, waited)) => format!(
             "host-bound {}: idle {} until the host began to launch what came next",
             percent(share),
-            time(idle.host_bound_ns)
+            time(waited)
         ),
         None => "host-bound: unknown, as launches were not recorded".to_owned(),
     });
-    if let Some(overlap) = idle.overlap() {
+    if let Some((overlap, copying)) = spent.overlap().zip(spent.copying_ns) {
         lines.push(format!(
-            "copies and sets {}, {} of it while a kernel ran",
-            time(idle.copying_ns),
+            "copies {}, {} of it while a kernel ran",
+            time(copying),
             percent(overlap)
         ));
     }
@@ -243,16 +244,14 @@ pub(super) fn filled(shape: &Shape) -> String {
 pub(super) fn shapes(kernel: &KernelRow) -> String {
     const TOLD: usize = 3;
     let told = kernel.shapes.iter().take(TOLD).map(|shape| {
-        let memory = if shape.shared > 0 {
-            format!(", {} shared", Bytes(shape.shared))
-        } else {
-            String::new()
-        };
+        let shared = shape.shared_bytes.filter(|bytes| *bytes > 0);
+        let shared = shared.map_or(String::new(), |bytes| format!(", {} shared", Bytes(bytes)));
+        let registers = shape.registers;
+        let registers = registers.map_or(String::new(), |n| format!(", {n} registers"));
         format!(
-            "{} x {}, {} registers{memory}",
+            "{} x {}{registers}{shared}",
             sizes(shape.grid),
-            sizes(shape.block),
-            shape.registers
+            sizes(shape.block)
         )
     });
     let mut told: Vec<String> = told.collect();
@@ -301,7 +300,7 @@ fn first_occurrences(text: &mut Text, analysis: &Analysis) {
 
 /// A kernel's name as the terminal has room for it.
 pub(super) fn short(name: &str) -> String {
-    crate::judge::trace::short(name)
+    crate::machine::short(name)
 }
 
 #[cfg(test)]

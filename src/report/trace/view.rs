@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::table::short;
 use crate::judge::judgement::Finding;
-use crate::judge::trace::{Steady, Summary};
-use crate::record::trace::Recording;
+use crate::machine::Recording;
+use crate::machine::{Steady, Summary};
 use crate::report::RenderError;
 use crate::report::plot::{COLOURS, DRAWN, Timeline, timeline};
 use crate::report::text::{one_line, shorten};

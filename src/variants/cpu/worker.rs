@@ -7,7 +7,7 @@ use super::check::{self, References};
 use super::kernel::Tally;
 use super::offered::variants;
 use super::softmax::Isa;
-use crate::attention::Structure;
+use crate::machine::Structure;
 use crate::worker::protocol::{
     Checked, Hello, Measure, Measured, PROTOCOL_VERSION, Prepare, Prepared,
 };

@@ -7,7 +7,7 @@ use regatta_probe::census::{self, Recorded, Recording, What};
 use super::case::Case;
 use super::driver::Device;
 use super::error::CudaError;
-use crate::attention::{Activity, Operation, OperationKind};
+use crate::machine::{Activity, Named, Operation, Work};
 
 /// Makes the call twice and gives the second: the first of a process changes how code is
 /// loaded.
@@ -36,30 +36,30 @@ fn activity(recorded: &Recorded, host_ns: u64) -> Activity {
     let starts = recorded.operations.iter().map(census::Operation::start);
     let first = starts.min().unwrap_or(recorded.begin);
     let told = |operation: &census::Operation| {
-        let (kind, name, stream, bytes) = match &operation.what {
+        let (work, stream) = match &operation.what {
             What::Kernel(kernel) => {
                 let name = recorded.name(kernel.name).to_owned();
-                (OperationKind::Kernel, name, kernel.stream, None)
+                (Work::Kernel(Named { name }), kernel.stream)
             }
             What::Memory(memory) => {
-                let kind = match memory.direction {
-                    Some(_) => OperationKind::Copy,
-                    None => OperationKind::Set,
+                let bytes = Some(memory.bytes);
+                let work = match memory.direction {
+                    Some(direction) => Work::Copy {
+                        direction: direction.to_owned(),
+                        bytes,
+                    },
+                    None => Work::Set { bytes },
                 };
-                let name = memory.direction.unwrap_or_default().to_owned();
-                (kind, name, memory.stream, Some(memory.bytes))
+                (work, memory.stream)
             }
         };
+        let (start, end) = (operation.start() - first, operation.end() - first);
         Operation {
-            kind,
-            name,
-            start_ns: operation.start() - first,
-            end_ns: operation.end() - first,
             stream: Some(stream),
-            bytes,
             launched_ns: operation
                 .launch
                 .map(|launch| launch.at.cast_signed() - first.cast_signed()),
+            ..Operation::new(work, start, end)
         }
     };
     let calls = recorded.counts.named().into_iter();
@@ -128,8 +128,9 @@ mod tests {
             .map(|operation| (operation.start_ns, operation.end_ns, operation.launched_ns))
             .collect();
         assert_eq!(times, [(0, 100, None), (500, 1_000, Some(-100))]);
-        assert_eq!(activity.operations[1].name, "flash");
-        assert_eq!(activity.operations[0].bytes, Some(64));
+        let kernel = activity.operations[1].kernel();
+        assert_eq!(kernel.map(|kernel| kernel.name.as_str()), Some("flash"));
+        assert_eq!(activity.operations[0].bytes(), Some(64));
         assert_eq!(activity.calls["launches"], 1);
     }
 }

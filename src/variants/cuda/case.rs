@@ -12,7 +12,9 @@ use super::driver::{Device, Function};
 use super::error::{CudaError, checked};
 use super::memory::{Memory, NAN_IN_EVERY_TYPE};
 use super::plan::{Arguments, Plan, Step};
-use crate::attention::{Direction, Launch as LaunchRecord, Problem, Structure};
+use crate::attention::{Direction, Problem};
+use crate::machine::Launch as LaunchRecord;
+use crate::machine::Structure;
 
 /// A case made ready: memory, inputs, and launches with everything bound.
 pub struct Case {
@@ -68,6 +70,7 @@ impl Launch {
             shared_bytes: Some(shared.into()),
             local_bytes: Some(self.function.local_bytes.into()),
             blocks_per_sm: Some(self.function.blocks_per_sm),
+            graph: None,
         }
     }
 }

@@ -12,8 +12,9 @@ use super::error::CudaError;
 use super::plan::{Asked, VARIANTS, Variant};
 use super::reference::{Extent, Reference, reference_bytes};
 use super::samples::{self, Contents};
-use crate::attention::{Activity, Problem, Structure};
+use crate::attention::Problem;
 use crate::kernels::compile::Compiler;
+use crate::machine::{Activity, Structure};
 use crate::worker::protocol::{
     self, Checked, DeviceState, Hello, Measure, Measured, PROTOCOL_VERSION, Parameter, Prepare,
     Prepared, TensorError, VariantInfo, throttle_words,

@@ -3,24 +3,17 @@
 //! Knows nobody. A [`Problem`] is one attention computation, or one [`Projection`] around
 //! it; a [`Case`] is a variant (one implementation) on a problem with parameters.
 
-mod activity;
 mod axes;
 mod case;
 pub mod inputs;
-pub mod intervals;
 mod mask;
 mod problem;
 mod projected;
 mod projection;
 pub mod reference;
-mod structure;
 pub mod tolerance;
 pub mod work;
 
-pub use activity::{
-    ASKED_OF_CUDA, Activity, ActivitySummary, DRIVER_ALLOCATIONS, DRIVER_FREES, MODULE_LOADS,
-    Operation, OperationKind, SYNCHRONISATIONS,
-};
 pub use axes::{Direction, Dtype, LONGEST_AXIS, Layout, Varlen};
 pub use case::{
     AUTO, Case, CaseId, FACETS, NAME_RULE, ParamValue, Params, VariantId, is_name, parameter_name,
@@ -29,7 +22,6 @@ pub use mask::{Align, Mask};
 pub use problem::Problem;
 pub use projected::Sizes;
 pub use projection::{Projection, ProjectionKind};
-pub use structure::{CENSUS, Launch, Structure, moves_data, product};
 
 /// A text that is not what it should be; the message says what is wrong and
 /// what may stand there instead.

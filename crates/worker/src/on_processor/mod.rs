@@ -14,8 +14,9 @@ use self::timing::{Sweep, Timed, time};
 use crate::attention::inputs::probe_indices;
 use crate::attention::reference::{Inputs, backward, forward};
 use crate::attention::tolerance::results;
-use crate::attention::{Direction, Dtype, Problem, Structure};
+use crate::attention::{Direction, Dtype, Problem};
 use crate::difference::Difference;
+use crate::machine::Structure;
 use crate::protocol::{
     Checked, Hello, Measure, Measured, PROBES, PROTOCOL_VERSION, Prepare, Prepared, TensorError,
     VariantInfo,

@@ -1,9 +1,9 @@
 //! Causes that an activity tells: waiting for the host, gaps, copies and what hides them.
 
 use super::{counted, found, gated, launched, only, pair, pair_of};
-use crate::attention::ActivitySummary;
 use crate::judge::causes::{Clock, Pair, findings};
 use crate::judge::testing::around;
+use crate::machine::{ActivitySummary, DeviceTime};
 use crate::record::side::CaseRecord;
 
 /// A case of so many microseconds on the device and the host.
@@ -18,10 +18,13 @@ fn timed(device_us: f64, host_us: f64, activity: ActivitySummary) -> CaseRecord 
 /// An activity in microseconds; without fills, kernels that move data, or overlap.
 fn active(span_us: u64, busy_us: u64, host_bound_us: Option<u64>) -> ActivitySummary {
     ActivitySummary {
-        span_ns: span_us * 1000,
-        busy_ns: busy_us * 1000,
-        host_bound_ns: host_bound_us.map(|us| us * 1000),
-        copying_ns: Some(0),
+        time: DeviceTime {
+            span_ns: span_us * 1000,
+            busy_ns: busy_us * 1000,
+            host_bound_ns: host_bound_us.map(|us| us * 1000),
+            copying_ns: Some(0),
+            ..DeviceTime::default()
+        },
         moving_ns: Some(0),
         ..ActivitySummary::default()
     }
@@ -36,7 +39,7 @@ fn a_fused_operator_that_the_host_cannot_feed_is_host_bound() {
         let mut record = timed(267.1, 277.0, active(280, 70, Some(195)));
         let activity = record.activity.as_mut().unwrap();
         activity.copies = u64::from(copying_us > 0);
-        activity.copying_ns = Some(copying_us * 1000);
+        activity.time.copying_ns = Some(copying_us * 1000);
         record
     };
     let told: Vec<String> = found(&unfused, &fused(28), 3.52)
@@ -108,11 +111,12 @@ fn copies_are_told_with_their_part_of_the_call() {
 
 #[test]
 fn copies_that_nothing_hides_are_told() {
-    let copying = |copying_us: u64, overlap_us: u64| ActivitySummary {
-        copies: 2,
-        copying_ns: Some(copying_us * 1000),
-        overlap_ns: overlap_us * 1000,
-        ..active(300, 290, None)
+    let copying = |copying_us: u64, overlap_us: u64| {
+        let mut activity = active(300, 290, None);
+        activity.copies = 2;
+        activity.time.copying_ns = Some(copying_us * 1000);
+        activity.time.overlap_ns = overlap_us * 1000;
+        activity
     };
     let at = |device_us: f64, activity| CaseRecord {
         activity: Some(activity),

@@ -2,6 +2,7 @@ use super::*;
 use crate::attention::ParamValue;
 use crate::judge::judgement::StructuralChange;
 use crate::judge::testing::around;
+use crate::machine::Launch;
 use crate::suite::structural::StructurePolicy;
 
 fn launch(name: &str, grid: u32) -> Launch {

@@ -1,6 +1,6 @@
 use super::*;
-use crate::attention::ActivitySummary;
 use crate::judge::testing::{failed, side, timed, unsupported};
+use crate::machine::{ActivitySummary, DeviceTime};
 use crate::suite::rules::Selector;
 
 const CASE: &str = "cpu/flash:s64,d64";
@@ -107,7 +107,10 @@ fn counts_have_bounds_and_an_unknown_one_is_not_judged() {
 fn what_the_device_did_has_limits_too() {
     let mut record = measured();
     record.activity = Some(ActivitySummary {
-        overlap_ns: 40,
+        time: DeviceTime {
+            overlap_ns: 40,
+            ..DeviceTime::default()
+        },
         ..ActivitySummary::default()
     });
     let held = |count| {

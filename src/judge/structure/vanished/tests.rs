@@ -1,9 +1,9 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::attention::ActivitySummary;
 use crate::judge::structure::changes;
 use crate::judge::testing::around;
+use crate::machine::ActivitySummary;
 use crate::suite::structural::StructurePolicy;
 
 fn counted(launches: &[&str], counts: &[(&str, u64)]) -> CaseRecord {

@@ -1,19 +1,14 @@
 use std::fs;
 
 use super::*;
-use crate::record::trace::{Kernel, Work};
+use crate::machine::{Launch, Operation, Work};
 use crate::record::types::Fingerprint;
 
 fn trace() -> Trace {
-    let operation = |start, work| Operation {
-        process: 0,
-        device: 0,
-        stream: 7,
-        start,
-        end: start + 5,
-        launched: Some(start - 2),
-        launch_ns: None,
-        work,
+    let operation = |start: u64, work| Operation {
+        stream: Some(7),
+        launched_ns: Some(start as i64 - 2),
+        ..Operation::new(work, start, start + 5)
     };
     Trace {
         header: TraceHeader {
@@ -39,22 +34,22 @@ fn trace() -> Trace {
             }],
             names: vec!["a\"b\n\u{1b}[31m\u{202e}".to_owned()],
             operations: vec![
-                operation(10, Work::Set { bytes: 9 }),
+                operation(10, Work::Set { bytes: Some(9) }),
                 operation(
                     20,
-                    Work::Kernel(Kernel {
+                    Work::Kernel(Launch {
                         grid: [157, 1, 1],
                         block: [128, 1, 1],
                         cluster: Some([2, 1, 1]),
                         graph: Some(4),
-                        ..Kernel::default()
+                        ..Launch::default()
                     }),
                 ),
                 operation(
                     30,
                     Work::Copy {
                         direction: "DtoH".to_owned(),
-                        bytes: 4,
+                        bytes: Some(4),
                     },
                 ),
             ],

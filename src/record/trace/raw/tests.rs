@@ -40,17 +40,17 @@ fn everything_in_the_contract_is_read() {
     assert_eq!((process.pid, process.dropped, process.ended), (7, 5, true));
     assert_eq!(process.devices.len(), 2);
     assert_eq!(process.calls[0].counts["launches"], 1);
-    let kinds: Vec<u64> = recording.operations.iter().map(|o| o.start).collect();
+    let kinds: Vec<u64> = recording.operations.iter().map(|o| o.start_ns).collect();
     assert_eq!(kinds, [90, 96, 100], "by start");
     let last = &recording.operations[2];
     let kernel = last.kernel().unwrap();
     assert_eq!(recording.name(kernel), "flash");
     assert_eq!(
-        (kernel.blocks(), kernel.threads(), kernel.shared()),
-        (6, 768, 48)
+        (kernel.blocks(), kernel.threads(), kernel.shared_bytes),
+        (6, 768, Some(48))
     );
     assert_eq!(
-        (last.ns(), last.launched, last.launch_ns),
+        (last.ns(), last.launched_ns, last.launch_ns),
         (10, Some(99), Some(4))
     );
     assert_eq!(recording.sms(last), Some(132));
@@ -130,7 +130,7 @@ fn of_many_operations_the_last_are_kept() {
     assert_eq!(recording.operations.len(), 1000);
     assert!(recording.operations.capacity() < 5000);
     assert_eq!(recording.left_out, 99_000);
-    assert_eq!(recording.operations[999].start, 10 + 20 * 99_999);
+    assert_eq!(recording.operations[999].start_ns, 10 + 20 * 99_999);
 }
 
 #[test]

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use regatta_worker::machine::{DeviceTime, Launch, Work, product};
 use serde::Serialize;
 
-use super::idle::{Idle, idle};
-use crate::record::trace::{Kernel, Operation, Recording, Work};
+use super::recording::{Recorded, Recording};
 
 /// A stretch of a trace in figures. Times are nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -13,7 +13,7 @@ pub struct Summary {
     /// Operations of any kind.
     pub operations: usize,
     /// How the devices' time was spent.
-    pub idle: Idle,
+    pub time: DeviceTime,
     /// By total time, the most first.
     pub kernels: Vec<KernelRow>,
     /// Total time of all kernels, each counted in full where several ran at once.
@@ -63,12 +63,12 @@ pub struct Shape {
     pub grid: [u32; 3],
     /// Threads of a block in x, y, z.
     pub block: [u32; 3],
-    /// Registers of a thread.
-    pub registers: u32,
-    /// Shared memory of a block in bytes.
-    pub shared: u64,
-    /// Local memory of a thread in bytes.
-    pub local: u64,
+    /// Registers of a thread, where known.
+    pub registers: Option<u32>,
+    /// Shared memory of a block in bytes, where known.
+    pub shared_bytes: Option<u64>,
+    /// Local memory of a thread in bytes, where known.
+    pub local_bytes: Option<u64>,
     /// Launches.
     pub count: usize,
     /// Their total time.
@@ -80,8 +80,7 @@ pub struct Shape {
 impl Shape {
     /// Multiprocessors that have a block at all, and how many there are.
     pub fn filled(&self) -> Option<(u64, u32)> {
-        let blocks = self.grid.into_iter().map(u64::from);
-        let blocks: u64 = blocks.fold(1, u64::saturating_mul);
+        let blocks = product(self.grid);
         self.sms.map(|sms| (blocks.min(u64::from(sms)), sms))
     }
 }
@@ -93,7 +92,7 @@ pub struct CopyRow {
     pub what: String,
     /// How many.
     pub count: usize,
-    /// Bytes in all.
+    /// Bytes in all, as far as they are known.
     pub bytes: u64,
     /// Time in all.
     pub total_ns: u64,
@@ -103,7 +102,7 @@ pub struct CopyRow {
 /// nothing for all of the recording.
 pub fn summarise(
     recording: &Recording,
-    operations: &[&Operation],
+    operations: &[&Recorded],
     window: Option<(u64, u64)>,
 ) -> Summary {
     let mut kernels: BTreeMap<u32, KernelRow> = BTreeMap::new();
@@ -123,8 +122,8 @@ pub fn summarise(
                 });
                 row.add(operation, kernel, recording.sms(operation));
             }
-            Work::Copy { direction, bytes } => add(&mut copies, direction, *bytes, operation),
-            Work::Set { bytes } => add(&mut copies, "set", *bytes, operation),
+            Work::Copy { direction, .. } => add(&mut copies, direction, operation),
+            Work::Set { .. } => add(&mut copies, "set", operation),
         }
     }
     let mut kernels: Vec<KernelRow> = kernels.into_values().collect();
@@ -141,7 +140,7 @@ pub fn summarise(
     copies.sort_by_key(|row| std::cmp::Reverse(row.total_ns));
     Summary {
         operations: operations.len(),
-        idle: idle(operations),
+        time: DeviceTime::of(operations.iter().copied()),
         kernel_ns: kernels
             .iter()
             .fold(0, |sum, row| row.total_ns.saturating_add(sum)),
@@ -152,7 +151,7 @@ pub fn summarise(
 }
 
 impl KernelRow {
-    fn add(&mut self, operation: &Operation, kernel: &Kernel, sms: Option<u32>) {
+    fn add(&mut self, operation: &Recorded, kernel: &Launch<u32>, sms: Option<u32>) {
         let ns = operation.ns();
         self.count += 1;
         self.total_ns = self.total_ns.saturating_add(ns);
@@ -162,8 +161,8 @@ impl KernelRow {
             grid: kernel.grid,
             block: kernel.block,
             registers: kernel.registers,
-            shared: kernel.shared(),
-            local: kernel.local,
+            shared_bytes: kernel.shared_bytes,
+            local_bytes: kernel.local_bytes,
             count: 1,
             total_ns: ns,
             sms,
@@ -173,12 +172,12 @@ impl KernelRow {
                 grid,
                 block,
                 registers,
-                shared,
-                local,
+                shared_bytes,
+                local_bytes,
                 sms,
                 ..
             } = *shape;
-            (grid, block, registers, shared, local, sms)
+            (grid, block, registers, shared_bytes, local_bytes, sms)
         };
         let alike = |old: &Shape| figures(old) == figures(&new);
         match self.shapes.iter().position(alike) {
@@ -192,7 +191,7 @@ impl KernelRow {
     }
 }
 
-fn add<'a>(copies: &mut BTreeMap<&'a str, CopyRow>, what: &'a str, bytes: u64, of: &Operation) {
+fn add<'a>(copies: &mut BTreeMap<&'a str, CopyRow>, what: &'a str, of: &Recorded) {
     let row = copies.entry(what).or_insert_with(|| CopyRow {
         what: what.to_owned(),
         count: 0,
@@ -200,7 +199,7 @@ fn add<'a>(copies: &mut BTreeMap<&'a str, CopyRow>, what: &'a str, bytes: u64, o
         total_ns: 0,
     });
     row.count += 1;
-    row.bytes = row.bytes.saturating_add(bytes);
+    row.bytes = row.bytes.saturating_add(of.bytes().unwrap_or(0));
     row.total_ns = row.total_ns.saturating_add(of.ns());
 }
 

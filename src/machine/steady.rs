@@ -6,10 +6,11 @@
 
 use std::collections::BTreeMap;
 
+use regatta_worker::machine::Work;
 use serde::Serialize;
 
+use super::recording::{Recorded, Recording};
 use super::summary::Summary;
-use crate::record::trace::{Operation, Recording, Work};
 
 /// Repetitions below which a sequence may have come twice by chance.
 pub const FEWEST: usize = 3;
@@ -40,8 +41,8 @@ pub struct Steady {
     pub process: u32,
     /// Which of its devices.
     pub device: u32,
-    /// Which stream it was found on.
-    pub stream: u32,
+    /// Which stream it was found on, where its operations tell.
+    pub stream: Option<u32>,
 }
 
 impl Steady {
@@ -51,12 +52,12 @@ impl Steady {
     }
 
     /// Every operation that starts in it, of any process and stream.
-    pub fn operations<'a>(&self, recording: &'a Recording) -> Vec<&'a Operation> {
+    pub fn operations<'a>(&self, recording: &'a Recording) -> Vec<&'a Recorded> {
         between(recording, self.from_ns, self.to_ns)
     }
 
     /// Every operation that starts in its last repetition.
-    pub fn last<'a>(&self, recording: &'a Recording) -> Vec<&'a Operation> {
+    pub fn last<'a>(&self, recording: &'a Recording) -> Vec<&'a Recorded> {
         between(recording, self.last_ns, self.to_ns)
     }
 }
@@ -71,16 +72,16 @@ pub struct SteadyPart {
     pub summary: Summary,
 }
 
-fn between(recording: &Recording, from: u64, to: u64) -> Vec<&Operation> {
+fn between(recording: &Recording, from: u64, to: u64) -> Vec<&Recorded> {
     let all = &recording.operations;
-    let first = all.partition_point(|operation| operation.start < from);
-    let end = all.partition_point(|operation| operation.start < to);
+    let first = all.partition_point(|operation| operation.start_ns < from);
+    let end = all.partition_point(|operation| operation.start_ns < to);
     all[first..end.max(first)].iter().collect()
 }
 
 /// Finds the part that repeats, if one does.
 pub fn steady(recording: &Recording) -> Option<Steady> {
-    let mut lanes: BTreeMap<(u32, u32, u32), Vec<&Operation>> = BTreeMap::new();
+    let mut lanes: BTreeMap<(u32, u32, Option<u32>), Vec<&Recorded>> = BTreeMap::new();
     for operation in &recording.operations {
         let lane = (operation.process, operation.device, operation.stream);
         lanes.entry(lane).or_default().push(operation);
@@ -100,18 +101,22 @@ pub fn steady(recording: &Recording) -> Option<Steady> {
     let end = searched.len() - found.tail;
     let first = end - found.period * found.repeats;
     let starts = searched[first..end].iter().step_by(found.period);
-    let warm_up = warm_up(&starts.map(|operation| operation.start).collect::<Vec<_>>());
+    let warm_up = warm_up(
+        &starts
+            .map(|operation| operation.start_ns)
+            .collect::<Vec<_>>(),
+    );
     let first = first + found.period * warm_up;
     let last = end - found.period;
     Some(Steady {
         period: found.period,
         repeats: found.repeats - warm_up,
-        from_ns: searched[first].start,
+        from_ns: searched[first].start_ns,
         to_ns: match searched.get(end) {
-            Some(next) => next.start,
-            None => searched[end - 1].end + 1,
+            Some(next) => next.start_ns,
+            None => searched[end - 1].end_ns + 1,
         },
-        last_ns: searched[last].start,
+        last_ns: searched[last].start_ns,
         process,
         device,
         stream,
@@ -145,7 +150,7 @@ enum Token<'a> {
     Set,
 }
 
-fn token(operation: &Operation) -> Token<'_> {
+fn token(operation: &Recorded) -> Token<'_> {
     match &operation.work {
         Work::Kernel(kernel) => Token::Kernel(kernel.name),
         Work::Copy { direction, .. } => Token::Copy(direction),
@@ -221,7 +226,7 @@ fn prefix_matches<T: PartialEq>(tokens: &[T]) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::trace::testing::Writer;
+    use crate::machine::testing::Writer;
     use proptest::prelude::*;
 
     fn found(text: &str) -> Option<(usize, usize, usize)> {
@@ -246,7 +251,7 @@ mod tests {
     fn forty(step: fn(&mut Writer)) -> Option<(usize, usize)> {
         let mut writer = Writer::new();
         (0..40).for_each(|_| step(&mut writer));
-        let found = steady(&writer.trace().recording)?;
+        let found = steady(&writer.recording)?;
         Some((found.period, found.repeats))
     }
 

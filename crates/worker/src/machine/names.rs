@@ -1,28 +1,4 @@
-//! Kernels and their launches: names less what is not code, and the sizes of grids.
-
-use std::collections::BTreeMap;
-
-use crate::attention::{Launch, Structure};
-
-/// Launches by normalised kernel name, in the order of names.
-pub fn by_kernel(structure: &Structure) -> BTreeMap<String, Vec<&Launch>> {
-    let mut kernels: BTreeMap<String, Vec<&Launch>> = BTreeMap::new();
-    for launch in &structure.launches {
-        let name = normalised(&launch.name);
-        kernels.entry(name).or_default().push(launch);
-    }
-    kernels
-}
-
-/// Threads of a launch over its whole grid.
-pub fn threads(launch: &Launch) -> u64 {
-    launch.blocks().saturating_mul(launch.threads())
-}
-
-/// `157x1x1`.
-pub fn sizes([x, y, z]: [u32; 3]) -> String {
-    format!("{x}x{y}x{z}")
-}
+//! Names of kernels: as people read them, less what is not code, and what they tell.
 
 /// [`short`], without template arguments: what kind of kernel it is.
 pub fn plain(name: &str) -> String {
@@ -133,9 +109,52 @@ fn is_hash(word: &str) -> bool {
         && word.contains(|c: char| c.is_ascii_alphabetic())
 }
 
+/// Words in the names of kernels that only move, fill or convert data.
+const MOVING: [&str; 5] = ["copy", "memset", "fill", "transpose", "cat"];
+
+/// True for the name of a kernel that moves data rather than computing attention.
+pub fn moves_data(kernel: &str) -> bool {
+    let name = kernel.to_ascii_lowercase();
+    let words: Vec<&str> = name.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+    // `cat` and `fill` occur inside longer words; the others are telling anywhere.
+    let moves = MOVING.iter().any(|&moving| match moving {
+        "cat" | "fill" => words.contains(&moving),
+        moving => name.contains(moving),
+    });
+    // PyTorch's elementwise kernels do whatever function they are made with. One that adds
+    // is no copy; one whose name was cut before the function is most likely one.
+    let function = || name.contains("functor") || name.contains("lambda");
+    let elementwise = name.contains("elementwise");
+    moves || (elementwise && (name.contains("fillfunctor") || !function()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kernels_that_move_data_are_known_by_their_names() {
+        for name in [
+            "void at::native::elementwise_kernel<128, 4>(int)",
+            "at::native::(anonymous namespace)::CatArrayBatchedCopy<float>",
+            "void cub::fill<int>(int*)",
+            "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int)",
+            "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<\
+             at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda()#3}>>(int)",
+        ] {
+            assert!(moves_data(name), "{name}");
+        }
+        for name in [
+            "flash_fwd_kernel",
+            "void at::native::vectorized_elementwise_kernel<8, \
+             at::native::CUDAFunctorOnSelf_add<c10::BFloat16>>(int)",
+            "fmha_cutlassB_f32",
+            "concatenated_gemm",
+            "backfilled",
+        ] {
+            assert!(!moves_data(name), "{name}");
+        }
+    }
 
     #[test]
     fn what_is_not_code_goes() {

@@ -1,0 +1,194 @@
+//! Something that a device did, and when.
+
+use serde::{Deserialize, Serialize};
+
+use super::intervals::Ran;
+
+/// A kernel, copy or fill that ran. Times are nanoseconds: of a recording those of CUPTI's
+/// clock, which host and device records of all processes share; of one call from the start of
+/// its first operation. `K` is what is known of a kernel: its launch, or its name alone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Operation<K> {
+    /// What it was.
+    #[serde(flatten)]
+    pub work: Work<K>,
+    /// Number of its process, where there are several.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub process: u32,
+    /// The device's ordinal in its process.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub device: u32,
+    /// When it started on the device.
+    #[serde(alias = "start")]
+    pub start_ns: u64,
+    /// When it ended there; at least `start_ns`.
+    #[serde(alias = "end")]
+    pub end_ns: u64,
+    /// Number of its stream, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<u32>,
+    /// When the host began to launch it, where known; before the first operation of a call
+    /// it is negative.
+    #[serde(default, skip_serializing_if = "Option::is_none", alias = "launched")]
+    pub launched_ns: Option<i64>,
+    /// How long launching it took the host, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launch_ns: Option<u64>,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// What a device did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Work<K> {
+    /// Ran a kernel.
+    Kernel(K),
+    /// Copied memory by the driver, not by a kernel.
+    Copy {
+        /// `HtoD`, `DtoH`, `DtoD`, `PtoP`, `HtoH` or `?`.
+        #[serde(default = "unknown", alias = "name")]
+        direction: String,
+        /// How much, where known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        bytes: Option<u64>,
+    },
+    /// Filled memory by the driver.
+    Set {
+        /// How much, where known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        bytes: Option<u64>,
+    },
+}
+
+fn unknown() -> String {
+    "?".to_owned()
+}
+
+/// A kernel that is known by its name alone: its launch is told elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Named {
+    /// The name, demangled.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+}
+
+/// The last moment that is believed, in nanoseconds: about the year 2116, where a clock counts
+/// from 1970. Sums and differences of two moments stay below what an `i64` holds.
+const LATEST_NS: u64 = 1 << 62;
+
+impl<K> Operation<K> {
+    /// Something that ran between these moments, of which no more is known.
+    pub fn new(work: Work<K>, start_ns: u64, end_ns: u64) -> Operation<K> {
+        Operation {
+            work,
+            process: 0,
+            device: 0,
+            start_ns,
+            end_ns,
+            stream: None,
+            launched_ns: None,
+            launch_ns: None,
+        }
+    }
+
+    /// What in its times cannot be, as a sentence.
+    pub fn objection(&self) -> Option<&'static str> {
+        let launched = self.launched_ns.map_or(0, i64::unsigned_abs);
+        let latest = self.end_ns.max(launched).max(self.launch_ns.unwrap_or(0));
+        if self.end_ns < self.start_ns {
+            return Some("the operation ends before it starts");
+        }
+        (latest > LATEST_NS).then_some("its times are beyond any clock")
+    }
+
+    /// How long it took, in nanoseconds.
+    pub fn ns(&self) -> u64 {
+        self.end_ns.saturating_sub(self.start_ns)
+    }
+
+    /// The kernel, if it is one.
+    pub fn kernel(&self) -> Option<&K> {
+        match &self.work {
+            Work::Kernel(kernel) => Some(kernel),
+            _ => None,
+        }
+    }
+
+    /// True for a copy by the driver.
+    pub fn is_copy(&self) -> bool {
+        matches!(self.work, Work::Copy { .. })
+    }
+
+    /// Bytes of a copy or fill, where known.
+    pub fn bytes(&self) -> Option<u64> {
+        match self.work {
+            Work::Kernel(_) => None,
+            Work::Copy { bytes, .. } | Work::Set { bytes } => bytes,
+        }
+    }
+}
+
+impl<K> From<&Operation<K>> for Ran {
+    fn from(operation: &Operation<K>) -> Ran {
+        Ran {
+            start_ns: operation.start_ns,
+            end_ns: operation.end_ns,
+            // Before the first operation there is nothing that could have waited.
+            launched_ns: operation
+                .launched_ns
+                .map(|at| u64::try_from(at).unwrap_or(0)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::launch::Launch;
+    use super::*;
+
+    /// Workers name a copy's direction as kernels are named; older traces have their times
+    /// without a unit. All of it reads as one, and is written as one.
+    #[test]
+    fn what_workers_tell_and_what_is_recorded_are_the_same() {
+        let told = r#"{"kind":"copy","name":"HtoD","start_ns":0,"end_ns":5,"stream":7,
+            "bytes":64,"launched_ns":-3}"#;
+        let told: Operation<Named> = serde_json::from_str(told).unwrap();
+        let recorded = r#"{"process":0,"device":0,"stream":7,"start":0,"end":5,
+            "kind":"copy","direction":"HtoD","bytes":64}"#;
+        let recorded: Operation<Launch<u32>> = serde_json::from_str(recorded).unwrap();
+        assert!(told.is_copy() && recorded.is_copy());
+        assert_eq!((told.bytes(), told.launched_ns), (Some(64), Some(-3)));
+        let written =
+            r#"{"kind":"copy","direction":"HtoD","bytes":64,"start_ns":0,"end_ns":5,"stream":7}"#;
+        assert_eq!(serde_json::to_string(&recorded).unwrap(), written);
+        assert_eq!(
+            serde_json::from_str::<Operation<Launch<u32>>>(written).unwrap(),
+            recorded
+        );
+        let kernel = r#"{"kind":"kernel","name":2,"grid":[1,1,1],"block":[32,1,1],"start":4,
+            "end":9,"launched":1,"launch_ns":2}"#;
+        let kernel: Operation<Launch<u32>> = serde_json::from_str(kernel).unwrap();
+        assert_eq!(
+            (kernel.ns(), kernel.launched_ns, kernel.launch_ns),
+            (5, Some(1), Some(2))
+        );
+        assert_eq!(kernel.kernel().map(|launch| launch.name), Some(2));
+    }
+
+    #[test]
+    fn times_that_cannot_be_are_objected_to() {
+        let set =
+            |start_ns, end_ns| Operation::<Named>::new(Work::Set { bytes: None }, start_ns, end_ns);
+        assert_eq!(set(1, 2).objection(), None);
+        assert!(set(2, 1).objection().is_some());
+        assert!(set(0, u64::MAX).objection().is_some());
+        let launched = Operation {
+            launched_ns: Some(i64::MIN),
+            ..set(1, 2)
+        };
+        assert!(launched.objection().is_some());
+    }
+}

@@ -1,0 +1,60 @@
+//! What one call did to the machine: launches, copies, threads, allocations.
+//!
+//! Structure is exact. One call tells it, it holds on a throttled or shared
+//! machine, and it explains most slowdowns before a second look is needed.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::launch::Launch;
+use super::names::normalised;
+
+/// The name under which [`Structure::uncounted`] tells why there is no census at all.
+pub const CENSUS: &str = "census";
+
+/// The structure of one call, as the worker counted it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Structure {
+    /// Kernel launches in order; empty off a GPU.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub launches: Vec<Launch>,
+    /// Counts by name: `threads` (that did work), `tasks` (independent pieces of
+    /// it), `copies` (of whole tensors), `allocations`, `workspace_bytes`; what it asked of
+    /// CUDA ([`ASKED_OF_CUDA`](super::ASKED_OF_CUDA));
+    /// `calls.NAME`, `calls_in_N.NAME` and `ns.NAME` of counted functions, of which the
+    /// last is a time and not exact.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub counts: BTreeMap<String, u64>,
+    /// Counts that were asked for and could not be had, by name, and why. They are not 0.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub uncounted: BTreeMap<String, String>,
+    /// A hash over the machine code of every kernel launched, in hexadecimal, where the
+    /// worker has that code. Equal hashes are equal instructions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+}
+
+impl Structure {
+    /// Its launches by normalised kernel name, in the order of names.
+    pub fn by_kernel(&self) -> BTreeMap<String, Vec<&Launch>> {
+        let mut kernels: BTreeMap<String, Vec<&Launch>> = BTreeMap::new();
+        for launch in &self.launches {
+            let name = normalised(&launch.name);
+            kernels.entry(name).or_default().push(launch);
+        }
+        kernels
+    }
+
+    /// True when there is nothing in it: the worker cannot count.
+    pub fn is_empty(&self) -> bool {
+        self.launches.is_empty() && self.counts.is_empty()
+    }
+
+    /// Why a count could not be had, where that is known: for a reason of its own, or
+    /// because there was no census at all.
+    pub fn why_uncounted(&self, name: &str) -> Option<&str> {
+        let reason = self.uncounted.get(name).or(self.uncounted.get(CENSUS));
+        reason.map(String::as_str)
+    }
+}

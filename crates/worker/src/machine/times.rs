@@ -1,0 +1,194 @@
+//! Where a device's time went: busy, idle, waiting for the host, copying.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::intervals::{Cover, Ran, gaps};
+use super::operation::Operation;
+
+/// How a device's time was spent between its first and its last operation; of several
+/// devices, the sum. Of one call and of a whole program alike. Nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceTime {
+    /// With at least one operation.
+    pub busy_ns: u64,
+    /// From the first start to the last end.
+    pub span_ns: u64,
+    /// Stretches without any operation.
+    pub gaps: u64,
+    /// The longest of them. Older files do not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_gap_ns: Option<u64>,
+    /// Idle because the host was late: of each gap, the part before the host began to launch
+    /// what ended it ([`Gap::host_ns`](super::Gap::host_ns)). A launch that is not known lays
+    /// nothing to the host; `None` where none is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_bound_ns: Option<u64>,
+    /// In which the driver copied. Older files do not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copying_ns: Option<u64>,
+    /// In which a copy and a kernel ran at once.
+    pub overlap_ns: u64,
+}
+
+impl DeviceTime {
+    /// Measures it. Two processes may mean two devices by the same ordinal: each is one of
+    /// its own.
+    pub fn of<'a, K: 'a>(operations: impl IntoIterator<Item = &'a Operation<K>>) -> DeviceTime {
+        let mut total = DeviceTime {
+            copying_ns: Some(0),
+            ..DeviceTime::default()
+        };
+        for device in by_device(operations) {
+            let launched = device.iter().any(|o| o.launched_ns.is_some());
+            let found = gaps(device.iter().copied().map(Ran::from));
+            let kernels = cover(&device, |o| o.kernel().is_some());
+            let copies = cover(&device, Operation::is_copy);
+            let all = cover(&device, |_| true);
+            add(&mut total.busy_ns, all.ns());
+            add(&mut total.span_ns, all.span_ns());
+            add(&mut total.overlap_ns, copies.common_ns(&kernels));
+            add(total.copying_ns.get_or_insert(0), copies.ns());
+            if launched {
+                total.host_bound_ns.get_or_insert(0);
+            }
+            for gap in found {
+                total.gaps += 1;
+                total.longest_gap_ns = total.longest_gap_ns.max(Some(gap.ns()));
+                if let Some(ns) = gap.host_ns {
+                    add(total.host_bound_ns.get_or_insert(0), ns);
+                }
+            }
+        }
+        total
+    }
+
+    /// Without any operation.
+    pub fn idle_ns(&self) -> u64 {
+        self.span_ns.saturating_sub(self.busy_ns)
+    }
+
+    /// Share of the span without any operation.
+    pub fn idle_share(&self) -> f64 {
+        self.idle_ns() as f64 / self.span_ns.max(1) as f64
+    }
+
+    /// Share of the span in which the device waited for the host, where that is known.
+    pub fn host_bound(&self) -> Option<f64> {
+        let waited = self.host_bound_ns?;
+        (self.span_ns > 0).then(|| waited as f64 / self.span_ns as f64)
+    }
+
+    /// Share of the time spent copying in which a kernel ran too, where anything was copied.
+    pub fn overlap(&self) -> Option<f64> {
+        let copying = self.copying_ns.filter(|ns| *ns > 0)?;
+        Some(self.overlap_ns as f64 / copying as f64)
+    }
+}
+
+/// The time that those operations cover which are meant.
+pub(super) fn cover<K>(
+    operations: &[&Operation<K>],
+    meant: impl Fn(&Operation<K>) -> bool,
+) -> Cover {
+    let meant = operations.iter().copied().filter(|o| meant(o));
+    Cover::of(meant.map(Ran::from))
+}
+
+/// Operations by device, each in their order.
+pub fn by_device<'a, K: 'a>(
+    operations: impl IntoIterator<Item = &'a Operation<K>>,
+) -> Vec<Vec<&'a Operation<K>>> {
+    let mut devices: BTreeMap<(u32, u32), Vec<&Operation<K>>> = BTreeMap::new();
+    for operation in operations {
+        let device = (operation.process, operation.device);
+        devices.entry(device).or_default().push(operation);
+    }
+    devices.into_values().collect()
+}
+
+/// Adds to a sum of nanoseconds. What a recording of years would add up to is no figure, and
+/// no reason to end either.
+fn add(sum: &mut u64, ns: u64) {
+    *sum = sum.saturating_add(ns);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::operation::{Named, Work};
+    use super::*;
+
+    fn copy() -> Work<Named> {
+        let direction = "HtoD".to_owned();
+        Work::Copy {
+            direction,
+            bytes: None,
+        }
+    }
+
+    fn kernel(start_ns: u64, end_ns: u64, launched_ns: Option<i64>) -> Operation<Named> {
+        Operation {
+            launched_ns,
+            ..Operation::new(Work::Kernel(Named::default()), start_ns, end_ns)
+        }
+    }
+
+    #[test]
+    fn what_runs_at_once_is_busy_once() {
+        let time = DeviceTime::of(&[
+            kernel(0, 100, None),
+            Operation::new(copy(), 40, 140),
+            kernel(120, 160, None),
+            Operation::new(copy(), 200, 210),
+        ]);
+        let expected = DeviceTime {
+            busy_ns: 170,
+            span_ns: 210,
+            gaps: 1,
+            longest_gap_ns: Some(40),
+            host_bound_ns: None,
+            copying_ns: Some(110),
+            overlap_ns: 60 + 20,
+        };
+        assert_eq!((time.idle_ns(), time.overlap()), (40, Some(80.0 / 110.0)));
+        assert_eq!(time, expected);
+    }
+
+    /// A device that is fed in time has gaps of its own; one that is not waits.
+    #[test]
+    fn a_gap_is_the_hosts_until_the_launch() {
+        let fed = DeviceTime::of(&[kernel(0, 100, Some(-30)), kernel(102, 200, Some(5))]);
+        assert_eq!(fed.host_bound_ns, Some(0));
+        let starved = DeviceTime::of(&[
+            kernel(0, 10, Some(-8)),
+            kernel(100, 110, Some(92)),  // waited from 10 to 92
+            kernel(150, 160, Some(200)), // a clock that is off: the whole gap, and no more
+            kernel(170, 180, Some(-1)),
+        ]);
+        assert_eq!(starved.host_bound_ns, Some(82 + 40));
+        assert_eq!(starved.host_bound(), Some(122.0 / 180.0));
+    }
+
+    #[test]
+    fn devices_are_added_up_and_nothing_is_no_span() {
+        let second = Operation {
+            device: 1,
+            ..kernel(1_000, 1_010, None)
+        };
+        let both = DeviceTime::of(&[kernel(0, 10, None), second]);
+        assert_eq!((both.busy_ns, both.span_ns, both.gaps), (20, 20, 0));
+        let none = DeviceTime::of::<Named>(&[]);
+        assert_eq!((none.span_ns, none.busy_ns, none.gaps), (0, 0, 0));
+        assert_eq!((none.host_bound(), none.overlap()), (None, None));
+        let forever = kernel(0, u64::MAX, None);
+        let years = DeviceTime::of(&[
+            forever.clone(),
+            Operation {
+                process: 1,
+                ..forever
+            },
+        ]);
+        assert_eq!(years.busy_ns, u64::MAX);
+    }
+}

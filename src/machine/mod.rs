@@ -1,0 +1,21 @@
+//! What a device did and how it was, in calls, runs and recordings alike.
+//!
+//! The types of one call are those of the worker crate, which tells them; here are the
+//! recording of a whole program, its figures, the part of it that repeats, and the kernels of
+//! two sides, one beside the other. Nothing here says what any of it means.
+
+mod align;
+mod changes;
+mod recording;
+mod sides;
+mod steady;
+mod summary;
+#[cfg(test)]
+pub mod testing;
+
+pub use changes::{Became, KernelChange, LaunchChange, Launches, of_calls, of_recordings};
+pub use recording::{Calls, Device, Process, Recorded, Recording};
+pub use regatta_worker::machine::*;
+pub use sides::{Scope, SideFigures, Sides};
+pub use steady::{Steady, SteadyPart, steady};
+pub use summary::{CopyRow, KernelRow, Shape, Summary, calls, summarise};
