@@ -32,7 +32,7 @@ FAULTS = {
     "small-launches": "launches-added",
     "slow-host": "host-bound",
     "waits-at-once": "lost-overlap",
-    "recompile": "recompiled",
+    "recompile": "modules-loaded",
     "to-host-and-back": "copies-added",
 }
 """By name, the cause that must come first."""

@@ -46,7 +46,7 @@ pub fn modules_loaded(facts: &Facts) -> Option<Found> {
         }
         Source::Trace(_, Scope::Repetition) => {
             let evidence = format!("modules loaded {loads} a repetition");
-            Some(Found::new(Cause::Recompiled, evidence, 0.92))
+            Some(Found::new(Cause::ModulesLoaded, evidence, 0.92))
         }
         Source::Trace(_, Scope::Whole) => None,
     }
@@ -119,10 +119,15 @@ pub fn still_loading(standing: &Standing) -> Option<Found> {
             let name = short(&kernel.name);
             format!("; {name} ran in {versions} versions of registers, block and shared memory")
         });
+    // Loading by itself does not tell why; one kernel in several versions does.
+    let cause = match varied {
+        Some(_) => Cause::Recompiled,
+        None => Cause::ModulesLoaded,
+    };
     (loads > LATE && each >= AGAIN).then(|| {
         let loads = count(loads as usize, "module");
         let evidence = format!("{loads} loaded in {part}{}", varied.unwrap_or_default());
-        Found::new(Cause::Recompiled, evidence, 0.85)
+        Found::new(cause, evidence, 0.85)
     })
 }
 

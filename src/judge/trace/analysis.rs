@@ -139,7 +139,7 @@ mod tests {
         };
         let all = told(&lengths(2));
         assert_eq!(all.len(), 1, "{all:?}");
-        assert!(all[0].starts_with("recompiled: 2"), "{all:?}");
+        assert!(all[0].starts_with("modules-loaded: 2"), "{all:?}");
         assert!(all[0].ends_with("loaded in the second half of the recording"));
         assert!(told(&lengths(0)).is_empty());
     }

@@ -172,7 +172,7 @@ fn modules_that_are_loaded_in_every_repetition_come_first() {
     };
     assert_eq!(
         first(&trace(0), &trace(2)),
-        "recompiled: modules loaded 0 → 2 a repetition"
+        "modules-loaded: modules loaded 0 → 2 a repetition"
     );
     assert_eq!(first(&trace(2), &trace(2)), "");
 }
