@@ -9,7 +9,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 use std::time::Duration;
 
-use common::{Place, fake_worker};
+use common::Place;
 
 const SLOWER: [&str; 4] = [
     "gate",
@@ -17,25 +17,6 @@ const SLOWER: [&str; 4] = [
     "--set",
     "fake/steady.slower_percent=100",
 ];
-
-/// A shell script in place of the fake worker, which gets the script's arguments; before it
-/// `then` is run with `$n` the number of the start, from 1: that of the introduction.
-fn scripted(place: &Place, then: &str) {
-    let worker = fake_worker();
-    place.write(
-        "worker.sh",
-        &format!(
-            "n=$(cat starts 2>/dev/null || echo 0); n=$((n + 1)); echo $n > starts\n\
-             {then}\nexec {} \"$@\"\n",
-            worker.display()
-        ),
-    );
-    place.edit(
-        "s.toml",
-        &format!("command = [\"{}\"", worker.display()),
-        "command = [\"sh\", \"worker.sh\"",
-    );
-}
 
 #[test]
 fn a_gate_stopped_while_it_confirms_goes_on_and_fails() {
@@ -68,7 +49,7 @@ fn a_gate_stopped_while_it_confirms_goes_on_and_fails() {
         3,
         ["baseline", "save", "s", "reports/s", "--replace"]
     );
-    let (_, stderr) = exits!(place, 1, [SLOWER[0], SLOWER[1], SLOWER[2], SLOWER[3]]);
+    let (_, stderr) = exits!(place, 1, SLOWER);
     assert!(stderr.contains("resuming:"), "{stderr}");
     assert!(stderr.contains("on 6 fresh invocations"), "{stderr}");
     let run = place.run("s");
@@ -119,11 +100,7 @@ fn many_times_beyond_a_limit_needs_two_invocations_and_no_statistics() {
             "--set",
             bug,
         ];
-        exits!(
-            place,
-            code,
-            [args[0], args[1], args[2], args[3], args[4], args[5]]
-        );
+        exits!(place, code, args);
         exits!(place, 0, ["run", "./s.toml", "--invocations", invocations]);
     }
 }
@@ -167,130 +144,25 @@ fn the_verdict_survives_whoever_was_to_read_it() {
 fn a_report_that_cannot_be_written_costs_no_measurement_and_no_verdict() {
     let place = Place::with_baseline(&["fake/steady"], &[], "");
     let page = place.path().join("reports/s/index.html");
-    scripted(
-        &place,
+    place.script(
         "if [ $n = 2 ]; then rm -f reports/s/index.html; mkdir -p reports/s/index.html/x; fi",
     );
     // The worker is another one: that is said, and is no reason not to compare.
-    let (stdout, stderr) = exits!(place, 1, [SLOWER[0], SLOWER[1], SLOWER[2], SLOWER[3]]);
+    let (stdout, stderr) = exits!(place, 1, SLOWER);
     assert!(stdout.contains("FAILED"), "{stdout}");
     assert!(stderr.contains("index.html"), "{stderr}");
     let before = place.run("s").entries;
     fs::remove_dir_all(&page).unwrap();
-    let (_, stderr) = exits!(place, 1, [SLOWER[0], SLOWER[1], SLOWER[2], SLOWER[3]]);
+    let (_, stderr) = exits!(place, 1, SLOWER);
     assert!(stderr.contains("resuming:"), "{stderr}");
     assert_eq!(place.run("s").entries, before, "nothing is measured anew");
     assert!(page.is_file());
 }
 
 #[test]
-fn a_run_of_two_codes_is_no_run() {
-    let place = Place::new();
-    place.suite("s", &["fake/steady"], &["--seed", "1"], "");
-    let stopped = || {
-        exits!(place, 0, ["run", "./s.toml", "--fresh"]);
-        let path = place.path().join("reports/s/run.jsonl");
-        let text = fs::read_to_string(&path).unwrap();
-        let half: String = text
-            .lines()
-            .take(10)
-            .map(|line| format!("{line}\n"))
-            .collect();
-        fs::write(&path, half).unwrap();
-    };
-    let resumes = |why: &str| {
-        let (_, stderr) = exits!(place, 0, ["run", "./s.toml"]);
-        match why {
-            "" => assert!(stderr.contains("resuming: 9 entries"), "{stderr}"),
-            why => {
-                assert!(stderr.contains("begun anew"), "{stderr}");
-                assert!(stderr.contains(why), "{stderr}");
-            }
-        }
-    };
-    stopped();
-    resumes("");
-    stopped();
-    place.edit("s.toml", "\"--seed\", \"1\"", "\"--seed\", \"2\"");
-    resumes("the command of worker fake was");
-    scripted(&place, "");
-    stopped();
-    resumes("");
-    stopped();
-    place.edit("worker.sh", "exec", "true\nexec");
-    resumes("worker.sh of worker fake changed");
-    stopped();
-    let run = place
-        .regatta(&["run", "./s.toml"])
-        .env("OMP_NUM_THREADS", "3")
-        .output();
-    let stderr = String::from_utf8(run.unwrap().stderr).unwrap();
-    assert!(
-        stderr.contains("OMP_NUM_THREADS of worker fake was"),
-        "{stderr}"
-    );
-}
-
-/// Runs git in a place, as somebody with a name.
-fn git(place: &Place, args: &[&str]) {
-    let mut git = std::process::Command::new("git");
-    git.args(["-c", "user.name=a", "-c", "user.email=a@b.c"]);
-    let status = git
-        .args(args)
-        .current_dir(place.path())
-        .stdout(Stdio::null())
-        .status();
-    assert!(status.unwrap().success(), "git {args:?}");
-}
-
-#[test]
-fn another_revision_or_other_changes_begin_a_run_anew() {
-    let place = Place::new();
-    place.suite("s", &["fake/steady"], &[], "");
-    place.write("kernel.cu", "fast");
-    git(&place, &["init", "-q"]);
-    git(&place, &["add", "kernel.cu", "s.toml"]);
-    git(&place, &["commit", "-qm", "one"]);
-    let path = place.path().join("reports/s/run.jsonl");
-    let stop = || {
-        let text = fs::read_to_string(&path).unwrap();
-        let half: String = text
-            .lines()
-            .take(10)
-            .map(|line| format!("{line}\n"))
-            .collect();
-        fs::write(&path, half).unwrap();
-    };
-    exits!(place, 0, ["run", "./s.toml"]);
-    stop();
-    let (_, stderr) = exits!(place, 0, ["run", "./s.toml"]);
-    assert!(stderr.contains("resuming"), "{stderr}");
-    for (what, why) in [
-        (
-            "changed",
-            "the uncommitted changes of the checkout are others",
-        ),
-        (
-            "untracked",
-            "the uncommitted changes of the checkout are others",
-        ),
-        ("committed", "the revision was"),
-    ] {
-        stop();
-        match what {
-            "changed" => place.write("kernel.cu", "slow"),
-            "untracked" => place.write("other.cu", "new"),
-            _ => git(&place, &["commit", "-qam", "two"]),
-        }
-        let (_, stderr) = exits!(place, 0, ["run", "./s.toml"]);
-        assert!(stderr.contains(why), "{what}: {stderr}");
-    }
-}
-
-#[test]
 fn a_run_whose_gate_failed_makes_no_baseline_unasked() {
     let place = Place::with_baseline(&["fake/steady"], &[], "");
-    exits!(place, 1, [SLOWER[0], SLOWER[1], SLOWER[2], SLOWER[3]]);
+    exits!(place, 1, SLOWER);
     // As the command would have it that changed the code, not the suite.
     let path = place.path().join("reports/s/run.jsonl");
     for run in [
@@ -310,21 +182,6 @@ fn a_run_whose_gate_failed_makes_no_baseline_unasked() {
         "{stderr}"
     );
     assert!(path.exists());
-}
-
-#[test]
-fn each_invocation_is_held_to_the_worker_that_the_run_began_with() {
-    let place = Place::new();
-    place.suite("s", &["fake/steady"], &[], "");
-    scripted(&place, "if [ $n = 4 ]; then set -- --release 2.0; fi");
-    let (stdout, _) = exits!(place, 3, ["run", "./s.toml"]);
-    assert!(stdout.contains("version fake 1.0 → 2.0"), "{stdout}");
-    exits!(place, 3, ["baseline", "save", "s", "reports/s"]);
-    let place = Place::new();
-    place.suite("s", &["fake/steady"], &[], "");
-    scripted(&place, "if [ $n = 4 ]; then set -- --start absent; fi");
-    let (stdout, _) = exits!(place, 3, ["run", "./s.toml"]);
-    assert!(stdout.contains("present → absent"), "{stdout}");
 }
 
 #[test]
@@ -392,34 +249,10 @@ fn an_allowed_case_that_crashes_while_it_is_confirmed_does_not_hide_its_time() {
         "[policy]\nallow = [\"fake/steady:*\"]\n",
     );
     // Starts: the introduction, five regular invocations, and then those that confirm.
-    scripted(&place, "if [ $n -gt 6 ]; then exit 9; fi");
+    place.script("if [ $n -gt 6 ]; then exit 9; fi");
     fs::remove_file(place.path().join("starts")).ok();
     let (code, stdout, stderr) = place.ran(&SLOWER);
     assert_ne!(code, 0, "{stdout}{stderr}");
-}
-
-#[test]
-fn variables_that_decide_speed_are_part_of_what_is_compared() {
-    let place = Place::new();
-    place.suite("s", &["fake/steady"], &[], "");
-    let run = |args: &[&str], threads: &str| {
-        let mut regatta = place.regatta(args);
-        let output = regatta
-            .env("OPENBLAS_NUM_THREADS", threads)
-            .output()
-            .unwrap();
-        let text = String::from_utf8(output.stderr).unwrap();
-        (output.status.code().unwrap(), text)
-    };
-    assert_eq!(run(&["run", "./s.toml"], "1").0, 0);
-    exits!(place, 0, ["baseline", "save", "s"]);
-    assert_eq!(run(&["gate", "./s.toml"], "1").0, 0);
-    let (code, stderr) = run(&["gate", "./s.toml"], "2");
-    assert_eq!(code, 3, "{stderr}");
-    assert!(
-        stderr.contains("fake.environment.OPENBLAS_NUM_THREADS: 1 there, 2 here"),
-        "{stderr}"
-    );
 }
 
 #[test]

@@ -20,18 +20,11 @@ from typing import Any
 import numpy
 import torch
 
-from check import CASES, CAUSAL, CAUSAL_BR, FULL, LOUD, Case, describe, relative
-from launch import (
-    CONTRACTS,
-    Difference,
-    Driver,
-    Fill,
-    Problem,
-    Reference,
-    Tensor,
-    build,
-    reference,
-)
+from contracts import CONTRACTS
+from driver import Difference, Driver, Fill, Problem, Reference, Tensor, build
+from launch import reference
+from shapes import CASES, CAUSAL, CAUSAL_BR, DTYPES, FULL, LOUD, describe
+from tensors import Case, relative
 
 LIMIT = 1e-12
 WIDE = [
@@ -40,7 +33,6 @@ WIDE = [
     (1, 1, 1, 3, 2, 1, 1, FULL, "bshd"),
     (1, 3, 1, 90, 70, 160, 40, CAUSAL, "bshd"),
 ]
-DTYPES = ("f32", "f16", "bf16")
 
 
 # ---------------------------------------------------------------- the reference
@@ -76,7 +68,7 @@ def check_results(driver: Driver) -> int:
     bad = 0
     worst: dict[str, float] = {}
     for case, dtype in itertools.product(CASES + LOUD + WIDE, DTYPES):
-        held = Case(torch, case, dtype, loud=case in LOUD)
+        held = Case(case, dtype, loud=case in LOUD)
         right, lse = held.reference()
         results = Results(held.problem)
         for direction in ("forward", "backward"):
@@ -100,7 +92,7 @@ def check_results(driver: Driver) -> int:
 
 
 def check_determinism(driver: Driver) -> bool:
-    held = Case(torch, (2, 4, 2, 300, 513, 80, 80, CAUSAL, "bhsd"), "bf16")
+    held = Case((2, 4, 2, 300, 513, 80, 80, CAUSAL, "bhsd"), "bf16")
     runs = []
     for _ in range(2):
         results = Results(held.problem)
@@ -136,7 +128,7 @@ def check_difference(driver: Driver) -> int:
     for dtype, layout, blocks, broken in itertools.product(
         DTYPES, ("bshd", "bhsd"), (1, 7, 300), (0, 3)
     ):
-        held = Case(torch, (2, 3, 3, 67, 67, 41, 41, FULL, layout), dtype)
+        held = Case((2, 3, 3, 67, 67, 41, 41, FULL, layout), dtype)
         result = held.tensors["q"]
         right = (
             result.double().contiguous() + 1e-3 * torch.randn(result.shape, device="cuda").double()
@@ -190,7 +182,7 @@ def check_inputs(driver: Driver) -> int:
         DTYPES, ("bshd", "bhsd"), ((42, 0), (7, 1), (2**64 - 1, 2), (0, 3))
     ):
         b, s, h, d = shape
-        held = Case(torch, (b, h, h, s, s, d, d, FULL, layout), dtype)
+        held = Case((b, h, h, s, s, d, d, FULL, layout), dtype)
         to = held.tensors["q"].fill_(math.nan)
         for blocks in (1, 1000):
             driver.launch(
@@ -216,7 +208,7 @@ def check_inputs(driver: Driver) -> int:
 
 def time_reference(driver: Driver) -> None:
     for dtype, mask in itertools.product(("bf16", "f32"), (FULL, CAUSAL)):
-        held = Case(torch, (1, 16, 16, 8192, 8192, 128, 128, mask, "bshd"), dtype)
+        held = Case((1, 16, 16, 8192, 8192, 128, 128, mask, "bshd"), dtype)
         results = Results(held.problem)
         milliseconds = {}
         for direction in ("forward", "backward"):

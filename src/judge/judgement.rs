@@ -271,7 +271,7 @@ pub struct Change {
     /// infinite (`null` in JSON) where they are too few to show any.
     #[serde(with = "unbounded")]
     pub smallest_effect: f64,
-    /// `screen`, or `confirmed` where fresh invocations decided.
+    /// Which invocations these figures are of.
     pub stage: Stage,
 }
 
@@ -288,7 +288,7 @@ mod unbounded {
     }
 }
 
-/// Which invocations decided.
+/// Which invocations were judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stage {

@@ -1,7 +1,9 @@
 //! How it is measured: schedule, invocations, checks, machine.
 
 pub mod checkout;
+mod command;
 pub mod conformance;
+mod declared;
 pub mod environments;
 pub mod held;
 pub mod identity;

@@ -3,6 +3,7 @@
 pub mod baseline;
 pub mod conditions;
 pub mod criterion;
+pub mod header;
 pub mod identity;
 pub mod line;
 pub mod ruler;

@@ -1,130 +1,16 @@
-//! The lines of a run file.
+//! The lines of a run file after its first, the [header](super::header).
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::identity::Identity;
 use crate::attention::{CaseId, ParamValue};
 use crate::machine::{Activity, Structure};
-use crate::suite::count::Count;
-use crate::suite::rules::Rules;
-use crate::suite::{Override, Settings};
 
+pub use super::header::{Fingerprint, Git, Imported, RunHeader, SuiteRecord, WorkerRecord};
 pub use crate::input::Damage;
 pub use crate::machine::DeviceState;
-
-/// The first line of a run: everything needed to judge it later.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RunHeader {
-    /// [`super::SCHEMA_VERSION`] of the writer.
-    pub schema: u32,
-    /// [`super::METHOD_VERSION`] of the writer.
-    pub method: u32,
-    /// Version of regatta.
-    pub tool: String,
-    /// The command line.
-    pub argv: Vec<String>,
-    /// When it began.
-    pub started: Timestamp,
-    /// The checkout it was started in, if any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub git: Option<Git>,
-    /// What was measured.
-    pub suite: SuiteRecord,
-    /// What the suite demands.
-    pub rules: Rules,
-    /// How it was measured.
-    pub settings: Settings,
-    /// Where it was measured.
-    pub machine: Fingerprint,
-    /// The workers that took part.
-    pub workers: Vec<WorkerRecord>,
-    /// Every case that was to be measured, sorted.
-    pub plan: Vec<CaseId>,
-    /// Which code was measured; `None` in older files, and where another tool measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub identity: Option<Identity>,
-    /// Present where another tool measured: much of the above is then taken on trust.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub imported: Option<Imported>,
-}
-
-/// Where times come from that regatta did not take.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Imported {
-    /// Whose files they were: `criterion`.
-    pub format: String,
-    /// The folder.
-    pub from: String,
-    /// The names of the measurements in it, each an invocation or several.
-    pub baselines: Vec<String>,
-    /// Facts in the header that the files do not hold: they are those of the machine
-    /// and the workers at the time of the import.
-    pub assumed: Vec<String>,
-}
-
-/// State of a git checkout.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Git {
-    /// Full hash of HEAD.
-    pub revision: String,
-    /// True when the working tree differs from it.
-    pub dirty: bool,
-    /// Checksum of what is changed or untracked in it, where anything is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub changes: Option<String>,
-}
-
-/// Which suite, and what the command line changed in it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SuiteRecord {
-    /// Its name.
-    pub name: String,
-    /// Its description, in a line.
-    pub description: String,
-    /// What chooses it on the command line: its name or path, and whatever changes
-    /// what is measured (`--set`, `--environment`).
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub arguments: Vec<String>,
-    /// The patterns that left a part of the suite.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub filter: Vec<String>,
-    /// Parameters handed to a variant in place of those its cases ask for.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub overrides: Vec<Override>,
-    /// Functions whose calls were counted.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub counts: Vec<Count>,
-}
-
-/// What a machine is. Times are compared only where all `hard` facts agree.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fingerprint {
-    /// A short name for files: `h200-132sm`, `xeon-2c`.
-    pub name: String,
-    /// Facts that decide speed: models, cores, memory, driver, power limit.
-    pub hard: BTreeMap<String, String>,
-    /// Facts worth knowing: kernel, host name.
-    pub soft: BTreeMap<String, String>,
-}
-
-/// A worker as it introduced itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WorkerRecord {
-    /// `worker`, or `worker@environment`.
-    pub name: String,
-    /// `cpu` or `cuda`.
-    pub device_kind: String,
-    /// Name of its device.
-    pub device: String,
-    /// Versions of what decides its speed.
-    pub versions: BTreeMap<String, String>,
-    /// Everything installed beside it, name and version: the lock of its environment.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub packages: BTreeMap<String, String>,
-}
 
 /// One case in one invocation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -38,14 +38,6 @@ pub enum RenderError {
     /// The page could not be filled in.
     #[error("cannot fill in the page: {0}")]
     Page(#[from] minijinja::Error),
-    /// A figure could not be drawn.
-    #[error("cannot draw the figure of {figure}: {problem}")]
-    Figure {
-        /// Which.
-        figure: &'static str,
-        /// What the drawing said.
-        problem: String,
-    },
     /// The judgement could not be written as JSON.
     #[error("cannot write the judgement as JSON: {0}")]
     Json(#[from] serde_json::Error),

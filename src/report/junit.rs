@@ -11,7 +11,7 @@ use std::fmt::Write;
 use super::exporter::{Document, Exporter, RenderError, Report};
 use super::format::Factor;
 use super::summary::evidence;
-use super::text::{clean, one_line, shorten};
+use super::text::{clean, escaped, one_line, shorten};
 use crate::judge::judgement::{
     ExpectationResult, Held, Judgement, LimitResult, Row, Uncounted, Verdict, VerdictOutcome, Word,
 };
@@ -261,22 +261,6 @@ fn write_test(xml: &mut String, test: &Test) {
             writeln!(xml, r#"><skipped message="{}"/></testcase>"#, message(text))
         }
     };
-}
-
-/// The text as XML content or as an attribute in double quotes. Characters that
-/// XML forbids are gone already: [`clean`] drops them.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 #[cfg(test)]

@@ -150,16 +150,39 @@ pub fn evidence(row: &Row) -> Option<Vec<String>> {
     let (Some(base), Some(change)) = (&row.base, &row.change) else {
         return Some(vec![ShortTime(head).to_string()]);
     };
-    let stage = match change.stage {
-        Stage::Screen => "",
-        Stage::Confirm => ", confirmed",
+    let fresh = match fresh(row) {
+        None => "",
+        Some(Fresh::Confirmed) => ", confirmed",
+        Some(Fresh::Withdrawn) => ", withdrawn",
+        Some(Fresh::Undecided) => ", fresh invocations did not decide",
     };
     let ratio = row.times_ratio().unwrap_or(f64::NAN);
     Some(vec![
         format!("{}   {}", from_to(base.median_ns, head), RatioChange(ratio)),
         judged(row).unwrap_or_default(),
-        format!("p {}{stage}", Probability(change.p)),
+        format!("p {}{fresh}", Probability(change.p)),
     ])
+}
+
+/// What fresh invocations came to, which were taken because a case was suspected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fresh {
+    /// It is slower, or faster.
+    Confirmed,
+    /// It is the same.
+    Withdrawn,
+    /// Neither is shown.
+    Undecided,
+}
+
+/// What they came to for a row; `None` where its screening invocations were judged.
+pub fn fresh(row: &Row) -> Option<Fresh> {
+    match (row.change.as_ref()?.stage, row.word) {
+        (Stage::Screen, _) => None,
+        (Stage::Confirm, Word::Regressed | Word::Improved) => Some(Fresh::Confirmed),
+        (Stage::Confirm, Word::Same) => Some(Fresh::Withdrawn),
+        (Stage::Confirm, _) => Some(Fresh::Undecided),
+    }
 }
 
 /// What was judged of a row's times: `[+10.1 %, +14.2 %]` where the estimate reads as the
@@ -207,7 +230,27 @@ mod tests {
         let change = row.change.as_mut().unwrap();
         (change.ratio, change.low, change.high) = (ratio, interval.0, interval.1);
         (change.p, change.stage) = (0.0022, Stage::Confirm);
+        row.word = Word::Regressed;
         row
+    }
+
+    #[test]
+    fn confirmed_is_said_where_fresh_invocations_decided() {
+        for (word, said) in [
+            (Word::Regressed, "p 0.0022, confirmed"),
+            (Word::Improved, "p 0.0022, confirmed"),
+            (Word::Same, "p 0.0022, withdrawn"),
+            (
+                Word::Inconclusive,
+                "p 0.0022, fresh invocations did not decide",
+            ),
+        ] {
+            let mut row = row(1e5, 1.01e5, 1.01, (0.9, 1.2));
+            row.word = word;
+            assert_eq!(evidence(&row).unwrap().last().unwrap(), said);
+            row.change.as_mut().unwrap().stage = Stage::Screen;
+            assert_eq!(evidence(&row).unwrap().last().unwrap(), "p 0.0022");
+        }
     }
 
     #[test]

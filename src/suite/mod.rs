@@ -9,6 +9,7 @@ pub mod environment;
 mod parse;
 pub mod rules;
 mod selector;
+mod source;
 pub mod structural;
 
 use std::collections::BTreeMap;

@@ -12,8 +12,8 @@ use regatta::record::types::Run;
 /// Runs regatta and asserts the exit code, showing everything when it differs.
 #[macro_export]
 macro_rules! exits {
-    ($place:expr, $code:expr, [$($arg:expr),* $(,)?]) => {{
-        let (code, stdout, stderr) = $place.ran(&[$($arg),*]);
+    ($place:expr, $code:expr, $args:expr) => {{
+        let (code, stdout, stderr) = $place.ran(&$args);
         assert_eq!(code, $code, "stdout:\n{stdout}\nstderr:\n{stderr}");
         (stdout, stderr)
     }};
@@ -98,6 +98,26 @@ impl Place {
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.contains(from), "{name} has no {from:?}");
         fs::write(&path, text.replace(from, to)).unwrap();
+    }
+
+    /// Puts a shell script in place of suite `s`'s fake worker, which gets the script's
+    /// arguments; before it `then` is run with `$n` the number of the start, from 1: that of
+    /// the introduction.
+    pub fn script(&self, then: &str) {
+        let worker = fake_worker();
+        self.write(
+            "worker.sh",
+            &format!(
+                "n=$(cat starts 2>/dev/null || echo 0); n=$((n + 1)); echo $n > starts\n\
+                 {then}\nexec {} \"$@\"\n",
+                worker.display()
+            ),
+        );
+        self.edit(
+            "s.toml",
+            &format!("command = [\"{}\"", worker.display()),
+            "command = [\"sh\", \"worker.sh\"",
+        );
     }
 
     /// The file of the baseline `s`.

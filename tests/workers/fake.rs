@@ -5,6 +5,11 @@
 //! the machine is. An example rather than a binary, so that it is built with the
 //! tests and never installed.
 
+#[path = "answers.rs"]
+mod answers;
+#[path = "fault.rs"]
+mod fault;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
@@ -16,16 +21,15 @@ use std::time::Duration;
 
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use regatta::attention::inputs::probe_indices;
-use regatta::attention::reference::{Inputs, backward, forward};
-use regatta::attention::tolerance::results;
-use regatta::attention::{Direction, Dtype, ParamValue, Problem, work};
+use regatta::attention::{Direction, Dtype, ParamValue, work};
 use regatta::machine::{Activity, Structure};
 use regatta::worker::protocol::{
-    Checked, Device, Hello, Measure, Measured, PROBES, PROTOCOL_VERSION, Parameter, Prepare,
-    Prepared, REPLY_FD, TensorError, VariantInfo,
+    Device, Hello, Measure, Measured, PROTOCOL_VERSION, Parameter, Prepare, Prepared, REPLY_FD,
+    VariantInfo,
 };
 use regatta::worker::serve::{Refusal, Worker, serve_on_descriptors};
+
+use answers::{Answered, answered, checked, mistake, tensors};
 
 const VARIANTS: [(&str, &str); 23] = [
     ("steady", "the same time within a few parts in a thousand"),
@@ -65,9 +69,6 @@ const VARIANTS: [(&str, &str); 23] = [
     ("clings", "dies when it should release its case"),
 ];
 
-#[path = "fault.rs"]
-mod fault;
-
 struct Fake {
     variants: Vec<(&'static str, &'static str)>,
     state: Option<PathBuf>,
@@ -80,92 +81,6 @@ struct Fake {
     absent: Option<String>,
     rng: ChaCha8Rng,
     prepared: Option<Prepare>,
-}
-
-/// The right results of a problem, by name.
-type Tensors = BTreeMap<&'static str, Vec<f64>>;
-
-fn tensors(problem: &Problem, seed: u64) -> Result<Tensors, Refusal> {
-    let too_large = |error| Refusal::Failed(format!("{error}"));
-    let inputs = Inputs::generate(problem, seed).map_err(too_large)?;
-    let saved = forward(problem, &inputs).map_err(too_large)?;
-    let gradients = backward(problem, &inputs, &saved).map_err(too_large)?;
-    Ok(BTreeMap::from([
-        ("out", saved.out),
-        ("dq", gradients.dq),
-        ("dk", gradients.dk),
-        ("dv", gradients.dv),
-    ]))
-}
-
-/// Results as a worker answers them: what it says of their errors, and probes.
-struct Answered {
-    errors: BTreeMap<String, TensorError>,
-    probes: BTreeMap<String, Vec<Option<f64>>>,
-}
-
-/// Answers with the right results times a factor; `error` of each by its name.
-fn answered(
-    problem: &Problem,
-    tensors: &Tensors,
-    factor: f64,
-    error: impl Fn(&str) -> Option<f64>,
-) -> Answered {
-    let mut answered = Answered {
-        errors: BTreeMap::new(),
-        probes: BTreeMap::new(),
-    };
-    for (name, _) in results(problem.direction) {
-        let tensor = &tensors[name];
-        let probes = probe_indices(tensor.len() as u64, PROBES)
-            .map(|i| Some(tensor[i as usize] * factor).filter(|value| value.is_finite()));
-        answered.probes.insert((*name).to_owned(), probes.collect());
-        let error = TensorError {
-            relative_l2: error(name),
-            max_abs: error(name),
-        };
-        answered.errors.insert((*name).to_owned(), error);
-    }
-    answered
-}
-
-/// What a variant's results are multiplied with, and the error that it says they have.
-fn mistake(variant: &str) -> (f64, Option<f64>) {
-    match variant {
-        "wrong" => (1.25, Some(0.25)),
-        "lying" => (1.25, Some(1e-7)),
-        "nan" => (f64::NAN, None),
-        _ => (1.0, Some(1e-7)),
-    }
-}
-
-/// The check of the last timed call, on the inputs of the next seed.
-fn checked(case: &Prepare) -> Result<Checked, Refusal> {
-    let seed = case.seed.wrapping_add(1);
-    let right = tensors(&case.problem, seed)?;
-    let (factor, error) = mistake(&case.variant);
-    let Answered { errors, probes } = match case.variant.as_str() {
-        "stale" => {
-            let first = tensors(&case.problem, case.seed)?;
-            let error = |name: &str| {
-                let pairs = first[name].iter().zip(&right[name]);
-                let off: f64 = pairs.map(|(a, b)| (a - b).powi(2)).sum();
-                let norm: f64 = right[name].iter().map(|b| b * b).sum();
-                Some((off / norm).sqrt())
-            };
-            answered(&case.problem, &first, factor, error)
-        }
-        "stale-lying" => {
-            let first = tensors(&case.problem, case.seed)?;
-            answered(&case.problem, &first, factor, |_| error)
-        }
-        _ => answered(&case.problem, &right, factor, |_| error),
-    };
-    Ok(Checked {
-        seed,
-        errors,
-        probes,
-    })
 }
 
 fn main() {

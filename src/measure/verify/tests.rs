@@ -73,6 +73,22 @@ fn measured(problem: &Problem, of: u64) -> Measured {
     }
 }
 
+/// What the verifier makes of an answer to so many sets of inputs, the first of this seed.
+fn after(
+    verifier: &mut Verifier,
+    problem: &Problem,
+    seed: u64,
+    input_sets: u32,
+    of: &Measured,
+) -> Result<BTreeMap<String, f64>, Rejected> {
+    let asked = AskedAfter {
+        seed,
+        input_sets,
+        several: false,
+    };
+    verifier.check_after(problem, asked, &variant(), of)
+}
+
 fn problem(id: &str) -> Problem {
     id.parse().unwrap()
 }
@@ -144,18 +160,7 @@ fn noise_where_the_reference_is_zero_is_no_wrong_result() {
 fn after_timing_the_result_is_held_to_that_of_the_next_seed() {
     let problem = problem("s24,d8,both");
     let mut verifier = Verifier::default();
-    let mut held = |asked, of: &Measured| {
-        verifier.check_after(
-            &problem,
-            AskedAfter {
-                seed: SEED,
-                input_sets: asked,
-                several: false,
-            },
-            &variant(),
-            of,
-        )
-    };
+    let mut held = |asked, of: &Measured| after(&mut verifier, &problem, SEED, asked, of);
     assert_eq!(held(3, &measured(&problem, SEED + 1)).unwrap().len(), 4);
     // Kept from the first call, and said to be right.
     let rejected = held(3, &measured(&problem, SEED)).unwrap_err();
@@ -175,18 +180,7 @@ fn after_timing_the_result_is_held_to_that_of_the_next_seed() {
 fn what_was_checked_is_what_was_asked_for() {
     let problem = problem("s24,d8");
     let mut verifier = Verifier::default();
-    let mut held = |asked, of: &Measured| {
-        verifier.check_after(
-            &problem,
-            AskedAfter {
-                seed: SEED,
-                input_sets: asked,
-                several: false,
-            },
-            &variant(),
-            of,
-        )
-    };
+    let mut held = |asked, of: &Measured| after(&mut verifier, &problem, SEED, asked, of);
     // A worker that knows one set alone.
     let older = Measured::default();
     assert_eq!(held(3, &older), Ok(BTreeMap::new()));
@@ -215,16 +209,7 @@ fn what_was_checked_is_what_was_asked_for() {
     // Seeds wrap.
     let mut last = measured(&problem, 0);
     last.checked.as_mut().unwrap().seed = 0;
-    let wrapped = verifier.check_after(
-        &problem,
-        AskedAfter {
-            seed: u64::MAX,
-            input_sets: 3,
-            several: false,
-        },
-        &variant(),
-        &last,
-    );
+    let wrapped = after(&mut verifier, &problem, u64::MAX, 3, &last);
     assert!(wrapped.is_ok(), "{wrapped:?}");
 }
 
@@ -241,17 +226,8 @@ fn a_check_that_cannot_be_made_is_never_skipped() {
     assert_eq!(rejected.fault, Fault::Unchecked);
     let says = "the harness could not check the result: the float64 reference needs 536870912";
     assert!(rejected.reason.starts_with(says), "{rejected}");
-    let after = verifier.check_after(
-        &small,
-        AskedAfter {
-            seed: SEED,
-            input_sets: 3,
-            several: false,
-        },
-        &variant(),
-        &measured(&small, SEED + 1),
-    );
-    assert_eq!(after.unwrap_err().fault, Fault::Unchecked);
+    let held = after(&mut verifier, &small, SEED, 3, &measured(&small, SEED + 1));
+    assert_eq!(held.unwrap_err().fault, Fault::Unchecked);
     // What is wrong whatever the reference is, is wrong.
     let mut off = prepared(&small);
     off.errors.get_mut("out").unwrap().relative_l2 = Some(0.1);

@@ -14,7 +14,6 @@ use crate::machine::Structure;
 use crate::record::conditions::Conditions;
 use crate::record::side::{CaseRecord, median};
 use crate::record::types::Outcome;
-use crate::report::exporter::RenderError;
 use crate::report::fill;
 use crate::report::format::{Bytes, Digits, Rate, ShortTime};
 use crate::report::plot::{Invocation, Strip, strip};
@@ -82,7 +81,7 @@ struct LaunchView {
 }
 
 impl CaseView {
-    pub(super) fn of(context: &Context, row: &Row, number: usize) -> Result<CaseView, RenderError> {
+    pub(super) fn of(context: &Context, row: &Row, number: usize) -> CaseView {
         let head = context.head_record(&row.case);
         let base = context.base_record(&row.case);
         let figure = |side: &Option<Timing>, read: fn(&Timing) -> Option<f64>| {
@@ -97,7 +96,7 @@ impl CaseView {
         };
         let rate = |timing: &Timing| Some(Digits(timing.gbps?).to_string());
         let ratio = row.times_ratio();
-        Ok(CaseView {
+        CaseView {
             number,
             case: one_line(&row.case.0),
             word: row.word.text(),
@@ -121,7 +120,7 @@ impl CaseView {
             comparison: comparison(context, row),
             reason: reason(row),
             findings: findings(row),
-            samples: samples(context, row)?,
+            samples: samples(context, row),
             facts: [facts(row, head), activity::facts(head, base)].concat(),
             effective: effective(head, base),
             errors: errors(head),
@@ -129,13 +128,13 @@ impl CaseView {
             structure: structure(row, head, base, fill::sms(&context.report.head.header)),
             log: log(context, row),
             reproduce: reproduce(context.report, &row.case.0),
-        })
+        }
     }
 }
 
 /// The strip plot, with fewer points a case the more cases there are: the page
 /// must stay small enough to open on a phone.
-fn samples(context: &Context, row: &Row) -> Result<Option<String>, RenderError> {
+fn samples(context: &Context, row: &Row) -> Option<String> {
     let planned = context.report.head.header.settings.invocations;
     let entries = context.entries.get(&row.case).into_iter().flatten();
     let head = entries

@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use super::context::Context;
-use crate::judge::judgement::{Change, Row, Stage, Timing, Uncounted};
+use crate::judge::judgement::{Change, Row, Timing, Uncounted, Word};
 use crate::report::format::{Percent, Probability, RatioChange, ShortTime};
-use crate::report::summary::{judged, reproduce};
+use crate::report::summary::{Fresh, fresh, judged, reproduce};
 use crate::report::text::{clean, one_line, shorten};
 
 /// A case that changed, as the template takes it.
@@ -42,6 +42,8 @@ pub(super) struct Comparison {
     reachable_p: String,
     smallest_effect: String,
     stage: &'static str,
+    /// Of `change`.
+    tone: &'static str,
     whisker: Option<WhiskerView>,
 }
 
@@ -54,6 +56,7 @@ pub(super) struct WhiskerView {
     band_from: f64,
     band_width: f64,
     beyond: bool,
+    tone: &'static str,
 }
 
 impl ChangeView {
@@ -107,24 +110,38 @@ pub(super) fn findings(row: &Row) -> Vec<FindingView> {
 
 pub(super) fn comparison(context: &Context, row: &Row) -> Option<Comparison> {
     let change = row.change.as_ref()?;
+    let ratio = row.times_ratio().unwrap_or(f64::NAN);
     Some(Comparison {
-        change: RatioChange(row.times_ratio().unwrap_or(f64::NAN)).to_string(),
+        change: RatioChange(ratio).to_string(),
         judged: judged(row).unwrap_or_default(),
         confidence: Percent(change.confidence).to_string(),
         p: Probability(change.p).to_string(),
         reachable_p: Probability(change.reachable_p).to_string(),
         smallest_effect: Percent(change.smallest_effect).to_string(),
-        stage: match change.stage {
-            Stage::Screen => "from the screening invocations",
-            Stage::Confirm => "confirmed by fresh invocations",
+        stage: match fresh(row) {
+            None => "from the screening invocations",
+            Some(Fresh::Confirmed) => "confirmed by fresh invocations",
+            Some(Fresh::Withdrawn) => "withdrawn by fresh invocations",
+            Some(Fresh::Undecided) => "fresh invocations did not decide",
         },
-        whisker: whisker(change, context.floor()),
+        tone: tone_of(row.word, ratio),
+        whisker: whisker(change, row.word, context.floor()),
     })
+}
+
+/// How a ratio is coloured: as a loss or a gain where it is one and was called so. A case may
+/// be worse for another reason than its time.
+fn tone_of(word: Word, ratio: f64) -> &'static str {
+    match word {
+        Word::Regressed if ratio > 1.0 => "bad",
+        Word::Improved if ratio < 1.0 => "good",
+        _ => "calm",
+    }
 }
 
 /// All whiskers of a page have one scale, three floors either way by logarithm,
 /// so that they can be compared down a column.
-fn whisker(change: &Change, floor: f64) -> Option<WhiskerView> {
+fn whisker(change: &Change, word: Word, floor: f64) -> Option<WhiskerView> {
     let floor = (1.0 + floor).ln();
     let half = 3.0 * floor;
     let place = |ratio: f64| {
@@ -148,5 +165,6 @@ fn whisker(change: &Change, floor: f64) -> Option<WhiskerView> {
         band_from: round(50.0 - 50.0 * floor / half),
         band_width: round(100.0 * floor / half),
         beyond: change.ratio.ln().abs() > half,
+        tone: tone_of(word, change.ratio),
     })
 }

@@ -5,7 +5,6 @@ use serde::Serialize;
 use super::context::Context;
 use crate::attention::{Case, FACETS, ParamValue};
 use crate::judge::judgement::{ExpectationResult, Held, LimitResult};
-use crate::report::exporter::RenderError;
 use crate::report::format::Factor;
 use crate::report::plot::{Splits, splits};
 use crate::report::summary::reproduce;
@@ -61,10 +60,7 @@ impl LimitView {
 }
 
 impl ExpectationView {
-    pub(super) fn of(
-        context: &Context,
-        result: &ExpectationResult,
-    ) -> Result<ExpectationView, RenderError> {
+    pub(super) fn of(context: &Context, result: &ExpectationResult) -> ExpectationView {
         let (held, tone) = match result.held {
             Held::Yes => ("holds", "calm"),
             Held::Broken => ("broken", "bad"),
@@ -72,11 +68,10 @@ impl ExpectationView {
             Held::NotJudged => ("not judged", "doubtful"),
         };
         let broken = result.held == Held::Broken;
-        let figure = match dependence(context, result).filter(|_| broken) {
-            Some(dependence) => splits(&dependence.figure())?,
-            None => None,
-        };
-        Ok(ExpectationView {
+        let figure = dependence(context, result)
+            .filter(|_| broken)
+            .and_then(|dependence| splits(&dependence.figure()));
+        ExpectationView {
             name: one_line(&result.name),
             number: context.numbers.get(&result.case).copied(),
             case: one_line(&result.case.0),
@@ -97,7 +92,7 @@ impl ExpectationView {
             reason: result.reason.as_deref().map(clean),
             figure,
             reproduce: reproduce(context.report, &family(&result.case.0)),
-        })
+        }
     }
 }
 

@@ -38,7 +38,7 @@ impl Exporter for Html {
         templates.add_template("page.html", include_str!("page.html"))?;
         templates.add_template("cases.html", include_str!("cases.html"))?;
         templates.add_template("measured.html", include_str!("measured.html"))?;
-        let page = page(&Context::of(report))?;
+        let page = page(&Context::of(report));
         Ok(vec![Document {
             name: "index.html",
             text: templates
@@ -121,7 +121,7 @@ struct SideView {
     invocations: String,
 }
 
-fn page(context: &Context) -> Result<Page, RenderError> {
+fn page(context: &Context) -> Page {
     let judgement = context.report.judgement;
     let header = &context.report.head.header;
     let summary = Summary::of(judgement);
@@ -131,18 +131,18 @@ fn page(context: &Context) -> Result<Page, RenderError> {
         VerdictOutcome::Failed => ("bad", "Failed"),
         VerdictOutcome::NotJudged => ("doubtful", "Not judged"),
     };
-    let cases: Result<Vec<CaseView>, RenderError> = judgement
+    let cases = judgement
         .rows
         .iter()
         .enumerate()
         .map(|(i, row)| CaseView::of(context, row, i))
         .collect();
-    let expectations: Result<Vec<ExpectationView>, RenderError> = judgement
+    let expectations = judgement
         .expectations
         .iter()
         .map(|result| ExpectationView::of(context, result))
         .collect();
-    Ok(Page {
+    Page {
         style: include_str!("style.css"),
         script: include_str!("page.js"),
         suite: one_line(&judgement.suite),
@@ -157,16 +157,16 @@ fn page(context: &Context) -> Result<Page, RenderError> {
         notes: sentences(&judgement.notes),
         groups: groups(context, &summary),
         rest: summary.rest_line(),
-        expectations: expectations?,
+        expectations,
         limits: judgement.limits.iter().map(LimitView::of).collect(),
-        forest: all_ratios(context)?,
+        forest: all_ratios(context),
         forest_unnamed: judgement.rows.len() > NAMED,
-        throughput: side_by_side(context)?,
-        cases: cases?,
+        throughput: side_by_side(context),
+        cases,
         words: words(context),
         floor: format::Percent(header.rules.policy.floor).to_string(),
         measured: MeasuredView::of(context),
-    })
+    }
 }
 
 fn groups(context: &Context, summary: &Summary) -> Vec<Group> {
@@ -213,7 +213,7 @@ fn side(side: &SideSummary) -> SideView {
     }
 }
 
-fn all_ratios(context: &Context) -> Result<Option<String>, RenderError> {
+fn all_ratios(context: &Context) -> Option<String> {
     let whiskers: Vec<Whisker> = context
         .report
         .judgement
@@ -236,7 +236,7 @@ fn all_ratios(context: &Context) -> Result<Option<String>, RenderError> {
     forest(&whiskers, context.floor())
 }
 
-fn side_by_side(context: &Context) -> Result<Option<String>, RenderError> {
+fn side_by_side(context: &Context) -> Option<String> {
     let bars: Vec<Bar> = context
         .report
         .judgement

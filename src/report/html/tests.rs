@@ -1,7 +1,9 @@
 //! What the page must be, whatever it shows.
 
+use crate::judge::judgement::{Direction, Stage, StructuralChange, Word};
 use crate::report::fixture::{self, Scene};
 use crate::report::{Format, render};
+use crate::suite::structural::{Action, Kind};
 
 fn page(scene: &Scene) -> String {
     render(Format::Html, &scene.report())
@@ -117,4 +119,43 @@ fn conditions_around_the_samples_are_facts_of_the_case() {
         assert!(!quiet.contains(fact), "{fact} where nothing happened");
     }
     assert!(quiet.contains("one call"), "what a sample is");
+}
+
+#[test]
+fn a_ratio_is_coloured_by_its_own_direction() {
+    let mut scene = fixture::failed();
+    let mut rows = scene.judgement.rows.iter_mut();
+    let faster = rows.find(|row| row.word == Word::Improved).unwrap();
+    faster.structure = Some(vec![StructuralChange {
+        kind: Kind::Fill,
+        direction: Direction::Worse,
+        name: "fmha".to_owned(),
+        before: "157x1x1".to_owned(),
+        after: "1x1x1".to_owned(),
+        action: Action::Fail,
+    }]);
+    let page = page(&scene);
+    let (_, group) = page.split_once("Structure got worse").unwrap();
+    let (article, _) = group.split_once("</article>").unwrap();
+    assert!(article.contains("change bad"), "{article}");
+    assert!(article.contains("<b class=\"good\">-"), "{article}");
+    assert!(article.contains("class=\"whisker good"), "{article}");
+    // The case that it stands in colours no figure.
+    for ancestor in [".bad .", ".good .", ".bad b", ".good b"] {
+        assert!(!page.contains(ancestor), "{ancestor}");
+    }
+}
+
+#[test]
+fn what_fresh_invocations_did_not_decide_is_not_confirmed() {
+    let mut scene = fixture::failed();
+    for row in &mut scene.judgement.rows {
+        row.word = Word::Inconclusive;
+        if let Some(change) = &mut row.change {
+            change.stage = Stage::Confirm;
+        }
+    }
+    let page = page(&scene);
+    assert!(page.contains("fresh invocations did not decide"));
+    assert!(!page.contains("confirmed by fresh"), "nothing was");
 }

@@ -1,12 +1,9 @@
 //! Every ratio with its interval, sorted, over the band of changes too small to
 //! count: which ones stick out, and does everything lean to one side?
 
-use plotters::style::text_anchor::HPos;
-
-use super::canvas::{Canvas, Drawn, Frame};
+use super::canvas::{Anchor, Canvas, Frame};
 use super::ink::Ink;
 use super::scale::Scale;
-use crate::report::exporter::RenderError;
 use crate::report::format::RatioChange;
 use crate::report::text::shorten_middle;
 
@@ -37,10 +34,7 @@ struct Layout {
 }
 
 /// Draws it, the slowest on top; `None` when there is no ratio.
-pub(in crate::report) fn forest(
-    whiskers: &[Whisker],
-    floor: f64,
-) -> Result<Option<String>, RenderError> {
+pub(in crate::report) fn forest(whiskers: &[Whisker], floor: f64) -> Option<String> {
     // No suite may have a floor of NaN, but no figure may fall over one.
     let floor = if floor.is_finite() {
         floor.clamp(0.01, 1.0)
@@ -50,7 +44,7 @@ pub(in crate::report) fn forest(
     let usable = |w: &&Whisker| w.ratio.is_finite() && w.ratio > 0.0;
     let mut sorted: Vec<&Whisker> = whiskers.iter().filter(usable).collect();
     if sorted.is_empty() {
-        return Ok(None);
+        return None;
     }
     sorted.sort_by(|a, b| b.ratio.total_cmp(&a.ratio).then(a.case.cmp(b.case)));
     let layout = if sorted.len() <= NAMED {
@@ -78,27 +72,24 @@ pub(in crate::report) fn forest(
         RatioChange(sorted[0].ratio),
         100.0 * floor
     );
-    Frame {
-        figure: "ratios",
+    let frame = Frame {
         title: "Head over base, every case, the slowest first",
         description: &description,
-        size: (WIDTH as u32, height as u32),
-    }
-    .draw(|canvas| {
-        backdrop(canvas, &scale, &layout, floor, height)?;
+        size: (WIDTH, height),
+    };
+    Some(frame.draw(|canvas| {
+        backdrop(canvas, &scale, &layout, floor, height);
         for (i, whisker) in sorted.iter().enumerate() {
             let y = TOP + layout.row * i as i32 + layout.row / 2;
-            mark(canvas, whisker, &scale, &layout, y)?;
+            mark(canvas, whisker, &scale, &layout, y);
         }
         if layout.named {
             for (i, whisker) in sorted.iter().enumerate() {
                 let y = TOP + layout.row * i as i32 + layout.row / 2;
-                name(canvas, whisker, &layout, y)?;
+                name(canvas, whisker, &layout, y);
             }
         }
-        Ok(())
-    })
-    .map(Some)
+    }))
 }
 
 /// Half the axis as a logarithm: three in four intervals fit, the floor is seen,
@@ -116,17 +107,17 @@ fn half_range(sorted: &[&Whisker], floor: f64) -> f64 {
     wanted.max(least)
 }
 
-fn backdrop(canvas: &Canvas, scale: &Scale, layout: &Layout, floor: f64, height: i32) -> Drawn {
+fn backdrop(canvas: &mut Canvas, scale: &Scale, layout: &Layout, floor: f64, height: i32) {
     let bottom = height - 20;
     let band = [1.0 / (1.0 + floor), 1.0 + floor].map(|ratio| scale.at(ratio));
-    canvas.block((band[0], TOP - 6), (band[1], bottom), Ink::Band, 1.0)?;
+    canvas.block((band[0], TOP - 6), (band[1], bottom), Ink::Band);
     let ticks = ticks(scale);
     for tick in &ticks {
         let x = scale.at(*tick);
-        canvas.line((x, TOP - 6), (x, bottom), Ink::Grid, 1)?;
+        canvas.line((x, TOP - 6), (x, bottom), Ink::Grid, 1);
     }
     let one = scale.at(1.0);
-    canvas.line((one, TOP - 6), (one, bottom), Ink::Muted, 1)?;
+    canvas.line((one, TOP - 6), (one, bottom), Ink::Muted, 1);
     for tick in ticks {
         let label = if tick == 1.0 {
             "same".to_owned()
@@ -142,14 +133,14 @@ fn backdrop(canvas: &Canvas, scale: &Scale, layout: &Layout, floor: f64, height:
         canvas.text(
             &label,
             (scale.at(tick), TOP - 16),
-            HPos::Center,
-            11.0,
+            Anchor::Middle,
+            11,
             Ink::Muted,
-        )?;
+        );
     }
     let y = height - 8;
-    canvas.text("← faster", (layout.left, y), HPos::Left, 11.0, Ink::Fast)?;
-    canvas.text("slower →", (layout.right, y), HPos::Right, 11.0, Ink::Slow)
+    canvas.text("← faster", (layout.left, y), Anchor::Start, 11, Ink::Fast);
+    canvas.text("slower →", (layout.right, y), Anchor::End, 11, Ink::Slow)
 }
 
 /// Ratios worth a line, the most telling first, none closer than its label is
@@ -169,12 +160,12 @@ fn ticks(scale: &Scale) -> Vec<f64> {
     kept
 }
 
-fn mark(canvas: &Canvas, whisker: &Whisker, scale: &Scale, layout: &Layout, y: i32) -> Drawn {
+fn mark(canvas: &mut Canvas, whisker: &Whisker, scale: &Scale, layout: &Layout, y: i32) {
     let (low, high) = whisker.interval;
     let (radius, width) = if layout.named { (4, 2) } else { (2, 1) };
     if low.is_finite() && high.is_finite() {
         let (from, to) = (scale.at(low), scale.at(high));
-        canvas.line((from, y), (to, y), whisker.ink, width)?;
+        canvas.line((from, y), (to, y), whisker.ink, width);
     }
     if scale.holds(whisker.ratio) {
         canvas.dot((scale.at(whisker.ratio), y), radius, whisker.ink)
@@ -185,16 +176,16 @@ fn mark(canvas: &Canvas, whisker: &Whisker, scale: &Scale, layout: &Layout, y: i
     }
 }
 
-fn name(canvas: &Canvas, whisker: &Whisker, layout: &Layout, y: i32) -> Drawn {
+fn name(canvas: &mut Canvas, whisker: &Whisker, layout: &Layout, y: i32) {
     let case = shorten_middle(whisker.case, 56);
     let at = (layout.left - 18, y);
-    canvas.text(&case, at, HPos::Right, 11.0, Ink::Text)?;
+    canvas.text(&case, at, Anchor::End, 11, Ink::Text);
     let change = RatioChange(whisker.ratio).to_string();
     canvas.text(
         &change,
         (layout.right + 16, y),
-        HPos::Left,
-        11.0,
+        Anchor::Start,
+        11,
         whisker.ink,
     )
 }
@@ -205,7 +196,7 @@ mod tests {
 
     #[test]
     fn any_ratios_can_be_drawn() {
-        assert_eq!(forest(&[], 0.05).unwrap(), None);
+        assert_eq!(forest(&[], 0.05), None);
         let odd = [f64::NAN, 0.0, -1.0, f64::INFINITY, 1e-9, 1.0, 1e9];
         for count in [1, 200] {
             let whiskers: Vec<Whisker> = odd
@@ -220,7 +211,7 @@ mod tests {
                 })
                 .collect();
             for floor in [0.0, 0.05, f64::NAN] {
-                let svg = forest(&whiskers, floor).unwrap().unwrap();
+                let svg = forest(&whiskers, floor).unwrap();
                 assert!(!svg.contains("<x>"));
             }
         }

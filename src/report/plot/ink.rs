@@ -1,7 +1,5 @@
 //! What marks mean, from which the page makes colours.
 
-use plotters::style::RGBColor;
-
 /// What a mark means; the page decides what colour that is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ink {
@@ -26,18 +24,6 @@ pub enum Ink {
 }
 
 impl Ink {
-    pub const ALL: [Ink; 9] = [
-        Ink::Text,
-        Ink::Muted,
-        Ink::Grid,
-        Ink::Band,
-        Ink::Base,
-        Ink::Head,
-        Ink::Slow,
-        Ink::Fast,
-        Ink::Auto,
-    ];
-
     /// The name in the style sheet.
     pub fn class(self) -> &'static str {
         match self {
@@ -51,10 +37,5 @@ impl Ink {
             Ink::Fast => "fast",
             Ink::Auto => "auto",
         }
-    }
-
-    /// A colour that stands for the ink between plotters and [`super::svg`]; never seen.
-    pub fn code(self) -> RGBColor {
-        RGBColor(0, 0, self as u8)
     }
 }

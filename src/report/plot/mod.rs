@@ -1,4 +1,4 @@
-//! Figures, one file each, drawn by plotters and made fit for a page by [`svg`].
+//! Figures, one file each, drawn on a [`canvas`] that writes SVG.
 //!
 //! A figure is an inline `<svg>` without a background, whose colours are classes
 //! (`f-head` fills, `s-head` strokes) that the page's style sheet gives a light
@@ -12,7 +12,6 @@ mod ruler;
 mod samples;
 mod scale;
 mod splits;
-mod svg;
 mod throughput;
 mod timeline;
 

@@ -1,15 +1,12 @@
 //! Length of the work against what can be seen of it: the smallest visible difference
 //! and the spread of single samples, both as shares and on logarithmic axes.
 
-use plotters::style::text_anchor::HPos;
-
-use super::canvas::{Drawn, Frame};
+use super::canvas::{Anchor, Frame};
 use super::ink::Ink;
 use super::scale::{Scale, time_labels};
 use crate::judge::ruler::Ruled;
-use crate::report::exporter::RenderError;
 
-const SIZE: (u32, u32) = (720, 260);
+const SIZE: (i32, i32) = (720, 260);
 const LEFT: i32 = 76;
 const RIGHT: i32 = 700;
 const TOP: i32 = 28;
@@ -22,9 +19,9 @@ const SHARES: [f64; 5] = [1e-4, 1e-3, 1e-2, 1e-1, 1.0];
 type Series = (&'static str, Ink, fn(&Ruled) -> f64);
 
 /// Draws it; `None` without a length.
-pub(in crate::report) fn ruler(ruled: &[Ruled]) -> Result<Option<String>, RenderError> {
+pub(in crate::report) fn ruler(ruled: &[Ruled]) -> Option<String> {
     let (Some(first), Some(last)) = (ruled.first(), ruled.last()) else {
-        return Ok(None);
+        return None;
     };
     let across = Scale::log(ruled.iter().map(|ruled| ruled.nominal_ns), LEFT, RIGHT);
     let up = Scale::log_between(SHARES[0], SHARES[4], BOTTOM, TOP);
@@ -41,42 +38,40 @@ pub(in crate::report) fn ruler(ruled: &[Ruled]) -> Result<Option<String>, Render
         first.visible * 100.0,
         last.visible * 100.0
     );
-    Frame {
-        figure: "ruler",
+    let frame = Frame {
         title: "Smallest visible difference by length of the work",
         description: &description,
         size: SIZE,
-    }
-    .draw(|canvas| {
+    };
+    Some(frame.draw(|canvas| {
         for share in SHARES {
-            canvas.line((LEFT, up.at(share)), (RIGHT, up.at(share)), Ink::Grid, 1)?;
+            canvas.line((LEFT, up.at(share)), (RIGHT, up.at(share)), Ink::Grid, 1);
         }
         for share in SHARES {
             let at = (LEFT - 8, up.at(share));
-            canvas.text(&percent(share), at, HPos::Right, 11.0, Ink::Muted)?;
+            canvas.text(&percent(share), at, Anchor::End, 11, Ink::Muted);
         }
         let ticks = across.ticks(5);
         for (tick, label) in ticks.iter().zip(time_labels(&ticks)) {
             let at = (across.at(*tick), BOTTOM + 16);
-            canvas.text(&label, at, HPos::Center, 11.0, Ink::Muted)?;
+            canvas.text(&label, at, Anchor::Middle, 11, Ink::Muted);
         }
         for (_, ink, share) in &series {
             let points: Vec<(i32, i32)> = ruled
                 .iter()
                 .map(|of| (across.at(of.nominal_ns), up.at(within(share(of)))))
                 .collect();
-            canvas.path(points.clone(), *ink, 2)?;
-            points
-                .iter()
-                .try_for_each(|at| -> Drawn { canvas.dot(*at, 4, *ink) })?;
+            canvas.path(&points, *ink, 2);
+            for at in points {
+                canvas.dot(at, 4, *ink);
+            }
         }
         for (number, (name, ink, _)) in series.iter().enumerate() {
             let x = LEFT + 8 + 190 * number as i32;
-            canvas.dot((x, 10), 4, *ink)?;
-            canvas.text(name, (x + 10, 10), HPos::Left, 11.0, Ink::Text)?;
+            canvas.dot((x, 10), 4, *ink);
+            canvas.text(name, (x + 10, 10), Anchor::Start, 11, Ink::Text);
         }
         let middle = ((LEFT + RIGHT) / 2, BOTTOM + 38);
-        canvas.text("length of the work", middle, HPos::Center, 11.0, Ink::Muted)
-    })
-    .map(Some)
+        canvas.text("length of the work", middle, Anchor::Middle, 11, Ink::Muted)
+    }))
 }

@@ -1,13 +1,10 @@
 //! The samples of one case, by invocation: is the level the same in each
 //! process, is there drift within one, how far away is the base?
 
-use plotters::style::text_anchor::HPos;
-
-use super::canvas::{Canvas, Drawn, Frame};
+use super::canvas::{Anchor, Canvas, Frame};
 use super::ink::Ink;
 use super::scale::{Scale, time_labels};
 use crate::record::side::median;
-use crate::report::exporter::RenderError;
 use crate::report::format::ShortTime;
 
 /// One invocation's samples.
@@ -30,18 +27,18 @@ pub(in crate::report) struct Strip<'a> {
     pub most: usize,
 }
 
-const SIZE: (u32, u32) = (720, 190);
+const SIZE: (i32, i32) = (720, 190);
 const LEFT: i32 = 88;
 const RIGHT: i32 = 704;
 const TOP: i32 = 16;
 const BOTTOM: i32 = 148;
 
 /// Draws it; `None` when there is not one finite sample.
-pub(in crate::report) fn strip(strip: &Strip) -> Result<Option<String>, RenderError> {
+pub(in crate::report) fn strip(strip: &Strip) -> Option<String> {
     let samples = strip.head.iter().flat_map(|i| i.device_ns).copied();
     let mut finite: Vec<f64> = samples.filter(|ns| ns.is_finite()).collect();
     if finite.is_empty() {
-        return Ok(None);
+        return None;
     }
     finite.sort_by(f64::total_cmp);
     let scale = axis(&finite, strip.base_ns);
@@ -54,22 +51,19 @@ pub(in crate::report) fn strip(strip: &Strip) -> Result<Option<String>, RenderEr
         ShortTime(finite[0]),
         ShortTime(finite[finite.len() - 1]),
     );
-    Frame {
-        figure: "samples",
+    let frame = Frame {
         title: &format!("Samples of {}", strip.case),
         description: &description,
         size: SIZE,
-    }
-    .draw(|canvas| {
-        time_axis(canvas, &scale)?;
-        columns(canvas, strip, &scale)?;
+    };
+    Some(frame.draw(|canvas| {
+        time_axis(canvas, &scale);
+        columns(canvas, strip, &scale);
         if beyond > 0 {
             let note = format!("{beyond} beyond the axis, drawn at its edge");
-            canvas.text(&note, (RIGHT, 8), HPos::Right, 10.0, Ink::Muted)?;
+            canvas.text(&note, (RIGHT, 8), Anchor::End, 10, Ink::Muted);
         }
-        Ok(())
-    })
-    .map(Some)
+    }))
 }
 
 /// Logarithmic when the base is far away; cut off far above most samples, so
@@ -94,26 +88,25 @@ fn axis(sorted: &[f64], base_ns: &[f64]) -> Scale {
     }
 }
 
-fn time_axis(canvas: &Canvas, scale: &Scale) -> Drawn {
+fn time_axis(canvas: &mut Canvas, scale: &Scale) {
     let ticks = scale.ticks(4);
     // All lines before all labels: so the lines become one path.
     for tick in &ticks {
         let y = scale.at(*tick);
-        canvas.line((LEFT, y), (RIGHT, y), Ink::Grid, 1)?;
+        canvas.line((LEFT, y), (RIGHT, y), Ink::Grid, 1);
     }
     for (tick, label) in ticks.iter().zip(time_labels(&ticks)) {
         canvas.text(
             &label,
             (LEFT - 8, scale.at(*tick)),
-            HPos::Right,
-            11.0,
+            Anchor::End,
+            11,
             Ink::Muted,
-        )?;
+        );
     }
-    Ok(())
 }
 
-fn columns(canvas: &Canvas, strip: &Strip, scale: &Scale) -> Drawn {
+fn columns(canvas: &mut Canvas, strip: &Strip, scale: &Scale) {
     let has_base = !strip.base_ns.is_empty();
     let count = strip.head.len() + usize::from(has_base);
     let column = f64::from(RIGHT - LEFT) / count.max(1) as f64;
@@ -123,11 +116,11 @@ fn columns(canvas: &Canvas, strip: &Strip, scale: &Scale) -> Drawn {
     if has_base {
         if let Some(base) = median(strip.base_ns) {
             let y = scale.at(base);
-            canvas.dashed((LEFT, y), (RIGHT, y), Ink::Base)?;
+            canvas.dashed((LEFT, y), (RIGHT, y), Ink::Base);
         }
         for (i, ns) in strip.base_ns.iter().enumerate() {
             let x = within(left_of(0), column, i, strip.base_ns.len());
-            canvas.dot((x, scale.at(*ns)), 3, Ink::Base)?;
+            canvas.dot((x, scale.at(*ns)), 3, Ink::Base);
         }
     }
     let share = (strip.most / strip.head.len().max(1)).max(2);
@@ -138,7 +131,7 @@ fn columns(canvas: &Canvas, strip: &Strip, scale: &Scale) -> Drawn {
         for (k, ns) in samples.iter().enumerate().step_by(every) {
             if ns.is_finite() {
                 let x = within(left_of(i + offset), column, k, samples.len());
-                canvas.dot((x, scale.at(*ns)), 2, Ink::Head)?;
+                canvas.dot((x, scale.at(*ns)), 2, Ink::Head);
             }
         }
     }
@@ -146,7 +139,7 @@ fn columns(canvas: &Canvas, strip: &Strip, scale: &Scale) -> Drawn {
         if let Some(ns) = median(invocation.device_ns).filter(|ns| ns.is_finite()) {
             let (x, y) = (left_of(i + offset), scale.at(ns));
             let end = left_of(i + offset + 1);
-            canvas.line((x + 3, y), (end - 3, y), Ink::Text, 2)?;
+            canvas.line((x + 3, y), (end - 3, y), Ink::Text, 2);
         }
     }
     names(canvas, strip, column, offset)
@@ -154,11 +147,11 @@ fn columns(canvas: &Canvas, strip: &Strip, scale: &Scale) -> Drawn {
 
 /// Under each column its number, as far as there is room; confirming ones are
 /// `+1`, `+2`, ....
-fn names(canvas: &Canvas, strip: &Strip, column: f64, offset: usize) -> Drawn {
+fn names(canvas: &mut Canvas, strip: &Strip, column: f64, offset: usize) {
     let middle = |i: usize| LEFT + ((i as f64 + 0.5) * column).round() as i32;
     let y = BOTTOM + 14;
     if offset > 0 {
-        canvas.text("base", (middle(0), y), HPos::Center, 11.0, Ink::Base)?;
+        canvas.text("base", (middle(0), y), Anchor::Middle, 11, Ink::Base);
     }
     let planned = strip.head.iter().filter(|i| !i.confirms).count();
     let every = (26.0 / column).ceil().max(1.0) as usize;
@@ -171,17 +164,17 @@ fn names(canvas: &Canvas, strip: &Strip, column: f64, offset: usize) -> Drawn {
         canvas.text(
             &name,
             (middle(i + offset), y),
-            HPos::Center,
-            11.0,
+            Anchor::Middle,
+            11,
             Ink::Muted,
-        )?;
+        );
     }
     let legend = "invocation (each a process of its own); + confirms a suspicion; bar: median";
     canvas.text(
         legend,
         ((LEFT + RIGHT) / 2, BOTTOM + 32),
-        HPos::Center,
-        11.0,
+        Anchor::Middle,
+        11,
         Ink::Muted,
     )
 }
@@ -208,7 +201,6 @@ mod tests {
             head: head.into(),
             most: 200,
         })
-        .unwrap()
     }
 
     #[test]

@@ -1,12 +1,9 @@
 //! Time against a number that a caller may choose, such as `num_splits_key`, and
 //! what the implementation makes of it when nobody does.
 
-use plotters::style::text_anchor::HPos;
-
-use super::canvas::{Canvas, Drawn, Frame};
+use super::canvas::{Anchor, Canvas, Frame, Point};
 use super::ink::Ink;
 use super::scale::{Scale, time_labels};
-use crate::report::exporter::RenderError;
 use crate::report::format::ShortTime;
 
 /// What is drawn.
@@ -21,18 +18,18 @@ pub(in crate::report) struct Splits<'a> {
     pub limit_ns: Option<f64>,
 }
 
-const SIZE: (u32, u32) = (640, 320);
+const SIZE: (i32, i32) = (640, 320);
 const LEFT: i32 = 88;
 const RIGHT: i32 = 560;
 const TOP: i32 = 40;
 const BOTTOM: i32 = 256;
 
 /// Draws it; `None` with fewer than two points, which show no dependence.
-pub(in crate::report) fn splits(splits: &Splits) -> Result<Option<String>, RenderError> {
+pub(in crate::report) fn splits(splits: &Splits) -> Option<String> {
     let usable = |(value, ns): &(i64, f64)| *value > 0 && ns.is_finite() && *ns > 0.0;
     let mut points: Vec<(i64, f64)> = splits.points.iter().copied().filter(usable).collect();
     if points.len() < 2 {
-        return Ok(None);
+        return None;
     }
     points.sort_by_key(|(value, _)| *value);
     let auto = splits.auto.filter(|(ns, _)| ns.is_finite() && *ns > 0.0);
@@ -52,49 +49,42 @@ pub(in crate::report) fn splits(splits: &Splits) -> Result<Option<String>, Rende
             .to_string()),
         became.map_or(String::new(), |value| format!(" and became {value}")),
     );
-    Frame {
-        figure: "time against a parameter",
+    let frame = Frame {
         title: &format!("Time against {}", splits.parameter),
         description: &description,
         size: SIZE,
-    }
-    .draw(|canvas| {
-        axes(canvas, splits.parameter, &points, &time, &value)?;
+    };
+    Some(frame.draw(|canvas| {
+        axes(canvas, splits.parameter, &points, &time, &value);
         if let Some(limit) = splits.limit_ns.filter(|ns| ns.is_finite()) {
             let y = time.at(limit);
-            canvas.dashed((LEFT, y), (RIGHT, y), Ink::Muted)?;
-            canvas.text("allowed", (RIGHT + 8, y), HPos::Left, 11.0, Ink::Muted)?;
+            canvas.dashed((LEFT, y), (RIGHT, y), Ink::Muted);
+            canvas.text("allowed", (RIGHT + 8, y), Anchor::Start, 11, Ink::Muted);
         }
         let at = |(split, ns): &(i64, f64)| (value.at(*split as f64), time.at(*ns));
-        canvas.path(points.iter().map(at).collect(), Ink::Head, 2)?;
-        for point in &points {
-            canvas.dot(at(point), 4, Ink::Head)?;
+        let points: Vec<Point> = points.iter().map(at).collect();
+        canvas.path(&points, Ink::Head, 2);
+        for point in points {
+            canvas.dot(point, 4, Ink::Head);
         }
         automatic(canvas, auto, became, &time, &value)
-    })
-    .map(Some)
+    }))
 }
 
-fn axes(
-    canvas: &Canvas,
-    parameter: &str,
-    points: &[(i64, f64)],
-    time: &Scale,
-    value: &Scale,
-) -> Drawn {
+fn axes(canvas: &mut Canvas, parameter: &str, points: &[(i64, f64)], time: &Scale, value: &Scale) {
     let ticks = time.ticks(5);
     for tick in &ticks {
         let y = time.at(*tick);
-        canvas.line((LEFT, y), (RIGHT, y), Ink::Grid, 1)?;
+        canvas.line((LEFT, y), (RIGHT, y), Ink::Grid, 1);
     }
     for (tick, label) in ticks.iter().zip(time_labels(&ticks)) {
         canvas.text(
             &label,
             (LEFT - 8, time.at(*tick)),
-            HPos::Right,
-            11.0,
+            Anchor::End,
+            11,
             Ink::Muted,
-        )?;
+        );
     }
     let mut free = i32::MIN;
     for (split, _) in points {
@@ -103,10 +93,10 @@ fn axes(
             canvas.text(
                 &split.to_string(),
                 (x, BOTTOM + 16),
-                HPos::Center,
-                11.0,
+                Anchor::Middle,
+                11,
                 Ink::Muted,
-            )?;
+            );
             free = x + 30;
         }
     }
@@ -114,8 +104,8 @@ fn axes(
     canvas.text(
         parameter,
         (middle, BOTTOM + 40),
-        HPos::Center,
-        12.0,
+        Anchor::Middle,
+        12,
         Ink::Text,
     )
 }
@@ -123,28 +113,28 @@ fn axes(
 /// A diamond where the automatic choice lies; a line where it is not known what
 /// it became.
 fn automatic(
-    canvas: &Canvas,
+    canvas: &mut Canvas,
     auto: Option<(f64, Option<i64>)>,
     became: Option<i64>,
     time: &Scale,
     value: &Scale,
-) -> Drawn {
-    let Some((ns, _)) = auto else { return Ok(()) };
+) {
+    let Some((ns, _)) = auto else { return };
     let y = time.at(ns);
-    canvas.dashed((LEFT, y), (RIGHT, y), Ink::Auto)?;
-    canvas.text("auto", (RIGHT + 8, y), HPos::Left, 12.0, Ink::Auto)?;
-    let Some(became) = became else { return Ok(()) };
+    canvas.dashed((LEFT, y), (RIGHT, y), Ink::Auto);
+    canvas.text("auto", (RIGHT + 8, y), Anchor::Start, 12, Ink::Auto);
+    let Some(became) = became else { return };
     let x = value.at(became as f64);
-    canvas.diamond((x, y), 8, Ink::Auto)?;
+    canvas.diamond((x, y), 8, Ink::Auto);
     let label = format!("auto became {became}");
     // Above its line, where the curve of the explicit values never is.
     let (x, anchor) = if x > (LEFT + RIGHT) / 2 {
-        (x + 8, HPos::Right)
+        (x + 8, Anchor::End)
     } else {
-        (x - 8, HPos::Left)
+        (x - 8, Anchor::Start)
     };
     let y = y - 18;
-    canvas.text(&label, (x, y), anchor, 12.0, Ink::Auto)
+    canvas.text(&label, (x, y), anchor, 12, Ink::Auto)
 }
 
 #[cfg(test)]
@@ -159,10 +149,10 @@ mod tests {
             auto: Some((1.01e8, Some(1))),
             limit_ns: Some(1e6),
         };
-        assert!(splits(&figure).unwrap().unwrap().contains("auto became 1"));
+        assert!(splits(&figure).unwrap().contains("auto became 1"));
         figure.auto = Some((f64::NAN, Some(-1)));
-        assert!(splits(&figure).unwrap().is_some());
+        assert!(splits(&figure).is_some());
         figure.points.truncate(1);
-        assert_eq!(splits(&figure).unwrap(), None);
+        assert_eq!(splits(&figure), None);
     }
 }

@@ -1,10 +1,7 @@
 //! Variants side by side, a group for each problem: who is fastest where?
 
-use plotters::style::text_anchor::HPos;
-
-use super::canvas::{Canvas, Drawn, Frame};
+use super::canvas::{Anchor, Canvas, Frame};
 use super::ink::Ink;
-use crate::report::exporter::RenderError;
 use crate::report::format::Rate;
 use crate::report::text::shorten_middle;
 
@@ -30,7 +27,7 @@ const HEAD: i32 = 30;
 /// Draws the problems that several variants solve, the first ones where there are
 /// many; `None` when there is none. Each problem has its own scale: what is
 /// compared is its variants.
-pub(in crate::report) fn throughput(bars: &[Bar]) -> Result<Option<String>, RenderError> {
+pub(in crate::report) fn throughput(bars: &[Bar]) -> Option<String> {
     let mut groups: Vec<(&str, Vec<&Bar>)> = Vec::new();
     for bar in bars
         .iter()
@@ -47,57 +44,49 @@ pub(in crate::report) fn throughput(bars: &[Bar]) -> Result<Option<String>, Rend
     groups.retain(|(_, group)| group.len() > 1);
     groups.truncate(MOST_PROBLEMS);
     if groups.is_empty() {
-        return Ok(None);
+        return None;
     }
     for (_, group) in &mut groups {
         group.sort_by(|a, b| b.tflops.total_cmp(&a.tflops));
     }
     let rows: usize = groups.iter().map(|(_, group)| group.len()).sum();
     let height = HEAD * groups.len() as i32 + ROW * rows as i32 + 8;
-    Frame {
-        figure: "throughput",
+    let frame = Frame {
         title: "FLOP/s by problem and variant",
         description: &format!(
             "{rows} cases of {} problems, the fastest first",
             groups.len()
         ),
-        size: (WIDTH as u32, height as u32),
-    }
-    .draw(|canvas| {
+        size: (WIDTH, height),
+    };
+    Some(frame.draw(|canvas| {
         let mut y = 0;
         for (problem, group) in &groups {
             canvas.text(
                 &shorten_middle(problem, 90),
                 (8, y + 18),
-                HPos::Left,
-                12.0,
+                Anchor::Start,
+                12,
                 Ink::Text,
-            )?;
+            );
             y += HEAD;
             let best = group.first().map_or(1.0, |bar| bar.tflops);
             for bar in group {
-                row(canvas, bar, bar.tflops / best, y)?;
+                row(canvas, bar, bar.tflops / best, y);
                 y += ROW;
             }
         }
-        Ok(())
-    })
-    .map(Some)
+    }))
 }
 
-fn row(canvas: &Canvas, bar: &Bar, share: f64, y: i32) -> Drawn {
+fn row(canvas: &mut Canvas, bar: &Bar, share: f64, y: i32) {
     let middle = y + ROW / 2;
     let name = shorten_middle(&bar.variant, 48);
-    canvas.text(&name, (LEFT - 10, middle), HPos::Right, 11.0, Ink::Muted)?;
+    canvas.text(&name, (LEFT - 10, middle), Anchor::End, 11, Ink::Muted);
     let end = LEFT + (share.clamp(0.0, 1.0) * f64::from(RIGHT - LEFT)).round() as i32;
-    canvas.block(
-        (LEFT, y + 3),
-        (end.max(LEFT + 1), y + ROW - 3),
-        Ink::Head,
-        1.0,
-    )?;
+    canvas.block((LEFT, y + 3), (end.max(LEFT + 1), y + ROW - 3), Ink::Head);
     let label = Rate(bar.tflops).to_string();
-    canvas.text(&label, (end + 8, middle), HPos::Left, 11.0, Ink::Text)
+    canvas.text(&label, (end + 8, middle), Anchor::Start, 11, Ink::Text)
 }
 
 #[cfg(test)]
@@ -111,16 +100,13 @@ mod tests {
             variant: "cpu/flash".to_owned(),
             tflops,
         };
-        assert_eq!(throughput(&[]).unwrap(), None);
-        assert_eq!(
-            throughput(&[bar("s1,d1", 1.0), bar("s2,d1", 1.0)]).unwrap(),
-            None
-        );
+        assert_eq!(throughput(&[]), None);
+        assert_eq!(throughput(&[bar("s1,d1", 1.0), bar("s2,d1", 1.0)]), None);
         let bars = [
             bar("s1,d1", 1.0),
             bar("s1,d1", f64::NAN),
             bar("s1,d1", 1e-9),
         ];
-        assert!(throughput(&bars).unwrap().is_some());
+        assert!(throughput(&bars).is_some());
     }
 }

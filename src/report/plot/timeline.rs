@@ -1,16 +1,16 @@
 //! What ran when: a row a stream, kernels coloured by name, idle time below.
 //!
-//! Drawn without plotters: it is thousands of rectangles, and each says what it is when
-//! pointed at. Operations narrower than a pixel are drawn as one with their neighbours.
+//! It is thousands of rectangles, and each says what it is when pointed at. Operations
+//! narrower than a pixel are drawn as one with their neighbours.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use super::canvas::opening;
 use super::scale::{Scale, time_labels};
-use crate::machine::short;
-use crate::machine::{Recorded, Recording, Work};
+use crate::machine::{Recorded, Recording, Work, short};
 use crate::report::format::{Bytes, NONE, ShortTime};
-use crate::report::text::{one_line, shorten};
+use crate::report::text::{escaped, one_line, shorten};
 
 const WIDTH: i32 = 1140;
 const LEFT: i32 = 150;
@@ -72,13 +72,8 @@ pub(in crate::report) fn timeline(of: &Timeline) -> Option<String> {
     let height = bottom + 30;
     let mut svg = Svg {
         of,
-        out: String::new(),
+        out: opening("plot timeline", (WIDTH, height), of.title),
     };
-    let _ = write!(
-        svg.out,
-        r#"<svg class="plot timeline" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img"><title>{}</title>"#,
-        escaped(of.title)
-    );
     svg.axis(bottom);
     for (row, (lane, operations)) in lanes.iter().enumerate() {
         let y = TOP + ROW * row as i32;
@@ -241,12 +236,6 @@ impl Svg<'_> {
             ShortTime((to - from) as f64)
         );
     }
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
 }
 
 /// The stretch to draw of a recording: all of it, or where most operations fall into so

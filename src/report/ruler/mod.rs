@@ -145,14 +145,12 @@ fn page(rulings: &[Ruling], tables: &[String]) -> Result<String, RenderError> {
         figure: Option<String>,
         table: &'a str,
     }
-    let views = rulings.iter().zip(tables).map(|(ruling, table)| {
-        Ok(ClockView {
-            title: one_line(&ruling.readings.device),
-            figure: plot::ruler(&ruling.ruled)?,
-            table,
-        })
+    let views = rulings.iter().zip(tables).map(|(ruling, table)| ClockView {
+        title: one_line(&ruling.readings.device),
+        figure: plot::ruler(&ruling.ruled),
+        table,
     });
-    let clocks = views.collect::<Result<Vec<_>, RenderError>>()?;
+    let clocks = views.collect();
     let mut environment = Environment::new();
     environment.add_template("ruler.html", include_str!("page.html"))?;
     let style = include_str!("../html/style.css");

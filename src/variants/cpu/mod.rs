@@ -14,7 +14,8 @@ mod offered;
 mod scratch;
 pub mod softmax;
 pub mod split_key;
-pub mod tensors;
+pub mod storage;
+mod tensors;
 #[cfg(test)]
 mod tests;
 mod tile;

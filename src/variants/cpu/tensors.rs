@@ -1,89 +1,17 @@
 //! Tensors as a caller would hold them: typed storage, two physical orders, ragged
 //! batches. Kernels read and write them a few rows at a time, in f32.
 
-use half::slice::HalfFloatSliceExt;
-use half::{bf16, f16};
-use rayon::prelude::*;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
+use rayon::prelude::*;
+
 use super::gemm::Matrix;
+use super::storage::{Storage, Target};
 use crate::attention::{Dtype, Layout, inputs};
 
-/// Memory that could not be had.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("could not allocate {0} bytes")]
-pub struct OutOfMemory(pub u128);
-
-/// A vector of `len` copies of `value`, or the reason there is none.
-pub fn filled<T: Clone>(len: usize, value: T) -> Result<Vec<T>, OutOfMemory> {
-    let mut values = Vec::new();
-    values
-        .try_reserve_exact(len)
-        .map_err(|_| OutOfMemory(len as u128 * size_of::<T>() as u128))?;
-    values.resize(len, value);
-    Ok(values)
-}
-
-/// Elements in the type a problem stores them in.
-enum Storage {
-    F32(Vec<f32>),
-    F16(Vec<f16>),
-    Bf16(Vec<bf16>),
-}
-
-impl Storage {
-    fn filled(len: usize, dtype: Dtype, value: f32) -> Result<Storage, OutOfMemory> {
-        Ok(match dtype {
-            Dtype::F32 => Storage::F32(filled(len, value)?),
-            Dtype::F16 => Storage::F16(filled(len, f16::from_f32(value))?),
-            Dtype::Bf16 => Storage::Bf16(filled(len, bf16::from_f32(value))?),
-        })
-    }
-
-    /// Takes the elements of one of the same type and length.
-    fn replace(&mut self, from: &Storage) {
-        match (self, from) {
-            (Storage::F32(to), Storage::F32(from)) => copy(to, from),
-            (Storage::F16(to), Storage::F16(from)) => copy(to, from),
-            (Storage::Bf16(to), Storage::Bf16(from)) => copy(to, from),
-            _ => unreachable!("contents have the type of their place"),
-        }
-    }
-
-    fn all_finite(&self) -> bool {
-        match self {
-            Storage::F32(values) => values.par_iter().all(|value| value.is_finite()),
-            Storage::F16(values) => values.par_iter().all(|value| value.is_finite()),
-            Storage::Bf16(values) => values.par_iter().all(|value| value.is_finite()),
-        }
-    }
-
-    fn get(&self, at: usize) -> f32 {
-        match self {
-            Storage::F32(values) => values[at],
-            Storage::F16(values) => values[at].to_f32(),
-            Storage::Bf16(values) => values[at].to_f32(),
-        }
-    }
-
-    fn read(&self, at: usize, into: &mut [f32]) {
-        let range = at..at + into.len();
-        match self {
-            Storage::F32(values) => into.copy_from_slice(&values[range]),
-            Storage::F16(values) => values[range].convert_to_f32_slice(into),
-            Storage::Bf16(values) => values[range].convert_to_f32_slice(into),
-        }
-    }
-}
-
-/// Copies in shares of a page and more, so that small tensors stay on one thread.
-fn copy<T: Copy + Send + Sync>(to: &mut [T], from: &[T]) {
-    const SHARE: usize = 1 << 16;
-    let shares = to.par_chunks_mut(SHARE).zip(from.par_chunks(SHARE));
-    shares.for_each(|(to, from)| to.copy_from_slice(from));
-}
+pub use super::storage::{OutOfMemory, filled};
 
 /// One sequence's rows of a packed tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,7 +111,7 @@ impl Tensor {
             &shape.sequences,
             shape.heads,
             shape.dim,
-            self.dtype(),
+            self.storage.dtype(),
             layout,
             value,
         )
@@ -295,23 +223,10 @@ impl Tensor {
         self.shape.layout
     }
 
-    fn dtype(&self) -> Dtype {
-        match self.storage {
-            Storage::F32(_) => Dtype::F32,
-            Storage::F16(_) => Dtype::F16,
-            Storage::Bf16(_) => Dtype::Bf16,
-        }
-    }
-
     /// Lets several threads write rows of this tensor at once.
     pub fn writer(&mut self) -> Writer<'_> {
-        let target = match &mut self.storage {
-            Storage::F32(values) => Target::F32(values.as_mut_ptr()),
-            Storage::F16(values) => Target::F16(values.as_mut_ptr()),
-            Storage::Bf16(values) => Target::Bf16(values.as_mut_ptr()),
-        };
         Writer {
-            target,
+            target: self.storage.target(),
             shape: &self.shape,
             tensor: PhantomData,
         }
@@ -324,13 +239,6 @@ fn each_plane(shape: &Shape, f: impl Fn(usize, usize) + Sync) {
     (0..planes)
         .into_par_iter()
         .for_each(|plane| f(plane / shape.heads, plane % shape.heads));
-}
-
-#[derive(Clone, Copy)]
-enum Target {
-    F32(*mut f32),
-    F16(*mut f16),
-    Bf16(*mut bf16),
 }
 
 /// Write access to a tensor for tasks that each own some of its rows.
@@ -362,13 +270,7 @@ impl Writer<'_> {
             let at = self.shape.at(sequence, head, row);
             // SAFETY: the row is inside the tensor (checked above) and, by the
             // caller's promise, nobody else's.
-            unsafe {
-                match self.target {
-                    Target::F32(base) => slice_mut(base, at, dim).copy_from_slice(values),
-                    Target::F16(base) => slice_mut(base, at, dim).convert_from_f32_slice(values),
-                    Target::Bf16(base) => slice_mut(base, at, dim).convert_from_f32_slice(values),
-                }
-            }
+            unsafe { self.target.store(at, values) };
         }
     }
 
@@ -381,35 +283,13 @@ impl Writer<'_> {
         let dim = self.shape.dim;
         let at = self.shape.at(sequence, head, row);
         let start = from.shape.at(sequence, head, row);
-        let source = start..start + dim;
         // SAFETY: as in `store`.
-        unsafe {
-            match (self.target, &from.storage) {
-                (Target::F32(base), Storage::F32(values)) => {
-                    slice_mut(base, at, dim).copy_from_slice(&values[source]);
-                }
-                (Target::F16(base), Storage::F16(values)) => {
-                    slice_mut(base, at, dim).copy_from_slice(&values[source]);
-                }
-                (Target::Bf16(base), Storage::Bf16(values)) => {
-                    slice_mut(base, at, dim).copy_from_slice(&values[source]);
-                }
-                _ => unreachable!("a copy has the type of its original"),
-            }
-        }
+        unsafe { self.target.copy(at, &from.storage, start..start + dim) };
     }
 
     fn check(&self, sequence: usize, head: usize, rows: &Range<usize>) {
         assert!(head < self.shape.heads && rows.end <= self.shape.sequences[sequence].len);
     }
-}
-
-/// # Safety
-/// `at..at + len` lies inside the allocation at `base`, and no other reference
-/// to it is alive.
-unsafe fn slice_mut<'a, T>(base: *mut T, at: usize, len: usize) -> &'a mut [T] {
-    // SAFETY: the caller's promise.
-    unsafe { std::slice::from_raw_parts_mut(base.add(at), len) }
 }
 
 #[cfg(test)]

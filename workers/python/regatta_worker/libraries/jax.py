@@ -26,6 +26,7 @@ from regatta_worker import device
 from regatta_worker.census.launches import CensusError, of_call
 from regatta_worker.clock import timing
 from regatta_worker.on_jax import clock as jax_clock
+from regatta_worker.on_jax.attention import attention, with_gradients
 from regatta_worker.on_jax.inputs import Held, refill
 from regatta_worker.problem import inputs
 from regatta_worker.problem.attention import DIRECTIONS, Problem
@@ -97,50 +98,6 @@ def _versions() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             continue
     return found
-
-
-def _mask_arguments(problem: Problem) -> dict[str, Any]:
-    """How `dot_product_attention` is told the mask.
-
-    Its `is_causal` and `local_window_size` are aligned top-left (`jnp.tril` and
-    `query <= key + left` in jax/_src/nn/functions.py); the other alignment has to be
-    an explicit boolean mask, unless both mean the same.
-    """
-    mask, seq_q, seq_k = problem.mask, problem.seq_q, problem.seq_k
-    if mask.is_full:
-        return {}
-    if problem.has_blind_query:
-        raise Unsupported(
-            "jax.nn.dot_product_attention gives a query that sees no key the mean of all "
-            "values, not 0, and this mask leaves such queries"
-        )
-    if mask.align == "top-left" or problem.is_square:
-        if mask.is_causal:
-            return {"is_causal": True}
-        unbounded = max(seq_q, seq_k)
-        window = tuple(unbounded if side is None else side for side in (mask.left, mask.right))
-        return {"is_causal": mask.right == 0, "local_window_size": window}
-    rows, columns = np.arange(seq_q)[:, None], np.arange(seq_k)[None, :]
-    visible = mask.visible(rows, columns, mask.offset(seq_q, seq_k))
-    return {"mask": jnp.asarray(visible[None, None])}
-
-
-def _attention(problem: Problem, implementation: str) -> Callable[..., Any]:
-    """Attention on tensors in the caller's layout.
-
-    The library takes BTNH alone. A BHSD caller's tensors are transposed inside the
-    compiled function: that is JAX's way, and XLA decides whether it costs a copy.
-    """
-    masking = _mask_arguments(problem)
-    transposed = problem.layout == "bhsd"
-
-    def attend(*tensors: Any) -> Any:
-        if transposed:
-            tensors = tuple(jnp.swapaxes(tensor, 1, 2) for tensor in tensors)
-        out = jax.nn.dot_product_attention(*tensors, implementation=implementation, **masking)
-        return jnp.swapaxes(out, 1, 2) if transposed else out
-
-    return attend
 
 
 class JaxWorker:
@@ -216,7 +173,7 @@ class JaxWorker:
                 "jax.nn.dot_product_attention takes padded sequences with their lengths; "
                 "it has no packed ragged batch"
             )
-        attend = _attention(problem, variant)
+        attend = attention(problem, variant)
         host = {
             name: inputs.numpy_input(problem, name, seed, DTYPES[problem.dtype])
             for name in (inputs.TENSORS if problem.has_backward else ("q", "k", "v"))
@@ -246,7 +203,7 @@ class JaxWorker:
         if problem.direction == "forward":
             function = self._timed(lambda *qkv: (attend(*qkv),))
         elif problem.direction == "both":
-            function = self._timed(lambda dout, *qkv: _with_gradients(attend, qkv, dout))
+            function = self._timed(lambda dout, *qkv: with_gradients(attend, qkv, dout))
         else:
             function = self._timed(lambda pull_back, dout: pull_back(dout))
             # One compiled function, which gives the same structure each time.
@@ -375,11 +332,6 @@ class JaxWorker:
         if self._case is None:
             raise Failed("no case is prepared")
         return self._case
-
-
-def _with_gradients(attend: Callable[..., Any], qkv: tuple[Any, ...], dout: Any) -> Any:
-    out, pull_back = jax.vjp(attend, *qkv)
-    return (out, *pull_back(dout))
 
 
 def _no_memory(error: Exception) -> bool:

@@ -11,8 +11,8 @@ import os
 import signal
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +26,15 @@ from regatta_worker.on_torch.census import census
 from regatta_worker.on_torch.inputs import Fill, TorchInputSets
 from regatta_worker.on_torch.library import TorchLibrary
 from regatta_worker.problem import inputs
-from regatta_worker.problem.input_sets import Inputs, fresh, seed_of
+from regatta_worker.problem.input_sets import Inputs, seed_of
 from regatta_worker.problem.lengths import Lengths
 from regatta_worker.problem.projection import Geometry, Projection, some_rows
 from regatta_worker.problem.reference import difference, probes, worst
 from regatta_worker.protocol.channel import Failed, Message, Together, Unsupported, required
 from regatta_worker.protocol.refusals import refusal
 from regatta_worker.ranks.agreement import Agreement
-from regatta_worker.ranks.sequence_parallel_variants import Operator, operator, variants
+from regatta_worker.ranks.layer import Layer
+from regatta_worker.ranks.sequence_parallel_variants import operator, variants
 
 PR_SET_PDEATHSIG = 1
 """prctl.h"""
@@ -49,39 +50,6 @@ class AgreedPlan(timing.Plan):
         """By the clock of rank 0."""
         assert self.agreement is not None
         return self.agreement.decided(last)
-
-
-@dataclass
-class Layer:
-    """A prepared projection on this rank."""
-
-    geometry: Geometry
-    seed: int
-    sets: int
-    """Of inputs, that samples are to be taken on."""
-    activations: torch.Tensor
-    weight: torch.Tensor
-    operator: Operator
-    drawn: Lengths | None
-    queued: bool
-    """Timed as in a full queue, and not from an idle device."""
-    place: int = 0
-    """Number of the set of inputs that is in place."""
-    numbers: Iterator[int] = field(default_factory=fresh)
-    """Sets that no sample has been taken on."""
-
-    def call(self) -> tuple[torch.Tensor, ...]:
-        """The shard as it is, or the lengths of this call, longest first."""
-        whole = self.geometry.projection.shard_rows
-        return tuple(map(self._of, self.drawn.draw() if self.drawn else [whole]))
-
-    def _of(self, length: int) -> torch.Tensor:
-        """The rows that count: `[ranks, length, columns]` or `[length, hidden]`."""
-        of, rows = self.geometry.projection, self.geometry.padded(length)
-        if of.gathers:
-            gathered = self.operator.run(self.activations[:rows])
-            return gathered.view(of.ranks, rows, of.columns)[:, :length]
-        return self.operator.run(self.activations[: rows * of.ranks])[:length]
 
 
 class Rank(Together, TorchLibrary):

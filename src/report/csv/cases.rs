@@ -1,0 +1,211 @@
+//! `cases.csv`: a row for each case.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ::csv::Writer;
+
+use super::cell::{cell, parameter, text_cell};
+use crate::attention::{Case, CaseId, FACETS};
+use crate::judge::judgement::{Change, Finding, Row, Stage, Timing, Uncounted};
+use crate::judge::spread::{Spread, spreads};
+use crate::machine::ActivitySummary;
+use crate::record::conditions::Conditions;
+use crate::record::side::{CaseRecord, Side};
+use crate::report::exporter::Report;
+use crate::report::fill;
+use crate::report::text::one_line;
+use crate::suite::structural::Action;
+
+type Table = Writer<Vec<u8>>;
+
+/// Columns of `cases.csv` between the facets and the parameters. From `busy_ns` to
+/// `moving_ns` they are of one recorded call, `host_bound` a share of it.
+const FIGURES: [&str; 39] = [
+    "word",
+    "allowed",
+    "reason",
+    "head_ns",
+    "head_min_ns",
+    "head_max_ns",
+    "base_ns",
+    "base_min_ns",
+    "base_max_ns",
+    "ratio",
+    "ratio_low",
+    "ratio_high",
+    "confidence",
+    "p",
+    "reachable_p",
+    "smallest_effect",
+    "stage",
+    "tflops",
+    "gbps",
+    "host_ns",
+    "first_call_ns",
+    "samples",
+    "invocations",
+    "spread_within",
+    "spread_between",
+    "peak_bytes",
+    "throttled",
+    "other_processes",
+    "synchronised",
+    "sm_fill",
+    "busy_ns",
+    "idle_ns",
+    "host_bound",
+    "copying_ns",
+    "overlap_ns",
+    "moving_ns",
+    "findings",
+    "structure",
+    "severity",
+];
+
+/// A row for each case.
+pub(super) fn cases(table: &mut Table, report: &Report) -> Result<(), ::csv::Error> {
+    let head = Side::from_run("head", report.head);
+    let sms = fill::sms(&report.head.header);
+    let spread_of: BTreeMap<CaseId, Spread> = spreads(report.head)
+        .into_iter()
+        .map(|spread| (spread.case.clone(), spread))
+        .collect();
+    let parsed: Vec<Option<Case>> = report
+        .judgement
+        .rows
+        .iter()
+        .map(|row| row.case.case().ok())
+        .collect();
+    let params: BTreeSet<&str> = parsed
+        .iter()
+        .flatten()
+        .flat_map(|case| case.params.iter())
+        .map(|(name, _)| name.as_str())
+        .collect();
+    let effective: BTreeSet<&str> = head
+        .cases
+        .values()
+        .flat_map(|record| record.effective.keys())
+        .map(String::as_str)
+        .collect();
+
+    let mut names: Vec<String> = vec!["case".into()];
+    names.extend(FACETS.iter().chain(&FIGURES).map(ToString::to_string));
+    names.extend(params.iter().map(|name| format!("param_{name}")));
+    names.extend(
+        effective
+            .iter()
+            .map(|name| format!("effective_{}", one_line(name))),
+    );
+    table.write_record(&names)?;
+
+    for (row, case) in report.judgement.rows.iter().zip(&parsed) {
+        let record = head.cases.get(&row.case);
+        let mut cells = vec![text_cell(&row.case.0)];
+        let facet = |name: &str| case.as_ref().map_or(String::new(), |case| case.facet(name));
+        cells.extend(FACETS.iter().map(|name| text_cell(&facet(name))));
+        cells.extend(figures(row, record, spread_of.get(&row.case), sms));
+        cells.extend(params.iter().map(|name| {
+            let value = case.as_ref().map(|case| case.params.get(name));
+            value.as_ref().map_or(String::new(), parameter)
+        }));
+        cells.extend(effective.iter().map(|&name| {
+            let value = record.and_then(|record| record.effective.get(name));
+            value.map_or(String::new(), parameter)
+        }));
+        table.write_record(&cells)?;
+    }
+    Ok(())
+}
+
+/// The cells under [`FIGURES`].
+fn figures(
+    row: &Row,
+    record: Option<&CaseRecord>,
+    spread: Option<&Spread>,
+    sms: Option<u32>,
+) -> [String; 39] {
+    let condition = |count: fn(&Conditions) -> Option<u32>| {
+        cell(record.and_then(|record| count(&record.conditions)))
+    };
+    let share =
+        |share: fn(&Spread) -> f64| cell(spread.map(share).filter(|share| share.is_finite()));
+    let activity = record.and_then(|record| record.activity.as_ref());
+    let active = |ns: fn(&ActivitySummary) -> Option<u64>| cell(activity.and_then(ns));
+    let head = |figure: fn(&Timing) -> f64| cell(row.head.as_ref().map(figure));
+    let base = |figure: fn(&Timing) -> f64| cell(row.base.as_ref().map(figure));
+    let change = |figure: fn(&Change) -> f64| cell(row.change.as_ref().map(figure));
+    [
+        row.word.text().to_owned(),
+        row.allowed.to_string(),
+        row.reason.as_deref().map(text_cell).unwrap_or_default(),
+        head(|timing| timing.median_ns),
+        head(|timing| timing.min_ns),
+        head(|timing| timing.max_ns),
+        base(|timing| timing.median_ns),
+        base(|timing| timing.min_ns),
+        base(|timing| timing.max_ns),
+        change(|change| change.ratio),
+        change(|change| change.low),
+        change(|change| change.high),
+        change(|change| change.confidence),
+        change(|change| change.p),
+        change(|change| change.reachable_p),
+        change(|change| change.smallest_effect),
+        row.change
+            .as_ref()
+            .map_or("", |change| match change.stage {
+                Stage::Screen => "screen",
+                Stage::Confirm => "confirm",
+            })
+            .to_owned(),
+        cell(row.head.as_ref().and_then(|timing| timing.tflops)),
+        cell(row.head.as_ref().and_then(|timing| timing.gbps)),
+        cell(row.head.as_ref().and_then(|timing| timing.host_ns)),
+        cell(row.head.as_ref().and_then(|timing| timing.first_call_ns)),
+        cell(row.head.as_ref().map(|timing| timing.samples)),
+        cell(row.head.as_ref().map(|timing| timing.invocations_ns.len())),
+        share(|spread| spread.within),
+        share(|spread| spread.between),
+        cell(record.and_then(|record| record.peak_bytes)),
+        condition(|of| (of.known > 0).then_some(of.throttled)),
+        condition(|of| (of.known > 0).then_some(of.other_processes)),
+        condition(|of| (of.synchronised > 0).then_some(of.synchronised)),
+        cell(record.and_then(|record| fill::share(record, sms))),
+        active(|of| Some(of.time.busy_ns)),
+        active(|of| Some(of.time.idle_ns())),
+        cell(activity.and_then(|of| of.time.host_bound())),
+        active(|of| of.time.copying_ns),
+        active(|of| Some(of.time.overlap_ns)),
+        active(|of| of.moving_ns),
+        findings(&row.findings),
+        structure(row),
+        cell(row.severity),
+    ]
+}
+
+fn findings(findings: &[Finding]) -> String {
+    let texts: Vec<String> = findings
+        .iter()
+        .map(|finding| one_line(&format!("{}: {}", finding.cause, finding.evidence)))
+        .collect();
+    text_cell(&texts.join("; "))
+}
+
+/// Every change of structure with how it is taken: `fail: grid 157x1x1 → 1x1x1 of fmha`.
+/// Empty where nothing changed, and where nothing was compared; what is not counted any more
+/// is told.
+fn structure(row: &Row) -> String {
+    let changes = row.structure.iter().flatten();
+    let uncounted = Uncounted::told(&row.uncounted).into_iter();
+    let uncounted = uncounted.map(|told| one_line(&format!("not judged: {told}")));
+    let texts = changes.map(|change| {
+        let action = match change.action {
+            Action::Fail => "fail",
+            Action::Warn => "warn",
+            Action::Ignore => "ignore",
+        };
+        one_line(&format!("{action}: {change}"))
+    });
+    text_cell(&uncounted.chain(texts).collect::<Vec<_>>().join("; "))
+}

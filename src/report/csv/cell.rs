@@ -1,0 +1,29 @@
+//! What stands in a cell.
+
+use crate::attention::ParamValue;
+use crate::report::text::one_line;
+
+/// A text as a cell: on one line, and behind an apostrophe where a spreadsheet would take it
+/// for a formula (OWASP, "CSV Injection"). Numbers are written as they are.
+pub(super) fn text_cell(text: &str) -> String {
+    let text = one_line(text);
+    // The wide ones are what some spreadsheets take for the others.
+    let formula = ['=', '+', '-', '@', '\t', '\r', '＝', '＋', '－', '＠'];
+    match text.starts_with(formula) {
+        true => format!("'{text}"),
+        false => text,
+    }
+}
+
+/// A parameter's value as a cell.
+pub(super) fn parameter(value: &ParamValue) -> String {
+    match value {
+        ParamValue::Int(number) => number.to_string(),
+        ParamValue::Word(word) => text_cell(word),
+    }
+}
+
+/// A figure as a cell, empty where there is none.
+pub(super) fn cell(value: Option<impl ToString>) -> String {
+    value.map_or(String::new(), |value| value.to_string())
+}
