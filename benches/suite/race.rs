@@ -230,7 +230,7 @@ impl<'a> Race<'a> {
             if let Err(reason) = verify::samples(&case.problem, device, &measure, &measured) {
                 return Ok(Err(Stopped::failed(format!("unusable samples: {reason}"))));
             }
-            total += measured.device_ns.iter().sum::<f64>();
+            total += measured.device_ns.iter().map(|time| time.0).sum::<f64>();
         }
         Ok(Ok(total))
     }

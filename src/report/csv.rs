@@ -187,19 +187,19 @@ fn figures(
         row.word.text().to_owned(),
         row.allowed.to_string(),
         row.reason.as_deref().map(text_cell).unwrap_or_default(),
-        head(|timing| timing.median_ns),
-        head(|timing| timing.min_ns),
-        head(|timing| timing.max_ns),
-        base(|timing| timing.median_ns),
-        base(|timing| timing.min_ns),
-        base(|timing| timing.max_ns),
-        change(|change| change.ratio),
-        change(|change| change.low),
-        change(|change| change.high),
-        change(|change| change.confidence),
-        change(|change| change.p),
-        change(|change| change.reachable_p),
-        change(|change| change.smallest_effect),
+        head(|timing| timing.median_ns.0),
+        head(|timing| timing.min_ns.0),
+        head(|timing| timing.max_ns.0),
+        base(|timing| timing.median_ns.0),
+        base(|timing| timing.min_ns.0),
+        base(|timing| timing.max_ns.0),
+        change(|change| change.ratio.0),
+        change(|change| change.low.0),
+        change(|change| change.high.0),
+        change(|change| change.confidence.0),
+        change(|change| change.p.0),
+        change(|change| change.reachable_p.0),
+        change(|change| change.smallest_effect.0),
         row.change
             .as_ref()
             .map_or("", |change| match change.stage {
@@ -207,15 +207,19 @@ fn figures(
                 Stage::Confirm => "confirm",
             })
             .to_owned(),
-        cell(row.head.as_ref().and_then(|timing| timing.tflops)),
+        cell(row.head.as_ref().and_then(|timing| Some(timing.tflops?.0))),
         cell(row.head.as_ref().and_then(|timing| timing.gbps)),
-        cell(row.head.as_ref().and_then(|timing| timing.host_ns)),
-        cell(row.head.as_ref().and_then(|timing| timing.first_call_ns)),
+        cell(row.head.as_ref().and_then(|timing| Some(timing.host_ns?.0))),
+        cell(
+            row.head
+                .as_ref()
+                .and_then(|timing| Some(timing.first_call_ns?.0)),
+        ),
         cell(row.head.as_ref().map(|timing| timing.samples)),
         cell(row.head.as_ref().map(|timing| timing.invocations_ns.len())),
-        share(|spread| spread.within),
-        share(|spread| spread.between),
-        cell(record.and_then(|record| record.peak_bytes)),
+        share(|spread| spread.within.0),
+        share(|spread| spread.between.0),
+        cell(record.and_then(|record| Some(record.peak_bytes?.0))),
         condition(|of| (of.known > 0).then_some(of.throttled)),
         condition(|of| (of.known > 0).then_some(of.other_processes)),
         condition(|of| (of.synchronised > 0).then_some(of.synchronised)),
@@ -228,7 +232,7 @@ fn figures(
         active(|of| of.moving_ns),
         findings(&row.findings),
         structure(row),
-        cell(row.severity),
+        cell(row.severity.map(|share| share.0)),
     ]
 }
 
@@ -283,8 +287,8 @@ fn samples(table: &mut Table, report: &Report) -> Result<(), ::csv::Error> {
                 entry.invocation.to_string(),
                 sample.to_string(),
                 (entry.invocation >= planned).to_string(),
-                device_ns.to_string(),
-                cell(measurement.host_ns.get(sample)),
+                device_ns.0.to_string(),
+                cell(measurement.host_ns.get(sample).map(|time| time.0)),
                 cell(measurement.clock_mhz.get(sample)),
             ])?;
         }

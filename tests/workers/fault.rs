@@ -1,6 +1,7 @@
 //! What can go wrong in a call of `fake/gpu`, and what changes without going wrong.
 
 use regatta::attention::{Activity, Launch, Operation, OperationKind, ParamValue, Structure};
+use regatta::units::Nanoseconds;
 use regatta::worker::protocol::Prepare;
 use regatta::worker::serve::Refusal;
 
@@ -77,13 +78,13 @@ impl Fault {
         }
     }
 
-    /// Nanoseconds the host needs to issue a call.
-    pub fn host_ns(&self) -> f64 {
-        match self.0.as_str() {
+    /// How long the host needs to issue a call.
+    pub fn host_time(&self) -> Nanoseconds {
+        Nanoseconds(match self.0.as_str() {
             "host" => 1e9,
             "clone" | "waits" | "driver-memory" => 1e5,
             _ => 1e3,
-        }
+        })
     }
 
     /// Clock of the device.
@@ -207,7 +208,7 @@ impl Fault {
                 _ => 2_200,
             };
             // The host is ahead, but where it is the fault.
-            let late = self.host_ns() > 1e3 && place > 0;
+            let late = self.host_time().0 > 1e3 && place > 0;
             operations.push(Operation {
                 kind: OperationKind::Kernel,
                 name: launch.name.clone(),
@@ -232,7 +233,7 @@ impl Fault {
         operations.sort_by_key(|operation| operation.start_ns);
         Some(Activity {
             operations,
-            host_ns: self.host_ns() as u64,
+            host_ns: self.host_time().0 as u64,
             calls,
             ..Activity::default()
         })

@@ -8,9 +8,9 @@ use serde::{Serialize, Serializer};
 use super::align::align;
 use super::sides::Sides;
 use crate::judge::kernels::sizes;
-use crate::judge::phrase;
+use crate::judge::phrase::{self, from_to};
 use crate::record::trace::{Kernel, Operation, Recording};
-use crate::units::{ARROW, from_to};
+use crate::units::ARROW;
 
 /// What became of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

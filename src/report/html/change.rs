@@ -4,9 +4,9 @@ use serde::Serialize;
 
 use super::context::Context;
 use crate::judge::judgement::{Change, Row, Stage, Timing, Uncounted};
-use crate::report::format::{Percent, Probability, RatioChange, ShortTime};
 use crate::report::summary::{judged, reproduce};
 use crate::report::text::{clean, one_line, shorten};
+use crate::units::{NONE, Ratio, Share};
 
 /// A case that changed, as the template takes it.
 #[derive(Serialize)]
@@ -60,7 +60,7 @@ impl ChangeView {
     pub(super) fn of(context: &Context, row: &Row) -> ChangeView {
         let time = |timing: &Option<Timing>| {
             let timing = timing.as_ref()?;
-            Some(ShortTime(timing.median_ns).to_string())
+            Some(timing.median_ns.to_string())
         };
         ChangeView {
             number: context.numbers.get(&row.case).copied(),
@@ -100,7 +100,7 @@ pub(super) fn findings(row: &Row) -> Vec<FindingView> {
         .map(|finding| FindingView {
             cause: finding.cause.to_string(),
             evidence: one_line(&finding.evidence),
-            confidence: Percent(finding.confidence).to_string(),
+            confidence: Share(finding.confidence).to_string(),
         })
         .collect()
 }
@@ -108,12 +108,14 @@ pub(super) fn findings(row: &Row) -> Vec<FindingView> {
 pub(super) fn comparison(context: &Context, row: &Row) -> Option<Comparison> {
     let change = row.change.as_ref()?;
     Some(Comparison {
-        change: RatioChange(row.times_ratio().unwrap_or(f64::NAN)).to_string(),
+        change: row
+            .times_ratio()
+            .map_or(NONE.to_owned(), |ratio| ratio.to_string()),
         judged: judged(row).unwrap_or_default(),
-        confidence: Percent(change.confidence).to_string(),
-        p: Probability(change.p).to_string(),
-        reachable_p: Probability(change.reachable_p).to_string(),
-        smallest_effect: Percent(change.smallest_effect).to_string(),
+        confidence: change.confidence.to_string(),
+        p: change.p.to_string(),
+        reachable_p: change.reachable_p.to_string(),
+        smallest_effect: change.smallest_effect.to_string(),
         stage: match change.stage {
             Stage::Screen => "from the screening invocations",
             Stage::Confirm => "confirmed by fresh invocations",
@@ -124,15 +126,15 @@ pub(super) fn comparison(context: &Context, row: &Row) -> Option<Comparison> {
 
 /// All whiskers of a page have one scale, three floors either way by logarithm,
 /// so that they can be compared down a column.
-fn whisker(change: &Change, floor: f64) -> Option<WhiskerView> {
-    let floor = (1.0 + floor).ln();
+fn whisker(change: &Change, floor: Share) -> Option<WhiskerView> {
+    let floor = Ratio::grown_by(floor).0.ln();
     let half = 3.0 * floor;
-    let place = |ratio: f64| {
-        let share = 50.0 + 50.0 * ratio.ln() / half;
+    let place = |ratio: Ratio| {
+        let share = 50.0 + 50.0 * ratio.0.ln() / half;
         // One decimal: a track is not a thousand pixels wide.
         (share.clamp(0.0, 100.0) * 10.0).round() / 10.0
     };
-    let sane = |ratio: f64| ratio.is_finite() && ratio > 0.0;
+    let sane = |ratio: Ratio| ratio.is_finite() && ratio > Ratio(0.0);
     if ![change.ratio, change.low, change.high]
         .into_iter()
         .all(sane)
@@ -147,6 +149,6 @@ fn whisker(change: &Change, floor: f64) -> Option<WhiskerView> {
         at: place(change.ratio),
         band_from: round(50.0 - 50.0 * floor / half),
         band_width: round(100.0 * floor / half),
-        beyond: change.ratio.ln().abs() > half,
+        beyond: change.ratio.0.ln().abs() > half,
     })
 }

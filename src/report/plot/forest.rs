@@ -7,8 +7,8 @@ use super::canvas::{Canvas, Drawn, Frame};
 use super::ink::Ink;
 use super::scale::Scale;
 use crate::report::exporter::RenderError;
-use crate::report::format::RatioChange;
 use crate::report::text::shorten_middle;
+use crate::units::Ratio;
 
 /// One case.
 pub(in crate::report) struct Whisker<'a> {
@@ -74,8 +74,8 @@ pub(in crate::report) fn forest(
     let description = format!(
         "{} cases, from {} to {}; the band is a change of {:.0} % either way",
         sorted.len(),
-        RatioChange(sorted[sorted.len() - 1].ratio),
-        RatioChange(sorted[0].ratio),
+        Ratio(sorted[sorted.len() - 1].ratio),
+        Ratio(sorted[0].ratio),
         100.0 * floor
     );
     Frame {
@@ -134,7 +134,7 @@ fn backdrop(canvas: &Canvas, scale: &Scale, layout: &Layout, floor: f64, height:
             format!("{:+.0} %", 100.0 * (tick - 1.0))
         } else {
             // Ticks are whole factors.
-            RatioChange(tick)
+            Ratio(tick)
                 .to_string()
                 .replace(".00x", "x")
                 .replace(".0x", "x")
@@ -189,7 +189,7 @@ fn name(canvas: &Canvas, whisker: &Whisker, layout: &Layout, y: i32) -> Drawn {
     let case = shorten_middle(whisker.case, 56);
     let at = (layout.left - 18, y);
     canvas.text(&case, at, HPos::Right, 11.0, Ink::Text)?;
-    let change = RatioChange(whisker.ratio).to_string();
+    let change = Ratio(whisker.ratio).to_string();
     canvas.text(
         &change,
         (layout.right + 16, y),

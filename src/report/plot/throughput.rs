@@ -5,8 +5,8 @@ use plotters::style::text_anchor::HPos;
 use super::canvas::{Canvas, Drawn, Frame};
 use super::ink::Ink;
 use crate::report::exporter::RenderError;
-use crate::report::format::Rate;
 use crate::report::text::shorten_middle;
+use crate::units::Rate;
 
 /// One case.
 pub(in crate::report) struct Bar {

@@ -9,8 +9,8 @@ use std::fmt::Write as _;
 use super::scale::{Scale, time_labels};
 use crate::judge::trace::{gaps_of, short};
 use crate::record::trace::{Operation, Recording, Work};
-use crate::report::format::{Bytes, ShortTime};
 use crate::report::text::{one_line, shorten};
+use crate::units::{Bytes, Nanoseconds};
 
 const WIDTH: i32 = 1140;
 const LEFT: i32 = 150;
@@ -198,7 +198,7 @@ impl Svg<'_> {
     }
 
     fn told(&self, operation: &Operation) -> String {
-        let time = ShortTime(operation.ns() as f64);
+        let time = Nanoseconds(operation.ns() as f64);
         match &operation.work {
             Work::Kernel(kernel) => {
                 let [x, y, z] = kernel.grid;
@@ -236,7 +236,7 @@ impl Svg<'_> {
             r#"<rect class="{class}" x="{x:.2}" y="{}" width="{:.2}" height="8"><title>{why}: {}</title></rect>"#,
             y + 5,
             end - x,
-            ShortTime((to - from) as f64)
+            Nanoseconds((to - from) as f64)
         );
     }
 }

@@ -10,6 +10,7 @@ use super::offered::{ACCESS, COPIES, VIEWS, variants};
 use super::split_key::{NUM_SPLITS_KEY, SplitKey};
 use super::tensors::{OutOfMemory, Tensor};
 use crate::attention::{Direction, Dtype, Layout, ParamValue, Params, Problem, work};
+use crate::units::Nanoseconds;
 use crate::worker::protocol::{Parameter, Prepare, VariantInfo};
 use crate::worker::serve::Refusal;
 use regatta_worker::on_processor::device;
@@ -99,8 +100,8 @@ impl Case {
     }
 
     /// The first call, on poisoned results; for a gradient alone, the forward
-    /// before it is not timed. Returns its nanoseconds.
-    pub fn first_call(&mut self) -> f64 {
+    /// before it is not timed. Returns its time.
+    pub fn first_call(&mut self) -> Nanoseconds {
         let tally = Tally::new();
         if self.problem.direction == Direction::Backward {
             self.run(Direction::Forward, &tally);
