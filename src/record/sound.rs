@@ -112,14 +112,14 @@ impl Owed {
 fn of_rules(rules: &Rules) -> Option<String> {
     let policy = &rules.policy;
     for (name, value) in [
-        ("policy.floor", policy.floor.0),
+        ("policy.floor", policy.floor),
         (
             "policy.structure.memory_share",
             policy.structure.memory_share,
         ),
     ] {
-        if !(0.0..=1.0).contains(&value) {
-            return Some(format!("{name} is {}, beyond 0 to 1", number(value)));
+        if !(0.0..=1.0).contains(&value.0) {
+            return Some(format!("{name} is {}, beyond 0 to 1", number(value.0)));
         }
     }
     let absurd = |within: Ratio| !(0.01..=100.0).contains(&within.0);

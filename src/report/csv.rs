@@ -223,7 +223,7 @@ fn figures(
         condition(|of| (of.known > 0).then_some(of.throttled)),
         condition(|of| (of.known > 0).then_some(of.other_processes)),
         condition(|of| (of.synchronised > 0).then_some(of.synchronised)),
-        cell(record.and_then(|record| fill::share(record, sms))),
+        cell(record.and_then(|record| Some(fill::share(record, sms)?.0))),
         active(|of| Some(of.busy_ns)),
         active(|of| Some(of.idle_ns())),
         cell(activity.and_then(ActivitySummary::host_bound)),

@@ -71,7 +71,7 @@ pub fn memory(found: &mut Found) {
 }
 
 fn add_memory(found: &mut Found, name: &str, before: u64, after: u64) {
-    let counts = before as f64 * found.pair.policy.memory_share;
+    let counts = before as f64 * found.pair.policy.memory_share.0;
     if before.abs_diff(after) as f64 > counts {
         found.add_figure(Kind::Memory, name, before, after);
     }

@@ -166,7 +166,6 @@ impl Open {
     /// Drops references, oldest first, until they take an eighth of the memory at most
     /// and the rest has room for the case; refuses a case that cannot have it.
     fn make_room(&mut self, needed: u64) -> Result<(), Refusal> {
-        const GIB: f64 = (1u64 << 30) as f64;
         let all = self.device.memory_bytes().map_err(refusal)?;
         loop {
             let held: u64 = self.references.iter().map(Reference::held_bytes).sum();
@@ -179,9 +178,9 @@ impl Open {
                 return Err(Refusal::Failed(format!(
                     "the case and its float64 reference need {:.1} GiB of device memory; \
                      {:.1} of {:.1} GiB are free",
-                    needed as f64 / GIB,
-                    free as f64 / GIB,
-                    all as f64 / GIB
+                    Bytes(needed).gib(),
+                    Bytes(free).gib(),
+                    Bytes(all).gib()
                 )));
             }
             self.references.remove(0);
