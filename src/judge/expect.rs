@@ -15,7 +15,7 @@ use crate::attention::{Case, CaseId, FACETS};
 use crate::record::side::{CaseRecord, Side, Status, is_time, median};
 use crate::record::types::RunHeader;
 use crate::suite::rules::{Expectation, Metric};
-use crate::units::{Digits, Nanoseconds, Ratio, Share, counted, numbers};
+use crate::units::{Nanoseconds, Ratio, Share, counted, numbers};
 
 /// Coverage of the interval. Five invocations reach 93.75 %: their whole range.
 const INTERVAL: f64 = 0.95;
@@ -343,7 +343,7 @@ fn compare(
 fn undecided(ratios: &[Ratio], within: Ratio, few: bool) -> String {
     let over = ratios.iter().filter(|&&ratio| ratio > within).count();
     let invocations = counted(ratios.len(), "invocation");
-    let limit = Digits(within.0);
+    let limit = within.times();
     if few {
         format!("{over} of {invocations} above {limit}; five would decide")
     } else {

@@ -3,7 +3,7 @@
 use super::floor::beyond;
 use super::statistics::needed_per_side;
 use super::values::{CONFIRM_P, FEWEST, SCREEN_P, UNCONFIRMED_P, Values};
-use crate::units::{Digits, Probability, Share, counted};
+use crate::units::{Probability, Share, counted};
 
 /// Called although p alone would not have.
 pub fn unmistakable(values: &Values) -> String {
@@ -11,8 +11,8 @@ pub fn unmistakable(values: &Values) -> String {
     format!(
         "{head} against {base} invocations cannot give the p that is asked for otherwise, but \
          they do not overlap: every ratio lies between {} and {}",
-        Digits(values.estimate.low.0),
-        Digits(values.estimate.high.0),
+        values.estimate.low.times(),
+        values.estimate.high.times(),
     )
 }
 

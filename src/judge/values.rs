@@ -99,13 +99,9 @@ impl Values {
     /// By what factor the sides lie apart: the slowest of the faster side against
     /// the fastest of the slower; below 1 where they overlap.
     fn gap(&self) -> Ratio {
-        let longest = Nanoseconds(f64::INFINITY);
+        let (none, longest) = (Nanoseconds::ZERO, Nanoseconds(f64::INFINITY));
         let low = |side: &[Nanoseconds]| side.iter().copied().fold(longest, Nanoseconds::min);
-        let high = |side: &[Nanoseconds]| {
-            side.iter()
-                .copied()
-                .fold(Nanoseconds::ZERO, Nanoseconds::max)
-        };
+        let high = |side: &[Nanoseconds]| side.iter().copied().fold(none, Nanoseconds::max);
         let slower = low(&self.head) / high(&self.base);
         slower.max(low(&self.base) / high(&self.head))
     }

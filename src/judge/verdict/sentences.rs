@@ -7,7 +7,7 @@ use crate::judge::judgement::{
 };
 use crate::record::types::Fault;
 use crate::suite::structural::Action;
-use crate::units::{Digits, Ratio, counted};
+use crate::units::{Ratio, counted};
 
 const UNKNOWN: &str = "no reason is known";
 const UNDECIDED: &str = "the evidence decides neither way";
@@ -128,9 +128,9 @@ pub fn expectations_look_worse(judgement: &Judgement) -> Option<String> {
         look(open.len(), "expectation", "broken"),
         worst.name,
         worst.case,
-        Digits(worst.ratio.map_or(0.0, |ratio| ratio.0)),
+        worst.ratio.unwrap_or(Ratio(0.0)).times(),
         worst.metric.of_host(),
-        Digits(worst.within.0),
+        worst.within.times(),
         or(&worst.reason, WITHIN),
     ))
 }
@@ -155,10 +155,10 @@ pub fn broken(judgement: &Judgement) -> Option<String> {
         are(broken.len(), "expectation"),
         worst.name,
         worst.case,
-        Digits(worst.ratio.map_or(0.0, |ratio| ratio.0)),
+        worst.ratio.unwrap_or(Ratio(0.0)).times(),
         worst.metric.of_host(),
         against.map_or_else(|| "its reference".to_owned(), ToString::to_string),
-        Digits(worst.within.0),
+        worst.within.times(),
     ))
 }
 
@@ -177,7 +177,7 @@ pub fn regressed(judgement: &Judgement) -> Option<String> {
         regressed.len(),
         counted(compared.len(), "case"),
         worst.case,
-        Digits(ratio(worst).0),
+        ratio(worst).times(),
     ))
 }
 
@@ -302,7 +302,7 @@ pub fn all_slower(judgement: &Judgement) -> Option<String> {
             "most of {} are slower, in the median {} times as long: a change that all \
              of them run through, or the machine; measure the base again to tell",
             counted(shift.cases, "case"),
-            Digits(shift.ratio.0)
+            shift.ratio.times()
         )
     })
 }

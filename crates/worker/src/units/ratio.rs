@@ -10,8 +10,8 @@ use super::{Digits, NONE, put};
 /// One time over another, the head's over the base's: 1.10 is 10 % slower.
 ///
 /// Prints the change that it is: `+12.3 %` below a factor of two, `102.5x slower` or
-/// `3.10x faster` beyond. [`Ratio::told`] says the same within a sentence, and
-/// [`Ratio::factor`] is for what is held against a limit.
+/// `3.10x faster` beyond. [`Ratio::told`] says the same within a sentence, [`Ratio::times`]
+/// how many times as long, and [`Ratio::factor`] is for what is held against a limit.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Ratio(pub f64);
@@ -35,6 +35,11 @@ impl Ratio {
     /// The other way round.
     pub fn inverse(self) -> Ratio {
         Ratio(1.0 / self.0)
+    }
+
+    /// As a number of times, for sentences that say `2.30 times as long`.
+    pub fn times(self) -> Digits {
+        Digits(self.0)
     }
 
     /// As a factor: `1.04x`.
@@ -149,7 +154,7 @@ pub struct Factor(Ratio);
 impl fmt::Display for Factor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.is_finite() {
-            true => put(f, &format!("{}x", Digits(self.0.0))),
+            true => put(f, &format!("{}x", self.0.times())),
             false => put(f, NONE),
         }
     }
