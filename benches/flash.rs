@@ -73,7 +73,7 @@ fn seconds(worker: &mut dyn Worker) -> f64 {
         graph: false,
         calls_per_sample: 1,
     };
-    worker.measure(&once).expect("measured").device_ns[0] * 1e-9
+    worker.measure(&once).expect("measured").device_ns[0].seconds()
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

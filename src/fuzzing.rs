@@ -20,6 +20,7 @@ use crate::record::types::Run;
 use crate::record::{baseline, criterion, run_file};
 use crate::report::{self, Format, Report};
 use crate::suite;
+use crate::units::Bytes;
 use crate::worker::protocol::{Cache, Device, Measure, Reply, ReplyBody};
 
 /// A reader by its name: bytes, and a folder to lay them in.
@@ -188,7 +189,7 @@ fn reply(_: &Path, data: &[u8]) {
             let device = Device {
                 kind: "cuda".to_owned(),
                 name: "NVIDIA H200".to_owned(),
-                memory_bytes: 1 << 37,
+                memory_bytes: Bytes(1 << 37),
                 facts: BTreeMap::new(),
             };
             let asked = Measure {

@@ -11,6 +11,7 @@ use regatta::record::baseline;
 use regatta::record::criterion;
 use regatta::record::side::Side;
 use regatta::suite::Cache;
+use regatta::units::Ratio;
 
 /// Files that criterion 0.8 wrote: a case of `benches/suite`, one under another
 /// spelling of its id with growing numbers of calls, and a benchmark that is no case.
@@ -93,7 +94,7 @@ fn a_run_comes_back_with_the_same_medians() {
     assert_eq!(compared.len(), 6);
     for row in compared {
         assert_eq!(row.word, Word::Same, "{row:?}");
-        assert_eq!(row.change.as_ref().unwrap().ratio, 1.0);
+        assert_eq!(row.change.as_ref().unwrap().ratio, Ratio::ONE);
     }
     let note = judgement
         .notes
@@ -145,7 +146,10 @@ fn one_invocation_accuses_nobody() {
     let mut run = regatta::record::run_file::read(&path).unwrap();
     for entry in &mut run.entries {
         if let regatta::record::types::Outcome::Measured(measurement) = &mut entry.outcome {
-            measurement.device_ns.iter_mut().for_each(|ns| *ns *= 3.0);
+            measurement
+                .device_ns
+                .iter_mut()
+                .for_each(|time| *time = *time * 3.0);
         }
     }
     let head = Side::from_run("slow", &run);
@@ -178,7 +182,7 @@ fn what_criterion_wrote_is_read() {
         let text = fs::read_to_string(benchmark.folder.join("estimates.json")).unwrap();
         let estimates: criterion::Estimates = serde_json::from_str(&text).unwrap();
         let median = estimates.median.point_estimate;
-        let ours = benchmark.invocations[0];
+        let ours = benchmark.invocations[0].0;
         assert!(
             (ours / median - 1.0).abs() < 1e-12,
             "{ours} against {median}"

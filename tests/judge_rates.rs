@@ -18,6 +18,7 @@ use regatta::record::side::{CaseRecord, Side, Status, median};
 use regatta::record::types::{Fingerprint, RunHeader, SuiteRecord};
 use regatta::suite::rules::Rules;
 use regatta::suite::{Cache, Settings};
+use regatta::units::Nanoseconds;
 
 const CASES: usize = 200;
 const INVOCATIONS: usize = 5;
@@ -87,7 +88,7 @@ impl World {
     }
 
     /// Medians of `count` invocations of a case that takes `ns`.
-    fn invocations(&mut self, count: usize, ns: f64) -> Vec<f64> {
+    fn invocations(&mut self, count: usize, ns: f64) -> Vec<Nanoseconds> {
         let Noise {
             between,
             within,
@@ -102,8 +103,8 @@ impl World {
                 0.0
             };
             let level = ns * (1.0 + between * self.normal() + slow);
-            let samples: Vec<f64> = (0..SAMPLES)
-                .map(|_| level * (1.0 + (within * self.normal()).abs()))
+            let samples: Vec<Nanoseconds> = (0..SAMPLES)
+                .map(|_| Nanoseconds(level * (1.0 + (within * self.normal()).abs())))
                 .collect();
             values.extend(median(&samples));
         }
@@ -145,7 +146,7 @@ impl World {
     }
 }
 
-fn measured(device_ns: Vec<f64>) -> CaseRecord {
+fn measured(device_ns: Vec<Nanoseconds>) -> CaseRecord {
     CaseRecord {
         device_ns,
         ..CaseRecord::empty(Status::Measured)

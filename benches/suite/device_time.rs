@@ -2,41 +2,42 @@
 
 use criterion::Throughput;
 use criterion::measurement::{Measurement, ValueFormatter};
+use regatta::units::Nanoseconds;
 
-/// Device time in nanoseconds, summed over the calls of a sample. A worker reads it,
+/// Device time, summed over the calls of a sample. A worker reads it,
 /// so a benchmark hands it over with `iter_custom`.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceTime;
 
 impl Measurement for DeviceTime {
     type Intermediate = ();
-    type Value = f64;
+    type Value = Nanoseconds;
 
     fn start(&self) {}
 
-    fn end(&self, (): ()) -> f64 {
+    fn end(&self, (): ()) -> Nanoseconds {
         unreachable!("the clock is the worker's: use iter_custom")
     }
 
-    fn add(&self, a: &f64, b: &f64) -> f64 {
-        a + b
+    fn add(&self, a: &Nanoseconds, b: &Nanoseconds) -> Nanoseconds {
+        *a + *b
     }
 
-    fn zero(&self) -> f64 {
-        0.0
+    fn zero(&self) -> Nanoseconds {
+        Nanoseconds::ZERO
     }
 
-    fn to_f64(&self, value: &f64) -> f64 {
-        *value
+    fn to_f64(&self, time: &Nanoseconds) -> f64 {
+        time.0
     }
 
     fn formatter(&self) -> &dyn ValueFormatter {
-        &Nanoseconds
+        &Readable
     }
 }
 
 /// Shows nanoseconds in a readable unit, and FLOPs over them as a rate.
-struct Nanoseconds;
+struct Readable;
 
 /// The unit for a value: the largest of which it is at least one.
 fn unit(value: f64, units: &[(f64, &'static str)]) -> (f64, &'static str) {
@@ -52,7 +53,7 @@ const RATES: [(f64, &str); 4] = [
     (1e12, "TFLOP/s"),
 ];
 
-impl ValueFormatter for Nanoseconds {
+impl ValueFormatter for Readable {
     fn scale_values(&self, typical: f64, values: &mut [f64]) -> &'static str {
         let (one, name) = unit(typical, &TIMES);
         for value in values {

@@ -12,6 +12,7 @@ use regatta::measure::preflight::variant_of;
 use regatta::measure::verify::{self, Verifier};
 use regatta::measure::workers::Processes;
 use regatta::suite::{Suite, WorkerCommand};
+use regatta::units::Nanoseconds;
 use regatta::worker::host::{Conversation, HostError};
 use regatta::worker::protocol::{Measure, Prepare, ReplyBody, RequestBody};
 
@@ -118,11 +119,11 @@ impl<'a> Race<'a> {
         Ok(())
     }
 
-    /// Device nanoseconds of so many calls together of the case that is ready.
+    /// Device time of so many calls together of the case that is ready.
     ///
     /// # Errors
     /// As [`ready`](Race::ready).
-    pub fn time(&mut self, case: &Case, calls: u64) -> Result<f64, Stopped> {
+    pub fn time(&mut self, case: &Case, calls: u64) -> Result<Nanoseconds, Stopped> {
         let name = case.variant.worker_name();
         let Some(mut worker) = self.up.remove(&name) else {
             return Err(Stopped::failed(format!("worker {name} is gone")));
@@ -202,8 +203,8 @@ impl<'a> Race<'a> {
         worker: &mut dyn Conversation,
         case: &Case,
         calls: u64,
-    ) -> Result<Result<f64, Stopped>, HostError> {
-        let mut total = 0.0;
+    ) -> Result<Result<Nanoseconds, Stopped>, HostError> {
+        let mut total = Nanoseconds::ZERO;
         let mut left = calls;
         while left > 0 {
             let samples = left.min(CALLS_AT_ONCE);
@@ -230,7 +231,7 @@ impl<'a> Race<'a> {
             if let Err(reason) = verify::samples(&case.problem, device, &measure, &measured) {
                 return Ok(Err(Stopped::failed(format!("unusable samples: {reason}"))));
             }
-            total += measured.device_ns.iter().sum::<f64>();
+            total += measured.device_ns.iter().copied().sum();
         }
         Ok(Ok(total))
     }

@@ -6,6 +6,7 @@ use crate::machine::CENSUS;
 use crate::record::side::{CaseRecord, Status, is_time, median};
 use crate::record::types::Fault;
 use crate::suite::glob;
+use crate::units::{Nanoseconds, Quantity};
 
 /// What there is to judge of one case.
 #[derive(Clone, Debug, PartialEq)]
@@ -143,15 +144,16 @@ fn trouble(record: &CaseRecord) -> Option<String> {
     }
 }
 
-/// The times that can be used. A file can be edited: what is no positive number,
-/// or beyond any clock (a femtosecond, a million years), is left out.
-pub fn usable(times: &[f64]) -> Vec<f64> {
-    times.iter().copied().filter(|&ns| is_time(ns)).collect()
+/// The times that can be used, or rates of a clock. A file can be edited: what is no
+/// positive number, or beyond any clock (a femtosecond, a million years), is left out.
+pub fn usable<Q: Quantity>(values: &[Q]) -> Vec<Q> {
+    let shown = |value: &Q| is_time(Nanoseconds(value.number()));
+    values.iter().copied().filter(shown).collect()
 }
 
 /// The median of those.
-pub fn median_ns(times: &[f64]) -> Option<f64> {
-    median(&usable(times))
+pub fn median_ns<Q: Quantity>(values: &[Q]) -> Option<Q> {
+    median(&usable(values))
 }
 
 /// True when one of the patterns allows this case to fail or be unsupported.
@@ -226,7 +228,8 @@ mod tests {
             said(standing(None, Some(&record), false)).0,
             Word::NotMeasured
         );
-        assert_eq!(usable(&[2.0, f64::NAN]), [2.0]);
+        let times = [Nanoseconds(2.0), Nanoseconds(f64::NAN)];
+        assert_eq!(usable(&times), times[..1]);
     }
 
     #[test]

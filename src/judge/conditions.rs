@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::phrase::count;
 use crate::record::conditions::Conditions;
 use crate::record::side::Side;
+use crate::units::counted;
 
 /// Notes on the head: throttling, other processes, calls that wait for the device. None
 /// of them changes a verdict; each is a reason to look before believing one.
@@ -22,7 +22,7 @@ pub fn notes(head: &Side) -> Vec<String> {
         let reasons: Vec<&str> = reasons.into_iter().collect();
         notes.push(format!(
             "{} measured while the device held its clocks back ({})",
-            count(throttled.len(), "case"),
+            counted(throttled.len(), "case"),
             reasons.join(", ")
         ));
     }
@@ -30,7 +30,7 @@ pub fn notes(head: &Side) -> Vec<String> {
     if let Some(most) = shared.iter().map(|found| found.other_processes).max() {
         notes.push(format!(
             "{} measured while up to {most} other {} computed on the device",
-            count(shared.len(), "case"),
+            counted(shared.len(), "case"),
             if most == 1 { "process" } else { "processes" }
         ));
     }
@@ -38,7 +38,7 @@ pub fn notes(head: &Side) -> Vec<String> {
     if !waits.is_empty() {
         notes.push(format!(
             "{} whose call waits for the device itself: its device time holds waits for the host",
-            count(waits.len(), "case")
+            counted(waits.len(), "case")
         ));
     }
     let before_only = of(|conditions| conditions.checked_before_only);
@@ -47,7 +47,7 @@ pub fn notes(head: &Side) -> Vec<String> {
             "{} whose results were checked before timing only: their worker takes no sets of \
              inputs in turn (docs/PROTOCOL.md, `input_sets`), so a result that it keeps passes \
              for one that it computes",
-            count(before_only.len(), "case")
+            counted(before_only.len(), "case")
         ));
     }
     let fewer = of(|conditions| conditions.fewer_input_sets);
@@ -57,7 +57,7 @@ pub fn notes(head: &Side) -> Vec<String> {
     if let Some(reason) = reason {
         notes.push(format!(
             "{} had fewer sets of inputs than asked for: {reason}",
-            count(fewer.len(), "case")
+            counted(fewer.len(), "case")
         ));
     }
     notes

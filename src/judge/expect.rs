@@ -8,13 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::causes::{self, Clock, Pair};
 use super::complete::{allowed, median_ns, usable};
 use super::judgement::{Cause, ExpectationResult, Held};
-use super::phrase::{count, factor, list};
+use super::phrase::list;
 use super::statistics::paired_ratio;
 use super::structure::multiprocessors;
 use crate::attention::{Case, CaseId, FACETS};
 use crate::record::side::{CaseRecord, Side, Status, is_time, median};
 use crate::record::types::RunHeader;
 use crate::suite::rules::{Expectation, Metric};
+use crate::units::{Nanoseconds, Ratio, Share, counted, numbers};
 
 /// Coverage of the interval. Five invocations reach 93.75 %: their whole range.
 const INTERVAL: f64 = 0.95;
@@ -22,7 +23,7 @@ const INTERVAL: f64 = 0.95;
 /// With a lower coverage than this, which takes five invocations, a limit is broken only
 /// when it is exceeded [`UNMISTAKABLE`] times over in all of them, and shown to hold only
 /// when all stay so many times below it.
-const CALLING: f64 = 0.90;
+const CALLING: Share = Share(0.90);
 
 /// See [`CALLING`]. What lies many times beyond its limit in every invocation needs no
 /// statistics, though it needs two of them: one process may be anything.
@@ -58,7 +59,7 @@ pub fn expectations(side: &Side) -> Expectations {
         gaps.push(format!(
             "{} could not be held to any expectation, since its id is none that regatta \
              reads: {}",
-            count(unread.len(), "case"),
+            counted(unread.len(), "case"),
             list(unread)
         ));
     }
@@ -70,7 +71,7 @@ pub fn expectations(side: &Side) -> Expectations {
             notes.push(format!(
                 "`{}` selects {} with nothing to hold {} against: {}",
                 rule.name,
-                count(alone.len(), "case"),
+                counted(alone.len(), "case"),
                 if alone.len() == 1 { "it" } else { "them" },
                 list(alone),
             ));
@@ -177,7 +178,7 @@ fn failed(candidate: &Candidate) -> bool {
 /// The times a rule speaks of, one of each regular invocation in their order. On a
 /// processor host and device are one; elsewhere a worker that reports no host times leaves
 /// them unknown.
-fn times<'a>(metric: Metric, held: &Candidate<'a>, header: &RunHeader) -> &'a [f64] {
+fn times<'a>(metric: Metric, held: &Candidate<'a>, header: &RunHeader) -> &'a [Nanoseconds] {
     let record = held.record;
     let screened = record.device_ns.len();
     match metric {
@@ -270,12 +271,12 @@ fn cause(
     let pair = Pair {
         base: best.record,
         head: held.record,
-        base_ns: median_ns(times(result.metric, best, header)),
-        head_ns: median_ns(times(result.metric, held, header)),
+        base_ns: median_ns(times(result.metric, best, header)).map(|time| time.0),
+        head_ns: median_ns(times(result.metric, held, header)).map(|time| time.0),
         base_clock: clock(best),
         clock: clock(held),
-        ratio: result.ratio?,
-        floor: result.within - 1.0,
+        ratio: result.ratio?.0,
+        floor: result.within.growth().0,
         versions: Vec::new(),
         sms: multiprocessors(header, held.id),
     };
@@ -302,20 +303,26 @@ fn cause(
 }
 
 /// Holds the times of a case to those of the best, invocation by invocation.
-fn compare(rule: &Expectation, held: &[f64], best: &[f64], result: &mut ExpectationResult) {
+fn compare(
+    rule: &Expectation,
+    held: &[Nanoseconds],
+    best: &[Nanoseconds],
+    result: &mut ExpectationResult,
+) {
     let pairs = held.iter().zip(best);
-    let ratios: Vec<f64> = pairs
+    let ratios: Vec<Ratio> = pairs
         .filter(|(case, best)| is_time(**case) && is_time(**best))
-        .map(|(case, best)| case / best)
+        .map(|(case, best)| *case / *best)
         .collect();
-    let (Some(estimate), Some(centre)) = (paired_ratio(&ratios, INTERVAL), median(&ratios)) else {
+    let estimate = paired_ratio(&numbers(&ratios), INTERVAL);
+    let (Some(estimate), Some(centre)) = (estimate, median(&ratios)) else {
         result.reason = Some("no invocation has both times".to_owned());
         return;
     };
     result.ratio = Some(centre);
     result.low = Some(estimate.low);
     result.high = Some(estimate.high);
-    if !(rule.within.is_finite() && rule.within > 0.0) {
+    if !(rule.within.is_finite() && rule.within > Ratio(0.0)) {
         result.reason = Some("its limit is no positive number".to_owned());
         return;
     }
@@ -333,10 +340,10 @@ fn compare(rule: &Expectation, held: &[f64], best: &[f64], result: &mut Expectat
     }
 }
 
-fn undecided(ratios: &[f64], within: f64, few: bool) -> String {
+fn undecided(ratios: &[Ratio], within: Ratio, few: bool) -> String {
     let over = ratios.iter().filter(|&&ratio| ratio > within).count();
-    let invocations = count(ratios.len(), "invocation");
-    let limit = factor(within);
+    let invocations = counted(ratios.len(), "invocation");
+    let limit = within.times();
     if few {
         format!("{over} of {invocations} above {limit}; five would decide")
     } else {

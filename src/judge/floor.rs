@@ -1,10 +1,11 @@
 //! The floor: the smallest change that counts.
 
 use crate::suite::rules::Policy;
+use crate::units::{Ratio, Share};
 
 /// The floor of a policy; the default where an edited file holds nonsense.
-pub fn floor(policy: &Policy) -> f64 {
-    if policy.floor.is_finite() && policy.floor >= 0.0 {
+pub fn floor(policy: &Policy) -> Share {
+    if policy.floor.is_finite() && policy.floor >= Share(0.0) {
         policy.floor
     } else {
         Policy::default().floor
@@ -12,6 +13,7 @@ pub fn floor(policy: &Policy) -> f64 {
 }
 
 /// True when a ratio is a change that counts.
-pub fn beyond(ratio: f64, floor: f64) -> bool {
-    ratio > 1.0 + floor || ratio < 1.0 / (1.0 + floor)
+pub fn beyond(ratio: Ratio, floor: Share) -> bool {
+    let limit = Ratio::grown_by(floor);
+    ratio > limit || ratio < limit.inverse()
 }

@@ -13,6 +13,7 @@ use crate::record::types::Fault;
 pub use crate::record::types::VerdictOutcome;
 use crate::suite::rules::Metric;
 use crate::suite::structural::Action;
+use crate::units::{Nanoseconds, Probability, Rate, Ratio, Share};
 
 /// The whole answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -84,7 +85,7 @@ pub struct Difference {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CommonShift {
     /// Head over base; 1.03: everything reads 3 % slower.
-    pub ratio: f64,
+    pub ratio: Ratio,
     /// Cases it was estimated from.
     pub cases: usize,
     /// True when it was divided out of each row.
@@ -130,9 +131,9 @@ pub struct Row {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uncounted: Vec<Uncounted>,
     /// How much longer the case takes, or a training step where the suite says what part
-    /// of one it is; a fraction. `None` without a comparison.
+    /// of one it is. `None` without a comparison.
     #[serde(default)]
-    pub severity: Option<f64>,
+    pub severity: Option<Share>,
 }
 
 impl Row {
@@ -145,7 +146,7 @@ impl Row {
 
     /// Head over base of the two times that are shown. `change.ratio` is what is judged: the
     /// Hodges-Lehmann estimate over all invocations, with the machine's share taken out.
-    pub fn times_ratio(&self) -> Option<f64> {
+    pub fn times_ratio(&self) -> Option<Ratio> {
         let (base, head) = (self.base.as_ref()?, self.head.as_ref()?);
         self.change.as_ref()?;
         Some(head.median_ns / base.median_ns)
@@ -225,26 +226,26 @@ impl Word {
     }
 }
 
-/// A time over invocations, in nanoseconds.
+/// A time over invocations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
     /// Median over the invocations that were judged: of a case that was confirmed, the fresh
     /// ones.
-    pub median_ns: f64,
+    pub median_ns: Nanoseconds,
     /// The fastest of them.
-    pub min_ns: f64,
+    pub min_ns: Nanoseconds,
     /// The slowest of them.
-    pub max_ns: f64,
+    pub max_ns: Nanoseconds,
     /// All invocations' medians, in the order measured, confirming ones last.
-    pub invocations_ns: Vec<f64>,
+    pub invocations_ns: Vec<Nanoseconds>,
     /// Median host time to issue a call, where it is a metric of its own.
-    pub host_ns: Option<f64>,
+    pub host_ns: Option<Nanoseconds>,
     /// Median first call.
-    pub first_call_ns: Option<f64>,
-    /// TFLOP/s at the median, by the formulas of `attention::work`, where a call is one
+    pub first_call_ns: Option<Nanoseconds>,
+    /// Work over the median, by the formulas of `attention::work`, where a call is one
     /// problem.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tflops: Option<f64>,
+    pub tflops: Option<Rate>,
     /// Compulsory bytes over the median, in GB/s, likewise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gbps: Option<f64>,
@@ -256,21 +257,21 @@ pub struct Timing {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Change {
     /// Head over base (Hodges-Lehmann); 1.10: 10 % slower.
-    pub ratio: f64,
+    pub ratio: Ratio,
     /// Lower end of its interval.
-    pub low: f64,
+    pub low: Ratio,
     /// Upper end of its interval.
-    pub high: f64,
+    pub high: Ratio,
     /// Coverage of the interval, at least the nominal one, as the ranks allow.
-    pub confidence: f64,
+    pub confidence: Share,
     /// Two-sided exact Mann-Whitney.
-    pub p: f64,
+    pub p: Probability,
     /// The smallest p these numbers of invocations can reach.
-    pub reachable_p: f64,
-    /// Smallest change that these invocations could have shown, as a fraction;
-    /// infinite (`null` in JSON) where they are too few to show any.
+    pub reachable_p: Probability,
+    /// Smallest change that these invocations could have shown; infinite (`null` in JSON)
+    /// where they are too few to show any.
     #[serde(with = "unbounded")]
-    pub smallest_effect: f64,
+    pub smallest_effect: Share,
     /// Which invocations these figures are of.
     pub stage: Stage,
 }
@@ -279,12 +280,14 @@ pub struct Change {
 mod unbounded {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    pub fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    use crate::units::Share;
+
+    pub fn serialize<S: Serializer>(value: &Share, serializer: S) -> Result<S::Ok, S::Error> {
         value.is_finite().then_some(value).serialize(serializer)
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-        Ok(Option::deserialize(deserializer)?.unwrap_or(f64::INFINITY))
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Share, D::Error> {
+        Ok(Option::deserialize(deserializer)?.unwrap_or(Share(f64::INFINITY)))
     }
 }
 
@@ -310,13 +313,13 @@ pub struct ExpectationResult {
     /// Which time.
     pub metric: Metric,
     /// Largest allowed ratio.
-    pub within: f64,
+    pub within: Ratio,
     /// Median ratio over invocations.
-    pub ratio: Option<f64>,
+    pub ratio: Option<Ratio>,
     /// Lower end of its interval.
-    pub low: Option<f64>,
+    pub low: Option<Ratio>,
     /// Upper end of its interval.
-    pub high: Option<f64>,
+    pub high: Option<Ratio>,
     /// What came of it.
     pub held: Held,
     /// Why, where the ratio alone does not say it.

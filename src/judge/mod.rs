@@ -32,6 +32,7 @@ pub use verdict::Options;
 use crate::attention::CaseId;
 use crate::record::side::Side;
 use crate::suite::rules::Policy;
+use crate::units::counted;
 use comparable::{Differences, differences, revision_text};
 use judgement::{Judgement, SideSummary, Stage, Verdict, VerdictOutcome, Word};
 use rows::Sides;
@@ -109,7 +110,7 @@ pub fn suspects(judgement: &Judgement, policy: &Policy) -> Vec<CaseId> {
 /// test to get below Holm's bar, up to [`MOST_FRESH`]. Where even these could not, no more
 /// than `wanted`.
 pub fn fresh_needed(suspects: usize, base_invocations: usize, wanted: u32) -> u32 {
-    let bar = values::CONFIRM_P / suspects.max(1) as f64;
+    let bar = values::CONFIRM_P.among(suspects).0;
     let enough = |fresh: &u32| statistics::reachable_p(base_invocations, *fresh as usize) <= bar;
     (wanted..=wanted.max(MOST_FRESH))
         .find(enough)
@@ -156,7 +157,7 @@ fn notes_on_rows(judgement: &Judgement) -> Vec<String> {
     let mut notes = Vec::new();
     let mut say = |number: usize, sentence: &str| {
         if number > 0 {
-            notes.push(format!("{}{sentence}", phrase::count(number, "case")));
+            notes.push(format!("{}{sentence}", counted(number, "case")));
         }
     };
     say(

@@ -1,41 +1,34 @@
-//! Figures as the judge's sentences write them: those of [`crate::units`].
+//! Lists of cases as the judge's sentences write them. Figures are those of
+//! [`crate::units`]; here they are for causes and traces, whose times are plain numbers yet.
 
 use crate::attention::CaseId;
-use crate::units::{Digits, Factor, Percent, Probability, ShortTime};
+use crate::units::{self, Nanoseconds, Ratio, Share};
 
-pub use crate::units::{counted as count, from_to, part_of};
+pub use crate::units::counted as count;
 
-/// `12.3 % slower`, `4.0 % faster`, `3.42x slower`, for a ratio of head to base.
+/// [`Ratio::told`].
 pub fn change(ratio: f64) -> String {
-    if ratio >= 1.9995 {
-        format!("{} slower", Factor(ratio))
-    } else if ratio >= 1.0 {
-        format!("{} slower", percent(ratio - 1.0))
-    } else if ratio > 0.5 {
-        format!("{} faster", percent(1.0 - ratio))
-    } else {
-        format!("{} faster", Factor(1.0 / ratio))
-    }
+    Ratio(ratio).told().to_string()
 }
 
-/// A fraction as `12.3 %`.
+/// [`Share`].
 pub fn percent(fraction: f64) -> String {
-    Percent(fraction).to_string()
+    Share(fraction).to_string()
 }
 
-/// A ratio with three digits that count: `1.07`, `34.7`, `104.2`.
-pub fn factor(ratio: f64) -> String {
-    Digits(ratio).to_string()
-}
-
-/// A probability with two digits that count.
-pub fn probability(p: f64) -> String {
-    Probability(p).to_string()
-}
-
-/// Nanoseconds in the unit that suits them.
+/// [`Nanoseconds`].
 pub fn time(ns: f64) -> String {
-    ShortTime(ns).to_string()
+    Nanoseconds(ns).to_string()
+}
+
+/// [`units::from_to`].
+pub fn from_to(base_ns: f64, head_ns: f64) -> String {
+    units::from_to(Nanoseconds(base_ns), Nanoseconds(head_ns))
+}
+
+/// [`units::part_of`].
+pub fn part_of(part_ns: f64, whole_ns: f64) -> String {
+    units::part_of(Nanoseconds(part_ns), Nanoseconds(whole_ns))
 }
 
 /// The first few cases by name, the others by number.
@@ -47,18 +40,5 @@ pub fn list<'a>(cases: impl IntoIterator<Item = &'a CaseId>) -> String {
     match all.len().saturating_sub(NAMED) {
         0 => text,
         more => format!("{text}; and {more} more"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_change_is_a_percentage_until_it_is_a_factor() {
-        assert_eq!(change(1.123), "12.3 % slower");
-        assert_eq!(change(0.96), "4.0 % faster");
-        assert_eq!(change(2.0), "2.00x slower");
-        assert_eq!(change(0.25), "4.00x faster");
     }
 }

@@ -1,9 +1,9 @@
 //! Why a row's word is what it is, in sentences with the figures.
 
 use super::floor::beyond;
-use super::phrase::{change, count, factor, percent, probability};
 use super::statistics::needed_per_side;
 use super::values::{CONFIRM_P, FEWEST, SCREEN_P, UNCONFIRMED_P, Values};
+use crate::units::{Probability, Share, counted};
 
 /// Called although p alone would not have.
 pub fn unmistakable(values: &Values) -> String {
@@ -11,8 +11,8 @@ pub fn unmistakable(values: &Values) -> String {
     format!(
         "{head} against {base} invocations cannot give the p that is asked for otherwise, but \
          they do not overlap: every ratio lies between {} and {}",
-        factor(values.estimate.low),
-        factor(values.estimate.high),
+        values.estimate.low.times(),
+        values.estimate.high.times(),
     )
 }
 
@@ -20,9 +20,9 @@ pub fn unmistakable(values: &Values) -> String {
 pub fn withdrawn(screen: &Values, fresh: &Values) -> String {
     format!(
         "suspected at {}, but {} on {}",
-        change(screen.estimate.ratio),
-        change(fresh.estimate.ratio),
-        count(fresh.sizes().1, "fresh invocation"),
+        screen.estimate.ratio.told(),
+        fresh.estimate.ratio.told(),
+        counted(fresh.sizes().1, "fresh invocation"),
     )
 }
 
@@ -30,55 +30,56 @@ pub fn withdrawn(screen: &Values, fresh: &Values) -> String {
 pub fn not_confirmed(
     screen: &Values,
     fresh: &Values,
-    adjusted: f64,
+    adjusted: Probability,
     together: usize,
-    floor: f64,
+    floor: Share,
 ) -> String {
     let said = withdrawn(screen, fresh);
-    let needed = CONFIRM_P / together.max(1) as f64;
+    let needed = CONFIRM_P.among(together);
     if !beyond(fresh.estimate.ratio, floor) {
         format!("{said}; {}", reach(fresh, floor))
     } else if fresh.reachable() > needed {
         let (base, head) = fresh.sizes();
         format!(
             "{said}; {head} against {base} cannot decide {} together, {} a side could",
-            count(together, "case"),
-            needed_per_side(needed)
+            counted(together, "case"),
+            needed_per_side(needed.0)
         )
     } else {
         format!(
             "{said} with p {}, which is {} over {} tested together",
-            probability(fresh.p),
-            probability(adjusted),
-            count(together, "case"),
+            fresh.p,
+            adjusted,
+            counted(together, "case"),
         )
     }
 }
 
 /// Neither a change nor its absence is shown, and there are no fresh invocations.
-pub fn undecided(screen: &Values, floor: f64) -> String {
+pub fn undecided(screen: &Values, floor: Share) -> String {
     let (base, head) = screen.sizes();
     let ratio = screen.estimate.ratio;
-    let said = change(ratio);
+    let said = ratio.told();
     if !beyond(ratio, floor) {
         return format!("{said}; {}", reach(screen, floor));
     }
     if screen.reachable() > UNCONFIRMED_P {
         return format!(
             "{said}, but {head} against {base} invocations cannot decide; {} a side could",
-            needed_per_side(UNCONFIRMED_P)
+            needed_per_side(UNCONFIRMED_P.0)
         );
     }
-    let p = probability(screen.p);
+    let p = screen.p;
     if screen.p <= SCREEN_P {
-        format!("{said} with p {p}: suspected; p {UNCONFIRMED_P} or fresh invocations would decide")
+        let calls = UNCONFIRMED_P.0;
+        format!("{said} with p {p}: suspected; p {calls} or fresh invocations would decide")
     } else {
         format!("{said}, but the invocations of both sides overlap (p {p})")
     }
 }
 
 /// Why a ratio within the floor is not "same".
-fn reach(values: &Values, floor: f64) -> String {
+fn reach(values: &Values, floor: Share) -> String {
     let estimate = &values.estimate;
     if !beyond(estimate.low, floor) && !beyond(estimate.high, floor) {
         let (base, head) = values.sizes();
@@ -89,8 +90,8 @@ fn reach(values: &Values, floor: f64) -> String {
     }
     format!(
         "it may be anything from {} to {}, and the floor is {}",
-        change(estimate.low),
-        change(estimate.high),
-        percent(floor)
+        estimate.low.told(),
+        estimate.high.told(),
+        floor
     )
 }

@@ -12,6 +12,7 @@ use super::timing::timing;
 use crate::attention::CaseId;
 use crate::record::side::{CaseRecord, Side, Status};
 use crate::record::types::Fault;
+use crate::units::{Ratio, Share};
 
 /// What rows are made from.
 pub struct Sides<'a> {
@@ -66,7 +67,7 @@ pub fn rows(sides: &Sides) -> Rows {
         })
         .collect();
     let (shift, note, compared) = compare(&pairs, floor);
-    let machine = shift.filter(|s| s.removed).map_or(1.0, |s| s.ratio);
+    let machine = shift.filter(|s| s.removed).map_or(Ratio::ONE, |s| s.ratio);
     let mut compared = compared.into_iter();
     let rows = standings.into_iter().map(|(id, standing)| {
         let compared = match standing {
@@ -74,7 +75,7 @@ pub fn rows(sides: &Sides) -> Rows {
                 let ratio = compared.change.ratio * machine;
                 let versions = versions(sides.soft, id);
                 let stage = Some(compared.change.stage);
-                let shown = |record| timing(id, record, stage).map(|timing| timing.median_ns);
+                let shown = |record| timing(id, record, stage).map(|timing| timing.median_ns.0);
                 let base_header = sides.base.map_or(&sides.head.header, |base| &base.header);
                 let pair = causes::Pair {
                     base,
@@ -83,8 +84,8 @@ pub fn rows(sides: &Sides) -> Rows {
                     head_ns: shown(head),
                     base_clock: Clock::of(base_header, id, base),
                     clock: Clock::of(&sides.head.header, id, head),
-                    ratio,
-                    floor,
+                    ratio: ratio.0,
+                    floor: floor.0,
                     versions,
                     sms: multiprocessors(&sides.head.header, id),
                 };
@@ -138,8 +139,14 @@ fn row(
         row.word = compared.word;
         row.looks_worse = compared.looks_worse;
         row.reason = compared.reason;
-        let share = sides.head.header.rules.policy.step_share.unwrap_or(1.0);
-        row.severity = Some(share * (compared.change.ratio - 1.0));
+        let share = sides
+            .head
+            .header
+            .rules
+            .policy
+            .step_share
+            .unwrap_or(Share(1.0));
+        row.severity = Some(share * compared.change.ratio.growth());
         row.change = Some(compared.change);
         // Nothing is the cause of what did not change.
         let moved = matches!(row.word, Word::Regressed | Word::Improved);

@@ -2,15 +2,15 @@
 
 use super::floor::beyond;
 use super::judgement::CommonShift;
-use super::phrase;
 use crate::record::side::median;
+use crate::units::{Ratio, Share};
 
 /// Fewer cases than these cannot tell a machine's drift from their own changes.
 const FEWEST_CASES: usize = 5;
 
 /// Smaller shifts are left in: they matter less than the uncertainty of estimating
 /// them.
-const SMALLEST: f64 = 0.01;
+const SMALLEST: Share = Share(0.01);
 
 /// So many of the cases must take part before a shift is called common.
 const SHARE: f64 = 2.0 / 3.0;
@@ -32,15 +32,15 @@ const SPREAD: f64 = 2.0;
 ///
 /// There is one shift for all workers. Where host and device drift apart, the
 /// cases disagree, and nothing is removed.
-pub fn common_shift(ratios: &[f64], floor: f64) -> (Option<CommonShift>, Option<String>) {
-    let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
+pub fn common_shift(ratios: &[Ratio], floor: Share) -> (Option<CommonShift>, Option<String>) {
+    let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.0.ln()).collect();
     let (Some(shift), true) = (median(&logs), logs.len() >= FEWEST_CASES) else {
         return (None, None);
     };
     let takes_part = |log: &&f64| log.signum() == shift.signum() && within(log.abs(), shift.abs());
     let sharing = logs.iter().filter(takes_part).count();
-    let ratio = shift.exp();
-    let matters = shift.abs() > SMALLEST.ln_1p();
+    let ratio = Ratio(shift.exp());
+    let matters = shift.abs() > SMALLEST.0.ln_1p();
     let shared = sharing as f64 >= SHARE * logs.len() as f64;
     let removed = matters && shared && !beyond(ratio, floor);
     let found = CommonShift {
@@ -56,11 +56,11 @@ fn within(log: f64, shift: f64) -> bool {
     (shift / SPREAD..=shift * SPREAD).contains(&log)
 }
 
-fn sentence(shift: &CommonShift, sharing: usize, floor: f64) -> Option<String> {
-    let change = phrase::change(shift.ratio);
+fn sentence(shift: &CommonShift, sharing: usize, floor: Share) -> Option<String> {
+    let change = shift.ratio.told();
     let cases = shift.cases;
     // A slower whole keeps a run from passing, and the verdict says so: once is enough.
-    if shift.ratio > 1.0 && shift.beyond_floor {
+    if shift.ratio > Ratio::ONE && shift.beyond_floor {
         return None;
     }
     if shift.removed {
@@ -80,26 +80,33 @@ fn sentence(shift: &CommonShift, sharing: usize, floor: f64) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::quantities;
+
+    const FLOOR: Share = Share(0.05);
+
+    fn shifted(ratios: &[f64]) -> (Option<CommonShift>, Option<String>) {
+        common_shift(&quantities::<Ratio>(ratios.iter().copied()), FLOOR)
+    }
 
     fn removed(ratios: &[f64]) -> Option<bool> {
-        common_shift(ratios, 0.05).0.map(|shift| shift.removed)
+        shifted(ratios).0.map(|shift| shift.removed)
     }
 
     #[test]
     fn a_small_shift_of_most_cases_is_removed_and_said() {
-        let (shift, note) = common_shift(&[1.03, 1.028, 1.032, 1.031, 1.5, 1.029], 0.05);
+        let (shift, note) = shifted(&[1.03, 1.028, 1.032, 1.031, 1.5, 1.029]);
         let shift = shift.unwrap();
-        assert!(shift.removed && (shift.ratio - 1.03).abs() < 0.001);
+        assert!(shift.removed && (shift.ratio.0 - 1.03).abs() < 0.001);
         let note = note.unwrap();
         assert!(note.starts_with("5 of 6 cases share a shift of about 3.0 % slower"));
     }
 
     #[test]
     fn a_shift_beyond_the_floor_is_never_hidden() {
-        let (shift, note) = common_shift(&[1.2, 1.21, 1.19, 1.2, 1.2], 0.05);
+        let (shift, note) = shifted(&[1.2, 1.21, 1.19, 1.2, 1.2]);
         assert!(!shift.unwrap().removed);
         assert_eq!(note, None, "the verdict tells it");
-        let (_, note) = common_shift(&[0.8, 0.81, 0.79, 0.8, 0.8], 0.05);
+        let (_, note) = shifted(&[0.8, 0.81, 0.79, 0.8, 0.8]);
         assert!(note.unwrap().contains("nothing was divided out"));
     }
 
@@ -120,7 +127,7 @@ mod tests {
     fn removal_alone_carries_no_case_over_the_floor() {
         let mut ratios = vec![1.0 / 1.0499; 9];
         ratios.push(1.0);
-        let shift = common_shift(&ratios, 0.05).0.unwrap();
-        assert!(shift.removed && !beyond(1.0 / shift.ratio, 0.05));
+        let shift = shifted(&ratios).0.unwrap();
+        assert!(shift.removed && !beyond(shift.ratio.inverse(), FLOOR));
     }
 }

@@ -9,33 +9,34 @@ use super::statistics::coefficient_of_variation;
 use crate::attention::CaseId;
 use crate::record::side::median;
 use crate::record::types::{Outcome, Run};
+use crate::units::{Nanoseconds, Share, numbers};
 
 /// Spread of one case.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Spread {
     /// The case.
     pub case: CaseId,
-    /// Median of the invocations' medians, in nanoseconds.
-    pub median_ns: f64,
+    /// Median of the invocations' medians.
+    pub median_ns: Nanoseconds,
     /// Invocations, confirming ones included.
     pub invocations: usize,
     /// Median number of samples of an invocation.
     pub samples: f64,
     /// Coefficient of variation of the samples of one invocation, the median over the
     /// invocations; not a number where an invocation has one sample.
-    pub within: f64,
+    pub within: Share,
     /// Coefficient of variation of the invocations' medians; not a number for one.
-    pub between: f64,
+    pub between: Share,
 }
 
 /// Spread of every case that was measured, in the order of the plan. Samples that are no
 /// numbers count for nothing.
 pub fn spreads(run: &Run) -> Vec<Spread> {
-    let mut found: BTreeMap<&CaseId, Vec<Vec<f64>>> = BTreeMap::new();
+    let mut found: BTreeMap<&CaseId, Vec<Vec<Nanoseconds>>> = BTreeMap::new();
     for entry in &run.entries {
         if let Outcome::Measured(measurement) = &entry.outcome {
             let samples = measurement.device_ns.iter().copied();
-            let samples: Vec<f64> = samples.filter(|ns| ns.is_finite()).collect();
+            let samples: Vec<Nanoseconds> = samples.filter(|time| time.is_finite()).collect();
             found.entry(&entry.case).or_default().push(samples);
         }
     }
@@ -43,11 +44,11 @@ pub fn spreads(run: &Run) -> Vec<Spread> {
     run.header.plan.iter().filter_map(of).collect()
 }
 
-fn spread(case: &CaseId, invocations: &[Vec<f64>]) -> Option<Spread> {
-    let medians: Vec<f64> = invocations.iter().filter_map(|all| median(all)).collect();
+fn spread(case: &CaseId, invocations: &[Vec<Nanoseconds>]) -> Option<Spread> {
+    let medians: Vec<Nanoseconds> = invocations.iter().filter_map(|all| median(all)).collect();
     let each: Vec<f64> = invocations
         .iter()
-        .map(|all| coefficient_of_variation(all))
+        .map(|all| coefficient_of_variation(&numbers(all)))
         .filter(|share| share.is_finite())
         .collect();
     let counts: Vec<f64> = invocations.iter().map(|all| all.len() as f64).collect();
@@ -56,8 +57,8 @@ fn spread(case: &CaseId, invocations: &[Vec<f64>]) -> Option<Spread> {
         median_ns: median(&medians)?,
         invocations: medians.len(),
         samples: median(&counts)?,
-        within: median(&each).unwrap_or(f64::NAN),
-        between: coefficient_of_variation(&medians),
+        within: Share(median(&each).unwrap_or(f64::NAN)),
+        between: Share(coefficient_of_variation(&numbers(&medians))),
     })
 }
 
@@ -66,6 +67,7 @@ mod tests {
     use super::*;
     use crate::judge::testing::header;
     use crate::record::types::{Entry, Measurement};
+    use crate::units::quantities;
 
     fn run(invocations: &[(&str, &[f64])]) -> Run {
         let mut header = header();
@@ -77,7 +79,7 @@ mod tests {
                 case: CaseId((*case).to_owned()),
                 invocation: i as u32,
                 outcome: Outcome::Measured(Measurement {
-                    device_ns: samples.to_vec(),
+                    device_ns: quantities(samples.iter().copied()),
                     ..Measurement::default()
                 }),
             });
@@ -104,8 +106,8 @@ mod tests {
         let [b, a] = &found[..] else {
             panic!("{found:?}");
         };
-        assert_eq!((a.within, a.between, a.median_ns), (0.5, 0.0, 4.0));
-        assert_eq!((b.within, b.between), (0.0, 0.5));
+        assert_eq!((a.within.0, a.between.0, a.median_ns.0), (0.5, 0.0, 4.0));
+        assert_eq!((b.within.0, b.between.0), (0.0, 0.5));
         assert_eq!((a.invocations, a.samples, b.samples), (3, 3.0, 2.0));
     }
 
@@ -113,6 +115,6 @@ mod tests {
     fn one_value_has_no_spread_and_none_is_no_case() {
         let found = spreads(&run(&[("a", &[5.0]), ("b", &[f64::NAN])]));
         assert_eq!(found.len(), 1);
-        assert!(found[0].within.is_nan() && found[0].between.is_nan());
+        assert!(!found[0].within.is_finite() && !found[0].between.is_finite());
     }
 }

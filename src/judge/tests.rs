@@ -3,6 +3,7 @@ use super::testing::{around, confirmed, failed, side, timed, unsupported};
 use super::*;
 use crate::record::side::{CaseRecord, Status};
 use crate::suite::rules::{Expectation, Metric, Selector};
+use crate::units::{Nanoseconds, Ratio};
 
 const A: &str = "cpu/flash:s64,d64";
 const B: &str = "cpu/flash:s128,d64";
@@ -206,7 +207,7 @@ fn expecting(auto: CaseRecord, best: CaseRecord) -> Side {
         name: "auto is good".to_owned(),
         case: selects("auto"),
         against: selects("4"),
-        within: 1.1,
+        within: Ratio(1.1),
         metric: Metric::Device,
     });
     side
@@ -296,7 +297,7 @@ fn undecided(ns: f64) -> CaseRecord {
 #[test]
 fn what_did_not_change_has_no_cause() {
     let with = |mut record: CaseRecord, host_us: f64, copies: u64| {
-        record.host_ns = vec![host_us * 1e3; 5];
+        record.host_ns = vec![Nanoseconds(host_us * 1e3); 5];
         let structure = record.structure.get_or_insert_default();
         structure.counts.insert("copies".to_owned(), copies);
         record
@@ -321,20 +322,20 @@ fn what_did_not_change_has_no_cause() {
 #[test]
 fn a_row_shows_the_times_that_were_judged() {
     let mut confirmed = confirmed(17_500.0, 18_600.0);
-    confirmed.host_ns = vec![90_000.0; 15];
+    confirmed.host_ns = vec![Nanoseconds(90_000.0); 15];
     let mut before = around(14_900.0);
-    before.host_ns = vec![50_000.0; 5];
+    before.host_ns = vec![Nanoseconds(50_000.0); 5];
     let base = side("a", vec![(A, before)]);
     let head = side("b", vec![(A, confirmed)]);
     let judgement = against(&head, &base);
     let row = row(&judgement, A);
     assert_eq!(row.change.as_ref().unwrap().stage, Stage::Confirm);
     let shown = row.head.as_ref().unwrap();
-    assert!((shown.median_ns - 18_600.0).abs() < 20.0, "{shown:?}");
-    assert!(shown.min_ns > 18_000.0);
+    assert!((shown.median_ns.0 - 18_600.0).abs() < 20.0, "{shown:?}");
+    assert!(shown.min_ns.0 > 18_000.0);
     assert_eq!(shown.invocations_ns.len(), 15);
     let ratio = row.times_ratio().unwrap();
-    assert!((ratio - shown.median_ns / 14_900.0).abs() < 1e-12);
+    assert!((ratio.0 - shown.median_ns.0 / 14_900.0).abs() < 1e-12);
     // Nor does a cause tell other figures than the row.
     let told = &row.findings[0].evidence;
     assert!(told.contains("device time 14.9 → 18.6 µs"), "{told}");
@@ -381,7 +382,7 @@ fn a_judgement_survives_json_even_where_no_effect_was_visible() {
     let head = side("b", vec![(A, timed(&[101.0]))]);
     let judgement = against(&head, &base);
     let change = row(&judgement, A).change.as_ref().unwrap();
-    assert!(change.smallest_effect.is_infinite());
+    assert!(change.smallest_effect.0.is_infinite());
     let text = serde_json::to_string(&judgement).unwrap();
     assert!(text.contains("\"smallest_effect\":null"));
     assert_eq!(serde_json::from_str::<Judgement>(&text).unwrap(), judgement);

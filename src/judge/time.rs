@@ -47,6 +47,7 @@ use super::shift::common_shift;
 use super::statistics::holm_adjusted;
 use super::values::{CONFIRM_P, SCREEN_P, UNCONFIRMED_P, Values, reaches};
 use crate::record::side::CaseRecord;
+use crate::units::{Probability, Ratio, Share};
 
 /// What the times of one case say.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,7 +64,7 @@ pub struct Compared {
 
 /// True when the figures of a screen warrant fresh invocations: a change is suspected, or
 /// something looks worse and was not decided.
-pub fn suspicious(change: &Change, looks_worse: bool, floor: f64) -> bool {
+pub fn suspicious(change: &Change, looks_worse: bool, floor: Share) -> bool {
     let suspected = reaches(change.p, SCREEN_P.max(change.reachable_p));
     beyond(change.ratio, floor) && (suspected || looks_worse)
 }
@@ -75,25 +76,25 @@ pub fn suspicious(change: &Change, looks_worse: bool, floor: f64) -> bool {
 /// out of fresh invocations too: those of a few suspects cannot tell a drift.
 pub fn compare(
     pairs: &[(&CaseRecord, &CaseRecord)],
-    floor: f64,
+    floor: Share,
 ) -> (Option<CommonShift>, Option<String>, Vec<Compared>) {
     let screened = pairs.iter().map(|(base, head)| {
-        Values::of(&base.device_ns, &head.device_ns, 1.0).map(|values| values.estimate.ratio)
+        Values::of(&base.device_ns, &head.device_ns, Ratio::ONE).map(|values| values.estimate.ratio)
     });
-    let ratios: Vec<f64> = screened.flatten().collect();
+    let ratios: Vec<Ratio> = screened.flatten().collect();
     let (shift, note) = common_shift(&ratios, floor);
-    let divisor = shift.filter(|s| s.removed).map_or(1.0, |s| s.ratio);
+    let divisor = shift.filter(|s| s.removed).map_or(Ratio::ONE, |s| s.ratio);
     let evidence: Vec<Evidence> = pairs
         .iter()
         .map(|(base, head)| Evidence::of(base, head, divisor))
         .collect();
     let confirming = evidence.iter().filter_map(|e| e.confirm.as_ref());
-    let p: Vec<f64> = confirming.map(|values| values.p).collect();
-    let mut adjusted = holm_adjusted(&p).into_iter();
+    let p: Vec<f64> = confirming.map(|values| values.p.0).collect();
+    let mut adjusted = holm_adjusted(&p).into_iter().map(Probability);
     let together = p.len();
     let compared = evidence.iter().map(|evidence| match &evidence.confirm {
         Some(fresh) => {
-            let adjusted = adjusted.next().unwrap_or(1.0);
+            let adjusted = adjusted.next().unwrap_or(Probability(1.0));
             confirmed(fresh, &evidence.screen, adjusted, together, floor)
         }
         None => unconfirmed(&evidence.screen, evidence.lost, floor),
@@ -112,7 +113,7 @@ struct Evidence<'a> {
 impl<'a> Evidence<'a> {
     /// Fresh values of the head are held against fresh ones of the base where it
     /// has any (both were measured side by side), else against those it has.
-    fn of(base: &CaseRecord, head: &'a CaseRecord, divisor: f64) -> Evidence<'a> {
+    fn of(base: &CaseRecord, head: &'a CaseRecord, divisor: Ratio) -> Evidence<'a> {
         let fresh_base = if usable(&base.confirm_ns).is_empty() {
             &base.device_ns
         } else {
@@ -129,8 +130,8 @@ impl<'a> Evidence<'a> {
     }
 }
 
-fn direction(ratio: f64) -> Word {
-    if ratio > 1.0 {
+fn direction(ratio: Ratio) -> Word {
+    if ratio > Ratio::ONE {
         Word::Regressed
     } else {
         Word::Improved
@@ -140,11 +141,11 @@ fn direction(ratio: f64) -> Word {
 fn confirmed(
     fresh: &Values,
     screen: &Values,
-    adjusted: f64,
+    adjusted: Probability,
     together: usize,
-    floor: f64,
+    floor: Share,
 ) -> Compared {
-    let change = fresh.change(Stage::Confirm, floor, CONFIRM_P / together as f64);
+    let change = fresh.change(Stage::Confirm, floor, CONFIRM_P.among(together));
     let counts = beyond(change.ratio, floor);
     let (word, reason) = if counts && reaches(adjusted, CONFIRM_P) {
         (direction(change.ratio), None)
@@ -159,7 +160,7 @@ fn confirmed(
     Compared::new(word, reason, change, floor)
 }
 
-fn unconfirmed(screen: &Values, lost: Option<&str>, floor: f64) -> Compared {
+fn unconfirmed(screen: &Values, lost: Option<&str>, floor: Share) -> Compared {
     let change = screen.change(Stage::Screen, floor, UNCONFIRMED_P);
     let counts = beyond(change.ratio, floor);
     let (word, reason) = if counts && reaches(change.p, UNCONFIRMED_P) {
@@ -180,9 +181,9 @@ fn unconfirmed(screen: &Values, lost: Option<&str>, floor: f64) -> Compared {
 }
 
 impl Compared {
-    fn new(word: Word, reason: Option<String>, change: Change, floor: f64) -> Compared {
+    fn new(word: Word, reason: Option<String>, change: Change, floor: Share) -> Compared {
         Compared {
-            looks_worse: word == Word::Inconclusive && change.ratio > 1.0 + floor,
+            looks_worse: word == Word::Inconclusive && change.ratio > Ratio::grown_by(floor),
             word,
             reason,
             change,

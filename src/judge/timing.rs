@@ -4,6 +4,7 @@ use super::complete::usable;
 use super::judgement::{Stage, Timing};
 use crate::attention::{CaseId, Problem, work};
 use crate::record::side::{CaseRecord, median};
+use crate::units::{Nanoseconds, Rate};
 
 /// The times of a case; `None` when it has none that can be used.
 ///
@@ -23,17 +24,17 @@ pub fn timing(case: &CaseId, record: &CaseRecord, stage: Option<Stage>) -> Optio
     let median_ns = median(judged)?;
     let problem = case.case().ok().map(|case| case.problem);
     let problem = problem.filter(|_| !record.several);
-    // Work over nanoseconds is 1e9 a second: giga; tera is a thousand of them.
-    let rate = |amount: fn(&Problem) -> f64| Some(amount(problem.as_ref()?) / median_ns);
+    let of = |amount: fn(&Problem) -> f64| problem.as_ref().map(amount);
     Some(Timing {
         median_ns,
-        min_ns: judged.iter().copied().fold(median_ns, f64::min),
-        max_ns: judged.iter().copied().fold(median_ns, f64::max),
+        min_ns: judged.iter().copied().fold(median_ns, Nanoseconds::min),
+        max_ns: judged.iter().copied().fold(median_ns, Nanoseconds::max),
         invocations_ns,
         host_ns: median(&usable(&record.host_ns)),
         first_call_ns: median(&usable(&record.first_call_ns)),
-        tflops: rate(work::flops).map(|giga| giga / 1e3),
-        gbps: rate(work::bytes),
+        tflops: of(work::flops).map(|flops| Rate::of_work(flops, median_ns)),
+        // Bytes over nanoseconds are 1e9 a second.
+        gbps: of(work::bytes).map(|bytes| bytes / median_ns.0),
         samples: record.samples,
     })
 }
@@ -42,23 +43,24 @@ pub fn timing(case: &CaseId, record: &CaseRecord, stage: Option<Stage>) -> Optio
 mod tests {
     use super::*;
     use crate::judge::testing::{failed, timed};
+    use crate::units::{numbers, quantities};
 
     #[test]
     fn rates_follow_from_the_work_and_the_median() {
         let case = CaseId("cpu/flash:s1000,d64".to_owned());
         let mut record = timed(&[2e6, 1e6]);
-        record.confirm_ns = vec![3e6];
-        record.host_ns = vec![10.0, 30.0];
+        record.confirm_ns = vec![Nanoseconds(3e6)];
+        record.host_ns = vec![Nanoseconds(10.0), Nanoseconds(30.0)];
         let timing = timing(&case, &record, None).unwrap();
-        assert_eq!(timing.invocations_ns, [2e6, 1e6, 3e6]);
+        assert_eq!(numbers(&timing.invocations_ns), [2e6, 1e6, 3e6]);
         assert_eq!(
             (timing.median_ns, timing.min_ns, timing.max_ns),
-            (2e6, 1e6, 3e6)
+            (Nanoseconds(2e6), Nanoseconds(1e6), Nanoseconds(3e6))
         );
-        assert_eq!(timing.host_ns, Some(20.0));
+        assert_eq!(timing.host_ns, Some(Nanoseconds(20.0)));
         assert_eq!(timing.first_call_ns, None);
         // 4 D per pair, a million pairs, in 2 ms: 128 GFLOP/s.
-        assert!((timing.tflops.unwrap() - 0.128).abs() < 1e-12);
+        assert!((timing.tflops.unwrap().0 - 0.128).abs() < 1e-12);
         assert!(timing.gbps.unwrap() > 0.0);
     }
 
@@ -70,7 +72,7 @@ mod tests {
         let timing = timing(&case, &record, None).unwrap();
         assert_eq!(
             (timing.median_ns, timing.tflops, timing.gbps),
-            (2e6, None, None)
+            (Nanoseconds(2e6), None, None)
         );
     }
 
@@ -88,11 +90,11 @@ mod tests {
         let mut record = timed(&[10.0, 12.0, 11.0]);
         let shown = |record: &CaseRecord, stage| {
             let timing = timing(&case, record, Some(stage)).unwrap();
-            (timing.median_ns, timing.min_ns, timing.max_ns)
+            (timing.median_ns.0, timing.min_ns.0, timing.max_ns.0)
         };
         // A base has nothing fresh: it is held against as it is.
         assert_eq!(shown(&record, Stage::Confirm), (11.0, 10.0, 12.0));
-        record.confirm_ns = vec![20.0, 21.0, 22.0];
+        record.confirm_ns = quantities([20.0, 21.0, 22.0]);
         assert_eq!(shown(&record, Stage::Confirm), (21.0, 20.0, 22.0));
         assert_eq!(shown(&record, Stage::Screen), (11.0, 10.0, 12.0));
         let all = timing(&case, &record, Some(Stage::Confirm)).unwrap();

@@ -3,9 +3,10 @@
 mod sentences;
 
 use super::judgement::{ExpectationResult, Judgement, Row, Verdict, VerdictOutcome};
-use super::phrase::{count, percent};
 pub use sentences::another_suite;
 use sentences::{held, is_not_shown, is_open, rows};
+
+use crate::units::{Ratio, Share, counted};
 
 /// How strictly to judge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,27 +69,28 @@ pub fn verdict(judgement: &Judgement, options: &Options) -> Verdict {
 /// What was not decided and does not look worse, and how large a change could be in it that
 /// nobody has seen: the end of its interval, or what so few invocations could have shown.
 fn undecided(judgement: &Judgement) -> Option<String> {
+    let any = Share(f64::INFINITY);
     let hidden_in_row = |row: &&Row| match &row.change {
-        Some(change) => change.smallest_effect.max(change.high - 1.0),
-        None => f64::INFINITY,
+        Some(change) => change.smallest_effect.max(change.high.growth()),
+        None => any,
     };
     // So few invocations call a breach from twice the limit on.
     let few = judgement.head.invocations < 5;
     let hidden_in_expectation = |result: &&ExpectationResult| match result.high {
-        Some(high) if few => 2.0 * (high / result.within).max(1.0) - 1.0,
-        Some(high) => high / result.within - 1.0,
-        None => f64::INFINITY,
+        Some(high) if few => ((high / result.within).max(Ratio::ONE) * 2.0).growth(),
+        Some(high) => (high / result.within).growth(),
+        None => any,
     };
-    let told = |what: &str, how: &str, sizes: Vec<f64>| {
-        let most = sizes.iter().copied().fold(0.0, f64::max);
+    let told = |what: &str, how: &str, sizes: Vec<Share>| {
+        let most = sizes.iter().copied().fold(Share(0.0), Share::max);
         let size = match most.is_finite() {
-            true => format!("up to {}", percent(most)),
+            true => format!("up to {most}"),
             false => "of any size".to_owned(),
         };
         let all = || {
             format!(
                 "{} {how} {size} could have hidden",
-                count(sizes.len(), what)
+                counted(sizes.len(), what)
             )
         };
         (!sizes.is_empty()).then(all)

@@ -132,7 +132,7 @@ fn introduced(hello: &Hello) -> Vec<Check> {
     push(
         &mut checks,
         "hello says how much memory a case may use",
-        match hello.device.memory_bytes {
+        match hello.device.memory_bytes.0 {
             0 => Err("memory_bytes is 0: no case would fit".to_owned()),
             _ => Ok(()),
         },

@@ -98,6 +98,7 @@ fn differences(first: &Hello, now: &Hello) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::Bytes;
     use crate::worker::protocol::Device;
 
     fn hello(version: &str) -> Hello {
@@ -108,7 +109,7 @@ mod tests {
             device: Device {
                 kind: "cuda".to_owned(),
                 name: "NVIDIA H200".to_owned(),
-                memory_bytes: 1,
+                memory_bytes: Bytes(1),
                 facts: BTreeMap::from([("driver".to_owned(), "580".to_owned())]),
             },
             variants: Vec::new(),
@@ -121,7 +122,7 @@ mod tests {
     fn a_worker_that_changed_is_told_with_what_changed() {
         let first = hello("1");
         let mut now = hello("1");
-        now.device.memory_bytes = 2;
+        now.device.memory_bytes = Bytes(2);
         assert!(differences(&first, &now).is_empty());
         now.device.name = "NVIDIA A100".to_owned();
         now.device.facts.clear();

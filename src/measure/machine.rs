@@ -122,6 +122,7 @@ fn slug(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::Bytes;
 
     fn hello(kind: &str, name: &str, sms: &str) -> Hello {
         Hello {
@@ -133,7 +134,7 @@ mod tests {
             device: Device {
                 kind: kind.to_owned(),
                 name: name.to_owned(),
-                memory_bytes: 1,
+                memory_bytes: Bytes(1),
                 facts: BTreeMap::from([("sms".to_owned(), sms.to_owned())]),
             },
             variants: Vec::new(),

@@ -41,12 +41,13 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::units::Bytes;
 
     fn completed(capability: &str, launch: Launch) -> Option<u32> {
         let device = Device {
             kind: "cuda".to_owned(),
             name: "NVIDIA H200".to_owned(),
-            memory_bytes: 1,
+            memory_bytes: Bytes(1),
             facts: BTreeMap::from([("compute_capability".to_owned(), capability.to_owned())]),
         };
         let mut structure = Structure {

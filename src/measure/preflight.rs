@@ -7,6 +7,7 @@ use super::launcher::Launcher;
 use crate::attention::{Case, NAME_RULE, ParamValue, is_name, work};
 use crate::suite::Suite;
 use crate::suite::document::nearest;
+use crate::units::Bytes;
 use crate::worker::host::HostError;
 use crate::worker::protocol::{DEVICE_KINDS, Hello, Parameter, VariantInfo};
 
@@ -174,12 +175,11 @@ fn parameter_known(
 }
 
 fn memory_fits(case: &Case, hello: &Hello, variant: &VariantInfo) -> Result<(), Preflight> {
-    let needed = work::memory_bytes(&case.problem, variant.stores_scores);
+    let needed = Bytes(work::memory_bytes(&case.problem, variant.stores_scores));
     let device = &hello.device;
     if needed <= device.memory_bytes {
         return Ok(());
     }
-    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
     let scores = if variant.stores_scores {
         ", its score matrix included"
     } else {
@@ -188,8 +188,8 @@ fn memory_fits(case: &Case, hello: &Hello, variant: &VariantInfo) -> Result<(), 
     Err(Preflight::Plan(format!(
         "{case} needs {:.1} GiB for its tensors{scores}; {} has {:.1} GiB: \
          take a smaller shape, or leave this one out with --filter",
-        gib(needed),
+        needed.gib(),
         device.name,
-        gib(device.memory_bytes)
+        device.memory_bytes.gib()
     )))
 }

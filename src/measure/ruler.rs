@@ -12,6 +12,7 @@ use regatta_probe::{Cache, Clock, Cuda, Device, Settings};
 
 use super::machine;
 use crate::record::ruler::{ADDED, Host, Length, Readings, SETS, Subtracted};
+use crate::units::{Nanoseconds, Ratio, Share};
 
 /// Nominal lengths in nanoseconds, with rounds and samples a set: some seconds in all.
 const LENGTHS: [(u64, usize, usize); 9] = [
@@ -44,7 +45,7 @@ pub fn gpu() -> Result<Readings, regatta_probe::Error> {
     let found = clock.calibrate()?;
     let lengths = lengths(&LENGTHS, &mut |ns| {
         let sample = clock.sample(Cache::Cold, |device| device.spin(ns))?;
-        Ok::<f64, regatta_probe::Error>(sample.device_ns)
+        Ok::<Nanoseconds, regatta_probe::Error>(Nanoseconds(sample.device_ns))
     })?;
     drop(clock);
     // SAFETY: as above.
@@ -54,11 +55,11 @@ pub fn gpu() -> Result<Readings, regatta_probe::Error> {
         device: name,
         clock: format!("probe {}", regatta_probe::VERSION),
         timer: "%globaltimer".to_owned(),
-        timer_step_ns: Some(step as f64),
-        own_ns: EMPTY_KERNEL_NS,
+        timer_step_ns: Some(Nanoseconds(step as f64)),
+        own_ns: Nanoseconds(EMPTY_KERNEL_NS),
         subtracted: Some(Subtracted {
-            pair_ns: found.pair_ns,
-            launch_ns: found.cost_ns - found.pair_ns,
+            pair_ns: Nanoseconds(found.pair_ns),
+            launch_ns: Nanoseconds(found.cost_ns - found.pair_ns),
         }),
         host: Some(host(&mut clock)?),
         lengths,
@@ -76,9 +77,9 @@ fn host<D: Device>(clock: &mut Clock<Metered<D>>) -> Result<Host, regatta_probe:
     } = host_cost(clock, Cache::Cold, HOST_SAMPLES)?;
     let names = Step::ALL.map(|step| step.name().to_owned());
     Ok(Host {
-        total_ns,
-        beside_ns,
-        steps: names.into_iter().zip(steps_ns).collect(),
+        total_ns: Nanoseconds(total_ns),
+        beside_ns: Nanoseconds(beside_ns),
+        steps: names.into_iter().zip(steps_ns.map(Nanoseconds)).collect(),
     })
 }
 
@@ -91,7 +92,7 @@ pub fn cpu() -> Readings {
         let wanted = Duration::from_nanos(ns);
         let start = Instant::now();
         spin(wanted);
-        Ok::<f64, std::convert::Infallible>(start.elapsed().as_nanos() as f64)
+        Ok::<Nanoseconds, std::convert::Infallible>(start.elapsed().into())
     };
     let lengths = match lengths(&LENGTHS, &mut read) {
         Ok(lengths) => lengths,
@@ -101,8 +102,8 @@ pub fn cpu() -> Readings {
         device: machine::cpu_model(),
         clock: "monotonic clock".to_owned(),
         timer: "monotonic clock".to_owned(),
-        timer_step_ns: monotonic_step_ns(),
-        own_ns: 0.0,
+        timer_step_ns: monotonic_step(),
+        own_ns: Nanoseconds::ZERO,
         subtracted: None,
         host: None,
         lengths,
@@ -117,18 +118,18 @@ fn spin(wanted: Duration) {
 }
 
 /// Smallest difference between two looks at the monotonic clock that see a difference.
-fn monotonic_step_ns() -> Option<f64> {
+fn monotonic_step() -> Option<Nanoseconds> {
     let looks: Vec<Instant> = (0..4096).map(|_| Instant::now()).collect();
     let steps = looks.windows(2).map(|pair| pair[1] - pair[0]);
     let steps = steps.filter(|step| !step.is_zero());
-    steps.min().map(|step| step.as_nanos() as f64)
+    steps.min().map(Nanoseconds::from)
 }
 
 /// Reads every length: in each round, every set in turn, in an order drawn anew for each
 /// sample, so that whatever drifts hits all sets alike.
 fn lengths<E>(
     plan: &[(u64, usize, usize)],
-    read: &mut impl FnMut(u64) -> Result<f64, E>,
+    read: &mut impl FnMut(u64) -> Result<Nanoseconds, E>,
 ) -> Result<Vec<Length>, E> {
     let mut order: [usize; SETS] = std::array::from_fn(|set| set);
     let mut draws = ChaCha8Rng::seed_from_u64(1);
@@ -138,11 +139,11 @@ fn lengths<E>(
             read(nominal)?;
         }
         let mut length = Length {
-            nominal_ns: nominal as f64,
+            nominal_ns: Nanoseconds(nominal as f64),
             rounds: Vec::with_capacity(rounds),
         };
         for _ in 0..rounds {
-            let mut sets: [Vec<f64>; SETS] = Default::default();
+            let mut sets: [Vec<Nanoseconds>; SETS] = Default::default();
             for _ in 0..samples {
                 order.shuffle(&mut draws);
                 for &set in &order {
@@ -160,8 +161,8 @@ fn lengths<E>(
 fn longer(nominal: u64, set: usize) -> u64 {
     let added = set
         .checked_sub(SETS - ADDED.len())
-        .map_or(0.0, |i| ADDED[i]);
-    (nominal as f64 * (1.0 + added)).round() as u64
+        .map_or(Share(0.0), |i| ADDED[i]);
+    (nominal as f64 * Ratio::grown_by(added).0).round() as u64
 }
 
 #[cfg(test)]
@@ -173,7 +174,7 @@ mod tests {
         let mut asked = Vec::new();
         let mut read = |ns: u64| {
             asked.push(ns);
-            Ok::<f64, ()>(ns as f64 + 600.0)
+            Ok::<Nanoseconds, ()>(Nanoseconds(ns as f64 + 600.0))
         };
         let found = lengths(&[(1_000, 2, 3), (50_000, 1, 1)], &mut read).unwrap();
         assert_eq!(asked.len(), 2 * WARMUP + 2 * 3 * SETS + SETS);
@@ -182,7 +183,7 @@ mod tests {
         };
         assert_eq!((first.rounds.len(), second.rounds.len()), (2, 1));
         for sets in &first.rounds {
-            let read: Vec<f64> = sets.iter().map(|set| set[2]).collect();
+            let read: Vec<f64> = sets.iter().map(|set| set[2].0).collect();
             assert_eq!(read, [1_600.0, 1_600.0, 1_610.0, 1_620.0, 1_650.0, 1_700.0]);
         }
         // Each sample's turn holds every length once, whatever the order.
@@ -198,7 +199,11 @@ mod tests {
         let mut left = 9;
         let mut read = |_| {
             left -= 1;
-            if left == 0 { Err("lost") } else { Ok(1.0) }
+            if left == 0 {
+                Err("lost")
+            } else {
+                Ok(Nanoseconds(1.0))
+            }
         };
         assert_eq!(lengths(&LENGTHS, &mut read), Err("lost"));
     }
@@ -208,6 +213,6 @@ mod tests {
         let start = Instant::now();
         spin(Duration::from_micros(50));
         assert!(start.elapsed() >= Duration::from_micros(50));
-        assert!(monotonic_step_ns().is_some_and(|step| step > 0.0));
+        assert!(monotonic_step().is_some_and(|step| step > Nanoseconds::ZERO));
     }
 }

@@ -26,6 +26,7 @@ use super::machine;
 use crate::machine::Recording;
 use crate::record::trace::raw;
 use crate::record::types::Fingerprint;
+use crate::units::Bytes;
 use crate::worker::program::{Leaves, Program, Started, Streams};
 use crate::worker::protocol::Device;
 use crate::worker::{descendants, signals};
@@ -144,7 +145,7 @@ pub fn fingerprint(recording: &Recording) -> Fingerprint {
         .map(|device| Device {
             kind: "cuda".to_owned(),
             name: device.name.clone(),
-            memory_bytes: 0,
+            memory_bytes: Bytes(0),
             facts: BTreeMap::from([
                 ("sms".to_owned(), device.sms.to_string()),
                 ("capability".to_owned(), device.capability.clone()),

@@ -78,7 +78,7 @@ impl Verifier {
         prepared: &Prepared,
     ) -> Result<BTreeMap<String, f64>, Rejected> {
         if !is_time(prepared.first_call_ns) {
-            let took = prepared.first_call_ns;
+            let took = prepared.first_call_ns.0;
             return Err(Rejected::unusable(format!("a first call of {took} ns")));
         }
         if prepared.problems == 0 {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::types::Measurement;
+use crate::units::Share;
 
 /// Conditions that say something about a time beside the code that took it. Counts are
 /// of invocations, confirming ones included.
@@ -62,12 +63,12 @@ impl Conditions {
     }
 
     /// Share of the known invocations in which the device held its clocks back.
-    pub fn throttled_share(&self) -> f64 {
+    pub fn throttled_share(&self) -> Share {
         share(self.throttled, self.known)
     }
 
     /// Share of the known invocations in which another process was on the device.
-    pub fn shared_share(&self) -> f64 {
+    pub fn shared_share(&self) -> Share {
         share(self.shared, self.known)
     }
 
@@ -77,8 +78,8 @@ impl Conditions {
     }
 }
 
-fn share(part: u32, whole: u32) -> f64 {
-    f64::from(part) / f64::from(whole.max(1))
+fn share(part: u32, whole: u32) -> Share {
+    Share(f64::from(part) / f64::from(whole.max(1)))
 }
 
 #[cfg(test)]
@@ -109,6 +110,6 @@ mod tests {
         assert_eq!(conditions.throttle_reasons.len(), 2);
         assert_eq!((conditions.shared, conditions.other_processes), (1, 3));
         assert_eq!(conditions.synchronised, 1);
-        assert!((conditions.throttled_share() - 2.0 / 3.0).abs() < 1e-12);
+        assert!((conditions.throttled_share().0 - 2.0 / 3.0).abs() < 1e-12);
     }
 }

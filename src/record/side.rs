@@ -13,6 +13,7 @@ use super::conditions::Conditions;
 use super::types::{Fault, RunHeader};
 use crate::attention::{CaseId, ParamValue};
 use crate::machine::{ActivitySummary, Structure};
+use crate::units::{Bytes, Nanoseconds, Quantity, numbers};
 
 /// A run or a baseline, as the judge sees it.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,23 +34,23 @@ pub struct CaseRecord {
     /// Whether there is anything to judge.
     #[serde(flatten)]
     pub status: Status,
-    /// Median device time of each invocation, in nanoseconds, in the order of invocations.
+    /// Median device time of each invocation, in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub device_ns: Vec<f64>,
+    pub device_ns: Vec<Nanoseconds>,
     /// The same of the fresh invocations that confirm a suspicion.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub confirm_ns: Vec<f64>,
+    pub confirm_ns: Vec<Nanoseconds>,
     /// What came of a fresh invocation that gave no time, where one did not: the times of
     /// the others decide nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unconfirmed: Option<Unconfirmed>,
-    /// Median host time of each invocation, in nanoseconds, confirming ones last; empty
-    /// where an invocation has none.
+    /// Median host time of each invocation, confirming ones last; empty where an
+    /// invocation has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub host_ns: Vec<f64>,
-    /// First call of each invocation, in nanoseconds.
+    pub host_ns: Vec<Nanoseconds>,
+    /// First call of each invocation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub first_call_ns: Vec<f64>,
+    pub first_call_ns: Vec<Nanoseconds>,
     /// Median device clock of each invocation, in MHz.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clock_mhz: Vec<f64>,
@@ -59,9 +60,9 @@ pub struct CaseRecord {
     /// Samples behind the medians.
     #[serde(default)]
     pub samples: u64,
-    /// Most device memory in use, in bytes.
+    /// Most device memory in use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub peak_bytes: Option<u64>,
+    pub peak_bytes: Option<Bytes>,
     /// What happened around the samples.
     #[serde(default, skip_serializing_if = "Conditions::is_empty")]
     pub conditions: Conditions,
@@ -138,20 +139,20 @@ impl CaseRecord {
     }
 }
 
-/// True for a number of nanoseconds that a clock can have shown: more than a
-/// femtosecond, less than a million years.
-pub fn is_time(ns: f64) -> bool {
-    (1e-6..1e23).contains(&ns)
+/// True for a time that a clock can have shown: more than a femtosecond, less than a
+/// million years.
+pub fn is_time(time: Nanoseconds) -> bool {
+    (1e-6..1e23).contains(&time.0)
 }
 
 /// The median; the mean of the middle two for an even number of values.
-pub fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
+pub fn median<Q: Quantity>(values: &[Q]) -> Option<Q> {
+    let mut sorted = numbers(values);
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;
     match sorted.len() {
         0 => None,
-        n if n % 2 == 1 => Some(sorted[middle]),
-        _ => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
+        n if n % 2 == 1 => Some(Q::of(sorted[middle])),
+        _ => Some(Q::of((sorted[middle - 1] + sorted[middle]) / 2.0)),
     }
 }

@@ -9,6 +9,7 @@ use super::side::{CaseRecord, is_time};
 use super::types::{DeviceState, Entry, Measurement, Outcome, Owed, RunHeader};
 use crate::attention::CaseId;
 use crate::suite::rules::Rules;
+use crate::units::{Nanoseconds, Ratio};
 use crate::worker::protocol::DEVICE_KINDS;
 
 /// Fastest clock of a device, in MHz.
@@ -35,9 +36,12 @@ impl Measurement {
     /// What in it cannot be, as a sentence.
     pub fn objection(&self) -> Option<String> {
         let samples = self.device_ns.len();
-        for (name, values) in [("host_ns", &self.host_ns), ("clock_mhz", &self.clock_mhz)] {
-            if !values.is_empty() && values.len() != samples {
-                let there = values.len();
+        let beside = [
+            ("host_ns", self.host_ns.len()),
+            ("clock_mhz", self.clock_mhz.len()),
+        ];
+        for (name, there) in beside {
+            if there > 0 && there != samples {
                 return Some(format!("{samples} device times, but {there} of {name}"));
             }
         }
@@ -114,27 +118,27 @@ fn of_rules(rules: &Rules) -> Option<String> {
             policy.structure.memory_share,
         ),
     ] {
-        if !(0.0..=1.0).contains(&value) {
-            return Some(format!("{name} is {}, beyond 0 to 1", number(value)));
+        if !(0.0..=1.0).contains(&value.0) {
+            return Some(format!("{name} is {}, beyond 0 to 1", number(value.0)));
         }
     }
-    let absurd = |within: f64| !(0.01..=100.0).contains(&within);
+    let absurd = |within: Ratio| !(0.01..=100.0).contains(&within.0);
     let expectation = rules.expectations.iter().find(|e| absurd(e.within))?;
     Some(format!(
         "expectation {:?} allows {} times, beyond 0.01 to 100",
         expectation.name,
-        number(expectation.within)
+        number(expectation.within.0)
     ))
 }
 
-fn times(name: &str, values: &[f64]) -> Option<String> {
-    let bad = values.iter().copied().find(|ns| !is_time(*ns))?;
-    let why = match bad {
+fn times(name: &str, values: &[Nanoseconds]) -> Option<String> {
+    let bad = values.iter().copied().find(|time| !is_time(*time))?;
+    let why = match bad.0 {
         ns if ns <= 0.0 => "no time is negative or nothing",
         ns if ns < 1.0 => "no clock shows so little",
         _ => "it is beyond any clock",
     };
-    Some(format!("{name} holds {} ns: {why}", number(bad)))
+    Some(format!("{name} holds {} ns: {why}", number(bad.0)))
 }
 
 fn clocks(name: &str, values: &[f64]) -> Option<String> {
@@ -190,13 +194,14 @@ fn number(value: f64) -> String {
 mod tests {
     use super::*;
     use crate::record::side::Status;
+    use crate::units::quantities;
 
     fn measured() -> Measurement {
         Measurement {
-            device_ns: vec![5120.0, 5088.0],
-            host_ns: vec![100.0, 90.0],
+            device_ns: quantities([5120.0, 5088.0]),
+            host_ns: quantities([100.0, 90.0]),
             clock_mhz: vec![1980.0, 1980.0],
-            first_call_ns: 1e6,
+            first_call_ns: Nanoseconds(1e6),
             errors: [("out".to_owned(), 1e-7)].into(),
             ..Measurement::default()
         }
@@ -213,18 +218,21 @@ mod tests {
         assert_eq!(measured().objection(), None);
         let said = [
             (
-                objection(|m| m.first_call_ns = -5.0),
+                objection(|m| m.first_call_ns = Nanoseconds(-5.0)),
                 "first_call_ns holds -5 ns: no time is negative or nothing",
             ),
             (
-                objection(|m| m.device_ns[1] = 1e300),
+                objection(|m| m.device_ns[1] = Nanoseconds(1e300)),
                 "device_ns holds 1e300 ns: it is beyond any clock",
             ),
             (
-                objection(|m| m.device_ns[0] = 1e-9),
+                objection(|m| m.device_ns[0] = Nanoseconds(1e-9)),
                 "device_ns holds 1e-9 ns: no clock shows so little",
             ),
-            (objection(|m| m.host_ns[0] = f64::NAN), "host_ns holds NaN"),
+            (
+                objection(|m| m.host_ns[0] = Nanoseconds(f64::NAN)),
+                "host_ns holds NaN",
+            ),
             (
                 objection(|m| m.clock_mhz[0] = -1980.0),
                 "clock_mhz holds -1980 MHz: no device runs at it",
@@ -261,7 +269,7 @@ mod tests {
         }
         let mut record = CaseRecord::empty(Status::Measured);
         assert_eq!(record.objection(), None);
-        record.confirm_ns = vec![0.0];
+        record.confirm_ns = vec![Nanoseconds(0.0)];
         assert!(
             record
                 .objection()

@@ -7,6 +7,7 @@ use super::types::{Fault, Fingerprint, Git, RunHeader, SuiteRecord, WorkerRecord
 use crate::attention::CaseId;
 use crate::suite::Settings;
 use crate::suite::rules::Rules;
+use crate::units::quantities;
 
 /// A header of a small CPU run.
 pub fn header() -> RunHeader {
@@ -74,7 +75,7 @@ pub fn side(label: &str, cases: Vec<(&str, CaseRecord)>) -> Side {
 /// A measured case with these medians.
 pub fn timed(device_ns: &[f64]) -> CaseRecord {
     CaseRecord {
-        device_ns: device_ns.to_vec(),
+        device_ns: quantities(device_ns.iter().copied()),
         samples: 20 * device_ns.len() as u64,
         ..CaseRecord::empty(Status::Measured)
     }
@@ -89,7 +90,7 @@ pub fn around(ns: f64) -> CaseRecord {
 pub fn confirmed(ns: f64, confirm: f64) -> CaseRecord {
     let mut record = around(ns);
     let spread = (0..10).map(|i| confirm * (0.9905 + 0.002 * f64::from(i)));
-    record.confirm_ns = spread.collect();
+    record.confirm_ns = quantities(spread);
     record
 }
 

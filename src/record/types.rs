@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::attention::{CaseId, ParamValue};
 use crate::machine::{Activity, Structure};
+use crate::units::{Bytes, Nanoseconds};
 
 pub use super::header::{Fingerprint, Git, Imported, RunHeader, SuiteRecord, WorkerRecord};
 pub use crate::input::Damage;
@@ -84,23 +85,23 @@ impl Fault {
 /// Samples and what belongs to them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
-    /// Nanoseconds the device worked, a sample each.
-    pub device_ns: Vec<f64>,
-    /// Nanoseconds the host needed to issue the call; empty where the two are one.
+    /// How long the device worked, a sample each.
+    pub device_ns: Vec<Nanoseconds>,
+    /// How long the host needed to issue the call; empty where the two are one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub host_ns: Vec<f64>,
+    pub host_ns: Vec<Nanoseconds>,
     /// Clock of the device in MHz; empty where unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clock_mhz: Vec<f64>,
-    /// Nanoseconds of the first call.
-    pub first_call_ns: f64,
+    /// The first call.
+    pub first_call_ns: Nanoseconds,
     /// True when a call works off several problems of about the case's size, so that its
     /// time gives no rate.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub several: bool,
-    /// Most device memory in use, in bytes.
+    /// Most device memory in use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub peak_bytes: Option<u64>,
+    pub peak_bytes: Option<Bytes>,
     /// State of the device right after the samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Box<DeviceState>>,
@@ -139,7 +140,7 @@ impl Default for Measurement {
             device_ns: Vec::new(),
             host_ns: Vec::new(),
             clock_mhz: Vec::new(),
-            first_call_ns: 0.0,
+            first_call_ns: Nanoseconds::ZERO,
             several: false,
             peak_bytes: None,
             state: None,

@@ -63,8 +63,8 @@ fn samples(table: &mut Table, report: &Report) -> Result<(), ::csv::Error> {
                 entry.invocation.to_string(),
                 sample.to_string(),
                 (entry.invocation >= planned).to_string(),
-                device_ns.to_string(),
-                cell(measurement.host_ns.get(sample)),
+                device_ns.0.to_string(),
+                cell(measurement.host_ns.get(sample).map(|time| time.0)),
                 cell(measurement.clock_mhz.get(sample)),
             ])?;
         }

@@ -3,6 +3,7 @@
 use crate::machine::Launch;
 use crate::record::side::CaseRecord;
 use crate::record::types::RunHeader;
+use crate::units::Share;
 
 /// Multiprocessors of the machine's GPU, where the run says it.
 pub(super) fn sms(header: &RunHeader) -> Option<u32> {
@@ -19,7 +20,7 @@ pub(super) fn used(launch: &Launch, sms: Option<u32>) -> Option<String> {
 
 /// Share of the multiprocessors that get a block of the launch that takes longest; where
 /// times are not known, of a launch that is the only one.
-pub(super) fn share(record: &CaseRecord, sms: Option<u32>) -> Option<f64> {
+pub(super) fn share(record: &CaseRecord, sms: Option<u32>) -> Option<Share> {
     let launches = &record.structure.as_ref()?.launches;
     let longest = record.activity.as_ref().and_then(|found| found.longest);
     let launch = match (longest, &launches[..]) {
@@ -28,7 +29,7 @@ pub(super) fn share(record: &CaseRecord, sms: Option<u32>) -> Option<f64> {
         (None, _) => return None,
     };
     let sms = sms.filter(|&sms| sms > 0)?;
-    Some(launch.sms_used(sms) as f64 / f64::from(sms))
+    Some(Share(launch.sms_used(sms) as f64 / f64::from(sms)))
 }
 
 #[cfg(test)]
@@ -58,8 +59,11 @@ mod tests {
 
     #[test]
     fn the_share_is_that_of_the_longest_launch() {
-        assert_eq!(share(&record(&[500, 33], Some(1)), Some(132)), Some(0.25));
-        assert_eq!(share(&record(&[157], None), Some(132)), Some(1.0));
+        assert_eq!(
+            share(&record(&[500, 33], Some(1)), Some(132)),
+            Some(Share(0.25))
+        );
+        assert_eq!(share(&record(&[157], None), Some(132)), Some(Share(1.0)));
         assert_eq!(
             share(&record(&[500, 33], None), Some(132)),
             None,

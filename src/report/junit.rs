@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::exporter::{Document, Exporter, RenderError, Report};
-use super::format::Factor;
 use super::summary::evidence;
 use super::text::{clean, escaped, one_line, shorten};
 use crate::judge::judgement::{
     ExpectationResult, Held, Judgement, LimitResult, Row, Uncounted, Verdict, VerdictOutcome, Word,
 };
 use crate::suite::structural::Action;
+use crate::units::{Nanoseconds, Ratio};
 
 /// Writes `junit.xml`.
 pub(super) struct Junit;
@@ -36,7 +36,7 @@ const MESSAGE: usize = 200;
 struct Test {
     class: String,
     name: String,
-    seconds: Option<f64>,
+    time: Option<Nanoseconds>,
     outcome: Outcome,
 }
 
@@ -93,7 +93,7 @@ fn of_verdict(verdict: &Verdict) -> Test {
     Test {
         class: "regatta".into(),
         name: "verdict".into(),
-        seconds: None,
+        time: None,
         outcome: match verdict.outcome {
             VerdictOutcome::Passed => Outcome::Passed,
             VerdictOutcome::Failed => Outcome::Failure {
@@ -145,7 +145,7 @@ fn of_row(row: &Row) -> Test {
     Test {
         class: variant.replace('/', "."),
         name: row.case.to_string(),
-        seconds: row.head.as_ref().map(|timing| timing.median_ns / 1e9),
+        time: row.head.as_ref().map(|timing| timing.median_ns),
         outcome,
     }
 }
@@ -169,9 +169,9 @@ fn of_expectation(expectation: &ExpectationResult) -> Test {
             kind: "expectation",
             message: format!(
                 "takes {}{}, at most {} is allowed",
-                Factor(expectation.ratio.unwrap_or(f64::NAN)),
+                expectation.ratio.unwrap_or(Ratio(f64::NAN)).factor(),
                 expectation.metric.of_host(),
-                Factor(expectation.within)
+                expectation.within.factor()
             ),
             body: match &expectation.against {
                 Some(against) => format!("held against {against}\n{reason}"),
@@ -188,7 +188,7 @@ fn of_expectation(expectation: &ExpectationResult) -> Test {
     Test {
         class: "expectation".into(),
         name: format!("{}: {}", expectation.name, expectation.case),
-        seconds: None,
+        time: None,
         outcome,
     }
 }
@@ -209,7 +209,7 @@ fn of_limit(limit: &LimitResult) -> Test {
     Test {
         class: "limit".into(),
         name: format!("{}: {}", limit.name, limit.case),
-        seconds: None,
+        time: None,
         outcome,
     }
 }
@@ -232,8 +232,8 @@ fn write_test(xml: &mut String, test: &Test) {
         escaped(&one_line(&test.class)),
         escaped(&one_line(&test.name))
     );
-    if let Some(seconds) = test.seconds.filter(|seconds| seconds.is_finite()) {
-        let _ = write!(xml, r#" time="{seconds:.9}""#);
+    if let Some(time) = test.time.filter(|time| time.is_finite()) {
+        let _ = write!(xml, r#" time="{:.9}""#, time.seconds());
     }
     let message = |text: &str| escaped(&shorten(&one_line(text), MESSAGE));
     let _ = match &test.outcome {

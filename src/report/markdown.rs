@@ -6,12 +6,12 @@
 use std::fmt::Write;
 
 use super::exporter::{Document, Exporter, RenderError, Report};
-use super::format::{Factor, NONE, RatioChange, ShortTime};
 use super::summary::{Summary, judged, reproduce};
 use super::text::{one_line, shorten};
 use crate::judge::judgement::{
     ExpectationResult, Judgement, LimitResult, Row, Timing, Uncounted, VerdictOutcome,
 };
+use crate::units::{NONE, Ratio};
 
 /// Writes `report.md`.
 pub(super) struct Markdown;
@@ -83,7 +83,8 @@ fn changes(out: &mut String, name: &str, rows: &[&Row]) {
     let _ = writeln!(out, "\n#### {name} ({})\n", rows.len());
     out.push_str("| case | base | head | change | interval |\n|---|--:|--:|--:|--:|\n");
     let time = |timing: &Option<Timing>| {
-        ShortTime(timing.as_ref().map_or(f64::NAN, |timing| timing.median_ns)).to_string()
+        let timing = timing.as_ref();
+        timing.map_or(NONE.to_owned(), |timing| timing.median_ns.to_string())
     };
     for row in rows.iter().take(MOST_ROWS) {
         let _ = write!(out, "| {}", code(&row.case.0));
@@ -101,7 +102,7 @@ fn changes(out: &mut String, name: &str, rows: &[&Row]) {
             " | {} | {} | **{}** | {} |",
             time(&row.base),
             time(&row.head),
-            RatioChange(row.times_ratio().unwrap_or(f64::NAN)),
+            row.times_ratio().unwrap_or(Ratio(f64::NAN)),
             judged(row).unwrap_or_else(|| NONE.to_owned())
         );
     }
@@ -134,8 +135,8 @@ fn broken(out: &mut String, broken: &[&ExpectationResult]) {
             prose(&expectation.name),
             code(&expectation.case.0),
             against.map_or(String::new(), |case| code(&case.0)),
-            Factor(expectation.ratio.unwrap_or(f64::NAN)),
-            Factor(expectation.within)
+            expectation.ratio.unwrap_or(Ratio(f64::NAN)).factor(),
+            expectation.within.factor()
         );
     }
     left_out(out, broken.len());

@@ -9,7 +9,6 @@ mod csv;
 mod exporter;
 pub mod files;
 mod fill;
-pub mod format;
 mod html;
 mod json;
 mod junit;
@@ -77,6 +76,7 @@ pub fn render(format: Format, report: &Report) -> Result<Vec<Document>, RenderEr
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::{Nanoseconds, Probability, Rate, Ratio, Share, quantities};
 
     #[test]
     fn every_format_takes_any_number() {
@@ -91,25 +91,26 @@ mod tests {
             5e-324,
         ];
         for number in odd {
+            let (time, ratio) = (Nanoseconds(number), Ratio(number));
             let mut scene = fixture::failed();
-            scene.head.header.rules.policy.floor = number;
+            scene.head.header.rules.policy.floor = Share(number);
             for row in &mut scene.judgement.rows {
                 for timing in row.head.iter_mut().chain(&mut row.base) {
-                    (timing.median_ns, timing.min_ns, timing.max_ns) = (number, number, number);
-                    (timing.tflops, timing.gbps) = (Some(number), Some(number));
-                    timing.invocations_ns = vec![number; 3];
+                    (timing.median_ns, timing.min_ns, timing.max_ns) = (time, time, time);
+                    (timing.tflops, timing.gbps) = (Some(Rate(number)), Some(number));
+                    timing.invocations_ns = vec![time; 3];
                 }
                 if let Some(change) = &mut row.change {
-                    (change.ratio, change.low, change.high) = (number, number, number);
-                    (change.p, change.smallest_effect) = (number, number);
+                    (change.ratio, change.low, change.high) = (ratio, ratio, ratio);
+                    (change.p, change.smallest_effect) = (Probability(number), Share(number));
                 }
             }
             for expectation in &mut scene.judgement.expectations {
-                (expectation.ratio, expectation.within) = (Some(number), number);
+                (expectation.ratio, expectation.within) = (Some(ratio), ratio);
             }
             for entry in &mut scene.head.entries {
                 if let crate::record::types::Outcome::Measured(measurement) = &mut entry.outcome {
-                    measurement.device_ns = vec![number, 1.0, number];
+                    measurement.device_ns = quantities([number, 1.0, number]);
                 }
             }
             for format in Format::ALL {

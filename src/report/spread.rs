@@ -1,6 +1,5 @@
 //! `report --spread`: how well a run knows its times, in a table.
 
-use super::format::{Share, ShortTime};
 use super::terminal::COLUMNS;
 use super::text::{one_line, shorten_middle, wrap};
 use crate::judge::spread::Spread;
@@ -15,12 +14,8 @@ pub fn table(suite: &str, spreads: &[Spread]) -> String {
     for spread in spreads {
         let case = shorten_middle(&one_line(&spread.case.0), COLUMNS);
         text += &format!(
-            "{case}\n{:>12} {:>12} {:>10} {:>10} {:>10}\n",
-            ShortTime(spread.median_ns),
-            spread.invocations,
-            spread.samples,
-            Share(spread.within),
-            Share(spread.between)
+            "{case}\n{:>12} {:>12} {:>10} {:>10.2} {:>10.2}\n",
+            spread.median_ns, spread.invocations, spread.samples, spread.within, spread.between
         );
     }
     text.push('\n');

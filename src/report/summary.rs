@@ -1,9 +1,9 @@
 //! What deserves to be read first, the same in every format.
 
 use super::exporter::Report;
-use super::format::{Probability, RatioChange, RatioInterval, ShortTime, from_to};
 use super::text::shell_command;
 use crate::judge::judgement::{ExpectationResult, Held, Judgement, LimitResult, Row, Stage, Word};
+use crate::units::{Ratio, RatioInterval, Share, from_to};
 
 /// A judgement sorted by what a reader has to act upon.
 #[derive(Clone, Debug)]
@@ -69,7 +69,7 @@ impl<'a> Summary<'a> {
         summary.broken = held.filter(|e| e.held == Held::Broken).collect();
         let limits = judgement.limits.iter();
         summary.limits = limits.filter(|limit| limit.held == Held::Broken).collect();
-        let excess = |e: &ExpectationResult| e.ratio.unwrap_or(f64::INFINITY) / e.within;
+        let excess = |e: &ExpectationResult| e.ratio.unwrap_or(Ratio(f64::INFINITY)) / e.within;
         summary
             .broken
             .sort_by(|a, b| excess(b).total_cmp(&excess(a)));
@@ -134,13 +134,14 @@ fn count(counts: &mut Vec<(Word, usize)>, word: Word) {
 }
 
 /// What a slower case costs: its own time, or that of a training step.
-fn severity(row: &Row) -> f64 {
-    row.severity.unwrap_or_else(|| ratio(row) - 1.0)
+fn severity(row: &Row) -> Share {
+    row.severity.unwrap_or_else(|| ratio(row).growth())
 }
 
 /// Head over base; 1 where there is no comparison.
-fn ratio(row: &Row) -> f64 {
-    row.change.as_ref().map_or(1.0, |change| change.ratio)
+fn ratio(row: &Row) -> Ratio {
+    let change = row.change.as_ref();
+    change.map_or(Ratio::ONE, |change| change.ratio)
 }
 
 /// A row's times in a line's worth of words, a part each: what the base took, what the head
@@ -148,7 +149,7 @@ fn ratio(row: &Row) -> f64 {
 pub fn evidence(row: &Row) -> Option<Vec<String>> {
     let head = row.head.as_ref()?.median_ns;
     let (Some(base), Some(change)) = (&row.base, &row.change) else {
-        return Some(vec![ShortTime(head).to_string()]);
+        return Some(vec![head.to_string()]);
     };
     let fresh = match fresh(row) {
         None => "",
@@ -156,11 +157,11 @@ pub fn evidence(row: &Row) -> Option<Vec<String>> {
         Some(Fresh::Withdrawn) => ", withdrawn",
         Some(Fresh::Undecided) => ", fresh invocations did not decide",
     };
-    let ratio = row.times_ratio().unwrap_or(f64::NAN);
+    let ratio = row.times_ratio().unwrap_or(Ratio(f64::NAN));
     Some(vec![
-        format!("{}   {}", from_to(base.median_ns, head), RatioChange(ratio)),
+        format!("{}   {ratio}", from_to(base.median_ns, head)),
         judged(row).unwrap_or_default(),
-        format!("p {}{fresh}", Probability(change.p)),
+        format!("p {}{fresh}", change.p),
     ])
 }
 
@@ -195,8 +196,8 @@ pub fn judged(row: &Row) -> Option<String> {
         low: change.low,
         high: change.high,
     };
-    let estimate = RatioChange(change.ratio).to_string();
-    let shown = RatioChange(row.times_ratio().unwrap_or(f64::NAN)).to_string();
+    let estimate = change.ratio.to_string();
+    let shown = row.times_ratio().unwrap_or(Ratio(f64::NAN)).to_string();
     Some(match estimate == shown {
         true => interval.to_string(),
         false => format!("judged {estimate} {interval}"),
@@ -219,17 +220,18 @@ pub fn reproduce(report: &Report, pattern: &str) -> String {
 mod tests {
     use super::*;
     use crate::report::fixture;
+    use crate::units::{Nanoseconds, Probability};
 
     fn row(base_ns: f64, head_ns: f64, ratio: f64, interval: (f64, f64)) -> Row {
         let scene = fixture::failed();
         let rows = scene.judgement.rows.into_iter();
         let mut row = rows.into_iter().find(|row| row.change.is_some()).unwrap();
         for (side, ns) in [(&mut row.base, base_ns), (&mut row.head, head_ns)] {
-            side.as_mut().unwrap().median_ns = ns;
+            side.as_mut().unwrap().median_ns = Nanoseconds(ns);
         }
         let change = row.change.as_mut().unwrap();
-        (change.ratio, change.low, change.high) = (ratio, interval.0, interval.1);
-        (change.p, change.stage) = (0.0022, Stage::Confirm);
+        [change.ratio, change.low, change.high] = [ratio, interval.0, interval.1].map(Ratio);
+        (change.p, change.stage) = (Probability(0.0022), Stage::Confirm);
         row.word = Word::Regressed;
         row
     }

@@ -9,12 +9,12 @@ mod screen;
 use self::cases::{table, table_alone};
 pub use self::screen::COLUMNS;
 use self::screen::{Screen, bad, doubtful, good};
-use super::format::{Factor, counted};
 use super::summary::Summary;
 use super::text::{one_line, shorten};
 use crate::judge::judgement::{
     ExpectationResult, Held, Judgement, LimitResult, SideSummary, VerdictOutcome,
 };
+use crate::units::{Ratio, counted};
 
 /// How to print.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,8 +100,8 @@ fn expectations(screen: &mut Screen, broken: &[&ExpectationResult]) {
     for expectation in broken {
         screen.wrapped(2, &expectation.name);
         screen.case(4, &expectation.case.0);
-        let ratio = Factor(expectation.ratio.unwrap_or(f64::NAN));
-        let limit = Factor(expectation.within);
+        let ratio = expectation.ratio.unwrap_or(Ratio(f64::NAN)).factor();
+        let limit = expectation.within.factor();
         let host = expectation.metric.of_host();
         match &expectation.against {
             Some(against) => {

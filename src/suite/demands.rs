@@ -5,6 +5,7 @@ use super::document::{DocumentError, Source, Table, Value, nearest};
 use super::selector::{Selector, selector};
 use super::structural::{Action, Kind, Limit, Quantity, StructurePolicy, StructureRule};
 use crate::attention::FACETS;
+use crate::units::Share;
 
 /// Reads `[policy.structure]` over what is there already.
 ///
@@ -20,8 +21,8 @@ pub(super) fn structure(
         }
     }
     if let Some(value) = table.get("memory_share") {
-        policy.memory_share = value.number()?;
-        if !(0.0..=1.0).contains(&policy.memory_share) {
+        policy.memory_share = Share(value.number()?);
+        if !(0.0..=1.0).contains(&policy.memory_share.0) {
             return Err(
                 value.error("a share is a fraction from 0 to 1: 0.10 lets memory grow by 10 %")
             );

@@ -10,6 +10,7 @@ use super::rules::{Expectation, Metric, Policy};
 use super::selector::selector;
 use super::{Cache, Override, Settings, Suite, WorkerCommand};
 use crate::attention::{Case, NAME_RULE, ParamValue, Params, VariantId, is_name, parameter_name};
+use crate::units::{Ratio, Share};
 
 /// Version of the suite format.
 const SUITE_SCHEMA: i64 = 1;
@@ -201,8 +202,8 @@ fn settings(table: &Table<'_>, settings: &mut Settings) -> Result<(), DocumentEr
 
 fn policy(table: &Table<'_>, policy: &mut Policy) -> Result<(), DocumentError> {
     if let Some(value) = table.get("floor") {
-        policy.floor = value.number()?;
-        if !(0.0..=1.0).contains(&policy.floor) {
+        policy.floor = Share(value.number()?);
+        if !(0.0..=1.0).contains(&policy.floor.0) {
             return Err(value.error(
                 "a floor is a fraction from 0 to 1: 0.05 lets 5 % pass, and at 1 a case may take \
                  twice as long unseen",
@@ -220,7 +221,7 @@ fn policy(table: &Table<'_>, policy: &mut Policy) -> Result<(), DocumentError> {
         if !(share > 0.0 && share <= 1.0) {
             return Err(value.error("a share of a training step lies above 0 and up to 1"));
         }
-        policy.step_share = Some(share);
+        policy.step_share = Some(Share(share));
     }
     if let Some(value) = table.get("structure") {
         demands::structure(&value.table()?, &mut policy.structure)?;
@@ -329,7 +330,7 @@ fn expectation(table: &Table<'_>) -> Result<Expectation, DocumentError> {
         name: table.require("name")?.string()?,
         case: selector(&table.require("case")?)?,
         against: selector(&table.require("against")?)?,
-        within: within.number()?,
+        within: Ratio(within.number()?),
         metric: match table.get("metric") {
             None => Metric::Device,
             Some(value) => match value.string()?.as_str() {
@@ -339,7 +340,7 @@ fn expectation(table: &Table<'_>) -> Result<Expectation, DocumentError> {
             },
         },
     };
-    if !(0.01..=100.0).contains(&expectation.within) {
+    if !(0.01..=100.0).contains(&expectation.within.0) {
         return Err(
             within.error("a limit is a ratio of times from 0.01 to 100: 1.10 allows 10 % more")
         );

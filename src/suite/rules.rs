@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 pub use super::selector::Selector;
 use super::structural::{Limit, StructurePolicy};
+use crate::units::{Ratio, Share};
 
 /// Everything a suite demands.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -32,7 +33,7 @@ pub struct Expectation {
     /// What they are held against.
     pub against: Selector,
     /// Largest allowed ratio of times.
-    pub within: f64,
+    pub within: Ratio,
     /// Which time.
     pub metric: Metric,
 }
@@ -63,7 +64,7 @@ impl Metric {
 pub struct Policy {
     /// Smallest relative change that counts, for example 0.05. A real but
     /// smaller one is not called a regression.
-    pub floor: f64,
+    pub floor: Share,
     /// Fresh invocations on which a suspected change must show again.
     pub confirm: u32,
     /// Patterns of case ids (`*` matches anything) that may fail or be
@@ -71,7 +72,7 @@ pub struct Policy {
     pub allow: Vec<String>,
     /// What part of a training step the cases take, from 0 to 1, where the suite knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub step_share: Option<f64>,
+    pub step_share: Option<Share>,
     /// How changes of structure are taken.
     #[serde(default, skip_serializing_if = "StructurePolicy::is_default")]
     pub structure: StructurePolicy,
@@ -80,7 +81,7 @@ pub struct Policy {
 impl Default for Policy {
     fn default() -> Policy {
         Policy {
-            floor: 0.05,
+            floor: Share(0.05),
             confirm: 10,
             allow: Vec::new(),
             step_share: None,

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::selector::{Selector, glob};
+use crate::units::Share;
 
 /// A kind of structural change. Its words are stable: suites and scripts name them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -148,7 +149,7 @@ pub struct StructurePolicy {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<StructureRule>,
     /// Smallest relative growth of memory that counts.
-    pub memory_share: f64,
+    pub memory_share: Share,
     /// Beginnings of the names of counts that must not grow in steady state.
     pub steady_counts: Vec<String>,
 }
@@ -158,7 +159,7 @@ impl Default for StructurePolicy {
         StructurePolicy {
             actions: BTreeMap::new(),
             rules: Vec::new(),
-            memory_share: 0.10,
+            memory_share: Share(0.10),
             steady_counts: vec!["calls.".to_owned(), "module_loads".to_owned()],
         }
     }

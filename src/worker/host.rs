@@ -20,6 +20,7 @@ use super::program::{Leaves, Program, Started, Streams, why};
 use super::protocol::{
     Hello, PROTOCOL_VERSION, REPLY_FD, REQUEST_FD, Reply, ReplyBody, Request, RequestBody,
 };
+use crate::units::Bytes;
 
 /// A reply line longer than this is garbage, not a message.
 const LONGEST_REPLY: u64 = 256 << 20;
@@ -276,7 +277,7 @@ fn no_hello() -> Hello {
         device: super::protocol::Device {
             kind: String::new(),
             name: String::new(),
-            memory_bytes: 0,
+            memory_bytes: Bytes(0),
             facts: Default::default(),
         },
         variants: Vec::new(),

@@ -23,6 +23,7 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use regatta::attention::{Direction, Dtype, ParamValue, work};
 use regatta::machine::{Activity, Structure};
+use regatta::units::{Bytes, Nanoseconds};
 use regatta::worker::protocol::{
     Device, Hello, Measure, Measured, PROTOCOL_VERSION, Parameter, Prepare, Prepared, REPLY_FD,
     VariantInfo,
@@ -162,7 +163,7 @@ impl Fake {
             device: Device {
                 kind: "cpu".to_owned(),
                 name: "stand-in".to_owned(),
-                memory_bytes: 1 << 30,
+                memory_bytes: Bytes(1 << 30),
                 facts: BTreeMap::new(),
             },
             variants: Vec::new(),
@@ -194,7 +195,7 @@ impl Worker for Fake {
             device: Device {
                 kind: self.kind.clone(),
                 name: "fake device".to_owned(),
-                memory_bytes: 1 << 30,
+                memory_bytes: Bytes(1 << 30),
                 facts: BTreeMap::from([
                     ("model".to_owned(), "fake".to_owned()),
                     ("sms".to_owned(), "132".to_owned()),
@@ -272,7 +273,7 @@ impl Worker for Fake {
             effective: BTreeMap::from([("num_splits_key".to_owned(), ParamValue::Int(splits))]),
             errors,
             probes,
-            first_call_ns: 1e6,
+            first_call_ns: Nanoseconds(1e6),
             problems: 1,
         };
         self.prepared = Some(request.clone());
@@ -325,13 +326,14 @@ impl Worker for Fake {
                 "drifting" => base * (1.0 + 0.01 * f64::from(sample)),
                 _ => base * self.noise(0.01),
             })
+            .map(Nanoseconds)
             .collect();
         let gpu = case.variant == "gpu";
         let samples = if gpu { request.samples as usize } else { 0 };
         let rotates = case.input_sets > 1 && case.variant != "older";
         Ok(Measured {
             device_ns,
-            host_ns: vec![fault.host_ns(); samples],
+            host_ns: vec![fault.host_time(); samples],
             clock_mhz: vec![fault.clock_mhz(); samples],
             input_sets: if rotates { case.input_sets } else { 1 },
             checked: rotates.then(|| checked(&case)).transpose()?,

@@ -2,6 +2,7 @@
 
 use regatta::attention::ParamValue;
 use regatta::machine::{Activity, Launch, Named, Operation, Structure, Work};
+use regatta::units::Nanoseconds;
 use regatta::worker::protocol::Prepare;
 use regatta::worker::serve::Refusal;
 
@@ -78,13 +79,13 @@ impl Fault {
         }
     }
 
-    /// Nanoseconds the host needs to issue a call.
-    pub fn host_ns(&self) -> f64 {
-        match self.0.as_str() {
+    /// How long the host needs to issue a call.
+    pub fn host_time(&self) -> Nanoseconds {
+        Nanoseconds(match self.0.as_str() {
             "host" => 1e9,
             "clone" | "waits" | "driver-memory" => 1e5,
             _ => 1e3,
-        }
+        })
     }
 
     /// Clock of the device.
@@ -208,7 +209,7 @@ impl Fault {
                 _ => 2_200,
             };
             // The host is ahead, but where it is the fault.
-            let late = self.host_ns() > 1e3 && place > 0;
+            let late = self.host_time().0 > 1e3 && place > 0;
             let name = launch.name.clone();
             operations.push(Operation {
                 stream: Some(7),
@@ -230,7 +231,7 @@ impl Fault {
         operations.sort_by_key(|operation| operation.start_ns);
         Some(Activity {
             operations,
-            host_ns: self.host_ns() as u64,
+            host_ns: self.host_time().0 as u64,
             calls,
             ..Activity::default()
         })

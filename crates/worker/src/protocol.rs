@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::machine::{Activity, Structure};
 pub use super::machine::{DeviceState, throttle_words};
 use crate::attention::{Direction, Dtype, ParamValue, Params, Problem, ProjectionKind};
+use crate::units::{Bytes, Nanoseconds};
 
 /// Version of the protocol; a worker that speaks another one is not used.
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -238,8 +239,8 @@ pub struct Device {
     pub kind: String,
     /// Marketing name, for example `NVIDIA H200`.
     pub name: String,
-    /// Memory a case may use, in bytes.
-    pub memory_bytes: u64,
+    /// Memory a case may use.
+    pub memory_bytes: Bytes,
     /// Facts that make two devices comparable or not: `sms`, `driver`, `cuda`,
     /// `power_limit_w`, `mig`. All of them enter the machine's fingerprint.
     #[serde(default)]
@@ -337,8 +338,8 @@ pub struct Prepared {
     pub errors: BTreeMap<String, TensorError>,
     /// [`PROBES`] elements of each result, for the harness's own check.
     pub probes: BTreeMap<String, Vec<Option<f64>>>,
-    /// Nanoseconds of the first call, compilation and plan building included.
-    pub first_call_ns: f64,
+    /// The first call, compilation and plan building included.
+    pub first_call_ns: Nanoseconds,
     /// Problems of about the case's size that one call works off: layers, lengths.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub problems: u32,
@@ -358,17 +359,17 @@ pub struct TensorError {
 /// Samples of the prepared case, one entry a call in each list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Nanoseconds the device worked on the call.
-    pub device_ns: Vec<f64>,
-    /// Nanoseconds the host needed to issue the call; empty where the two are one.
+    /// How long the device worked on the call.
+    pub device_ns: Vec<Nanoseconds>,
+    /// How long the host needed to issue the call; empty where the two are one.
     #[serde(default)]
-    pub host_ns: Vec<f64>,
+    pub host_ns: Vec<Nanoseconds>,
     /// Clock of the device at each sample in MHz; empty where unknown.
     #[serde(default)]
     pub clock_mhz: Vec<f64>,
-    /// Most device memory in use during the call, in bytes, where known.
+    /// Most device memory in use during the call, where known.
     #[serde(default)]
-    pub peak_bytes: Option<u64>,
+    pub peak_bytes: Option<Bytes>,
     /// State of the device right after the samples, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<DeviceState>,

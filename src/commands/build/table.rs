@@ -7,8 +7,8 @@ use owo_colors::{OwoColorize, Style};
 use super::outcome::{Outcome, rows};
 use crate::commands::indented;
 use crate::kernels::ledger::{Comparison, Row};
-use crate::report::format::{NONE, ShortTime, counted};
 use crate::report::text::{clean, one_line, shorten, shorten_middle};
+use crate::units::{NONE, Nanoseconds, counted};
 
 /// Columns of an entry point's name.
 const NAME: usize = 34;
@@ -25,7 +25,7 @@ pub fn builds(outcomes: &[Outcome], compiler: &str) -> String {
         let heading = format!("{} {}", outcome.file, outcome.arch);
         match &outcome.image {
             Ok(image) => {
-                let time = ShortTime(image.seconds * 1e9);
+                let time = Nanoseconds::of_seconds(image.seconds);
                 let cached = if image.cached { ", from the cache" } else { "" };
                 let _ = writeln!(text, "{}  {time}{cached}", heading.bold());
                 for row in rows(outcome) {
@@ -107,7 +107,7 @@ fn closing(outcomes: &[Outcome], compiler: &str) -> String {
     if compiled > 0 {
         parts.push(format!(
             "{compiled} compiled now in {}",
-            ShortTime(seconds * 1e9)
+            Nanoseconds::of_seconds(seconds)
         ));
     } else if failed == 0 {
         parts.push("all from the cache".to_owned());

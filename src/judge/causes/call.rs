@@ -8,6 +8,7 @@ use crate::judge::structure;
 use crate::machine::{ActivitySummary, Sides, Structure, of_calls};
 use crate::record::side::CaseRecord;
 use crate::suite::structural::StructurePolicy;
+use crate::units::Nanoseconds;
 
 impl<'a> Pair<'a> {
     /// The two records as the rules see them.
@@ -33,8 +34,9 @@ impl<'a> Pair<'a> {
     }
 
     /// The medians of times of both sides, in nanoseconds.
-    pub fn medians(&self, times: fn(&CaseRecord) -> &Vec<f64>) -> Option<Sides<f64>> {
-        Sides::both(median_ns(times(self.base)), median_ns(times(self.head)))
+    pub fn medians(&self, times: fn(&CaseRecord) -> &Vec<Nanoseconds>) -> Option<Sides<f64>> {
+        let median = |record| median_ns(times(record)).map(|time| time.0);
+        Sides::both(median(self.base), median(self.head))
     }
 
     /// What the device did in one call of each, where both are known.

@@ -53,6 +53,7 @@ pub fn workspace(facts: &Facts) -> Option<Found> {
         Some(format!("{what} {}{unit}", became(counts)))
     };
     let peak = pair.base.peak_bytes.zip(pair.head.peak_bytes);
+    let peak = peak.map(|(before, after)| (before.0, after.0));
     let peak = peak.filter(|(before, after)| {
         let more = after.saturating_sub(*before);
         more >= ROUNDING && more >= before / 10

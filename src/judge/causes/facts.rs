@@ -9,7 +9,7 @@ use crate::judge::judgement::{Cause, Difference, Finding};
 use crate::machine::Structure;
 use crate::machine::{KernelChange, Scope, SideFigures, Sides};
 use crate::record::side::CaseRecord;
-use crate::units::ARROW;
+use crate::units::{ARROW, Ratio, Share};
 
 /// The part of what takes longer that something must account for to explain it.
 pub const EXPLAINS: f64 = 0.5;
@@ -163,7 +163,7 @@ impl<'a> Facts<'a> {
 
     /// True when time changed enough that conditions around it are worth telling.
     pub fn moved(&self) -> bool {
-        beyond(self.ratio, self.floor)
+        beyond(Ratio(self.ratio), Share(self.floor))
     }
 
     /// True when the device's time is judged, and not the host's.

@@ -5,6 +5,7 @@ use crate::judge::complete::median_ns as usable_median;
 use crate::judge::judgement::Cause;
 use crate::judge::phrase::percent;
 use crate::record::conditions::Conditions;
+use crate::units::Share;
 
 /// Smaller differences of the clock are its resolution.
 const SMALLEST: f64 = 0.01;
@@ -48,7 +49,7 @@ fn unless_restructured(pair: &Pair, alone: f64, beside: f64) -> f64 {
 /// the slower one's invocations is larger than the same share of the faster one's.
 fn disturbed<'a>(
     facts: &Facts<'a>,
-    share: fn(&Conditions) -> f64,
+    share: fn(&Conditions) -> Share,
 ) -> Option<(&'a Pair<'a>, &'a Conditions, &'a Conditions)> {
     let pair = facts.call()?;
     let (base, head) = (&pair.base.conditions, &pair.head.conditions);

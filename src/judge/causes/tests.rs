@@ -8,6 +8,7 @@ use crate::judge::testing::around;
 use crate::machine::{Launch, Structure};
 use crate::record::conditions::Conditions;
 use crate::record::side::CaseRecord;
+use crate::units::{Bytes, Nanoseconds};
 
 fn launch(name: &str, blocks: u32) -> Launch {
     Launch {
@@ -54,8 +55,8 @@ fn pair<'a>(base: &'a CaseRecord, head: &'a CaseRecord, ratio: f64) -> Pair<'a> 
     Pair {
         base,
         head,
-        base_ns: median_ns(&base.device_ns),
-        head_ns: median_ns(&head.device_ns),
+        base_ns: median_ns(&base.device_ns).map(|time| time.0),
+        head_ns: median_ns(&head.device_ns).map(|time| time.0),
         base_clock: Clock::Events,
         clock: Clock::Events,
         ratio,
@@ -264,7 +265,7 @@ fn throttling_and_other_processes_are_the_machine() {
 #[test]
 fn a_slow_host_in_front_of_a_fast_device_is_told() {
     let issued = |ns: f64| CaseRecord {
-        host_ns: vec![ns; 5],
+        host_ns: vec![Nanoseconds(ns); 5],
         ..around(100.0)
     };
     let text = only(&issued(50.0), &issued(300.0), 1.0);
@@ -304,7 +305,7 @@ fn a_larger_workspace_is_told() {
     let text = only(&base, &head, 1.2);
     assert_eq!(pair_of(text), "workspace: workspace 10 → 90 bytes");
     let peak = |bytes| CaseRecord {
-        peak_bytes: Some(bytes),
+        peak_bytes: Some(Bytes(bytes)),
         ..around(1.0)
     };
     assert_eq!(only(&peak(10 << 20), &peak(20 << 20), 1.0).0, "workspace");
@@ -371,7 +372,7 @@ fn time_inside_counted_functions_is_no_change_of_structure() {
 fn the_most_telling_cause_comes_first() {
     let mut base = launched(&[("flash", 157)]);
     let mut head = launched(&[("flash", 1), ("copy_kernel", 9)]);
-    (base.peak_bytes, head.peak_bytes) = (Some(0), Some(1 << 30));
+    (base.peak_bytes, head.peak_bytes) = (Some(Bytes(0)), Some(Bytes(1 << 30)));
     let causes: Vec<String> = found(&base, &head, 9.0)
         .into_iter()
         .map(|f| f.cause.to_string())

@@ -1,6 +1,7 @@
 use super::*;
 use crate::judge::testing::{around, failed as crashed, side, timed, unsupported};
 use crate::suite::rules::Selector;
+use crate::units::quantities;
 
 const AUTO: &str = "torch/efficient:s1000,d64,bwd";
 const ONE: &str = "torch/efficient:s1000,d64,bwd:num_splits_key=1";
@@ -19,7 +20,7 @@ fn splits() -> Expectation {
         name: "automatic splits are good".to_owned(),
         case: selector(&[("num_splits_key", &["auto"])]),
         against: selector(&[("num_splits_key", &["1", "4"])]),
-        within: 1.10,
+        within: Ratio(1.10),
         metric: Metric::Device,
     }
 }
@@ -42,14 +43,14 @@ fn automatic_far_behind_the_best_explicit_value_is_broken() {
     let result = held(around(1000.0), around(990.0), around(100.0));
     assert_eq!(result.held, Held::Broken);
     assert_eq!(result.against.unwrap().0, FOUR);
-    assert!((result.ratio.unwrap() - 10.0).abs() < 0.01);
+    assert!((result.ratio.unwrap().0 - 10.0).abs() < 0.01);
 }
 
 #[test]
 fn within_the_limit_is_kept() {
     let result = held(around(105.0), around(990.0), around(100.0));
     assert_eq!(result.held, Held::Yes);
-    assert!(result.low.unwrap() <= 1.05 && result.high.unwrap() >= 1.05);
+    assert!(result.low.unwrap() <= Ratio(1.05) && result.high.unwrap() >= Ratio(1.05));
 }
 
 #[test]
@@ -170,7 +171,7 @@ fn only_cases_alike_in_all_else_are_compared() {
 fn a_broken_expectation_tells_its_cause_and_what_belongs_to_it() {
     use crate::machine::{ActivitySummary, DeviceTime};
     let record = |device_ns, host_ns, activity| CaseRecord {
-        host_ns: vec![host_ns; 5],
+        host_ns: vec![Nanoseconds(host_ns); 5],
         activity: Some(activity),
         ..timed(&[device_ns; 5])
     };
@@ -211,7 +212,7 @@ fn naming_variants_compares_across_workers() {
         name: "fused no slower than unfused".to_owned(),
         case: selector(&[("variant", &["cpu/flash"])]),
         against: selector(&[("variant", &["torch/math"])]),
-        within: 1.0,
+        within: Ratio(1.0),
         metric: Metric::Device,
     };
     let cases = vec![
@@ -228,7 +229,7 @@ fn host_times_are_the_devices_on_a_processor_alone() {
         name: "no slower on the host".to_owned(),
         case: selector(&[("variant", &[variant])]),
         against: selector(&[("variant", &["cpu/naive"])]),
-        within: 1.0,
+        within: Ratio(1.0),
         metric: Metric::Host,
     };
     let cases = || {
@@ -292,7 +293,7 @@ fn naming_workers_compares_variants_of_one_name() {
         name: "as good as before".to_owned(),
         case: selector(&[("worker", &["new"])]),
         against: selector(&[("worker", &["old"])]),
-        within: 1.0,
+        within: Ratio(1.0),
         metric: Metric::Device,
     };
     let cases = vec![
@@ -312,11 +313,11 @@ fn host_times_are_used_where_there_are_any_without_the_confirming_ones() {
         ..splits()
     };
     let mut auto = around(1.0);
-    auto.host_ns = vec![100.0, 100.0, 100.0, 100.0, 100.0, 1.0, 1.0, 1.0, 1.0, 1.0];
+    auto.host_ns = quantities([[100.0; 5], [1.0; 5]].concat());
     let mut four = around(1.0);
-    four.host_ns = vec![10.0; 10];
+    four.host_ns = vec![Nanoseconds(10.0); 10];
     let (results, _) = run(rule, vec![(AUTO, auto), (FOUR, four)]);
-    assert_eq!(results[0].ratio, Some(10.0));
+    assert_eq!(results[0].ratio, Some(Ratio(10.0)));
     assert_eq!(results[0].held, Held::Broken);
 }
 
@@ -329,7 +330,10 @@ fn values_from_an_edited_file_are_no_panic() {
     );
     assert_eq!(never_both.held, Held::NotJudged);
     for within in [f64::NAN, 0.0, -1.0, f64::INFINITY] {
-        let rule = Expectation { within, ..splits() };
+        let rule = Expectation {
+            within: Ratio(within),
+            ..splits()
+        };
         let (results, _) = run(rule, vec![(AUTO, around(1.0)), (ONE, around(1.0))]);
         assert_eq!(results[0].held, Held::NotJudged);
     }

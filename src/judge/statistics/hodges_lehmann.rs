@@ -7,6 +7,7 @@
 
 use super::mann_whitney::u_lower_tail;
 use super::{normal_upper, normal_upper_quantile, trim};
+use crate::units::{Ratio, Share};
 
 /// From so many values a side on, the rest is left out: nobody measures as many
 /// invocations, and the pairs would not fit in memory.
@@ -19,14 +20,14 @@ const EXACT_LIMIT: usize = 60;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// The estimate.
-    pub ratio: f64,
+    pub ratio: Ratio,
     /// Lower end of the interval.
-    pub low: f64,
+    pub low: Ratio,
     /// Upper end of the interval.
-    pub high: f64,
+    pub high: Ratio,
     /// Real coverage of the interval: at least the one asked for where the number
     /// of values allows it, else that of the widest interval there is.
-    pub confidence: f64,
+    pub confidence: Share,
 }
 
 /// By what factor `head` is larger than `base`: the median of all ratios of a
@@ -85,10 +86,10 @@ fn estimate(sorted: &[f64], (skipped, confidence): (usize, f64)) -> Estimate {
     let last = sorted.len() - 1;
     let middle = (sorted[last / 2] + sorted[last.div_ceil(2)]) / 2.0;
     Estimate {
-        ratio: middle.exp(),
-        low: sorted[skipped].exp(),
-        high: sorted[last - skipped].exp(),
-        confidence,
+        ratio: Ratio(middle.exp()),
+        low: Ratio(sorted[skipped].exp()),
+        high: Ratio(sorted[last - skipped].exp()),
+        confidence: Share(confidence),
     }
 }
 

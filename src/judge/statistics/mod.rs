@@ -4,6 +4,9 @@
 //! the usual evidence and no normal approximation holds there. Checked against
 //! SciPy: `tests/vectors/make_statistics.py` makes the numbers in
 //! `tests/vectors/statistics.json`.
+//!
+//! Values, levels and probabilities are plain numbers here: ranks and logarithms have no
+//! unit. What is estimated has one: a [`Ratio`](crate::units::Ratio).
 
 mod hodges_lehmann;
 mod holm;

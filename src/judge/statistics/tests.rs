@@ -78,10 +78,10 @@ fn mann_whitney_agrees_with_scipy() {
 fn hodges_lehmann_agrees_with_enumeration() {
     let vectors = vectors();
     let check = |ours: Estimate, theirs: &Expected| {
-        close(ours.ratio, theirs.ratio);
-        close(ours.low, theirs.low);
-        close(ours.high, theirs.high);
-        close(ours.confidence, theirs.confidence);
+        close(ours.ratio.0, theirs.ratio);
+        close(ours.low.0, theirs.low);
+        close(ours.high.0, theirs.high);
+        close(ours.confidence.0, theirs.confidence);
     };
     for case in &vectors.two_sample {
         let ours = two_sample_ratio(&case.base, &case.head, 0.95).unwrap();
@@ -95,9 +95,9 @@ fn hodges_lehmann_agrees_with_enumeration() {
 #[test]
 fn five_pairs_cover_their_whole_range() {
     let estimate = paired_ratio(&[1.3, 1.1, 1.2, 1.5, 1.4], 0.95).unwrap();
-    close(estimate.low, 1.1);
-    close(estimate.high, 1.5);
-    close(estimate.confidence, 0.9375);
+    close(estimate.low.0, 1.1);
+    close(estimate.high.0, 1.5);
+    close(estimate.confidence.0, 0.9375);
 }
 
 #[test]
@@ -118,8 +118,8 @@ fn large_samples_get_an_interval_as_fast_as_small_ones() {
     let base: Vec<f64> = (0..400).map(|i| 100.0 + f64::from(i % 37)).collect();
     let head: Vec<f64> = base.iter().map(|v| v * 1.1).collect();
     let estimate = two_sample_ratio(&base, &head, 0.95).unwrap();
-    assert!(estimate.low > 1.05 && estimate.high < 1.15);
-    assert!((0.95..0.951).contains(&estimate.confidence));
+    assert!(estimate.low.0 > 1.05 && estimate.high.0 < 1.15);
+    assert!((0.95..0.951).contains(&estimate.confidence.0));
     let ratios: Vec<f64> = (0..300).map(|i| 1.0 + f64::from(i % 11) / 100.0).collect();
     let paired = paired_ratio(&ratios, 0.95).unwrap();
     assert!(paired.low < paired.ratio && paired.ratio < paired.high);
@@ -176,14 +176,14 @@ proptest! {
         let plain = two_sample_ratio(&a, &b, 0.95).unwrap();
         prop_assert!(plain.low <= plain.ratio * (1.0 + 1e-12));
         prop_assert!(plain.ratio <= plain.high * (1.0 + 1e-12));
-        prop_assert!((0.0..=1.0).contains(&plain.confidence));
+        prop_assert!((0.0..=1.0).contains(&plain.confidence.0));
         let scaled: Vec<f64> = b.iter().map(|v| v * scale).collect();
         let moved = two_sample_ratio(&a, &scaled, 0.95).unwrap();
-        prop_assert!((moved.ratio / plain.ratio / scale - 1.0).abs() < 1e-9);
-        prop_assert!((moved.low / plain.low / scale - 1.0).abs() < 1e-9);
+        prop_assert!(((moved.ratio / plain.ratio).0 / scale - 1.0).abs() < 1e-9);
+        prop_assert!(((moved.low / plain.low).0 / scale - 1.0).abs() < 1e-9);
         let back = two_sample_ratio(&b, &a, 0.95).unwrap();
-        prop_assert!((back.ratio * plain.ratio - 1.0).abs() < 1e-9);
-        prop_assert!((back.low * plain.high - 1.0).abs() < 1e-9);
+        prop_assert!(((back.ratio * plain.ratio).0 - 1.0).abs() < 1e-9);
+        prop_assert!(((back.low * plain.high).0 - 1.0).abs() < 1e-9);
     }
 
     #[test]
@@ -191,7 +191,7 @@ proptest! {
         // Test and interval are two readings of the same ranks.
         let estimate = two_sample_ratio(&a, &b, 0.95).unwrap();
         let test = mann_whitney(&a, &b).unwrap();
-        if estimate.confidence >= 0.95 && (estimate.low > 1.0 || estimate.high < 1.0) {
+        if estimate.confidence.0 >= 0.95 && (estimate.low.0 > 1.0 || estimate.high.0 < 1.0) {
             prop_assert!(test.two_sided <= 0.05 + 1e-9, "{:?} {:?}", estimate, test);
         }
     }
@@ -203,7 +203,7 @@ proptest! {
         prop_assert!(plain.ratio <= plain.high * (1.0 + 1e-12));
         let scaled: Vec<f64> = ratios.iter().map(|r| r * c).collect();
         let moved = paired_ratio(&scaled, 0.95).unwrap();
-        prop_assert!((moved.ratio / plain.ratio / c - 1.0).abs() < 1e-9);
+        prop_assert!(((moved.ratio / plain.ratio).0 / c - 1.0).abs() < 1e-9);
     }
 
     #[test]

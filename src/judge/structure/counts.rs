@@ -5,6 +5,7 @@ use crate::judge::counts::count;
 use crate::judge::judgement::{Direction, StructuralChange};
 use crate::machine::{DRIVER_ALLOCATIONS, DRIVER_FREES, SYNCHRONISATIONS, Structure};
 use crate::suite::structural::{Kind, StructurePolicy};
+use crate::units::Bytes;
 
 /// A difference of memory below this is an allocator's rounding.
 const ROUNDING: u64 = 1 << 20;
@@ -62,7 +63,7 @@ pub fn compare(found: &mut Found, base: &Structure) {
 /// Most memory in use, beyond the share that the policy lets pass.
 pub fn memory(found: &mut Found) {
     let (base, head) = (found.pair.base, found.pair.head);
-    if let Some((before, after)) = base.peak_bytes.zip(head.peak_bytes)
+    if let Some((Bytes(before), Bytes(after))) = base.peak_bytes.zip(head.peak_bytes)
         && before.abs_diff(after) >= ROUNDING
     {
         add_memory(found, "peak_bytes", before, after);
@@ -70,7 +71,7 @@ pub fn memory(found: &mut Found) {
 }
 
 fn add_memory(found: &mut Found, name: &str, before: u64, after: u64) {
-    let counts = before as f64 * found.pair.policy.memory_share;
+    let counts = before as f64 * found.pair.policy.memory_share.0;
     if before.abs_diff(after) as f64 > counts {
         found.add_figure(Kind::Memory, name, before, after);
     }

@@ -57,7 +57,7 @@ pub fn vanished(pair: &Pair) -> Vec<Uncounted> {
     if let (Some(before), true, true) = (pair.base.peak_bytes, timed, memory != Action::Ignore) {
         found.push(Uncounted {
             name: "peak_bytes".to_owned(),
-            before: Some(before),
+            before: Some(before.0),
             reason: None,
         });
     }

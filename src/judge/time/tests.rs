@@ -4,8 +4,9 @@ use super::*;
 use crate::judge::floor::floor;
 use crate::judge::testing::{around, confirmed as with_fresh, timed};
 use crate::suite::rules::Policy;
+use crate::units::{Nanoseconds, numbers, quantities};
 
-const FLOOR: f64 = 0.05;
+const FLOOR: Share = Share(0.05);
 
 fn one(base: &CaseRecord, head: &CaseRecord) -> Compared {
     compare(&[(base, head)], FLOOR).2.remove(0)
@@ -19,7 +20,7 @@ fn word(base: &[f64], head: &[f64]) -> Word {
 fn five_clear_invocations_a_side_are_called_without_confirmation() {
     let slower = one(&around(100.0), &around(120.0));
     assert_eq!(slower.word, Word::Regressed);
-    assert!((slower.change.ratio - 1.2).abs() < 0.01);
+    assert!((slower.change.ratio.0 - 1.2).abs() < 0.01);
     assert_eq!(slower.change.stage, Stage::Screen);
     assert_eq!(one(&around(120.0), &around(100.0)).word, Word::Improved);
 }
@@ -27,7 +28,7 @@ fn five_clear_invocations_a_side_are_called_without_confirmation() {
 #[test]
 fn a_real_change_below_the_floor_is_same() {
     let compared = one(&around(100.0), &around(102.5));
-    assert!(compared.change.p < 0.01);
+    assert!(compared.change.p.0 < 0.01);
     assert_eq!(compared.word, Word::Same);
 }
 
@@ -94,7 +95,7 @@ fn one_invocation_calls_nothing_and_says_what_would_do() {
     assert!(compared.looks_worse);
     let reason = compared.reason.unwrap();
     assert!(reason.contains("2 against 1 invocations cannot decide; 5 a side could"));
-    assert!(compared.change.smallest_effect.is_infinite());
+    assert!(compared.change.smallest_effect.0.is_infinite());
     // But the gate will look again.
     assert!(suspicious(&compared.change, false, FLOOR));
 }
@@ -104,7 +105,7 @@ fn fresh_invocations_decide_alone() {
     let confirmed = one(&around(100.0), &with_fresh(120.0, 115.0));
     assert_eq!(confirmed.word, Word::Regressed);
     assert_eq!(confirmed.change.stage, Stage::Confirm);
-    assert!((confirmed.change.ratio - 1.15).abs() < 0.01);
+    assert!((confirmed.change.ratio.0 - 1.15).abs() < 0.01);
 
     let withdrawn = one(&around(100.0), &with_fresh(120.0, 100.5));
     assert_eq!(withdrawn.word, Word::Same);
@@ -134,7 +135,7 @@ fn holm_counts_all_cases_with_fresh_invocations() {
     let base = around(100.0);
     let mut suspect = around(120.0);
     suspect.confirm_ns = [around(110.0).device_ns, around(110.5).device_ns].concat();
-    (suspect.confirm_ns[0], suspect.confirm_ns[5]) = (100.0, 100.0);
+    (suspect.confirm_ns[0], suspect.confirm_ns[5]) = (Nanoseconds(100.0), Nanoseconds(100.0));
     assert_eq!(one(&base, &suspect).word, Word::Regressed);
     let mut quiet = around(100.0);
     quiet.confirm_ns = [around(100.0).device_ns, around(100.1).device_ns].concat();
@@ -145,7 +146,7 @@ fn holm_counts_all_cases_with_fresh_invocations() {
     // Sides that do not overlap at all are called, however many there are: else a gate
     // would be the blinder the more it broke.
     let mut apart = suspect.clone();
-    (apart.confirm_ns[0], apart.confirm_ns[5]) = (110.0, 110.0);
+    (apart.confirm_ns[0], apart.confirm_ns[5]) = (Nanoseconds(110.0), Nanoseconds(110.0));
     let pairs = vec![(&base, &apart); 500];
     let words: Vec<Word> = compare(&pairs, FLOOR).2.iter().map(|c| c.word).collect();
     assert_eq!(words, vec![Word::Regressed; 500]);
@@ -158,9 +159,9 @@ fn a_common_shift_within_the_floor_is_divided_out() {
     pairs.push((&base, &odd));
     let (shift, note, compared) = compare(&pairs, FLOOR);
     assert!(shift.unwrap().removed && note.is_some());
-    assert!((compared[0].change.ratio - 1.0).abs() < 0.001);
+    assert!((compared[0].change.ratio.0 - 1.0).abs() < 0.001);
     assert_eq!(compared[0].word, Word::Same);
-    assert!((compared[9].change.ratio - 1.07 / 1.03).abs() < 0.001);
+    assert!((compared[9].change.ratio.0 - 1.07 / 1.03).abs() < 0.001);
 }
 
 #[test]
@@ -186,17 +187,17 @@ fn the_smallest_effect_is_one_that_would_be_called() {
         ),
     ] {
         let effect = one(&base, &head).change.smallest_effect;
+        let least = Ratio::grown_by(effect);
         let centred = one(&base, &head).change.ratio;
-        let moved = |factor: f64| {
-            let times = head.device_ns.iter().map(|ns| ns / centred * factor);
-            word(&base.device_ns, &times.collect::<Vec<_>>())
+        let moved = |factor: Ratio| {
+            let times = head
+                .device_ns
+                .iter()
+                .map(|time| (*time / centred * factor).0);
+            word(&numbers(&base.device_ns), &times.collect::<Vec<_>>())
         };
-        assert_eq!(moved((1.0 + effect) * 1.001), Word::Regressed, "{effect}");
-        assert_eq!(
-            moved(1.0 / (1.0 + effect) * 0.999),
-            Word::Improved,
-            "{effect}"
-        );
+        assert_eq!(moved(least * 1.001), Word::Regressed, "{effect}");
+        assert_eq!(moved(least.inverse() * 0.999), Word::Improved, "{effect}");
     }
 }
 
@@ -204,10 +205,10 @@ fn the_smallest_effect_is_one_that_would_be_called() {
 fn a_floor_from_an_edited_file_is_replaced_by_the_default() {
     for wild in [f64::NAN, -1.0, f64::INFINITY] {
         let policy = Policy {
-            floor: wild,
+            floor: Share(wild),
             ..Policy::default()
         };
-        assert_eq!(floor(&policy), 0.05);
+        assert_eq!(floor(&policy), FLOOR);
     }
 }
 
@@ -220,13 +221,13 @@ proptest! {
         floor in prop::num::f64::POSITIVE,
     ) {
         let mut record = timed(&head);
-        record.confirm_ns = fresh;
+        record.confirm_ns = quantities(fresh);
         let base = timed(&base);
-        let (_, _, compared) = compare(&[(&base, &record); 6], floor);
+        let (_, _, compared) = compare(&[(&base, &record); 6], Share(floor));
         for row in compared {
             let Change { ratio, low, high, p, .. } = row.change;
             prop_assert!(ratio.is_finite() && low.is_finite() && high.is_finite());
-            prop_assert!(p > 0.0 && p <= 1.0);
+            prop_assert!(p.0 > 0.0 && p.0 <= 1.0);
             prop_assert!(low <= ratio * (1.0 + 1e-9) && ratio <= high * (1.0 + 1e-9));
         }
     }

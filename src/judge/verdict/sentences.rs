@@ -5,9 +5,9 @@ use crate::attention::CaseId;
 use crate::judge::judgement::{
     ExpectationResult, Held, Judgement, LimitResult, Row, Uncounted, Word,
 };
-use crate::judge::phrase::{change, count, factor};
 use crate::record::types::Fault;
 use crate::suite::structural::Action;
+use crate::units::{Ratio, counted};
 
 const UNKNOWN: &str = "no reason is known";
 const UNDECIDED: &str = "the evidence decides neither way";
@@ -32,17 +32,19 @@ fn limits(judgement: &Judgement, held: Held) -> Vec<&LimitResult> {
     limits.filter(|limit| limit.held == held).collect()
 }
 
-fn worst<'a, T>(of: &[&'a T], by: fn(&T) -> f64) -> Option<&'a T> {
+fn worst<'a, T>(of: &[&'a T], by: fn(&T) -> Ratio) -> Option<&'a T> {
     of.iter().copied().max_by(|a, b| by(a).total_cmp(&by(b)))
 }
 
-fn ratio(row: &Row) -> f64 {
-    row.change.as_ref().map_or(1.0, |change| change.ratio)
+fn ratio(row: &Row) -> Ratio {
+    row.change
+        .as_ref()
+        .map_or(Ratio::ONE, |change| change.ratio)
 }
 
 /// How far beyond its limit.
-fn excess(result: &ExpectationResult) -> f64 {
-    result.ratio.unwrap_or(0.0) / result.within
+fn excess(result: &ExpectationResult) -> Ratio {
+    result.ratio.unwrap_or(Ratio(0.0)) / result.within
 }
 
 fn or<'a>(reason: &'a Option<String>, otherwise: &'a str) -> &'a str {
@@ -56,7 +58,7 @@ fn verb<'a>(number: usize, one: &'a str, many: &'a str) -> &'a str {
 
 /// `1 case is`, `2 cases are`.
 fn are(number: usize, what: &str) -> String {
-    format!("{} {}", count(number, what), verb(number, "is", "are"))
+    format!("{} {}", counted(number, what), verb(number, "is", "are"))
 }
 
 /// `1 case looks slower and was not decided`.
@@ -64,7 +66,7 @@ fn look(number: usize, what: &str, how: &str) -> String {
     let (looks, was) = (verb(number, "looks", "look"), verb(number, "was", "were"));
     format!(
         "{} {looks} {how} and {was} not decided",
-        count(number, what)
+        counted(number, what)
     )
 }
 
@@ -72,7 +74,7 @@ fn look(number: usize, what: &str, how: &str) -> String {
 pub fn faulty(judgement: &Judgement) -> Option<String> {
     let faulty = rows(judgement, Row::is_faulty);
     let first = faulty.first()?;
-    let counted = |(fault, what)| {
+    let of_kind = |(fault, what)| {
         let number = faulty.iter().filter(|row| row.fault == fault).count();
         (number > 0).then(|| format!("{number} {what}"))
     };
@@ -81,10 +83,10 @@ pub fn faulty(judgement: &Judgement) -> Option<String> {
         (Fault::Crash, "crashed"),
         (Fault::Hang, "hung"),
     ];
-    let each: Vec<String> = kinds.into_iter().filter_map(counted).collect();
+    let each: Vec<String> = kinds.into_iter().filter_map(of_kind).collect();
     Some(format!(
         "{} failed ({}), first {}: {}",
-        count(faulty.len(), "case"),
+        counted(faulty.len(), "case"),
         each.join(", "),
         first.case,
         or(&first.unconfirmed, or(&first.reason, UNKNOWN)),
@@ -98,7 +100,7 @@ pub fn unconfirmed(judgement: &Judgement) -> Option<String> {
     let first = open.first()?;
     Some(format!(
         "{} {} to be confirmed and not, first {}: {}",
-        count(open.len(), "case"),
+        counted(open.len(), "case"),
         verb(open.len(), "was", "were"),
         first.case,
         or(&first.unconfirmed, ""),
@@ -126,9 +128,9 @@ pub fn expectations_look_worse(judgement: &Judgement) -> Option<String> {
         look(open.len(), "expectation", "broken"),
         worst.name,
         worst.case,
-        factor(worst.ratio.unwrap_or(0.0)),
+        worst.ratio.unwrap_or(Ratio(0.0)).times(),
         worst.metric.of_host(),
-        factor(worst.within),
+        worst.within.times(),
         or(&worst.reason, WITHIN),
     ))
 }
@@ -153,10 +155,10 @@ pub fn broken(judgement: &Judgement) -> Option<String> {
         are(broken.len(), "expectation"),
         worst.name,
         worst.case,
-        factor(worst.ratio.unwrap_or(0.0)),
+        worst.ratio.unwrap_or(Ratio(0.0)).times(),
         worst.metric.of_host(),
         against.map_or_else(|| "its reference".to_owned(), ToString::to_string),
-        factor(worst.within),
+        worst.within.times(),
     ))
 }
 
@@ -166,16 +168,16 @@ pub fn regressed(judgement: &Judgement) -> Option<String> {
     let worst = worst(&regressed, ratio)?;
     let compared = rows(judgement, |row| row.change.is_some());
     // Another figure than the case's own: the suite says what part of a step it is.
-    let of_a_step = worst.severity.filter(|s| *s < ratio(worst) - 1.0);
+    let of_a_step = worst.severity.filter(|s| *s < ratio(worst).growth());
     let step = of_a_step.map_or(String::new(), |severity| {
-        format!(", a training step {}", change(1.0 + severity))
+        format!(", a training step {}", Ratio::grown_by(severity).told())
     });
     Some(format!(
         "{} of {} regressed, worst {}: {} times as long{step}",
         regressed.len(),
-        count(compared.len(), "case"),
+        counted(compared.len(), "case"),
         worst.case,
-        factor(ratio(worst)),
+        ratio(worst).times(),
     ))
 }
 
@@ -203,14 +205,14 @@ pub fn restructured(judgement: &Judgement) -> Option<String> {
     Some(format!(
         "{} of {} changed structure for the worse, first {}: {change}",
         failed.len(),
-        count(compared.len(), "case"),
+        counted(compared.len(), "case"),
         first.case,
     ))
 }
 
 /// `1 limit could not be judged, first `, and which it is and why.
 fn unjudged(number: usize, what: &str, name: &str, case: &CaseId, why: &Option<String>) -> String {
-    let number = count(number, what);
+    let number = counted(number, what);
     let why = or(why, UNKNOWN);
     format!("{number} could not be judged, first `{name}` on {case}: {why}")
 }
@@ -243,7 +245,7 @@ pub fn uncounted(judgement: &Judgement) -> Option<String> {
     let first = open.first()?;
     Some(format!(
         "the structure of {} could not be judged, first {}: {}",
-        count(open.len(), "case"),
+        counted(open.len(), "case"),
         first.case,
         Uncounted::told(&first.uncounted)?,
     ))
@@ -254,7 +256,7 @@ pub fn incomparable(judgement: &Judgement) -> Option<String> {
     let first = judgement.incomparable.first()?;
     let more = match judgement.incomparable.len() - 1 {
         0 => String::new(),
-        more => format!(", and {} more", count(more, "difference")),
+        more => format!(", and {} more", counted(more, "difference")),
     };
     Some(format!(
         "the two sides cannot be compared: {} is {} in the base and {} in the head{more}",
@@ -295,12 +297,12 @@ fn first_refusal(judgement: &Judgement) -> String {
 /// no reason to pass.
 pub fn all_slower(judgement: &Judgement) -> Option<String> {
     let shift = judgement.common_shift?;
-    (shift.beyond_floor && shift.ratio > 1.0).then(|| {
+    (shift.beyond_floor && shift.ratio > Ratio::ONE).then(|| {
         format!(
             "most of {} are slower, in the median {} times as long: a change that all \
              of them run through, or the machine; measure the base again to tell",
-            count(shift.cases, "case"),
-            factor(shift.ratio)
+            counted(shift.cases, "case"),
+            shift.ratio.times()
         )
     })
 }
@@ -315,7 +317,7 @@ pub fn not_measured(judgement: &Judgement) -> Option<String> {
     Some(format!(
         "{} of {} {} not measured, first {}: {}",
         missing.len(),
-        count(planned.len(), "case"),
+        counted(planned.len(), "case"),
         verb(missing.len(), "was", "were"),
         first.case,
         or(&first.reason, UNKNOWN),
@@ -329,7 +331,7 @@ pub fn removed(judgement: &Judgement) -> Option<String> {
     let first = removed.first().filter(|_| !another_suite(judgement))?;
     Some(format!(
         "{} of the base {} no longer in the suite, first {}",
-        count(removed.len(), "case"),
+        counted(removed.len(), "case"),
         verb(removed.len(), "is", "are"),
         first.case,
     ))

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use super::*;
 use crate::attention::{Direction, Dtype};
 use crate::suite;
+use crate::units::{Bytes, Nanoseconds};
 use crate::worker::protocol::{
     Checked, Device, Hello, Measured, PROBES, Prepared, TensorError, VariantInfo,
 };
@@ -70,7 +71,7 @@ fn hello() -> Hello {
         device: Device {
             kind: "cpu".to_owned(),
             name: "abacus".to_owned(),
-            memory_bytes: 1 << 40,
+            memory_bytes: Bytes(1 << 40),
             facts: BTreeMap::new(),
         },
         variants: vec![variant("a"), variant("b")],
@@ -94,14 +95,14 @@ fn prepared(relative_l2: f64) -> ReplyBody {
         effective: BTreeMap::new(),
         errors: errors(relative_l2),
         probes: probes(),
-        first_call_ns: 1e9,
+        first_call_ns: Nanoseconds(1e9),
         problems: 1,
     })
 }
 
 fn measured(samples: usize, checked: Option<(u64, f64)>) -> ReplyBody {
     ReplyBody::Measured(Measured {
-        device_ns: vec![1e9; samples],
+        device_ns: vec![Nanoseconds(1e9); samples],
         input_sets: if checked.is_some() { 3 } else { 1 },
         checked: checked.map(|(seed, error)| Checked {
             seed,

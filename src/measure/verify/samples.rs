@@ -2,6 +2,7 @@
 
 use crate::attention::{Dtype, Problem, work};
 use crate::record::side::is_time;
+use crate::units::{Nanoseconds, Rate};
 use crate::worker::protocol::{Device, Measure, Measured};
 
 /// The fastest clock that a device is believed, in MHz.
@@ -50,44 +51,40 @@ pub fn samples(
             "{count} samples; at least {least} and at most {most} were asked for"
         ));
     }
-    for (name, times) in [
-        ("host_ns", &measured.host_ns),
-        ("clock_mhz", &measured.clock_mhz),
+    for (name, there) in [
+        ("host_ns", measured.host_ns.len()),
+        ("clock_mhz", measured.clock_mhz.len()),
     ] {
-        if !times.is_empty() && times.len() != count {
-            return Err(format!(
-                "{count} device times but {} of {name}",
-                times.len()
-            ));
+        if there > 0 && there != count {
+            return Err(format!("{count} device times but {there} of {name}"));
         }
     }
     let all = measured.device_ns.iter().chain(&measured.host_ns);
     if let Some(bad) = all.into_iter().find(|time| !is_time(**time)) {
-        return Err(format!("a sample of {bad} ns"));
+        return Err(format!("a sample of {} ns", bad.0));
     }
     let mut clocks = measured.clock_mhz.iter();
     if let Some(bad) = clocks.find(|mhz| !(**mhz > 0.0 && **mhz <= FASTEST_MHZ)) {
         return Err(format!("a clock of {bad} MHz"));
     }
-    let fastest = measured.device_ns.iter().copied().fold(f64::MAX, f64::min);
-    if let Some(peak) = peak_flops(device, problem.dtype) {
-        let rate = work::flops(problem) / (fastest * 1e-9);
+    let fastest = measured.device_ns.iter().copied();
+    let fastest = fastest.fold(Nanoseconds(f64::MAX), Nanoseconds::min);
+    if let Some(peak) = peak(device, problem.dtype) {
+        let rate = Rate::of_work(work::flops(problem), fastest);
         if rate > peak {
             return Err(format!(
-                "a sample of {fastest:.0} ns would be {:.0} TFLOP/s, above the {:.0} TFLOP/s \
+                "a sample of {:.0} ns would be {:.0} TFLOP/s, above the {:.0} TFLOP/s \
                  {} can do: the clock or the kernel is wrong",
-                rate / 1e12,
-                peak / 1e12,
-                device.name
+                fastest.0, rate.0, peak.0, device.name
             ));
         }
     }
     Ok(())
 }
 
-/// Dense peak of a known device in FLOP/s, from the vendors' data sheets; for
+/// Dense peak of a known device, from the vendors' data sheets; for
 /// float32 that of its TF32 units, which a kernel may use.
-fn peak_flops(device: &Device, dtype: Dtype) -> Option<f64> {
+fn peak(device: &Device, dtype: Dtype) -> Option<Rate> {
     // (part of the name, TF32, 16 bit), TFLOP/s without sparsity
     const PEAKS: [(&str, f64, f64); 6] = [
         ("H200", 495.0, 989.0),
@@ -99,7 +96,7 @@ fn peak_flops(device: &Device, dtype: Dtype) -> Option<f64> {
     ];
     let known = PEAKS.iter().find(|(name, ..)| device.name.contains(name));
     let (_, tf32, half) = known?;
-    Some(1e12 * if dtype == Dtype::F32 { *tf32 } else { *half })
+    Some(Rate(if dtype == Dtype::F32 { *tf32 } else { *half }))
 }
 
 #[cfg(test)]
@@ -107,6 +104,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::units::{Bytes, quantities};
     use crate::worker::protocol::Cache;
 
     /// A plain request for so many samples.
@@ -126,7 +124,7 @@ mod tests {
         Device {
             kind: "cuda".to_owned(),
             name: name.to_owned(),
-            memory_bytes: 0,
+            memory_bytes: Bytes(0),
             facts: BTreeMap::new(),
         }
     }
@@ -138,7 +136,7 @@ mod tests {
         problem.kv_heads = 16;
         problem.dtype = Dtype::Bf16;
         let measured = |ns: f64| Measured {
-            device_ns: vec![ns],
+            device_ns: vec![Nanoseconds(ns)],
             ..Measured::default()
         };
         // 0.55 TFLOP in 0.1 ms: 5,500 TFLOP/s.
@@ -188,8 +186,8 @@ mod tests {
     fn samples_that_no_clock_gives_are_refused() {
         let problem = Problem::new(16, 16);
         let with = |device_ns: &[f64], host_ns: &[f64], clock_mhz: &[f64]| Measured {
-            device_ns: device_ns.to_vec(),
-            host_ns: host_ns.to_vec(),
+            device_ns: quantities(device_ns.iter().copied()),
+            host_ns: quantities(host_ns.iter().copied()),
             clock_mhz: clock_mhz.to_vec(),
             ..Measured::default()
         };
@@ -221,7 +219,7 @@ mod tests {
     fn more_or_fewer_samples_than_asked_for_are_refused() {
         let problem = Problem::new(16, 16);
         let taken = |count: usize| Measured {
-            device_ns: vec![1e9; count],
+            device_ns: vec![Nanoseconds(1e9); count],
             ..Measured::default()
         };
         let held = |count, samples_, min| {

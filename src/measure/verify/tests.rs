@@ -3,6 +3,7 @@
 use super::*;
 use crate::attention::reference::{Inputs, backward, forward};
 use crate::attention::{Direction, ParamValue};
+use crate::units::Nanoseconds;
 use crate::worker::protocol::Parameter;
 
 const SEED: u64 = 7;
@@ -54,7 +55,7 @@ fn prepared(problem: &Problem) -> Prepared {
         effective: BTreeMap::<String, ParamValue>::new(),
         errors,
         probes,
-        first_call_ns: 1e6,
+        first_call_ns: Nanoseconds(1e6),
         problems: 1,
     }
 }
@@ -62,7 +63,7 @@ fn prepared(problem: &Problem) -> Prepared {
 fn measured(problem: &Problem, of: u64) -> Measured {
     let (errors, probes) = right(problem, of);
     Measured {
-        device_ns: vec![1e6],
+        device_ns: vec![Nanoseconds(1e6)],
         input_sets: 3,
         checked: Some(Checked {
             seed: SEED + 1,
@@ -107,9 +108,15 @@ fn figures_that_none_can_be_are_refused_in_words() {
         assert!(rejected.reason.contains(says), "{rejected}");
         assert_eq!(rejected.fault, Fault::Other, "{rejected}");
     };
-    refused("a first call of -5 ns", &|of| of.first_call_ns = -5.0);
-    refused("a first call of 0 ns", &|of| of.first_call_ns = 0.0);
-    refused("a first call of NaN", &|of| of.first_call_ns = f64::NAN);
+    refused("a first call of -5 ns", &|of| {
+        of.first_call_ns = Nanoseconds(-5.0)
+    });
+    refused("a first call of 0 ns", &|of| {
+        of.first_call_ns = Nanoseconds(0.0)
+    });
+    refused("a first call of NaN", &|of| {
+        of.first_call_ns = Nanoseconds(f64::NAN)
+    });
     refused("works off 0 problems", &|of| of.problems = 0);
     refused("an error of -5 for dk", &|of| {
         of.errors.get_mut("dk").unwrap().relative_l2 = Some(-5.0);

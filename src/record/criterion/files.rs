@@ -43,7 +43,8 @@ pub struct Sample {
     pub sampling_mode: String,
     /// Calls of each sample.
     pub iters: Vec<f64>,
-    /// Time of each sample, of all its calls together.
+    /// Time of each sample, of all its calls together, in the unit of whatever clock
+    /// criterion was given: a plain number until it is read as one of ours.
     pub times: Vec<f64>,
     /// The invocation that each sample is of. Criterion does not know the word: it
     /// ignores the member, and one of its own files is one invocation.

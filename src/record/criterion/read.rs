@@ -12,6 +12,7 @@ use super::files::{Estimates, Identity, Sample};
 use crate::input;
 use crate::record::RecordError;
 use crate::record::side::{is_time, median};
+use crate::units::Nanoseconds;
 
 /// `ROOT/GROUP/FUNCTION/VALUE/BASELINE` is as deep as criterion goes.
 const DEEPEST: usize = 4;
@@ -28,7 +29,7 @@ pub struct Benchmark {
     pub identity: Identity,
     /// Median time of one call in each invocation, in criterion's unit, which no file
     /// names: nanoseconds for its own clock and for regatta's.
-    pub invocations: Vec<f64>,
+    pub invocations: Vec<Nanoseconds>,
     /// Samples behind them; 0 where only the estimates were there.
     pub samples: u64,
     /// When its times were written, as far as the file system knows.
@@ -102,9 +103,9 @@ fn benchmark(folder: PathBuf) -> Result<Benchmark, RecordError> {
         // Criterion's `--discard-baseline` aside, it writes both; people keep one.
         false => {
             let path = folder.join("estimates.json");
-            let median = file::<Estimates>(&path)?.median.point_estimate;
+            let median = Nanoseconds(file::<Estimates>(&path)?.median.point_estimate);
             if !is_time(median) {
-                let problem = format!("median.point_estimate = {median}: no time");
+                let problem = format!("median.point_estimate = {}: no time", median.0);
                 return Err(RecordError::invalid(&path, 1, problem));
             }
             (path, vec![median], 0)
@@ -121,7 +122,7 @@ fn benchmark(folder: PathBuf) -> Result<Benchmark, RecordError> {
 }
 
 /// Median time of one call in each invocation.
-fn reduced(sample: Sample) -> Result<Vec<f64>, String> {
+fn reduced(sample: Sample) -> Result<Vec<Nanoseconds>, String> {
     let Sample {
         iters,
         times,
@@ -140,13 +141,13 @@ fn reduced(sample: Sample) -> Result<Vec<f64>, String> {
     }
     let mut calls = Vec::with_capacity(count);
     for (time, iters) in times.iter().zip(&iters) {
-        let call = time / iters;
+        let call = Nanoseconds(time / iters);
         if !(*iters >= 1.0 && is_time(call)) {
             return Err(format!("a sample of {iters} calls in {time}: no time"));
         }
         calls.push(call);
     }
-    let mut by_invocation: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    let mut by_invocation: BTreeMap<u32, Vec<Nanoseconds>> = BTreeMap::new();
     for (call, of) in calls.into_iter().zip(of) {
         by_invocation.entry(of).or_default().push(call);
     }

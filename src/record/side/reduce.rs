@@ -207,12 +207,13 @@ mod tests {
     use super::*;
     use crate::record::testing::header;
     use crate::record::types::{BaseId, Owed};
+    use crate::units::{Nanoseconds, numbers};
 
     const CASE: &str = "cpu/flash:s64,d64";
 
     fn measured(ns: f64) -> Outcome {
         Outcome::Measured(Measurement {
-            device_ns: vec![ns],
+            device_ns: vec![Nanoseconds(ns)],
             ..Measurement::default()
         })
     }
@@ -249,7 +250,7 @@ mod tests {
         let mut outcomes = five();
         outcomes.rotate_left(1);
         let record = reduced(&run(outcomes));
-        assert_eq!(record.device_ns, [1.0, 2.0, 3.0, 4.0, 5.0]);
+        assert_eq!(numbers(&record.device_ns), [1.0, 2.0, 3.0, 4.0, 5.0]);
     }
 
     #[test]
@@ -257,7 +258,7 @@ mod tests {
         let mut outcomes = five();
         for (invocation, outcome) in &mut outcomes {
             if let (Outcome::Measured(measurement), true) = (outcome, *invocation != 2) {
-                measurement.host_ns = vec![9.0];
+                measurement.host_ns = vec![Nanoseconds(9.0)];
             }
         }
         assert!(reduced(&run(outcomes)).host_ns.is_empty());

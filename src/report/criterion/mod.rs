@@ -76,7 +76,8 @@ pub fn tree(run: &Run, baseline: &str) -> Result<Tree, RenderError> {
     Ok(tree)
 }
 
-/// Usable device times of a case in each regular invocation.
+/// Usable device times of a case in each regular invocation, as criterion's files hold
+/// them: plain numbers, ours in nanoseconds.
 fn invocations(run: &Run, id: &CaseId) -> Vec<(u32, Vec<f64>)> {
     let planned = run.header.settings.invocations;
     let own = run.entries.iter();
@@ -85,7 +86,8 @@ fn invocations(run: &Run, id: &CaseId) -> Vec<(u32, Vec<f64>)> {
         .filter_map(|entry| match &entry.outcome {
             Outcome::Measured(measurement) => {
                 let times = measurement.device_ns.iter().copied();
-                Some((entry.invocation, times.filter(|ns| is_time(*ns)).collect()))
+                let times = times.filter(|time| is_time(*time)).map(|time| time.0);
+                Some((entry.invocation, times.collect()))
             }
             _ => None,
         })
@@ -117,6 +119,7 @@ mod tests {
     use super::*;
     use crate::record::criterion;
     use crate::report::{files, fixture};
+    use crate::units::quantities;
 
     #[test]
     fn medians_of_invocations_come_back() {
@@ -187,7 +190,7 @@ mod tests {
         let mut scene = fixture::failed();
         for entry in &mut scene.head.entries {
             if let Outcome::Measured(measurement) = &mut entry.outcome {
-                measurement.device_ns = vec![f64::NAN, 0.0, -1.0, f64::INFINITY];
+                measurement.device_ns = quantities([f64::NAN, 0.0, -1.0, f64::INFINITY]);
             }
         }
         let tree = tree(&scene.head, "main").unwrap();

@@ -3,7 +3,7 @@
 use super::fact::Fact;
 use crate::machine::ActivitySummary;
 use crate::record::side::CaseRecord;
-use crate::report::format::{Percent, ShortTime, counted};
+use crate::units::{Nanoseconds, Share, counted};
 
 /// Its figures, the base's before the head's where both are known and read otherwise.
 pub(super) fn facts(head: Option<&CaseRecord>, base: Option<&CaseRecord>) -> Vec<Fact> {
@@ -37,11 +37,11 @@ const FIGURES: [(&str, Read); 5] = [
         Some(part(of.time.busy_ns, of.time.span_ns))
     }),
     ("idle between launches", |of| {
-        let idle = ShortTime(of.time.idle_ns() as f64);
+        let idle = Nanoseconds(of.time.idle_ns() as f64);
         (of.time.gaps > 0).then(|| format!("{idle} in {}", counted(of.time.gaps as usize, "gap")))
     }),
     ("of the call, waiting for the host", |of| {
-        Some(Percent(of.time.host_bound()?).to_string())
+        Some(Share(of.time.host_bound()?).to_string())
     }),
     ("copying, with a kernel at once", |of| {
         let copying = of.time.copying_ns.filter(|&ns| ns > 0)?;
@@ -56,8 +56,12 @@ const FIGURES: [(&str, Read); 5] = [
 /// `52.7 µs of 267.0 µs`.
 fn part(part: u64, whole: u64) -> String {
     match part {
-        0 => format!("none of {}", ShortTime(whole as f64)),
-        part => format!("{} of {}", ShortTime(part as f64), ShortTime(whole as f64)),
+        0 => format!("none of {}", Nanoseconds(whole as f64)),
+        part => format!(
+            "{} of {}",
+            Nanoseconds(part as f64),
+            Nanoseconds(whole as f64)
+        ),
     }
 }
 

@@ -15,10 +15,10 @@ use crate::record::conditions::Conditions;
 use crate::record::side::{CaseRecord, median};
 use crate::record::types::Outcome;
 use crate::report::fill;
-use crate::report::format::{Bytes, Digits, Rate, ShortTime};
 use crate::report::plot::{Invocation, Strip, strip};
 use crate::report::summary::reproduce;
 use crate::report::text::{clean, one_line};
+use crate::units::{ARROW, Bytes, Digits, Nanoseconds, numbers};
 
 /// A case, as the template takes it.
 #[derive(Serialize)]
@@ -92,7 +92,7 @@ impl CaseView {
         };
         let time = |timing: &Option<Timing>| {
             let timing = timing.as_ref()?;
-            Some(ShortTime(timing.median_ns).to_string())
+            Some(timing.median_ns.to_string())
         };
         let rate = |timing: &Timing| Some(Digits(timing.gbps?).to_string());
         let ratio = row.times_ratio();
@@ -108,13 +108,13 @@ impl CaseView {
             tflops: row
                 .head
                 .as_ref()
-                .and_then(|timing| Some(Rate(timing.tflops?).to_string())),
+                .and_then(|timing| Some(timing.tflops?.to_string())),
             gbps: row.head.as_ref().and_then(rate),
             sort: SortKeys {
-                base: figure(&row.base, |timing| Some(timing.median_ns)),
-                head: figure(&row.head, |timing| Some(timing.median_ns)),
-                ratio: ratio.filter(|ratio| ratio.is_finite()),
-                tflops: figure(&row.head, |timing| timing.tflops),
+                base: figure(&row.base, |timing| Some(timing.median_ns.0)),
+                head: figure(&row.head, |timing| Some(timing.median_ns.0)),
+                ratio: ratio.map(|ratio| ratio.0).filter(|ratio| ratio.is_finite()),
+                tflops: figure(&row.head, |timing| Some(timing.tflops?.0)),
                 gbps: figure(&row.head, |timing| timing.gbps),
             },
             comparison: comparison(context, row),
@@ -137,24 +137,29 @@ impl CaseView {
 fn samples(context: &Context, row: &Row) -> Option<String> {
     let planned = context.report.head.header.settings.invocations;
     let entries = context.entries.get(&row.case).into_iter().flatten();
-    let head = entries
+    let head: Vec<(Vec<f64>, bool)> = entries
         .filter_map(|entry| match &entry.outcome {
-            Outcome::Measured(measurement) => Some(Invocation {
-                device_ns: &measurement.device_ns,
-                confirms: entry.invocation >= planned,
-            }),
+            Outcome::Measured(measurement) => {
+                Some((numbers(&measurement.device_ns), entry.invocation >= planned))
+            }
             _ => None,
         })
         .collect();
     let base_ns = row
         .base
         .as_ref()
-        .map_or(&[][..], |timing| &timing.invocations_ns);
+        .map_or(Vec::new(), |timing| numbers(&timing.invocations_ns));
     let cases = context.report.judgement.rows.len().max(1);
     strip(&Strip {
         case: &one_line(&row.case.0),
-        base_ns,
-        head,
+        base_ns: &base_ns,
+        head: head
+            .iter()
+            .map(|(device_ns, confirms)| Invocation {
+                device_ns,
+                confirms: *confirms,
+            })
+            .collect(),
         most: (80_000 / cases).clamp(60, 400),
     })
 }
@@ -163,11 +168,11 @@ fn facts(row: &Row, record: Option<&CaseRecord>) -> Vec<Fact> {
     let mut facts = Vec::new();
     let mut add = |name: &str, value: String| facts.push(fact(name, value));
     if let Some(timing) = &row.head {
-        let range = [timing.min_ns, timing.max_ns].map(|ns| ShortTime(ns).to_string());
+        let range = [timing.min_ns, timing.max_ns].map(|time| time.to_string());
         add("head, fastest to slowest invocation", range.join(" to "));
     }
     if let Some(timing) = &row.base {
-        let range = [timing.min_ns, timing.max_ns].map(|ns| ShortTime(ns).to_string());
+        let range = [timing.min_ns, timing.max_ns].map(|time| time.to_string());
         add("base, fastest to slowest invocation", range.join(" to "));
     }
     if let Some(timing) = &row.head {
@@ -189,7 +194,7 @@ fn facts(row: &Row, record: Option<&CaseRecord>) -> Vec<Fact> {
         );
     }
     if let Some(bytes) = record.and_then(|record| record.peak_bytes) {
-        add("most device memory in use", Bytes(bytes).to_string());
+        add("most device memory in use", bytes.to_string());
     }
     if let Some(clock) = record.and_then(|record| median(&record.clock_mhz)) {
         add("device clock", format!("{clock:.0} MHz"));
@@ -221,10 +226,10 @@ fn conditions(found: &Conditions, add: &mut impl FnMut(&str, String)) {
     }
 }
 
-fn before_after(base: Option<f64>, head: f64) -> String {
+fn before_after(base: Option<Nanoseconds>, head: Nanoseconds) -> String {
     match base {
-        Some(base) => format!("{} → {}", ShortTime(base), ShortTime(head)),
-        None => ShortTime(head).to_string(),
+        Some(base) => format!("{base} {ARROW} {head}"),
+        None => head.to_string(),
     }
 }
 

@@ -4,9 +4,9 @@ use serde::Serialize;
 
 use super::context::Context;
 use crate::judge::judgement::{Change, Row, Timing, Uncounted, Word};
-use crate::report::format::{Percent, Probability, RatioChange, ShortTime};
 use crate::report::summary::{Fresh, fresh, judged, reproduce};
 use crate::report::text::{clean, one_line, shorten};
+use crate::units::{Ratio, Share};
 
 /// A case that changed, as the template takes it.
 #[derive(Serialize)]
@@ -63,7 +63,7 @@ impl ChangeView {
     pub(super) fn of(context: &Context, row: &Row) -> ChangeView {
         let time = |timing: &Option<Timing>| {
             let timing = timing.as_ref()?;
-            Some(ShortTime(timing.median_ns).to_string())
+            Some(timing.median_ns.to_string())
         };
         ChangeView {
             number: context.numbers.get(&row.case).copied(),
@@ -103,21 +103,21 @@ pub(super) fn findings(row: &Row) -> Vec<FindingView> {
         .map(|finding| FindingView {
             cause: finding.cause.to_string(),
             evidence: one_line(&finding.evidence),
-            confidence: Percent(finding.confidence).to_string(),
+            confidence: Share(finding.confidence).to_string(),
         })
         .collect()
 }
 
 pub(super) fn comparison(context: &Context, row: &Row) -> Option<Comparison> {
     let change = row.change.as_ref()?;
-    let ratio = row.times_ratio().unwrap_or(f64::NAN);
+    let ratio = row.times_ratio().unwrap_or(Ratio(f64::NAN));
     Some(Comparison {
-        change: RatioChange(ratio).to_string(),
+        change: ratio.to_string(),
         judged: judged(row).unwrap_or_default(),
-        confidence: Percent(change.confidence).to_string(),
-        p: Probability(change.p).to_string(),
-        reachable_p: Probability(change.reachable_p).to_string(),
-        smallest_effect: Percent(change.smallest_effect).to_string(),
+        confidence: change.confidence.to_string(),
+        p: change.p.to_string(),
+        reachable_p: change.reachable_p.to_string(),
+        smallest_effect: change.smallest_effect.to_string(),
         stage: match fresh(row) {
             None => "from the screening invocations",
             Some(Fresh::Confirmed) => "confirmed by fresh invocations",
@@ -131,25 +131,25 @@ pub(super) fn comparison(context: &Context, row: &Row) -> Option<Comparison> {
 
 /// How a ratio is coloured: as a loss or a gain where it is one and was called so. A case may
 /// be worse for another reason than its time.
-fn tone_of(word: Word, ratio: f64) -> &'static str {
+fn tone_of(word: Word, ratio: Ratio) -> &'static str {
     match word {
-        Word::Regressed if ratio > 1.0 => "bad",
-        Word::Improved if ratio < 1.0 => "good",
+        Word::Regressed if ratio.0 > 1.0 => "bad",
+        Word::Improved if ratio.0 < 1.0 => "good",
         _ => "calm",
     }
 }
 
 /// All whiskers of a page have one scale, three floors either way by logarithm,
 /// so that they can be compared down a column.
-fn whisker(change: &Change, word: Word, floor: f64) -> Option<WhiskerView> {
-    let floor = (1.0 + floor).ln();
+fn whisker(change: &Change, word: Word, floor: Share) -> Option<WhiskerView> {
+    let floor = Ratio::grown_by(floor).0.ln();
     let half = 3.0 * floor;
-    let place = |ratio: f64| {
-        let share = 50.0 + 50.0 * ratio.ln() / half;
+    let place = |ratio: Ratio| {
+        let share = 50.0 + 50.0 * ratio.0.ln() / half;
         // One decimal: a track is not a thousand pixels wide.
         (share.clamp(0.0, 100.0) * 10.0).round() / 10.0
     };
-    let sane = |ratio: f64| ratio.is_finite() && ratio > 0.0;
+    let sane = |ratio: Ratio| ratio.is_finite() && ratio > Ratio(0.0);
     if ![change.ratio, change.low, change.high]
         .into_iter()
         .all(sane)
@@ -164,7 +164,7 @@ fn whisker(change: &Change, word: Word, floor: f64) -> Option<WhiskerView> {
         at: place(change.ratio),
         band_from: round(50.0 - 50.0 * floor / half),
         band_width: round(100.0 * floor / half),
-        beyond: change.ratio.ln().abs() > half,
+        beyond: change.ratio.0.ln().abs() > half,
         tone: tone_of(word, change.ratio),
     })
 }

@@ -10,6 +10,7 @@ use crate::record::side::{CaseRecord, Side};
 use crate::record::types::Entry;
 use crate::report::exporter::Report;
 use crate::report::text::one_line;
+use crate::units::Share;
 
 /// A report with what its parts look up.
 pub struct Context<'a> {
@@ -46,12 +47,12 @@ impl<'a> Context<'a> {
     }
 
     /// The floor of changes that count, within what a figure can show.
-    pub fn floor(&self) -> f64 {
+    pub fn floor(&self) -> Share {
         let floor = self.report.head.header.rules.policy.floor;
         if floor.is_finite() {
-            floor.clamp(0.01, 1.0)
+            floor.max(Share(0.01)).min(Share(1.0))
         } else {
-            0.05
+            Share(0.05)
         }
     }
 }

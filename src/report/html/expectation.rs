@@ -5,11 +5,11 @@ use serde::Serialize;
 use super::context::Context;
 use crate::attention::{Case, FACETS, ParamValue};
 use crate::judge::judgement::{ExpectationResult, Held, LimitResult};
-use crate::report::format::Factor;
 use crate::report::plot::{Splits, splits};
 use crate::report::summary::reproduce;
 use crate::report::text::{clean, one_line};
 use crate::suite::rules::Metric;
+use crate::units::{NONE, Nanoseconds};
 
 /// An expectation, as the template takes it.
 #[derive(Serialize)]
@@ -80,12 +80,14 @@ impl ExpectationView {
                 Metric::Device => "device time",
                 Metric::Host => "host time",
             },
-            within: Factor(result.within).to_string(),
-            ratio: Factor(result.ratio.unwrap_or(f64::NAN)).to_string(),
+            within: result.within.factor().to_string(),
+            ratio: result
+                .ratio
+                .map_or(NONE.to_owned(), |ratio| ratio.factor().to_string()),
             interval: result
                 .low
                 .zip(result.high)
-                .map(|(low, high)| format!("[{}, {}]", Factor(low), Factor(high))),
+                .map(|(low, high)| format!("[{}, {}]", low.factor(), high.factor())),
             held,
             tone,
             broken,
@@ -109,18 +111,22 @@ fn family(case: &str) -> String {
 /// Times of one case over the explicit values of one of its parameters.
 struct Dependence {
     parameter: String,
-    points: Vec<(i64, f64)>,
-    auto: Option<(f64, Option<i64>)>,
-    limit_ns: Option<f64>,
+    points: Vec<(i64, Nanoseconds)>,
+    auto: Option<(Nanoseconds, Option<i64>)>,
+    limit: Option<Nanoseconds>,
 }
 
 impl Dependence {
     fn figure(&self) -> Splits<'_> {
         Splits {
             parameter: &self.parameter,
-            points: self.points.clone(),
-            auto: self.auto,
-            limit_ns: self.limit_ns,
+            points: self
+                .points
+                .iter()
+                .map(|(value, time)| (*value, time.0))
+                .collect(),
+            auto: self.auto.map(|(time, became)| (time.0, became)),
+            limit_ns: self.limit.map(|time| time.0),
         }
     }
 }
@@ -135,7 +141,7 @@ fn dependence(context: &Context, result: &ExpectationResult) -> Option<Dependenc
         parameter: parameter.clone(),
         points: Vec::new(),
         auto: None,
-        limit_ns: None,
+        limit: None,
     };
     let alike = |mut case: Case| {
         case.params.set(&parameter, ParamValue::auto());
@@ -146,19 +152,19 @@ fn dependence(context: &Context, result: &ExpectationResult) -> Option<Dependenc
         let (Ok(sibling), Some(timing)) = (row.case.case(), &row.head) else {
             continue;
         };
-        let ns = match result.metric {
+        let time = match result.metric {
             Metric::Device => timing.median_ns,
-            Metric::Host => timing.host_ns.unwrap_or(f64::NAN),
+            Metric::Host => timing.host_ns.unwrap_or(Nanoseconds(f64::NAN)),
         };
         let value = sibling.params.get(&parameter);
         if alike(sibling) != family {
             continue;
         }
         if result.against.as_ref() == Some(&row.case) {
-            found.limit_ns = Some(ns * result.within);
+            found.limit = Some(time * result.within);
         }
         match value {
-            ParamValue::Int(value) => found.points.push((value, ns)),
+            ParamValue::Int(value) => found.points.push((value, time)),
             value if value.is_auto() => {
                 let record = context.head_record(&row.case);
                 let became = record.and_then(|record| record.effective.get(&parameter));
@@ -166,7 +172,7 @@ fn dependence(context: &Context, result: &ExpectationResult) -> Option<Dependenc
                     Some(ParamValue::Int(value)) => Some(*value),
                     _ => None,
                 };
-                found.auto = Some((ns, became));
+                found.auto = Some((time, became));
             }
             ParamValue::Word(_) => {}
         }

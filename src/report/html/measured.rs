@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::context::{Context, DifferenceView, difference};
-use crate::report::format::{Factor, Percent};
 use crate::report::text::{clean, one_line, shell_quoted};
 use crate::suite::{Override, Settings};
 
@@ -55,7 +54,7 @@ impl MeasuredView {
         let rules = header.rules.expectations.iter().map(|rule| {
             (
                 one_line(&rule.name),
-                format!("at most {}", Factor(rule.within)),
+                format!("at most {}", rule.within.factor()),
             )
         });
         let judgement = context.report.judgement;
@@ -159,7 +158,7 @@ fn policy(context: &Context) -> Vec<(String, String)> {
     let policy = &context.report.head.header.rules.policy;
     let named = |name: &str, value: String| (name.to_owned(), value);
     let mut facts = vec![
-        named("floor", Percent(policy.floor).to_string()),
+        named("floor", policy.floor.to_string()),
         named("confirming invocations", policy.confirm.to_string()),
     ];
     for pattern in &policy.allow {

@@ -20,11 +20,11 @@ use self::context::{Context, DifferenceView, difference, tone};
 use self::expectation::{ExpectationView, LimitView};
 use self::measured::MeasuredView;
 use super::exporter::{Document, Exporter, RenderError, Report};
-use super::format;
 use super::plot::{Bar, Ink, NAMED, Whisker, forest, throughput};
 use super::summary::{Summary, tally};
 use super::text::{clean, one_line};
 use crate::judge::judgement::{SideSummary, VerdictOutcome, Word};
+use crate::units::counted;
 
 /// Writes `index.html`.
 pub(super) struct Html;
@@ -164,7 +164,7 @@ fn page(context: &Context) -> Page {
         throughput: side_by_side(context),
         cases,
         words: words(context),
-        floor: format::Percent(header.rules.policy.floor).to_string(),
+        floor: header.rules.policy.floor.to_string(),
         measured: MeasuredView::of(context),
     }
 }
@@ -209,7 +209,7 @@ fn side(side: &SideSummary) -> SideView {
         machine: one_line(&side.machine),
         revision: side.revision.as_deref().map_or("none".to_owned(), one_line),
         started: one_line(&side.started),
-        invocations: format::counted(side.invocations as usize, "invocation"),
+        invocations: counted(side.invocations as usize, "invocation"),
     }
 }
 
@@ -223,8 +223,8 @@ fn all_ratios(context: &Context) -> Option<String> {
             let change = row.change.as_ref()?;
             Some(Whisker {
                 case: &row.case.0,
-                ratio: change.ratio,
-                interval: (change.low, change.high),
+                ratio: change.ratio.0,
+                interval: (change.low.0, change.high.0),
                 ink: match row.word {
                     Word::Regressed => Ink::Slow,
                     Word::Improved => Ink::Fast,
@@ -233,7 +233,7 @@ fn all_ratios(context: &Context) -> Option<String> {
             })
         })
         .collect();
-    forest(&whiskers, context.floor())
+    forest(&whiskers, context.floor().0)
 }
 
 fn side_by_side(context: &Context) -> Option<String> {
@@ -254,7 +254,7 @@ fn side_by_side(context: &Context) -> Option<String> {
                 variant: format!("{} {}", case.variant, params.join(" "))
                     .trim()
                     .to_owned(),
-                tflops: row.head.as_ref()?.tflops?,
+                tflops: row.head.as_ref()?.tflops?.0,
             })
         })
         .collect();

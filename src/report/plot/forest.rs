@@ -4,8 +4,8 @@
 use super::canvas::{Anchor, Canvas, Frame};
 use super::ink::Ink;
 use super::scale::Scale;
-use crate::report::format::RatioChange;
 use crate::report::text::shorten_middle;
+use crate::units::Ratio;
 
 /// One case.
 pub(in crate::report) struct Whisker<'a> {
@@ -68,8 +68,8 @@ pub(in crate::report) fn forest(whiskers: &[Whisker], floor: f64) -> Option<Stri
     let description = format!(
         "{} cases, from {} to {}; the band is a change of {:.0} % either way",
         sorted.len(),
-        RatioChange(sorted[sorted.len() - 1].ratio),
-        RatioChange(sorted[0].ratio),
+        Ratio(sorted[sorted.len() - 1].ratio),
+        Ratio(sorted[0].ratio),
         100.0 * floor
     );
     let frame = Frame {
@@ -125,7 +125,7 @@ fn backdrop(canvas: &mut Canvas, scale: &Scale, layout: &Layout, floor: f64, hei
             format!("{:+.0} %", 100.0 * (tick - 1.0))
         } else {
             // Ticks are whole factors.
-            RatioChange(tick)
+            Ratio(tick)
                 .to_string()
                 .replace(".00x", "x")
                 .replace(".0x", "x")
@@ -180,7 +180,7 @@ fn name(canvas: &mut Canvas, whisker: &Whisker, layout: &Layout, y: i32) {
     let case = shorten_middle(whisker.case, 56);
     let at = (layout.left - 18, y);
     canvas.text(&case, at, Anchor::End, 11, Ink::Text);
-    let change = RatioChange(whisker.ratio).to_string();
+    let change = Ratio(whisker.ratio).to_string();
     canvas.text(
         &change,
         (layout.right + 16, y),

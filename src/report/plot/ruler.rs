@@ -23,20 +23,19 @@ pub(in crate::report) fn ruler(ruled: &[Ruled]) -> Option<String> {
     let (Some(first), Some(last)) = (ruled.first(), ruled.last()) else {
         return None;
     };
-    let across = Scale::log(ruled.iter().map(|ruled| ruled.nominal_ns), LEFT, RIGHT);
+    let across = Scale::log(ruled.iter().map(|ruled| ruled.nominal_ns.0), LEFT, RIGHT);
     let up = Scale::log_between(SHARES[0], SHARES[4], BOTTOM, TOP);
     let within = |share: f64| share.clamp(SHARES[0], SHARES[4]);
     let percent = |share: f64| format!("{} %", share * 100.0);
     let series: [Series; 2] = [
-        ("spread of samples", Ink::Base, |ruled| ruled.spread),
+        ("spread of samples", Ink::Base, |ruled| ruled.spread.0),
         ("smallest visible difference", Ink::Head, |ruled| {
-            ruled.visible
+            ruled.visible.0
         }),
     ];
     let description = format!(
-        "smallest visible difference from {:.2} % at the shortest work to {:.3} % at the longest",
-        first.visible * 100.0,
-        last.visible * 100.0
+        "smallest visible difference from {:.2} at the shortest work to {:.3} at the longest",
+        first.visible, last.visible
     );
     let frame = Frame {
         title: "Smallest visible difference by length of the work",
@@ -59,7 +58,7 @@ pub(in crate::report) fn ruler(ruled: &[Ruled]) -> Option<String> {
         for (_, ink, share) in &series {
             let points: Vec<(i32, i32)> = ruled
                 .iter()
-                .map(|of| (across.at(of.nominal_ns), up.at(within(share(of)))))
+                .map(|of| (across.at(of.nominal_ns.0), up.at(within(share(of)))))
                 .collect();
             canvas.path(&points, *ink, 2);
             for at in points {

@@ -5,7 +5,7 @@ use super::canvas::{Anchor, Canvas, Frame};
 use super::ink::Ink;
 use super::scale::{Scale, time_labels};
 use crate::record::side::median;
-use crate::report::format::ShortTime;
+use crate::units::Nanoseconds;
 
 /// One invocation's samples.
 pub(in crate::report) struct Invocation<'a> {
@@ -47,9 +47,9 @@ pub(in crate::report) fn strip(strip: &Strip) -> Option<String> {
         "{} samples in {} invocations, median {}, from {} to {}; {beyond} beyond the axis",
         finite.len(),
         strip.head.len(),
-        ShortTime(median(&finite).unwrap_or(f64::NAN)),
-        ShortTime(finite[0]),
-        ShortTime(finite[finite.len() - 1]),
+        Nanoseconds(median(&finite).unwrap_or(f64::NAN)),
+        Nanoseconds(finite[0]),
+        Nanoseconds(finite[finite.len() - 1]),
     );
     let frame = Frame {
         title: &format!("Samples of {}", strip.case),

@@ -4,7 +4,7 @@
 use super::canvas::{Anchor, Canvas, Frame, Point};
 use super::ink::Ink;
 use super::scale::{Scale, time_labels};
-use crate::report::format::ShortTime;
+use crate::units::Nanoseconds;
 
 /// What is drawn.
 pub(in crate::report) struct Splits<'a> {
@@ -45,7 +45,7 @@ pub(in crate::report) fn splits(splits: &Splits) -> Option<String> {
         "{} explicit values of {}; automatic takes {}{}",
         points.len(),
         splits.parameter,
-        auto.map_or("an unknown time".to_owned(), |(ns, _)| ShortTime(ns)
+        auto.map_or("an unknown time".to_owned(), |(ns, _)| Nanoseconds(ns)
             .to_string()),
         became.map_or(String::new(), |value| format!(" and became {value}")),
     );

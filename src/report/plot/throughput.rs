@@ -2,8 +2,8 @@
 
 use super::canvas::{Anchor, Canvas, Frame};
 use super::ink::Ink;
-use crate::report::format::Rate;
 use crate::report::text::shorten_middle;
+use crate::units::Rate;
 
 /// One case.
 pub(in crate::report) struct Bar {

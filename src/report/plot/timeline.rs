@@ -9,8 +9,8 @@ use std::fmt::Write as _;
 use super::canvas::opening;
 use super::scale::{Scale, time_labels};
 use crate::machine::{Recorded, Recording, Work, short};
-use crate::report::format::{Bytes, NONE, ShortTime};
 use crate::report::text::{escaped, one_line, shorten};
+use crate::units::{Bytes, NONE, Nanoseconds};
 
 const WIDTH: i32 = 1140;
 const LEFT: i32 = 150;
@@ -195,7 +195,7 @@ impl Svg<'_> {
 
     fn told(&self, operation: &Recorded) -> String {
         let size = |bytes: Option<u64>| bytes.map_or(NONE.to_owned(), |b| Bytes(b).to_string());
-        let time = ShortTime(operation.ns() as f64);
+        let time = Nanoseconds(operation.ns() as f64);
         match &operation.work {
             Work::Kernel(kernel) => {
                 let [x, y, z] = kernel.grid;
@@ -233,7 +233,7 @@ impl Svg<'_> {
             r#"<rect class="{class}" x="{x:.2}" y="{}" width="{:.2}" height="8"><title>{why}: {}</title></rect>"#,
             y + 5,
             end - x,
-            ShortTime((to - from) as f64)
+            Nanoseconds((to - from) as f64)
         );
     }
 }

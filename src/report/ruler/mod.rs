@@ -4,13 +4,13 @@ use minijinja::Environment;
 use minijinja::value::Serde;
 use serde::Serialize;
 
-use super::format::{NONE, Share, ShortTime};
 use super::plot;
 use super::terminal::COLUMNS;
 use super::text::{one_line, wrap};
 use super::{Document, RenderError};
 use crate::judge::ruler::{Added, Ruled};
 use crate::record::ruler::Readings;
+use crate::units::{NONE, Nanoseconds, Share};
 
 /// What a clock read, and what is made of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -41,22 +41,18 @@ pub fn table(ruling: &Ruling) -> String {
     if let Some(subtracted) = &readings.subtracted {
         let words = format!(
             "subtracted from each reading: {} for the events, {} for one launch",
-            ShortTime(subtracted.pair_ns),
-            ShortTime(subtracted.launch_ns)
+            subtracted.pair_ns, subtracted.launch_ns
         );
         say(2, &words);
     }
     if let Some(host) = &readings.host {
         let words = format!(
             "host between samples: {} beside flushing and waiting, {} with them",
-            ShortTime(host.beside_ns),
-            ShortTime(host.total_ns)
+            host.beside_ns, host.total_ns
         );
         say(2, &words);
         let steps = host.steps.iter();
-        let steps: Vec<String> = steps
-            .map(|(name, ns)| format!("{name} {}", ShortTime(*ns)))
-            .collect();
+        let steps: Vec<String> = steps.map(|(name, time)| format!("{name} {time}")).collect();
         say(4, &steps.join(", "));
     }
     text += &format!(
@@ -77,7 +73,7 @@ pub fn table(ruling: &Ruling) -> String {
 fn title(readings: &Readings) -> String {
     let step = readings
         .timer_step_ns
-        .map_or(NONE.to_owned(), |step| ShortTime(step).to_string());
+        .map_or(NONE.to_owned(), |step| step.to_string());
     format!(
         "{}: {}; work that waits by {} in steps of {step}",
         readings.device, readings.clock, readings.timer
@@ -85,17 +81,18 @@ fn title(readings: &Readings) -> String {
 }
 
 fn row(of: &Ruled) -> String {
-    let sign = if of.bias_ns < 0.0 { '-' } else { '+' };
-    let bias = format!("{sign}{}", ShortTime(of.bias_ns.abs()));
+    let sign = if of.bias_ns < Nanoseconds::ZERO {
+        '-'
+    } else {
+        '+'
+    };
+    let bias = format!("{sign}{}", of.bias_ns.abs());
     let mut line = format!(
-        "{:>9} {:>10} {bias:>10} {:>8} {:>8}",
-        ShortTime(of.nominal_ns),
-        ShortTime(of.read_ns),
-        Share(of.spread),
-        Share(of.visible)
+        "{:>9} {:>10} {bias:>10} {:>8.2} {:>8.2}",
+        of.nominal_ns, of.read_ns, of.spread, of.visible
     );
     for added in &of.added {
-        line += &format!(" {:>5.2}{} ", added.read * 100.0, mark(added));
+        line += &format!(" {:>5.2}{} ", added.read.0 * 100.0, mark(added));
     }
     line.trim_end().to_owned() + "\n"
 }
@@ -175,17 +172,18 @@ fn csv(rulings: &[Ruling]) -> Result<String, ::csv::Error> {
     for ruling in rulings {
         for of in &ruling.ruled {
             let shares = of.added.iter().map(|added| (added.share, added.read));
-            for (share, read) in std::iter::once((0.0, 0.0)).chain(shares) {
+            let none = (Share(0.0), Share(0.0));
+            for (share, read) in std::iter::once(none).chain(shares) {
                 table.write_record([
                     ruling.readings.device.clone(),
                     ruling.readings.clock.clone(),
-                    of.nominal_ns.to_string(),
-                    of.read_ns.to_string(),
-                    of.bias_ns.to_string(),
-                    of.spread.to_string(),
-                    of.visible.to_string(),
-                    share.to_string(),
-                    read.to_string(),
+                    of.nominal_ns.0.to_string(),
+                    of.read_ns.0.to_string(),
+                    of.bias_ns.0.to_string(),
+                    of.spread.0.to_string(),
+                    of.visible.0.to_string(),
+                    share.0.to_string(),
+                    read.0.to_string(),
                 ])?;
             }
         }
@@ -201,17 +199,21 @@ mod tests {
 
     fn ruling() -> Ruling {
         let ruled = [2e3, 20e3, 20e6].map(|nominal_ns| Ruled {
-            nominal_ns,
-            read_ns: nominal_ns + 850.0,
-            bias_ns: if nominal_ns < 1e4 { 250.0 } else { -31.5 },
-            spread: 30.0 / nominal_ns,
-            visible: 60.0 / nominal_ns,
+            nominal_ns: Nanoseconds(nominal_ns),
+            read_ns: Nanoseconds(nominal_ns + 850.0),
+            bias_ns: Nanoseconds(if nominal_ns < 1e4 { 250.0 } else { -31.5 }),
+            spread: Share(30.0 / nominal_ns),
+            visible: Share(60.0 / nominal_ns),
             added: ADDED
                 .map(|share| Added {
                     share,
-                    read: if share == 0.05 { 0.03 } else { share },
-                    right: share != 0.05,
-                    visible: share > 60.0 / nominal_ns,
+                    read: if share == Share(0.05) {
+                        Share(0.03)
+                    } else {
+                        share
+                    },
+                    right: share != Share(0.05),
+                    visible: share.0 > 60.0 / nominal_ns,
                 })
                 .into(),
         });
@@ -220,16 +222,19 @@ mod tests {
                 device: "NVIDIA <H200>".to_owned(),
                 clock: "probe 0.2".to_owned(),
                 timer: "%globaltimer".to_owned(),
-                timer_step_ns: Some(32.0),
-                own_ns: 600.0,
+                timer_step_ns: Some(Nanoseconds(32.0)),
+                own_ns: Nanoseconds(600.0),
                 subtracted: Some(Subtracted {
-                    pair_ns: 1_282.0,
-                    launch_ns: 984.0,
+                    pair_ns: Nanoseconds(1_282.0),
+                    launch_ns: Nanoseconds(984.0),
                 }),
                 host: Some(Host {
-                    total_ns: 55_400.0,
-                    beside_ns: 8_200.0,
-                    steps: vec![("flush".to_owned(), 3_300.0), ("gate".to_owned(), 1_100.0)],
+                    total_ns: Nanoseconds(55_400.0),
+                    beside_ns: Nanoseconds(8_200.0),
+                    steps: vec![
+                        ("flush".to_owned(), Nanoseconds(3_300.0)),
+                        ("gate".to_owned(), Nanoseconds(1_100.0)),
+                    ],
                 }),
                 lengths: Vec::new(),
             },

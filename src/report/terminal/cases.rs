@@ -4,7 +4,6 @@ use owo_colors::Style;
 
 use super::screen::Screen;
 use crate::judge::judgement::{Row, Timing, Word};
-use crate::report::format::{Rate, RatioChange, ShortTime};
 use crate::report::text::one_line;
 
 /// Every case of a run without a base, in a line each where its id leaves room.
@@ -13,11 +12,7 @@ pub(super) fn table_alone(screen: &mut Screen, rows: &[Row]) {
     screen.heading("Every case", rows.len(), Style::new().bold());
     for row in rows {
         let figures = match &row.head {
-            Some(timing) => format!(
-                "{:>10}  {:>15}",
-                ShortTime(timing.median_ns).to_string(),
-                rate(timing)
-            ),
+            Some(timing) => format!("{:>10}  {:>15}", timing.median_ns, rate(timing)),
             None => format!("{:>10}", row.word.text()),
         };
         let id = one_line(&row.case.0);
@@ -45,16 +40,16 @@ pub(super) fn table(screen: &mut Screen, rows: &[Row]) {
         let word = row.word.text();
         let padding = " ".repeat(13usize.saturating_sub(word.len()));
         let word = screen.paint(word, style);
-        let time = |timing: Option<f64>| match timing {
-            Some(ns) => ShortTime(ns).to_string(),
-            None => String::new(),
+        let time = |timing: &Option<Timing>| {
+            let timing = timing.as_ref();
+            timing.map_or(String::new(), |timing| timing.median_ns.to_string())
         };
         let figures = format!(
             "{:>10}  {:>10}  {:>14}  {:>8}",
-            time(row.base.as_ref().map(|timing| timing.median_ns)),
-            time(row.head.as_ref().map(|timing| timing.median_ns)),
+            time(&row.base),
+            time(&row.head),
             row.times_ratio()
-                .map_or(String::new(), |ratio| RatioChange(ratio).to_string()),
+                .map_or(String::new(), |ratio| ratio.to_string()),
             row.head.as_ref().map_or(String::new(), rate),
         );
         screen.line(format!("    {word}{padding}{figures}").trim_end());
@@ -63,6 +58,6 @@ pub(super) fn table(screen: &mut Screen, rows: &[Row]) {
 
 /// `193.4 GFLOP/s`, where a call has a rate.
 fn rate(timing: &Timing) -> String {
-    let tflops = timing.tflops;
-    tflops.map_or_else(String::new, |tflops| format!("{}FLOP/s", Rate(tflops)))
+    let rate = timing.tflops;
+    rate.map_or_else(String::new, |rate| format!("{rate}FLOP/s"))
 }

@@ -15,9 +15,9 @@ use crate::judge::trace::{Analysis, Comparison, analyse};
 use crate::machine::{KernelChange, Scope, Summary};
 use crate::record::trace::Trace;
 use crate::report::RenderError;
-use crate::report::format::{ShortTime, counted};
 use crate::report::plot::{Timeline, busiest, timeline};
 use crate::report::text::{one_line, shell_command};
+use crate::units::{Nanoseconds, counted};
 
 /// Kernels that are listed.
 const LISTED: usize = 60;
@@ -142,7 +142,7 @@ fn drawn(
             "The last of {} of {}, {} each.",
             counted(at.repeats, "repetition"),
             counted(at.period, "operation"),
-            ShortTime(at.period_ns())
+            Nanoseconds(at.period_ns())
         );
         let figure = last_repetitions(recording, at, coloured, "The last repetitions");
         return (said, figure);

@@ -10,8 +10,8 @@ use super::words::{Text, cell, figure, percent};
 use crate::judge::judgement::VerdictOutcome;
 use crate::judge::trace::Comparison;
 use crate::machine::{Became, KernelChange, Scope, SideFigures};
-use crate::report::format::{NONE, RatioChange, ShortTime};
 use crate::report::text::one_line;
+use crate::units::{NONE, Nanoseconds, Ratio};
 
 /// Kernels that are listed.
 const LISTED: usize = 20;
@@ -119,10 +119,10 @@ pub(super) fn figures(of: &Comparison) -> Vec<FigureRow> {
 fn time(name: &str, (base, head): (f64, f64)) -> FigureRow {
     FigureRow {
         name: name.to_owned(),
-        base: ShortTime(base).to_string(),
-        head: ShortTime(head).to_string(),
+        base: Nanoseconds(base).to_string(),
+        head: Nanoseconds(head).to_string(),
         change: match base > 0.0 && head > 0.0 {
-            true => RatioChange(head / base).to_string(),
+            true => Ratio(head / base).to_string(),
             false => String::new(),
         },
     }
@@ -194,7 +194,7 @@ pub(super) fn became(kernel: &KernelChange) -> Vec<String> {
 /// A mean time of a kernel; empty where it was not launched.
 pub(super) fn mean(ns: f64) -> String {
     match ns > 0.0 {
-        true => ShortTime(ns).to_string(),
+        true => Nanoseconds(ns).to_string(),
         false => String::new(),
     }
 }
@@ -203,7 +203,7 @@ pub(super) fn mean(ns: f64) -> String {
 pub(super) fn growth(kernel: &KernelChange) -> String {
     let growth = kernel.growth_ns();
     let sign = if growth < 0.0 { "-" } else { "+" };
-    format!("{sign}{}", ShortTime(growth.abs()))
+    format!("{sign}{}", Nanoseconds(growth.abs()))
 }
 
 /// How many kernels there is nothing to tell of.

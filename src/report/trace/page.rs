@@ -12,9 +12,9 @@ use crate::machine::Recording;
 use crate::machine::Summary;
 use crate::record::trace::Trace;
 use crate::report::RenderError;
-use crate::report::format::{Bytes, ShortTime, counted};
 use crate::report::plot::{DRAWN, Timeline, busiest, timeline};
 use crate::report::text::{one_line, shell_command};
+use crate::units::{Bytes, Nanoseconds, counted};
 
 /// Kernels that are listed.
 const LISTED: usize = 60;
@@ -99,7 +99,7 @@ fn steady(recording: &Recording, analysis: &Analysis, coloured: &[String]) -> Op
             "{} of {}, {} each. Drawn are the last; counts and totals are of one.",
             counted(at.repeats, "repetition"),
             counted(at.period, "operation"),
-            ShortTime(at.period_ns())
+            Nanoseconds(at.period_ns())
         ),
         figure,
         kernels: kernels(&part.summary, repeats),
@@ -151,8 +151,8 @@ fn kernels(of: &Summary, times: f64) -> Vec<KernelView> {
             name: one_line(&short(&kernel.name)),
             shapes: shapes(kernel),
             count: figure(kernel.count as f64 / times),
-            total: ShortTime(kernel.total_ns as f64 / times).to_string(),
-            mean: ShortTime(kernel.mean_ns()).to_string(),
+            total: Nanoseconds(kernel.total_ns as f64 / times).to_string(),
+            mean: Nanoseconds(kernel.mean_ns()).to_string(),
             share: percent(kernel.total_ns as f64 / of.kernel_ns.max(1) as f64),
             sms: kernel.shapes.first().map_or(String::new(), filled),
         })
@@ -165,8 +165,8 @@ fn copies(of: &Summary, times: f64) -> Vec<CopyView> {
         what: one_line(&row.what),
         bytes: Bytes((row.bytes as f64 / times) as u64).to_string(),
         count: figure(row.count as f64 / times),
-        total: ShortTime(row.total_ns as f64 / times).to_string(),
-        mean: ShortTime(row.total_ns as f64 / row.count.max(1) as f64).to_string(),
+        total: Nanoseconds(row.total_ns as f64 / times).to_string(),
+        mean: Nanoseconds(row.total_ns as f64 / row.count.max(1) as f64).to_string(),
     })
     .collect()
 }

@@ -5,8 +5,8 @@ use crate::judge::judgement::Finding;
 use crate::judge::trace::Analysis;
 use crate::machine::{KernelRow, Shape, Summary};
 use crate::record::trace::Trace;
-use crate::report::format::{Bytes, ShortTime, counted};
 use crate::report::text::shell_command;
+use crate::units::{Bytes, Nanoseconds, counted};
 
 /// Kernels that are listed.
 const LISTED: usize = 20;
@@ -36,8 +36,8 @@ pub fn table(trace: &Trace, analysis: &Analysis) -> String {
                     "Steady state: {} of {}, {} each, after {} of warm-up",
                     counted(steady.repeats, "repetition"),
                     counted(steady.period, "operation"),
-                    ShortTime(steady.period_ns()),
-                    ShortTime(before as f64)
+                    Nanoseconds(steady.period_ns()),
+                    Nanoseconds(before as f64)
                 ),
             );
             summary(&mut text, &part.summary, steady.repeats as f64);
@@ -145,7 +145,7 @@ fn summary(text: &mut Text, of: &Summary, times: f64) {
             .iter()
             .map(|kernel| kernel.total_ns)
             .sum();
-        let rest = ShortTime(rest as f64 / times);
+        let rest = Nanoseconds(rest as f64 / times);
         text.say(2, &format!("and {more} more kernels, {rest}"));
     }
     for copy in &of.copies {
@@ -160,8 +160,8 @@ fn summary(text: &mut Text, of: &Summary, times: f64) {
                 33
             ),
             figure(copy.count as f64 / times),
-            ShortTime(copy.total_ns as f64 / times).to_string(),
-            ShortTime(copy.total_ns as f64 / copy.count.max(1) as f64).to_string(),
+            Nanoseconds(copy.total_ns as f64 / times).to_string(),
+            Nanoseconds(copy.total_ns as f64 / copy.count.max(1) as f64).to_string(),
             Bytes((copy.bytes as f64 / times) as u64).to_string()
         ));
     }
@@ -177,7 +177,7 @@ fn summary(text: &mut Text, of: &Summary, times: f64) {
 /// How the devices' time was spent, in sentences.
 pub(super) fn spent(of: &Summary, times: f64) -> Vec<String> {
     let spent = &of.time;
-    let time = |ns: u64| ShortTime(ns as f64 / times);
+    let time = |ns: u64| Nanoseconds(ns as f64 / times);
     let mut lines = vec![format!(
         "busy {} of {}; idle {} ({}) in {}, the longest {}",
         time(spent.busy_ns),
@@ -185,7 +185,7 @@ pub(super) fn spent(of: &Summary, times: f64) -> Vec<String> {
         time(spent.idle_ns()),
         percent(spent.idle_share()),
         counted(spent.gaps as usize, "gap"),
-        ShortTime(spent.longest_gap_ns.unwrap_or(0) as f64)
+        Nanoseconds(spent.longest_gap_ns.unwrap_or(0) as f64)
     )];
     lines.push(match spent.host_bound().zip(spent.host_bound_ns) {
         Some((share, waited)) => format!(
@@ -226,8 +226,8 @@ fn row(text: &mut Text, kernel: &KernelRow, of: &Summary, times: f64) {
         "{}{:>7} {:>10} {:>10} {:>7} {:>9}",
         cell(&short(&kernel.name), 33),
         figure(kernel.count as f64 / times),
-        ShortTime(kernel.total_ns as f64 / times).to_string(),
-        ShortTime(kernel.mean_ns()).to_string(),
+        Nanoseconds(kernel.total_ns as f64 / times).to_string(),
+        Nanoseconds(kernel.mean_ns()).to_string(),
         percent(kernel.total_ns as f64 / of.kernel_ns.max(1) as f64),
         first.map_or(String::new(), filled)
     ));
@@ -290,7 +290,7 @@ fn first_occurrences(text: &mut Text, analysis: &Analysis) {
                 &format!(
                     "first {}: {}, {:.1} times its mean once steady",
                     short(&kernel.name),
-                    ShortTime(first),
+                    Nanoseconds(first),
                     first / kernel.mean_ns().max(1.0)
                 ),
             );

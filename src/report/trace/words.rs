@@ -1,8 +1,8 @@
 //! Text of a trace, laid out.
 
-use crate::report::format::{Digits, NONE};
 use crate::report::terminal::COLUMNS;
 use crate::report::text::{one_line, shorten, width, wrap};
+use crate::units::{Digits, NONE};
 
 /// Lines of at most [`COLUMNS`] columns.
 #[derive(Default)]

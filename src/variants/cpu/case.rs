@@ -10,6 +10,7 @@ use super::offered::{ACCESS, COPIES, VIEWS, variants};
 use super::split_key::{NUM_SPLITS_KEY, SplitKey};
 use super::tensors::{OutOfMemory, Tensor};
 use crate::attention::{Direction, Dtype, Layout, ParamValue, Params, Problem, work};
+use crate::units::{Bytes, Nanoseconds};
 use crate::worker::protocol::{Parameter, Prepare, VariantInfo};
 use crate::worker::serve::Refusal;
 use regatta_worker::on_processor::device;
@@ -99,8 +100,8 @@ impl Case {
     }
 
     /// The first call, on poisoned results; for a gradient alone, the forward
-    /// before it is not timed. Returns its nanoseconds.
-    pub fn first_call(&mut self) -> f64 {
+    /// before it is not timed. Returns its time.
+    pub fn first_call(&mut self) -> Nanoseconds {
         let tally = Tally::new();
         if self.problem.direction == Direction::Backward {
             self.run(Direction::Forward, &tally);
@@ -287,12 +288,11 @@ fn check_params(info: &VariantInfo, params: &Params) -> Result<(), Refusal> {
 /// Refuses what is larger than memory before it is touched: an allocation that the
 /// system promises and cannot keep ends the process.
 fn fits(bytes: u64) -> Result<(), Refusal> {
-    const GIB: f64 = (1u64 << 30) as f64;
     match device::available_memory() {
         Some(available) if bytes > available => Err(Refusal::Failed(format!(
             "the case and its float64 reference need {:.1} GiB; {:.1} GiB are available",
-            bytes as f64 / GIB,
-            available as f64 / GIB
+            Bytes(bytes).gib(),
+            Bytes(available).gib()
         ))),
         _ => Ok(()),
     }

@@ -15,6 +15,7 @@ use super::plan::{Arguments, Plan, Step};
 use crate::attention::{Direction, Problem};
 use crate::machine::Launch as LaunchRecord;
 use crate::machine::Structure;
+use crate::units::Nanoseconds;
 
 /// A case made ready: memory, inputs, and launches with everything bound.
 pub struct Case {
@@ -158,11 +159,11 @@ impl Case {
 
     /// The first call, on poisoned results: compiling and loading what is not there yet,
     /// then launching, until the device is done. For a gradient alone, the forward pass
-    /// before it is not timed. Returns its nanoseconds.
+    /// before it is not timed. Returns its time.
     ///
     /// # Errors
     /// A kernel that cannot be made or launched, or fails.
-    pub fn first_call(&mut self, device: &mut Device) -> Result<f64, CudaError> {
+    pub fn first_call(&mut self, device: &mut Device) -> Result<Nanoseconds, CudaError> {
         for memory in &mut self.written {
             memory.fill(NAN_IN_EVERY_TYPE, self.stream)?;
         }
@@ -177,7 +178,7 @@ impl Case {
         self.backward = self.bound(device, &self.plan.backward)?;
         self.call()?;
         device.synchronise()?;
-        Ok(begin.elapsed().as_nanos() as f64)
+        Ok(begin.elapsed().into())
     }
 
     fn bound(&self, device: &mut Device, steps: &[Step]) -> Result<Vec<Launch>, CudaError> {

@@ -15,6 +15,7 @@ use super::samples::{self, Contents};
 use crate::attention::Problem;
 use crate::kernels::compile::Compiler;
 use crate::machine::{Activity, Structure};
+use crate::units::{Bytes, quantities};
 use crate::worker::protocol::{
     self, Checked, DeviceState, Hello, Measure, Measured, PROTOCOL_VERSION, Parameter, Prepare,
     Prepared, TensorError, VariantInfo, throttle_words,
@@ -166,7 +167,6 @@ impl Open {
     /// Drops references, oldest first, until they take an eighth of the memory at most
     /// and the rest has room for the case; refuses a case that cannot have it.
     fn make_room(&mut self, needed: u64) -> Result<(), Refusal> {
-        const GIB: f64 = (1u64 << 30) as f64;
         let all = self.device.memory_bytes().map_err(refusal)?;
         loop {
             let held: u64 = self.references.iter().map(Reference::held_bytes).sum();
@@ -179,9 +179,9 @@ impl Open {
                 return Err(Refusal::Failed(format!(
                     "the case and its float64 reference need {:.1} GiB of device memory; \
                      {:.1} of {:.1} GiB are free",
-                    needed as f64 / GIB,
-                    free as f64 / GIB,
-                    all as f64 / GIB
+                    Bytes(needed).gib(),
+                    Bytes(free).gib(),
+                    Bytes(all).gib()
                 )));
             }
             self.references.remove(0);
@@ -203,15 +203,15 @@ impl Open {
         let samples = samples::take(&mut self.clock, device, case, request, contents.as_mut());
         let samples = samples.map_err(refusal)?;
         let state = self.clock.device().state().map(state_of);
-        let peak_bytes = Some(case.held_bytes());
+        let peak_bytes = Some(Bytes(case.held_bytes()));
         let input_sets = contents.as_ref().map_or(1, Contents::sets);
         // Their memory is the check's.
         let rotates = contents.take().is_some();
         let checked = rotates.then(|| self.check_after()).transpose()?;
         let clocks: Option<Vec<f64>> = samples.iter().map(|sample| sample.clock_mhz).collect();
         Ok(Measured {
-            device_ns: samples.iter().map(|sample| sample.device_ns).collect(),
-            host_ns: samples.iter().map(|sample| sample.host_ns).collect(),
+            device_ns: quantities(samples.iter().map(|sample| sample.device_ns)),
+            host_ns: quantities(samples.iter().map(|sample| sample.host_ns)),
             clock_mhz: clocks.unwrap_or_default(),
             peak_bytes,
             state,
@@ -244,7 +244,7 @@ impl Open {
         Ok(protocol::Device {
             kind: "cuda".to_owned(),
             name: self.device.name()?,
-            memory_bytes: self.device.memory_bytes()?,
+            memory_bytes: Bytes(self.device.memory_bytes()?),
             facts: facts.map(|(name, fact)| (name.to_owned(), fact)).into(),
         })
     }

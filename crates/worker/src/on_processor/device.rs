@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::protocol::Device;
+use crate::units::Bytes;
 
 /// The processor as the protocol describes devices.
 pub fn device() -> Device {
@@ -12,7 +13,7 @@ pub fn device() -> Device {
     Device {
         kind: "cpu".to_owned(),
         name: model_name(),
-        memory_bytes: available_memory().unwrap_or(0),
+        memory_bytes: Bytes(available_memory().unwrap_or(0)),
         facts: BTreeMap::from([("cores".to_owned(), cores.to_string())]),
     }
 }

@@ -8,6 +8,7 @@ use rayon::prelude::*;
 use super::device::last_level_cache;
 use crate::protocol::{Cache, Measure, Measured};
 use crate::sets::{self, Next, Rotation};
+use crate::units::Nanoseconds;
 
 /// Swept when the size of the cache is unknown.
 const ASSUMED_CACHE: u64 = 64 << 20;
@@ -76,8 +77,8 @@ pub fn measure(
         if let Some(sweep) = sweep {
             sweep.run();
         }
-        let ns = time(|| (0..calls).for_each(|_| timed.call()));
-        device_ns.push(ns / f64::from(calls));
+        let all = time(|| (0..calls).for_each(|_| timed.call()));
+        device_ns.push(all / f64::from(calls));
         spent += start.elapsed();
         if next == Next::Last {
             break;
@@ -91,11 +92,11 @@ pub fn measure(
     })
 }
 
-/// Nanoseconds of one call.
-pub fn time(call: impl FnOnce()) -> f64 {
+/// How long a call takes.
+pub fn time(call: impl FnOnce()) -> Nanoseconds {
     let start = Instant::now();
     call();
-    start.elapsed().as_nanos() as f64
+    start.elapsed().into()
 }
 
 /// A buffer larger than the last-level cache: once it has been read, nothing else

@@ -5,11 +5,12 @@ use crate::judge::causes::{Clock, Pair, findings};
 use crate::judge::testing::around;
 use crate::machine::{ActivitySummary, DeviceTime};
 use crate::record::side::CaseRecord;
+use crate::units::Nanoseconds;
 
 /// A case of so many microseconds on the device and the host.
 fn timed(device_us: f64, host_us: f64, activity: ActivitySummary) -> CaseRecord {
     CaseRecord {
-        host_ns: vec![host_us * 1e3; 5],
+        host_ns: vec![Nanoseconds(host_us * 1e3); 5],
         activity: Some(activity),
         ..around(device_us * 1e3)
     }

@@ -4,6 +4,7 @@ use crate::judge::judgement::StructuralChange;
 use crate::judge::testing::around;
 use crate::machine::Launch;
 use crate::suite::structural::StructurePolicy;
+use crate::units::Bytes;
 
 fn launch(name: &str, grid: u32) -> Launch {
     Launch {
@@ -192,7 +193,7 @@ fn memory_counts_beyond_a_share_and_parameters_always() {
     );
     let mut base = record(&[launch("flash", 157)], &[]);
     let mut head = base.clone();
-    (base.peak_bytes, head.peak_bytes) = (Some(10 << 20), Some(12 << 20));
+    (base.peak_bytes, head.peak_bytes) = (Some(Bytes(10 << 20)), Some(Bytes(12 << 20)));
     base.effective
         .insert("tile".to_owned(), ParamValue::Int(64));
     head.effective

@@ -5,6 +5,7 @@ use crate::judge::structure::changes;
 use crate::judge::testing::around;
 use crate::machine::ActivitySummary;
 use crate::suite::structural::StructurePolicy;
+use crate::units::Bytes;
 
 fn counted(launches: &[&str], counts: &[(&str, u64)]) -> CaseRecord {
     let launches = launches.iter().map(|name| Launch {
@@ -151,7 +152,7 @@ fn figures_of_a_launch_and_memory_go_as_counts_do() {
         "counted in the base and not now: local memory"
     );
     let with_peak = CaseRecord {
-        peak_bytes: Some(1 << 30),
+        peak_bytes: Some(Bytes(1 << 30)),
         ..base.clone()
     };
     assert_eq!(names(&with_peak, &base), ["peak_bytes"]);

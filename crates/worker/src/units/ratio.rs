@@ -1,0 +1,265 @@
+//! Ratios, shares and probabilities.
+
+use std::fmt;
+use std::ops::{Add, Div, Mul, Sub};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Digits, NONE, put};
+
+/// One time over another, the head's over the base's: 1.10 is 10 % slower.
+///
+/// Prints the change that it is: `+12.3 %` below a factor of two, `102.5x slower` or
+/// `3.10x faster` beyond. [`Ratio::told`] says the same within a sentence, [`Ratio::times`]
+/// how many times as long, and [`Ratio::factor`] is for what is held against a limit.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Ratio(pub f64);
+
+quantity!(Ratio);
+
+impl Ratio {
+    /// As long.
+    pub const ONE: Ratio = Ratio(1.0);
+
+    /// The ratio that is so much more than one: 1.05 for 5 %.
+    pub fn grown_by(change: Share) -> Ratio {
+        Ratio(1.0 + change.0)
+    }
+
+    /// By how much it is more than one, or less: 5 % for 1.05.
+    pub fn growth(self) -> Share {
+        Share(self.0 - 1.0)
+    }
+
+    /// The other way round.
+    pub fn inverse(self) -> Ratio {
+        Ratio(1.0 / self.0)
+    }
+
+    /// As a number of times, for sentences that say `2.30 times as long`.
+    pub fn times(self) -> Digits {
+        Digits(self.0)
+    }
+
+    /// As a factor: `1.04x`.
+    pub fn factor(self) -> Factor {
+        Factor(self)
+    }
+
+    /// As a change in a sentence: `12.3 % slower`.
+    pub fn told(self) -> Told {
+        Told(self)
+    }
+}
+
+impl Mul for Ratio {
+    type Output = Ratio;
+
+    fn mul(self, other: Ratio) -> Ratio {
+        Ratio(self.0 * other.0)
+    }
+}
+
+impl Mul<f64> for Ratio {
+    type Output = Ratio;
+
+    fn mul(self, times: f64) -> Ratio {
+        Ratio(self.0 * times)
+    }
+}
+
+impl Div for Ratio {
+    type Output = Ratio;
+
+    fn div(self, other: Ratio) -> Ratio {
+        Ratio(self.0 / other.0)
+    }
+}
+
+impl Div<f64> for Ratio {
+    type Output = Ratio;
+
+    fn div(self, parts: f64) -> Ratio {
+        Ratio(self.0 / parts)
+    }
+}
+
+impl fmt::Display for Ratio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match Unit::of(*self) {
+            None => NONE.to_owned(),
+            Some(Unit::Slower) => format!("{} slower", self.factor()),
+            Some(Unit::Faster) => format!("{} faster", self.inverse().factor()),
+            Some(Unit::Percent) => signed(self.growth()),
+        };
+        put(f, &text)
+    }
+}
+
+/// In what a change is told, and the interval around it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Percent,
+    Slower,
+    Faster,
+}
+
+impl Unit {
+    /// The unit of a change; `None` where it is none. It is chosen by what is printed, so
+    /// that nothing reads `+100.0 %` on one line and `2.00x slower` on the next.
+    fn of(ratio: Ratio) -> Option<Unit> {
+        match ratio.0 {
+            ratio if !ratio.is_finite() || ratio <= 0.0 => None,
+            ratio if ratio >= 1.9995 => Some(Unit::Slower),
+            ratio if ratio <= 0.5 => Some(Unit::Faster),
+            _ => Some(Unit::Percent),
+        }
+    }
+}
+
+/// `+12.3 %`, `0.0 %`, `-0.4 %`, with a true minus sign left to prose: scripts
+/// and terminals want the hyphen.
+fn signed(change: Share) -> String {
+    // Never `-0.0 %`.
+    let rounded = (100.0 * change.0 * 10.0).round() / 10.0 + 0.0;
+    if rounded == 0.0 {
+        "0.0 %".to_owned()
+    } else {
+        format!("{rounded:+.1} %")
+    }
+}
+
+/// A ratio as a change in a sentence: `12.3 % slower`, `4.0 % faster`, `3.42x slower`.
+/// A column of figures has the sign instead, as [`Ratio`] prints it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Told(Ratio);
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ratio = self.0;
+        let text = match Unit::of(ratio) {
+            Some(Unit::Percent) if ratio >= Ratio::ONE => format!("{} slower", ratio.growth()),
+            Some(Unit::Percent) => format!("{} faster", Share(1.0 - ratio.0)),
+            _ => ratio.to_string(),
+        };
+        put(f, &text)
+    }
+}
+
+/// A ratio that stands beside a limit, and the limit: `1.04x`, `12.3x`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Factor(Ratio);
+
+impl fmt::Display for Factor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.is_finite() {
+            true => put(f, &format!("{}x", self.0.times())),
+            false => put(f, NONE),
+        }
+    }
+}
+
+/// The interval of an estimated ratio, in the unit that [`Ratio`] prints the estimate in:
+/// `[+10.1 %, +14.2 %]`, `[101.9x, 103.1x]`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RatioInterval {
+    /// The estimate.
+    pub ratio: Ratio,
+    /// Lower end.
+    pub low: Ratio,
+    /// Upper end.
+    pub high: Ratio,
+}
+
+impl fmt::Display for RatioInterval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RatioInterval { ratio, low, high } = *self;
+        let text = match Unit::of(ratio) {
+            _ if !low.is_finite() || !high.is_finite() || low.0 <= 0.0 => NONE.to_owned(),
+            None => NONE.to_owned(),
+            Some(Unit::Slower) => format!("[{}, {}]", low.factor(), high.factor()),
+            Some(Unit::Faster) => {
+                let [high, low] = [high, low].map(|ratio| ratio.inverse().factor());
+                format!("[{high}, {low}]")
+            }
+            Some(Unit::Percent) => {
+                format!("[{}, {}]", signed(low.growth()), signed(high.growth()))
+            }
+        };
+        put(f, &text)
+    }
+}
+
+/// A part of a whole, or a change relative to what was; 0.018 is 1.8 %.
+///
+/// Prints one decimal place, or as many as the precision says: `{:.2}` for spreads, which
+/// are small.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Share(pub f64);
+
+quantity!(Share);
+
+impl Add for Share {
+    type Output = Share;
+
+    fn add(self, other: Share) -> Share {
+        Share(self.0 + other.0)
+    }
+}
+
+impl Sub for Share {
+    type Output = Share;
+
+    fn sub(self, other: Share) -> Share {
+        Share(self.0 - other.0)
+    }
+}
+
+/// A share of a share.
+impl Mul for Share {
+    type Output = Share;
+
+    fn mul(self, other: Share) -> Share {
+        Share(self.0 * other.0)
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let places = f.precision().unwrap_or(1);
+        match self.is_finite() {
+            true => put(f, &format!("{:.places$} %", 100.0 * self.0)),
+            false => put(f, NONE),
+        }
+    }
+}
+
+/// A probability: `0.0002`, `< 0.0001`.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Probability(pub f64);
+
+quantity!(Probability);
+
+impl Probability {
+    /// The level of each where so many are tested together (Bonferroni).
+    pub fn among(self, tests: usize) -> Probability {
+        Probability(self.0 / tests.max(1) as f64)
+    }
+}
+
+impl fmt::Display for Probability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self.0 {
+            p if !p.is_finite() => NONE.to_owned(),
+            p if p < 0.0001 => "< 0.0001".to_owned(),
+            p if p < 0.01 => format!("{p:.4}"),
+            // A p of 0.049 is on one side of a limit, and 0.05 on it.
+            p if p < 0.1 => format!("{p:.3}"),
+            p => format!("{p:.2}"),
+        };
+        put(f, &text)
+    }
+}

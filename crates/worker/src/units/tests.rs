@@ -1,0 +1,224 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const WILD: [f64; 3] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
+
+#[test]
+fn times_take_the_unit_that_fits() {
+    for (ns, read) in [
+        (0.0, "0 ns"),
+        (1e-9, "1.0e-9 ns"),
+        (0.5, "0.50 ns"),
+        (999.94, "999.9 ns"),
+        (999.96, "1.00 µs"),
+        (52_780.0, "52.8 µs"),
+        (118_600.0, "118.6 µs"),
+        (999_949.0, "999.9 µs"),
+        (999_960.0, "1.00 ms"),
+        (2_640_000.0, "2.64 ms"),
+        (999.96e6, "1.00 s"),
+        (104e9, "104.0 s"),
+        (4096e9, "4096 s"),
+        (-2_640_000.0, "-2.64 ms"),
+        (-999.96, "-1.00 µs"),
+    ] {
+        assert_eq!(Nanoseconds(ns).to_string(), read, "{ns}");
+    }
+}
+
+#[test]
+fn what_is_no_number_is_a_dash_whatever_it_is_of() {
+    for wild in WILD {
+        assert_eq!(Nanoseconds(wild).to_string(), NONE);
+        assert_eq!(Ratio(wild).to_string(), NONE);
+        assert_eq!(Ratio(wild).told().to_string(), NONE);
+        assert_eq!(Ratio(wild).factor().to_string(), NONE);
+        assert_eq!(Share(wild).to_string(), NONE);
+        assert_eq!(Probability(wild).to_string(), NONE);
+        assert_eq!(Rate(wild).to_string(), NONE);
+        assert_eq!(Digits(wild).to_string(), NONE);
+    }
+}
+
+#[test]
+fn changes_are_percentages_until_they_are_factors() {
+    for (ratio, read, told) in [
+        (1.123, "+12.3 %", "12.3 % slower"),
+        (0.877, "-12.3 %", "12.3 % faster"),
+        (0.9999, "0.0 %", "0.0 % faster"),
+        (1.0, "0.0 %", "0.0 % slower"),
+        (1.9994, "+99.9 %", "99.9 % slower"),
+        (1.9995, "2.00x slower", "2.00x slower"),
+        (371.7 / 184.8, "2.01x slower", "2.01x slower"),
+        (102.5, "102.5x slower", "102.5x slower"),
+        (0.501, "-49.9 %", "49.9 % faster"),
+        (0.5, "2.00x faster", "2.00x faster"),
+        (0.32, "3.12x faster", "3.12x faster"),
+        (0.0, NONE, NONE),
+        (-1.0, NONE, NONE),
+    ] {
+        assert_eq!(Ratio(ratio).to_string(), read, "{ratio}");
+        assert_eq!(Ratio(ratio).told().to_string(), told, "{ratio}");
+    }
+}
+
+#[test]
+fn an_interval_is_in_the_unit_of_its_estimate() {
+    let read = |ratio, low, high| {
+        let [ratio, low, high] = [ratio, low, high].map(Ratio);
+        RatioInterval { ratio, low, high }.to_string()
+    };
+    assert_eq!(read(1.01, 0.97, 1.04), "[-3.0 %, +4.0 %]");
+    assert_eq!(read(102.5, 101.9, 103.1), "[101.9x, 103.1x]");
+    assert_eq!(read(2.2, 1.858, 2.761), "[1.86x, 2.76x]");
+    assert_eq!(read(1.9, 1.5, 2.4), "[+50.0 %, +140.0 %]");
+    assert_eq!(read(0.4, 0.25, 0.625), "[1.60x, 4.00x]");
+    assert_eq!(read(1.0, 0.0, 1.1), NONE);
+    assert_eq!(read(1.0, 0.9, f64::NAN), NONE);
+    assert_eq!(read(f64::NAN, 0.9, 1.1), NONE);
+}
+
+#[test]
+fn two_times_share_their_unit() {
+    let read = |base, head| from_to(Nanoseconds(base), Nanoseconds(head));
+    assert_eq!(read(50_300.0, 277_000.0), "50.3 → 277.0 µs");
+    assert_eq!(read(2_600_000.0, 50.0), "2.60 ms → 50.0 ns");
+    assert_eq!(read(400.0, 0.0), "400.0 ns → 0");
+    assert_eq!(read(400.0, f64::NAN), "400.0 ns → –");
+    let part = |part, whole| part_of(Nanoseconds(part), Nanoseconds(whole));
+    assert_eq!(part(0.0, 28_000.0), "0 of 28.0 µs");
+    assert_eq!(part(153_000.0, 216_000.0), "153.0 of 216.0 µs");
+}
+
+#[test]
+fn shares_have_the_places_that_are_asked_for() {
+    assert_eq!(Share(0.018).to_string(), "1.8 %");
+    assert_eq!(format!("{:.2}", Share(0.003_3)), "0.33 %");
+    assert_eq!(format!("{:.0}", Share(1.5)), "150 %");
+    assert_eq!(Share(0.0).to_string(), "0.0 %");
+    assert_eq!(Share(-0.25).to_string(), "-25.0 %");
+}
+
+#[test]
+fn sizes_rates_and_chances_read_well() {
+    for (bytes, read) in [
+        (0, "0 B"),
+        (512, "512 B"),
+        (1023, "1023 B"),
+        (1024, "1.00 KiB"),
+        (1_572_864, "1.50 MiB"),
+        (143_771 << 20, "140.4 GiB"),
+    ] {
+        assert_eq!(Bytes(bytes).to_string(), read);
+    }
+    for (p, read) in [
+        (0.0, "< 0.0001"),
+        (0.000_01, "< 0.0001"),
+        (0.0079, "0.0079"),
+        (0.049, "0.049"),
+        (0.05, "0.050"),
+        (1.0, "1.00"),
+    ] {
+        assert_eq!(Probability(p).to_string(), read);
+    }
+    for (tera, read) in [
+        (0.0, "0 M"),
+        (0.000_193_4, "193.4 M"),
+        (0.1934, "193.4 G"),
+        (0.999_96, "1.00 T"),
+        (12.4, "12.4 T"),
+    ] {
+        assert_eq!(Rate(tera).to_string(), read);
+    }
+    assert_eq!(Ratio(12.34).factor().to_string(), "12.3x");
+    assert_eq!(Ratio(0.0).factor().to_string(), "0x");
+    assert_eq!(counted(1, "case"), "1 case");
+    assert_eq!(counted(0, "case"), "0 cases");
+}
+
+#[test]
+fn a_width_pads_and_a_precision_cuts_nothing_off() {
+    let time = Nanoseconds(118_600.0);
+    assert_eq!(format!("{time:>10}|"), "  118.6 µs|");
+    assert_eq!(format!("{time:10}|"), "118.6 µs  |");
+    assert_eq!(format!("{time:^10.2}|"), " 118.6 µs |");
+    assert_eq!(format!("{time:>3}"), "118.6 µs");
+    assert_eq!(format!("{:>8.2}", Share(0.5)), " 50.00 %");
+    assert_eq!(format!("{:>8}", Bytes(512)), "   512 B");
+}
+
+#[test]
+fn arithmetic_keeps_its_units() {
+    let (one, four) = (Nanoseconds(1.0), Nanoseconds(4.0));
+    assert_eq!(four / one, Ratio(4.0));
+    assert_eq!((four - one) * 2.0 + one, Nanoseconds(7.0));
+    assert_eq!(four / Ratio(4.0), one);
+    assert_eq!(one * Ratio(4.0), four);
+    assert_eq!(four * Share(0.25), one);
+    assert_eq!(four / 4.0, one);
+    assert_eq!(
+        [one, four].into_iter().sum::<Nanoseconds>(),
+        Nanoseconds(5.0)
+    );
+    let mut time = one;
+    time += four;
+    time -= one;
+    assert_eq!(time, four);
+    assert_eq!(one.share_of(four), Share(0.25));
+    assert_eq!(Ratio(3.0) / Ratio(1.5) * Ratio(2.0), Ratio(4.0));
+    assert_eq!(Ratio(4.0).inverse(), Ratio(0.25));
+    assert_eq!(Ratio::grown_by(Share(0.5)).growth(), Share(0.5));
+    assert_eq!(Bytes(u64::MAX) + Bytes(1), Bytes(u64::MAX));
+    assert_eq!(Rate::of_work(128e6, Nanoseconds(1e6)), Rate(0.128));
+    let millisecond = std::time::Duration::from_millis(1);
+    assert_eq!(Nanoseconds::from(millisecond), Nanoseconds(1e6));
+    assert_eq!(Nanoseconds::of_seconds(2.0).seconds(), 2.0);
+}
+
+#[test]
+fn what_is_no_number_has_its_place_in_the_order() {
+    let mut times: Vec<Nanoseconds> = quantities([f64::NAN, 2.0, f64::INFINITY, 1.0]);
+    times.sort_by(Nanoseconds::total_cmp);
+    assert_eq!(numbers(&times)[..3], [1.0, 2.0, f64::INFINITY]);
+    assert!(!times[3].is_finite());
+    assert_eq!(times[3].min(times[0]), Nanoseconds(1.0));
+}
+
+#[test]
+fn files_hold_plain_numbers() {
+    let text = "[118.6,2.0,1e+300]";
+    let times: Vec<Nanoseconds> = serde_json::from_str(text).unwrap();
+    assert_eq!(serde_json::to_string(&times).unwrap(), text);
+    assert_eq!(serde_json::to_string(&Some(Bytes(7))).unwrap(), "7");
+    assert_eq!(serde_json::to_string(&Ratio(f64::NAN)).unwrap(), "null");
+}
+
+proptest! {
+    #[test]
+    fn a_number_comes_back_from_a_file_as_it_was(number in any::<f64>()) {
+        prop_assume!(number.is_finite());
+        let text = serde_json::to_string(&number).unwrap();
+        prop_assert_eq!(serde_json::to_string(&Nanoseconds(number)).unwrap(), text.clone());
+        prop_assert_eq!(serde_json::from_str::<Nanoseconds>(&text).unwrap(), Nanoseconds(number));
+        prop_assert_eq!(serde_json::from_str::<Share>(&text).unwrap(), Share(number));
+    }
+
+    /// However large or small, a time is at most nine characters of digits and a unit, and
+    /// none of them reads as a thousand of one unit but seconds.
+    #[test]
+    fn times_of_every_size_are_short(exponent in -2.0..14.0f64) {
+        let read = Nanoseconds(10f64.powf(exponent)).to_string();
+        prop_assert!(read.chars().count() <= 10, "{}", read);
+        prop_assert!(read.ends_with(" s") || !read.starts_with("1000"), "{}", read);
+    }
+
+    /// A sign and a word never disagree.
+    #[test]
+    fn a_change_and_its_telling_say_the_same(ratio in 0.01..100.0f64) {
+        let (read, told) = (Ratio(ratio).to_string(), Ratio(ratio).told().to_string());
+        prop_assert!(!read.starts_with('+') || told.ends_with("slower"), "{} {}", read, told);
+        prop_assert!(!read.starts_with('-') || told.ends_with("faster"), "{} {}", read, told);
+        prop_assert_eq!(read.contains('x'), told.contains('x'));
+    }
+}

@@ -1,0 +1,173 @@
+//! Times.
+
+use std::fmt;
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{ARROW, Digits, NONE, Ratio, Share, put};
+
+/// A time. Prints three or four digits and the unit that fits: `118.6 µs`, `2.64 ms`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Nanoseconds(pub f64);
+
+quantity!(Nanoseconds);
+
+impl Nanoseconds {
+    /// No time at all.
+    pub const ZERO: Nanoseconds = Nanoseconds(0.0);
+
+    /// So many seconds.
+    pub fn of_seconds(seconds: f64) -> Nanoseconds {
+        Nanoseconds(seconds * 1e9)
+    }
+
+    /// What part of `whole` it is.
+    pub fn share_of(self, whole: Nanoseconds) -> Share {
+        Share(self.0 / whole.0)
+    }
+
+    /// In seconds.
+    pub fn seconds(self) -> f64 {
+        self.0 / 1e9
+    }
+}
+
+impl From<Duration> for Nanoseconds {
+    fn from(duration: Duration) -> Nanoseconds {
+        Nanoseconds(duration.as_nanos() as f64)
+    }
+}
+
+impl Add for Nanoseconds {
+    type Output = Nanoseconds;
+
+    fn add(self, other: Nanoseconds) -> Nanoseconds {
+        Nanoseconds(self.0 + other.0)
+    }
+}
+
+impl AddAssign for Nanoseconds {
+    fn add_assign(&mut self, other: Nanoseconds) {
+        *self = *self + other;
+    }
+}
+
+impl Sub for Nanoseconds {
+    type Output = Nanoseconds;
+
+    fn sub(self, other: Nanoseconds) -> Nanoseconds {
+        Nanoseconds(self.0 - other.0)
+    }
+}
+
+impl SubAssign for Nanoseconds {
+    fn sub_assign(&mut self, other: Nanoseconds) {
+        *self = *self - other;
+    }
+}
+
+impl Sum for Nanoseconds {
+    fn sum<I: Iterator<Item = Nanoseconds>>(times: I) -> Nanoseconds {
+        times.fold(Nanoseconds::ZERO, Add::add)
+    }
+}
+
+impl Mul<f64> for Nanoseconds {
+    type Output = Nanoseconds;
+
+    fn mul(self, times: f64) -> Nanoseconds {
+        Nanoseconds(self.0 * times)
+    }
+}
+
+impl Div<f64> for Nanoseconds {
+    type Output = Nanoseconds;
+
+    fn div(self, parts: f64) -> Nanoseconds {
+        Nanoseconds(self.0 / parts)
+    }
+}
+
+/// How many times as long.
+impl Div for Nanoseconds {
+    type Output = Ratio;
+
+    fn div(self, other: Nanoseconds) -> Ratio {
+        Ratio(self.0 / other.0)
+    }
+}
+
+impl Mul<Ratio> for Nanoseconds {
+    type Output = Nanoseconds;
+
+    fn mul(self, ratio: Ratio) -> Nanoseconds {
+        self * ratio.0
+    }
+}
+
+impl Div<Ratio> for Nanoseconds {
+    type Output = Nanoseconds;
+
+    fn div(self, ratio: Ratio) -> Nanoseconds {
+        self / ratio.0
+    }
+}
+
+/// A part of a time.
+impl Mul<Share> for Nanoseconds {
+    type Output = Nanoseconds;
+
+    fn mul(self, share: Share) -> Nanoseconds {
+        self * share.0
+    }
+}
+
+impl fmt::Display for Nanoseconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.is_finite() {
+            return put(f, NONE);
+        }
+        let (scale, unit) = unit(*self);
+        put(f, &format!("{} {unit}", Digits(self.0 / scale)))
+    }
+}
+
+/// The unit that fits a time, in nanoseconds. The limits lie half a digit lower, so that
+/// 999.96 ns reads 1.00 µs.
+fn unit(time: Nanoseconds) -> (f64, &'static str) {
+    match time.0.abs() {
+        ns if ns < 999.95 => (1.0, "ns"),
+        ns if ns < 999.95e3 => (1e3, "µs"),
+        ns if ns < 999.95e6 => (1e6, "ms"),
+        _ => (1e9, "s"),
+    }
+}
+
+/// What was and what is: `50.3 → 277.0 µs`.
+pub fn from_to(base: Nanoseconds, head: Nanoseconds) -> String {
+    pair(base, ARROW, head)
+}
+
+/// A part of a time: `153.0 of 216.0 µs`.
+pub fn part_of(part: Nanoseconds, whole: Nanoseconds) -> String {
+    pair(part, "of", whole)
+}
+
+/// Two times with one unit, where they have the same.
+fn pair(one: Nanoseconds, word: &str, other: Nanoseconds) -> String {
+    let ((scale, unit_of_one), (_, unit_of_other)) = (unit(one), unit(other));
+    let bare = |time: Nanoseconds| match time == Nanoseconds::ZERO {
+        true => "0".to_owned(),
+        false => time.to_string(),
+    };
+    let same = unit_of_one == unit_of_other && one.is_finite() && other.is_finite();
+    if same && one != Nanoseconds::ZERO && other != Nanoseconds::ZERO {
+        format!("{} {word} {other}", Digits(one.0 / scale))
+    } else {
+        format!("{} {word} {}", bare(one), bare(other))
+    }
+}
