@@ -11,6 +11,7 @@ use crate::judge::trace::FLOOR;
 use crate::judge::{self, Options};
 use crate::record::baseline::Store;
 use crate::report::Report;
+use crate::units::Share;
 
 /// Judge two stored runs or traces: what got slower, how sure that is, and why
 ///
@@ -97,7 +98,7 @@ fn traces(args: &DiffArgs) -> Ended {
         )));
     }
     args.outputs.check()?;
-    let floor = args.floor.unwrap_or(FLOOR);
+    let floor = args.floor.unwrap_or(FLOOR.0);
     if !(0.0..=100.0).contains(&floor) {
         return Err(Stop::Usage(anyhow!(
             "--floor {floor} is no share; 0.1 stands for 10 %"
@@ -109,5 +110,5 @@ fn traces(args: &DiffArgs) -> Ended {
             "--json and --html - both go to standard output; name a file for the page"
         )));
     }
-    trace::diff((&args.base, &args.head), floor, args.show.json, page)
+    trace::diff((&args.base, &args.head), Share(floor), args.show.json, page)
 }

@@ -17,6 +17,7 @@ use crate::record::trace::{Trace, TraceHeader, file, is_script, raw};
 use crate::record::{METHOD_VERSION, RecordError, SCHEMA_VERSION};
 use crate::report::files;
 use crate::report::trace as shown;
+use crate::units::Share;
 use crate::worker::gpu_clock;
 use crate::worker::program::why;
 
@@ -280,7 +281,7 @@ pub fn report(path: &str, html: Option<&Path>) -> Ended {
 ///
 /// # Errors
 /// See [`super::Stop`].
-pub fn diff((base, head): (&str, &str), floor: f64, as_json: bool, page: Option<&Path>) -> Ended {
+pub fn diff((base, head): (&str, &str), floor: Share, as_json: bool, page: Option<&Path>) -> Ended {
     let read = |path: &str| file::read(Path::new(path)).map_err(Stop::usage);
     let (before, after) = (read(base)?, read(head)?);
     let comparison = compare((base, &before), (head, &after), floor);

@@ -1,8 +1,8 @@
 //! What a call is counted to do, by name, and counted functions in words.
 
-use super::phrase::time;
 use crate::machine::ASKED_OF_CUDA;
 use crate::record::side::CaseRecord;
+use crate::units::Nanoseconds;
 
 /// The counted function of autotuning runs that found no configuration kept.
 pub const AUTOTUNE: &str = "triton_autotune";
@@ -27,7 +27,8 @@ pub fn asked(record: &CaseRecord) -> impl Iterator<Item = (&'static str, u64)> {
 /// re-selected 8 times a call, 660 µs of the host a call in it`.
 pub fn events(record: &CaseRecord, name: &str, events: u64) -> String {
     let event = event(name).unwrap_or(name);
-    format!("{event} {} a call{}", times(events), within(record, name))
+    let host = within(host_time(record, name));
+    format!("{event} {} a call{host}", times(events))
 }
 
 /// The event that a counted function is, where its name says it.
@@ -47,11 +48,18 @@ pub fn times(events: u64) -> String {
     }
 }
 
-/// `, 52.2 ms of the host a call in it`, where the time in a counted function is known.
-pub fn within(record: &CaseRecord, name: &str) -> String {
-    let counts = record.structure.as_ref().map(|structure| &structure.counts);
-    match counts.and_then(|counts| counts.get(&format!("ns.{name}"))) {
-        Some(ns) => format!(", {} of the host a call in it", time(*ns as f64)),
-        None => String::new(),
-    }
+/// `, 52.2 ms of the host a call in it`, where that is known.
+pub fn within(host: Option<Nanoseconds>) -> String {
+    host.map_or(String::new(), |time| {
+        format!(", {time} of the host a call in it")
+    })
+}
+
+/// The host's time a call in a counted function, where it is known.
+pub fn host_time(record: &CaseRecord, name: &str) -> Option<Nanoseconds> {
+    let counts = &record.structure.as_ref()?.counts;
+    counts
+        .get(&format!("ns.{name}"))
+        .copied()
+        .map(Nanoseconds::whole)
 }

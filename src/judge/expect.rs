@@ -271,12 +271,12 @@ fn cause(
     let pair = Pair {
         base: best.record,
         head: held.record,
-        base_ns: median_ns(times(result.metric, best, header)).map(|time| time.0),
-        head_ns: median_ns(times(result.metric, held, header)).map(|time| time.0),
+        base_ns: median_ns(times(result.metric, best, header)),
+        head_ns: median_ns(times(result.metric, held, header)),
         base_clock: clock(best),
         clock: clock(held),
-        ratio: result.ratio?.0,
-        floor: result.within.growth().0,
+        ratio: result.ratio?,
+        floor: result.within.growth(),
         versions: Vec::new(),
         sms: multiprocessors(header, held.id),
     };
@@ -293,11 +293,11 @@ fn cause(
     let second = others
         .iter()
         .find(|other| other.confidence >= TOLD_TOO && !by_design(other.cause));
-    let second = second.map(|second| format!("; {}: {}", second.cause, second.evidence));
+    let second = second.map(|second| format!("; {second}"));
     Some(format!(
         "{}, from the best to this one: {}{}",
         first.cause,
-        first.evidence,
+        first.evidence(),
         second.unwrap_or_default()
     ))
 }

@@ -1,10 +1,12 @@
 //! What the judge says: values only, ready to be shown in any format.
 
+mod fact;
 mod finding;
 mod structural;
 
 use serde::{Deserialize, Serialize};
 
+pub use fact::Fact;
 pub use finding::{Cause, Finding};
 pub use structural::{Direction, Held, LimitResult, StructuralChange, Uncounted, asked_of_cuda};
 

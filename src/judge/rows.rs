@@ -75,7 +75,7 @@ pub fn rows(sides: &Sides) -> Rows {
                 let ratio = compared.change.ratio * machine;
                 let versions = versions(sides.soft, id);
                 let stage = Some(compared.change.stage);
-                let shown = |record| timing(id, record, stage).map(|timing| timing.median_ns.0);
+                let shown = |record| timing(id, record, stage).map(|timing| timing.median_ns);
                 let base_header = sides.base.map_or(&sides.head.header, |base| &base.header);
                 let pair = causes::Pair {
                     base,
@@ -84,8 +84,8 @@ pub fn rows(sides: &Sides) -> Rows {
                     head_ns: shown(head),
                     base_clock: Clock::of(base_header, id, base),
                     clock: Clock::of(&sides.head.header, id, head),
-                    ratio: ratio.0,
-                    floor: floor.0,
+                    ratio,
+                    floor,
                     versions,
                     sms: multiprocessors(&sides.head.header, id),
                 };

@@ -337,7 +337,7 @@ fn a_row_shows_the_times_that_were_judged() {
     let ratio = row.times_ratio().unwrap();
     assert!((ratio.0 - shown.median_ns.0 / 14_900.0).abs() < 1e-12);
     // Nor does a cause tell other figures than the row.
-    let told = &row.findings[0].evidence;
+    let told = row.findings[0].evidence();
     assert!(told.contains("device time 14.9 → 18.6 µs"), "{told}");
 }
 

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use regatta_worker::machine::{Launch, Structure, sizes};
-use regatta_worker::units::ARROW;
-use serde::{Serialize, Serializer};
+use regatta_worker::units::{ARROW, Nanoseconds, Ratio};
+use serde::{Deserialize, Serialize};
 
 use super::align::align;
 use super::recording::{Recorded, Recording};
@@ -27,7 +27,8 @@ pub enum Became {
 }
 
 /// A figure of a launch, before and after, that is known of both and differs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum LaunchChange {
     /// Blocks in x, y, z.
     Grid([u32; 3], [u32; 3]),
@@ -59,13 +60,12 @@ impl fmt::Display for LaunchChange {
             LaunchChange::LocalMemory(before, after) => number("local memory", before, after),
             LaunchChange::Occupancy(before, after) => number("occupancy", before, after),
         };
-        write!(f, "{what} {before} {ARROW} {after}")
-    }
-}
-
-impl Serialize for LaunchChange {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        let unit = match self {
+            LaunchChange::SharedMemory(..) => " bytes",
+            LaunchChange::LocalMemory(..) => " bytes a thread",
+            _ => "",
+        };
+        write!(f, "{what} {before} {ARROW} {after}{unit}")
     }
 }
 
@@ -78,8 +78,8 @@ pub struct KernelChange {
     pub name: Sides<String>,
     /// Launches.
     pub count: Sides<f64>,
-    /// Mean time of a launch in nanoseconds; 0 where only a call tells of it.
-    pub mean_ns: Sides<f64>,
+    /// Mean time of a launch; 0 where only a call tells of it.
+    pub mean_ns: Sides<Nanoseconds>,
     /// Figures of its launches that changed, each the gravest of its kind.
     pub changes: Vec<LaunchChange>,
     /// Blocks of the launch whose grid changed most, or else of the largest.
@@ -91,22 +91,22 @@ pub struct KernelChange {
 }
 
 impl KernelChange {
-    /// Total time of its launches in nanoseconds.
-    pub fn total_ns(&self) -> Sides<f64> {
+    /// Total time of its launches.
+    pub fn total_ns(&self) -> Sides<Nanoseconds> {
         let (count, mean) = (self.count, self.mean_ns);
-        Sides::of(count.base * mean.base, count.head * mean.head)
+        Sides::of(mean.base * count.base, mean.head * count.head)
     }
 
-    /// Nanoseconds that it takes more.
-    pub fn growth_ns(&self) -> f64 {
+    /// The time that it takes more.
+    pub fn growth_ns(&self) -> Nanoseconds {
         self.total_ns().growth()
     }
 
     /// Head over base of a launch's time; 1 where it is on one side only.
-    pub fn ratio(&self) -> f64 {
-        match self.mean_ns.base > 0.0 && self.mean_ns.head > 0.0 {
+    pub fn ratio(&self) -> Ratio {
+        match self.mean_ns.base.0 > 0.0 && self.mean_ns.head.0 > 0.0 {
             true => self.mean_ns.head / self.mean_ns.base,
-            false => 1.0,
+            false => Ratio::ONE,
         }
     }
 
@@ -257,8 +257,8 @@ pub struct Launches<'a> {
     pub recording: &'a Recording,
     /// In order.
     pub operations: Vec<&'a Recorded>,
-    /// Nanoseconds by kernel name.
-    pub mean_ns: BTreeMap<&'a str, f64>,
+    /// By kernel name.
+    pub mean_ns: BTreeMap<&'a str, Nanoseconds>,
 }
 
 /// Launches of one pair of kernels, by their indices.
@@ -306,7 +306,7 @@ pub fn of_recordings(base: &Launches, head: &Launches) -> Vec<KernelChange> {
             cluster.map(|(before, after)| LaunchChange::Cluster(before.cluster, after.cluster));
         compared.changes.extend(cluster);
         let example = head_kernels.iter().find(|(name, ..)| *name == after);
-        let mean = |side: &Launches, name| side.mean_ns.get(name).copied().unwrap_or(0.0);
+        let mean = |side: &Launches, name| side.mean_ns.get(name).copied().unwrap_or_default();
         KernelChange {
             became: match became(before.is_empty(), after.is_empty()) {
                 Became::Same if before != after => Became::Replaced,

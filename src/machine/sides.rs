@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use regatta_worker::units::{Nanoseconds, Ratio, Share};
+use serde::{Deserialize, Serialize};
 
 /// A value of the base and of the head.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sides<T> {
     /// What was.
     pub base: T,
@@ -33,9 +34,9 @@ impl<T> Sides<T> {
     }
 }
 
-impl Sides<f64> {
+impl<T: std::ops::Sub> Sides<T> {
     /// How much more the head has.
-    pub fn growth(self) -> f64 {
+    pub fn growth(self) -> T::Output {
         self.head - self.base
     }
 }
@@ -51,23 +52,23 @@ pub enum Scope {
     Whole,
 }
 
-/// A side in figures, per repetition where that is the scope. Times are nanoseconds.
+/// A side in figures, per repetition where that is the scope.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SideFigures {
     /// What it is called.
     pub label: String,
     /// From start to start, or from the first operation to the last.
-    pub elapsed_ns: f64,
+    pub elapsed_ns: Nanoseconds,
     /// With at least one operation on a device.
-    pub busy_ns: f64,
+    pub busy_ns: Nanoseconds,
     /// Without any.
-    pub idle_ns: f64,
+    pub idle_ns: Nanoseconds,
     /// Idle until the host began to launch, where launches are known.
-    pub host_bound_ns: Option<f64>,
+    pub host_bound_ns: Option<Nanoseconds>,
     /// Share of copying hidden behind kernels, where anything was copied.
-    pub overlap: Option<f64>,
+    pub overlap: Option<Share>,
     /// Number and time of copies and sets, by direction.
-    pub copies: BTreeMap<String, (f64, f64)>,
+    pub copies: BTreeMap<String, (f64, Nanoseconds)>,
     /// API calls by name.
     pub calls: BTreeMap<String, f64>,
     /// Records that were lost, damaged or left out.
@@ -76,11 +77,11 @@ pub struct SideFigures {
 
 impl Sides<SideFigures> {
     /// Head over base of a time; 1 where it is not known of both.
-    pub fn ratio(&self, time: fn(&SideFigures) -> f64) -> f64 {
+    pub fn ratio(&self, time: fn(&SideFigures) -> Nanoseconds) -> Ratio {
         let (base, head) = (time(&self.base), time(&self.head));
-        match base > 0.0 && head > 0.0 {
+        match base.0 > 0.0 && head.0 > 0.0 {
             true => head / base,
-            false => 1.0,
+            false => Ratio::ONE,
         }
     }
 }

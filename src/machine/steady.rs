@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use regatta_worker::machine::Work;
+use regatta_worker::units::Nanoseconds;
 use serde::Serialize;
 
 use super::recording::{Recorded, Recording};
@@ -46,9 +47,9 @@ pub struct Steady {
 }
 
 impl Steady {
-    /// Time from one repetition to the next, in nanoseconds.
-    pub fn period_ns(&self) -> f64 {
-        (self.to_ns - self.from_ns) as f64 / self.repeats as f64
+    /// Time from one repetition to the next.
+    pub fn period_time(&self) -> Nanoseconds {
+        Nanoseconds((self.to_ns - self.from_ns) as f64 / self.repeats as f64)
     }
 
     /// Every operation that starts in it, of any process and stream.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use regatta_worker::machine::{DeviceTime, Launch, Work, product};
+use regatta_worker::units::Nanoseconds;
 use serde::Serialize;
 
 use super::recording::{Recorded, Recording};
@@ -51,8 +52,8 @@ const SHAPES: usize = 64;
 
 impl KernelRow {
     /// Mean time of a launch.
-    pub fn mean_ns(&self) -> f64 {
-        self.total_ns as f64 / self.count.max(1) as f64
+    pub fn mean(&self) -> Nanoseconds {
+        Nanoseconds(self.total_ns as f64 / self.count.max(1) as f64)
     }
 }
 

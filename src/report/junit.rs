@@ -157,7 +157,7 @@ fn explanation(row: &Row) -> String {
     lines.extend(Uncounted::told(&row.uncounted));
     lines.extend(row.structure_told());
     let findings = row.findings.iter();
-    lines.extend(findings.map(|finding| format!("{}: {}", finding.cause, finding.evidence)));
+    lines.extend(findings.map(ToString::to_string));
     lines.join("\n")
 }
 

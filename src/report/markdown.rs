@@ -95,7 +95,7 @@ fn changes(out: &mut String, name: &str, rows: &[&Row]) {
             let _ = write!(out, "<br>{}", prose(&change));
         }
         for finding in &row.findings {
-            let _ = write!(out, "<br>{}: {}", finding.cause, prose(&finding.evidence));
+            let _ = write!(out, "<br>{}: {}", finding.cause, prose(&finding.evidence()));
         }
         let _ = writeln!(
             out,

@@ -278,7 +278,7 @@ mod tests {
         for row in rows.iter_mut() {
             row.findings = vec![crate::judge::judgement::Finding {
                 cause: crate::judge::judgement::Cause::CopiesAdded,
-                evidence: "copies 0 → 1".to_owned(),
+                facts: vec![crate::judge::judgement::Fact::said("copies 0 → 1")],
                 confidence: 0.9,
             }];
         }

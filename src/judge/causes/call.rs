@@ -33,10 +33,12 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// The medians of times of both sides, in nanoseconds.
-    pub fn medians(&self, times: fn(&CaseRecord) -> &Vec<Nanoseconds>) -> Option<Sides<f64>> {
-        let median = |record| median_ns(times(record)).map(|time| time.0);
-        Sides::both(median(self.base), median(self.head))
+    /// The medians of times of both sides.
+    pub fn medians(
+        &self,
+        times: fn(&CaseRecord) -> &Vec<Nanoseconds>,
+    ) -> Option<Sides<Nanoseconds>> {
+        Sides::both(median_ns(times(self.base)), median_ns(times(self.head)))
     }
 
     /// What the device did in one call of each, where both are known.
@@ -67,8 +69,8 @@ impl<'a> Pair<'a> {
 
 fn waits(activity: &ActivitySummary) -> Waits {
     Waits {
-        idle_ns: activity.time.idle_ns() as f64,
-        host_bound_ns: activity.time.host_bound_ns.map(|ns| ns as f64),
-        span_ns: activity.time.span_ns as f64,
+        idle_ns: Nanoseconds::whole(activity.time.idle_ns()),
+        host_bound_ns: activity.time.host_bound_ns.map(Nanoseconds::whole),
+        span_ns: Nanoseconds::whole(activity.time.span_ns),
     }
 }

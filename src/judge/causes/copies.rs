@@ -1,12 +1,11 @@
 //! Data that is moved: more of it, or no longer beside kernels.
 
-use super::facts::{EXPLAINS, Facts, Found, Source, became};
+use super::facts::{EXPLAINS, Facts, Found, Source};
 use super::standing::Standing;
-use crate::judge::judgement::Cause;
-use crate::judge::phrase::{count, from_to, part_of, percent, time};
-use crate::machine::{ActivitySummary, moves_data};
-use crate::machine::{Became, KernelChange, SideFigures, Sides};
-use crate::machine::{normalised, plain};
+use crate::judge::judgement::{Cause, Fact};
+use crate::machine::{ActivitySummary, Became, KernelChange, SideFigures, Sides};
+use crate::machine::{moves_data, normalised, plain};
+use crate::units::{Nanoseconds, Share};
 
 /// More kernels that move data, or more copies, with the time that they take where it is
 /// known.
@@ -19,39 +18,43 @@ pub fn added(facts: &Facts) -> Option<Found> {
         Source::Call(_) => moving().map(|kernel| kernel.count.growth()).sum(),
         Source::Trace(..) => more.iter().map(|kernel| kernel.count.growth()).sum(),
     };
-    let mut evidence = Vec::new();
+    let mut told = Vec::new();
     if kernels >= 0.5 {
         let example = example(facts, &more);
-        let example = example.map_or_else(String::new, |kernel| plain(kernel.called()));
-        let kernels = count(kernels.round() as usize, "copy kernel");
-        evidence.push(format!("{kernels} added ({example})"));
+        told.push(Fact::Added {
+            number: kernels.round() as usize,
+            what: "copy kernel".to_owned(),
+            example: example.map_or_else(String::new, |kernel| plain(kernel.called())),
+        });
     }
     match facts.source {
         Source::Call(_) => {
             // A worker may count kernels that copy as well: they are told already.
             let counts = facts.count("copies");
-            let counts = counts.filter(|(before, after)| after - before > kernels.max(0.0));
-            evidence.extend(counts.map(|counts| format!("copies {}", became(counts))));
-            if evidence.is_empty() {
+            let counts = counts.filter(|count| count.growth() > kernels.max(0.0));
+            told.extend(counts.map(|count| Fact::count("copies", count, "")));
+            if told.is_empty() {
                 return None;
             }
-            let ns = moved_more_ns(facts);
-            evidence.extend(ns.zip(call_ns(facts)).map(|(ns, whole)| part_of(ns, whole)));
+            let time = moved_more(facts);
+            let part = time.zip(call_time(facts));
+            told.extend(part.map(|(time, whole)| Fact::part("", time, whole, "")));
             // Copies that take a small part of what a call takes longer came with its cause.
-            let both = ns.zip(facts.slower_by());
-            let aside = both.is_some_and(|(ns, slower)| ns < EXPLAINS * slower);
+            let both = time.zip(facts.slower_by());
+            let aside = both.is_some_and(|(time, slower)| time < slower * EXPLAINS);
             let confidence = if aside { 0.55 } else { 0.9 };
-            Found::of(Cause::CopiesAdded, &evidence, ", ", confidence)
+            Found::of(Cause::CopiesAdded, told, confidence)
         }
         Source::Trace(sides, _) => {
             let growths = more.iter().map(|kernel| kernel.growth_ns());
-            let ns = growths.sum::<f64>() + driver_copies(sides, &mut evidence);
-            if evidence.is_empty() {
+            let time = growths.sum::<Nanoseconds>() + driver_copies(sides, &mut told);
+            if told.is_empty() {
                 return None;
             }
-            evidence.push(part_of(ns.max(0.0), sides.head.busy_ns));
-            let found = Found::of(Cause::CopiesAdded, &evidence, ", ", 0.9)?;
-            Some(found.growing(ns).worse(true))
+            let part = time.max(Nanoseconds::ZERO);
+            told.push(Fact::part("", part, sides.head.busy_ns, ""));
+            let found = Found::of(Cause::CopiesAdded, told, 0.9)?;
+            Some(found.growing(time).worse(true))
         }
     }
 }
@@ -69,33 +72,37 @@ fn example<'a>(facts: &Facts, more: &[&'a KernelChange]) -> Option<&'a KernelCha
     })
 }
 
-/// Tells copies by the driver that were added, by direction; the nanoseconds they take more.
-fn driver_copies(sides: &Sides<SideFigures>, evidence: &mut Vec<String>) -> f64 {
-    let mut ns = 0.0;
-    for (direction, &(after, after_ns)) in &sides.head.copies {
+/// Tells copies by the driver that were added, by direction; the time that they take more.
+fn driver_copies(sides: &Sides<SideFigures>, told: &mut Vec<Fact>) -> Nanoseconds {
+    let mut time = Nanoseconds::ZERO;
+    for (direction, &(after, time_after)) in &sides.head.copies {
         let before = sides.base.copies.get(direction).copied();
-        let (before, before_ns) = before.unwrap_or_default();
+        let (before, time_before) = before.unwrap_or_default();
         // Of a whole program, or one whose repetitions differ, a part of one is none.
         if after >= before + 0.5 {
-            ns += after_ns - before_ns;
-            evidence.push(format!("{direction} {}", became((before, after))));
+            time += time_after - time_before;
+            told.push(Fact::count(direction, Sides::of(before, after), ""));
         }
     }
-    ns
+    time
 }
 
-/// Nanoseconds of a call in which more data is moved than was, by kernels or the driver,
-/// where both activities tell them.
-fn moved_more_ns(facts: &Facts) -> Option<f64> {
-    let moved =
-        |activity: &ActivitySummary| Some((activity.moving_ns? + activity.time.copying_ns?) as f64);
+/// The time of a call in which more data is moved than was, by kernels or the driver, where
+/// both activities tell it.
+fn moved_more(facts: &Facts) -> Option<Nanoseconds> {
+    let moved = |activity: &ActivitySummary| {
+        let moved = activity.moving_ns?.checked_add(activity.time.copying_ns?)?;
+        Some(Nanoseconds::whole(moved))
+    };
     let sides = facts.call()?.activities()?;
-    Some((moved(sides.head)? - moved(sides.base)?).max(0.0))
+    let moved = Sides::both(moved(sides.base), moved(sides.head))?;
+    Some(moved.growth().max(Nanoseconds::ZERO))
 }
 
-/// Nanoseconds of the head's call on the device: as timed, or else in which it was busy.
-fn call_ns(facts: &Facts) -> Option<f64> {
-    let busy = || Some(facts.call()?.head.activity.as_ref()?.time.busy_ns as f64);
+/// The head's call on the device: as timed, or else in which it was busy.
+fn call_time(facts: &Facts) -> Option<Nanoseconds> {
+    let activity = || facts.call()?.head.activity.as_ref();
+    let busy = || Some(Nanoseconds::whole(activity()?.time.busy_ns));
     facts.ns.head.filter(|_| facts.of_device()).or_else(busy)
 }
 
@@ -112,23 +119,33 @@ pub fn lost_overlap(facts: &Facts) -> Option<Found> {
     }
 }
 
+const AT_ONCE: &str = "copies and compute at once";
+
 /// Copies that the kernels of a trace hid, and that they hide no longer.
 fn exposed(sides: &Sides<SideFigures>) -> Option<Found> {
     /// The part of the time of copying that must be lost.
-    const LOST: f64 = 0.2;
+    const LOST: Share = Share(0.2);
     /// The part of the time in which the device works that this must cost.
     const WORTH: f64 = 0.02;
-    let (before, after) = (sides.base.overlap?, sides.head.overlap?);
-    let copying: f64 = sides.head.copies.values().map(|(_, ns)| ns).sum();
-    let growth = (before - after) * copying;
-    (before - after > LOST && growth > WORTH * sides.head.busy_ns).then(|| {
-        let evidence = format!(
-            "copies and compute at once {} → {} of copying, {} no longer hidden",
-            percent(before),
-            percent(after),
-            time(growth)
-        );
-        let found = Found::new(Cause::LostOverlap, evidence, 0.8);
+    let share = Sides::both(sides.base.overlap, sides.head.overlap)?;
+    let copies = sides.head.copies.values();
+    let copying: Nanoseconds = copies.map(|(_, time)| *time).sum();
+    let lost = share.base - share.head;
+    let growth = copying * lost;
+    (lost > LOST && growth > sides.head.busy_ns * WORTH).then(|| {
+        let told = vec![
+            Fact::Shares {
+                what: AT_ONCE.to_owned(),
+                share,
+                of: " of copying".to_owned(),
+            },
+            Fact::Time {
+                what: String::new(),
+                time: growth,
+                of: " no longer hidden".to_owned(),
+            },
+        ];
+        let found = Found::new(Cause::LostOverlap, told, 0.8);
         found.growing(growth).worse(true)
     })
 }
@@ -136,11 +153,10 @@ fn exposed(sides: &Sides<SideFigures>) -> Option<Found> {
 /// Less time in which a copy and a kernel ran at once, by at least half of what the call
 /// takes longer.
 fn lost(facts: &Facts, sides: &Sides<&ActivitySummary>) -> Option<Found> {
-    let overlap = sides.map(|activity| activity.time.overlap_ns as f64);
-    let times = from_to(overlap.base, overlap.head);
-    let evidence = format!("copies and compute at once {times} a call");
-    let explains = facts.explained_by(-overlap.growth());
-    explains.then(|| Found::new(Cause::LostOverlap, evidence, 0.87))
+    let overlap = sides.map(|activity| Nanoseconds::whole(activity.time.overlap_ns));
+    let told = vec![Fact::times(AT_ONCE, overlap, " a call")];
+    let explains = facts.explained_by(overlap.base - overlap.head);
+    explains.then(|| Found::new(Cause::LostOverlap, told, 0.87))
 }
 
 /// More copying, and none of it beside a kernel. Where it takes less than half of what the
@@ -151,25 +167,25 @@ fn never(facts: &Facts, sides: &Sides<&ActivitySummary>) -> Option<Found> {
     const NONE: f64 = 0.25;
     /// The part of a call that copying must take to be worth a word.
     const WORTH: f64 = 0.05;
-    let overlapped = sides.head.time.overlap_ns as f64;
-    let copying = copying_ns(sides.head)?;
-    let alone_before = copying_ns(sides.base)? - sides.base.time.overlap_ns as f64;
-    let more = copying - overlapped - alone_before;
-    let worth = WORTH * facts.ns.head?;
+    let overlap = sides.map(|activity| Nanoseconds::whole(activity.time.overlap_ns));
+    let copying = Sides::both(copying(sides.base), copying(sides.head))?;
+    let more = copying.head - overlap.head - (copying.base - overlap.base);
+    let worth = facts.ns.head? * WORTH;
     let confidence = if facts.explained_by(more) { 0.87 } else { 0.72 };
-    let none = overlapped <= NONE * copying && more >= worth;
-    none.then(|| no_overlap(part_of(overlapped, copying), " a call", confidence))
+    let none = overlap.head <= copying.head * NONE && more >= worth;
+    none.then(|| no_overlap(overlap.head, copying.head, " a call", confidence))
 }
 
-/// Nanoseconds in which the driver copied; older files tell no more than that it did not.
-fn copying_ns(activity: &ActivitySummary) -> Option<f64> {
+/// The time in which the driver copied; older files tell no more than that it did not.
+fn copying(activity: &ActivitySummary) -> Option<Nanoseconds> {
     let none = (activity.copies == 0).then_some(0);
-    activity.time.copying_ns.or(none).map(|ns| ns as f64)
+    activity.time.copying_ns.or(none).map(Nanoseconds::whole)
 }
 
-fn no_overlap(part: String, each: &str, confidence: f64) -> Found {
-    let evidence = format!("copies and compute at once {part} of copying{each}");
-    Found::new(Cause::NoOverlap, evidence, confidence)
+fn no_overlap(part: Nanoseconds, whole: Nanoseconds, each: &str, confidence: f64) -> Found {
+    let (what, of) = (format!("{AT_ONCE} "), format!(" of copying{each}"));
+    let told = vec![Fact::part(&what, part, whole, &of)];
+    Found::new(Cause::NoOverlap, told, confidence)
 }
 
 /// Copies that no kernel hides, in one trace.
@@ -177,12 +193,11 @@ pub fn exposed_copies(standing: &Standing) -> Option<Found> {
     /// Share of the time that passes from which copying stands out.
     const COPYING: f64 = 0.1;
     /// Part of the copying that may run beside kernels and still count as none.
-    const NONE: f64 = 0.05;
+    const NONE: Share = Share(0.05);
     let time = &standing.of.time;
     let copying = time.copying_ns?;
     let share = copying as f64 / time.span_ns.max(1) as f64;
     let none = time.overlap().is_some_and(|overlap| overlap <= NONE);
-    let ns = |ns| standing.ns(ns);
-    let part = part_of(ns(time.overlap_ns), ns(copying));
-    (share >= COPYING && none).then(|| no_overlap(part, standing.each, 0.7))
+    let [part, whole] = [time.overlap_ns, copying].map(|ns| standing.time(ns));
+    (share >= COPYING && none).then(|| no_overlap(part, whole, standing.each, 0.7))
 }

@@ -5,11 +5,10 @@ use std::borrow::Cow;
 use super::clock::Clock;
 use crate::judge::counts;
 use crate::judge::floor::beyond;
-use crate::judge::judgement::{Cause, Difference, Finding};
-use crate::machine::Structure;
-use crate::machine::{KernelChange, Scope, SideFigures, Sides};
+use crate::judge::judgement::{Cause, Difference, Fact, Finding};
+use crate::machine::{KernelChange, Scope, SideFigures, Sides, Structure};
 use crate::record::side::CaseRecord;
-use crate::units::{ARROW, Ratio, Share};
+use crate::units::{Nanoseconds, Ratio, Share};
 
 /// The part of what takes longer that something must account for to explain it.
 pub const EXPLAINS: f64 = 0.5;
@@ -23,18 +22,18 @@ pub struct Pair<'a> {
     pub base: &'a CaseRecord,
     /// The head's record.
     pub head: &'a CaseRecord,
-    /// Nanoseconds of the base, of those that were judged.
-    pub base_ns: Option<f64>,
-    /// Nanoseconds of the head, of those that were judged.
-    pub head_ns: Option<f64>,
+    /// The base's time, of those that were judged.
+    pub base_ns: Option<Nanoseconds>,
+    /// The head's time, of those that were judged.
+    pub head_ns: Option<Nanoseconds>,
     /// What took the base's.
     pub base_clock: Clock,
     /// What took the head's.
     pub clock: Clock,
     /// Head over base, with the machine's share left in.
-    pub ratio: f64,
+    pub ratio: Ratio,
     /// Smallest change that counts.
-    pub floor: f64,
+    pub floor: Share,
     /// Versions in which the case's worker differs.
     pub versions: Vec<&'a Difference>,
     /// Multiprocessors of the device, where it is a GPU that tells them.
@@ -50,35 +49,35 @@ pub enum Source<'a> {
     Trace(&'a Sides<SideFigures>, Scope),
 }
 
-/// A change, as the rules see it. Times are nanoseconds.
+/// A change, as the rules see it.
 pub struct Facts<'a> {
     /// Who tells it.
     pub source: Source<'a>,
     /// What took the times that are judged.
     pub clock: Clock,
     /// The times that are judged: of a trace, what passes.
-    pub ns: Sides<Option<f64>>,
+    pub ns: Sides<Option<Nanoseconds>>,
     /// Head over base, with the machine's share left in.
-    pub ratio: f64,
+    pub ratio: Ratio,
     /// Smallest change that counts.
-    pub floor: f64,
+    pub floor: Share,
     /// The host's time to issue a call, where it was taken.
-    pub host_ns: Option<Sides<f64>>,
+    pub host_ns: Option<Sides<Nanoseconds>>,
     /// Idle time of the device, where it is known.
     pub waits: Option<Sides<Waits>>,
     /// Kernels, before and after. Those of a call have no times, and none is `Replaced`.
     pub kernels: Cow<'a, [KernelChange]>,
 }
 
-/// Time in which a device did nothing between its operations, in nanoseconds.
+/// Time in which a device did nothing between its operations.
 #[derive(Clone, Copy)]
 pub struct Waits {
     /// All of it.
-    pub idle_ns: f64,
+    pub idle_ns: Nanoseconds,
     /// The part in which it waited for the host, where launches are known.
-    pub host_bound_ns: Option<f64>,
+    pub host_bound_ns: Option<Nanoseconds>,
     /// In how much time that was.
-    pub span_ns: f64,
+    pub span_ns: Nanoseconds,
 }
 
 impl<'a> Facts<'a> {
@@ -87,7 +86,7 @@ impl<'a> Facts<'a> {
         sides: &'a Sides<SideFigures>,
         scope: Scope,
         kernels: &'a [KernelChange],
-        floor: f64,
+        floor: Share,
     ) -> Facts<'a> {
         let waits = |side: &SideFigures| Waits {
             idle_ns: side.idle_ns,
@@ -141,29 +140,28 @@ impl<'a> Facts<'a> {
     }
 
     /// A count of both sides; `None` where one of them does not tell it.
-    pub fn count(&self, name: &str) -> Option<(f64, f64)> {
+    pub fn count(&self, name: &str) -> Option<Sides<f64>> {
         match self.source {
             Source::Call(pair) => {
                 let count = |record| Some(counts::count(record, name)? as f64);
-                count(pair.base).zip(count(pair.head))
+                Sides::both(count(pair.base), count(pair.head))
             }
             Source::Trace(sides, _) => {
                 let count = |side: &SideFigures| side.calls.get(name).copied();
-                count(&sides.base).zip(count(&sides.head))
+                Sides::both(count(&sides.base), count(&sides.head))
             }
         }
     }
 
     /// The same, where there is at least one more than there was. Of a whole program, or one
     /// whose repetitions differ, a part of one is none.
-    pub fn more(&self, name: &str) -> Option<(f64, f64)> {
-        let counts = self.count(name);
-        counts.filter(|(before, after)| *after >= before + 0.5)
+    pub fn more(&self, name: &str) -> Option<Sides<f64>> {
+        self.count(name).filter(|count| count.growth() >= 0.5)
     }
 
     /// True when time changed enough that conditions around it are worth telling.
     pub fn moved(&self) -> bool {
-        beyond(Ratio(self.ratio), Share(self.floor))
+        beyond(self.ratio, self.floor)
     }
 
     /// True when the device's time is judged, and not the host's.
@@ -171,16 +169,16 @@ impl<'a> Facts<'a> {
         self.clock != Clock::Host
     }
 
-    /// Nanoseconds that the head takes more of the time that was judged, where it does.
-    pub fn slower_by(&self) -> Option<f64> {
+    /// What the head takes more of the time that was judged, where it does.
+    pub fn slower_by(&self) -> Option<Nanoseconds> {
         let more = self.ns.head? - self.ns.base?;
-        (self.moved() && more > 0.0).then_some(more)
+        (self.moved() && more > Nanoseconds::ZERO).then_some(more)
     }
 
     /// True when so much accounts for what takes longer.
-    pub fn explained_by(&self, ns: f64) -> bool {
+    pub fn explained_by(&self, time: Nanoseconds) -> bool {
         let slower = self.slower_by();
-        slower.is_some_and(|slower| ns >= EXPLAINS * slower)
+        slower.is_some_and(|slower| time >= slower * EXPLAINS)
     }
 
     /// How sure a cause is that costs the host: behind a gate its time is not in the call's.
@@ -196,35 +194,34 @@ impl<'a> Facts<'a> {
 pub struct Found {
     /// What is told.
     pub finding: Finding,
-    /// Nanoseconds of head over base that it accounts for, below 0 for a gain; `None`
-    /// where that is not known.
-    pub growth_ns: Option<f64>,
+    /// What of the growth it accounts for, below 0 for a gain; `None` where that is not known.
+    pub growth: Option<Nanoseconds>,
     /// True when it is a loss by itself, whatever the times say.
     pub worse: bool,
 }
 
 impl Found {
     /// A finding whose time is not known.
-    pub fn new(cause: Cause, evidence: String, confidence: f64) -> Found {
+    pub fn new(cause: Cause, facts: Vec<Fact>, confidence: f64) -> Found {
         Found {
             finding: Finding {
                 cause,
-                evidence,
+                facts,
                 confidence,
             },
-            growth_ns: None,
+            growth: None,
             worse: false,
         }
     }
 
-    /// The same, where what is in the list is told, and anything is in it.
-    pub fn of(cause: Cause, told: &[String], between: &str, confidence: f64) -> Option<Found> {
-        (!told.is_empty()).then(|| Found::new(cause, told.join(between), confidence))
+    /// The same, where there is anything to tell.
+    pub fn of(cause: Cause, facts: Vec<Fact>, confidence: f64) -> Option<Found> {
+        (!facts.is_empty()).then(|| Found::new(cause, facts, confidence))
     }
 
-    /// With the nanoseconds that it accounts for, where a trace tells them.
-    pub fn growing(mut self, ns: f64) -> Found {
-        self.growth_ns = Some(ns);
+    /// With what it accounts for, where a trace tells that.
+    pub fn growing(mut self, time: Nanoseconds) -> Found {
+        self.growth = Some(time);
         self
     }
 
@@ -233,13 +230,4 @@ impl Found {
         self.worse = worse;
         self
     }
-}
-
-/// `2 → 5`, of counts that need not be whole, as means over repetitions are.
-pub fn became((before, after): (f64, f64)) -> String {
-    let figure = |count: f64| match (count - count.round()).abs() < 0.05 {
-        true => format!("{count:.0}"),
-        false => format!("{count:.1}"),
-    };
-    format!("{} {ARROW} {}", figure(before), figure(after))
 }

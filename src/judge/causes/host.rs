@@ -4,9 +4,9 @@
 use super::clock::Clock;
 use super::facts::{EXPLAINS, Facts, Found, Pair, Source, Waits};
 use super::standing::Standing;
-use crate::judge::judgement::Cause;
-use crate::judge::phrase::{from_to, part_of, percent, time};
+use crate::judge::judgement::{Cause, Fact};
 use crate::machine::Sides;
+use crate::units::{Nanoseconds, Ratio, Share};
 
 /// Waiting for the host, or else gaps, where the host is in the time at all: behind a gate
 /// it is not.
@@ -21,8 +21,8 @@ pub fn waiting(facts: &Facts) -> Option<Found> {
 /// are not known, idle time alone tells.
 fn host_bound(facts: &Facts) -> Option<Found> {
     let grew = facts.host_ns.map(|host| {
-        let enough = EXPLAINS * facts.slower_by().unwrap_or(0.0);
-        host.head > host.base * (1.0 + facts.floor) && host.growth() >= enough
+        let enough = facts.slower_by().unwrap_or_default() * EXPLAINS;
+        host.head > host.base * Ratio::grown_by(facts.floor) && host.growth() >= enough
     });
     if grew == Some(false) {
         return None;
@@ -40,16 +40,17 @@ fn host_bound(facts: &Facts) -> Option<Found> {
             };
             let host = facts
                 .host_ns
-                .map(|host| format!("host {} a call", of(host)));
-            let facts = [host, idle.map(told), device(facts, pair)];
-            let told: Vec<String> = facts.into_iter().flatten().collect();
-            Found::of(Cause::HostBound, &told, ", ", confidence)
+                .map(|host| Fact::times("host", host, " a call"));
+            let mut told: Vec<Fact> = host.into_iter().collect();
+            told.extend(idle.into_iter().flat_map(idle_facts));
+            told.extend(device(facts, pair));
+            Found::of(Cause::HostBound, told, confidence)
         }
         (None, _) => {
             let idle = inside?;
             let waits = Sides::both(idle.base.host_bound_ns, idle.head.host_bound_ns)?;
-            let why = " waiting for the host";
-            in_a_trace(facts, Cause::HostBound, why, waits, 0.75)
+            let what = "device idle waiting for the host";
+            in_a_trace(facts, Cause::HostBound, what, waits, 0.75)
         }
     }
 }
@@ -58,17 +59,20 @@ fn host_bound(facts: &Facts) -> Option<Found> {
 fn gaps(facts: &Facts) -> Option<Found> {
     let idle = grown(facts).filter(|idle| explains(facts, idle))?;
     match facts.source {
-        Source::Call(_) => Some(Found::new(Cause::Gaps, told(idle), 0.85)),
-        Source::Trace(..) => in_a_trace(facts, Cause::Gaps, "", idle.map(|side| side.idle_ns), 0.5),
+        Source::Call(_) => Some(Found::new(Cause::Gaps, idle_facts(idle), 0.85)),
+        Source::Trace(..) => {
+            let times = idle.map(|side| side.idle_ns);
+            in_a_trace(facts, Cause::Gaps, "device idle", times, 0.5)
+        }
     }
 }
 
 /// Idle time that grew, where it is known.
 fn grown(facts: &Facts) -> Option<Sides<Waits>> {
-    facts.waits.filter(|idle| growth(idle) > 0.0)
+    facts.waits.filter(|idle| growth(idle) > Nanoseconds::ZERO)
 }
 
-fn growth(idle: &Sides<Waits>) -> f64 {
+fn growth(idle: &Sides<Waits>) -> Nanoseconds {
     idle.head.idle_ns - idle.base.idle_ns
 }
 
@@ -80,7 +84,7 @@ fn explains(facts: &Facts, idle: &Sides<Waits>) -> bool {
 /// are not known.
 fn is_the_hosts(idle: &Sides<Waits>) -> Option<bool> {
     let waits = idle.head.host_bound_ns? - idle.base.host_bound_ns?;
-    Some(2.0 * waits >= growth(idle))
+    Some(waits * 2.0 >= growth(idle))
 }
 
 /// The confidence that the device waits for the next call.
@@ -93,37 +97,32 @@ fn between_calls(facts: &Facts, pair: &Pair) -> Option<f64> {
     (facts.host_ns?.head >= device?).then_some(0.75)
 }
 
-fn of(ns: Sides<f64>) -> String {
-    from_to(ns.base, ns.head)
-}
-
 /// `device idle between launches 3.00 → 210 µs of 267 µs, 88.0 % of it waiting for the
 /// host`. The call was recorded, which stretches it.
-fn told(idle: Sides<Waits>) -> String {
-    let waiting = idle.head.host_bound_ns.map(|ns| {
-        let share = match ns == 0.0 {
-            true => "none".to_owned(),
-            false => percent(ns / idle.head.idle_ns.max(1.0)),
-        };
-        format!(", {share} of it waiting for the host")
-    });
-    format!(
-        "device idle between launches {} of {}{}",
-        of(idle.map(|side| side.idle_ns)),
-        time(idle.head.span_ns),
-        waiting.unwrap_or_default()
-    )
+fn idle_facts(idle: Sides<Waits>) -> Vec<Fact> {
+    let of = format!(" of {}", idle.head.span_ns);
+    let times = idle.map(|side| side.idle_ns);
+    let mut told = vec![Fact::times("device idle between launches", times, &of)];
+    told.extend(idle.head.host_bound_ns.map(|time| Fact::Share {
+        share: time.share_of(idle.head.idle_ns.max(Nanoseconds(1.0))),
+        of: " of it waiting for the host".to_owned(),
+    }));
+    told
 }
 
 /// `device time 75.8 → 267 µs`, or what it is where it hardly changed.
-fn device(facts: &Facts, pair: &Pair) -> Option<String> {
+fn device(facts: &Facts, pair: &Pair) -> Option<Fact> {
     let device = match facts.clock {
         Clock::Host => pair.medians(|record| &record.device_ns)?,
         _ => Sides::both(facts.ns.base, facts.ns.head)?,
     };
     Some(match facts.of_device() && facts.moved() {
-        true => format!("device time {}", of(device)),
-        false => format!("device time {}", time(device.head)),
+        true => Fact::times("device time", device, ""),
+        false => Fact::Time {
+            what: "device time ".to_owned(),
+            time: device.head,
+            of: String::new(),
+        },
     })
 }
 
@@ -131,49 +130,48 @@ fn device(facts: &Facts, pair: &Pair) -> Option<String> {
 fn in_a_trace(
     facts: &Facts,
     cause: Cause,
-    why: &str,
-    waits: Sides<f64>,
+    what: &str,
+    waits: Sides<Nanoseconds>,
     confidence: f64,
 ) -> Option<Found> {
     let head = &facts.traces()?.head;
-    let evidence = format!(
-        "device idle{why} {} of {} {}, and works {}",
-        of(waits),
-        time(head.elapsed_ns),
-        facts.each(),
-        time(head.busy_ns)
-    );
-    Some(Found::new(cause, evidence, confidence).growing(waits.growth()))
+    let of = format!(" of {} {}", head.elapsed_ns, facts.each());
+    let works = Fact::Time {
+        what: "and works ".to_owned(),
+        time: head.busy_ns,
+        of: String::new(),
+    };
+    let told = vec![Fact::times(what, waits, &of), works];
+    Some(Found::new(cause, told, confidence).growing(waits.growth()))
 }
 
 /// Share of the time that passes from which idle time stands out.
-const IDLE: f64 = 0.2;
+const IDLE: Share = Share(0.2);
 
 /// Idle time of one trace, and whether the host is waited for.
 pub fn idle(standing: &Standing) -> Option<Found> {
-    let time_of = &standing.of.time;
-    if time_of.idle_share() < IDLE {
+    let time = &standing.of.time;
+    if time.idle_share() < IDLE {
         return None;
     }
-    let told = |why: &str, ns: u64, share: f64| {
-        format!(
-            "device idle{why} {}{} ({}), the longest gap {}",
-            part_of(standing.ns(ns), standing.ns(time_of.span_ns)),
-            standing.each,
-            percent(share),
-            time(time_of.longest_gap_ns.unwrap_or(0) as f64)
-        )
+    let host = time.host_bound_ns;
+    let host = host.filter(|_| time.host_bound().is_some_and(|share| share >= IDLE));
+    let (cause, what, ns, confidence) = match host {
+        Some(ns) => (
+            Cause::HostBound,
+            "device idle waiting for the host ",
+            ns,
+            0.75,
+        ),
+        None => (Cause::Gaps, "device idle ", time.idle_ns(), 0.6),
     };
-    let waits = time_of.host_bound().zip(time_of.host_bound_ns);
-    let host = waits.filter(|(share, _)| *share >= IDLE);
-    Some(match host {
-        Some((share, ns)) => {
-            let evidence = told(" waiting for the host", ns, share);
-            Found::new(Cause::HostBound, evidence, 0.75)
-        }
-        None => {
-            let evidence = told("", time_of.idle_ns(), time_of.idle_share());
-            Found::new(Cause::Gaps, evidence, 0.6)
-        }
-    })
+    let [part, whole] = [ns, time.span_ns].map(|ns| standing.time(ns));
+    let of = format!("{} ({})", standing.each, part.share_of(whole));
+    let longest = Fact::Time {
+        what: "the longest gap ".to_owned(),
+        time: Nanoseconds::whole(time.longest_gap_ns.unwrap_or(0)),
+        of: String::new(),
+    };
+    let told = vec![Fact::part(what, part, whole, &of), longest];
+    Some(Found::new(cause, told, confidence))
 }

@@ -1,23 +1,20 @@
 //! More of it in each call: launches, code that is loaded, functions that are entered.
 
-use super::facts::{Facts, Found, Source, became};
+use super::facts::{Facts, Found, Source};
 use super::standing::Standing;
 use crate::attention::ParamValue;
-use crate::judge::counts::{AUTOTUNE, event, times, within};
-use crate::judge::judgement::Cause;
-use crate::judge::phrase::count;
-use crate::machine::moves_data;
-use crate::machine::short;
-use crate::machine::{KernelRow, Scope};
+use crate::judge::counts::{AUTOTUNE, event, host_time};
+use crate::judge::judgement::{Cause, Fact};
+use crate::machine::{KernelRow, Scope, Sides, moves_data, short};
+use crate::units::{Nanoseconds, counted};
 
 /// More launches, those that move data aside: they are `copies-added`. None before: the
 /// census saw nothing, or the worker runs on the host.
 pub fn added(facts: &Facts) -> Option<Found> {
-    let computing = facts.kernels.iter().filter(|k| !moves_data(k.called()));
-    let (mut before, mut after, mut growth) = (0.0, 0.0, 0.0);
-    for kernel in computing {
-        before += kernel.count.base;
-        after += kernel.count.head;
+    let (mut count, mut growth) = (Sides::of(0.0, 0.0), Nanoseconds::ZERO);
+    for kernel in facts.kernels.iter().filter(|k| !moves_data(k.called())) {
+        count.base += kernel.count.base;
+        count.head += kernel.count.head;
         if kernel.count.growth() > 0.0 {
             growth += kernel.growth_ns();
         }
@@ -26,10 +23,10 @@ pub fn added(facts: &Facts) -> Option<Found> {
     let idle = facts
         .waits
         .map(|sides| sides.head.idle_ns - sides.base.idle_ns);
-    growth += idle.unwrap_or(0.0).max(0.0);
-    (before > 0.0 && after > before).then(|| {
-        let evidence = format!("launches {}", became((before, after)));
-        let found = Found::new(Cause::LaunchesAdded, evidence, 0.7);
+    growth += idle.unwrap_or_default().max(Nanoseconds::ZERO);
+    (count.base > 0.0 && count.growth() > 0.0).then(|| {
+        let told = vec![Fact::count("launches", count, "")];
+        let found = Found::new(Cause::LaunchesAdded, told, 0.7);
         found.growing(growth).worse(true)
     })
 }
@@ -37,60 +34,69 @@ pub fn added(facts: &Facts) -> Option<Found> {
 /// More modules loaded in steady state: something is compiled or tuned again each time. Of
 /// a whole program it may be no more than another warm-up.
 pub fn modules_loaded(facts: &Facts) -> Option<Found> {
-    let loads = became(facts.more("module_loads")?);
-    match facts.source {
+    let loads = facts.more("module_loads")?;
+    let (what, of, confidence) = match facts.source {
         Source::Call(_) => {
-            let evidence = format!("modules loaded by a call in steady state {loads}");
-            let confidence = facts.if_host(0.94, 0.6);
-            Some(Found::new(Cause::ModulesLoaded, evidence, confidence))
+            let what = "modules loaded by a call in steady state";
+            (what, "", facts.if_host(0.94, 0.6))
         }
-        Source::Trace(_, Scope::Repetition) => {
-            let evidence = format!("modules loaded {loads} a repetition");
-            Some(Found::new(Cause::ModulesLoaded, evidence, 0.92))
-        }
-        Source::Trace(_, Scope::Whole) => None,
-    }
+        Source::Trace(_, Scope::Repetition) => ("modules loaded", " a repetition", 0.92),
+        Source::Trace(_, Scope::Whole) => return None,
+    };
+    let told = vec![Fact::count(what, loads, of)];
+    Some(Found::new(Cause::ModulesLoaded, told, confidence))
 }
 
 /// Events of a counted function in one call of each; `None` where they are no more than
 /// they were. A side that lacks the count was not counted: it is not 0.
-fn more_events(facts: &Facts, count: &str) -> Option<(u64, u64)> {
+fn more_events(facts: &Facts, count: &str) -> Option<Sides<u64>> {
     let (base, head) = facts.structures()?;
-    let (before, after) = (*base.counts.get(count)?, *head.counts.get(count)?);
-    (after > before).then_some((before, after))
+    let count = Sides::of(*base.counts.get(count)?, *head.counts.get(count)?);
+    (count.head > count.base).then_some(count)
 }
 
 /// Counted functions that a steady call should not enter, or not so often: a backend
 /// selected anew, a kernel or graph compiled again. Those of autotuning are `retuned`.
 pub fn events_added(facts: &Facts) -> Option<Found> {
     let (pair, (_, head)) = (facts.call()?, facts.structures()?);
-    let more = head.counts.keys().filter_map(|count| {
-        let name = count
+    let more = head.counts.keys().filter_map(|name| {
+        let function = name
             .strip_prefix("calls.")
             .filter(|name| *name != AUTOTUNE)?;
-        let (before, after) = more_events(facts, count)?;
-        let within = within(pair.head, name);
-        Some(match event(name) {
-            Some(event) => format!("{event} {} a call, was {before}{within}", times(after)),
-            None => format!("{name} {before} → {after} a call{within}"),
+        let (count, host) = (more_events(facts, name)?, host_time(pair.head, function));
+        Some(match event(function) {
+            Some(event) => Fact::Events {
+                what: event.to_owned(),
+                count,
+                of: " a call".to_owned(),
+                host,
+            },
+            None => Fact::Calls {
+                name: function.to_owned(),
+                count,
+                host,
+            },
         })
     });
-    let more: Vec<String> = more.collect();
-    Found::of(Cause::EventsAdded, &more, "; ", facts.if_host(0.9, 0.6))
+    Found::of(Cause::EventsAdded, more.collect(), facts.if_host(0.9, 0.6))
 }
 
 /// An autotuner tunes again, told against the lengths that the call saw.
 pub fn retuned(facts: &Facts) -> Option<Found> {
-    let (before, after) = more_events(facts, &format!("calls.{AUTOTUNE}"))?;
+    let count = more_events(facts, &format!("calls.{AUTOTUNE}"))?;
     let head = facts.call()?.head;
     let of = match head.effective.get("lengths") {
         Some(ParamValue::Int(1)) => " in a call of one length".to_owned(),
         Some(ParamValue::Int(lengths)) => format!(" in {lengths} lengths"),
         _ => " in a call".to_owned(),
     };
-    let (times, within) = (times(after), within(head, AUTOTUNE));
-    let evidence = format!("retuned {times}{of}, was {before}{within}");
-    Some(Found::new(Cause::Retuned, evidence, 0.97))
+    let told = Fact::Events {
+        what: "retuned".to_owned(),
+        count,
+        of,
+        host: host_time(head, AUTOTUNE),
+    };
+    Some(Found::new(Cause::Retuned, vec![told], 0.97))
 }
 
 /// Modules that are loaded late without anything being compiled again: what a program
@@ -106,29 +112,32 @@ const AGAIN: f64 = 0.05;
 pub fn still_loading(standing: &Standing) -> Option<Found> {
     let (loads, part) = (standing.late_loads?, standing.late);
     let each = loads as f64 / standing.repeats;
-    let part = match standing.is_steady() {
-        true => format!("{part}, {each:.2} a repetition"),
-        false => part.to_owned(),
+    if loads <= LATE || each < AGAIN {
+        return None;
+    }
+    let each = match standing.is_steady() {
+        true => format!(", {each:.2} a repetition"),
+        false => String::new(),
     };
+    let loads = counted(loads as usize, "module");
+    let mut told = vec![Fact::said(&format!("{loads} loaded in {part}{each}"))];
     let kernels = standing.of.kernels.iter();
     let varied = kernels
         .map(|kernel| (versions(kernel), kernel))
         .max_by_key(|(versions, _)| *versions)
-        .filter(|(versions, _)| *versions > 1)
-        .map(|(versions, kernel)| {
-            let name = short(&kernel.name);
-            format!("; {name} ran in {versions} versions of registers, block and shared memory")
-        });
+        .filter(|(versions, _)| *versions > 1);
     // Loading by itself does not tell why; one kernel in several versions does.
     let cause = match varied {
-        Some(_) => Cause::Recompiled,
         None => Cause::ModulesLoaded,
+        Some((versions, kernel)) => {
+            let name = short(&kernel.name);
+            told.push(Fact::said(&format!(
+                "{name} ran in {versions} versions of registers, block and shared memory"
+            )));
+            Cause::Recompiled
+        }
     };
-    (loads > LATE && each >= AGAIN).then(|| {
-        let loads = count(loads as usize, "module");
-        let evidence = format!("{loads} loaded in {part}{}", varied.unwrap_or_default());
-        Found::new(cause, evidence, 0.85)
-    })
+    Some(Found::new(cause, told, 0.85))
 }
 
 /// In how many ways a kernel was compiled, as far as its launches tell.

@@ -2,10 +2,10 @@
 
 use super::facts::{Facts, Found, Pair};
 use crate::judge::complete::median_ns as usable_median;
-use crate::judge::judgement::Cause;
-use crate::judge::phrase::percent;
+use crate::judge::judgement::{Cause, Fact};
+use crate::machine::Sides;
 use crate::record::conditions::Conditions;
-use crate::units::Share;
+use crate::units::{Ratio, Share};
 
 /// Smaller differences of the clock are its resolution.
 const SMALLEST: f64 = 0.01;
@@ -20,21 +20,20 @@ pub fn clock(facts: &Facts) -> Option<Found> {
     if !facts.moved() || !facts.of_device() || (head / base - 1.0).abs() < SMALLEST {
         return None;
     }
-    let share = (base / head).ln() / facts.ratio.ln();
+    let share = (base / head).ln() / facts.ratio.0.ln();
     if !(0.5..=2.0).contains(&share) {
         return None;
     }
-    let evidence = format!(
-        "clock {base:.0} → {head:.0} MHz, which accounts for {} of the change: the machine, \
-         not the code",
-        percent(share.min(1.0))
-    );
+    let told = Fact::Clock {
+        mhz: Sides::of(base, head),
+        share: Share(share.min(1.0)),
+    };
     let cause = match head < base {
         true => Cause::LowerClock,
         false => Cause::HigherClock,
     };
     let confidence = unless_restructured(pair, 0.9, 0.6) * share.min(1.0);
-    Some(Found::new(cause, evidence, confidence))
+    Some(Found::new(cause, vec![told], confidence))
 }
 
 /// A change of structure explains better than a condition that came with it.
@@ -53,7 +52,7 @@ fn disturbed<'a>(
 ) -> Option<(&'a Pair<'a>, &'a Conditions, &'a Conditions)> {
     let pair = facts.call()?;
     let (base, head) = (&pair.base.conditions, &pair.head.conditions);
-    let (slower, faster) = match facts.ratio > 1.0 {
+    let (slower, faster) = match facts.ratio > Ratio::ONE {
         true => (head, base),
         false => (base, head),
     };
@@ -67,27 +66,25 @@ fn disturbed<'a>(
 pub fn throttled(facts: &Facts) -> Option<Found> {
     let (pair, slower, faster) = disturbed(facts, Conditions::throttled_share)?;
     let reasons: Vec<&str> = slower.throttle_reasons.iter().map(String::as_str).collect();
-    let evidence = format!(
-        "the device held its clocks back in {} of {} invocations ({}), before in {} of {}: \
-         the machine, not the code",
-        slower.throttled,
-        slower.known,
-        reasons.join(", "),
-        faster.throttled,
-        faster.known
-    );
+    let told = Fact::Condition {
+        what: "the device held its clocks back".to_owned(),
+        detail: reasons.join(", "),
+        slower: (slower.throttled, slower.known),
+        faster: (faster.throttled, faster.known),
+    };
     let confidence = unless_restructured(pair, 0.8, 0.5);
-    Some(Found::new(Cause::Throttled, evidence, confidence))
+    Some(Found::new(Cause::Throttled, vec![told], confidence))
 }
 
 /// Other processes computed on the device.
 pub fn shared_device(facts: &Facts) -> Option<Found> {
     let (pair, slower, faster) = disturbed(facts, Conditions::shared_share)?;
-    let evidence = format!(
-        "other processes computed on the device in {} of {} invocations (up to {}), before in \
-         {} of {}: the machine, not the code",
-        slower.shared, slower.known, slower.other_processes, faster.shared, faster.known
-    );
+    let told = Fact::Condition {
+        what: "other processes computed on the device".to_owned(),
+        detail: format!("up to {}", slower.other_processes),
+        slower: (slower.shared, slower.known),
+        faster: (faster.shared, faster.known),
+    };
     let confidence = unless_restructured(pair, 0.8, 0.5);
-    Some(Found::new(Cause::SharedDevice, evidence, confidence))
+    Some(Found::new(Cause::SharedDevice, vec![told], confidence))
 }

@@ -27,6 +27,7 @@ pub use facts::{Facts, Found, Pair};
 pub use standing::Standing;
 
 use super::judgement::Finding;
+use crate::units::Ratio;
 
 /// What is left of the confidence of a trace's finding that accounts for less than half of
 /// a slowdown: such findings keep their order among themselves.
@@ -73,14 +74,14 @@ pub fn found(facts: &Facts) -> Vec<Found> {
 /// caused it. One whose time is not known keeps its rank; of two that rank alike, the one
 /// that accounts for more comes first.
 fn rank_by_share(facts: &Facts, found: &mut [Found]) {
-    let slower = facts.ratio > 1.0 + facts.floor;
+    let slower = facts.ratio > Ratio::grown_by(facts.floor);
     for one in found.iter_mut() {
-        let minor = one.growth_ns.is_some_and(|ns| !facts.explained_by(ns));
+        let minor = one.growth.is_some_and(|time| !facts.explained_by(time));
         if slower && minor {
             one.finding.confidence *= MINOR;
         }
     }
-    let growth = |found: &Found| found.growth_ns.unwrap_or(0.0);
+    let growth = |found: &Found| found.growth.unwrap_or_default();
     found.sort_by(|a, b| growth(b).total_cmp(&growth(a)));
 }
 

@@ -3,14 +3,13 @@
 //! This is the bug the tool exists for: a sentinel lost on its way made one block
 //! do what 157 had done, with the same kernel and the same result.
 
-use super::facts::{Facts, Found, Pair, TOLD, became};
-use super::kernels::times;
+use super::facts::{Facts, Found, Pair, TOLD};
+use super::kernels::launch;
 use super::standing::Standing;
 use crate::attention::ParamValue;
-use crate::judge::judgement::Cause;
-use crate::judge::phrase::{part_of, percent};
-use crate::machine::{Became, KernelChange, KernelRow, LaunchChange, Shape};
-use crate::machine::{short, sizes};
+use crate::judge::judgement::{Cause, Fact};
+use crate::machine::{Became, KernelChange, KernelRow, LaunchChange, Shape, Sides, short};
+use crate::units::{Nanoseconds, Ratio, Share};
 
 /// How many times fewer explain much; losing a tenth of the blocks explains little.
 const MUCH: f64 = 1.5;
@@ -35,46 +34,62 @@ fn in_a_call<'a>(
     lost: impl Iterator<Item = &'a KernelChange>,
 ) -> Option<Found> {
     let counts = ["threads", "tasks"].into_iter().filter_map(|name| {
-        let (before, after) = facts.count(name).filter(|(before, after)| after < before)?;
-        let text = format!("{name} {}", became((before, after)));
-        Some((text, before / after.max(1.0)))
+        let count = facts.count(name).filter(|count| count.growth() < 0.0)?;
+        Some((
+            Fact::count(name, count, ""),
+            count.base / count.head.max(1.0),
+        ))
     });
     let grids = lost.map(|kernel| {
-        let is_grid = |change: &&LaunchChange| matches!(change, LaunchChange::Grid(..));
-        let grid = kernel.changes.iter().find(is_grid);
-        let grid = grid.map_or(String::new(), ToString::to_string);
-        let idle = kernel
-            .filled()
-            .zip(kernel.sms)
-            .map(|(filled, sms)| (filled.head, sms));
-        let idle = idle.filter(|(filled, sms)| *filled < u64::from(*sms));
-        let idle = idle.map_or(String::new(), |(filled, sms)| {
-            format!(", {filled} of {sms} SMs")
-        });
-        let text = format!("{grid} of {}{idle}", short(&kernel.name.head));
-        (text, kernel.fewer)
+        let is_grid = |change: &LaunchChange| matches!(change, LaunchChange::Grid(..));
+        let grid = kernel.changes.iter().copied().filter(is_grid).collect();
+        let idle = |(filled, sms): &(u64, u32)| *filled < u64::from(*sms);
+        let fact = filled(
+            launch(facts, kernel, grid),
+            head_filled(kernel).filter(idle),
+        );
+        (fact, kernel.fewer)
     });
-    let pieces = parameters(pair).filter_map(|(text, fewer)| Some((text, fewer?)));
-    let (told, fewer): (Vec<String>, Vec<f64>) = counts.chain(grids).chain(pieces).unzip();
+    let pieces = parameters(pair).filter_map(|(fact, fewer)| Some((fact, fewer?)));
+    let (told, fewer): (Vec<Fact>, Vec<f64>) = counts.chain(grids).chain(pieces).unzip();
     let much = fewer.into_iter().any(|fewer| fewer >= MUCH);
-    let confidence = if much { 0.95 } else { 0.6 };
-    Found::of(Cause::LessParallel, &told, ", ", confidence)
+    Found::of(Cause::LessParallel, told, if much { 0.95 } else { 0.6 })
+}
+
+/// Multiprocessors with a block now, and all of them.
+fn head_filled(kernel: &KernelChange) -> Option<(u64, u32)> {
+    Some((kernel.filled()?.head, kernel.sms?))
+}
+
+fn filled(fact: Fact, sms: Option<(u64, u32)>) -> Fact {
+    match fact {
+        Fact::Launch {
+            kernel,
+            changes,
+            mean,
+            ..
+        } => Fact::Launch {
+            kernel,
+            changes,
+            filled: sms,
+            mean,
+        },
+        other => other,
+    }
 }
 
 fn in_a_trace(facts: &Facts, kernel: &KernelChange) -> Found {
-    let slower = kernel.ratio() > 1.0 + facts.floor;
-    let mut told: Vec<String> = kernel.changes.iter().map(ToString::to_string).collect();
-    if let (Some(filled), Some(sms)) = (kernel.filled(), kernel.sms) {
-        told.push(format!("{} of {sms} SMs", filled.head));
-    }
-    told.push(times(kernel));
+    let slower = kernel.ratio() > Ratio::grown_by(facts.floor);
     let confidence = match (slower, kernel.fewer >= MUCH) {
         (true, true) => 0.95,
         (true, false) => 0.6,
         (false, _) => 0.4,
     };
-    let evidence = format!("{}: {}", short(&kernel.name.head), told.join(", "));
-    let found = Found::new(Cause::LessParallel, evidence, confidence);
+    let told = filled(
+        launch(facts, kernel, kernel.changes.clone()),
+        head_filled(kernel),
+    );
+    let found = Found::new(Cause::LessParallel, vec![told], confidence);
     found.growing(kernel.growth_ns()).worse(slower)
 }
 
@@ -82,14 +97,14 @@ fn in_a_trace(facts: &Facts, kernel: &KernelChange) -> Found {
 /// cut work into fewer pieces are `less-parallel`.
 pub fn parameter_changed(facts: &Facts) -> Option<Found> {
     let changed = parameters(facts.call()?).filter(|(_, fewer)| fewer.is_none());
-    let changed: Vec<String> = changed.map(|(text, _)| text).collect();
-    Found::of(Cause::ParameterChanged, &changed, ", ", 0.85)
+    let changed = changed.map(|(fact, _)| fact).collect();
+    Found::of(Cause::ParameterChanged, changed, 0.85)
 }
 
 /// Parameters whose effective value changed, and how many times fewer pieces work is cut
 /// into, where one says that. What only one side reports may be a worker that reports more,
 /// not a change.
-fn parameters(pair: &Pair) -> impl Iterator<Item = (String, Option<f64>)> {
+fn parameters(pair: &Pair) -> impl Iterator<Item = (Fact, Option<f64>)> {
     let head = &pair.head.effective;
     pair.base
         .effective
@@ -105,12 +120,16 @@ fn parameters(pair: &Pair) -> impl Iterator<Item = (String, Option<f64>)> {
                 }
                 _ => None,
             };
-            Some((format!("{name} became {after} (was {before})"), fewer))
+            let fact = Fact::Parameter {
+                name: name.clone(),
+                value: Sides::of(before.clone(), after.clone()),
+            };
+            Some((fact, fewer))
         })
 }
 
 /// Share of all kernels' time from which a launch dominates.
-const DOMINATES: f64 = 0.2;
+const DOMINATES: Share = Share(0.2);
 
 /// Launches with fewer blocks than the device has multiprocessors, in a kernel that
 /// dominates.
@@ -119,19 +138,20 @@ pub fn few_blocks<'a>(standing: &'a Standing) -> impl Iterator<Item = Found> + '
     of.kernels.iter().filter_map(move |kernel| {
         let shape = few(kernel)?;
         let (filled, sms) = shape.filled()?;
-        let share = shape.total_ns as f64 / of.kernel_ns.max(1) as f64;
-        let evidence = format!(
-            "{}: grid {}, {filled} of {sms} SMs, {} of kernels{} ({})",
-            short(&kernel.name),
-            sizes(shape.grid),
-            part_of(standing.ns(shape.total_ns), standing.ns(of.kernel_ns)),
-            standing.each,
-            percent(share)
-        );
+        let (part, whole) = (standing.time(shape.total_ns), standing.time(of.kernel_ns));
+        let told = Fact::Standing {
+            kernel: short(&kernel.name),
+            grid: shape.grid,
+            filled: (filled, sms),
+            part,
+            whole,
+            of: standing.each.to_owned(),
+        };
         // A few multiprocessors without a block cost little.
         let half = 2 * filled <= u64::from(sms);
         let confidence = if half { 0.9 } else { 0.4 };
-        (share >= DOMINATES).then(|| Found::new(Cause::FewBlocks, evidence, confidence))
+        let dominates = whole > Nanoseconds::ZERO && part.share_of(whole) >= DOMINATES;
+        dominates.then(|| Found::new(Cause::FewBlocks, vec![told], confidence))
     })
 }
 

@@ -1,7 +1,7 @@
 //! What is known of one trace, without another to hold it against.
 
-use crate::machine::Recording;
-use crate::machine::{SteadyPart, Summary, calls};
+use crate::machine::{Recording, SteadyPart, Summary, calls};
+use crate::units::Nanoseconds;
 
 /// One trace, as the rules see it: its steady part, or else all of it.
 pub struct Standing<'a> {
@@ -50,9 +50,9 @@ impl<'a> Standing<'a> {
         !self.each.is_empty()
     }
 
-    /// Nanoseconds of one repetition.
-    pub fn ns(&self, total: u64) -> f64 {
-        total as f64 / self.repeats
+    /// Of a total the part of one repetition.
+    pub fn time(&self, total_ns: u64) -> Nanoseconds {
+        Nanoseconds::whole(total_ns) / self.repeats
     }
 }
 

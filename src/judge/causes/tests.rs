@@ -8,7 +8,7 @@ use crate::judge::testing::around;
 use crate::machine::{Launch, Structure};
 use crate::record::conditions::Conditions;
 use crate::record::side::CaseRecord;
-use crate::units::{Bytes, Nanoseconds};
+use crate::units::{Bytes, Nanoseconds, Ratio, Share};
 
 fn launch(name: &str, blocks: u32) -> Launch {
     Launch {
@@ -55,12 +55,12 @@ fn pair<'a>(base: &'a CaseRecord, head: &'a CaseRecord, ratio: f64) -> Pair<'a> 
     Pair {
         base,
         head,
-        base_ns: median_ns(&base.device_ns).map(|time| time.0),
-        head_ns: median_ns(&head.device_ns).map(|time| time.0),
+        base_ns: median_ns(&base.device_ns),
+        head_ns: median_ns(&head.device_ns),
         base_clock: Clock::Events,
         clock: Clock::Events,
-        ratio,
-        floor: 0.05,
+        ratio: Ratio(ratio),
+        floor: Share(0.05),
         versions: Vec::new(),
         sms: None,
     }
@@ -85,7 +85,7 @@ fn only(base: &CaseRecord, head: &CaseRecord, ratio: f64) -> (String, String) {
     assert_eq!(all.len(), 1, "{all:?}");
     let finding = all.remove(0);
     assert!((0.0..=1.0).contains(&finding.confidence));
-    (finding.cause.to_string(), finding.evidence)
+    (finding.cause.to_string(), finding.evidence())
 }
 
 fn pair_of(text: (String, String)) -> String {
@@ -112,7 +112,7 @@ fn one_block_where_there_were_157_is_less_parallel() {
     let two = launched(&[(name, 1), (name, 1)]);
     let told = &found(&launched(&[(name, 157)]), &two, 40.0)[0];
     assert_eq!(
-        (told.cause.as_str(), told.evidence.as_str()),
+        (told.cause.as_str(), told.evidence().as_str()),
         (
             "less-parallel",
             "grid 157x1x1 → 1x1x1 of flash_bwd<ns::Tile<64>>"
@@ -133,7 +133,7 @@ fn fewer_threads_and_splits_are_told_together() {
     let all = found(&base, &head, 2.0);
     assert_eq!(all.len(), 1);
     assert_eq!(
-        all[0].evidence,
+        all[0].evidence(),
         "threads 2 → 1, tasks 4 → 1, num_splits_key became 1 (was 4)"
     );
     assert!(all[0].confidence > 0.9);
@@ -292,7 +292,7 @@ fn versions_are_told_where_time_moved() {
         })
     };
     assert_eq!(
-        told(1.2)[0].evidence,
+        told(1.2)[0].evidence(),
         "torch.versions.cudnn 9.1 → 9.2; structure unchanged"
     );
     assert!(told(1.01).is_empty());

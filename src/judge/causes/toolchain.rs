@@ -1,7 +1,7 @@
 //! What surrounds the same launches: another library or compiler, or nothing that is known.
 
 use super::facts::{Facts, Found};
-use crate::judge::judgement::Cause;
+use crate::judge::judgement::{Cause, Fact};
 
 /// Versions named in the evidence.
 const NAMED: usize = 4;
@@ -14,28 +14,27 @@ pub fn versions(facts: &Facts) -> Option<Found> {
     if versions.is_empty() || !facts.moved() {
         return None;
     }
-    let each = versions.iter().take(NAMED);
-    let named = each.map(|change| format!("{} {} → {}", change.field, change.base, change.head));
-    let mut evidence = named.collect::<Vec<_>>().join(", ");
+    let named = versions.iter().take(NAMED);
+    let mut told: Vec<Fact> = named.map(|one| Fact::Version((*one).clone())).collect();
     if versions.len() > NAMED {
-        evidence += ", ...";
+        told.push(Fact::said(&format!("and {} more", versions.len() - NAMED)));
     }
     let equal = same_structure(facts);
     if equal {
-        evidence += "; structure unchanged";
+        told.push(Fact::said("structure unchanged"));
     }
     // With equal instructions it is what surrounds them: `environment` says so.
     let confidence = if equal && !same_code(facts) { 0.6 } else { 0.4 };
-    Some(Found::new(Cause::Toolchain, evidence, confidence))
+    Some(Found::new(Cause::Toolchain, told, confidence))
 }
 
 /// The same instructions, launched alike, take another time: what surrounds them changed.
 pub fn environment(facts: &Facts) -> Option<Found> {
     let equal = facts.moved() && same_code(facts) && same_structure(facts);
-    let evidence = "the machine code and what is launched are the same: the environment, not \
-                    the code";
+    let told = "the machine code and what is launched are the same: the environment, not the \
+                code";
     // Below a clock, throttling or another process, which say what of the environment.
-    equal.then(|| Found::new(Cause::Environment, evidence.to_owned(), 0.5))
+    equal.then(|| Found::new(Cause::Environment, vec![Fact::said(told)], 0.5))
 }
 
 /// True when both structures were counted, and no exact figure of them differs.

@@ -4,15 +4,68 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::fact::{Fact, told};
+
 /// A named cause with its evidence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Written", into = "Written")]
 pub struct Finding {
     /// What it is.
     pub cause: Cause,
-    /// A sentence with the figures: `threads 2 → 1, num_splits_key auto became 1 (was 2)`.
-    pub evidence: String,
+    /// What was seen, most telling first.
+    pub facts: Vec<Fact>,
     /// 0 to 1.
     pub confidence: f64,
+}
+
+impl Finding {
+    /// The facts as a sentence: `threads 2 → 1, num_splits_key became 1 (was 2)`.
+    pub fn evidence(&self) -> String {
+        told(&self.facts)
+    }
+}
+
+impl fmt::Display for Finding {
+    /// `less-parallel: threads 2 → 1`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.cause, self.evidence())
+    }
+}
+
+/// A finding in JSON: the sentence for people, the facts for machines. Older files have the
+/// sentence alone.
+#[derive(Serialize, Deserialize)]
+struct Written {
+    cause: Cause,
+    evidence: String,
+    #[serde(default)]
+    facts: Vec<Fact>,
+    confidence: f64,
+}
+
+impl From<Finding> for Written {
+    fn from(finding: Finding) -> Written {
+        Written {
+            cause: finding.cause,
+            evidence: finding.evidence(),
+            facts: finding.facts,
+            confidence: finding.confidence,
+        }
+    }
+}
+
+impl From<Written> for Finding {
+    fn from(written: Written) -> Finding {
+        let facts = match written.facts.is_empty() {
+            true => vec![Fact::said(&written.evidence)],
+            false => written.facts,
+        };
+        Finding {
+            cause: written.cause,
+            facts,
+            confidence: written.confidence,
+        }
+    }
 }
 
 /// Declares the causes, each with the name that it has in every format.

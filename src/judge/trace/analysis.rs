@@ -45,9 +45,7 @@ mod tests {
 
     fn told(trace: &Trace) -> Vec<String> {
         let found = analyse(&trace.recording).findings.into_iter();
-        found
-            .map(|finding| format!("{}: {}", finding.cause, finding.evidence))
-            .collect()
+        found.map(|finding| finding.to_string()).collect()
     }
 
     #[test]

@@ -7,15 +7,15 @@ use serde::Serialize;
 use super::analysis::{Analysis, analyse};
 use crate::judge::causes::{Facts, Found, found};
 use crate::judge::judgement::{Difference, Finding, Verdict, VerdictOutcome};
-use crate::judge::phrase;
 use crate::machine::{
     KernelChange, Launches, Recorded, Scope, SideFigures, Sides, Summary, of_recordings,
 };
 use crate::record::trace::Trace;
+use crate::units::{Nanoseconds, Ratio, Share};
 
 /// Smallest relative change of a time that counts, unless told otherwise. A trace is one
 /// run under a profiler: the floor of repeated, gated measurements would be too low.
-pub const FLOOR: f64 = 0.10;
+pub const FLOOR: Share = Share(0.10);
 
 /// The whole answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -23,7 +23,7 @@ pub struct Comparison {
     /// What was held against each other.
     pub scope: Scope,
     /// Smallest change of a time that counts.
-    pub floor: f64,
+    pub floor: Share,
     /// The sides in figures.
     pub sides: Sides<SideFigures>,
     /// Facts that keep times from being compared.
@@ -40,12 +40,12 @@ pub struct Comparison {
 
 impl Comparison {
     /// Head over base of the time in which a device worked.
-    pub fn busy_ratio(&self) -> f64 {
+    pub fn busy_ratio(&self) -> Ratio {
         self.sides.ratio(|side| side.busy_ns)
     }
 
     /// Head over base of the time that passed.
-    pub fn elapsed_ratio(&self) -> f64 {
+    pub fn elapsed_ratio(&self) -> Ratio {
         self.sides.ratio(|side| side.elapsed_ns)
     }
 }
@@ -94,17 +94,17 @@ impl<'a> Side<'a> {
         Launches {
             recording,
             operations,
-            mean_ns: rows.map(|row| (row.name.as_str(), row.mean_ns())).collect(),
+            mean_ns: rows.map(|row| (row.name.as_str(), row.mean())).collect(),
         }
     }
 
     fn figures(&self, scope: Scope) -> SideFigures {
         let (summary, times) = self.summary(scope);
-        let per = |ns: u64| ns as f64 / times;
+        let per = |ns: u64| Nanoseconds::whole(ns) / times;
         let time = &summary.time;
         let elapsed_ns = match (&self.analysis.steady, scope) {
-            (Some(part), Scope::Repetition) => part.steady.period_ns(),
-            _ => time.span_ns as f64,
+            (Some(part), Scope::Repetition) => part.steady.period_time(),
+            _ => Nanoseconds::whole(time.span_ns),
         };
         let copies = summary.copies.iter();
         let recording = &self.trace.recording;
@@ -116,12 +116,15 @@ impl<'a> Side<'a> {
             host_bound_ns: time.host_bound_ns.map(per),
             overlap: time.overlap(),
             copies: copies
-                .map(|row| (row.what.clone(), (per(row.count as u64), per(row.total_ns))))
+                .map(|row| {
+                    let count = row.count as f64 / times;
+                    (row.what.clone(), (count, per(row.total_ns)))
+                })
                 .collect(),
             calls: summary
                 .calls
                 .iter()
-                .map(|(name, n)| (name.clone(), per(*n)))
+                .map(|(name, n)| (name.clone(), *n as f64 / times))
                 .collect(),
             lost: recording.dropped() + recording.damage.len() as u64,
         }
@@ -143,7 +146,7 @@ impl<'a> Side<'a> {
 }
 
 /// Compares two traces.
-pub fn compare(base: (&str, &Trace), head: (&str, &Trace), floor: f64) -> Comparison {
+pub fn compare(base: (&str, &Trace), head: (&str, &Trace), floor: Share) -> Comparison {
     let (base, head) = (Side::new(base.0, base.1), Side::new(head.0, head.1));
     let scope = match (&base.analysis.steady, &head.analysis.steady) {
         (Some(_), Some(_)) => Scope::Repetition,
@@ -197,13 +200,16 @@ fn verdict(comparison: &Comparison, found: &[Found], sides: [&Side; 2]) -> Verdi
             undecided: None,
         };
     }
-    if comparable && busy > 1.0 + comparison.floor {
-        reasons.push(format!("the device works {}", phrase::change(busy)));
+    if comparable && busy > Ratio::grown_by(comparison.floor) {
+        reasons.push(format!("the device works {}", busy.told()));
     }
     let elapsed = comparison.elapsed_ratio();
     // What passes on the host is noisier than what passes on the device.
-    if comparable && elapsed > 1.0 + 2.0 * comparison.floor && elapsed > busy {
-        reasons.push(format!("the program takes {}", phrase::change(elapsed)));
+    if comparable
+        && elapsed > Ratio::grown_by(comparison.floor + comparison.floor)
+        && elapsed > busy
+    {
+        reasons.push(format!("the program takes {}", elapsed.told()));
     }
     let worse = found.iter().filter(|found| found.worse);
     reasons.extend(worse.map(|found| format!("the structure is worse: {}", found.finding.cause)));

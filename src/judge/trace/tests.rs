@@ -4,6 +4,7 @@ use crate::machine::Scope;
 use crate::machine::testing::Writer;
 use crate::record::trace::Trace;
 use crate::record::trace::testing::{BACKWARD, steps, trace, training};
+use crate::units::Share;
 
 fn compared(base: &Trace, head: &Trace) -> Comparison {
     compare(("base", base), ("head", head), FLOOR)
@@ -13,7 +14,7 @@ fn compared(base: &Trace, head: &Trace) -> Comparison {
 fn first(base: &Trace, head: &Trace) -> String {
     let comparison = compared(base, head);
     let first = comparison.findings.first();
-    first.map_or_else(String::new, |f| format!("{}: {}", f.cause, f.evidence))
+    first.map_or_else(String::new, ToString::to_string)
 }
 
 #[test]
@@ -204,7 +205,7 @@ fn another_kernel_more_launches_and_another_compilation_have_names_of_their_own(
     });
     let told = first(&base, &recompiled);
     assert!(
-        told.starts_with("recompiled: registers 168 → 255 of a"),
+        told.starts_with("recompiled: a: registers 168 → 255"),
         "{told}"
     );
 }
@@ -289,7 +290,10 @@ fn copies_behind_kernels_count_as_hidden_until_they_are_not() {
             .time
             .overlap()
     };
-    assert_eq!((overlap(&base), overlap(&head)), (Some(1.0), Some(0.0)));
+    assert_eq!(
+        (overlap(&base), overlap(&head)),
+        (Some(Share(1.0)), Some(Share(0.0)))
+    );
     let comparison = compared(&base, &head);
     let causes: Vec<&str> = comparison
         .findings

@@ -178,7 +178,7 @@ fn figures(
         cell(record.and_then(|record| Some(fill::share(record, sms)?.0))),
         active(|of| Some(of.time.busy_ns)),
         active(|of| Some(of.time.idle_ns())),
-        cell(activity.and_then(|of| of.time.host_bound())),
+        cell(activity.and_then(|of| Some(of.time.host_bound()?.0))),
         active(|of| of.time.copying_ns),
         active(|of| Some(of.time.overlap_ns)),
         active(|of| of.moving_ns),
@@ -191,7 +191,7 @@ fn figures(
 fn findings(findings: &[Finding]) -> String {
     let texts: Vec<String> = findings
         .iter()
-        .map(|finding| one_line(&format!("{}: {}", finding.cause, finding.evidence)))
+        .map(|finding| one_line(&finding.to_string()))
         .collect();
     text_cell(&texts.join("; "))
 }

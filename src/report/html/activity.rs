@@ -3,7 +3,7 @@
 use super::fact::Fact;
 use crate::machine::ActivitySummary;
 use crate::record::side::CaseRecord;
-use crate::units::{Nanoseconds, Share, counted};
+use crate::units::{Nanoseconds, counted};
 
 /// Its figures, the base's before the head's where both are known and read otherwise.
 pub(super) fn facts(head: Option<&CaseRecord>, base: Option<&CaseRecord>) -> Vec<Fact> {
@@ -41,7 +41,7 @@ const FIGURES: [(&str, Read); 5] = [
         (of.time.gaps > 0).then(|| format!("{idle} in {}", counted(of.time.gaps as usize, "gap")))
     }),
     ("of the call, waiting for the host", |of| {
-        Some(Share(of.time.host_bound()?).to_string())
+        Some(of.time.host_bound()?.to_string())
     }),
     ("copying, with a kernel at once", |of| {
         let copying = of.time.copying_ns.filter(|&ns| ns > 0)?;

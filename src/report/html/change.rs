@@ -102,7 +102,7 @@ pub(super) fn findings(row: &Row) -> Vec<FindingView> {
         .iter()
         .map(|finding| FindingView {
             cause: finding.cause.to_string(),
-            evidence: one_line(&finding.evidence),
+            evidence: one_line(&finding.evidence()),
             confidence: Share(finding.confidence).to_string(),
         })
         .collect()

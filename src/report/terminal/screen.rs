@@ -106,7 +106,7 @@ impl Screen {
                 self.wrapped(4, &change);
             }
             for finding in &row.findings {
-                self.wrapped(4, &format!("{}: {}", finding.cause, finding.evidence));
+                self.wrapped(4, &finding.to_string());
             }
         }
     }

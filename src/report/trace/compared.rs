@@ -17,7 +17,7 @@ use crate::record::trace::Trace;
 use crate::report::RenderError;
 use crate::report::plot::{Timeline, busiest, timeline};
 use crate::report::text::{one_line, shell_command};
-use crate::units::{Nanoseconds, counted};
+use crate::units::counted;
 
 /// Kernels that are listed.
 const LISTED: usize = 60;
@@ -142,7 +142,7 @@ fn drawn(
             "The last of {} of {}, {} each.",
             counted(at.repeats, "repetition"),
             counted(at.period, "operation"),
-            Nanoseconds(at.period_ns())
+            at.period_time()
         );
         let figure = last_repetitions(recording, at, coloured, "The last repetitions");
         return (said, figure);

@@ -6,12 +6,12 @@ use owo_colors::{OwoColorize, Style};
 use serde::Serialize;
 
 use super::table::{short, told};
-use super::words::{Text, cell, figure, percent};
+use super::words::{Text, cell, figure};
 use crate::judge::judgement::VerdictOutcome;
 use crate::judge::trace::Comparison;
 use crate::machine::{Became, KernelChange, Scope, SideFigures};
 use crate::report::text::one_line;
-use crate::units::{NONE, Nanoseconds, Ratio};
+use crate::units::{NONE, Nanoseconds};
 
 /// Kernels that are listed.
 const LISTED: usize = 20;
@@ -116,13 +116,13 @@ pub(super) fn figures(of: &Comparison) -> Vec<FigureRow> {
     times.chain(counts(base, head)).collect()
 }
 
-fn time(name: &str, (base, head): (f64, f64)) -> FigureRow {
+fn time(name: &str, (base, head): (Nanoseconds, Nanoseconds)) -> FigureRow {
     FigureRow {
         name: name.to_owned(),
-        base: Nanoseconds(base).to_string(),
-        head: Nanoseconds(head).to_string(),
-        change: match base > 0.0 && head > 0.0 {
-            true => Ratio(head / base).to_string(),
+        base: base.to_string(),
+        head: head.to_string(),
+        change: match base.0 > 0.0 && head.0 > 0.0 {
+            true => (head / base).to_string(),
             false => String::new(),
         },
     }
@@ -160,7 +160,7 @@ fn counts(base: &SideFigures, head: &SideFigures) -> Vec<FigureRow> {
     }
     if let (Some(before), Some(after)) = (base.overlap, head.overlap) {
         let name = "copies behind kernels".to_owned();
-        differ(name, percent(before), percent(after));
+        differ(name, before.to_string(), after.to_string());
     }
     rows
 }
@@ -171,7 +171,7 @@ pub(super) fn changed(of: &Comparison) -> Vec<&KernelChange> {
         kernel.became != Became::Same
             || !kernel.changes.is_empty()
             || kernel.count.base != kernel.count.head
-            || (kernel.ratio() - 1.0).abs() > of.floor
+            || kernel.ratio().growth().abs() > of.floor
     };
     of.kernels.iter().filter(told).collect()
 }
@@ -192,9 +192,9 @@ pub(super) fn became(kernel: &KernelChange) -> Vec<String> {
 }
 
 /// A mean time of a kernel; empty where it was not launched.
-pub(super) fn mean(ns: f64) -> String {
-    match ns > 0.0 {
-        true => Nanoseconds(ns).to_string(),
+pub(super) fn mean(time: Nanoseconds) -> String {
+    match time.0 > 0.0 {
+        true => time.to_string(),
         false => String::new(),
     }
 }
@@ -202,8 +202,8 @@ pub(super) fn mean(ns: f64) -> String {
 /// What a kernel takes more, or less: `+265.4 ms`.
 pub(super) fn growth(kernel: &KernelChange) -> String {
     let growth = kernel.growth_ns();
-    let sign = if growth < 0.0 { "-" } else { "+" };
-    format!("{sign}{}", Nanoseconds(growth.abs()))
+    let sign = if growth.0 < 0.0 { "-" } else { "+" };
+    format!("{sign}{}", growth.abs())
 }
 
 /// How many kernels there is nothing to tell of.

@@ -6,7 +6,7 @@ use super::table::{facts, filled, shapes, short, spent};
 use super::view::{
     FindingView, LegendView, STYLE, coloured, findings, last_repetitions, legend, rendered,
 };
-use super::words::{figure, percent};
+use super::words::figure;
 use crate::judge::trace::Analysis;
 use crate::machine::Recording;
 use crate::machine::Summary;
@@ -14,7 +14,7 @@ use crate::record::trace::Trace;
 use crate::report::RenderError;
 use crate::report::plot::{DRAWN, Timeline, busiest, timeline};
 use crate::report::text::{one_line, shell_command};
-use crate::units::{Bytes, Nanoseconds, counted};
+use crate::units::{Bytes, Nanoseconds, Share, counted};
 
 /// Kernels that are listed.
 const LISTED: usize = 60;
@@ -99,7 +99,7 @@ fn steady(recording: &Recording, analysis: &Analysis, coloured: &[String]) -> Op
             "{} of {}, {} each. Drawn are the last; counts and totals are of one.",
             counted(at.repeats, "repetition"),
             counted(at.period, "operation"),
-            Nanoseconds(at.period_ns())
+            at.period_time()
         ),
         figure,
         kernels: kernels(&part.summary, repeats),
@@ -152,8 +152,8 @@ fn kernels(of: &Summary, times: f64) -> Vec<KernelView> {
             shapes: shapes(kernel),
             count: figure(kernel.count as f64 / times),
             total: Nanoseconds(kernel.total_ns as f64 / times).to_string(),
-            mean: Nanoseconds(kernel.mean_ns()).to_string(),
-            share: percent(kernel.total_ns as f64 / of.kernel_ns.max(1) as f64),
+            mean: kernel.mean().to_string(),
+            share: Share(kernel.total_ns as f64 / of.kernel_ns.max(1) as f64).to_string(),
             sms: kernel.shapes.first().map_or(String::new(), filled),
         })
         .collect()

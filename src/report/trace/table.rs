@@ -1,12 +1,12 @@
 //! A trace on the terminal.
 
-use super::words::{Text, cell, figure, percent};
+use super::words::{Text, cell, figure};
 use crate::judge::judgement::Finding;
 use crate::judge::trace::Analysis;
 use crate::machine::{KernelRow, Shape, Summary};
 use crate::record::trace::Trace;
 use crate::report::text::shell_command;
-use crate::units::{Bytes, Nanoseconds, counted};
+use crate::units::{Bytes, Nanoseconds, Share, counted};
 
 /// Kernels that are listed.
 const LISTED: usize = 20;
@@ -36,7 +36,7 @@ pub fn table(trace: &Trace, analysis: &Analysis) -> String {
                     "Steady state: {} of {}, {} each, after {} of warm-up",
                     counted(steady.repeats, "repetition"),
                     counted(steady.period, "operation"),
-                    Nanoseconds(steady.period_ns()),
+                    steady.period_time(),
                     Nanoseconds(before as f64)
                 ),
             );
@@ -67,7 +67,9 @@ pub fn table(trace: &Trace, analysis: &Analysis) -> String {
 pub(super) fn told(finding: &Finding) -> String {
     format!(
         "{}: {} (confidence {:.2})",
-        finding.cause, finding.evidence, finding.confidence
+        finding.cause,
+        finding.evidence(),
+        finding.confidence
     )
 }
 
@@ -183,14 +185,14 @@ pub(super) fn spent(of: &Summary, times: f64) -> Vec<String> {
         time(spent.busy_ns),
         time(spent.span_ns),
         time(spent.idle_ns()),
-        percent(spent.idle_share()),
+        spent.idle_share(),
         counted(spent.gaps as usize, "gap"),
         Nanoseconds(spent.longest_gap_ns.unwrap_or(0) as f64)
     )];
     lines.push(match spent.host_bound().zip(spent.host_bound_ns) {
         Some((share, waited)) => format!(
             "host-bound {}: idle {} until the host began to launch what came next",
-            percent(share),
+            share,
             time(waited)
         ),
         None => "host-bound: unknown, as launches were not recorded".to_owned(),
@@ -199,7 +201,7 @@ pub(super) fn spent(of: &Summary, times: f64) -> Vec<String> {
         lines.push(format!(
             "copies {}, {} of it while a kernel ran",
             time(copying),
-            percent(overlap)
+            overlap
         ));
     }
     let calls: Vec<String> = of
@@ -227,8 +229,8 @@ fn row(text: &mut Text, kernel: &KernelRow, of: &Summary, times: f64) {
         cell(&short(&kernel.name), 33),
         figure(kernel.count as f64 / times),
         Nanoseconds(kernel.total_ns as f64 / times).to_string(),
-        Nanoseconds(kernel.mean_ns()).to_string(),
-        percent(kernel.total_ns as f64 / of.kernel_ns.max(1) as f64),
+        kernel.mean().to_string(),
+        Share(kernel.total_ns as f64 / of.kernel_ns.max(1) as f64).to_string(),
         first.map_or(String::new(), filled)
     ));
     text.say(2, &shapes(kernel));
@@ -281,17 +283,17 @@ fn first_occurrences(text: &mut Text, analysis: &Analysis) {
             .kernels
             .iter()
             .find(|row| row.name == kernel.name);
-        let Some(first) = whole.map(|row| row.first_ns as f64) else {
+        let Some(first) = whole.map(|row| Nanoseconds::whole(row.first_ns)) else {
             continue;
         };
-        if first > 2.0 * kernel.mean_ns() {
+        if first > kernel.mean() * 2.0 {
             text.say(
                 2,
                 &format!(
-                    "first {}: {}, {:.1} times its mean once steady",
+                    "first {}: {}, {} times its mean once steady",
                     short(&kernel.name),
-                    Nanoseconds(first),
-                    first / kernel.mean_ns().max(1.0)
+                    first,
+                    (first / kernel.mean().max(Nanoseconds(1.0))).times()
                 ),
             );
         }

@@ -39,7 +39,7 @@ pub(super) fn findings(found: &[Finding]) -> Vec<FindingView> {
     found
         .map(|finding| FindingView {
             cause: finding.cause.to_string(),
-            evidence: one_line(&finding.evidence),
+            evidence: one_line(&finding.evidence()),
             confidence: format!("{:.2}", finding.confidence),
         })
         .collect()
@@ -96,7 +96,7 @@ pub(super) fn last_repetitions(
     coloured: &[String],
     title: &str,
 ) -> Option<String> {
-    let two = at.to_ns - (2.0 * at.period_ns()) as u64;
+    let two = at.to_ns - (at.period_time() * 2.0).0 as u64;
     let from = match 2 * at.period > DRAWN {
         true => at.last_ns,
         false => two.max(at.from_ns),

@@ -2,7 +2,7 @@
 
 use crate::report::terminal::COLUMNS;
 use crate::report::text::{one_line, shorten, width, wrap};
-use crate::units::{Digits, NONE};
+use crate::units::Digits;
 
 /// Lines of at most [`COLUMNS`] columns.
 #[derive(Default)]
@@ -29,14 +29,6 @@ pub(super) fn cell(text: &str, columns: usize) -> String {
     let text = shorten(&one_line(text), columns);
     let padding = columns.saturating_sub(width(&text));
     format!("{text}{:padding$}", "")
-}
-
-/// A share as a percentage with one place.
-pub(super) fn percent(share: f64) -> String {
-    match share.is_finite() {
-        true => format!("{:.1} %", share * 100.0),
-        false => NONE.to_owned(),
-    }
 }
 
 /// A count that may be a mean.

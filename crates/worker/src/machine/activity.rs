@@ -86,8 +86,8 @@ impl ActivitySummary {
             "copying_ns" => self.time.copying_ns.and_then(ns),
             "moving_ns" => self.moving_ns.and_then(ns),
             "overlap_ns" => ns(self.time.overlap_ns),
-            "host_bound" => self.time.host_bound(),
-            "overlap" => self.time.overlap(),
+            "host_bound" => Some(self.time.host_bound()?.0),
+            "overlap" => Some(self.time.overlap()?.0),
             _ => None,
         }
     }

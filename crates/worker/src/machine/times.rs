@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::intervals::{Cover, Ran, gaps};
 use super::operation::Operation;
+use crate::units::Share;
 
 /// How a device's time was spent between its first and its last operation; of several
 /// devices, the sum. Of one call and of a whole program alike. Nanoseconds.
@@ -70,20 +71,20 @@ impl DeviceTime {
     }
 
     /// Share of the span without any operation.
-    pub fn idle_share(&self) -> f64 {
-        self.idle_ns() as f64 / self.span_ns.max(1) as f64
+    pub fn idle_share(&self) -> Share {
+        Share(self.idle_ns() as f64 / self.span_ns.max(1) as f64)
     }
 
     /// Share of the span in which the device waited for the host, where that is known.
-    pub fn host_bound(&self) -> Option<f64> {
+    pub fn host_bound(&self) -> Option<Share> {
         let waited = self.host_bound_ns?;
-        (self.span_ns > 0).then(|| waited as f64 / self.span_ns as f64)
+        (self.span_ns > 0).then(|| Share(waited as f64 / self.span_ns as f64))
     }
 
     /// Share of the time spent copying in which a kernel ran too, where anything was copied.
-    pub fn overlap(&self) -> Option<f64> {
+    pub fn overlap(&self) -> Option<Share> {
         let copying = self.copying_ns.filter(|ns| *ns > 0)?;
-        Some(self.overlap_ns as f64 / copying as f64)
+        Some(Share(self.overlap_ns as f64 / copying as f64))
     }
 }
 
@@ -151,7 +152,10 @@ mod tests {
             copying_ns: Some(110),
             overlap_ns: 60 + 20,
         };
-        assert_eq!((time.idle_ns(), time.overlap()), (40, Some(80.0 / 110.0)));
+        assert_eq!(
+            (time.idle_ns(), time.overlap()),
+            (40, Some(Share(80.0 / 110.0)))
+        );
         assert_eq!(time, expected);
     }
 
@@ -167,7 +171,7 @@ mod tests {
             kernel(170, 180, Some(-1)),
         ]);
         assert_eq!(starved.host_bound_ns, Some(82 + 40));
-        assert_eq!(starved.host_bound(), Some(122.0 / 180.0));
+        assert_eq!(starved.host_bound(), Some(Share(122.0 / 180.0)));
     }
 
     #[test]

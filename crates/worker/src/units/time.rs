@@ -17,6 +17,11 @@ pub struct Nanoseconds(pub f64);
 quantity!(Nanoseconds);
 
 impl Nanoseconds {
+    /// A time that was recorded in whole nanoseconds.
+    pub fn whole(ns: u64) -> Nanoseconds {
+        Nanoseconds(ns as f64)
+    }
+
     /// No time at all.
     pub const ZERO: Nanoseconds = Nanoseconds(0.0);
 

@@ -45,7 +45,7 @@ fn a_fused_operator_that_the_host_cannot_feed_is_host_bound() {
     };
     let told: Vec<String> = found(&unfused, &fused(28), 3.52)
         .into_iter()
-        .map(|finding| format!("{}: {}", finding.cause, finding.evidence))
+        .map(|finding| finding.to_string())
         .collect();
     let expected = [
         "host-bound: host 50.3 → 277.0 µs a call, device idle between launches 3.00 → 210.0 µs of \
@@ -175,8 +175,8 @@ fn where_the_hosts_time_is_judged_it_is_told_whatever_the_clock() {
     let before = timed(14.9, 48.5, active(15, 15, Some(0)));
     let after = timed(14.9, 355.0, active(330, 15, Some(300)));
     let told = findings(&Pair {
-        base_ns: Some(48.5e3),
-        head_ns: Some(355e3),
+        base_ns: Some(Nanoseconds(48.5e3)),
+        head_ns: Some(Nanoseconds(355e3)),
         clock: Clock::Host,
         base_clock: Clock::Host,
         ..pair(&before, &after, 7.3)
@@ -184,7 +184,9 @@ fn where_the_hosts_time_is_judged_it_is_told_whatever_the_clock() {
     assert_eq!(told.len(), 1, "{told:?}");
     assert_eq!(told[0].cause.as_str(), "host-bound");
     assert!(
-        told[0].evidence.starts_with("host 48.5 → 355.0 µs a call"),
+        told[0]
+            .evidence()
+            .starts_with("host 48.5 → 355.0 µs a call"),
         "{told:?}"
     );
 }
@@ -204,7 +206,7 @@ fn waits_and_memory_of_the_driver_come_before_the_host_they_hold_up() {
     let told = |counts: &[(&str, u64)]| -> Vec<String> {
         let head = with(counts, 60.0, active(65, 15, Some(48)));
         let found = found(&quiet, &head, 4.0).into_iter();
-        let two = found.map(|finding| format!("{}: {}", finding.cause, finding.evidence));
+        let two = found.map(|finding| finding.to_string());
         two.map(|text| text.chars().take(70).collect()).collect()
     };
     let waits = told(&[
