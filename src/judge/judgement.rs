@@ -1,11 +1,13 @@
 //! What the judge says: values only, ready to be shown in any format.
 
+mod difference;
 mod fact;
 mod finding;
 mod structural;
 
 use serde::{Deserialize, Serialize};
 
+pub use difference::Difference;
 pub use fact::Fact;
 pub use finding::{Cause, Finding};
 pub use structural::{Direction, Held, LimitResult, StructuralChange, Uncounted, asked_of_cuda};
@@ -70,17 +72,6 @@ pub struct SideSummary {
     pub revision: Option<String>,
     /// Invocations planned.
     pub invocations: u32,
-}
-
-/// A fact in which the two sides differ.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Difference {
-    /// Its name: `driver`, `schema`, `torch.versions.cudnn`.
-    pub field: String,
-    /// The base's.
-    pub base: String,
-    /// The head's.
-    pub head: String,
 }
 
 /// A change that most cases share belongs to the machine, not to the code.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::Difference;
+use super::difference::Difference;
 use crate::attention::ParamValue;
 use crate::judge::counts::{self, within};
 use crate::machine::{LaunchChange, Sides};
