@@ -6,7 +6,7 @@
 
 mod cache;
 mod input;
-mod last_words;
+pub mod last_words;
 
 pub use regatta_worker::{attention, units};
 
@@ -24,8 +24,6 @@ pub mod measure;
 pub mod judge;
 
 pub mod report;
-
-pub mod commands;
 
 #[doc(hidden)]
 pub mod fuzzing;

@@ -4,6 +4,7 @@ pub mod baseline;
 pub mod conditions;
 pub mod criterion;
 pub mod identity;
+pub mod ledger;
 pub mod line;
 pub mod ruler;
 pub mod run_file;

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::attention::Case;
-use crate::measure::schedule::Block;
-use crate::measure::session::Observer;
-use crate::record::types::{Entry, Outcome};
+use regatta::attention::Case;
+use regatta::measure::schedule::Block;
+use regatta::measure::session::Observer;
+use regatta::record::types::{Entry, Outcome};
 
 /// Shows where a schedule is.
 pub struct Progress {

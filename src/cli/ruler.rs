@@ -13,12 +13,12 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::{Ended, Stop, interrupt, note, print};
-use crate::judge::ruler::ruled;
-use crate::measure;
-use crate::record::ruler::Readings;
-use crate::report::files;
-use crate::report::ruler::{Ruling, documents, table};
-use crate::worker::program::{Leaves, Program, Started, Streams};
+use regatta::judge::ruler::ruled;
+use regatta::measure;
+use regatta::record::ruler::Readings;
+use regatta::report::files;
+use regatta::report::ruler::{Ruling, documents, table};
+use regatta::worker::program::{Leaves, Program, Started, Streams};
 
 /// A ruler takes some seconds; one that takes this long is stuck.
 const LIMIT: Duration = Duration::from_secs(180);

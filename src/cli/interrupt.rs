@@ -11,7 +11,7 @@ use nix::libc;
 use nix::sys::prctl;
 
 use super::saying::say;
-use crate::worker::{descendants, signals};
+use regatta::worker::{descendants, signals};
 
 /// What saying so may take: whoever should read it may have stopped reading.
 const SAYING: Duration = Duration::from_millis(300);

@@ -7,12 +7,12 @@ use anyhow::anyhow;
 use clap::{Args, Subcommand};
 
 use super::{Ended, Stop, interrupt, note, print, ruler};
-use crate::measure::conformance::{self, Check, CheckResult};
-use crate::report::text::{clean, one_line};
-use crate::suite::Settings;
-use crate::variants;
-use crate::worker::host::{Process, Spec};
-use crate::worker::serve::serve_on_descriptors;
+use regatta::measure::conformance::{self, Check, CheckResult};
+use regatta::report::text::{clean, one_line};
+use regatta::suite::Settings;
+use regatta::variants;
+use regatta::worker::host::{Process, Spec};
+use regatta::worker::serve::serve_on_descriptors;
 
 /// Serve the built-in variants, or check somebody's worker
 #[derive(Args, Debug)]

@@ -9,22 +9,22 @@ use jiff::Timestamp;
 
 use super::progress::Progress;
 use super::{Stop, interrupt, note};
-use crate::attention::{Case, CaseId, ParamValue, parameter_name};
-use crate::measure::checkout::checkout;
-use crate::measure::held::Held;
-use crate::measure::machine::{fingerprint, worker_record};
-use crate::measure::preflight;
-use crate::measure::schedule::blocks;
-use crate::measure::session::Session;
-use crate::measure::workers::Processes;
-use crate::record::run_file::{self, Before, Opening, RunWriter};
-use crate::record::types::{BaseId, Owed, Run, RunHeader, SuiteRecord};
-use crate::record::{METHOD_VERSION, SCHEMA_VERSION};
-use crate::report::files::check_writable;
-use crate::report::text::clean;
-use crate::suite::document::nearest;
-use crate::suite::{self, Override, Suite};
-use crate::worker::protocol::Hello;
+use regatta::attention::{Case, CaseId, ParamValue, parameter_name};
+use regatta::measure::checkout::checkout;
+use regatta::measure::held::Held;
+use regatta::measure::machine::{fingerprint, worker_record};
+use regatta::measure::preflight;
+use regatta::measure::schedule::blocks;
+use regatta::measure::session::Session;
+use regatta::measure::workers::Processes;
+use regatta::record::run_file::{self, Before, Opening, RunWriter};
+use regatta::record::types::{BaseId, Owed, Run, RunHeader, SuiteRecord};
+use regatta::record::{METHOD_VERSION, SCHEMA_VERSION};
+use regatta::report::files::check_writable;
+use regatta::report::text::clean;
+use regatta::suite::document::nearest;
+use regatta::suite::{self, Override, Suite};
+use regatta::worker::protocol::Hello;
 
 /// What to measure, and how.
 #[derive(Args, Debug)]

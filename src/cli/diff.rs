@@ -7,10 +7,10 @@ use clap::Args;
 
 use super::reporting::{self, Outputs, Show};
 use super::{Ended, Stop, sides, trace};
-use crate::judge::trace::FLOOR;
-use crate::judge::{self, Options};
-use crate::record::baseline::Store;
-use crate::report::Report;
+use regatta::judge::trace::FLOOR;
+use regatta::judge::{self, Options};
+use regatta::record::baseline::Store;
+use regatta::report::Report;
 
 /// Judge two stored runs or traces: what got slower, how sure that is, and why
 ///

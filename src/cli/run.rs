@@ -5,7 +5,7 @@ use clap::Args;
 use super::Ended;
 use super::measuring::{MeasureArgs, Ready};
 use super::reporting::{self, Show};
-use crate::judge::Options;
+use regatta::judge::Options;
 
 /// Measure a suite, write the run and its reports
 ///

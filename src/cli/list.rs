@@ -5,9 +5,9 @@ use serde_json::json;
 
 use super::introductions::{Introduction, grouped, introductions};
 use super::{Ended, Stop, indented, note, print};
-use crate::report::text::one_line;
-use crate::suite::{self, BUILTIN, Suite};
-use crate::worker::protocol::{Hello, Parameter};
+use regatta::report::text::one_line;
+use regatta::suite::{self, BUILTIN, Suite};
+use regatta::worker::protocol::{Hello, Parameter};
 
 /// List the variants of every worker, or the cases of a suite
 #[derive(Args, Debug)]

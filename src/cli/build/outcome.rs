@@ -1,8 +1,8 @@
 //! What came of one kernel file.
 
-use crate::kernels::arch::Arch;
-use crate::kernels::compile::{BuildError, Image};
-use crate::kernels::ledger::Row;
+use regatta::kernels::arch::Arch;
+use regatta::kernels::compile::{BuildError, Image};
+use regatta::kernels::ledger::Row;
 
 /// One kernel file for one architecture, and what came of it.
 pub struct Outcome {

@@ -8,15 +8,15 @@ use std::thread;
 use std::time::Duration;
 
 use super::{Stop, interrupt};
-use crate::last_words;
-use crate::measure::launcher::Launcher;
-use crate::measure::preflight;
-use crate::measure::workers::{self, Processes};
-use crate::report::text::one_line;
-use crate::suite::Suite;
-use crate::worker::host::HostError;
-use crate::worker::protocol::Hello;
-use crate::worker::python::LIBRARIES;
+use regatta::last_words;
+use regatta::measure::launcher::Launcher;
+use regatta::measure::preflight;
+use regatta::measure::workers::{self, Processes};
+use regatta::report::text::one_line;
+use regatta::suite::Suite;
+use regatta::worker::host::HostError;
+use regatta::worker::protocol::Hello;
+use regatta::worker::python::LIBRARIES;
 
 /// Where a Python with the library is to be named.
 const ANOTHER_PYTHON: &str =

@@ -13,15 +13,15 @@ use serde_json::json;
 
 use super::sides::{self, Stored};
 use super::{Ended, Stop, note, print};
-use crate::judge::judgement::VerdictOutcome;
-use crate::judge::{self, Options};
-use crate::record::RecordError;
-use crate::record::baseline::{self, Store};
-use crate::record::run_file::{self, RUN_FILE};
-use crate::record::side::Side;
-use crate::record::types::Run;
-use crate::report::terminal;
-use crate::suite::BUILTIN;
+use regatta::judge::judgement::VerdictOutcome;
+use regatta::judge::{self, Options};
+use regatta::record::RecordError;
+use regatta::record::baseline::{self, Store};
+use regatta::record::run_file::{self, RUN_FILE};
+use regatta::record::side::Side;
+use regatta::record::types::Run;
+use regatta::report::terminal;
+use regatta::suite::BUILTIN;
 
 /// Save, import, list, show and remove baselines
 #[derive(Args, Debug)]

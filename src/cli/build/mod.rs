@@ -1,7 +1,6 @@
 //! `regatta build`: every kernel for every architecture, with no GPU, and what each
 //! entry point takes.
 
-pub(crate) mod file;
 mod outcome;
 mod table;
 
@@ -17,11 +16,12 @@ use serde_json::{Value, json};
 use outcome::{Outcome, rows};
 
 use super::{Ended, Stop, note, print, progress};
-use crate::kernels::arch::Arch;
-use crate::kernels::compile::{BuildError, Compiler, image};
-use crate::kernels::device;
-use crate::kernels::ledger::{Built, Comparison, Ledger};
-use crate::kernels::source::{FILES, Source};
+use regatta::kernels::arch::Arch;
+use regatta::kernels::compile::{BuildError, Compiler, image};
+use regatta::kernels::device;
+use regatta::kernels::ledger::{Built, Comparison, Ledger};
+use regatta::kernels::source::{FILES, Source};
+use regatta::record::ledger as stored;
 
 /// Compile the kernels and show what each entry point takes; needs no GPU
 ///
@@ -77,7 +77,7 @@ fn compilers() -> impl TypedValueParser<Value = Compiler> {
 /// # Errors
 /// See [`super::Stop`].
 pub fn run(args: &BuildArgs) -> Ended {
-    let base = args.against.as_deref().map(file::read).transpose();
+    let base = args.against.as_deref().map(stored::read).transpose();
     let base = base.map_err(Stop::usage)?;
     let sources = sources(&args.files)?;
     let archs = archs(args, base.as_ref());
@@ -94,7 +94,7 @@ pub fn run(args: &BuildArgs) -> Ended {
         return Ok(1);
     }
     if let Some(path) = &args.save {
-        file::write(path, &ledger).map_err(Stop::usage)?;
+        stored::write(path, &ledger).map_err(Stop::usage)?;
         note(format!(
             "{} holds {} entry points",
             path.display(),

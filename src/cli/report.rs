@@ -10,13 +10,13 @@ use serde_json::json;
 use super::reporting::{self, Outputs};
 use super::sides::{self, Stored};
 use super::{Ended, Stop, criterion, print, trace};
-use crate::judge::spread::spreads;
-use crate::judge::{self, Options};
-use crate::record::baseline::Store;
-use crate::record::run_file::RUN_FILE;
-use crate::report::Report;
-use crate::report::files::check_writable;
-use crate::report::spread::table;
+use regatta::judge::spread::spreads;
+use regatta::judge::{self, Options};
+use regatta::record::baseline::Store;
+use regatta::record::run_file::RUN_FILE;
+use regatta::report::Report;
+use regatta::report::files::check_writable;
+use regatta::report::spread::table;
 
 /// Write reports of stored runs, or show a stored trace
 ///

@@ -28,7 +28,7 @@ use std::io::{self, Write};
 
 use saying::{indented, say};
 
-use crate::judge::judgement::VerdictOutcome;
+use regatta::judge::judgement::VerdictOutcome;
 
 /// Why a command ends without a verdict, and with which exit code.
 #[derive(Debug)]

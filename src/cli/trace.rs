@@ -9,15 +9,15 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{Ended, Stop, measuring, note, print, reporting};
-use crate::judge::trace::{Analysis, analyse, compare};
-use crate::measure::checkout::checkout;
-use crate::measure::tracing;
-use crate::record::trace::{Recording, Trace, TraceHeader, file, is_script, raw};
-use crate::record::{METHOD_VERSION, RecordError, SCHEMA_VERSION};
-use crate::report::files;
-use crate::report::trace as shown;
-use crate::worker::gpu_clock;
-use crate::worker::program::why;
+use regatta::judge::trace::{Analysis, analyse, compare};
+use regatta::measure::checkout::checkout;
+use regatta::measure::tracing;
+use regatta::record::trace::{Recording, Trace, TraceHeader, file, is_script, raw};
+use regatta::record::{METHOD_VERSION, RecordError, SCHEMA_VERSION};
+use regatta::report::files;
+use regatta::report::trace as shown;
+use regatta::worker::gpu_clock;
+use regatta::worker::program::why;
 
 /// Record what a program does on its GPUs: kernels, copies, gaps
 ///

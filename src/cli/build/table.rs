@@ -5,10 +5,10 @@ use std::fmt::Write;
 use owo_colors::{OwoColorize, Style};
 
 use super::outcome::{Outcome, rows};
-use crate::commands::indented;
-use crate::kernels::ledger::{Comparison, Row};
-use crate::report::format::{NONE, ShortTime, counted};
-use crate::report::text::{clean, one_line, shorten, shorten_middle};
+use crate::cli::indented;
+use regatta::kernels::ledger::{Comparison, Row};
+use regatta::report::format::{NONE, ShortTime, counted};
+use regatta::report::text::{clean, one_line, shorten, shorten_middle};
 
 /// Columns of an entry point's name.
 const NAME: usize = 34;
@@ -164,11 +164,11 @@ fn lines<T: ToString>(list: &[T]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::arch::Arch;
-    use crate::kernels::compile::{BuildError, Image};
-    use crate::kernels::ledger::Ledger;
-    use crate::kernels::resources::Resources;
-    use crate::report::text::width;
+    use regatta::kernels::arch::Arch;
+    use regatta::kernels::compile::{BuildError, Image};
+    use regatta::kernels::ledger::Ledger;
+    use regatta::kernels::resources::Resources;
+    use regatta::report::text::width;
 
     fn taken(name: &str, registers: u32, spilled: u32) -> Resources {
         Resources {

@@ -1,4 +1,4 @@
-//! A ledger as a file: a line that says what made it, then one an entry point, sorted, so
+//! A ledger of kernels as a file: a line that says what made it, then one an entry point, sorted, so
 //! that a change can be reviewed as a diff.
 
 use std::fs;
@@ -6,9 +6,9 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::{RecordError, SCHEMA_VERSION, check_schema, line, write_atomically};
 use crate::input;
 use crate::kernels::ledger::{Ledger, Row};
-use crate::record::{RecordError, SCHEMA_VERSION, check_schema, line, write_atomically};
 
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]

@@ -8,15 +8,15 @@ use serde::Serialize;
 
 use super::introductions::{Introduction, grouped, introductions};
 use super::{Ended, Stop, indented, print, ruler};
-use crate::kernels::compile::Compiler;
-use crate::kernels::toolkit;
-use crate::measure::machine;
-use crate::record::baseline::Store;
-use crate::report::files::check_writable;
-use crate::report::terminal::COLUMNS;
-use crate::report::text::{one_line, shorten};
-use crate::suite::{self, Suite};
-use crate::worker::gpu_clock;
+use regatta::kernels::compile::Compiler;
+use regatta::kernels::toolkit;
+use regatta::measure::machine;
+use regatta::record::baseline::Store;
+use regatta::report::files::check_writable;
+use regatta::report::terminal::COLUMNS;
+use regatta::report::text::{one_line, shorten};
+use regatta::suite::{self, Suite};
+use regatta::worker::gpu_clock;
 
 /// What a worker may take to introduce itself here: a look at the machine does not wait for
 /// a library that loads for minutes from a cold disk.

@@ -6,8 +6,8 @@ use anyhow::anyhow;
 
 use super::sides::Stored;
 use super::{Stop, note, print};
-use crate::report::{criterion, files};
-use crate::suite::{FILE_NAME_RULE, names_a_file};
+use regatta::report::{criterion, files};
+use regatta::suite::{FILE_NAME_RULE, names_a_file};
 
 /// Names that criterion gives a meaning of its own.
 const RESERVED: [&str; 3] = ["change", "new", "report"];

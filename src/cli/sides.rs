@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 
 use super::Stop;
-use crate::record::RecordError;
-use crate::record::baseline::{self, Store};
-use crate::record::run_file::{self, RUN_FILE};
-use crate::record::side::Side;
-use crate::record::types::Run;
+use regatta::record::RecordError;
+use regatta::record::baseline::{self, Store};
+use regatta::record::run_file::{self, RUN_FILE};
+use regatta::record::side::Side;
+use regatta::record::types::Run;
 
 /// A stored run or baseline. A baseline has no samples: its run is empty.
 pub struct Stored {

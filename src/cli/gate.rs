@@ -8,14 +8,14 @@ use clap::Args;
 use super::measuring::{MeasureArgs, Ready, read};
 use super::reporting::{self, Base, Show};
 use super::{Ended, Stop};
-use crate::judge::{self, Options};
-use crate::measure::identity::checksum;
-use crate::record::baseline::{self, Store};
-use crate::record::run_file::RunWriter;
-use crate::record::side::Side;
-use crate::record::types::{BaseId, Owed};
-use crate::report::text::shell_command;
-use crate::suite::matches_id;
+use regatta::judge::{self, Options};
+use regatta::measure::identity::checksum;
+use regatta::record::baseline::{self, Store};
+use regatta::record::run_file::RunWriter;
+use regatta::record::side::Side;
+use regatta::record::types::{BaseId, Owed};
+use regatta::report::text::shell_command;
+use regatta::suite::matches_id;
 
 /// Measure a suite and hold it against a baseline
 ///

@@ -9,12 +9,12 @@ use serde_json::json;
 
 use super::measuring::{Ready, read};
 use super::{Ended, Stop, note, print};
-use crate::judge;
-use crate::judge::judgement::{Judgement, VerdictOutcome};
-use crate::record::run_file::RunWriter;
-use crate::record::side::Side;
-use crate::record::types::{BaseId, Judged, RunEnd};
-use crate::report::{self, Format, Report, files, terminal};
+use regatta::judge;
+use regatta::judge::judgement::{Judgement, VerdictOutcome};
+use regatta::record::run_file::RunWriter;
+use regatta::record::side::Side;
+use regatta::record::types::{BaseId, Judged, RunEnd};
+use regatta::report::{self, Format, Report, files, terminal};
 
 /// How the answer is printed.
 #[derive(Args, Clone, Copy, Debug)]

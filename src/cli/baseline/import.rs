@@ -10,18 +10,18 @@ use serde_json::json;
 
 use super::super::measuring::{argv, with_log};
 use super::super::{Ended, Stop, note, print};
-use crate::attention::CaseId;
-use crate::measure::launcher::Launcher;
-use crate::measure::machine::{fingerprint, worker_record};
-use crate::measure::preflight::variant_of;
-use crate::measure::workers::Processes;
-use crate::record::baseline::Store;
-use crate::record::criterion::{self, Benchmark};
-use crate::record::side::{CaseRecord, Side, Status};
-use crate::record::types::{Imported, RunHeader, SuiteRecord};
-use crate::record::{METHOD_VERSION, RecordError, SCHEMA_VERSION};
-use crate::suite::{self, Cache, Suite};
-use crate::worker::protocol::Hello;
+use regatta::attention::CaseId;
+use regatta::measure::launcher::Launcher;
+use regatta::measure::machine::{fingerprint, worker_record};
+use regatta::measure::preflight::variant_of;
+use regatta::measure::workers::Processes;
+use regatta::record::baseline::Store;
+use regatta::record::criterion::{self, Benchmark};
+use regatta::record::side::{CaseRecord, Side, Status};
+use regatta::record::types::{Imported, RunHeader, SuiteRecord};
+use regatta::record::{METHOD_VERSION, RecordError, SCHEMA_VERSION};
+use regatta::suite::{self, Cache, Suite};
+use regatta::worker::protocol::Hello;
 
 /// Invocations below which the judge calls at most an unmistakable factor.
 const FEW: usize = 4;

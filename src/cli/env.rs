@@ -7,10 +7,10 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::{Ended, Stop, interrupt, note, print};
-use crate::measure::environments::{EnvironmentError, Made, interpreter_of};
-use crate::suite::document::nearest;
-use crate::suite::environment::Environment;
-use crate::suite::{self, Suite};
+use regatta::measure::environments::{EnvironmentError, Made, interpreter_of};
+use regatta::suite::document::nearest;
+use regatta::suite::environment::Environment;
+use regatta::suite::{self, Suite};
 
 /// Make Python environments from pinned requirements, and list them
 ///
