@@ -9,7 +9,9 @@ use super::environment;
 use super::rules::{Expectation, Metric, Policy};
 use super::selector::selector;
 use super::{Cache, Override, Settings, Suite, WorkerCommand};
-use crate::attention::{Case, NAME_RULE, ParamValue, Params, VariantId, is_name, parameter_name};
+use crate::attention::{
+    Case, NAME_RULE, ParamValue, Params, Problem, VariantId, is_name, parameter_name,
+};
 
 /// Version of the suite format.
 const SUITE_SCHEMA: i64 = 1;
@@ -274,7 +276,7 @@ fn sweep(table: &Table<'_>, suite: &mut Suite) -> Result<(), DocumentError> {
             }
             let mut point = point.clone();
             point.extend(shape.clone());
-            let problem = axes::problem(&point).map_err(|error| {
+            let problem = Problem::at(&point).map_err(|error| {
                 let values: Vec<String> = point.iter().map(|(k, v)| format!("{k} = {v}")).collect();
                 table.error(format!("{error} (at {})", values.join(", ")))
             })?;
