@@ -78,6 +78,7 @@
 mod cache;
 mod input;
 pub mod last_words;
+mod output;
 
 pub use regatta_worker::{attention, units};
 

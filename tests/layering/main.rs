@@ -246,3 +246,16 @@ fn a_face_and_tests_are_no_part_of_a_circle() {
         .is_empty()
     );
 }
+
+/// A temporary file that becomes another is `src/output.rs`'s: there it is tested that
+/// nothing is torn, and that an error names the file.
+#[test]
+fn one_place_puts_files_in_the_place_of_others() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut found: Vec<PathBuf> = sources(&root);
+    found.retain(|path| {
+        let text = circles::code(&fs::read_to_string(path).unwrap());
+        text.contains(".persist(") || text.contains(".persist_noclobber(")
+    });
+    assert_eq!(found, [root.join("output.rs")]);
+}
