@@ -14,6 +14,7 @@ use regatta::measure::preflight;
 use regatta::measure::workers::{self, Processes};
 use regatta::report::text::one_line;
 use regatta::suite::Suite;
+use regatta::variants;
 use regatta::worker::host::HostError;
 use regatta::worker::protocol::Hello;
 use regatta::worker::python::LIBRARIES;
@@ -57,7 +58,7 @@ pub(super) fn introductions(
     workers::declared(config, environment).map_err(Stop::usage)?;
     let logs = tempfile::tempdir().map_err(Stop::usage)?;
     interrupt::leaves(logs.path().to_owned());
-    let names = ["cpu", "cuda"].into_iter().chain(LIBRARIES.iter().copied());
+    let names = variants::NAMES.into_iter().chain(LIBRARIES.iter().copied());
     let names = names
         .map(str::to_owned)
         .chain(config.workers.keys().cloned());
@@ -132,10 +133,12 @@ fn remedy(worker: &str, config: &Suite) -> String {
         _ if config.workers.contains_key(worker) => {
             format!("see `command` of [workers.{worker}] in regatta.toml")
         }
-        "cpu" => "it is part of regatta: please report this".to_owned(),
-        "cuda" => "it takes an NVIDIA GPU with its driver, and CUDA's compiler (nvrtc or nvcc); \
+        variants::cpu::NAME => "it is part of regatta: please report this".to_owned(),
+        variants::cuda::NAME => {
+            "it takes an NVIDIA GPU with its driver, and CUDA's compiler (nvrtc or nvcc); \
                    suites without cuda/ variants need none of them"
-            .to_owned(),
+                .to_owned()
+        }
         _ => ANOTHER_PYTHON.to_owned(),
     }
 }

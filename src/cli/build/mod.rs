@@ -66,10 +66,8 @@ pub struct BuildArgs {
 }
 
 fn compilers() -> impl TypedValueParser<Value = Compiler> {
-    PossibleValuesParser::new(["nvrtc", "nvcc"]).map(|name| match name.as_str() {
-        "nvcc" => Compiler::Nvcc,
-        _ => Compiler::Nvrtc,
-    })
+    PossibleValuesParser::new(Compiler::ALL.map(Compiler::name))
+        .try_map(|name| name.parse::<Compiler>())
 }
 
 /// Runs the command.

@@ -15,8 +15,8 @@ use super::samples::{self, Contents};
 use crate::attention::{Activity, Problem, Structure};
 use crate::kernels::compile::Compiler;
 use crate::worker::protocol::{
-    self, Checked, DeviceState, Hello, Measure, Measured, PROTOCOL_VERSION, Parameter, Prepare,
-    Prepared, TensorError, VariantInfo, throttle_words,
+    self, Checked, DeviceKind, DeviceState, Hello, Measure, Measured, PROTOCOL_VERSION, Parameter,
+    Prepare, Prepared, TensorError, VariantInfo, throttle_words,
 };
 use crate::worker::serve::{Refusal, Worker};
 use regatta_worker::sets;
@@ -241,7 +241,7 @@ impl Open {
             ("l2_bytes", self.device.limits.l2_bytes.to_string()),
         ];
         Ok(protocol::Device {
-            kind: "cuda".to_owned(),
+            kind: DeviceKind::Cuda.to_string(),
             name: self.device.name()?,
             memory_bytes: self.device.memory_bytes()?,
             facts: facts.map(|(name, fact)| (name.to_owned(), fact)).into(),
