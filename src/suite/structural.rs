@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::selector::{Selector, glob};
+use crate::attention::MODULE_LOADS;
 
 /// A kind of structural change. Its words are stable: suites and scripts name them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -159,7 +160,7 @@ impl Default for StructurePolicy {
             actions: BTreeMap::new(),
             rules: Vec::new(),
             memory_share: 0.10,
-            steady_counts: vec!["calls.".to_owned(), "module_loads".to_owned()],
+            steady_counts: vec!["calls.".to_owned(), MODULE_LOADS.to_owned()],
         }
     }
 }

@@ -42,20 +42,29 @@ pub(super) struct LimitView {
     tone: &'static str,
 }
 
+/// How the page shows it.
+fn tone(held: Held) -> &'static str {
+    match held {
+        Held::Yes => "calm",
+        Held::Broken => "bad",
+        Held::Inconclusive | Held::NotJudged => "doubtful",
+    }
+}
+
 impl LimitView {
     pub(super) fn of(result: &LimitResult) -> LimitView {
-        let (held, tone) = match result.held {
-            Held::Yes => ("holds", "calm"),
-            Held::Broken => ("broken", "bad"),
-            Held::Inconclusive | Held::NotJudged => ("not judged", "doubtful"),
+        // A limit is exact: one that is not decided was not judged.
+        let held = match result.held {
+            Held::Inconclusive => Held::NotJudged,
+            held => held,
         };
         LimitView {
             name: one_line(&result.name),
             case: one_line(&result.case.0),
             told: one_line(&result.told()),
             reason: result.reason.as_deref().map(clean),
-            held,
-            tone,
+            held: held.text(),
+            tone: tone(held),
         }
     }
 }
@@ -65,12 +74,6 @@ impl ExpectationView {
         context: &Context,
         result: &ExpectationResult,
     ) -> Result<ExpectationView, RenderError> {
-        let (held, tone) = match result.held {
-            Held::Yes => ("holds", "calm"),
-            Held::Broken => ("broken", "bad"),
-            Held::Inconclusive => ("inconclusive", "doubtful"),
-            Held::NotJudged => ("not judged", "doubtful"),
-        };
         let broken = result.held == Held::Broken;
         let figure = match dependence(context, result).filter(|_| broken) {
             Some(dependence) => splits(&dependence.figure())?,
@@ -91,8 +94,8 @@ impl ExpectationView {
                 .low
                 .zip(result.high)
                 .map(|(low, high)| format!("[{}, {}]", Factor(low), Factor(high))),
-            held,
-            tone,
+            held: result.held.text(),
+            tone: tone(result.held),
             broken,
             reason: result.reason.as_deref().map(clean),
             figure,
