@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use super::axes::{AXES, Axis, Form, SEQ, SEQ_AXES, Unset, axis, settable};
 use super::{LONGEST_AXIS, Layout, ParseError, Problem, Projection};
 
-/// Values of some axes by their names, [`SEQ`](super::axes::SEQ) among them, as a suite
+/// Values of some axes by their names, [`SEQ`] among them, as a suite
 /// writes them.
 pub type Point = BTreeMap<&'static str, String>;
 
