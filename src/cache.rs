@@ -2,8 +2,10 @@
 //! written there.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
+
+use crate::output;
 
 /// `$XDG_CACHE_HOME/regatta`, `~/.cache/regatta`, or the temporary folder. It exists
 /// when this returns.
@@ -53,9 +55,7 @@ fn write(folder: &Path, files: &[(impl AsRef<str>, &[u8])]) -> io::Result<()> {
             continue;
         }
         // Another process may be reading the old file, or writing the same one.
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        file.write_all(bytes)?;
-        file.persist(&path)?;
+        output::write(&path, bytes)?;
     }
     Ok(())
 }

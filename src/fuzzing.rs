@@ -9,7 +9,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::attention::{Case, CaseId, Problem, work};
-use crate::commands::build::file as ledger_file;
 use crate::judge::{self, Options, trace as traces};
 use crate::kernels::cache;
 use crate::measure::machine::{fingerprint, worker_record};
@@ -17,7 +16,7 @@ use crate::measure::verify;
 use crate::record::side::Side;
 use crate::record::trace::{file, raw};
 use crate::record::types::Run;
-use crate::record::{baseline, criterion, run_file};
+use crate::record::{self, baseline, criterion, run_file};
 use crate::report::{self, Format, Report};
 use crate::suite;
 use crate::units::Bytes;
@@ -259,7 +258,7 @@ fn criterion_files(folder: &Path, data: &[u8]) {
 
 fn ledger(folder: &Path, data: &[u8]) {
     let path = laid(folder, "ledger.jsonl", &sealed(data));
-    if let Ok(ledger) = ledger_file::read(&path) {
+    if let Ok(ledger) = record::ledger::read(&path) {
         let built = ledger
             .rows
             .keys()

@@ -75,7 +75,7 @@ pub fn text(path: &Path, most: u64) -> io::Result<String> {
     })
 }
 
-/// What [`line`] found.
+/// What [`line()`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Line {
     /// A line with the line feed that ends it.

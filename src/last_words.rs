@@ -63,7 +63,7 @@ fn weight(line: &str) -> u8 {
 
 /// The line that names the fault: the last of those that do so most surely, or else the
 /// last line there is.
-pub(crate) fn fault(log: &str) -> Option<&str> {
+pub fn fault(log: &str) -> Option<&str> {
     let lines = log.lines().map(str::trim).filter(|line| !line.is_empty());
     // Of equals, `max_by_key` takes the last.
     lines.max_by_key(|line| weight(line))
@@ -71,7 +71,7 @@ pub(crate) fn fault(log: &str) -> Option<&str> {
 
 /// The last few lines, and of those before them the ones that name a fault. `…` stands
 /// where lines were left out.
-pub(crate) fn excerpt(log: &str) -> String {
+pub fn excerpt(log: &str) -> String {
     let lines: Vec<&str> = log.lines().collect();
     let mut shown: Vec<usize> = (lines.len().saturating_sub(LAST)..lines.len()).collect();
     if lines.len() <= LINES {

@@ -1,14 +1,16 @@
 //! Parses the command line, runs one command, and turns its outcome into an exit
 //! code.
 
+mod cli;
+
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use owo_colors::OwoColorize;
-use regatta::commands::{
+use cli::{
     Ended, Stop, baseline, build, completions, diff, doctor, env, gate, leave_nothing, list, note,
     report, run, trace, worker,
 };
+use owo_colors::OwoColorize;
 use regatta::worker::supervisor;
 
 /// A performance-regression harness for attention kernels: whether it got slower,

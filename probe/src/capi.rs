@@ -150,7 +150,7 @@ pub unsafe extern "C" fn regatta_probe_open(
 /// Opens the gate if it is closed, and frees the clock.
 ///
 /// # Safety
-/// As [`probe`]; not used again.
+/// The handle is null, or of [`regatta_probe_open`], and not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn regatta_probe_close(probe: *mut Probe) {
     entry(|| {
@@ -165,7 +165,8 @@ pub unsafe extern "C" fn regatta_probe_close(probe: *mut Probe) {
 /// How later samples are taken; see [`Settings`].
 ///
 /// # Safety
-/// As [`probe`].
+/// The handle is null, or of `regatta_probe_open` and not closed, and used by this thread
+/// alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn regatta_probe_configure(
     handle: *mut Probe,
@@ -194,7 +195,8 @@ pub unsafe extern "C" fn regatta_probe_configure(
 /// Measures anew what measuring costs. Opening has done it; long after, clocks differ.
 ///
 /// # Safety
-/// As [`probe`]; the pointers are null or writable.
+/// The handle is null, or of `regatta_probe_open` and not closed, and used by this thread
+/// alone; the pointers are null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn regatta_probe_calibrate(
     handle: *mut Probe,
@@ -220,7 +222,8 @@ pub unsafe extern "C" fn regatta_probe_calibrate(
 /// Everything before the call. A sample begun before and not ended is cancelled.
 ///
 /// # Safety
-/// As [`probe`].
+/// The handle is null, or of `regatta_probe_open` and not closed, and used by this thread
+/// alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn regatta_probe_sample_begin(handle: *mut Probe, cold: c_int) -> c_int {
     entry(|| {
@@ -236,7 +239,8 @@ pub unsafe extern "C" fn regatta_probe_sample_begin(handle: *mut Probe, cold: c_
 /// Everything after the call.
 ///
 /// # Safety
-/// As [`probe`]; the pointers are null or writable.
+/// The handle is null, or of `regatta_probe_open` and not closed, and used by this thread
+/// alone; the pointers are null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn regatta_probe_sample_end(
     handle: *mut Probe,
@@ -268,7 +272,8 @@ pub unsafe extern "C" fn regatta_probe_sample_end(
 /// Opens the gate of a sample whose call failed. No sample begun is no error.
 ///
 /// # Safety
-/// As [`probe`].
+/// The handle is null, or of `regatta_probe_open` and not closed, and used by this thread
+/// alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn regatta_probe_sample_cancel(handle: *mut Probe) -> c_int {
     entry(|| {
@@ -283,7 +288,8 @@ pub unsafe extern "C" fn regatta_probe_sample_cancel(handle: *mut Probe) -> c_in
 /// First call, warm-up and samples of a callback.
 ///
 /// # Safety
-/// As [`probe`]; `plan` is null or readable; the arrays are null or hold
+/// The handle is null, or of `regatta_probe_open` and not closed, and used by this thread
+/// alone; `plan` is null or readable; the arrays are null or hold
 /// max(`samples`, `min_samples`) elements; the callback may be called with `data`, does
 /// not use the probe, and does not unwind.
 #[unsafe(no_mangle)]
@@ -341,7 +347,8 @@ pub unsafe extern "C" fn regatta_probe_measure(
 /// Queues a kernel that does nothing, for a caller who checks the clock.
 ///
 /// # Safety
-/// As [`probe`].
+/// The handle is null, or of `regatta_probe_open` and not closed, and used by this thread
+/// alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn regatta_probe_null_kernel(handle: *mut Probe) -> c_int {
     entry(|| {
@@ -356,7 +363,8 @@ pub unsafe extern "C" fn regatta_probe_null_kernel(handle: *mut Probe) -> c_int 
 /// Clocks, throttling, power, temperature and neighbours of the device.
 ///
 /// # Safety
-/// As [`probe`]; `state` is writable.
+/// The handle is null, or of `regatta_probe_open` and not closed, and used by this thread
+/// alone; `state` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn regatta_probe_state(handle: *mut Probe, state: *mut CState) -> c_int {
     entry(|| {

@@ -32,8 +32,11 @@ use std::time::{Duration, Instant};
 /// Events: the two around the timed work, and the one behind the flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
+    /// Before the timed work.
     Start,
+    /// After it.
     Stop,
+    /// Behind the flush of the last-level cache.
     Flushed,
 }
 

@@ -16,6 +16,7 @@ pub struct Plan {
     pub min_samples: u32,
     /// No sample beyond `min_samples` starts later than this after the first.
     pub budget_ns: u64,
+    /// What stands in the last-level cache before a sample.
     pub cache: Cache,
     /// Capture the call into a CUDA graph and time its replays: the gaps between the
     /// launches of one call shrink, and the host's time becomes that of one launch.
@@ -28,16 +29,19 @@ pub struct Measured {
     /// Host time of the very first call until the device was done with it: loading and
     /// compiling included. A metric of its own, in no sample.
     pub first_call_ns: f64,
+    /// The samples, in the order they were taken.
     pub samples: Vec<Sample>,
 }
 
 /// A device that can hold a call as a graph.
 pub trait Capture: Device {
+    /// A captured call, ready to be launched again.
     type Graph;
     /// From here on queued work is noted, not done.
     fn begin_capture(&mut self) -> Result<()>;
     /// Ends it, also after a failure.
     fn end_capture(&mut self) -> Result<Self::Graph>;
+    /// Queues everything that the graph holds.
     fn launch(&mut self, graph: &Self::Graph) -> Result<()>;
 }
 

@@ -113,7 +113,8 @@ pub unsafe extern "C" fn regatta_probe_xla_stream(stream: *mut *mut c_void) -> c
 /// marker.
 ///
 /// # Safety
-/// As [`probe`].
+/// The handle is null, or of `regatta_probe_open` and not closed, and used by this thread
+/// alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn regatta_probe_xla_begin(
     handle: *mut Probe,
@@ -134,7 +135,8 @@ pub unsafe extern "C" fn regatta_probe_xla_begin(
 /// Waits for the marker, then as `regatta_probe_sample_end`.
 ///
 /// # Safety
-/// As [`probe`]; the pointers are null or writable.
+/// The handle is null, or of `regatta_probe_open` and not closed, and used by this thread
+/// alone; the pointers are null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn regatta_probe_xla_end(
     handle: *mut Probe,

@@ -194,7 +194,7 @@ fn times<'a>(metric: Metric, held: &Candidate<'a>, header: &RunHeader) -> &'a [N
 fn on_processor(held: &Candidate, header: &RunHeader) -> bool {
     let worker = held.case.variant.worker_name();
     let mut workers = header.workers.iter();
-    workers.any(|record| record.name == worker && record.device_kind == "cpu")
+    workers.any(|record| record.name == worker && record.runs_on_processor())
 }
 
 fn hold(

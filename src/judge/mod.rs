@@ -107,7 +107,7 @@ pub fn suspects(judgement: &Judgement, policy: &Policy) -> Vec<CaseId> {
 
 /// How many fresh invocations can confirm so many suspects against a base of
 /// `base_invocations`: at least `wanted`, and as many more as it takes for the exact
-/// test to get below Holm's bar, up to [`MOST_FRESH`]. Where even these could not, no more
+/// test to get below Holm's bar, up to `MOST_FRESH`. Where even these could not, no more
 /// than `wanted`.
 pub fn fresh_needed(suspects: usize, base_invocations: usize, wanted: u32) -> u32 {
     let bar = values::CONFIRM_P.among(suspects).0;

@@ -6,7 +6,7 @@
 //! at once; one that is torn or edited is as good as absent.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::image::Image;
 use super::resources::Resources;
-use crate::input;
+use crate::{input, output};
 
 /// Part of every name: another format is another name.
 const FORMAT: &str = "regatta kernel image 1";
@@ -101,9 +101,7 @@ pub fn store(folder: &Path, key: &Key, image: &Image) -> io::Result<()> {
     bytes.push(b'\n');
     bytes.extend(&image.cubin);
     bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(&bytes)?;
-    file.persist(key.path(folder))?;
+    output::write(&key.path(folder), &bytes)?;
     forget_oldest(folder, key);
     Ok(())
 }

@@ -79,12 +79,22 @@ pub enum BuildError {
     Cache(#[from] io::Error),
 }
 
-impl fmt::Display for Compiler {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str(match self {
+impl Compiler {
+    /// Every compiler, the one that is meant where none is named first.
+    pub const ALL: [Compiler; 2] = [Compiler::Nvrtc, Compiler::Nvcc];
+
+    /// `nvrtc`, `nvcc`: the word on the command line and in ledgers.
+    pub const fn name(self) -> &'static str {
+        match self {
             Compiler::Nvrtc => "nvrtc",
             Compiler::Nvcc => "nvcc",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Compiler {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 
@@ -92,10 +102,10 @@ impl FromStr for Compiler {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Compiler, String> {
-        match text {
-            "nvrtc" => Ok(Compiler::Nvrtc),
-            "nvcc" => Ok(Compiler::Nvcc),
-            _ => Err(format!("`{text}` is no compiler; there are nvrtc and nvcc")),
-        }
+        let all = Compiler::ALL.into_iter();
+        let mut named = all.filter(|compiler| compiler.name() == text);
+        named
+            .next()
+            .ok_or_else(|| format!("`{text}` is no compiler; there are nvrtc and nvcc"))
     }
 }

@@ -43,7 +43,7 @@ pub struct KernelRow {
     pub max_ns: u64,
     /// How it was launched, by total time, the most first.
     pub shapes: Vec<Shape>,
-    /// Launches of further shapes, beyond the first [`SHAPES`].
+    /// Launches of further shapes, beyond the first `SHAPES`.
     pub other_shapes: usize,
 }
 

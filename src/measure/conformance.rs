@@ -8,7 +8,7 @@ use crate::attention::{
 };
 use crate::worker::host::{Conversation, HostError};
 use crate::worker::protocol::{
-    Cache, DEVICE_KINDS, Hello, Measure, Measured, Prepare, Prepared, ReplyBody, RequestBody,
+    Cache, DeviceKind, Hello, Measure, Measured, Prepare, Prepared, ReplyBody, RequestBody,
     VariantInfo,
 };
 
@@ -124,9 +124,9 @@ fn introduced(hello: &Hello) -> Vec<Check> {
     push(
         &mut checks,
         "hello says what kind of device it is",
-        match hello.absent.is_some() || DEVICE_KINDS.contains(&kind) {
+        match hello.absent.is_some() || hello.device.known_kind().is_some() {
             true => Ok(()),
-            false => Err(format!("{kind:?} is none of {}", DEVICE_KINDS.join(", "))),
+            false => Err(format!("{kind:?} is none of {}", DeviceKind::names())),
         },
     );
     push(

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use crate::record::types::{Fingerprint, WorkerRecord};
-use crate::worker::protocol::{Device, Hello};
+use crate::worker::protocol::{Device, DeviceKind, Hello};
 
 /// The fingerprint of a machine whose workers introduced themselves so.
 ///
@@ -26,7 +26,7 @@ pub fn of_devices<'a>(devices: impl Iterator<Item = &'a Device>) -> Fingerprint 
         for (fact, value) in &device.facts {
             print.hard.insert(format!("{kind}.{fact}"), value.clone());
         }
-        if kind == "cpu" {
+        if device.known_kind() == Some(DeviceKind::Cpu) {
             runs_on_cpu = true;
             continue;
         }

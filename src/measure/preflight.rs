@@ -9,7 +9,7 @@ use crate::suite::Suite;
 use crate::suite::document::nearest;
 use crate::units::Bytes;
 use crate::worker::host::HostError;
-use crate::worker::protocol::{DEVICE_KINDS, Hello, Parameter, VariantInfo};
+use crate::worker::protocol::{DeviceKind, Hello, Parameter, VariantInfo};
 
 /// Why nothing can be measured.
 #[derive(Debug, thiserror::Error)]
@@ -126,11 +126,11 @@ pub fn variant_of<'a>(case: &Case, hello: &'a Hello) -> Result<&'a VariantInfo, 
 /// What depends on the kind, such as which clock is judged, must not be guessed.
 fn device_known(worker: &str, hello: &Hello) -> Result<(), Preflight> {
     let kind = &hello.device.kind;
-    match hello.absent.is_some() || DEVICE_KINDS.contains(&kind.as_str()) {
+    match hello.absent.is_some() || hello.device.known_kind().is_some() {
         true => Ok(()),
         false => Err(Preflight::Plan(format!(
             "worker {worker} says that its device is of the kind {kind:?}; it is to be one of {}",
-            DEVICE_KINDS.join(", ")
+            DeviceKind::names()
         ))),
     }
 }

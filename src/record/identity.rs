@@ -86,7 +86,7 @@ const PLACE_ENDINGS: [&str; 9] = [
 ];
 
 /// True for an environment variable that is kept: the speed of a worker may depend on it, or
-/// it says where something lies ([`is_place`]).
+/// it says where something lies (`is_place`).
 pub fn is_kept(name: &str) -> bool {
     SPEED.iter().any(|beginning| name.starts_with(beginning)) || PLACES.contains(&name)
 }

@@ -5,6 +5,7 @@ pub mod conditions;
 pub mod criterion;
 pub mod header;
 pub mod identity;
+pub mod ledger;
 pub mod line;
 pub mod ruler;
 pub mod run_file;
@@ -15,12 +16,12 @@ pub(crate) mod testing;
 pub mod trace;
 pub mod types;
 
-use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::output::{Draft, OutputError};
 use crate::suite::FILE_NAME_RULE;
 
 /// Version of the file formats in `docs/FORMAT.md`.
@@ -113,6 +114,12 @@ impl RecordError {
     }
 }
 
+impl From<OutputError> for RecordError {
+    fn from(error: OutputError) -> RecordError {
+        RecordError::io(&error.path, error.error)
+    }
+}
+
 /// Refuses a file of another schema before its first line is read as one of ours:
 /// another schema's line may hold anything.
 ///
@@ -132,27 +139,16 @@ pub fn check_schema(path: &Path, first: &str) -> Result<(), RecordError> {
     }
 }
 
-/// Writes a file whole or not at all.
+/// Writes a record whole or not at all, and waits until the device has it.
 ///
 /// # Errors
-/// When its folder cannot be written.
+/// When it cannot be written; what was there is as it was.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), RecordError> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let write = || -> io::Result<()> {
-        // Others may read it, as far as the umask allows: a temporary file is private.
-        let mode = std::fs::Permissions::from_mode(0o666);
-        let mut file = tempfile::Builder::new()
-            .permissions(mode)
-            .tempfile_in(folder)?;
-        file.write_all(bytes)?;
-        file.as_file().sync_data()?;
-        file.persist(path)?;
-        Ok(())
+    let write = || -> Result<(), OutputError> {
+        let mut draft = Draft::of(path)?;
+        draft.add(bytes)?;
+        draft.settle()?;
+        draft.keep()
     };
-    // The system's own words, without the name of the temporary file.
-    let plain = |error: io::Error| match error.raw_os_error() {
-        Some(code) => io::Error::from_raw_os_error(code),
-        None => error,
-    };
-    write().map_err(|error| RecordError::io(path, plain(error)))
+    Ok(write()?)
 }

@@ -6,11 +6,11 @@
 use std::collections::BTreeSet;
 
 use super::side::{CaseRecord, is_time};
-use super::types::{DeviceState, Entry, Measurement, Outcome, Owed, RunHeader};
+use super::types::{DeviceState, Entry, Measurement, Outcome, Owed, RunHeader, WorkerRecord};
 use crate::attention::CaseId;
 use crate::suite::rules::Rules;
 use crate::units::{Nanoseconds, Ratio};
-use crate::worker::protocol::DEVICE_KINDS;
+use crate::worker::protocol::DeviceKind;
 
 /// Fastest clock of a device, in MHz.
 const FASTEST_MHZ: f64 = 1e5;
@@ -67,14 +67,22 @@ impl CaseRecord {
     }
 }
 
+impl WorkerRecord {
+    /// The kind of its device, where that is one of those there are.
+    fn kind(&self) -> Option<DeviceKind> {
+        self.device_kind.parse().ok()
+    }
+
+    /// True when its device is the processor, whose one clock is the host's.
+    pub fn runs_on_processor(&self) -> bool {
+        self.kind() == Some(DeviceKind::Cpu)
+    }
+}
+
 impl RunHeader {
     /// What in it cannot be, as a sentence.
     pub fn objection(&self) -> Option<String> {
-        if let Some(worker) = self
-            .workers
-            .iter()
-            .find(|worker| !DEVICE_KINDS.contains(&worker.device_kind.as_str()))
-        {
+        if let Some(worker) = self.workers.iter().find(|worker| worker.kind().is_none()) {
             return Some(format!(
                 "worker {:?} is on a device of kind {:?}; there are `cpu` and `cuda`",
                 worker.name, worker.device_kind

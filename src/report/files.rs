@@ -1,15 +1,13 @@
 //! The edge: rendered reports become files, whole or not at all.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::io::Read;
 use std::path::{Path, PathBuf};
-
-use tempfile::NamedTempFile;
 
 use super::criterion::Tree;
 use super::{Format, RenderError, Report, render};
 use crate::input;
+use crate::output::Draft;
 
 /// Why a report could not be written; the message names the path and the fix.
 #[derive(Debug, thiserror::Error)]
@@ -98,7 +96,7 @@ pub fn place(path: &Path) -> PathBuf {
 pub fn check_writable(path: &Path) -> Result<(), WriteError> {
     match special(path) {
         true => Ok(()),
-        false => temporary(&resolved(path)?).map(drop),
+        false => draft(&resolved(path)?).map(drop),
     }
 }
 
@@ -107,7 +105,7 @@ pub fn check_writable(path: &Path) -> Result<(), WriteError> {
 /// # Errors
 /// As [`check_writable`], but for what is there already.
 pub fn check_folder(path: &Path) -> Result<(), WriteError> {
-    temporary(path).map(drop)
+    draft(path).map(drop)
 }
 
 /// Writes a file so that a reader sees the old one or the new one, never a part.
@@ -117,16 +115,17 @@ pub fn check_folder(path: &Path) -> Result<(), WriteError> {
 pub fn write(path: &Path, text: &str) -> Result<(), WriteError> {
     let failed = |error| WriteError::Write {
         path: path.to_owned(),
-        error: plain(error),
+        error,
     };
     if special(path) {
         return fs::write(path, text).map_err(failed);
     }
-    let path = resolved(path)?;
-    let mut file = temporary(&path)?;
-    file.write_all(text.as_bytes()).map_err(failed)?;
-    file.persist(&path).map_err(|error| failed(error.error))?;
-    Ok(())
+    let mut draft = draft(&resolved(path)?)?;
+    let added = draft.add(text.as_bytes());
+    // By the name that was asked for, not where its link leads.
+    added
+        .and_then(|()| draft.keep())
+        .map_err(|error| failed(error.error))
 }
 
 /// True for a pipe, a terminal or a device: written to, never replaced.
@@ -151,13 +150,6 @@ fn is_record(path: &Path) -> bool {
     let mut start = [0; START.len()];
     let read = input::open(path, u64::MAX).and_then(|mut file| file.read_exact(&mut start));
     read.is_ok() && start == START
-}
-
-/// The system's own words, without the name of the temporary file.
-fn plain(error: std::io::Error) -> std::io::Error {
-    error
-        .raw_os_error()
-        .map_or(error, std::io::Error::from_raw_os_error)
 }
 
 /// Writes every document of a format into a directory, under their own names.
@@ -210,8 +202,8 @@ pub fn write_tree(root: &Path, tree: &Tree) -> Result<(), WriteError> {
     files.try_for_each(|(name, text)| write(&root.join(name), text))
 }
 
-/// A temporary file in the directory of `path`: only there is a rename atomic.
-fn temporary(path: &Path) -> Result<NamedTempFile, WriteError> {
+/// The file of this path in the making, in a directory that is made where there is none.
+fn draft(path: &Path) -> Result<Draft, WriteError> {
     if path.is_dir() {
         return Err(WriteError::IsDirectory {
             path: path.to_owned(),
@@ -232,13 +224,9 @@ fn temporary(path: &Path) -> Result<NamedTempFile, WriteError> {
         path: dir.to_owned(),
         error,
     })?;
-    // A temporary file is its owner's alone; a report is everyone's to read, as
-    // far as the umask, which is taken off this mode, allows.
-    let mode = fs::Permissions::from_mode(0o666);
-    let file = tempfile::Builder::new().permissions(mode).tempfile_in(dir);
-    file.map_err(|error| WriteError::Write {
-        path: path.to_owned(),
-        error: plain(error),
+    Draft::of(path).map_err(|error| WriteError::Write {
+        path: error.path,
+        error: error.error,
     })
 }
 

@@ -150,14 +150,10 @@ fn closing(screen: &mut Screen, judgement: &Judgement, summary: &Summary) {
     };
     if !judgement.expectations.is_empty() {
         let mut parts = vec![format!("{} hold", held(Held::Yes).count())];
-        for (kind, name) in [
-            (Held::Broken, "broken"),
-            (Held::Inconclusive, "inconclusive"),
-            (Held::NotJudged, "not judged"),
-        ] {
+        for kind in [Held::Broken, Held::Inconclusive, Held::NotJudged] {
             match held(kind).count() {
                 0 => {}
-                count => parts.push(format!("{count} {name}")),
+                count => parts.push(format!("{count} {}", kind.text())),
             }
         }
         screen.wrapped(0, &format!("expectations: {}", parts.join(", ")));
@@ -171,9 +167,9 @@ fn closing(screen: &mut Screen, judgement: &Judgement, summary: &Summary) {
                 .count()
         };
         let mut parts = vec![format!("{} hold", of(Held::Yes))];
-        for (held, name) in [(Held::Broken, "broken"), (Held::NotJudged, "not judged")] {
+        for held in [Held::Broken, Held::NotJudged] {
             if of(held) > 0 {
-                parts.push(format!("{} {name}", of(held)));
+                parts.push(format!("{} {}", of(held), held.text()));
             }
         }
         screen.wrapped(0, &format!("limits: {}", parts.join(", ")));

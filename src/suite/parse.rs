@@ -8,8 +8,10 @@ use super::document::{DocumentError, Source, Table, Value};
 use super::environment;
 use super::rules::{Expectation, Metric, Policy};
 use super::selector::selector;
-use super::{Cache, Override, Settings, Suite, WorkerCommand};
-use crate::attention::{Case, NAME_RULE, ParamValue, Params, VariantId, is_name, parameter_name};
+use super::{Override, Settings, Suite, WorkerCommand};
+use crate::attention::{
+    Case, NAME_RULE, ParamValue, Params, ParseError, Problem, VariantId, is_name, parameter_name,
+};
 use crate::units::{Ratio, Share};
 
 /// Version of the suite format.
@@ -190,11 +192,8 @@ fn settings(table: &Table<'_>, settings: &mut Settings) -> Result<(), DocumentEr
         settings.seed = value.integer_within(0, i64::MAX)? as u64;
     }
     if let Some(value) = table.get("cache") {
-        settings.cache = match value.string()?.as_str() {
-            "cold" => Cache::Cold,
-            "hot" => Cache::Hot,
-            _ => return Err(value.error("use `cold` (flushed before each call) or `hot`")),
-        };
+        let cache = value.string()?.parse();
+        settings.cache = cache.map_err(|error: ParseError| value.error(error.to_string()))?;
     }
     settings.min_samples = settings.min_samples.min(settings.samples);
     table.finish()
@@ -275,7 +274,7 @@ fn sweep(table: &Table<'_>, suite: &mut Suite) -> Result<(), DocumentError> {
             }
             let mut point = point.clone();
             point.extend(shape.clone());
-            let problem = axes::problem(&point).map_err(|error| {
+            let problem = Problem::at(&point).map_err(|error| {
                 let values: Vec<String> = point.iter().map(|(k, v)| format!("{k} = {v}")).collect();
                 table.error(format!("{error} (at {})", values.join(", ")))
             })?;
@@ -333,11 +332,8 @@ fn expectation(table: &Table<'_>) -> Result<Expectation, DocumentError> {
         within: Ratio(within.number()?),
         metric: match table.get("metric") {
             None => Metric::Device,
-            Some(value) => match value.string()?.as_str() {
-                "device" => Metric::Device,
-                "host" => Metric::Host,
-                _ => return Err(value.error("use `device` or `host`")),
-            },
+            Some(value) => Metric::named(&value.string()?)
+                .ok_or_else(|| value.error("use `device` or `host`"))?,
         },
     };
     if !(0.01..=100.0).contains(&expectation.within.0) {

@@ -50,6 +50,15 @@ pub enum Metric {
 }
 
 impl Metric {
+    /// The metric that a suite calls so.
+    pub fn named(name: &str) -> Option<Metric> {
+        match name {
+            "device" => Some(Metric::Device),
+            "host" => Some(Metric::Host),
+            _ => None,
+        }
+    }
+
     /// Ends `takes 2.70x` where that is not the device's time.
     pub fn of_host(self) -> &'static str {
         match self {

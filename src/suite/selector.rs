@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::document::{DocumentError, Value};
 use crate::attention::Case;
+use crate::attention::axes::{SEQ, SEQ_AXES};
 
 /// Selects cases: every facet named must have one of the values listed.
 /// Facets are the axes, `variant`, `worker`, `environment`, and parameters.
@@ -38,9 +39,9 @@ pub(super) fn selector(value: &Value<'_>) -> Result<Selector, DocumentError> {
         for item in value.one_or_more()? {
             texts.push(item.scalar()?);
         }
-        if facet == "seq" {
-            selector.0.insert("seq_q".to_owned(), texts.clone());
-            selector.0.insert("seq_k".to_owned(), texts);
+        if facet == SEQ {
+            let each = SEQ_AXES.map(|axis| (axis.to_owned(), texts.clone()));
+            selector.0.extend(each);
         } else {
             selector.0.insert(facet, texts);
         }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::selector::{Selector, glob};
+use crate::machine::MODULE_LOADS;
 use crate::units::Share;
 
 /// A kind of structural change. Its words are stable: suites and scripts name them.
@@ -160,7 +161,7 @@ impl Default for StructurePolicy {
             actions: BTreeMap::new(),
             rules: Vec::new(),
             memory_share: Share(0.10),
-            steady_counts: vec!["calls.".to_owned(), "module_loads".to_owned()],
+            steady_counts: vec!["calls.".to_owned(), MODULE_LOADS.to_owned()],
         }
     }
 }

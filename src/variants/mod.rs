@@ -8,6 +8,9 @@ pub mod cuda;
 
 use crate::worker::serve::Worker;
 
+/// The workers that are part of regatta.
+pub const NAMES: [&str; 2] = [cpu::NAME, cuda::NAME];
+
 /// The built-in worker of this name.
 pub fn worker(name: &str) -> Option<Box<dyn Worker>> {
     match name {

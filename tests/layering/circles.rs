@@ -12,16 +12,27 @@ use std::path::Path;
 /// A module by its path from the crate's root.
 pub type Module = Vec<String>;
 
-/// The modules of a crate that are built without tests, with their code.
+/// The modules of the crate with this root file that are built without tests, with their
+/// code. Of a library and a binary that lie in one folder, each has what its root declares.
 pub fn modules(root: &Path) -> BTreeMap<Module, String> {
-    let mut found = BTreeMap::new();
-    for file in super::sources(root) {
-        let inside = file.strip_prefix(root).unwrap().with_extension("");
+    let folder = root.parent().unwrap();
+    let top = code(&fs::read_to_string(root).unwrap());
+    let declared: BTreeSet<&str> = top
+        .lines()
+        .filter_map(|line| line.trim().strip_suffix(';')?.split_once("mod "))
+        .map(|(_, name)| name)
+        .collect();
+    let mut found = BTreeMap::from([(Module::new(), top.clone())]);
+    for file in super::sources(folder) {
+        let inside = file.strip_prefix(folder).unwrap().with_extension("");
         let mut module: Module = inside
             .iter()
             .map(|part| part.to_string_lossy().into_owned())
             .collect();
-        if matches!(module.last().map(String::as_str), Some("mod" | "lib")) {
+        if !declared.contains(module[0].as_str()) {
+            continue;
+        }
+        if module.last().is_some_and(|name| name == "mod") {
             module.pop();
         }
         found.insert(module, code(&fs::read_to_string(&file).unwrap()));
@@ -41,7 +52,6 @@ pub fn modules(root: &Path) -> BTreeMap<Module, String> {
         })
         .collect();
     found.retain(|module, _| !of_tests.iter().any(|gone| module.starts_with(gone)));
-    found.remove(&vec!["main".to_owned()]);
     found
 }
 

@@ -2,7 +2,7 @@
 
 mod circles;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ const MAY: [(&str, &[&str]); 10] = [
     ("attention", &[]),
     ("machine", &[]),
     // What a suite asks for is what the protocol carries.
-    ("suite", &["attention", "worker::protocol"]),
+    ("suite", &["attention", "machine", "worker::protocol"]),
     ("worker", &["attention"]),
     ("kernels", &[]),
     (
@@ -24,9 +24,16 @@ const MAY: [(&str, &[&str]); 10] = [
             "kernels",
         ],
     ),
+    // A ledger of kernels is a stored file like the others.
     (
         "record",
-        &["attention", "machine", "suite", "worker::protocol"],
+        &[
+            "attention",
+            "machine",
+            "suite",
+            "worker::protocol",
+            "kernels",
+        ],
     ),
     (
         "measure",
@@ -46,8 +53,12 @@ const MAY: [(&str, &[&str]); 10] = [
     ),
 ];
 
-/// `commands` knows every room; that is said apart because it is the only one.
-const KNOWS_ALL: &str = "commands";
+/// The binary: it knows every room, and no room knows it.
+const KNOWS_ALL: &str = "cli";
+
+/// What draws a command line is the binary's: who stands on the library parses no arguments
+/// and shows no progress bar.
+const OF_THE_BINARY: [&str; 4] = ["anyhow", "clap", "clap_complete", "indicatif"];
 
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -126,6 +137,33 @@ fn imports_run_down_the_list_only() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
+/// The crates of [`OF_THE_BINARY`] that a source text names.
+fn of_the_binary(text: &str) -> Vec<&'static str> {
+    let text = circles::code(text);
+    let words = text.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'));
+    let first: BTreeSet<&str> = words.filter_map(|word| word.split("::").next()).collect();
+    let named = OF_THE_BINARY.into_iter();
+    named.filter(|name| first.contains(name)).collect()
+}
+
+#[test]
+fn the_library_draws_no_command_line() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let (main, cli) = (root.join("main.rs"), root.join(KNOWS_ALL));
+    let mut found = Vec::new();
+    for path in sources(&root) {
+        if path == main || path.starts_with(&cli) {
+            continue;
+        }
+        for name in of_the_binary(&fs::read_to_string(&path).unwrap()) {
+            found.push(format!("{}: {name} is for src/cli/ alone", path.display()));
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+    assert_eq!(of_the_binary("use clap::Args; // anyhow"), ["clap"]);
+    assert_eq!(of_the_binary("fn f() -> anyhow::Result<()>"), ["anyhow"]);
+}
+
 #[test]
 fn a_forbidden_import_is_seen() {
     assert_eq!(
@@ -142,7 +180,7 @@ fn a_forbidden_import_is_seen() {
     );
     assert!(violations("variants", "use crate::worker::serve::Worker;").is_empty());
     assert_eq!(
-        violations("report", "let x = crate::commands::run();").len(),
+        violations("report", "let x = crate::cli::gate::run();").len(),
         1
     );
 }
@@ -157,14 +195,35 @@ fn circles_of(files: &[(&str, &str)]) -> Vec<String> {
 #[test]
 fn nobody_imports_whoever_imports_them() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for sources in ["src", "crates/worker/src", "probe/src"] {
-        let modules = circles::modules(&root.join(sources));
-        assert!(modules.len() > 10, "{sources} was not read");
+    for krate in [
+        "src/lib.rs",
+        "src/main.rs",
+        "crates/worker/src/lib.rs",
+        "probe/src/lib.rs",
+    ] {
+        let modules = circles::modules(&root.join(krate));
+        assert!(modules.len() > 10, "{krate} was not read");
         let imports = circles::imports(&modules);
-        assert!(imports.len() > 10, "{sources}: no import was found");
+        assert!(imports.len() > 10, "{krate}: no import was found");
         let found = circles::circles(&imports);
-        assert!(found.is_empty(), "{sources}:\n{}", found.join("\n"));
+        assert!(found.is_empty(), "{krate}:\n{}", found.join("\n"));
     }
+}
+
+#[test]
+fn library_and_binary_share_no_module() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let [library, binary] = ["lib.rs", "main.rs"].map(|root| circles::modules(&src.join(root)));
+    let both: Vec<_> = library
+        .keys()
+        .filter(|module| !module.is_empty() && binary.contains_key(*module))
+        .collect();
+    assert!(both.is_empty(), "{both:?}");
+    assert!(
+        binary
+            .keys()
+            .all(|module| module.is_empty() || module[0] == KNOWS_ALL)
+    );
 }
 
 #[test]
@@ -209,4 +268,17 @@ fn a_face_and_tests_are_no_part_of_a_circle() {
         ])
         .is_empty()
     );
+}
+
+/// A temporary file that becomes another is `src/output.rs`'s: there it is tested that
+/// nothing is torn, and that an error names the file.
+#[test]
+fn one_place_puts_files_in_the_place_of_others() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut found: Vec<PathBuf> = sources(&root);
+    found.retain(|path| {
+        let text = circles::code(&fs::read_to_string(path).unwrap());
+        text.contains(".persist(") || text.contains(".persist_noclobber(")
+    });
+    assert_eq!(found, [root.join("output.rs")]);
 }

@@ -17,6 +17,46 @@
 //!
 //! [`units`] prints times, ratios and sizes in one style.
 //!
+//! # A worker
+//!
+//! A function over slices is a worker in a few lines; `examples/naive.rs` is one with a real
+//! kernel. Inputs, the check against float64 and the clock are the crate's.
+//!
+//! ```
+//! use regatta_worker::attention::{Problem, Params};
+//! use regatta_worker::on_processor::{Function, OnProcessor, Tensors};
+//! use regatta_worker::protocol::Prepare;
+//! use regatta_worker::serve::Worker;
+//!
+//! /// Attention to a single key: its weight is 1, whatever the query is.
+//! fn one_key(_: &Problem, of: &Tensors) -> Vec<Vec<f32>> {
+//!     vec![of.v.clone()]
+//! }
+//!
+//! let only_one = |of: &Problem| (of.seq_q != 1 || of.seq_k != 1).then(|| "more keys".to_owned());
+//! let function = Function {
+//!     unsupported: only_one,
+//!     ..Function::forward("one-key", "hands the value on", one_key)
+//! };
+//! let mut worker = OnProcessor::new("mine", "1", vec![function]);
+//!
+//! // What the harness asks of it, by the problem's id. It is timed only if it is right.
+//! let asked = |id: &str| Prepare {
+//!     variant: "one-key".to_owned(),
+//!     problem: id.parse().expect("an id of a problem"),
+//!     params: Params::default(),
+//!     seed: 1,
+//!     counters: Vec::new(),
+//!     input_sets: 1,
+//! };
+//! let prepared = worker.prepare(&asked("b2,h4,s1,d64")).expect("it does this one");
+//! assert_eq!(prepared.errors["out"].max_abs, Some(0.0));
+//! assert!(worker.prepare(&asked("s2,d64")).is_err());
+//!
+//! // In `main`, answers come from the descriptors that the harness opened:
+//! // regatta_worker::serve::serve_on_descriptors(&mut worker)
+//! ```
+//!
 //! `regatta worker check -- COMMAND` holds a worker to the protocol.
 
 pub mod attention;

@@ -4,10 +4,12 @@
 //! on 4. Types here are the wire's: they change only with [`PROTOCOL_VERSION`].
 
 use std::collections::BTreeMap;
-use std::fmt;
+
+mod device;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::device::{Cache, Device, DeviceKind};
 use super::machine::{Activity, Structure};
 pub use super::machine::{DeviceState, throttle_words};
 use crate::attention::{Direction, Dtype, ParamValue, Params, Problem, ProjectionKind};
@@ -24,9 +26,6 @@ pub const REPLY_FD: i32 = 4;
 
 /// Elements of each result tensor that a worker sends back for an independent check.
 pub const PROBES: usize = 16;
-
-/// Kinds of device that a worker may run on.
-pub const DEVICE_KINDS: [&str; 2] = ["cpu", "cuda"];
 
 /// One request line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -135,25 +134,6 @@ fn is_one(number: &u32) -> bool {
     *number == 1
 }
 
-/// State of the last-level cache before a sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Cache {
-    /// Flushed.
-    Cold,
-    /// As the call before left it.
-    Hot,
-}
-
-impl fmt::Display for Cache {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Cache::Cold => "cold",
-            Cache::Hot => "hot",
-        })
-    }
-}
-
 /// One reply line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
@@ -230,21 +210,6 @@ pub struct Hello {
     /// case of it is unsupported, and it need not name a variant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub absent: Option<String>,
-}
-
-/// The device a worker runs on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Device {
-    /// `cpu` or `cuda`.
-    pub kind: String,
-    /// Marketing name, for example `NVIDIA H200`.
-    pub name: String,
-    /// Memory a case may use.
-    pub memory_bytes: Bytes,
-    /// Facts that make two devices comparable or not: `sms`, `driver`, `cuda`,
-    /// `power_limit_w`, `mig`. All of them enter the machine's fingerprint.
-    #[serde(default)]
-    pub facts: BTreeMap<String, String>,
 }
 
 /// One variant of a worker.

@@ -20,8 +20,9 @@ pub struct Recording {
 /// What was recorded; times in ns of one clock, the host's and the device's alike.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recorded {
-    /// When the recording began and ended.
+    /// When the recording began.
     pub begin: u64,
+    /// When it ended.
     pub end: u64,
     /// What the device did, by start.
     pub operations: Vec<Operation>,

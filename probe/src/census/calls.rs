@@ -49,13 +49,16 @@ impl Interface {
 pub struct Counts {
     /// Modules and libraries of code loaded into the device.
     pub module_loads: u64,
-    /// Allocations and frees of device, managed and pinned memory: those that reach CUDA,
-    /// not those that a framework's own allocator serves.
+    /// Allocations of device, managed and pinned memory: those that reach CUDA, not those
+    /// that a framework's own allocator serves.
     pub allocations: u64,
+    /// Frees of such memory.
     pub frees: u64,
     /// Calls that wait for a stream, an event or the device.
     pub synchronisations: u64,
+    /// Launches of single kernels.
     pub launches: u64,
+    /// Launches of CUDA graphs, one each whatever a graph holds.
     pub graph_launches: u64,
 }
 

@@ -1,6 +1,6 @@
 //! The launch census: what a process has the device do, by CUPTI's activity records.
 //!
-//! Two ways in. [`inject`] is for any process, unchanged: the driver loads this library by
+//! Two ways in. `inject` is for any process, unchanged: the driver loads this library by
 //! `CUDA_INJECTION64_PATH`, and what happens is written to a file. [`call`] is for a worker
 //! that wants to know what one call of its own does. A process is recorded in one way only.
 

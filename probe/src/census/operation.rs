@@ -9,14 +9,18 @@ use std::ffi::{CStr, CString};
 /// A kernel (by the id of its name), copy or fill, and its launch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Operation {
+    /// What the device did.
     pub what: What,
+    /// The host's call, where it was recorded.
     pub launch: Option<Launch>,
 }
 
 /// What ran.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum What {
+    /// A kernel, by the id of its name in [`Recorded::names`](super::Recorded::names).
     Kernel(Kernel<u32>),
+    /// A copy or a fill.
     Memory(Memory),
 }
 
@@ -30,6 +34,7 @@ pub struct Launch {
 }
 
 impl Operation {
+    /// When the device began it, in ns of the recording's clock.
     pub fn start(&self) -> u64 {
         match &self.what {
             What::Kernel(kernel) => kernel.start,
@@ -37,6 +42,7 @@ impl Operation {
         }
     }
 
+    /// When the device had done it, in ns of the recording's clock.
     pub fn end(&self) -> u64 {
         match &self.what {
             What::Kernel(kernel) => kernel.end,

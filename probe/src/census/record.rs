@@ -131,19 +131,27 @@ pub enum Record<'a> {
 pub struct Kernel<Name> {
     /// As the compiler wrote it, or whatever stands for it.
     pub name: Name,
+    /// When it began, in ns of CUPTI's clock.
     pub start: u64,
+    /// When it had ended, in ns of CUPTI's clock.
     pub end: u64,
-    /// Blocks, threads of a block, and blocks of a cluster where there are clusters.
+    /// Blocks along x, y and z.
     pub grid: [u32; 3],
+    /// Threads of a block along x, y and z.
     pub block: [u32; 3],
+    /// Blocks of a cluster, where there are clusters.
     pub cluster: Option<[u32; 3]>,
-    /// Of a thread.
+    /// Registers of a thread.
     pub registers: u32,
-    /// Bytes of a block, and of a thread for `local`.
+    /// Shared memory of a block that the code declares, in bytes.
     pub static_shared: u32,
+    /// Shared memory of a block that the launch asks for, in bytes.
     pub dynamic_shared: u32,
+    /// Local memory of a thread, in bytes: spilled registers and arrays on the stack.
     pub local: u32,
+    /// The device's ordinal in its process.
     pub device: u32,
+    /// The stream, by CUPTI's number.
     pub stream: u32,
     /// Links it with the call that launched it.
     pub correlation: u32,
@@ -178,11 +186,17 @@ impl<Name> Kernel<Name> {
 pub struct Memory {
     /// Where from and to; `None` is a fill.
     pub direction: Option<&'static str>,
+    /// Bytes moved or filled.
     pub bytes: u64,
+    /// When it began, in ns of CUPTI's clock.
     pub start: u64,
+    /// When it had ended, in ns of CUPTI's clock.
     pub end: u64,
+    /// The device's ordinal in its process.
     pub device: u32,
+    /// The stream, by CUPTI's number.
     pub stream: u32,
+    /// Links it with the call that launched it.
     pub correlation: u32,
 }
 

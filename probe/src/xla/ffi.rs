@@ -3,7 +3,7 @@
 //! Reference: `xla/ffi/api/c_api.h` of OpenXLA, which ships with jaxlib
 //! (`jax.ffi.include_dir()`). Every struct is declared up to the last field used here:
 //! XLA only ever appends to them within a major version, each begins with its size, and
-//! [`field`] reads nothing beyond what that size says is there.
+//! `field` reads nothing beyond what that size says is there.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::offset_of;

@@ -18,97 +18,153 @@ pub enum Fact {
     /// A count, which of a mean over repetitions need not be whole: `threads 2 → 1`,
     /// `workspace 512 → 4096 bytes`.
     Count {
+        /// Words before the figures.
         what: String,
+        /// What it was and is.
         count: Sides<f64>,
+        /// Words behind them.
         of: String,
     },
     /// Launches that were added, with a kernel that is among them.
     Added {
+        /// How many.
         number: usize,
+        /// Words before the figures.
         what: String,
+        /// The name of one.
         example: String,
     },
     /// What a parameter became.
     Parameter {
+        /// Its name.
         name: String,
+        /// What it was and is.
         value: Sides<ParamValue>,
     },
     /// A kernel and what changed of its launches: `grid 157x1x1 → 1x1x1 of fmha_cutlassB, 1
     /// of 132 SMs`; with the time of a launch, where a trace tells it.
     Launch {
+        /// The kernel's name, shortened.
         kernel: String,
+        /// Figures of its launches that changed.
         changes: Vec<LaunchChange>,
         /// Multiprocessors with a block, and all of them, where it is worth a word.
         filled: Option<(u64, u32)>,
+        /// The mean time of a launch, where a trace tells it.
         mean: Option<Sides<Nanoseconds>>,
     },
     /// A launch that stands out: its grid, and the share of all kernels' time that it takes.
     Standing {
+        /// The kernel's name, shortened.
         kernel: String,
+        /// Blocks in x, y, z.
         grid: [u32; 3],
+        /// Multiprocessors with a block, and all of them.
         filled: (u64, u32),
+        /// The part.
         part: Nanoseconds,
+        /// The whole.
         whole: Nanoseconds,
+        /// Words behind them.
         of: String,
     },
     /// Kernels in the place of others.
     Replaced {
+        /// Their names, shortened.
         kernels: Sides<String>,
+        /// The mean time of a launch, where a trace tells it.
         mean: Option<Sides<Nanoseconds>>,
     },
     /// Runs of a counted function, where its name says what it is, with the host's time in it.
     Events {
+        /// Words before the figures.
         what: String,
+        /// How often a call, before and after.
         count: Sides<u64>,
+        /// Words behind them.
         of: String,
+        /// The host's time a call in it, where known.
         host: Option<Nanoseconds>,
     },
     /// Calls of a counted function, with the host's time in it.
     Calls {
+        /// Its name.
         name: String,
+        /// How often a call, before and after.
         count: Sides<u64>,
+        /// The host's time a call in it, where known.
         host: Option<Nanoseconds>,
     },
     /// A time before and after: `host 50.3 → 277.0 µs a call`.
     Times {
+        /// Words before the figures.
         what: String,
+        /// What it was and is.
         time: Sides<Nanoseconds>,
+        /// Words behind them.
         of: String,
     },
     /// A time: `device time 75.8 µs`, `80.0 µs no longer hidden`.
     Time {
+        /// Words before the figures.
         what: String,
+        /// How long.
         time: Nanoseconds,
+        /// Words behind them.
         of: String,
     },
     /// A part of a time: `153.0 of 216.0 µs`.
     Part {
+        /// Words before the figures.
         what: String,
+        /// The part.
         part: Nanoseconds,
+        /// The whole.
         whole: Nanoseconds,
+        /// Words behind them.
         of: String,
     },
     /// A share before and after.
     Shares {
+        /// Words before the figures.
         what: String,
+        /// What it was and is.
         share: Sides<Share>,
+        /// Words behind them.
         of: String,
     },
     /// A share: `88.0 % of it waiting for the host`.
-    Share { share: Share, of: String },
+    Share {
+        /// The share.
+        share: Share,
+        /// Words behind them.
+        of: String,
+    },
     /// A version of a library that differs.
     Version(Difference),
     /// The device's clock in MHz, and the share of the change that it accounts for.
-    Clock { mhz: Sides<f64>, share: Share },
+    Clock {
+        /// Its medians.
+        mhz: Sides<f64>,
+        /// The share.
+        share: Share,
+    },
     /// Invocations under a condition, of the slower side and of the faster.
     Condition {
+        /// Words before the figures.
         what: String,
+        /// What more is known of it.
         detail: String,
+        /// Invocations of the slower side that were under it, and all that tell.
         slower: (u32, u32),
+        /// The same of the faster side.
         faster: (u32, u32),
     },
     /// What is no figure.
-    Said { text: String },
+    Said {
+        /// A clause.
+        text: String,
+    },
 }
 
 /// The facts of a finding as a sentence: a list of alike ones, and what is no figure, is set

@@ -119,6 +119,18 @@ pub enum Held {
     NotJudged,
 }
 
+impl Held {
+    /// As it is said of one: `holds`, `broken`.
+    pub fn text(self) -> &'static str {
+        match self {
+            Held::Yes => "holds",
+            Held::Broken => "broken",
+            Held::Inconclusive => "inconclusive",
+            Held::NotJudged => "not judged",
+        }
+    }
+}
+
 /// One case held to a limit on its structure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LimitResult {

@@ -32,7 +32,7 @@ pub fn kind(policy: &StructurePolicy, count: &str) -> Option<Kind> {
 }
 
 /// Compares counts that both sides have. What one side lacks is not 0 there: where it is the
-/// head, [`super::vanished`] tells.
+/// head, [`super::vanished()`] tells.
 pub fn compare(found: &mut Found, base: &Structure) {
     let (pair, told) = (found.pair, found.changes.len());
     let both = |name: &str| Some((count(pair.base, name)?, count(pair.head, name)?));

@@ -1,7 +1,6 @@
 //! A trace's file: one record a line, each with a checksum.
 
 use std::io::{self, BufReader, BufWriter, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -9,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::types::{Trace, TraceHeader};
 use crate::input;
 use crate::machine::{Process, Recorded, Recording};
+use crate::output::Draft;
 use crate::record::types::Damage;
 use crate::record::{RecordError, check_schema, line};
 
@@ -47,27 +47,18 @@ struct Kind {
 /// When a file is there, or it cannot be written.
 pub fn write(path: &Path, trace: &Trace, replace: bool) -> Result<(), RecordError> {
     let io = |error| RecordError::io(path, error);
-    let folder = match path.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    };
-    // Others may read it, as far as the umask allows: a temporary file is private.
-    let mode = std::fs::Permissions::from_mode(0o666);
-    let mut file = tempfile::Builder::new()
-        .permissions(mode)
-        .tempfile_in(folder)
-        .map_err(io)?;
-    let mut out = BufWriter::new(file.as_file_mut());
+    let mut draft = Draft::of(path)?;
+    let mut out = BufWriter::new(draft.file());
     lines(&mut out, trace).map_err(io)?;
     out.flush().map_err(io)?;
     drop(out);
     let kept = match replace {
-        true => file.persist(path),
-        false => file.persist_noclobber(path),
+        true => draft.keep(),
+        false => draft.keep_as_new(),
     };
-    kept.map(drop).map_err(|error| match error.error.kind() {
+    kept.map_err(|error| match error.error.kind() {
         io::ErrorKind::AlreadyExists => RecordError::Taken(path.to_owned()),
-        _ => io(error.error),
+        _ => error.into(),
     })
 }
 

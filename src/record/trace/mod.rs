@@ -1,7 +1,7 @@
 //! Traces: what a program did on its GPUs, operation by operation.
 //!
 //! [`raw`] reads what the injected library left in a folder, a file a process;
-//! [`file`] keeps it as one `.trace` file and reads that back.
+//! [`mod@file`] keeps it as one `.trace` file and reads that back.
 
 pub mod file;
 pub mod raw;

@@ -4,7 +4,7 @@
 //! the invocation it is of; fresh invocations that confirmed a suspicion are left out,
 //! as their cases were chosen for what they showed. The intervals in `estimates.json`
 //! come from resampling invocations first and samples within them second
-//! ([`resample`]): criterion's own resampling, which it does again on
+//! (`resample`): criterion's own resampling, which it does again on
 //! `--load-baseline`, takes the samples for independent, and its intervals are too
 //! narrow by as much as invocations differ.
 

@@ -41,32 +41,35 @@ pub(super) struct LimitView {
     tone: &'static str,
 }
 
+/// How the page shows it.
+fn tone(held: Held) -> &'static str {
+    match held {
+        Held::Yes => "calm",
+        Held::Broken => "bad",
+        Held::Inconclusive | Held::NotJudged => "doubtful",
+    }
+}
+
 impl LimitView {
     pub(super) fn of(result: &LimitResult) -> LimitView {
-        let (held, tone) = match result.held {
-            Held::Yes => ("holds", "calm"),
-            Held::Broken => ("broken", "bad"),
-            Held::Inconclusive | Held::NotJudged => ("not judged", "doubtful"),
+        // A limit is exact: one that is not decided was not judged.
+        let held = match result.held {
+            Held::Inconclusive => Held::NotJudged,
+            held => held,
         };
         LimitView {
             name: one_line(&result.name),
             case: one_line(&result.case.0),
             told: one_line(&result.told()),
             reason: result.reason.as_deref().map(clean),
-            held,
-            tone,
+            held: held.text(),
+            tone: tone(held),
         }
     }
 }
 
 impl ExpectationView {
     pub(super) fn of(context: &Context, result: &ExpectationResult) -> ExpectationView {
-        let (held, tone) = match result.held {
-            Held::Yes => ("holds", "calm"),
-            Held::Broken => ("broken", "bad"),
-            Held::Inconclusive => ("inconclusive", "doubtful"),
-            Held::NotJudged => ("not judged", "doubtful"),
-        };
         let broken = result.held == Held::Broken;
         let figure = dependence(context, result)
             .filter(|_| broken)
@@ -88,8 +91,8 @@ impl ExpectationView {
                 .low
                 .zip(result.high)
                 .map(|(low, high)| format!("[{}, {}]", low.factor(), high.factor())),
-            held,
-            tone,
+            held: result.held.text(),
+            tone: tone(result.held),
             broken,
             reason: result.reason.as_deref().map(clean),
             figure,

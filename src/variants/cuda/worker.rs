@@ -17,8 +17,8 @@ use crate::kernels::compile::Compiler;
 use crate::machine::{Activity, Structure};
 use crate::units::{Bytes, quantities};
 use crate::worker::protocol::{
-    self, Checked, DeviceState, Hello, Measure, Measured, PROTOCOL_VERSION, Parameter, Prepare,
-    Prepared, TensorError, VariantInfo, throttle_words,
+    self, Checked, DeviceKind, DeviceState, Hello, Measure, Measured, PROTOCOL_VERSION, Parameter,
+    Prepare, Prepared, TensorError, VariantInfo, throttle_words,
 };
 use crate::worker::serve::{Refusal, Worker};
 use regatta_worker::sets;
@@ -242,7 +242,7 @@ impl Open {
             ("l2_bytes", self.device.limits.l2_bytes.to_string()),
         ];
         Ok(protocol::Device {
-            kind: "cuda".to_owned(),
+            kind: DeviceKind::Cuda.to_string(),
             name: self.device.name()?,
             memory_bytes: Bytes(self.device.memory_bytes()?),
             facts: facts.map(|(name, fact)| (name.to_owned(), fact)).into(),

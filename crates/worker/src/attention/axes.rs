@@ -1,218 +1,363 @@
-//! The values a problem's axes can have: storage types, layouts, directions, and
-//! the lengths of ragged batches.
+//! The one table of a problem's axes: what each is called, how it is written, and what it
+//! is where nothing is said of it.
+//!
+//! Ids, facets, selectors, sweeps and checks follow from it. A new axis is a row here and a
+//! field of [`Problem`]; `tests/vectors/axes.json` shows the table to other languages.
 
-use std::fmt;
-use std::str::FromStr;
+use super::{
+    Direction, Dtype, Layout, Mask, ParseError, Problem, Projection, ProjectionKind, Varlen,
+};
 
-use serde::{Deserialize, Serialize};
-
-use super::ParseError;
-
-/// Longest axis: far beyond what fits in memory, and short enough that what follows from
-/// several of them can be counted.
-pub const LONGEST_AXIS: u32 = 1 << 24;
-
-/// The type tensors are stored in. Arithmetic inside a kernel may be wider.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Dtype {
-    /// IEEE binary32.
-    F32,
-    /// IEEE binary16.
-    F16,
-    /// bfloat16.
-    Bf16,
+/// One axis.
+#[derive(Clone, Copy, Debug)]
+pub struct Axis {
+    /// Its name in suites, selectors and reports, and but for those of a projection on the
+    /// wire.
+    pub name: &'static str,
+    /// How its values are written.
+    pub form: Form,
+    /// What it is where nothing is said of it.
+    pub unset: Unset,
+    /// Whether the lengths of a ragged batch fix it.
+    pub of_lengths: bool,
+    /// Whether a projection has it; else it must be what it is where nothing is said.
+    pub of_projections: bool,
+    /// What its token in an id says, which no second token may.
+    pub(super) says: &'static str,
+    get: fn(&Problem) -> Option<String>,
+    set: fn(&mut Problem, &str) -> Result<(), ParseError>,
 }
 
-impl Dtype {
-    /// Every dtype, in the order of its declaration.
-    pub const ALL: [Dtype; 3] = [Dtype::F32, Dtype::F16, Dtype::Bf16];
-
-    /// Bytes of one element.
-    pub fn bytes(self) -> u64 {
-        match self {
-            Dtype::F32 => 4,
-            Dtype::F16 | Dtype::Bf16 => 2,
-        }
-    }
-
-    /// `f32`, `f16`, `bf16`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Dtype::F32 => "f32",
-            Dtype::F16 => "f16",
-            Dtype::Bf16 => "bf16",
-        }
-    }
+/// How the values of an axis are written: in a suite, and as a token of an id.
+#[derive(Clone, Copy, Debug)]
+pub enum Form {
+    /// A whole number from 1 to [`LONGEST_AXIS`](super::LONGEST_AXIS); in an id behind these
+    /// letters.
+    Number(&'static str),
+    /// One of a few words; ids may shorten it.
+    Choice(fn() -> Vec<Word>),
+    /// A [`Mask`] by its name.
+    Mask,
+    /// [`Varlen`]; in an id behind these letters.
+    Lengths(&'static str),
+    /// One of a few words; an id says it as the letters of the [`Form::Width`].
+    Layer(fn() -> Vec<Word>),
+    /// A whole number, as [`Form::Number`]; in an id behind the short word of this axis.
+    Width(&'static str),
 }
 
-/// Physical order of a tensor's axes in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Layout {
-    /// `[batch, seq, heads, head_dim]`: FlashAttention, xFormers.
-    Bshd,
-    /// `[batch, heads, seq, head_dim]`: PyTorch's SDPA.
-    Bhsd,
+/// A word that an axis can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Word {
+    /// In suites, selectors and reports, and on the wire.
+    pub name: &'static str,
+    /// In ids.
+    pub short: &'static str,
 }
 
-impl Layout {
-    /// Every layout, in the order of its declaration.
-    pub const ALL: [Layout; 2] = [Layout::Bshd, Layout::Bhsd];
-
-    /// `bshd`, `bhsd`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Layout::Bshd => "bshd",
-            Layout::Bhsd => "bhsd",
-        }
-    }
+/// What an axis is where nothing is said of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unset {
+    /// It must be said; by this name, where it goes by several.
+    Refused(&'static str),
+    /// This.
+    Is(&'static str),
+    /// What that axis is.
+    As(&'static str),
+    /// Nothing: the problem is without it.
+    Absent,
+    /// Nothing, unless that axis is said: then it must be, too.
+    With(&'static str),
 }
 
-/// What is timed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Direction {
-    /// `out` from `q, k, v`.
-    Forward,
-    /// `dq, dk, dv` from `q, k, v`, what forward saved, and `dout`.
-    Backward,
-    /// Forward, then backward, as one call.
-    Both,
-}
+/// Sets `seq_q` and `seq_k` alike, in sweeps and selectors.
+pub const SEQ: &str = "seq";
 
-impl Direction {
-    /// Every direction, in the order of its declaration.
-    pub const ALL: [Direction; 3] = [Direction::Forward, Direction::Backward, Direction::Both];
+/// What [`SEQ`] stands for.
+pub const SEQ_AXES: [&str; 2] = ["seq_q", "seq_k"];
 
-    /// `forward`, `backward`, `both`: the word used in suites.
-    pub fn name(self) -> &'static str {
-        match self {
-            Direction::Forward => "forward",
-            Direction::Backward => "backward",
-            Direction::Both => "both",
-        }
-    }
-
-    /// `fwd`, `bwd`, `both`: the word used in case ids.
-    pub fn short(self) -> &'static str {
-        match self {
-            Direction::Forward => "fwd",
-            Direction::Backward => "bwd",
-            Direction::Both => "both",
-        }
-    }
-
-    /// True when the call yields `out`.
-    pub fn has_forward(self) -> bool {
-        self != Direction::Backward
-    }
-
-    /// True when the call yields `dq`, `dk` and `dv`.
-    pub fn has_backward(self) -> bool {
-        self != Direction::Forward
-    }
-}
-
-macro_rules! named {
-    ($type:ty, $what:literal) => {
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(self.name())
-            }
-        }
-
-        impl FromStr for $type {
-            type Err = ParseError;
-
-            fn from_str(text: &str) -> Result<Self, ParseError> {
-                Self::ALL
-                    .into_iter()
-                    .find(|value| value.name() == text)
-                    .ok_or_else(|| {
-                        ParseError::one_of($what, text, Self::ALL.iter().map(|value| value.name()))
-                    })
-            }
+/// An axis that is a number and the field of this name.
+macro_rules! number {
+    ($field:ident, $letters:literal, $unset:expr) => {
+        Axis {
+            name: stringify!($field),
+            form: Form::Number($letters),
+            unset: $unset,
+            of_lengths: false,
+            of_projections: true,
+            says: stringify!($field),
+            get: |problem| Some(problem.$field.to_string()),
+            set: |problem, text| {
+                problem.$field = whole(text)?;
+                Ok(())
+            },
         }
     };
 }
 
-named!(Dtype, "dtype");
-named!(Layout, "layout");
-named!(Direction, "direction");
-
-/// Most sequences of a ragged batch: its case's id names every one.
-const MOST_SEQUENCES: usize = 4096;
-
-/// Lengths of the sequences of a ragged ("varlen") batch, packed one after the
-/// other without padding, as `cu_seqlens` describes them.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Varlen {
-    /// Queries of each sequence.
-    pub q: Vec<u32>,
-    /// Keys of each sequence; as many entries as `q`.
-    pub k: Vec<u32>,
-}
-
-impl Varlen {
-    /// Total queries over all sequences.
-    pub fn total_q(&self) -> u64 {
-        self.q.iter().map(|&n| u64::from(n)).sum()
-    }
-
-    /// Total keys over all sequences.
-    pub fn total_k(&self) -> u64 {
-        self.k.iter().map(|&n| u64::from(n)).sum()
-    }
-}
-
-impl fmt::Display for Varlen {
-    /// `100+200`, or `1+1:100+200` when queries and keys differ.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let list = |lengths: &[u32]| {
-            let texts: Vec<String> = lengths.iter().map(u32::to_string).collect();
-            texts.join("+")
-        };
-        f.write_str(&list(&self.q))?;
-        if self.q != self.k {
-            write!(f, ":{}", list(&self.k))?;
+/// An axis that is one of a type's values, and the field of this name.
+macro_rules! choice {
+    ($field:ident, $type:ty, $short:expr, $unset:literal) => {
+        Axis {
+            name: stringify!($field),
+            form: Form::Choice(|| {
+                let word = |value: $type| Word {
+                    name: value.name(),
+                    short: $short(value),
+                };
+                <$type>::ALL.map(word).to_vec()
+            }),
+            unset: Unset::Is($unset),
+            of_lengths: false,
+            of_projections: true,
+            says: stringify!($field),
+            get: |problem| Some(problem.$field.to_string()),
+            set: |problem, text| {
+                problem.$field = text.parse()?;
+                Ok(())
+            },
         }
-        Ok(())
-    }
+    };
 }
 
-impl FromStr for Varlen {
-    type Err = ParseError;
-
-    fn from_str(text: &str) -> Result<Varlen, ParseError> {
-        let list = |part: &str| -> Result<Vec<u32>, ParseError> {
-            if part.split('+').nth(MOST_SEQUENCES).is_some() {
-                return Err(ParseError::new(format!(
-                    "a varlen batch has at most {MOST_SEQUENCES} sequences"
-                )));
+/// Every axis. Those that another one's value or default follows from stand before it.
+pub const AXES: &[Axis] = &[
+    Axis {
+        of_lengths: true,
+        ..number!(batch, "b", Unset::Is("1"))
+    },
+    number!(heads, "h", Unset::Is("1")),
+    Axis {
+        of_projections: false,
+        ..number!(kv_heads, "kv", Unset::As("heads"))
+    },
+    Axis {
+        of_lengths: true,
+        ..number!(seq_q, "s", Unset::Refused(SEQ))
+    },
+    Axis {
+        of_lengths: true,
+        of_projections: false,
+        ..number!(seq_k, "sk", Unset::As("seq_q"))
+    },
+    number!(head_dim, "d", Unset::Refused("head_dim")),
+    Axis {
+        of_projections: false,
+        ..number!(head_dim_v, "dv", Unset::As("head_dim"))
+    },
+    Axis {
+        name: "varlen",
+        form: Form::Lengths("v"),
+        unset: Unset::Absent,
+        of_lengths: false,
+        of_projections: false,
+        says: "seq_q",
+        get: |problem| problem.varlen.as_ref().map(ToString::to_string),
+        set: |problem, text| {
+            let lengths: Varlen = text.parse()?;
+            problem.batch = lengths.q.len() as u32;
+            problem.seq_q = lengths.q.iter().copied().max().unwrap_or(0);
+            problem.seq_k = lengths.k.iter().copied().max().unwrap_or(0);
+            problem.varlen = Some(lengths);
+            Ok(())
+        },
+    },
+    choice!(dtype, Dtype, Dtype::name, "f32"),
+    Axis {
+        name: "mask",
+        form: Form::Mask,
+        unset: Unset::Is("full"),
+        of_lengths: false,
+        of_projections: false,
+        says: "mask",
+        get: |problem| Some(problem.mask.name(problem.is_square())),
+        set: |problem, text| {
+            problem.mask = Mask::parse(text, problem.is_square())?;
+            Ok(())
+        },
+    },
+    Axis {
+        of_projections: false,
+        ..choice!(layout, Layout, Layout::name, "bshd")
+    },
+    Axis {
+        of_projections: false,
+        ..choice!(direction, Direction, Direction::short, "forward")
+    },
+    Axis {
+        name: "projection",
+        form: Form::Layer(|| {
+            let word = |kind: ProjectionKind| Word {
+                name: kind.name(),
+                short: kind.short(),
+            };
+            ProjectionKind::ALL.map(word).to_vec()
+        }),
+        unset: Unset::Absent,
+        of_lengths: false,
+        of_projections: true,
+        says: "projection",
+        get: |problem| problem.projection.map(|of| of.kind.to_string()),
+        set: |problem, text| {
+            problem.projection = Some(Projection {
+                kind: text.parse()?,
+                hidden: 0,
+                ranks: 0,
+            });
+            Ok(())
+        },
+    },
+    Axis {
+        name: "hidden",
+        form: Form::Width("projection"),
+        unset: Unset::With("projection"),
+        of_lengths: false,
+        of_projections: true,
+        says: "the projection",
+        get: |problem| problem.projection.map(|of| of.hidden.to_string()),
+        set: |problem, text| {
+            if let Some(of) = &mut problem.projection {
+                of.hidden = whole(text)?;
             }
-            part.split('+')
-                .map(|n| match n.parse::<u32>() {
-                    Ok(n) if n > 0 => Ok(n),
-                    _ => Err(ParseError::new(format!(
-                        "`{text}` is no list of sequence lengths; write `100+200`, \
-                         or `1+1:100+200` for queries and keys apart"
-                    ))),
-                })
-                .collect()
+            Ok(())
+        },
+    },
+    Axis {
+        name: "ranks",
+        form: Form::Number("r"),
+        unset: Unset::With("projection"),
+        of_lengths: false,
+        of_projections: true,
+        says: "ranks",
+        get: |problem| problem.projection.map(|of| of.ranks.to_string()),
+        set: |problem, text| {
+            if let Some(of) = &mut problem.projection {
+                of.ranks = whole(text)?;
+            }
+            Ok(())
+        },
+    },
+];
+
+/// What a case is called by beside its problem and its parameters.
+const OF_CASES: [&str; 3] = ["variant", "worker", "environment"];
+
+/// The names of a case's facets beside its parameters, in the order of the columns of
+/// `cases.csv`: its variant's, and every axis.
+pub const FACETS: [&str; OF_CASES.len() + AXES.len()] = {
+    let mut names = [""; OF_CASES.len() + AXES.len()];
+    let mut at = 0;
+    while at < names.len() {
+        names[at] = match at < OF_CASES.len() {
+            true => OF_CASES[at],
+            false => AXES[at - OF_CASES.len()].name,
         };
-        let (q, k) = match text.split_once(':') {
-            Some((q, k)) => (list(q)?, list(k)?),
-            None => (list(text)?, list(text)?),
-        };
-        if q.len() != k.len() {
-            return Err(ParseError::new(format!(
-                "varlen `{text}` lists {} query lengths and {} key lengths; \
-                 each sequence needs both",
-                q.len(),
-                k.len()
-            )));
+        at += 1;
+    }
+    names
+};
+
+/// The names that a sweep may give values to: every axis, and [`SEQ`].
+pub fn settable() -> impl Iterator<Item = &'static str> {
+    AXES.iter().flat_map(|axis| {
+        let alias = (axis.name == SEQ_AXES[0]).then_some(SEQ);
+        alias.into_iter().chain([axis.name])
+    })
+}
+
+/// The axis of this name.
+pub fn axis(name: &str) -> Option<&'static Axis> {
+    AXES.iter().find(|axis| axis.name == name)
+}
+
+fn whole(text: &str) -> Result<u32, ParseError> {
+    let number = text.parse();
+    number.map_err(|_| ParseError::new(format!("`{text}` is no whole number")))
+}
+
+impl Axis {
+    /// The value of a problem, as a suite writes it; `None` where the problem is without it.
+    pub fn value(&self, problem: &Problem) -> Option<String> {
+        (self.get)(problem)
+    }
+
+    /// Gives it a value. Axes before it in the table have theirs already.
+    ///
+    /// # Errors
+    /// When the text is none of its values.
+    pub fn set(&self, problem: &mut Problem, text: &str) -> Result<(), ParseError> {
+        (self.set)(problem, text)
+    }
+
+    /// A word of a suite for it, as it is written in a report.
+    ///
+    /// # Errors
+    /// When the text is none of its values, whatever the other axes are.
+    pub fn check(&self, text: &str) -> Result<String, ParseError> {
+        match self.form {
+            Form::Number(_) | Form::Width(_) => whole(text).map(|number| number.to_string()),
+            Form::Mask => text.parse::<Mask>().map(|_| text.to_owned()),
+            Form::Lengths(_) => text.parse::<Varlen>().map(|lengths| lengths.to_string()),
+            Form::Choice(words) | Form::Layer(words) => {
+                let words = words();
+                match words.iter().find(|word| word.name == text) {
+                    Some(word) => Ok(word.name.to_owned()),
+                    None => {
+                        let names = words.iter().map(|word| word.name);
+                        Err(ParseError::one_of(self.name, text, names))
+                    }
+                }
+            }
         }
-        Ok(Varlen { q, k })
+    }
+
+    /// Its value in a problem of which nothing is said about it.
+    pub fn unset_value(&self, problem: &Problem) -> Option<String> {
+        match self.unset {
+            Unset::Is(text) => Some(text.to_owned()),
+            Unset::As(other) => axis(other)?.value(problem),
+            Unset::Refused(_) | Unset::Absent | Unset::With(_) => None,
+        }
+    }
+
+    /// What an id says of it: nothing where that goes without saying.
+    pub(super) fn token(&self, problem: &Problem) -> Option<String> {
+        if self.of_lengths && problem.varlen.is_some() {
+            return None;
+        }
+        let value = self.value(problem)?;
+        if Some(&value) == self.unset_value(problem).as_ref() {
+            return None;
+        }
+        match self.form {
+            Form::Number(letters) | Form::Lengths(letters) => Some(format!("{letters}{value}")),
+            Form::Mask => Some(value),
+            Form::Layer(_) => None,
+            Form::Choice(words) => {
+                let word = words().into_iter().find(|word| word.name == value)?;
+                Some(word.short.to_owned())
+            }
+            Form::Width(of) => {
+                let of = axis(of)?;
+                let name = of.value(problem)?;
+                let word = of.words().into_iter().find(|word| word.name == name)?;
+                Some(format!("{}{value}", word.short))
+            }
+        }
+    }
+
+    /// The words that it can be; none where it is no such choice.
+    pub fn words(&self) -> Vec<Word> {
+        match self.form {
+            Form::Choice(words) | Form::Layer(words) => words(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Where its token stands in an id: the lengths of a ragged batch where the length of
+    /// other problems does.
+    pub(super) fn place(&self) -> usize {
+        let at = |name| AXES.iter().position(|axis| axis.name == name);
+        at(self.says).or(at(self.name)).unwrap_or(AXES.len())
     }
 }

@@ -3,25 +3,31 @@
 //! Knows nobody. A [`Problem`] is one attention computation, or one [`Projection`] around
 //! it; a [`Case`] is a variant (one implementation) on a problem with parameters.
 
-mod axes;
+pub mod axes;
 mod case;
+mod id;
 pub mod inputs;
 mod mask;
+mod params;
 mod problem;
 mod projected;
 mod projection;
 pub mod reference;
 pub mod tolerance;
+mod values;
+mod variant;
 pub mod work;
 
-pub use axes::{Direction, Dtype, LONGEST_AXIS, Layout, Varlen};
-pub use case::{
-    AUTO, Case, CaseId, FACETS, NAME_RULE, ParamValue, Params, VariantId, is_name, parameter_name,
-};
+pub use axes::FACETS;
+pub use case::{Case, CaseId};
+pub use id::Point;
 pub use mask::{Align, Mask};
+pub use params::{AUTO, ParamValue, Params, parameter_name};
 pub use problem::Problem;
 pub use projected::Sizes;
 pub use projection::{Projection, ProjectionKind};
+pub use values::{Direction, Dtype, LONGEST_AXIS, Layout, Varlen};
+pub use variant::{NAME_RULE, VariantId, is_name};
 
 /// A text that is not what it should be; the message says what is wrong and
 /// what may stand there instead.

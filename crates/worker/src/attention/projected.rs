@@ -1,6 +1,7 @@
 //! A projection in its problem: what sizes it has, and which axes it leaves.
 
-use super::{Direction, LONGEST_AXIS, Layout, ParseError, Problem, Projection};
+use super::axes::{AXES, Unset};
+use super::{ParseError, Problem, Projection};
 
 /// The sizes of a projection, as products that cannot overflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,41 +36,20 @@ impl Projection {
     /// # Errors
     /// An axis that a projection does not have, or rows that do not divide into shards.
     pub fn validate(&self, problem: &Problem) -> Result<(), ParseError> {
-        for (axis, value) in [("hidden", self.hidden), ("ranks", self.ranks)] {
-            if value == 0 {
-                return Err(ParseError::new(format!("{axis} is 0; it must be positive")));
+        for axis in AXES.iter().filter(|axis| !axis.of_projections) {
+            let fixed = axis.of_lengths && problem.varlen.is_some();
+            let value = axis.value(problem);
+            if fixed || value == axis.unset_value(problem) {
+                continue;
             }
-            if value > LONGEST_AXIS {
-                return Err(ParseError::new(format!(
-                    "{axis} is {value}; it must be at most {LONGEST_AXIS}"
-                )));
-            }
-        }
-        let foreign = [
-            ("mask", !problem.mask.is_full(), "`full`"),
-            ("varlen", problem.varlen.is_some(), "left out"),
-            ("layout", problem.layout != Layout::Bshd, "`bshd`"),
-            (
-                "direction",
-                problem.direction != Direction::Forward,
-                "`forward`",
-            ),
-            (
-                "kv_heads",
-                problem.kv_heads != problem.heads,
-                "that of `heads`",
-            ),
-            ("seq_k", problem.seq_k != problem.seq_q, "that of `seq_q`"),
-            (
-                "head_dim_v",
-                problem.head_dim_v != problem.head_dim,
-                "that of `head_dim`",
-            ),
-        ];
-        if let Some((axis, _, fix)) = foreign.iter().find(|(_, set, _)| *set) {
+            let fix = match axis.unset {
+                Unset::Is(text) => format!("`{text}`"),
+                Unset::As(other) => format!("that of `{other}`"),
+                Unset::Refused(_) | Unset::Absent | Unset::With(_) => "left out".to_owned(),
+            };
             return Err(ParseError::new(format!(
-                "a projection (`{}`) has no {axis} of its own; it must be {fix}",
-                self.kind
+                "a projection (`{}`) has no {} of its own; it must be {fix}",
+                self.kind, axis.name
             )));
         }
         let rows = problem.total_q();

@@ -5,6 +5,7 @@
 //! attention gathers them and multiplies, the one after it multiplies and sums them back
 //! into shards.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -83,37 +84,29 @@ impl FromStr for ProjectionKind {
     }
 }
 
-impl fmt::Display for Projection {
-    /// The tokens of a case id: `ag4096,r2`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{},r{}", self.kind.short(), self.hidden, self.ranks)
-    }
-}
-
 impl Projection {
-    /// The projection of an id's tokens (`ag` or `rs` with the width, `r` with the ranks).
+    /// Holds an id to saying all of a projection (`ag` or `rs` with the width, `r` with the
+    /// ranks) or nothing.
     ///
     /// # Errors
     /// When one of the two is there without the other.
-    pub(super) fn of_tokens(
-        layer: Option<(ProjectionKind, u32)>,
-        ranks: Option<u32>,
+    pub(super) fn said_whole(
+        said: &BTreeMap<&'static str, String>,
         id: &str,
-    ) -> Result<Option<Projection>, ParseError> {
-        match (layer, ranks) {
-            (Some((kind, hidden)), Some(ranks)) => Ok(Some(Projection {
-                kind,
-                hidden,
-                ranks,
-            })),
-            (None, None) => Ok(None),
-            (Some((kind, hidden)), None) => Err(ParseError::new(format!(
+    ) -> Result<(), ParseError> {
+        match (
+            said.get("projection"),
+            said.get("hidden"),
+            said.get("ranks"),
+        ) {
+            (Some(kind), Some(hidden), None) => Err(ParseError::new(format!(
                 "`{}{hidden}` in `{id}` needs its ranks, for example `r2`",
-                kind.short()
+                kind.parse::<ProjectionKind>()?.short()
             ))),
-            (None, Some(ranks)) => Err(ParseError::new(format!(
+            (None, _, Some(ranks)) => Err(ParseError::new(format!(
                 "`r{ranks}` in `{id}` is of a projection; add `ag4096` or `rs4096`"
             ))),
+            _ => Ok(()),
         }
     }
 }

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use crate::protocol::Device;
+use crate::protocol::{Device, DeviceKind};
 use crate::units::Bytes;
 
 /// The processor as the protocol describes devices.
 pub fn device() -> Device {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     Device {
-        kind: "cpu".to_owned(),
+        kind: DeviceKind::Cpu.to_string(),
         name: model_name(),
         memory_bytes: Bytes(available_memory().unwrap_or(0)),
         facts: BTreeMap::from([("cores".to_owned(), cores.to_string())]),

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from regatta_worker.protocol.channel import Failed
 
 DTYPE_BYTES = {"f32": 4, "f16": 2, "bf16": 2}
+LAYOUTS = ("bshd", "bhsd")
 DIRECTIONS = ("forward", "backward", "both")
 GRADIENTS = ("dq", "dk", "dv")
 PROBES = 16
@@ -91,7 +92,7 @@ class Problem:
             raise Failed(f"malformed problem: {type(error).__name__}: {error}") from error
         for field, known in (
             ("dtype", tuple(DTYPE_BYTES)),
-            ("layout", ("bshd", "bhsd")),
+            ("layout", LAYOUTS),
             ("direction", DIRECTIONS),
         ):
             if getattr(problem, field) not in known:

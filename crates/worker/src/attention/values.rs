@@ -1,0 +1,218 @@
+//! The values a problem's axes can have: storage types, layouts, directions, and
+//! the lengths of ragged batches.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::ParseError;
+
+/// Longest axis: far beyond what fits in memory, and short enough that what follows from
+/// several of them can be counted.
+pub const LONGEST_AXIS: u32 = 1 << 24;
+
+/// The type tensors are stored in. Arithmetic inside a kernel may be wider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Dtype {
+    /// IEEE binary32.
+    F32,
+    /// IEEE binary16.
+    F16,
+    /// bfloat16.
+    Bf16,
+}
+
+impl Dtype {
+    /// Every dtype, in the order of its declaration.
+    pub const ALL: [Dtype; 3] = [Dtype::F32, Dtype::F16, Dtype::Bf16];
+
+    /// Bytes of one element.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Dtype::F32 => 4,
+            Dtype::F16 | Dtype::Bf16 => 2,
+        }
+    }
+
+    /// `f32`, `f16`, `bf16`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Dtype::F32 => "f32",
+            Dtype::F16 => "f16",
+            Dtype::Bf16 => "bf16",
+        }
+    }
+}
+
+/// Physical order of a tensor's axes in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Layout {
+    /// `[batch, seq, heads, head_dim]`: FlashAttention, xFormers.
+    Bshd,
+    /// `[batch, heads, seq, head_dim]`: PyTorch's SDPA.
+    Bhsd,
+}
+
+impl Layout {
+    /// Every layout, in the order of its declaration.
+    pub const ALL: [Layout; 2] = [Layout::Bshd, Layout::Bhsd];
+
+    /// `bshd`, `bhsd`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Layout::Bshd => "bshd",
+            Layout::Bhsd => "bhsd",
+        }
+    }
+}
+
+/// What is timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// `out` from `q, k, v`.
+    Forward,
+    /// `dq, dk, dv` from `q, k, v`, what forward saved, and `dout`.
+    Backward,
+    /// Forward, then backward, as one call.
+    Both,
+}
+
+impl Direction {
+    /// Every direction, in the order of its declaration.
+    pub const ALL: [Direction; 3] = [Direction::Forward, Direction::Backward, Direction::Both];
+
+    /// `forward`, `backward`, `both`: the word used in suites.
+    pub fn name(self) -> &'static str {
+        match self {
+            Direction::Forward => "forward",
+            Direction::Backward => "backward",
+            Direction::Both => "both",
+        }
+    }
+
+    /// `fwd`, `bwd`, `both`: the word used in case ids.
+    pub fn short(self) -> &'static str {
+        match self {
+            Direction::Forward => "fwd",
+            Direction::Backward => "bwd",
+            Direction::Both => "both",
+        }
+    }
+
+    /// True when the call yields `out`.
+    pub fn has_forward(self) -> bool {
+        self != Direction::Backward
+    }
+
+    /// True when the call yields `dq`, `dk` and `dv`.
+    pub fn has_backward(self) -> bool {
+        self != Direction::Forward
+    }
+}
+
+macro_rules! named {
+    ($type:ty, $what:literal) => {
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = ParseError;
+
+            fn from_str(text: &str) -> Result<Self, ParseError> {
+                Self::ALL
+                    .into_iter()
+                    .find(|value| value.name() == text)
+                    .ok_or_else(|| {
+                        ParseError::one_of($what, text, Self::ALL.iter().map(|value| value.name()))
+                    })
+            }
+        }
+    };
+}
+
+named!(Dtype, "dtype");
+named!(Layout, "layout");
+named!(Direction, "direction");
+
+/// Most sequences of a ragged batch: its case's id names every one.
+const MOST_SEQUENCES: usize = 4096;
+
+/// Lengths of the sequences of a ragged ("varlen") batch, packed one after the
+/// other without padding, as `cu_seqlens` describes them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Varlen {
+    /// Queries of each sequence.
+    pub q: Vec<u32>,
+    /// Keys of each sequence; as many entries as `q`.
+    pub k: Vec<u32>,
+}
+
+impl Varlen {
+    /// Total queries over all sequences.
+    pub fn total_q(&self) -> u64 {
+        self.q.iter().map(|&n| u64::from(n)).sum()
+    }
+
+    /// Total keys over all sequences.
+    pub fn total_k(&self) -> u64 {
+        self.k.iter().map(|&n| u64::from(n)).sum()
+    }
+}
+
+impl fmt::Display for Varlen {
+    /// `100+200`, or `1+1:100+200` when queries and keys differ.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |lengths: &[u32]| {
+            let texts: Vec<String> = lengths.iter().map(u32::to_string).collect();
+            texts.join("+")
+        };
+        f.write_str(&list(&self.q))?;
+        if self.q != self.k {
+            write!(f, ":{}", list(&self.k))?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Varlen {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Varlen, ParseError> {
+        let list = |part: &str| -> Result<Vec<u32>, ParseError> {
+            if part.split('+').nth(MOST_SEQUENCES).is_some() {
+                return Err(ParseError::new(format!(
+                    "a varlen batch has at most {MOST_SEQUENCES} sequences"
+                )));
+            }
+            part.split('+')
+                .map(|n| match n.parse::<u32>() {
+                    Ok(n) if n > 0 => Ok(n),
+                    _ => Err(ParseError::new(format!(
+                        "`{text}` is no list of sequence lengths; write `100+200`, \
+                         or `1+1:100+200` for queries and keys apart"
+                    ))),
+                })
+                .collect()
+        };
+        let (q, k) = match text.split_once(':') {
+            Some((q, k)) => (list(q)?, list(k)?),
+            None => (list(text)?, list(text)?),
+        };
+        if q.len() != k.len() {
+            return Err(ParseError::new(format!(
+                "varlen `{text}` lists {} query lengths and {} key lengths; \
+                 each sequence needs both",
+                q.len(),
+                k.len()
+            )));
+        }
+        Ok(Varlen { q, k })
+    }
+}

@@ -1,0 +1,277 @@
+//! `regatta build`: every kernel for every architecture, with no GPU, and what each
+//! entry point takes.
+
+mod outcome;
+mod table;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use rayon::prelude::*;
+use serde_json::{Value, json};
+
+use outcome::{Outcome, rows};
+
+use super::{Ended, Stop, note, print, progress};
+use regatta::kernels::arch::Arch;
+use regatta::kernels::compile::{BuildError, Compiler, image};
+use regatta::kernels::device;
+use regatta::kernels::ledger::{Built, Comparison, Ledger};
+use regatta::kernels::source::{FILES, Source};
+use regatta::record::ledger as stored;
+
+/// Compile the kernels and show what each entry point takes; needs no GPU
+///
+/// Exits 0 when everything compiles, 1 when a kernel does not, or takes more than the
+/// ledger of `--against` says, 2 when there is no compiler, 3 when the ledger is another
+/// compiler's.
+#[derive(Args, Debug)]
+pub struct BuildArgs {
+    /// Kernel files: a name such as `flash_mma`, or the path of a .cu file whose headers
+    /// lie beside it [default: all of regatta's]
+    #[arg(value_name = "FILE")]
+    files: Vec<String>,
+
+    /// Architectures, as nvcc names them [default: those of the ledger, or of the GPUs
+    /// that are here, or else sm_80,sm_90a,sm_100]
+    #[arg(long, value_name = "ARCH", value_delimiter = ',')]
+    arch: Vec<Arch>,
+
+    /// What compiles [default: that of the ledger, or else nvrtc]
+    #[arg(long, value_parser = compilers())]
+    compiler: Option<Compiler>,
+
+    /// Compile even what the cache has
+    #[arg(long)]
+    fresh: bool,
+
+    /// Write what every entry point takes to a ledger, replacing it
+    #[arg(long, value_name = "LEDGER", conflicts_with = "against")]
+    save: Option<PathBuf>,
+
+    /// Fail when an entry point takes more than this ledger says
+    #[arg(long, value_name = "LEDGER")]
+    against: Option<PathBuf>,
+
+    /// Machine-readable output
+    #[arg(long)]
+    json: bool,
+
+    /// No progress bar
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+fn compilers() -> impl TypedValueParser<Value = Compiler> {
+    PossibleValuesParser::new(Compiler::ALL.map(Compiler::name))
+        .try_map(|name| name.parse::<Compiler>())
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// See [`super::Stop`].
+pub fn run(args: &BuildArgs) -> Ended {
+    let base = args.against.as_deref().map(stored::read).transpose();
+    let base = base.map_err(Stop::usage)?;
+    let sources = sources(&args.files)?;
+    let archs = archs(args, base.as_ref());
+    let compiler = args.compiler.unwrap_or_else(|| compiler_of(base.as_ref()));
+    let jobs = jobs(args, &sources, &archs)?;
+    let outcomes = built(&jobs, compiler, args)?;
+
+    let rows = outcomes.iter().flat_map(rows);
+    let ledger = Ledger::new(&compiler_name(&outcomes, compiler), rows);
+    let failed = outcomes.iter().any(|outcome| outcome.image.is_err());
+    let comparison = base.map(|base| base.compare(&ledger, &compiled(&outcomes)));
+    show(args, &outcomes, &ledger, comparison.as_ref())?;
+    if failed {
+        return Ok(1);
+    }
+    if let Some(path) = &args.save {
+        stored::write(path, &ledger).map_err(Stop::usage)?;
+        note(format!(
+            "{} holds {} entry points",
+            path.display(),
+            ledger.rows.len()
+        ));
+    }
+    match comparison {
+        Some(Err(why)) => Err(Stop::NotJudged(anyhow!(why))),
+        Some(Ok(comparison)) => Ok(u8::from(comparison.is_worse())),
+        None => Ok(0),
+    }
+}
+
+fn sources(files: &[String]) -> Result<Vec<Source>, Stop> {
+    if files.is_empty() {
+        let all = FILES.iter().filter_map(|file| Source::embedded(file.name));
+        return Ok(all.collect());
+    }
+    files.iter().map(|file| source(file)).collect()
+}
+
+fn source(file: &str) -> Result<Source, Stop> {
+    if let Some(source) = Source::embedded(file) {
+        return Ok(source);
+    }
+    if file.ends_with(".cu") {
+        let read = Source::read(Path::new(file));
+        return read.map_err(|error| Stop::Usage(anyhow!("{file}: {error}")));
+    }
+    let names = FILES.map(|file| file.name);
+    Err(Stop::Usage(anyhow!(
+        "there is no kernel file `{file}`; give one of {}, or the path of a .cu file",
+        names.join(", ")
+    )))
+}
+
+fn archs(args: &BuildArgs, base: Option<&Ledger>) -> Vec<Arch> {
+    let mut archs = args.arch.clone();
+    if archs.is_empty() {
+        let rows = base.into_iter().flat_map(|base| base.rows.keys());
+        archs = rows.map(|id| id.arch).collect();
+    }
+    if archs.is_empty() {
+        archs = device::present();
+    }
+    if archs.is_empty() {
+        archs = vec![Arch::SM_80, Arch::SM_90A, Arch::SM_100];
+    }
+    archs.sort();
+    archs.dedup();
+    archs
+}
+
+fn compiler_of(base: Option<&Ledger>) -> Compiler {
+    let name = base.and_then(|base| base.compiler.split(' ').next());
+    name.and_then(|name| name.parse().ok()).unwrap_or_default()
+}
+
+type Job<'a> = (&'a Source, Arch);
+
+/// What can be compiled of what was asked for. It is an error when that is nothing.
+fn jobs<'a>(args: &BuildArgs, sources: &'a [Source], archs: &[Arch]) -> Result<Vec<Job<'a>>, Stop> {
+    let (mut jobs, mut refused) = (Vec::new(), Vec::new());
+    for source in sources {
+        let mut whys: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for &arch in archs {
+            match source.needs.refuse(arch) {
+                None => jobs.push((source, arch)),
+                Some(why) => whys.entry(why).or_default().push(arch.to_string()),
+            }
+        }
+        let said = |(why, archs): (String, Vec<String>)| {
+            format!("{} for {}: {why}", source.name, archs.join(", "))
+        };
+        refused.extend(whys.into_iter().map(said));
+    }
+    if jobs.is_empty() {
+        return Err(Stop::Usage(anyhow!(
+            "nothing to build: {}",
+            refused.join("; ")
+        )));
+    }
+    if !refused.is_empty() && !args.quiet && !args.json {
+        note(format!("not built: {}", refused.join("; ")));
+    }
+    Ok(jobs)
+}
+
+/// Compiles on every core. Missing compilers, unknown architectures and folders that
+/// cannot be written are nobody's kernel's fault and end the command.
+fn built(jobs: &[Job], compiler: Compiler, args: &BuildArgs) -> Result<Vec<Outcome>, Stop> {
+    let bar = progress::bar(jobs.len(), args.quiet || args.json);
+    let build = |(source, arch): &Job| {
+        let image = image(source, *arch, compiler, args.fresh);
+        bar.set_message(format!("{} {arch}", source.name));
+        bar.inc(1);
+        Outcome {
+            file: source.name.clone(),
+            arch: *arch,
+            image,
+        }
+    };
+    let outcomes: Vec<Outcome> = jobs.par_iter().map(build).collect();
+    bar.finish_and_clear();
+    let (mut kept, mut stop) = (Vec::new(), None);
+    for outcome in outcomes {
+        match outcome.image {
+            Ok(_) | Err(BuildError::Rejected { .. }) => kept.push(outcome),
+            Err(error) => stop = stop.or(Some(error)),
+        }
+    }
+    match stop {
+        Some(error) => Err(Stop::usage(error)),
+        None => Ok(kept),
+    }
+}
+
+fn compiled(outcomes: &[Outcome]) -> Built {
+    let done = outcomes.iter().filter(|outcome| outcome.image.is_ok());
+    done.map(|outcome| (outcome.file.clone(), outcome.arch))
+        .collect()
+}
+
+/// Name and version, or the name alone when nothing compiled.
+fn compiler_name(outcomes: &[Outcome], compiler: Compiler) -> String {
+    let mut images = outcomes
+        .iter()
+        .filter_map(|outcome| outcome.image.as_ref().ok());
+    images
+        .next()
+        .map_or_else(|| compiler.to_string(), |image| image.compiler.clone())
+}
+
+fn show(
+    args: &BuildArgs,
+    outcomes: &[Outcome],
+    ledger: &Ledger,
+    comparison: Option<&Result<Comparison, String>>,
+) -> Result<(), Stop> {
+    if args.json {
+        let text = answer(outcomes, ledger, comparison);
+        return print(format!("{text}\n"));
+    }
+    print(table::builds(outcomes, &ledger.compiler))?;
+    match comparison {
+        Some(Ok(comparison)) => print(table::comparison(comparison)),
+        _ => Ok(()),
+    }
+}
+
+fn answer(
+    outcomes: &[Outcome],
+    ledger: &Ledger,
+    comparison: Option<&Result<Comparison, String>>,
+) -> Value {
+    let builds: Vec<Value> = outcomes
+        .iter()
+        .map(|outcome| match &outcome.image {
+            Ok(image) => json!({
+                "file": outcome.file,
+                "arch": outcome.arch,
+                "seconds": image.seconds,
+                "cached": image.cached,
+                "cubin_bytes": image.cubin.len(),
+                "warnings": image.warnings,
+                "entries": rows(outcome),
+            }),
+            Err(error) => json!({
+                "file": outcome.file,
+                "arch": outcome.arch,
+                "error": error.to_string(),
+            }),
+        })
+        .collect();
+    let mut answer = json!({ "compiler": ledger.compiler, "builds": builds });
+    match comparison {
+        Some(Ok(comparison)) => answer["comparison"] = json!(comparison),
+        Some(Err(why)) => answer["not_comparable"] = json!(why),
+        None => {}
+    }
+    answer
+}

@@ -1,0 +1,114 @@
+//! `regatta diff`: judge two stored runs, or two traces.
+
+use std::path::PathBuf;
+
+use anyhow::anyhow;
+use clap::Args;
+
+use super::reporting::{self, Outputs, Show};
+use super::{Ended, Stop, sides, trace};
+use regatta::judge::trace::FLOOR;
+use regatta::judge::{self, Options};
+use regatta::record::baseline::Store;
+use regatta::report::Report;
+use regatta::units::Share;
+
+/// Judge two stored runs or traces: what got slower, how sure that is, and why
+///
+/// BASE and HEAD are run files, report folders, or names of baselines; or two traces of
+/// `regatta trace`. Runs of different suites are compared over the cases they share.
+#[derive(Args, Debug)]
+pub struct DiffArgs {
+    /// What was
+    base: String,
+
+    /// What is
+    head: String,
+
+    /// The folder of baselines
+    #[arg(long, value_name = "DIR", default_value = "baselines")]
+    baselines: PathBuf,
+
+    /// Call an inconclusive result not judged (exit code 3)
+    #[arg(long)]
+    strict: bool,
+
+    /// Of traces: the smallest change of a time that counts, 0.1 for 10 % [default: 0.1]
+    #[arg(long, value_name = "SHARE")]
+    floor: Option<f64>,
+
+    #[command(flatten)]
+    show: Show,
+
+    #[command(flatten)]
+    outputs: Outputs,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// See [`super::Stop`].
+pub fn run(args: &DiffArgs) -> Ended {
+    match (trace::is_trace(&args.base), trace::is_trace(&args.head)) {
+        (true, true) => return traces(args),
+        (false, false) if args.floor.is_some() => {
+            return Err(Stop::Usage(anyhow!(
+                "--floor is for traces; the floor of a run is its suite's: [policy] floor"
+            )));
+        }
+        (false, false) => {}
+        _ => {
+            return Err(Stop::Usage(anyhow!(
+                "{} and {} are a trace and something else; name two traces, or two runs",
+                args.base,
+                args.head
+            )));
+        }
+    }
+    args.outputs.check()?;
+    if args.outputs.prints() && args.show.json {
+        return Err(Stop::Usage(anyhow!(
+            "--json and a report named `-` both go to standard output; name a file for one"
+        )));
+    }
+    let store = Store::new(&args.baselines);
+    let head = sides::find(&args.head, &store, None)?;
+    let machine = head.side.header.machine.name.as_str();
+    let base = sides::find(&args.base, &store, Some(machine))?;
+    let options = Options {
+        strict: args.strict,
+        same_suite: false,
+        wants_base: false,
+    };
+    let judgement = judge::judge(&head.side, Some(&base.side), &options);
+    let report = Report {
+        judgement: &judgement,
+        head: &head.run,
+        base: Some(&base.side),
+    };
+    let show = (!args.outputs.prints()).then_some(&args.show);
+    reporting::show(&report, show, args.outputs.write(&report))
+}
+
+fn traces(args: &DiffArgs) -> Ended {
+    if args.outputs.beside_html() || args.strict || args.show.all {
+        return Err(Stop::Usage(anyhow!(
+            "of two traces there is the text, --json and --html; --strict, --all and other \
+             report files are for runs"
+        )));
+    }
+    args.outputs.check()?;
+    let floor = args.floor.unwrap_or(FLOOR.0);
+    if !(0.0..=100.0).contains(&floor) {
+        return Err(Stop::Usage(anyhow!(
+            "--floor {floor} is no share; 0.1 stands for 10 %"
+        )));
+    }
+    let page = args.outputs.html();
+    if args.outputs.prints() && args.show.json {
+        return Err(Stop::Usage(anyhow!(
+            "--json and --html - both go to standard output; name a file for the page"
+        )));
+    }
+    trace::diff((&args.base, &args.head), Share(floor), args.show.json, page)
+}

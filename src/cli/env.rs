@@ -1,0 +1,184 @@
+//! `regatta env`: the Python environments of a suite or of `regatta.toml`.
+
+use std::path::Path;
+
+use anyhow::anyhow;
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use super::{Ended, Stop, interrupt, note, print};
+use regatta::measure::environments::{EnvironmentError, Made, interpreter_of};
+use regatta::suite::document::nearest;
+use regatta::suite::environment::Environment;
+use regatta::suite::{self, Suite};
+
+/// Make Python environments from pinned requirements, and list them
+///
+/// An environment is a table `[environments.NAME]` of a suite or of regatta.toml. With
+/// `requirements` it is made by this command, in the user's cache, from the network or from a
+/// folder of `wheels`; without, its `interpreter` is used as it is. What is installed in it
+/// is part of every run that is measured with it.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    regatta env list\n  \
+    regatta env make xformers\n  \
+    regatta env --suite ./mine.toml make old\n\n\
+    In regatta.toml:\n  \
+    [environments.xformers]\n  \
+    requirements = [\"torch==2.11.0\", \"xformers==0.0.34\"]\n  \
+    workers = [\"xformers\"]      # run in it unless a variant says @other")]
+pub struct EnvArgs {
+    #[command(subcommand)]
+    action: Action,
+
+    /// The suite whose environments are meant, beside those of regatta.toml
+    #[arg(long, global = true, value_name = "SUITE")]
+    suite: Option<String>,
+
+    /// Machine-readable output
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand, Debug)]
+enum Action {
+    /// List environments: their interpreter, and whether they are made
+    List,
+    /// Make an environment from its pinned requirements
+    Make {
+        /// Its name
+        name: String,
+        /// Make it anew where it is there already
+        #[arg(long)]
+        fresh: bool,
+    },
+    /// Print what is installed in an environment that was made
+    Show {
+        /// Its name
+        name: String,
+    },
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// See [`super::Stop`].
+pub fn run(args: &EnvArgs) -> Ended {
+    let mut suite = match &args.suite {
+        Some(name) => suite::load(name).map_err(Stop::usage)?,
+        None => Suite::default(),
+    };
+    suite::configure(&mut suite, Path::new("regatta.toml")).map_err(Stop::usage)?;
+    match &args.action {
+        Action::List => list(&suite, args.json),
+        Action::Make { name, fresh } => make(&suite, name, *fresh, args.json),
+        Action::Show { name } => show(&suite, name, args.json),
+    }
+}
+
+fn list(suite: &Suite, json: bool) -> Ended {
+    let mut entries = Vec::new();
+    for (name, environment) in &suite.environments {
+        let made = Made::of(name, environment).map_err(stop)?;
+        let state = match &made {
+            None => "as it is",
+            Some(made) if made.lock().is_some() => "made",
+            Some(_) => "not made",
+        };
+        let interpreter = match &made {
+            Some(made) => made.folder().join("bin/python").display().to_string(),
+            None => interpreter_of(environment),
+        };
+        entries.push((name, environment, state, interpreter));
+    }
+    if json {
+        let entries: Vec<_> = entries
+            .iter()
+            .map(|(name, environment, state, interpreter)| {
+                json!({
+                    "name": name,
+                    "state": state,
+                    "interpreter": interpreter,
+                    "requirements": environment.requirements,
+                    "workers": environment.workers,
+                })
+            })
+            .collect();
+        print(format!("{}\n", json!(entries)))?;
+        return Ok(0);
+    }
+    if entries.is_empty() {
+        note("no environment is declared: add [environments.NAME] to regatta.toml or a suite");
+    }
+    for (name, environment, state, interpreter) in entries {
+        let workers = match environment.workers.as_slice() {
+            [] => String::new(),
+            workers => format!("  for {}", workers.join(", ")),
+        };
+        print(format!("{name:16}  {state:8}  {interpreter}{workers}\n"))?;
+    }
+    Ok(0)
+}
+
+fn make(suite: &Suite, name: &str, fresh: bool, json: bool) -> Ended {
+    interrupt::watch_for("; the environment is not made");
+    let environment = declared(suite, name)?;
+    let Some(made) = Made::of(name, environment).map_err(stop)? else {
+        return Err(Stop::Usage(anyhow!(
+            "environment `{name}` has no `requirements`: its interpreter ({}) is used as it is",
+            interpreter_of(environment)
+        )));
+    };
+    let lock = match made.lock() {
+        Some(lock) if !fresh => lock,
+        _ => {
+            note(format!("making environment {name}"));
+            made.make().map_err(stop)?
+        }
+    };
+    if json {
+        print(format!(
+            "{}\n",
+            json!({"name": name, "folder": made.folder(), "lock": lock.lines().collect::<Vec<_>>()})
+        ))?;
+    } else {
+        let packages = lock.lines().count();
+        print(format!(
+            "{}\n  {packages} packages\n",
+            made.folder().display()
+        ))?;
+    }
+    Ok(0)
+}
+
+fn show(suite: &Suite, name: &str, json: bool) -> Ended {
+    let made = Made::of(name, declared(suite, name)?).map_err(stop)?;
+    let lock = made.and_then(|made| made.lock()).ok_or_else(|| {
+        Stop::Usage(anyhow!(
+            "environment `{name}` was not made here: `regatta env list` tells the state of each"
+        ))
+    })?;
+    match json {
+        true => print(format!("{}\n", json!(lock.lines().collect::<Vec<_>>())))?,
+        false => print(lock)?,
+    }
+    Ok(0)
+}
+
+fn declared<'a>(suite: &'a Suite, name: &str) -> Result<&'a Environment, Stop> {
+    suite.environments.get(name).ok_or_else(|| {
+        let known = suite.environments.keys().map(String::as_str);
+        let hint = match nearest(name, known.clone()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None if suite.environments.is_empty() => {
+                format!("declare it as [environments.{name}] in regatta.toml, or name its --suite")
+            }
+            None => format!("there are {}", known.collect::<Vec<_>>().join(", ")),
+        };
+        Stop::Usage(anyhow!("no environment is called `{name}`; {hint}"))
+    })
+}
+
+fn stop(error: EnvironmentError) -> Stop {
+    Stop::usage(error)
+}

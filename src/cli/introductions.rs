@@ -1,0 +1,272 @@
+//! Every worker that is known, asked who it is: what `list` and `doctor` show.
+
+use std::collections::VecDeque;
+use std::num::NonZero;
+use std::path::Path;
+use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
+
+use super::{Stop, interrupt};
+use regatta::last_words;
+use regatta::measure::launcher::Launcher;
+use regatta::measure::preflight;
+use regatta::measure::workers::{self, Processes};
+use regatta::report::text::one_line;
+use regatta::suite::Suite;
+use regatta::variants;
+use regatta::worker::host::HostError;
+use regatta::worker::protocol::Hello;
+use regatta::worker::python::LIBRARIES;
+
+/// Where a Python with the library is to be named.
+const ANOTHER_PYTHON: &str =
+    "name a Python that has it in [environments.default] of regatta.toml, or in REGATTA_PYTHON";
+
+/// A worker, and what it says of itself or why it is not here.
+pub(super) struct Introduction {
+    /// Its name.
+    pub(super) worker: String,
+    /// What it said.
+    pub(super) found: Result<Hello, Absence>,
+}
+
+/// Why a worker is not here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Absence {
+    /// All that is known, as it was said.
+    pub(super) reason: String,
+    /// What is lacking, in a line; the same for all workers that lack the same.
+    pub(super) lacks: String,
+    /// What would help.
+    pub(super) fix: String,
+    /// It may well be here: it did not answer in time.
+    pub(super) slow: bool,
+}
+
+/// Asks every worker that is known, as many at once as there are cores; one that cannot be
+/// started leaves the others be. `limit` is for each, in place of the usual one.
+///
+/// # Errors
+/// A declaration that concerns them all: exit code 2.
+pub(super) fn introductions(
+    config: &Suite,
+    environment: Option<&str>,
+    limit: Option<Duration>,
+) -> Result<Vec<Introduction>, Stop> {
+    interrupt::watch_for("");
+    workers::declared(config, environment).map_err(Stop::usage)?;
+    let logs = tempfile::tempdir().map_err(Stop::usage)?;
+    interrupt::leaves(logs.path().to_owned());
+    let names = variants::NAMES.into_iter().chain(LIBRARIES.iter().copied());
+    let names = names
+        .map(str::to_owned)
+        .chain(config.workers.keys().cloned());
+    let names: VecDeque<(usize, String)> = names.enumerate().collect();
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    let at_once = cores.min(names.len());
+    let waiting = Mutex::new(names);
+    let ask = || {
+        let mut found = Vec::new();
+        // A poisoned lock is one of a thread that panicked: its panic is handed on below.
+        while let Some((at, worker)) = waiting.lock().ok().and_then(|mut all| all.pop_front()) {
+            let answer = introduction(&worker, config, environment, limit, logs.path());
+            found.push((
+                at,
+                Introduction {
+                    worker,
+                    found: answer,
+                },
+            ));
+        }
+        found
+    };
+    let mut found: Vec<(usize, Introduction)> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..at_once).map(|_| scope.spawn(ask)).collect();
+        let joined = threads.into_iter().map(|thread| thread.join());
+        joined
+            .flat_map(|found| found.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    });
+    found.sort_by_key(|(at, _)| *at);
+    Ok(found.into_iter().map(|(_, one)| one).collect())
+}
+
+fn introduction(
+    name: &String,
+    config: &Suite,
+    environment: Option<&str>,
+    limit: Option<Duration>,
+    logs: &Path,
+) -> Result<Hello, Absence> {
+    let fix = || remedy(name, config);
+    let found = Processes::find(std::iter::once(name), config, environment, logs.to_owned());
+    let mut processes = found.map_err(|error| Absence::plain(&error.to_string(), fix()))?;
+    if let Some(limit) = limit {
+        processes = processes.within(limit);
+    }
+    let started = processes
+        .start(name)
+        .map_err(|error| failed(error, fix()))?;
+    let hello = started.hello();
+    if let Some(reason) = &hello.absent {
+        return Err(missing(reason).unwrap_or_else(|| Absence::plain(reason, fix())));
+    }
+    preflight::nameable(name, hello).map_err(|error| Absence::plain(&error.to_string(), fix()))?;
+    Ok(hello.clone())
+}
+
+impl Absence {
+    fn plain(reason: &str, fix: String) -> Absence {
+        Absence {
+            reason: reason.to_owned(),
+            lacks: one_line(reason),
+            fix,
+            slow: false,
+        }
+    }
+}
+
+/// What would help a worker that does not come up.
+fn remedy(worker: &str, config: &Suite) -> String {
+    match worker {
+        _ if config.workers.contains_key(worker) => {
+            format!("see `command` of [workers.{worker}] in regatta.toml")
+        }
+        variants::cpu::NAME => "it is part of regatta: please report this".to_owned(),
+        variants::cuda::NAME => {
+            "it takes an NVIDIA GPU with its driver, and CUDA's compiler (nvrtc or nvcc); \
+                   suites without cuda/ variants need none of them"
+                .to_owned()
+        }
+        _ => ANOTHER_PYTHON.to_owned(),
+    }
+}
+
+/// A worker that gave no answer, without its name: others may fail alike.
+fn failed(error: HostError, fix: String) -> Absence {
+    let log = error.log().to_owned();
+    let whole = match log.is_empty() {
+        true => error.to_string(),
+        false => format!("{error}\n{log}"),
+    };
+    match error {
+        HostError::Refused { reason, .. } => Absence::plain(&reason, fix),
+        HostError::Missing { program, why, .. } => {
+            let lacks = one_line(&format!("cannot start {program}: {why}"));
+            Absence {
+                lacks,
+                ..Absence::plain(&whole, fix)
+            }
+        }
+        HostError::TimedOut { limit, .. } => Absence {
+            lacks: format!("slow to start: not answered within {limit:?}"),
+            slow: true,
+            ..Absence::plain(
+                &whole,
+                "try again: once its files are in memory it loads faster; `regatta list` waits \
+                 longer"
+                    .to_owned(),
+            )
+        },
+        error => {
+            let fault = last_words::fault(&log).map_or(String::new(), |line| format!(": {line}"));
+            let lacks = one_line(&format!("{error}{fault}"));
+            Absence {
+                lacks,
+                ..Absence::plain(&whole, fix)
+            }
+        }
+    }
+}
+
+/// The Python worker's words for a library that is not there, which end in the command that
+/// would install it; `None` where these are others.
+fn missing(reason: &str) -> Option<Absence> {
+    let (what, rest) = reason.split_once(". Install it there with `")?;
+    let (command, _) = rest.split_once('`')?;
+    let package = command.rsplit(' ').next()?;
+    let error = what.split_once("): ").map_or(what, |(_, error)| error);
+    let lacks = match error.starts_with("ModuleNotFoundError") {
+        true => format!("`{package}` is not installed"),
+        false => format!("`{package}` cannot be loaded: {error}"),
+    };
+    Some(Absence {
+        lacks: one_line(&lacks),
+        ..Absence::plain(
+            reason,
+            format!("{}, or {ANOTHER_PYTHON}", one_line(command)),
+        )
+    })
+}
+
+/// Absences that are one: what is lacking, with all workers that lack it, in the order of
+/// the first of each.
+pub(super) fn grouped(found: &[Introduction]) -> Vec<(&Absence, Vec<&str>)> {
+    let mut groups: Vec<(&Absence, Vec<&str>)> = Vec::new();
+    for one in found {
+        let Err(absence) = &one.found else { continue };
+        let same = |(other, _): &&mut (&Absence, Vec<&str>)| {
+            (&other.lacks, &other.fix) == (&absence.lacks, &absence.fix)
+        };
+        match groups.iter_mut().find(same) {
+            Some((_, workers)) => workers.push(&one.worker),
+            None => groups.push((absence, vec![&one.worker])),
+        }
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn absent(worker: &str, module: &str, error: &str) -> Introduction {
+        let reason = format!(
+            "the Python module `{module}`, which library `{worker}` needs, cannot be loaded by \
+             /usr/bin/python3 (Python 3.12.0): {error}. Install it there with \
+             `/usr/bin/python3 -m pip install {module}`, or name an interpreter that has it in \
+             the suite's environment table"
+        );
+        Introduction {
+            worker: worker.to_owned(),
+            found: Err(missing(&reason).unwrap()),
+        }
+    }
+
+    #[test]
+    fn a_library_that_several_lack_is_one_absence() {
+        let gone = "ModuleNotFoundError: No module named 'torch'";
+        let broken = "ImportError: libcudart.so.12: cannot open shared object file";
+        let found = [
+            absent("torch", "torch", gone),
+            absent("jax", "jax", "ModuleNotFoundError: No module named 'jax'"),
+            absent("xformers", "torch", gone),
+            absent("flash_attn", "torch", broken),
+        ];
+        let groups = grouped(&found);
+        let told: Vec<(&str, &[&str])> = groups
+            .iter()
+            .map(|(absence, workers)| (absence.lacks.as_str(), workers.as_slice()))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ("`torch` is not installed", &["torch", "xformers"][..]),
+                ("`jax` is not installed", &["jax"]),
+                (
+                    "`torch` cannot be loaded: ImportError: libcudart.so.12: cannot open shared \
+                     object file",
+                    &["flash_attn"]
+                ),
+            ]
+        );
+        assert!(
+            groups[0]
+                .0
+                .fix
+                .starts_with("/usr/bin/python3 -m pip install torch, or name")
+        );
+        assert!(missing("no GPU here").is_none());
+    }
+}

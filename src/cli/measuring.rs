@@ -1,0 +1,388 @@
+//! What `run` and `gate` share: from a suite's name to a run on disk.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+use jiff::Timestamp;
+
+use super::progress::Progress;
+use super::{Stop, interrupt, note};
+use regatta::attention::{Case, CaseId, ParamValue, parameter_name};
+use regatta::measure::checkout::checkout;
+use regatta::measure::held::Held;
+use regatta::measure::machine::{fingerprint, worker_record};
+use regatta::measure::preflight;
+use regatta::measure::schedule::blocks;
+use regatta::measure::session::Session;
+use regatta::measure::workers::Processes;
+use regatta::record::run_file::{self, Before, Opening, RunWriter};
+use regatta::record::types::{BaseId, Owed, Run, RunHeader, SuiteRecord};
+use regatta::record::{METHOD_VERSION, SCHEMA_VERSION};
+use regatta::report::files::check_writable;
+use regatta::report::text::clean;
+use regatta::suite::document::nearest;
+use regatta::suite::{self, Override, Suite};
+use regatta::worker::protocol::Hello;
+
+/// What to measure, and how.
+#[derive(Args, Debug)]
+pub struct MeasureArgs {
+    /// A built-in suite's name, or the path of a suite file
+    pub suite: String,
+
+    /// Measure only cases whose id matches: a glob with `*`, or a part of the id
+    /// (may be given several times)
+    #[arg(long, short, value_name = "PATTERN")]
+    pub filter: Vec<String>,
+
+    /// Hand a variant another parameter value than its cases ask for, keeping their
+    /// ids: `cpu/split-key.num_splits_key=1`
+    #[arg(long, value_name = "VARIANT.PARAMETER=VALUE")]
+    pub set: Vec<String>,
+
+    /// Environment of workers that name none (declared in the suite or regatta.toml)
+    #[arg(long, value_name = "NAME")]
+    pub environment: Option<String>,
+
+    /// Starts of each worker, in place of the suite's number
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub invocations: Option<u32>,
+
+    /// Time nothing: count once what a call of each case does, and judge that alone
+    ///
+    /// Works on a throttled or shared GPU. Limits on structure are judged, and changes of
+    /// it where there is a baseline; expectations on time are not.
+    #[arg(long, conflicts_with = "invocations")]
+    pub structure_only: bool,
+
+    /// Where the run and its reports go [default: reports/SUITE, or
+    /// reports/SUITE-structure with --structure-only]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+
+    /// Begin anew even where an unfinished run could go on
+    #[arg(long)]
+    pub fresh: bool,
+
+    /// No progress on standard error
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+impl MeasureArgs {
+    /// The arguments that choose what is measured, beside a filter.
+    fn choosing(&self) -> Vec<String> {
+        let mut words = vec![self.suite.clone()];
+        for change in &self.set {
+            words.extend(["--set".to_owned(), change.clone()]);
+        }
+        if let Some(environment) = &self.environment {
+            words.extend(["--environment".to_owned(), environment.clone()]);
+        }
+        if self.structure_only {
+            words.push("--structure-only".to_owned());
+        }
+        words
+    }
+}
+
+/// A suite whose workers came up, ready to be measured.
+pub struct Ready {
+    /// The suite, filtered and overridden.
+    pub suite: Suite,
+    /// The first line of the run.
+    pub header: RunHeader,
+    /// The report directory.
+    pub directory: PathBuf,
+    /// True where nothing is to be said on standard error but what went wrong.
+    pub quiet: bool,
+    processes: Processes,
+    hellos: BTreeMap<String, Hello>,
+    fresh: bool,
+}
+
+impl Ready {
+    /// Reads the suite, looks at the report directory, and has the workers
+    /// introduce themselves. Nothing is measured or written over.
+    ///
+    /// # Errors
+    /// Whatever is wrong with the suite, the command line, the directory or a
+    /// worker: exit code 2.
+    pub fn prepare(args: &MeasureArgs) -> Result<Ready, Stop> {
+        interrupt::watch();
+        let suite = load(args)?;
+        let directory = match (&args.out, args.structure_only) {
+            (Some(directory), _) => directory.clone(),
+            (None, false) => Path::new("reports").join(&suite.name),
+            // A run that has times is worth more, and stays where it is.
+            (None, true) => Path::new("reports").join(format!("{}-structure", suite.name)),
+        };
+        check_writable(&directory.join("index.html")).map_err(Stop::usage)?;
+        let workers: Vec<String> = suite
+            .cases
+            .iter()
+            .map(|case| case.variant.worker_name())
+            .collect();
+        let environment = args.environment.as_deref();
+        let logs = directory.join("logs");
+        let mut processes =
+            Processes::find(workers.iter(), &suite, environment, logs).map_err(Stop::usage)?;
+        let hellos = preflight::check(&suite, &mut processes).map_err(|error| {
+            let log = match &error {
+                preflight::Preflight::Worker(error) => error.log().to_owned(),
+                preflight::Preflight::Plan(_) => String::new(),
+            };
+            Stop::Usage(with_log(error, &log))
+        })?;
+        let header = RunHeader {
+            schema: SCHEMA_VERSION,
+            method: METHOD_VERSION,
+            tool: env!("CARGO_PKG_VERSION").to_owned(),
+            argv: argv(),
+            started: Timestamp::now(),
+            git: checkout(&directory),
+            suite: SuiteRecord {
+                name: suite.name.clone(),
+                description: suite.description.clone(),
+                arguments: args.choosing(),
+                filter: args.filter.clone(),
+                overrides: suite.overrides.clone(),
+                counts: suite.counts.clone(),
+            },
+            rules: suite.rules.clone(),
+            settings: suite.settings.clone(),
+            machine: fingerprint(&hellos),
+            // One that is absent takes no times, so its stand-in for a device is no fact.
+            workers: hellos
+                .iter()
+                .filter(|(_, hello)| hello.absent.is_none())
+                .map(|(name, hello)| worker_record(name, hello))
+                .collect(),
+            plan: suite.cases.iter().map(|case| case.id()).collect(),
+            identity: Some(processes.identity()),
+            imported: None,
+        };
+        Ok(Ready {
+            suite,
+            header,
+            directory,
+            quiet: args.quiet,
+            processes,
+            hellos,
+            fresh: args.fresh,
+        })
+    }
+
+    /// Measures every invocation, or what is left of them. `base` is what the run is to be
+    /// held against.
+    ///
+    /// # Errors
+    /// When the run cannot be written: exit code 3.
+    pub fn measure(&mut self, base: Option<BaseId>) -> Result<RunWriter, Stop> {
+        let opening = Opening {
+            fresh: self.fresh,
+            base,
+        };
+        let (mut writer, before) =
+            RunWriter::open(&self.directory, &self.header, &opening).map_err(Stop::not_judged)?;
+        if !matches!(before, Before::Resumed { .. }) {
+            self.processes.begin_logs();
+        }
+        self.tell(before);
+        let all = self.suite.cases.clone();
+        self.invocations(&mut writer, &all, 0..self.suite.settings.invocations)?;
+        Ok(writer)
+    }
+
+    /// Says what became of the run that was there before.
+    fn tell(&self, before: Before) {
+        match before {
+            Before::Nothing => {}
+            Before::Resumed { entries, damaged } => {
+                self.say(format!(
+                    "resuming: {entries} entries of an unfinished run are kept"
+                ));
+                if damaged > 0 {
+                    self.say(format!(
+                        "{damaged} lines could not be used and are measured again"
+                    ));
+                }
+            }
+            Before::Kept { path, because } => {
+                if !because.is_empty() {
+                    self.say(format!(
+                        "an unfinished run does not go on, and is begun anew: {}",
+                        because.join("; ")
+                    ));
+                }
+                self.say(format!("the run before is kept as {}", path.display()));
+            }
+        }
+    }
+
+    /// Says something about the work, unless nothing is to be said.
+    pub fn say(&self, text: impl std::fmt::Display) {
+        if !self.quiet {
+            note(text);
+        }
+    }
+
+    /// Measures the suspects again, on invocations after the regular ones.
+    ///
+    /// # Errors
+    /// As [`measure`](Ready::measure).
+    pub fn confirm(&mut self, writer: &mut RunWriter, owed: &Owed) -> Result<(), Stop> {
+        let wanted: BTreeSet<&CaseId> = owed.cases.iter().collect();
+        let mut cases = self.suite.cases.clone();
+        cases.retain(|case| wanted.contains(&case.id()));
+        let first = self.suite.settings.invocations;
+        self.invocations(writer, &cases, first..first + owed.fresh)
+    }
+
+    fn invocations(
+        &mut self,
+        writer: &mut RunWriter,
+        cases: &[Case],
+        range: std::ops::Range<u32>,
+    ) -> Result<(), Stop> {
+        let seed = self.suite.settings.seed;
+        let blocks = blocks(cases, range.clone(), seed, &writer.done);
+        let mut progress = Progress::new(&blocks, range, self.quiet);
+        let mut launcher = Held::new(&mut self.processes, &self.hellos);
+        let mut session = Session::new(&self.suite, &mut launcher);
+        session
+            .run(&blocks, &mut progress, &mut |entry| {
+                interrupt::hold_if_stopping();
+                writer.append(entry)
+            })
+            .map_err(|error| {
+                Stop::NotJudged(anyhow::Error::new(error).context(
+                    "the run stops here; what was measured is kept, and the same command goes on",
+                ))
+            })
+    }
+}
+
+/// Reads a run back from its file.
+///
+/// # Errors
+/// When it cannot be read: exit code 3.
+pub fn read(path: &Path) -> Result<Run, Stop> {
+    run_file::read(path).map_err(Stop::not_judged)
+}
+
+/// The suite as the command line wants it.
+///
+/// # Errors
+/// Whatever is wrong with either: exit code 2.
+pub fn load(args: &MeasureArgs) -> Result<Suite, Stop> {
+    let mut suite = suite::load(&args.suite).map_err(Stop::usage)?;
+    suite::configure(&mut suite, Path::new("regatta.toml")).map_err(Stop::usage)?;
+    for text in &args.set {
+        let change = parse_override(text, &suite).map_err(Stop::Usage)?;
+        suite.push_override(change, format!("--set {text}"));
+    }
+    if let Some(idle) = suite.idle_override() {
+        return Err(Stop::Usage(anyhow!(
+            "--set replaces nothing: no case of {} leaves {} at auto (values that a suite \
+             gives explicitly stay as they are)",
+            idle.variant,
+            idle.parameter
+        )));
+    }
+    if let Some(invocations) = args.invocations {
+        suite.settings.invocations = invocations;
+    }
+    if args.structure_only {
+        suite.settings.structure_only = true;
+        suite.settings.invocations = 1;
+    }
+    let ids: Vec<String> = suite.cases.iter().map(ToString::to_string).collect();
+    suite.keep(&args.filter);
+    if suite.cases.is_empty() {
+        let near = args
+            .filter
+            .iter()
+            .find_map(|p| nearest(p, ids.iter().map(String::as_str)));
+        let example = near.or(ids.first().map(String::as_str)).unwrap_or_default();
+        return Err(Stop::Usage(anyhow!(
+            "--filter {} leaves no case of {} (which has {}, for example {example})",
+            args.filter.join(" "),
+            suite.name,
+            ids.len(),
+        )));
+    }
+    Ok(suite)
+}
+
+/// `cpu/split-key.num_splits_key=1`
+fn parse_override(text: &str, suite: &Suite) -> anyhow::Result<Override> {
+    let wrong = || {
+        anyhow!(
+            "--set {text}: write VARIANT.PARAMETER=VALUE, for example cpu/split-key.num_splits_key=1"
+        )
+    };
+    let (target, value) = text.split_once('=').ok_or_else(wrong)?;
+    let (variant, parameter) = target.rsplit_once('.').ok_or_else(wrong)?;
+    if parameter.is_empty() || value.is_empty() {
+        return Err(wrong());
+    }
+    let variant = variant.parse().with_context(|| format!("--set {text}"))?;
+    parameter_name(parameter).with_context(|| format!("--set {text}"))?;
+    let to: ParamValue = value.parse().with_context(|| format!("--set {text}"))?;
+    if !suite.cases.iter().any(|case| case.variant == variant) {
+        let known: BTreeMap<String, ()> = suite
+            .cases
+            .iter()
+            .map(|case| (case.variant.to_string(), ()))
+            .collect();
+        let hint = match nearest(&variant.to_string(), known.keys().map(String::as_str)) {
+            Some(near) => format!("did you mean {near}?"),
+            None => format!(
+                "it has {}",
+                known.into_keys().collect::<Vec<_>>().join(", ")
+            ),
+        };
+        return Err(anyhow!(
+            "--set {text}: suite {} does not measure {variant}; {hint}",
+            suite.name
+        ));
+    }
+    Ok(Override {
+        variant,
+        parameter: parameter.to_owned(),
+        // What a case asks for explicitly stays explicit: it is the automatic choice
+        // that a caller's bug replaces.
+        from: Some(ParamValue::auto()),
+        to,
+    })
+}
+
+/// The command line. Where the executable lies is nobody's business: runs and
+/// baselines are shared.
+pub(super) fn argv() -> Vec<String> {
+    let words = std::env::args_os();
+    let mut argv: Vec<String> = words
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    if let Some(program) = argv.first_mut() {
+        let name = Path::new(program.as_str()).file_name();
+        *program = name.map_or("regatta".into(), |name| name.to_string_lossy().into_owned());
+    }
+    argv
+}
+
+/// An error with the last lines its worker printed.
+pub(super) fn with_log(error: impl Into<anyhow::Error>, log: &str) -> anyhow::Error {
+    let error = error.into();
+    match log.is_empty() {
+        true => error,
+        false => {
+            let log = clean(log);
+            let lines: Vec<String> = log.lines().map(|line| format!("  | {line}")).collect();
+            anyhow!("{error:#}\nIts last words:\n{}", lines.join("\n"))
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! `regatta report`: write reports of stored runs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+use clap::Args;
+use serde_json::json;
+
+use super::reporting::{self, Outputs};
+use super::sides::{self, Stored};
+use super::{Ended, Stop, criterion, print, trace};
+use regatta::judge::spread::spreads;
+use regatta::judge::{self, Options};
+use regatta::record::baseline::Store;
+use regatta::record::run_file::RUN_FILE;
+use regatta::report::Report;
+use regatta::report::files::check_writable;
+use regatta::report::spread::table;
+
+/// Write reports of stored runs, or show a stored trace
+///
+/// Without a format, the page and the tables are written beside each `run.jsonl`, and those
+/// of a file with another name into a folder of that name. A trace is
+/// printed, or written as a page with --html. `-` stands for standard output.
+#[derive(Args, Debug)]
+pub struct ReportArgs {
+    /// Run files or report folders
+    #[arg(required = true)]
+    runs: Vec<String>,
+
+    /// Hold them against this run or baseline
+    #[arg(long, value_name = "RUN")]
+    base: Option<String>,
+
+    /// The folder of baselines
+    #[arg(long, value_name = "DIR", default_value = "baselines")]
+    baselines: PathBuf,
+
+    /// Print how far samples and invocations lie apart, and write nothing
+    #[arg(long)]
+    spread: bool,
+
+    /// With --spread: machine-readable output
+    #[arg(long, requires = "spread")]
+    json: bool,
+
+    #[command(flatten)]
+    outputs: Outputs,
+
+    /// Write each case's samples and estimates as criterion does, for `cargo bench` and
+    /// critcmp: target/criterion is where they look
+    #[arg(long, value_name = "DIR")]
+    criterion: Option<PathBuf>,
+
+    /// The name under which criterion finds them: cargo bench --bench suite --
+    /// --baseline NAME
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "regatta",
+        requires = "criterion"
+    )]
+    criterion_baseline: String,
+}
+
+impl ReportArgs {
+    /// True when a file was asked for in place of the page and the tables.
+    fn any_output(&self) -> bool {
+        self.outputs.any() || self.criterion.is_some()
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// See [`super::Stop`].
+pub fn run(args: &ReportArgs) -> Ended {
+    args.outputs.check()?;
+    if let [path] = args.runs.as_slice()
+        && trace::is_trace(path)
+    {
+        return trace::report(path, args.outputs.html());
+    }
+    if args.runs.len() > 1 && args.any_output() {
+        return Err(Stop::Usage(anyhow!(
+            "one path cannot hold the reports of {} runs; leave it out to write each beside its run",
+            args.runs.len()
+        )));
+    }
+    if let Some(root) = &args.criterion {
+        criterion::check(root, &args.criterion_baseline)?;
+    }
+    let store = Store::new(&args.baselines);
+    let options = Options::default();
+    // All of them are found before the first is written.
+    let heads: Vec<Stored> = args
+        .runs
+        .iter()
+        .map(|name| sides::find(name, &store, None))
+        .collect::<Result<_, Stop>>()?;
+    if args.spread {
+        return spread(&heads, args.json);
+    }
+    for head in &heads {
+        if head.is_baseline && !args.any_output() {
+            return Err(Stop::Usage(anyhow!(
+                "{} is a baseline; say where its report goes, for example --html {}.html",
+                head.path.display(),
+                head.side.label
+            )));
+        }
+    }
+    let real = |head: &Stored| fs::canonicalize(&head.path).ok();
+    for (i, head) in heads.iter().enumerate() {
+        if let Some(other) = heads[..i].iter().find(|other| real(other) == real(head)) {
+            return Err(Stop::Usage(anyhow!(
+                "{} and {} are one run; name it once",
+                other.path.display(),
+                head.path.display()
+            )));
+        }
+    }
+    for head in heads {
+        let folder = folder_of(&head.path);
+        let machine = head.side.header.machine.name.clone();
+        let base = match &args.base {
+            Some(base) => Some(sides::find(base, &store, Some(&machine))?.side),
+            None => None,
+        };
+        let judgement = judge::judge(&head.side, base.as_ref(), &options);
+        let report = Report {
+            judgement: &judgement,
+            head: &head.run,
+            base: base.as_ref(),
+        };
+        if args.any_output() {
+            args.outputs.write(&report)?;
+            if let Some(root) = &args.criterion {
+                criterion::write(root, &args.criterion_baseline, &head)?;
+            }
+        } else {
+            check_writable(&folder.join("index.html")).map_err(Stop::usage)?;
+            for path in reporting::write(&folder, &report)? {
+                print(format!("{}\n", path.display()))?;
+            }
+        }
+    }
+    Ok(0)
+}
+
+/// Where the page and the tables of a run go: beside a report folder's run, else into a
+/// folder named after the file, since several may lie in one place (`past/`).
+fn folder_of(run: &Path) -> PathBuf {
+    let named = run.file_name().is_some_and(|name| name == RUN_FILE);
+    match (named, run.extension()) {
+        (true, _) => run.parent().unwrap_or(Path::new(".")).to_owned(),
+        (false, Some(_)) => run.with_extension(""),
+        (false, None) => run.with_extension("report"),
+    }
+}
+
+/// Prints the spread of each run; a baseline keeps no samples to tell it by.
+fn spread(heads: &[Stored], json: bool) -> Ended {
+    let mut all = Vec::new();
+    for head in heads {
+        if head.is_baseline {
+            return Err(Stop::Usage(anyhow!(
+                "{} is a baseline, which keeps no samples; name the run it was made of",
+                head.path.display()
+            )));
+        }
+        if head.run.entries.is_empty() {
+            return Err(Stop::Usage(anyhow!(
+                "{} is a run without an entry that can be read ({} damaged lines)",
+                head.path.display(),
+                head.run.damage.len()
+            )));
+        }
+        let spreads = spreads(&head.run);
+        if json {
+            all.push(json!({ "run": head.path, "cases": spreads }));
+        } else {
+            print(table(&head.side.label, &spreads))?;
+        }
+    }
+    if json {
+        print(format!("{}\n", serde_json::Value::from(all)))?;
+    }
+    Ok(0)
+}

@@ -1,0 +1,47 @@
+//! `regatta run`: measure a suite, judge what it expects, write the reports.
+
+use clap::Args;
+
+use super::Ended;
+use super::measuring::{MeasureArgs, Ready};
+use super::reporting::{self, Show};
+use regatta::judge::Options;
+
+/// Measure a suite, write the run and its reports
+///
+/// Exits 0 when every case was measured and checked and nothing is worse than the suite
+/// expects, 1 when an expectation or a limit is broken or a case gave a wrong result,
+/// crashed or hung, 3 when something could not be measured, or looks worse than its limit
+/// and was not decided. An unfinished run of the same suite on the same code goes on where
+/// it stopped.
+#[derive(Args, Debug)]
+pub struct RunArgs {
+    #[command(flatten)]
+    measure: MeasureArgs,
+
+    /// Call an inconclusive result not judged (exit code 3)
+    #[arg(long)]
+    strict: bool,
+
+    #[command(flatten)]
+    show: Show,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// See [`super::Stop`].
+pub fn run(args: &RunArgs) -> Ended {
+    reporting::told_as_json(measured(args), args.show.json)
+}
+
+fn measured(args: &RunArgs) -> Ended {
+    let mut ready = Ready::prepare(&args.measure)?;
+    let writer = ready.measure(None)?;
+    let options = Options {
+        strict: args.strict,
+        same_suite: true,
+        wants_base: false,
+    };
+    reporting::conclude(&ready, writer, None, &options, &args.show)
+}

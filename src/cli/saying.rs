@@ -1,0 +1,41 @@
+//! How something is said on standard error, and laid out for a terminal.
+
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
+
+use super::harmless;
+use regatta::report::terminal::COLUMNS;
+use regatta::report::text::{width, wrap};
+
+/// Says something, whether or not a stop was asked for. Nobody may be reading it.
+pub(super) fn say(text: impl Display) {
+    let text = harmless::harmless(&text.to_string());
+    // On a terminal, lines as long as a reader's; in a pipe, one line a message,
+    // which can be searched.
+    let text = match io::stderr().is_terminal() {
+        true => indented(&text, 0, 2),
+        false => text,
+    };
+    let _ = writeln!(anstream::stderr(), "{}", text.trim_end());
+}
+
+/// A text in lines of at most eighty columns, the first of each paragraph indented
+/// by `first`, its others by `rest`. Ends in a line feed.
+pub(super) fn indented(text: &str, first: usize, rest: usize) -> String {
+    let mut out = String::new();
+    for paragraph in text.lines() {
+        let words = paragraph.trim_start();
+        let own = paragraph.len() - words.len();
+        let columns = COLUMNS.saturating_sub(own + first.max(rest));
+        // A path that is longer than a line must stay whole to be of use.
+        let lines = match words.split_whitespace().any(|word| width(word) > columns) {
+            true => vec![words.to_owned()],
+            false => wrap(words, columns),
+        };
+        for (i, line) in lines.iter().enumerate() {
+            let indent = own + if i == 0 { first } else { rest };
+            out += &format!("{:indent$}{line}\n", "");
+        }
+    }
+    out
+}

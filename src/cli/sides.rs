@@ -1,0 +1,102 @@
+//! Finds what a command line means by a run: a file, a folder, or a baseline's name.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+
+use super::Stop;
+use regatta::record::RecordError;
+use regatta::record::baseline::{self, Store};
+use regatta::record::run_file::{self, RUN_FILE};
+use regatta::record::side::Side;
+use regatta::record::types::Run;
+
+/// A stored run or baseline. A baseline has no samples: its run is empty.
+pub struct Stored {
+    /// What is judged.
+    pub side: Side,
+    /// The run, for its samples.
+    pub run: Run,
+    /// True for a baseline.
+    pub is_baseline: bool,
+    /// Where it was found.
+    pub path: PathBuf,
+}
+
+/// Finds and reads `what`: the file of a run or a baseline, a report folder, or a
+/// baseline's name.
+///
+/// # Errors
+/// When there is none, or it cannot be read: exit code 2.
+pub fn find(what: &str, store: &Store, machine: Option<&str>) -> Result<Stored, Stop> {
+    let path = Path::new(what);
+    if path.is_dir() {
+        return read(&path.join(RUN_FILE), what);
+    }
+    if path.is_file() {
+        return read(path, what);
+    }
+    // A name that cannot be a baseline's is no baseline.
+    let files = store.files(what).unwrap_or_default();
+    let own = |path: &&PathBuf| {
+        path.file_stem()
+            .is_some_and(|stem| machine.is_some_and(|m| stem == m))
+    };
+    match (files.iter().find(own), files.as_slice()) {
+        (Some(path), _) | (None, [path]) => read(path, what),
+        (None, []) => Err(Stop::Usage(anyhow!(
+            "{what} is neither a file, a folder with a {RUN_FILE}, nor a baseline in {}{}",
+            store.root().display(),
+            known(store)
+        ))),
+        (None, several) => {
+            let names: Vec<String> = several.iter().map(|p| p.display().to_string()).collect();
+            Err(Stop::Usage(anyhow!(
+                "baseline {what} is there for several machines; name its file: {}",
+                names.join(", ")
+            )))
+        }
+    }
+}
+
+fn known(store: &Store) -> String {
+    let mut names: Vec<String> = store.list().0.into_iter().map(|b| b.name).collect();
+    names.dedup();
+    match names.is_empty() {
+        true => " (there is none)".to_owned(),
+        false => format!(" (there are {})", names.join(", ")),
+    }
+}
+
+/// Reads a file that holds a run or a baseline.
+///
+/// # Errors
+/// When it is absent, or its first line cannot be read: exit code 2.
+pub fn read(path: &Path, label: &str) -> Result<Stored, Stop> {
+    match run_file::read(path) {
+        Ok(run) => Ok(Stored {
+            side: Side::from_run(label, &run),
+            run,
+            is_baseline: false,
+            path: path.to_owned(),
+        }),
+        Err(error @ (RecordError::Io { .. } | RecordError::Schema { .. })) => {
+            Err(Stop::usage(error))
+        }
+        Err(not_a_run) => match baseline::read(path) {
+            Ok(side) => Ok(Stored {
+                run: Run {
+                    header: side.header.clone(),
+                    entries: Vec::new(),
+                    owed: None,
+                    end: None,
+                    damage: Vec::new(),
+                },
+                side,
+                is_baseline: true,
+                path: path.to_owned(),
+            }),
+            Err(_) => Err(Stop::usage(not_a_run)),
+        },
+    }
+}

@@ -1,0 +1,132 @@
+//! `regatta worker`: be a worker, or hold one to the protocol.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use clap::{Args, Subcommand};
+
+use super::{Ended, Stop, interrupt, note, print, ruler};
+use regatta::measure::conformance::{self, Check, CheckResult};
+use regatta::report::text::{clean, one_line};
+use regatta::suite::Settings;
+use regatta::variants;
+use regatta::worker::host::{Process, Spec};
+use regatta::worker::serve::serve_on_descriptors;
+
+/// Serve the built-in variants, or check somebody's worker
+#[derive(Args, Debug)]
+pub struct WorkerArgs {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand, Debug)]
+enum Action {
+    /// Be the worker of this name (started by regatta itself)
+    #[command(hide = true)]
+    Serve {
+        /// The worker
+        name: String,
+    },
+    /// Rule a clock and print its readings (started by `doctor --ruler`)
+    #[command(hide = true)]
+    Ruler {
+        /// The clock
+        clock: ruler::Clock,
+    },
+    /// Start a worker, go through docs/PROTOCOL.md with it, say what is wrong
+    ///
+    /// Exits 0 when it conforms, 1 when it does not, 2 when it cannot be started.
+    Check {
+        /// Machine-readable output
+        #[arg(long)]
+        json: bool,
+        /// The command that starts it
+        #[arg(required = true, last = true, value_name = "COMMAND")]
+        command: Vec<String>,
+    },
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// See [`super::Stop`].
+pub fn run(args: &WorkerArgs) -> Ended {
+    match &args.action {
+        Action::Serve { name } => serve(name),
+        Action::Ruler { clock } => ruler::serve(*clock),
+        Action::Check { json, command } => check(command, *json),
+    }
+}
+
+fn serve(name: &str) -> Ended {
+    let mut worker = variants::worker(name)
+        .ok_or_else(|| Stop::Usage(anyhow!("regatta has no worker `{name}` of its own")))?;
+    serve_on_descriptors(worker.as_mut()).map_err(Stop::usage)?;
+    Ok(0)
+}
+
+fn check(command: &[String], json: bool) -> Ended {
+    interrupt::watch_for("");
+    let (program, args) = command
+        .split_first()
+        .ok_or_else(|| Stop::Usage(anyhow!("no command")))?;
+    let spec = Spec {
+        name: program.clone(),
+        program: PathBuf::from(program),
+        args: args.to_vec(),
+        env: Vec::new(),
+        fix: "is it installed, and is the path right?".to_owned(),
+    };
+    let log = tempfile::NamedTempFile::new().map_err(Stop::usage)?;
+    interrupt::leaves(log.path().to_owned());
+    let limit = Duration::from_secs(Settings::default().timeout_s.into());
+    let mut worker = Process::start(&spec, log.path(), limit).map_err(|error| {
+        let log = error.log().to_owned();
+        Stop::Usage(super::measuring::with_log(error, &log))
+    })?;
+    let (mut checks, lost) = match conformance::check(&mut worker) {
+        Ok(checks) => (checks, None),
+        Err((checks, error)) => (checks, Some(error)),
+    };
+    if let Some(error) = lost {
+        checks.push(Check {
+            name: "the worker lives on".to_owned(),
+            result: CheckResult::Failed(error.to_string()),
+        });
+        if !error.log().is_empty() {
+            note(format!("its last words:\n{}", clean(error.log())));
+        }
+    }
+    let failures = checks
+        .iter()
+        .filter(|c| matches!(c.result, CheckResult::Failed(_)))
+        .count();
+    if json {
+        let text = serde_json::to_string(&checks).map_err(Stop::not_judged)?;
+        print(format!("{text}\n"))?;
+    } else {
+        for check in &checks {
+            print(shown(check))?;
+        }
+        print(match failures {
+            0 => format!("conforms: {} checks\n", checks.len()),
+            n => format!("does not conform: {n} of {} checks failed\n", checks.len()),
+        })?;
+    }
+    Ok(u8::from(failures > 0))
+}
+
+/// A line, and the reason below it. Both hold the worker's words, which must not look like
+/// other lines.
+fn shown(check: &Check) -> String {
+    let name = one_line(&check.name);
+    let (word, reason) = match &check.result {
+        CheckResult::Passed => ("ok", None),
+        CheckResult::Unsupported(reason) => ("unsupported", Some(reason)),
+        CheckResult::Failed(reason) => ("FAILED", Some(reason)),
+    };
+    let reason = reason.map(|reason| format!("{:13}{}\n", "", one_line(reason)));
+    format!("{word:<13}{name}\n{}", reason.unwrap_or_default())
+}

@@ -1,0 +1,143 @@
+//! A ledger of kernels as a file: a line that says what made it, then one an entry point, sorted, so
+//! that a change can be reviewed as a diff.
+
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::{RecordError, SCHEMA_VERSION, check_schema, line, write_atomically};
+use crate::input;
+use crate::kernels::ledger::{Ledger, Row};
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum Line {
+    Ledger {
+        schema: u32,
+        compiler: String,
+        entries: usize,
+    },
+    Entry(Box<Row>),
+}
+
+/// Writes a ledger, whole or not at all, over what is there.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write(path: &Path, ledger: &Ledger) -> Result<(), RecordError> {
+    let mut text = line::write(&Line::Ledger {
+        schema: SCHEMA_VERSION,
+        compiler: ledger.compiler.clone(),
+        entries: ledger.rows.len(),
+    })?;
+    for row in ledger.rows.values() {
+        text += &line::write(&Line::Entry(Box::new(row.clone())))?;
+    }
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder {
+        fs::create_dir_all(folder).map_err(|error| RecordError::io(folder, error))?;
+    }
+    write_atomically(path, text.as_bytes())
+}
+
+/// Reads a ledger back.
+///
+/// # Errors
+/// When it is absent, of another schema, or any line is damaged: a ledger with holes would
+/// pass what it should hold.
+pub fn read(path: &Path) -> Result<Ledger, RecordError> {
+    let text = input::text(path, input::LEDGER).map_err(|error| RecordError::io(path, error))?;
+    let mut lines = text.lines();
+    let first = lines.next().unwrap_or_default();
+    check_schema(path, first)?;
+    let invalid = |number, problem: &str| RecordError::invalid(path, number, problem);
+    let (compiler, entries) = match line::read::<Line>(first) {
+        Ok(Line::Ledger {
+            compiler, entries, ..
+        }) => (compiler, entries),
+        Ok(Line::Entry(_)) => return Err(invalid(1, "its header is missing")),
+        Err(problem) => return Err(invalid(1, &problem)),
+    };
+    let mut rows = Vec::new();
+    for (index, text) in lines.enumerate() {
+        match line::read::<Line>(text) {
+            Ok(Line::Entry(row)) if !row.is_possible() => {
+                let problem = "its figures are beyond any device's; save the ledger again";
+                return Err(invalid(index + 2, problem));
+            }
+            Ok(Line::Entry(row)) => rows.push(*row),
+            Ok(Line::Ledger { .. }) => return Err(invalid(index + 2, "a second header")),
+            Err(problem) => return Err(invalid(index + 2, &problem)),
+        }
+    }
+    let ledger = Ledger::new(&compiler, rows);
+    if ledger.rows.len() != entries {
+        let problem = format!(
+            "its header names {entries} entry points, {} are there; save it again",
+            ledger.rows.len()
+        );
+        return Err(invalid(1, &problem));
+    }
+    Ok(ledger)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::arch::Arch;
+    use crate::kernels::resources::Resources;
+
+    fn ledger() -> Ledger {
+        let row = |name: &str, registers| {
+            let resources = Resources {
+                name: name.to_owned(),
+                registers,
+                ..Resources::default()
+            };
+            Row::new("flash_mma", Arch::SM_90A, &resources)
+        };
+        let rows = [row("own", 40), row("flash_mma_forward_bf16_d128", 168)];
+        Ledger::new("nvcc 13.0.88", rows)
+    }
+
+    #[test]
+    fn ledgers_read_back_sorted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new/ledger.jsonl");
+        write(&path, &ledger()).unwrap();
+        assert_eq!(read(&path).unwrap(), ledger());
+        let text = fs::read_to_string(&path).unwrap();
+        let names: Vec<usize> = ["flash_mma_forward", "\"own\""]
+            .map(|name| text.find(name).unwrap())
+            .to_vec();
+        assert!(names.is_sorted(), "{text}");
+    }
+
+    #[test]
+    fn damage_is_named_with_its_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger.jsonl");
+        write(&path, &ledger()).unwrap();
+        let whole = fs::read_to_string(&path).unwrap();
+        let said = |text: &str| {
+            fs::write(&path, text).unwrap();
+            read(&path).unwrap_err().to_string()
+        };
+        let edited = said(&whole.replace("\"registers\":168", "\"registers\":255"));
+        assert!(edited.contains("ledger.jsonl:2: it was edited"), "{edited}");
+        let last = whole.trim_end().rfind('\n').unwrap();
+        let short = said(&whole[..=last]);
+        assert!(
+            short.contains("names 2 entry points, 1 are there"),
+            "{short}"
+        );
+        let headless = said(whole.split_once('\n').unwrap().1);
+        assert!(headless.contains(":1: its header is missing"), "{headless}");
+        let other = said(&whole.replace("\"schema\":1", "\"schema\":9"));
+        assert!(other.contains("its schema is 9"), "{other}");
+        assert!(said("").contains(":1: "), "an empty file");
+    }
+}

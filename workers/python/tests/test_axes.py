@@ -1,0 +1,55 @@
+"""The worker's axes against the harness's one table of them (tests/vectors/axes.json)."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import unittest
+from pathlib import Path
+from typing import Any
+
+import support  # noqa: F401
+
+from regatta_worker.problem.attention import DIRECTIONS, DTYPE_BYTES, LAYOUTS, Mask, Problem
+from regatta_worker.problem.projection import KINDS
+
+TABLE: dict[str, Any] = json.loads(
+    (Path(__file__).resolve().parents[3] / "tests/vectors/axes.json").read_text()
+)
+AXES = {axis["name"]: axis for axis in TABLE["axes"]}
+
+
+class Axes(unittest.TestCase):
+    """A row that was added to the table, and not here, fails one of these."""
+
+    def test_a_problem_has_every_axis(self) -> None:
+        ours = {field.name for field in dataclasses.fields(Problem)}
+        of_projections = {
+            name
+            for name, axis in AXES.items()
+            if name == "projection" or axis["unset"] == {"with": "projection"}
+        }
+        self.assertEqual(ours, set(AXES) - of_projections)
+
+    def test_words_are_those_of_the_table(self) -> None:
+        for name, words in (
+            ("dtype", tuple(DTYPE_BYTES)),
+            ("layout", LAYOUTS),
+            ("direction", DIRECTIONS),
+            ("projection", KINDS),
+        ):
+            self.assertEqual(list(words), AXES[name]["words"], name)
+        choices = {name for name, axis in AXES.items() if axis["form"] == "choice"}
+        self.assertEqual(choices, {"dtype", "layout", "direction", "projection"})
+
+    def test_a_problem_on_the_wire_is_read_axis_by_axis(self) -> None:
+        problem = Problem.from_wire(TABLE["wire"])
+        for name, axis in AXES.items():
+            if axis["form"] in ("number", "choice") and axis["example"] is not None:
+                self.assertEqual(str(getattr(problem, name)), axis["example"], name)
+        self.assertEqual(problem.mask, Mask(3, 1, "bottom-right"))
+        self.assertIsNone(problem.varlen)
+
+
+if __name__ == "__main__":
+    unittest.main()
