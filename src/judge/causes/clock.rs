@@ -39,9 +39,9 @@ impl Clock {
     /// with that word for a parameter.
     fn read(worker: &WorkerRecord, case: &Case) -> Clock {
         let Some(text) = worker.versions.get("clock") else {
-            return match worker.device_kind.as_str() {
-                "cpu" => Clock::Wall,
-                _ => Clock::Events,
+            return match worker.runs_on_processor() {
+                true => Clock::Wall,
+                false => Clock::Events,
             };
         };
         let mut parts = text.split(';').map(str::trim);
