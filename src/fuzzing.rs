@@ -165,13 +165,7 @@ fn baseline_file(folder: &Path, data: &[u8]) {
     let Ok(side) = baseline::read(&path) else {
         return;
     };
-    let run = Run {
-        header: side.header.clone(),
-        entries: Vec::new(),
-        owed: None,
-        end: None,
-        damage: Vec::new(),
-    };
+    let run = Run::begun(side.header.clone());
     judged(&side, &run);
 }
 

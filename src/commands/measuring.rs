@@ -12,13 +12,15 @@ use super::{Stop, interrupt, note};
 use crate::attention::{Case, CaseId, ParamValue, parameter_name};
 use crate::measure::checkout::checkout;
 use crate::measure::held::Held;
+use crate::measure::laps::{Clock, Monotonic};
 use crate::measure::machine::{fingerprint, worker_record};
 use crate::measure::preflight;
 use crate::measure::schedule::blocks;
 use crate::measure::session::Session;
 use crate::measure::workers::Processes;
 use crate::record::run_file::{self, Before, Opening, RunWriter};
-use crate::record::types::{BaseId, Owed, Run, RunHeader, SuiteRecord};
+use crate::record::spent::{Phase, Spent};
+use crate::record::types::{BaseId, Owed, Run, RunHeader, Stretch, SuiteRecord};
 use crate::record::{METHOD_VERSION, SCHEMA_VERSION};
 use crate::report::files::check_writable;
 use crate::report::text::clean;
@@ -98,6 +100,11 @@ pub struct Ready {
     pub directory: PathBuf,
     /// True where nothing is to be said on standard error but what went wrong.
     pub quiet: bool,
+    /// How far the run is.
+    pub clock: Monotonic,
+    /// What judging took so far.
+    pub judging: Vec<Stretch>,
+    preparing: Spent,
     processes: Processes,
     hellos: BTreeMap<String, Hello>,
     fresh: bool,
@@ -112,6 +119,8 @@ impl Ready {
     /// worker: exit code 2.
     pub fn prepare(args: &MeasureArgs) -> Result<Ready, Stop> {
         interrupt::watch();
+        let clock = Monotonic::begin();
+        let mut preparing = Spent::default();
         let suite = load(args)?;
         let directory = match (&args.out, args.structure_only) {
             (Some(directory), _) => directory.clone(),
@@ -129,6 +138,7 @@ impl Ready {
         let logs = directory.join("logs");
         let mut processes =
             Processes::find(workers.iter(), &suite, environment, logs).map_err(Stop::usage)?;
+        preparing.add(Phase::SettingUp, clock.now());
         let hellos = preflight::check(&suite, &mut processes).map_err(|error| {
             let log = match &error {
                 preflight::Preflight::Worker(error) => error.log().to_owned(),
@@ -136,6 +146,7 @@ impl Ready {
             };
             Stop::Usage(with_log(error, &log))
         })?;
+        preparing.add(Phase::Preflight, clock.now() - preparing.sum());
         let header = RunHeader {
             schema: SCHEMA_VERSION,
             method: METHOD_VERSION,
@@ -169,6 +180,9 @@ impl Ready {
             header,
             directory,
             quiet: args.quiet,
+            clock,
+            judging: Vec::new(),
+            preparing,
             processes,
             hellos,
             fresh: args.fresh,
@@ -181,12 +195,16 @@ impl Ready {
     /// # Errors
     /// When the run cannot be written: exit code 3.
     pub fn measure(&mut self, base: Option<BaseId>) -> Result<RunWriter, Stop> {
+        let since = self.clock.now() - self.preparing.sum();
+        self.preparing.add(Phase::SettingUp, since);
         let opening = Opening {
             fresh: self.fresh,
             base,
+            spent: self.preparing.clone(),
         };
         let (mut writer, before) =
             RunWriter::open(&self.directory, &self.header, &opening).map_err(Stop::not_judged)?;
+        self.clock = self.clock.going_on(writer.from_ns);
         if !matches!(before, Before::Resumed { .. }) {
             self.processes.begin_logs();
         }
@@ -251,7 +269,7 @@ impl Ready {
         let blocks = blocks(cases, range.clone(), seed, &writer.done);
         let mut progress = Progress::new(&blocks, range, self.quiet);
         let mut launcher = Held::new(&mut self.processes, &self.hellos);
-        let mut session = Session::new(&self.suite, &mut launcher);
+        let mut session = Session::new(&self.suite, &mut launcher, &self.clock);
         session
             .run(&blocks, &mut progress, &mut |entry| {
                 interrupt::hold_if_stopping();

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::reporting::{self, Outputs};
 use super::sides::{self, Stored};
-use super::{Ended, Stop, criterion, print, trace};
+use super::{Ended, Stop, criterion, print, timings, trace};
 use crate::judge::spread::spreads;
 use crate::judge::{self, Options};
 use crate::record::baseline::Store;
@@ -38,12 +38,16 @@ pub struct ReportArgs {
     baselines: PathBuf,
 
     /// Print how far samples and invocations lie apart, and write nothing
-    #[arg(long)]
+    #[arg(long, group = "figures")]
     spread: bool,
 
-    /// With --spread: machine-readable output
-    #[arg(long, requires = "spread")]
+    /// With --spread or --timings: machine-readable output
+    #[arg(long, requires = "figures")]
     json: bool,
+
+    /// Write a page of where the time of a run went, and print it in a sentence
+    #[arg(long, value_name = "PAGE", group = "figures")]
+    timings: Option<PathBuf>,
 
     #[command(flatten)]
     outputs: Outputs,
@@ -67,7 +71,7 @@ pub struct ReportArgs {
 impl ReportArgs {
     /// True when a file was asked for in place of the page and the tables.
     fn any_output(&self) -> bool {
-        self.outputs.any() || self.criterion.is_some()
+        self.outputs.any() || self.criterion.is_some() || self.timings.is_some()
     }
 }
 
@@ -77,6 +81,9 @@ impl ReportArgs {
 /// See [`super::Stop`].
 pub fn run(args: &ReportArgs) -> Ended {
     args.outputs.check()?;
+    if let Some(page) = &args.timings {
+        timings::check(page, args.json)?;
+    }
     if let [path] = args.runs.as_slice()
         && trace::is_trace(path)
     {
@@ -99,6 +106,13 @@ pub fn run(args: &ReportArgs) -> Ended {
         .iter()
         .map(|name| sides::find(name, &store, None))
         .collect::<Result<_, Stop>>()?;
+    if let (Some(page), [head]) = (&args.timings, heads.as_slice()) {
+        timings::write(page, head, args.json)?;
+        // Other formats may be asked for beside it.
+        if !args.outputs.any() && args.criterion.is_none() {
+            return Ok(0);
+        }
+    }
     if args.spread {
         return spread(&heads, args.json);
     }

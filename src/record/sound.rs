@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::side::{CaseRecord, is_time};
-use super::types::{DeviceState, Entry, Measurement, Outcome, Owed, RunHeader};
+use super::types::{DeviceState, Entry, Measurement, Outcome, Owed, RunHeader, Stretch};
 use crate::attention::CaseId;
 use crate::suite::rules::Rules;
 use crate::units::{Nanoseconds, Ratio};
@@ -28,7 +28,19 @@ impl Entry {
             Outcome::Measured(measurement) => measurement.objection(),
             Outcome::Unsupported { .. } | Outcome::Failed { .. } => None,
         };
+        let about = about.or_else(|| self.spent.as_ref().and_then(Stretch::objection));
         about.map(|objection| format!("{}: {objection}", self.case))
+    }
+}
+
+impl Stretch {
+    /// What in it cannot be, as a sentence.
+    pub fn objection(&self) -> Option<String> {
+        let phases = self.phases.iter().map(|(phase, time)| (phase.key(), time));
+        let mut all = std::iter::once(("from_ns", self.from_ns)).chain(phases);
+        // A phase may be shorter than the clock's step, and the first begins at 0.
+        let (name, bad) = all.find(|(_, time)| !(0.0..1e23).contains(&time.0))?;
+        Some(format!("spent.{name} is {} ns", number(bad.0)))
     }
 }
 
