@@ -158,6 +158,10 @@ fn run(folder: &Path, data: &[u8]) {
     judged(&Side::from_run("head", &run), &run);
     judge::spread::spreads(&run);
     let _ = report::criterion::tree(&run, "regatta");
+    if let Some(timings) = report::timings::Timings::of(&run) {
+        timings.said();
+        let _ = timings.page();
+    }
 }
 
 fn baseline_file(folder: &Path, data: &[u8]) {

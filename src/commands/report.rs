@@ -46,7 +46,12 @@ pub struct ReportArgs {
     json: bool,
 
     /// Write a page of where the time of a run went, and print it in a sentence
-    #[arg(long, value_name = "PAGE", group = "figures")]
+    #[arg(
+        long,
+        value_name = "PAGE",
+        group = "figures",
+        conflicts_with_all = ["base", "html", "csv", "markdown", "junit", "criterion"]
+    )]
     timings: Option<PathBuf>,
 
     #[command(flatten)]
@@ -87,6 +92,12 @@ pub fn run(args: &ReportArgs) -> Ended {
     if let [path] = args.runs.as_slice()
         && trace::is_trace(path)
     {
+        if args.timings.is_some() {
+            return Err(Stop::Usage(anyhow!(
+                "{path} is a trace, and --timings is of a run: its page (--html) says where the \
+                 time of its program went"
+            )));
+        }
         return trace::report(path, args.outputs.html());
     }
     if args.runs.len() > 1 && args.any_output() {
@@ -107,11 +118,7 @@ pub fn run(args: &ReportArgs) -> Ended {
         .map(|name| sides::find(name, &store, None))
         .collect::<Result<_, Stop>>()?;
     if let (Some(page), [head]) = (&args.timings, heads.as_slice()) {
-        timings::write(page, head, args.json)?;
-        // Other formats may be asked for beside it.
-        if !args.outputs.any() && args.criterion.is_none() {
-            return Ok(0);
-        }
+        return timings::write(page, head, args.json);
     }
     if args.spread {
         return spread(&heads, args.json);

@@ -7,7 +7,7 @@ use anyhow::anyhow;
 use super::reporting::{is_stdout, put};
 use super::saying::indented;
 use super::sides::Stored;
-use super::{Stop, print};
+use super::{Ended, Stop, print};
 use crate::report::files::check_writable;
 use crate::report::text::shell_command;
 use crate::report::timings::Timings;
@@ -30,17 +30,18 @@ pub fn check(page: &Path, json: bool) -> Result<(), Stop> {
 ///
 /// # Errors
 /// A run that does not say where its time went: exit code 2; a write that fails: 3.
-pub fn write(page: &Path, head: &Stored, json: bool) -> Result<(), Stop> {
+pub fn write(page: &Path, head: &Stored, json: bool) -> Ended {
     let timings = found(head)?;
     put(page, timings.page().map_err(Stop::not_judged)?)?;
     match (json, is_stdout(page)) {
         (true, _) => {
             let figures = serde_json::to_string(&timings).map_err(Stop::not_judged)?;
-            print(figures + "\n")
+            print(figures + "\n")?;
         }
-        (false, true) => Ok(()),
-        (false, false) => print(indented(&timings.said(), 0, 2)),
+        (false, true) => {}
+        (false, false) => print(indented(&timings.said(), 0, 2))?,
     }
+    Ok(0)
 }
 
 fn found(head: &Stored) -> Result<Timings, Stop> {

@@ -322,3 +322,6 @@ fn move_aside(path: &Path, started: Option<Timestamp>) -> Result<PathBuf, Record
     fs::rename(path, &target).map_err(|error| RecordError::io(&target, error))?;
     Ok(target)
 }
+
+#[cfg(test)]
+mod tests;

@@ -40,7 +40,11 @@ impl Stretch {
         let mut all = std::iter::once(("from_ns", self.from_ns)).chain(phases);
         // A phase may be shorter than the clock's step, and the first begins at 0.
         let (name, bad) = all.find(|(_, time)| !(0.0..1e23).contains(&time.0))?;
-        Some(format!("spent.{name} is {} ns", number(bad.0)))
+        let why = match bad.0 < 0.0 {
+            true => "no time is negative",
+            false => "it is beyond any clock",
+        };
+        Some(format!("spent.{name} is {} ns: {why}", number(bad.0)))
     }
 }
 

@@ -229,11 +229,11 @@ fn timed(entry: &Entry, calls_per_sample: u32) -> Nanoseconds {
     }
 }
 
-/// What a phase is called in a sentence; its own check before and after timing is one.
+/// What a phase is called.
 fn doing(phase: Phase) -> &'static str {
     match phase {
         Phase::SettingUp => "setting up",
-        Phase::Preflight => "asking workers what they are",
+        Phase::Preflight => "preflight",
         Phase::Starting => "starting workers",
         Phase::Preparing => "preparing",
         Phase::Checking => "checking",
