@@ -104,7 +104,7 @@ pub struct Ready {
     pub clock: Monotonic,
     /// What judging took so far.
     pub judging: Vec<Stretch>,
-    preparing: Spent,
+    before: Spent,
     processes: Processes,
     hellos: BTreeMap<String, Hello>,
     fresh: bool,
@@ -120,7 +120,7 @@ impl Ready {
     pub fn prepare(args: &MeasureArgs) -> Result<Ready, Stop> {
         interrupt::watch();
         let clock = Monotonic::begin();
-        let mut preparing = Spent::default();
+        let mut before = Spent::default();
         let suite = load(args)?;
         let directory = match (&args.out, args.structure_only) {
             (Some(directory), _) => directory.clone(),
@@ -138,7 +138,7 @@ impl Ready {
         let logs = directory.join("logs");
         let mut processes =
             Processes::find(workers.iter(), &suite, environment, logs).map_err(Stop::usage)?;
-        preparing.add(Phase::SettingUp, clock.now());
+        before.add(Phase::SettingUp, clock.now());
         let hellos = preflight::check(&suite, &mut processes).map_err(|error| {
             let log = match &error {
                 preflight::Preflight::Worker(error) => error.log().to_owned(),
@@ -146,7 +146,7 @@ impl Ready {
             };
             Stop::Usage(with_log(error, &log))
         })?;
-        preparing.add(Phase::Preflight, clock.now() - preparing.sum());
+        before.add(Phase::Preflight, clock.now() - before.sum());
         let header = RunHeader {
             schema: SCHEMA_VERSION,
             method: METHOD_VERSION,
@@ -182,7 +182,7 @@ impl Ready {
             quiet: args.quiet,
             clock,
             judging: Vec::new(),
-            preparing,
+            before,
             processes,
             hellos,
             fresh: args.fresh,
@@ -195,12 +195,12 @@ impl Ready {
     /// # Errors
     /// When the run cannot be written: exit code 3.
     pub fn measure(&mut self, base: Option<BaseId>) -> Result<RunWriter, Stop> {
-        let since = self.clock.now() - self.preparing.sum();
-        self.preparing.add(Phase::SettingUp, since);
+        let since = self.clock.now() - self.before.sum();
+        self.before.add(Phase::SettingUp, since);
         let opening = Opening {
             fresh: self.fresh,
             base,
-            spent: self.preparing.clone(),
+            spent: self.before.clone(),
         };
         let (mut writer, before) =
             RunWriter::open(&self.directory, &self.header, &opening).map_err(Stop::not_judged)?;

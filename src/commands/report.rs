@@ -45,7 +45,7 @@ pub struct ReportArgs {
     #[arg(long, requires = "figures")]
     json: bool,
 
-    /// Write a page of where the time of a run went, and print it in a sentence
+    /// Write a page of where the time of a run went, and print it in two lines
     #[arg(
         long,
         value_name = "PAGE",

@@ -26,7 +26,7 @@ pub fn check(page: &Path, json: bool) -> Result<(), Stop> {
     }
 }
 
-/// Writes the page of a run, and prints the figures or the sentence.
+/// Writes the page of a run, and prints the figures or two lines.
 ///
 /// # Errors
 /// A run that does not say where its time went: exit code 2; a write that fails: 3.

@@ -160,7 +160,7 @@ impl Stretch {
 /// What one process of the harness did of a run. A run has several where it was stopped.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Part {
-    /// When it was started.
+    /// When its workers had introduced themselves, as `started` of a run's header.
     pub started: Timestamp,
     /// What came before its first invocation.
     pub spent: Stretch,

@@ -48,7 +48,7 @@ pub struct Timings {
 /// What one process of the harness did before it measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PartTime {
-    /// When it was started.
+    /// When its workers had introduced themselves.
     pub started: jiff::Timestamp,
     /// What it did before its first invocation.
     pub spent: Stretch,

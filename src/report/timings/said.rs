@@ -1,4 +1,4 @@
-//! Where the time went, in a sentence.
+//! Where the time went, in two lines.
 
 use super::{Timings, doing};
 use crate::record::spent::Phase;
@@ -11,8 +11,10 @@ const NAMED: usize = 3;
 const LEAST: Share = Share(0.005);
 
 impl Timings {
-    /// `took 2 min 7 s, of which 1.3 s timed something (1.0 %); starting workers 41 %,
-    /// preparing 33 %, checking 12 %`
+    /// ```text
+    /// took 2 min 7 s, of which 1.30 s timed something (1.0 %);
+    ///   starting workers 41 %, preparing 33 %, checking 12 %
+    /// ```
     pub fn said(&self) -> String {
         let mut said = format!("took {}", Elapsed(self.took_ns));
         if self.parts.len() > 1 {
@@ -46,7 +48,7 @@ impl Timings {
             .collect();
         match longest.is_empty() {
             true => said,
-            false => format!("{said}; {}", longest.join(", ")),
+            false => format!("{said};\n  {}", longest.join(", ")),
         }
     }
 }
