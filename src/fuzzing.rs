@@ -157,6 +157,10 @@ fn run(folder: &Path, data: &[u8]) {
     judged(&Side::from_run("head", &run), &run);
     judge::spread::spreads(&run);
     let _ = report::criterion::tree(&run, "regatta");
+    if let Some(timings) = report::timings::Timings::of(&run) {
+        timings.said();
+        let _ = timings.page();
+    }
 }
 
 fn baseline_file(folder: &Path, data: &[u8]) {
@@ -164,13 +168,7 @@ fn baseline_file(folder: &Path, data: &[u8]) {
     let Ok(side) = baseline::read(&path) else {
         return;
     };
-    let run = Run {
-        header: side.header.clone(),
-        entries: Vec::new(),
-        owed: None,
-        end: None,
-        damage: Vec::new(),
-    };
+    let run = Run::begun(side.header.clone());
     judged(&side, &run);
 }
 

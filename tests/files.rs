@@ -284,3 +284,59 @@ fn a_bad_set_cites_the_command_line() {
         assert!(!stderr.contains("s.toml:"), "{stderr}");
     }
 }
+
+#[test]
+fn a_run_tells_where_its_time_went_and_an_old_one_that_it_does_not() {
+    let place = measured();
+    let page = place.path().join("t.html");
+    let (stdout, _) = exits!(place, 0, ["report", "reports/s", "--timings", "t.html"]);
+    assert!(
+        stdout.starts_with("took ") && stdout.contains("timed something"),
+        "{stdout}"
+    );
+    let written = fs::read_to_string(&page).unwrap();
+    assert!(written.contains("where the time went") && written.contains("<svg"));
+    let json = ["report", "reports/s", "--timings", "t.html", "--json"];
+    let (stdout, _) = exits!(place, 0, json);
+    let figures: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    let time = |value: &serde_json::Value| value.as_f64().unwrap();
+    let phases = figures["phases"].as_array().unwrap();
+    let sum: f64 = phases.iter().map(|of| time(&of["took_ns"])).sum();
+    assert!(sum > 0.0 && sum <= time(&figures["took_ns"]), "{stdout}");
+    assert!(time(&figures["timed_ns"]) <= sum, "{stdout}");
+
+    fs::remove_file(&page).unwrap();
+    edited(&place, "old", |line| {
+        let mut line = line.to_owned();
+        for new in [",\"spent\":", ",\"parts\":"] {
+            if let Some((before, rest)) = line.split_once(new) {
+                let (_, sum) = rest.rsplit_once(",\"sum\"").unwrap();
+                line = format!("{before},\"sum\"{sum}");
+            }
+        }
+        line
+    });
+    let (_, stderr) = exits!(place, 2, ["report", "old", "--timings", "t.html"]);
+    assert!(
+        stderr.contains("does not say where its time went")
+            && stderr.contains("regatta run ./s.toml"),
+        "{stderr}"
+    );
+    assert!(!page.exists());
+    exits!(place, 0, ["diff", "old", "reports/s", "--json"]);
+    for also in ["--html", "--csv", "--base"] {
+        let both = ["report", "reports/s", "--timings", "t.html", also, "x"];
+        exits!(place, 2, both);
+    }
+    let (_, stderr) = exits!(
+        place,
+        2,
+        ["report", "reports/s", "--timings", "-", "--json"]
+    );
+    assert!(stderr.contains("name a file for the page"), "{stderr}");
+    exits!(
+        place,
+        2,
+        ["report", "reports/s", "--timings", "reports/s/run.jsonl"]
+    );
+}

@@ -10,9 +10,11 @@ use super::reporting::{self, Base, Show};
 use super::{Ended, Stop};
 use regatta::judge::{self, Options};
 use regatta::measure::identity::checksum;
+use regatta::measure::laps::Laps;
 use regatta::record::baseline::{self, Store};
 use regatta::record::run_file::RunWriter;
 use regatta::record::side::Side;
+use regatta::record::spent::Phase;
 use regatta::record::types::{BaseId, Owed};
 use regatta::report::text::shell_command;
 use regatta::suite::matches_id;
@@ -104,11 +106,14 @@ fn confirm(
     options: &Options,
 ) -> Result<(), Stop> {
     if writer.owed.is_none() {
+        let mut laps = Laps::begin(&ready.clock);
         let label = ready.directory.display().to_string();
         let screen = Side::screen(label, &read(writer.path())?);
         let policy = &ready.suite.rules.policy;
         let judgement = judge::judge(&screen, Some(&base.side), options);
         let suspects = judge::suspects(&judgement, policy);
+        laps.end(Phase::Judging);
+        ready.judging.extend(laps.stretch());
         if suspects.is_empty() || policy.confirm == 0 {
             return Ok(());
         }

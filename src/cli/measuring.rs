@@ -12,13 +12,15 @@ use super::{Stop, interrupt, note};
 use regatta::attention::{Case, CaseId, ParamValue, parameter_name};
 use regatta::measure::checkout::checkout;
 use regatta::measure::held::Held;
+use regatta::measure::laps::{Clock, Monotonic};
 use regatta::measure::machine::{fingerprint, worker_record};
 use regatta::measure::preflight;
 use regatta::measure::schedule::blocks;
 use regatta::measure::session::Session;
 use regatta::measure::workers::Processes;
 use regatta::record::run_file::{self, Before, Opening, RunWriter};
-use regatta::record::types::{BaseId, Owed, Run, RunHeader, SuiteRecord};
+use regatta::record::spent::{Phase, Spent};
+use regatta::record::types::{BaseId, Owed, Run, RunHeader, Stretch, SuiteRecord};
 use regatta::record::{METHOD_VERSION, SCHEMA_VERSION};
 use regatta::report::files::check_writable;
 use regatta::report::text::clean;
@@ -98,6 +100,11 @@ pub struct Ready {
     pub directory: PathBuf,
     /// True where nothing is to be said on standard error but what went wrong.
     pub quiet: bool,
+    /// How far the run is.
+    pub clock: Monotonic,
+    /// What judging took so far.
+    pub judging: Vec<Stretch>,
+    before: Spent,
     processes: Processes,
     hellos: BTreeMap<String, Hello>,
     fresh: bool,
@@ -112,6 +119,8 @@ impl Ready {
     /// worker: exit code 2.
     pub fn prepare(args: &MeasureArgs) -> Result<Ready, Stop> {
         interrupt::watch();
+        let clock = Monotonic::begin();
+        let mut before = Spent::default();
         let suite = load(args)?;
         let directory = match (&args.out, args.structure_only) {
             (Some(directory), _) => directory.clone(),
@@ -129,6 +138,7 @@ impl Ready {
         let logs = directory.join("logs");
         let mut processes =
             Processes::find(workers.iter(), &suite, environment, logs).map_err(Stop::usage)?;
+        before.add(Phase::SettingUp, clock.now());
         let hellos = preflight::check(&suite, &mut processes).map_err(|error| {
             let log = match &error {
                 preflight::Preflight::Worker(error) => error.log().to_owned(),
@@ -136,6 +146,7 @@ impl Ready {
             };
             Stop::Usage(with_log(error, &log))
         })?;
+        before.add(Phase::Preflight, clock.now() - before.sum());
         let header = RunHeader {
             schema: SCHEMA_VERSION,
             method: METHOD_VERSION,
@@ -169,6 +180,9 @@ impl Ready {
             header,
             directory,
             quiet: args.quiet,
+            clock,
+            judging: Vec::new(),
+            before,
             processes,
             hellos,
             fresh: args.fresh,
@@ -181,12 +195,16 @@ impl Ready {
     /// # Errors
     /// When the run cannot be written: exit code 3.
     pub fn measure(&mut self, base: Option<BaseId>) -> Result<RunWriter, Stop> {
+        let since = self.clock.now() - self.before.sum();
+        self.before.add(Phase::SettingUp, since);
         let opening = Opening {
             fresh: self.fresh,
             base,
+            spent: self.before.clone(),
         };
         let (mut writer, before) =
             RunWriter::open(&self.directory, &self.header, &opening).map_err(Stop::not_judged)?;
+        self.clock = self.clock.going_on(writer.from_ns);
         if !matches!(before, Before::Resumed { .. }) {
             self.processes.begin_logs();
         }
@@ -251,7 +269,7 @@ impl Ready {
         let blocks = blocks(cases, range.clone(), seed, &writer.done);
         let mut progress = Progress::new(&blocks, range, self.quiet);
         let mut launcher = Held::new(&mut self.processes, &self.hellos);
-        let mut session = Session::new(&self.suite, &mut launcher);
+        let mut session = Session::new(&self.suite, &mut launcher, &self.clock);
         session
             .run(&blocks, &mut progress, &mut |entry| {
                 interrupt::hold_if_stopping();

@@ -20,6 +20,7 @@ pub mod ruler;
 pub mod run;
 mod saying;
 mod sides;
+mod timings;
 pub mod trace;
 pub mod worker;
 

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::reporting::{self, Outputs};
 use super::sides::{self, Stored};
-use super::{Ended, Stop, criterion, print, trace};
+use super::{Ended, Stop, criterion, print, timings, trace};
 use regatta::judge::spread::spreads;
 use regatta::judge::{self, Options};
 use regatta::record::baseline::Store;
@@ -38,12 +38,21 @@ pub struct ReportArgs {
     baselines: PathBuf,
 
     /// Print how far samples and invocations lie apart, and write nothing
-    #[arg(long)]
+    #[arg(long, group = "figures")]
     spread: bool,
 
-    /// With --spread: machine-readable output
-    #[arg(long, requires = "spread")]
+    /// With --spread or --timings: machine-readable output
+    #[arg(long, requires = "figures")]
     json: bool,
+
+    /// Write a page of where the time of a run went, and print it in two lines
+    #[arg(
+        long,
+        value_name = "PAGE",
+        group = "figures",
+        conflicts_with_all = ["base", "html", "csv", "markdown", "junit", "criterion"]
+    )]
+    timings: Option<PathBuf>,
 
     #[command(flatten)]
     outputs: Outputs,
@@ -67,7 +76,7 @@ pub struct ReportArgs {
 impl ReportArgs {
     /// True when a file was asked for in place of the page and the tables.
     fn any_output(&self) -> bool {
-        self.outputs.any() || self.criterion.is_some()
+        self.outputs.any() || self.criterion.is_some() || self.timings.is_some()
     }
 }
 
@@ -77,9 +86,18 @@ impl ReportArgs {
 /// See [`super::Stop`].
 pub fn run(args: &ReportArgs) -> Ended {
     args.outputs.check()?;
+    if let Some(page) = &args.timings {
+        timings::check(page, args.json)?;
+    }
     if let [path] = args.runs.as_slice()
         && trace::is_trace(path)
     {
+        if args.timings.is_some() {
+            return Err(Stop::Usage(anyhow!(
+                "{path} is a trace, and --timings is of a run: its page (--html) says where the \
+                 time of its program went"
+            )));
+        }
         return trace::report(path, args.outputs.html());
     }
     if args.runs.len() > 1 && args.any_output() {
@@ -99,6 +117,9 @@ pub fn run(args: &ReportArgs) -> Ended {
         .iter()
         .map(|name| sides::find(name, &store, None))
         .collect::<Result<_, Stop>>()?;
+    if let (Some(page), [head]) = (&args.timings, heads.as_slice()) {
+        return timings::write(page, head, args.json);
+    }
     if args.spread {
         return spread(&heads, args.json);
     }

@@ -11,9 +11,12 @@ use super::measuring::{Ready, read};
 use super::{Ended, Stop, note, print};
 use regatta::judge;
 use regatta::judge::judgement::{Judgement, VerdictOutcome};
+use regatta::measure::laps::Laps;
 use regatta::record::run_file::RunWriter;
 use regatta::record::side::Side;
+use regatta::record::spent::Phase;
 use regatta::record::types::{BaseId, Judged, RunEnd};
+use regatta::report::timings::Timings;
 use regatta::report::{self, Format, Report, files, terminal};
 
 /// How the answer is printed.
@@ -182,17 +185,20 @@ pub fn conclude(
     options: &judge::Options,
     show: &Show,
 ) -> Ended {
+    let mut laps = Laps::begin(&ready.clock);
     let mut run = read(writer.path())?;
     let label = ready.directory.display().to_string();
     let side = Side::from_run(label, &run);
     let judgement = judge::judge(&side, base.map(|base| &base.side), options);
-    let end = RunEnd {
+    laps.end(Phase::Judging);
+    let mut end = RunEnd {
         finished: Timestamp::now(),
         judged: Some(Judged {
             base: base.map(|base| base.id.clone()),
             outcome: judgement.verdict.outcome,
             reasons: judgement.verdict.reasons.clone(),
         }),
+        spent: ready.judging.clone(),
     };
     run.end = Some(end.clone());
     let report = Report {
@@ -200,8 +206,10 @@ pub fn conclude(
         head: &run,
         base: base.map(|base| &base.side),
     };
-    let written =
-        write(&ready.directory, &report).and_then(|_| writer.finish(end).map_err(Stop::not_judged));
+    let written = write(&ready.directory, &report);
+    laps.end(Phase::Reporting);
+    end.spent.extend(laps.stretch());
+    let written = written.and_then(|_| writer.finish(end.clone()).map_err(Stop::not_judged));
     let page = ready.directory.join("index.html");
     match &written {
         Ok(()) => ready.say(format!("report: {}", page.display())),
@@ -210,7 +218,12 @@ pub fn conclude(
              again without measuring",
         ),
     }
-    ended(&judgement, [written, answer(&report, show)])
+    let told = answer(&report, show);
+    run.end = Some(end);
+    if let Some(timings) = Timings::of(&run) {
+        ready.say(timings.said());
+    }
+    ended(&judgement, [written, told])
 }
 
 /// The exit code of a verdict, after telling what kept it from being told.

@@ -85,13 +85,7 @@ pub fn read(path: &Path, label: &str) -> Result<Stored, Stop> {
         }
         Err(not_a_run) => match baseline::read(path) {
             Ok(side) => Ok(Stored {
-                run: Run {
-                    header: side.header.clone(),
-                    entries: Vec::new(),
-                    owed: None,
-                    end: None,
-                    damage: Vec::new(),
-                },
+                run: Run::begun(side.header.clone()),
                 side,
                 is_baseline: true,
                 path: path.to_owned(),

@@ -82,13 +82,11 @@ mod tests {
                     device_ns: quantities(samples.iter().copied()),
                     ..Measurement::default()
                 }),
+                spent: None,
             });
         Run {
-            header,
             entries: entries.collect(),
-            owed: None,
-            end: None,
-            damage: Vec::new(),
+            ..Run::begun(header)
         }
     }
 

@@ -1,15 +1,20 @@
 //! Runs a schedule: starts workers, has cases prepared and timed, and hands on what
 //! came of each, whatever it is.
 
+mod outcome;
+
 use std::time::Duration;
 
+use self::outcome::{clipped, failed, fault_of, lost, out_of_turn, out_of_turn_text, unsupported};
+use super::laps::{Clock, Laps};
 use super::launcher::Launcher;
 use super::occupancy;
 use super::preflight::variant_of;
 use super::schedule::Block;
-use super::verify::{self, AskedAfter, Rejected, Verifier};
+use super::verify::{self, AskedAfter, Verifier};
 use crate::attention::Case;
 use crate::machine::{ASKED_OF_CUDA, CENSUS};
+use crate::record::spent::Phase;
 use crate::record::types::{Entry, Fault, Measurement, Outcome};
 use crate::suite::Suite;
 use crate::suite::count::Count;
@@ -17,10 +22,6 @@ use crate::worker::host::{Conversation, HostError};
 use crate::worker::protocol::{
     Census, Counter, Measure, Prepare, ReplyBody, RequestBody, VariantInfo,
 };
-
-/// Characters that are kept of a worker's reason: nobody reads more, and a run file is read
-/// whole.
-const LONGEST_REASON: usize = 4_000;
 
 /// Is told what happens.
 pub trait Observer {
@@ -54,15 +55,21 @@ enum Asked {
 pub struct Session<'a> {
     suite: &'a Suite,
     launcher: &'a mut dyn Launcher,
+    clock: &'a dyn Clock,
     verifier: Verifier,
 }
 
 impl<'a> Session<'a> {
-    /// A session over the cases of a suite.
-    pub fn new(suite: &'a Suite, launcher: &'a mut dyn Launcher) -> Session<'a> {
+    /// A session over the cases of a suite; `clock` tells what each phase of them takes.
+    pub fn new(
+        suite: &'a Suite,
+        launcher: &'a mut dyn Launcher,
+        clock: &'a dyn Clock,
+    ) -> Session<'a> {
         Session {
             suite,
             launcher,
+            clock,
             verifier: Verifier::default(),
         }
     }
@@ -80,12 +87,21 @@ impl<'a> Session<'a> {
         for block in blocks {
             observer.block(block);
             let mut worker = Worker::Absent;
-            for case in &block.cases {
+            let last = block.cases.len().saturating_sub(1);
+            for (place, case) in block.cases.iter().enumerate() {
                 observer.case(case);
+                let mut laps = Laps::begin(self.clock);
+                let outcome = self.outcome(&mut worker, block, case, &mut laps);
+                // Before its last case is kept, whose line then tells what that took.
+                if place == last && matches!(worker, Worker::Up(_)) {
+                    worker = Worker::Absent;
+                    laps.end(Phase::Ending);
+                }
                 let entry = Entry {
                     case: case.id(),
                     invocation: block.invocation,
-                    outcome: self.outcome(&mut worker, block, case),
+                    outcome,
+                    spent: laps.stretch(),
                 };
                 keep(&entry)?;
                 observer.done(&entry);
@@ -97,18 +113,28 @@ impl<'a> Session<'a> {
     /// What comes of one case; a worker that is lost over it is started anew for
     /// the next one. One that does not come up again is not tried a third time: with a
     /// device gone, each start would take its time and fail alike.
-    fn outcome(&mut self, worker: &mut Worker, block: &Block, case: &Case) -> Outcome {
+    fn outcome(
+        &mut self,
+        worker: &mut Worker,
+        block: &Block,
+        case: &Case,
+        laps: &mut Laps<'_>,
+    ) -> Outcome {
         let mut conversation = match std::mem::replace(worker, Worker::Absent) {
             Worker::Up(conversation) => conversation,
-            Worker::Absent => match self.launcher.start(&block.worker) {
-                Ok(conversation) => conversation,
-                Err(error) => {
-                    // Whatever it died of: this case was never put to it.
-                    let outcome = lost(&error, Fault::Refused);
-                    *worker = Worker::Down(Box::new(outcome.clone()));
-                    return outcome;
+            Worker::Absent => {
+                let started = self.launcher.start(&block.worker);
+                laps.end(Phase::Starting);
+                match started {
+                    Ok(conversation) => conversation,
+                    Err(error) => {
+                        // Whatever it died of: this case was never put to it.
+                        let outcome = lost(&error, Fault::Refused);
+                        *worker = Worker::Down(Box::new(outcome.clone()));
+                        return outcome;
+                    }
                 }
-            },
+            }
             Worker::Down(outcome) => {
                 *worker = Worker::Down(outcome.clone());
                 return *outcome;
@@ -120,14 +146,22 @@ impl<'a> Session<'a> {
             case,
             block.invocation == 0,
             &mut asked,
+            laps,
         );
         let lives = match (&outcome, asked) {
             (Err(_), _) => false,
             (Ok(_), Asked::Nothing) => true,
-            (Ok(_), Asked::Prepared) => self.released(conversation.as_mut()),
+            (Ok(_), Asked::Prepared) => {
+                let released = self.released(conversation.as_mut());
+                laps.end(Phase::Releasing);
+                released
+            }
         };
         if lives {
             *worker = Worker::Up(conversation);
+        } else {
+            drop(conversation);
+            laps.end(Phase::Ending);
         }
         outcome.unwrap_or_else(|error| lost(&error, fault_of(&error)))
     }
@@ -150,6 +184,7 @@ impl<'a> Session<'a> {
         case: &Case,
         census: bool,
         asked: &mut Asked,
+        laps: &mut Laps<'_>,
     ) -> Result<Outcome, HostError> {
         if let Some(reason) = &worker.hello().absent {
             return Ok(unsupported(reason.clone()));
@@ -177,7 +212,9 @@ impl<'a> Session<'a> {
         if let Some(reason) = variant.refusal(&case.problem) {
             return Ok(unsupported(reason));
         }
-        let prepared = match worker.ask(RequestBody::Prepare(prepare), limit)? {
+        let reply = worker.ask(RequestBody::Prepare(prepare), limit);
+        laps.end(Phase::Preparing);
+        let prepared = match reply? {
             ReplyBody::Prepared(prepared) => prepared,
             ReplyBody::Unsupported { reason } => return Ok(unsupported(reason)),
             ReplyBody::Failed { reason } => return Ok(failed(Fault::Other, reason)),
@@ -187,20 +224,25 @@ impl<'a> Session<'a> {
         let checked = self
             .verifier
             .check(&case.problem, settings.seed, &variant, &prepared);
+        laps.end(Phase::Checking);
         let errors = match checked {
             Ok(errors) => errors,
             Err(rejected) => return Ok(rejected.into()),
         };
         let timed = match settings.structure_only {
             true => Ok(Measurement::default()),
-            false => self.timed(worker, case, &variant, prepared.problems > 1)?,
+            false => self.timed(worker, case, &variant, prepared.problems > 1, laps)?,
         };
         let measurement = match timed {
             Ok(measurement) => measurement,
             Err(outcome) => return Ok(outcome),
         };
         let counted = match census {
-            true => Some(counted(worker, limit)?),
+            true => {
+                let counted = counted(worker, limit);
+                laps.end(Phase::Census);
+                Some(counted?)
+            }
             false => None,
         };
         let (structure, activity) = counted.map_or((None, None), |counted| {
@@ -223,6 +265,7 @@ impl<'a> Session<'a> {
         case: &Case,
         variant: &VariantInfo,
         several: bool,
+        laps: &mut Laps<'_>,
     ) -> Result<Result<Measurement, Outcome>, HostError> {
         let settings = &self.suite.settings;
         let measure = Measure {
@@ -235,7 +278,9 @@ impl<'a> Session<'a> {
             calls_per_sample: settings.calls_per_sample,
         };
         let limit = self.limit() + Duration::from_millis(settings.budget_ms);
-        let measured = match worker.ask(RequestBody::Measure(measure.clone()), limit)? {
+        let reply = worker.ask(RequestBody::Measure(measure.clone()), limit);
+        laps.end(Phase::Measuring);
+        let measured = match reply? {
             ReplyBody::Measured(measured) => measured,
             ReplyBody::Unsupported { reason } => return Ok(Err(unsupported(reason))),
             ReplyBody::Failed { reason } => return Ok(Err(failed(Fault::Other, reason))),
@@ -253,6 +298,7 @@ impl<'a> Session<'a> {
         let after = self
             .verifier
             .check_after(&case.problem, asked, variant, &measured);
+        laps.end(Phase::CheckingAfter);
         let errors_after = match after {
             Ok(errors) => errors,
             Err(rejected) => return Ok(Err(rejected.into())),
@@ -310,67 +356,6 @@ fn counted(worker: &mut dyn Conversation, limit: Duration) -> Result<Census, Hos
     let mut census = Census::default();
     census.structure.uncounted.insert(CENSUS.to_owned(), reason);
     Ok(census)
-}
-
-impl From<Rejected> for Outcome {
-    fn from(rejected: Rejected) -> Outcome {
-        failed(rejected.fault, rejected.reason)
-    }
-}
-
-fn unsupported(reason: String) -> Outcome {
-    Outcome::Unsupported {
-        reason: clipped(reason),
-    }
-}
-
-fn failed(fault: Fault, reason: String) -> Outcome {
-    Outcome::Failed {
-        reason: clipped(reason),
-        fault,
-        log: String::new(),
-    }
-}
-
-fn out_of_turn(reply: &ReplyBody) -> Outcome {
-    failed(Fault::Other, out_of_turn_text(reply))
-}
-
-fn out_of_turn_text(reply: &ReplyBody) -> String {
-    let text = serde_json::to_string(reply).unwrap_or_default();
-    let start: String = text.chars().take(120).collect();
-    format!("the worker answered out of turn: {start}")
-}
-
-fn lost(error: &HostError, fault: Fault) -> Outcome {
-    Outcome::Failed {
-        reason: clipped(error.to_string()),
-        fault,
-        log: error.log().to_owned(),
-    }
-}
-
-/// As much of a worker's words as is kept.
-fn clipped(mut words: String) -> String {
-    if let Some((end, _)) = words.char_indices().nth(LONGEST_REASON) {
-        words.truncate(end);
-        words.push('…');
-    }
-    words
-}
-
-/// What a case failed of whose worker gave no answer.
-fn fault_of(error: &HostError) -> Fault {
-    match error {
-        HostError::Died { .. } | HostError::Lost { .. } => Fault::Crash,
-        HostError::TimedOut { .. } => Fault::Hang,
-        HostError::Missing { .. }
-        | HostError::Log { .. }
-        | HostError::Channel { .. }
-        | HostError::Version { .. }
-        | HostError::Refused { .. } => Fault::Refused,
-        HostError::Garbage { .. } => Fault::Other,
-    }
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ pub mod ruler;
 pub mod run_file;
 pub mod side;
 pub mod sound;
+pub mod spent;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod trace;

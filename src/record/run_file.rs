@@ -12,10 +12,11 @@ use serde::{Deserialize, Serialize};
 
 pub use resume::Opening;
 
-use super::types::{Damage, Entry, Owed, Run, RunEnd, RunHeader};
+use super::types::{Damage, Entry, Owed, Part, Run, RunEnd, RunHeader, Stretch};
 use super::{RecordError, SCHEMA_VERSION, line};
 use crate::attention::CaseId;
 use crate::input;
+use crate::units::Nanoseconds;
 
 /// Name of a run's file in its report directory.
 pub const RUN_FILE: &str = "run.jsonl";
@@ -23,10 +24,19 @@ pub const RUN_FILE: &str = "run.jsonl";
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum Line {
-    Run(Box<RunHeader>),
+    Run(Box<First>),
     Entry(Box<Entry>),
     Owed(Owed),
     End(RunEnd),
+}
+
+/// The first line: the header, and what the run was measured in.
+#[derive(Serialize, Deserialize)]
+struct First {
+    #[serde(flatten)]
+    header: RunHeader,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    parts: Vec<Part>,
 }
 
 /// Appends to a run's file. Each line is in the file when [`append`](Self::append)
@@ -39,6 +49,8 @@ pub struct RunWriter {
     pub done: BTreeSet<(u32, CaseId)>,
     /// The confirmations that it owes, where that was decided before it was stopped.
     pub owed: Option<Owed>,
+    /// Where on the run's axis of time this process began: 0, unless it goes on with a run.
+    pub from_ns: Nanoseconds,
 }
 
 /// What became of the file that was there before.
@@ -103,10 +115,16 @@ impl RunWriter {
                 }
             }
         }
-        let text = match &kept {
-            None => line::write(&Line::Run(Box::new(header.clone())))?,
-            Some(run) => rewritten(run)?,
-        };
+        let from_ns = kept.as_ref().map_or(Nanoseconds::ZERO, Run::known_until);
+        let mut run = kept.unwrap_or_else(|| Run::begun(header.clone()));
+        run.parts.push(Part {
+            started: header.started,
+            spent: Stretch {
+                from_ns,
+                phases: opening.spent.clone(),
+            },
+        });
+        let text = rewritten(&run)?;
         super::write_atomically(&path, text.as_bytes())?;
         let file = OpenOptions::new().append(true).open(&path).map_err(io)?;
         // Held until the process ends; the kernel lets go of it even then.
@@ -114,8 +132,9 @@ impl RunWriter {
         let writer = RunWriter {
             path,
             file,
-            done: kept.as_ref().map(done_in).unwrap_or_default(),
-            owed: kept.and_then(|run| run.owed),
+            done: done_in(&run),
+            owed: run.owed,
+            from_ns,
         };
         Ok((writer, before))
     }
@@ -190,20 +209,21 @@ pub fn read(path: &Path) -> Result<Run, RecordError> {
         .next()
         .ok_or_else(|| invalid("the file is empty".to_owned()))?;
     super::check_schema(path, first)?;
-    let header = match line::read::<Line>(first).map_err(invalid)? {
-        Line::Run(header) => *header,
+    let First { header, parts } = match line::read::<Line>(first).map_err(invalid)? {
+        Line::Run(first) => *first,
         _ => return Err(invalid("it is not the first line of a run".to_owned())),
     };
     debug_assert_eq!(header.schema, SCHEMA_VERSION);
     if let Some(objection) = header.objection() {
         return Err(invalid(objection));
     }
+    let mut before = parts.iter().map(|part| &part.spent);
+    if let Some(objection) = before.find_map(Stretch::objection) {
+        return Err(invalid(objection));
+    }
     let mut run = Run {
-        header,
-        entries: Vec::new(),
-        owed: None,
-        end: None,
-        damage: Vec::new(),
+        parts,
+        ..Run::begun(header)
     };
     let plan: BTreeSet<&CaseId> = run.header.plan.iter().collect();
     let mut seen = BTreeSet::new();
@@ -219,10 +239,13 @@ pub fn read(path: &Path) -> Result<Run, RecordError> {
                     Ok(())
                 }
             },
-            Ok(Line::End(end)) => {
-                run.end = Some(end);
-                Ok(())
-            }
+            Ok(Line::End(end)) => match end.spent.iter().find_map(Stretch::objection) {
+                Some(objection) => Err(objection),
+                None => {
+                    run.end = Some(end);
+                    Ok(())
+                }
+            },
             Ok(Line::Run(_)) => Err("a second first line".to_owned()),
             Err(problem) => Err(problem),
         };
@@ -267,7 +290,11 @@ fn done_in(run: &Run) -> BTreeSet<(u32, CaseId)> {
 
 /// The text of a run's good lines.
 fn rewritten(run: &Run) -> Result<String, RecordError> {
-    let mut text = line::write(&Line::Run(Box::new(run.header.clone())))?;
+    let first = First {
+        header: run.header.clone(),
+        parts: run.parts.clone(),
+    };
+    let mut text = line::write(&Line::Run(Box::new(first)))?;
     if let Some(owed) = &run.owed {
         text += &line::write(&Line::Owed(owed.clone()))?;
     }
@@ -295,3 +322,6 @@ fn move_aside(path: &Path, started: Option<Timestamp>) -> Result<PathBuf, Record
     fs::rename(path, &target).map_err(|error| RecordError::io(&target, error))?;
     Ok(target)
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,6 +10,7 @@ use crate::machine::{Activity, Structure};
 use crate::units::{Bytes, Nanoseconds};
 
 pub use super::header::{Fingerprint, Git, Imported, RunHeader, SuiteRecord, WorkerRecord};
+pub use super::spent::{Part, Stretch};
 pub use crate::input::Damage;
 pub use crate::machine::DeviceState;
 
@@ -23,6 +24,10 @@ pub struct Entry {
     /// What came of it.
     #[serde(flatten)]
     pub outcome: Outcome,
+    /// What it took, with the starting and ending of its worker where that was for it. Older
+    /// files do not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spent: Option<Stretch>,
 }
 
 /// What came of one case in one invocation.
@@ -165,13 +170,17 @@ fn is_one(number: &u32) -> bool {
 }
 
 /// The last line of a run that was measured to its end, judged, and reported.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunEnd {
     /// When it was measured.
     pub finished: Timestamp,
     /// What was said of it then. Older files do not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judged: Option<Judged>,
+    /// What judging and reporting took: of a gate with suspects before their fresh
+    /// invocations, and after the last one. Older files do not tell.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spent: Vec<Stretch>,
 }
 
 /// What `run` or `gate` said of a run.
@@ -246,6 +255,9 @@ impl VerdictOutcome {
 pub struct Run {
     /// Its first line.
     pub header: RunHeader,
+    /// What it was measured in, in their order: one, or several where it was stopped. Older
+    /// files do not tell.
+    pub parts: Vec<Part>,
     /// Every case in every invocation, in the order measured.
     pub entries: Vec<Entry>,
     /// Fresh invocations that a gate owes or owed.
@@ -254,6 +266,35 @@ pub struct Run {
     pub end: Option<RunEnd>,
     /// Lines that could not be used.
     pub damage: Vec<Damage>,
+}
+
+impl Run {
+    /// A run in which nothing was measured yet.
+    pub fn begun(header: RunHeader) -> Run {
+        Run {
+            header,
+            parts: Vec::new(),
+            entries: Vec::new(),
+            owed: None,
+            end: None,
+            damage: Vec::new(),
+        }
+    }
+
+    /// Everything that is known of where its time went.
+    pub fn stretches(&self) -> impl Iterator<Item = &Stretch> {
+        let before = self.parts.iter().map(|part| &part.spent);
+        let entries = self.entries.iter();
+        let entries = entries.filter_map(|entry| entry.spent.as_ref());
+        let after = self.end.iter().flat_map(|end| &end.spent);
+        before.chain(entries).chain(after)
+    }
+
+    /// When the last thing that is known of it ended, on its axis of time.
+    pub fn known_until(&self) -> Nanoseconds {
+        let ends = self.stretches().map(Stretch::until_ns);
+        ends.fold(Nanoseconds::ZERO, Nanoseconds::max)
+    }
 }
 
 #[cfg(test)]

@@ -17,8 +17,10 @@ mod plot;
 pub mod ruler;
 pub mod spread;
 pub mod summary;
+mod template;
 pub mod terminal;
 pub mod text;
+pub mod timings;
 pub mod trace;
 
 #[cfg(test)]

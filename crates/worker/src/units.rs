@@ -5,6 +5,7 @@
 //! | type | is | prints |
 //! |---|---|---|
 //! | [`Nanoseconds`] | a time | `118.6 µs` |
+//! | [`Elapsed`] | a time as read off a watch | `2 min 7 s` |
 //! | [`Ratio`] | one time over another | `+12.3 %`, `2.01x slower` |
 //! | [`Share`] | a part of a whole, or a change relative to what was | `1.8 %` |
 //! | [`Probability`] | a p | `0.0079`, `< 0.0001` |
@@ -105,7 +106,7 @@ mod time;
 
 pub use ratio::{Factor, Probability, Ratio, RatioInterval, Share, Told};
 pub use size::{Bytes, Rate};
-pub use time::{Nanoseconds, from_to, part_of};
+pub use time::{Elapsed, Nanoseconds, from_to, part_of};
 
 /// What stands where there is no number.
 pub const NONE: &str = "–";

@@ -1,10 +1,13 @@
 //! Sessions with workers that are a list of answers.
 
-use std::cell::RefCell;
+mod phases;
+
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::rc::Rc;
 
+use super::outcome::LONGEST_REASON;
 use super::*;
 use crate::attention::{Direction, Dtype};
 use crate::suite;
@@ -44,7 +47,28 @@ enum Reaction {
 /// Everything that was asked of any worker, with its limit, and every start.
 type Log = Rc<RefCell<Vec<(String, Duration)>>>;
 
+/// Time as the workers make it pass: [`STARTS`], [`ANSWERS`] and [`ENDS`], in nanoseconds.
+#[derive(Clone, Default)]
+struct Hand(Rc<Cell<f64>>);
+
+const STARTS: f64 = 100.0;
+const ANSWERS: f64 = 10.0;
+const ENDS: f64 = 5.0;
+
+impl Hand {
+    fn passes(&self, time: f64) {
+        self.0.set(self.0.get() + time);
+    }
+}
+
+impl Clock for Hand {
+    fn now(&self) -> Nanoseconds {
+        Nanoseconds(self.0.get())
+    }
+}
+
 struct Scripted {
+    clock: Hand,
     hello: Hello,
     answers: Answers,
     log: Log,
@@ -120,6 +144,7 @@ fn reply(reply: ReplyBody) -> Reaction {
 impl Conversation for Scripted {
     fn ask(&mut self, body: RequestBody, limit: Duration) -> Result<ReplyBody, HostError> {
         let asked = body.name();
+        self.clock.passes(ANSWERS);
         self.log.borrow_mut().push((asked.to_owned(), limit));
         if let RequestBody::Prepare(request) = &body {
             self.seed = request.seed;
@@ -158,10 +183,17 @@ impl Conversation for Scripted {
     }
 }
 
+impl Drop for Scripted {
+    fn drop(&mut self) {
+        self.clock.passes(ENDS);
+    }
+}
+
 /// Starts workers, the first with these answers and later ones right.
 struct Starts {
     answers: Answers,
     log: Log,
+    clock: Hand,
 }
 
 impl Launcher for Starts {
@@ -169,7 +201,9 @@ impl Launcher for Starts {
         self.log
             .borrow_mut()
             .push(("start".to_owned(), Duration::ZERO));
+        self.clock.passes(STARTS);
         Ok(Box::new(Scripted {
+            clock: self.clock.clone(),
             hello: hello(),
             answers: std::mem::take(&mut self.answers),
             log: self.log.clone(),
@@ -183,30 +217,39 @@ impl Observer for Silent {}
 
 /// What becomes of both cases where the first worker answers so, and what was asked.
 fn ran(answers: Answers) -> (Vec<Outcome>, Vec<String>, Vec<Duration>) {
+    let (entries, log, _) = kept(answers);
+    let outcomes = entries.into_iter().map(|entry| entry.outcome).collect();
+    let (asked, limits) = log.borrow().iter().cloned().unzip();
+    (outcomes, asked, limits)
+}
+
+/// The entries of both cases, what was asked, and how long it all took.
+fn kept(answers: Answers) -> (Vec<Entry>, Log, Nanoseconds) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.toml");
     std::fs::write(&path, SUITE).unwrap();
     let suite = suite::load(path.to_str().unwrap()).unwrap();
     let log = Log::default();
+    let clock = Hand::default();
     let mut starts = Starts {
         answers,
         log: log.clone(),
+        clock: clock.clone(),
     };
     let block = Block {
         worker: "mine".to_owned(),
         invocation: 0,
         cases: suite.cases.clone(),
     };
-    let mut outcomes = Vec::new();
+    let mut entries = Vec::new();
     let mut keep = |entry: &Entry| {
-        outcomes.push(entry.outcome.clone());
+        entries.push(entry.clone());
         Ok::<(), Infallible>(())
     };
-    Session::new(&suite, &mut starts)
+    Session::new(&suite, &mut starts, &clock)
         .run(&[block], &mut Silent, &mut keep)
         .unwrap();
-    let (asked, limits) = log.borrow().iter().cloned().unzip();
-    (outcomes, asked, limits)
+    (entries, log, clock.now())
 }
 
 fn only(asked: &'static str, reaction: Reaction) -> Answers {

@@ -1,5 +1,6 @@
 //! Whether a run that was stopped may go on.
 
+use crate::record::spent::Spent;
 use crate::record::types::{BaseId, Git, Run, RunHeader};
 
 /// How a run is begun, or gone on with.
@@ -9,6 +10,8 @@ pub struct Opening {
     pub fresh: bool,
     /// What the run is to be held against.
     pub base: Option<BaseId>,
+    /// What this process took until now.
+    pub spent: Spent,
 }
 
 /// Why a run does not go on under `now`, as sentences; empty where it may.

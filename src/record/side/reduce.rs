@@ -31,6 +31,7 @@ impl Side {
             case,
             invocation,
             outcome,
+            spent: _,
         } in &run.entries
         {
             if takes(*invocation) {
@@ -226,13 +227,11 @@ mod tests {
             case: CaseId(CASE.to_owned()),
             invocation,
             outcome,
+            spent: None,
         });
         Run {
-            header,
             entries: entries.collect(),
-            owed: None,
-            end: None,
-            damage: Vec::new(),
+            ..Run::begun(header)
         }
     }
 
@@ -325,6 +324,7 @@ mod tests {
                 fault: Fault::Crash,
                 log: String::new(),
             },
+            spent: None,
         });
         let record = reduced(&run);
         assert_eq!(record.status, Status::Measured);

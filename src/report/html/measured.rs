@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::context::{Context, DifferenceView, difference};
 use crate::report::text::{clean, one_line, shell_quoted};
 use crate::suite::{Override, Settings};
+use crate::units::{Elapsed, Nanoseconds};
 
 /// The section, as the template takes it.
 #[derive(Serialize)]
@@ -100,9 +101,9 @@ fn facts(context: &Context) -> Vec<(String, String)> {
     let finished = run.end.as_ref().map_or_else(
         || "not finished".to_owned(),
         |end| {
-            let seconds = end.finished.duration_since(header.started).as_secs();
-            let (minutes, seconds) = (seconds / 60, seconds % 60);
-            format!("{}, after {minutes} min {seconds} s", end.finished)
+            let took = end.finished.duration_since(header.started);
+            let took = Elapsed(Nanoseconds::of_seconds(took.as_secs_f64()));
+            format!("{}, after {took}", end.finished)
         },
     );
     let git = header.git.as_ref().map_or("none".to_owned(), |git| {

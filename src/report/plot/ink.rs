@@ -1,5 +1,8 @@
 //! What marks mean, from which the page makes colours.
 
+/// Kinds that have a colour of their own.
+pub(in crate::report) const COLOURS: usize = 7;
+
 /// What a mark means; the page decides what colour that is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ink {
@@ -21,6 +24,9 @@ pub enum Ink {
     Fast,
     /// What the implementation chose by itself.
     Auto,
+    /// One of several kinds that are told apart by colour, from 0; all beyond the last
+    /// colour look alike.
+    Kind(u8),
 }
 
 impl Ink {
@@ -36,6 +42,10 @@ impl Ink {
             Ink::Slow => "slow",
             Ink::Fast => "fast",
             Ink::Auto => "auto",
+            Ink::Kind(number) => {
+                const KINDS: [&str; COLOURS] = ["k0", "k1", "k2", "k3", "k4", "k5", "k6"];
+                KINDS.get(usize::from(number)).unwrap_or(&"kx")
+            }
         }
     }
 }

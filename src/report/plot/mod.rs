@@ -7,6 +7,7 @@
 
 mod canvas;
 mod forest;
+mod gantt;
 mod ink;
 mod ruler;
 mod samples;
@@ -16,9 +17,10 @@ mod throughput;
 mod timeline;
 
 pub(super) use forest::{NAMED, Whisker, forest};
-pub(super) use ink::Ink;
+pub(super) use gantt::{Stage, Track, gantt};
+pub(super) use ink::{COLOURS, Ink};
 pub(super) use ruler::ruler;
 pub(super) use samples::{Invocation, Strip, strip};
 pub(super) use splits::{Splits, splits};
 pub(super) use throughput::{Bar, throughput};
-pub(super) use timeline::{COLOURS, DRAWN, Timeline, busiest, timeline};
+pub(super) use timeline::{DRAWN, Timeline, busiest, timeline};

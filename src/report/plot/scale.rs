@@ -44,6 +44,17 @@ impl Scale {
         }
     }
 
+    /// An axis with exactly these ends.
+    pub(super) fn linear_between(low: f64, high: f64, start: i32, end: i32) -> Scale {
+        Scale {
+            low,
+            high,
+            start,
+            end,
+            log: false,
+        }
+    }
+
     /// An axis with exactly these ends, by logarithms.
     pub(super) fn log_between(low: f64, high: f64, start: i32, end: i32) -> Scale {
         Scale {
@@ -60,18 +71,22 @@ impl Scale {
         (self.low..=self.high).contains(&value)
     }
 
-    /// The pixel of a value; the nearer end for one beyond the axis.
-    pub(super) fn at(&self, value: f64) -> i32 {
+    /// How far along the axis a value lies, from 0 to 1; the nearer end for one beyond it.
+    pub(super) fn share(&self, value: f64) -> f64 {
         let share = if self.log {
             (value.ln() - self.low.ln()) / (self.high.ln() - self.low.ln())
         } else {
             (value - self.low) / (self.high - self.low)
         };
-        let share = if share.is_finite() {
-            share.clamp(0.0, 1.0)
-        } else {
-            0.0
-        };
+        match share.is_finite() {
+            true => share.clamp(0.0, 1.0),
+            false => 0.0,
+        }
+    }
+
+    /// The pixel of a value; the nearer end for one beyond the axis.
+    pub(super) fn at(&self, value: f64) -> i32 {
+        let share = self.share(value);
         let pixels = f64::from(self.end - self.start);
         self.start + (share * pixels).round() as i32
     }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::canvas::opening;
+use super::ink::Ink;
 use super::scale::{Scale, time_labels};
 use crate::machine::{Recorded, Recording, Work, short};
 use crate::report::text::{escaped, one_line, shorten};
@@ -24,9 +25,6 @@ const ROWS: usize = 20;
 
 /// Operations that are drawn.
 pub(in crate::report) const DRAWN: usize = 4_000;
-
-/// Kernels that have a colour of their own.
-pub(in crate::report) const COLOURS: usize = 7;
 
 /// A stretch of a recording to draw.
 pub(in crate::report) struct Timeline<'a> {
@@ -134,8 +132,7 @@ impl Svg<'_> {
             );
         }
         let span = (self.of.to - self.of.from) as f64;
-        let mut ticks = Scale::linear([0.0, span], LEFT, RIGHT).ticks(7);
-        ticks.retain(|tick| (0.0..=span).contains(tick));
+        let ticks = Scale::linear_between(0.0, span, LEFT, RIGHT).ticks(7);
         for (tick, label) in ticks.iter().zip(time_labels(&ticks)) {
             let x = self.x(self.of.from + *tick as u64).round();
             let _ = write!(
@@ -179,17 +176,17 @@ impl Svg<'_> {
         }
     }
 
-    fn class(&self, operation: &Recorded) -> String {
+    fn class(&self, operation: &Recorded) -> &'static str {
         match &operation.work {
             Work::Kernel(kernel) => {
                 let name = self.of.recording.name(kernel);
                 match self.of.coloured.iter().position(|known| known == name) {
-                    Some(number) => format!("k{number}"),
-                    None => "kx".to_owned(),
+                    Some(number) => Ink::Kind(number as u8).class(),
+                    None => "kx",
                 }
             }
-            Work::Copy { .. } => "kcopy".to_owned(),
-            Work::Set { .. } => "kset".to_owned(),
+            Work::Copy { .. } => "kcopy",
+            Work::Set { .. } => "kset",
         }
     }
 

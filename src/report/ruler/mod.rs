@@ -1,10 +1,9 @@
 //! The ruler's answer: a table for the terminal, a table for a data frame, a page.
 
-use minijinja::Environment;
-use minijinja::value::Serde;
 use serde::Serialize;
 
 use super::plot;
+use super::template::{STYLE, rendered};
 use super::terminal::COLUMNS;
 use super::text::{one_line, wrap};
 use super::{Document, RenderError};
@@ -148,11 +147,8 @@ fn page(rulings: &[Ruling], tables: &[String]) -> Result<String, RenderError> {
         table,
     });
     let clocks = views.collect();
-    let mut environment = Environment::new();
-    environment.add_template("ruler.html", include_str!("page.html"))?;
-    let style = include_str!("../html/style.css");
-    let template = environment.get_template("ruler.html")?;
-    Ok(template.render(Serde(PageView { clocks, style }))?)
+    let style = STYLE;
+    rendered(include_str!("page.html"), PageView { clocks, style })
 }
 
 /// A line for each length and added share, and for the nominal length (`added` 0).

@@ -7,15 +7,14 @@ use super::difference::{
     FigureRow, alike, became, changed, count, figures, growth, incomparable, mean, scope, word,
 };
 use super::table::short;
-use super::view::{
-    FindingView, LegendView, STYLE, coloured, findings, last_repetitions, legend, rendered,
-};
+use super::view::{FindingView, LegendView, coloured, findings, last_repetitions, legend};
 use crate::judge::judgement::VerdictOutcome;
 use crate::judge::trace::{Analysis, Comparison, analyse};
 use crate::machine::{KernelChange, Scope, Summary};
 use crate::record::trace::Trace;
 use crate::report::RenderError;
 use crate::report::plot::{Timeline, busiest, timeline};
+use crate::report::template::{COLOURED, rendered};
 use crate::report::text::{one_line, shell_command};
 use crate::units::counted;
 
@@ -89,7 +88,7 @@ pub fn compared(of: &Comparison, base: &Trace, head: &Trace) -> Result<String, R
     rendered(
         include_str!("compared.html"),
         PageView {
-            style: STYLE,
+            style: COLOURED,
             word: word(of),
             tone: match of.verdict.outcome {
                 VerdictOutcome::Passed => "good",

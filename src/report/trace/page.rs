@@ -3,9 +3,7 @@
 use serde::Serialize;
 
 use super::table::{facts, filled, shapes, short, spent};
-use super::view::{
-    FindingView, LegendView, STYLE, coloured, findings, last_repetitions, legend, rendered,
-};
+use super::view::{FindingView, LegendView, coloured, findings, last_repetitions, legend};
 use super::words::figure;
 use crate::judge::trace::Analysis;
 use crate::machine::Recording;
@@ -13,6 +11,7 @@ use crate::machine::Summary;
 use crate::record::trace::Trace;
 use crate::report::RenderError;
 use crate::report::plot::{DRAWN, Timeline, busiest, timeline};
+use crate::report::template::{COLOURED, rendered};
 use crate::report::text::{one_line, shell_command};
 use crate::units::{Bytes, Nanoseconds, Share, counted};
 
@@ -77,7 +76,7 @@ pub fn page(trace: &Trace, analysis: &Analysis) -> Result<String, RenderError> {
     }
     parts.push(whole(recording, analysis, &coloured));
     let view = PageView {
-        style: STYLE,
+        style: COLOURED,
         findings: findings(&analysis.findings),
         title: one_line(&trace.header.title()),
         command: shell_command(&trace.header.command),

@@ -1,22 +1,13 @@
 //! What the page of a trace and that of the difference of two have in common.
 
-use minijinja::value::Serde;
-use minijinja::{Environment, UndefinedBehavior};
 use serde::Serialize;
 
 use super::table::short;
 use crate::judge::judgement::Finding;
 use crate::machine::Recording;
 use crate::machine::{Steady, Summary};
-use crate::report::RenderError;
 use crate::report::plot::{COLOURS, DRAWN, Timeline, timeline};
 use crate::report::text::{one_line, shorten};
-
-/// The style of every page, and the colours of timelines.
-pub(super) const STYLE: [&str; 2] = [
-    include_str!("../html/style.css"),
-    include_str!("timeline.css"),
-];
 
 /// An entry of a timeline's legend.
 #[derive(Serialize)]
@@ -109,15 +100,4 @@ pub(super) fn last_repetitions(
         to: at.to_ns,
         marked: None,
     })
-}
-
-/// A page from its template.
-///
-/// # Errors
-/// When the template does not fit its data.
-pub(super) fn rendered(template: &str, view: impl Serialize) -> Result<String, RenderError> {
-    let mut environment = Environment::new();
-    environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    environment.add_template("page.html", template)?;
-    Ok(environment.get_template("page.html")?.render(Serde(view))?)
 }

@@ -28,6 +28,26 @@ fn times_take_the_unit_that_fits() {
 }
 
 #[test]
+fn long_times_read_as_on_a_watch() {
+    let told = [0.0, 0.0412, 59.4, 59.6, 127.4, 3_599.6, 3_720.0, 90_000.0]
+        .map(|seconds| Elapsed(Nanoseconds::of_seconds(seconds)).to_string());
+    assert_eq!(
+        told,
+        [
+            "0 ns",
+            "41.2 ms",
+            "59.4 s",
+            "1 min 0 s",
+            "2 min 7 s",
+            "1 h 0 min",
+            "1 h 2 min",
+            "25 h 0 min"
+        ]
+    );
+    assert_eq!(Elapsed(Nanoseconds(f64::NAN)).to_string(), NONE);
+}
+
+#[test]
 fn what_is_no_number_is_a_dash_whatever_it_is_of() {
     for wild in WILD {
         assert_eq!(Nanoseconds(wild).to_string(), NONE);

@@ -141,6 +141,36 @@ impl fmt::Display for Nanoseconds {
     }
 }
 
+/// A time as it is read off a watch: `41.2 s`, `2 min 7 s`, `1 h 2 min`. Below a minute it is
+/// printed as [`Nanoseconds`] are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Elapsed(pub Nanoseconds);
+
+impl fmt::Display for Elapsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.seconds().round();
+        let text = match seconds {
+            _ if !self.0.is_finite() || seconds < 60.0 => self.0.to_string(),
+            seconds if seconds < 3_600.0 => {
+                format!(
+                    "{:.0} min {:.0} s",
+                    (seconds / 60.0).floor(),
+                    seconds % 60.0
+                )
+            }
+            seconds => {
+                let minutes = (seconds / 60.0).round();
+                format!(
+                    "{:.0} h {:.0} min",
+                    (minutes / 60.0).floor(),
+                    minutes % 60.0
+                )
+            }
+        };
+        put(f, &text)
+    }
+}
+
 /// The unit that fits a time, in nanoseconds. The limits lie half a digit lower, so that
 /// 999.96 ns reads 1.00 µs.
 fn unit(time: Nanoseconds) -> (f64, &'static str) {

@@ -1,0 +1,248 @@
+//! Where the time of a run went: what its phases took, in a line, in figures, on a page.
+
+mod page;
+mod said;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::attention::CaseId;
+use crate::record::spent::{Phase, Spent, Stretch};
+use crate::record::types::{Entry, Outcome, Run};
+use crate::units::{Nanoseconds, Share};
+
+/// Where the time of a run went.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Timings {
+    /// The suite's name.
+    pub suite: String,
+    /// From the start of its first process to the last thing that is known of it, less the
+    /// time between its parts.
+    pub took_ns: Nanoseconds,
+    /// What its samples took on the device: the only time that measured something.
+    pub timed_ns: Nanoseconds,
+    /// The same, as a part of what it took.
+    pub timed_share: Share,
+    /// What lay between the phases: writing down what was found, for the most part.
+    pub between_ns: Nanoseconds,
+    /// What of it went into fresh invocations, which confirm a suspicion; 0 without any.
+    pub confirming_ns: Nanoseconds,
+    /// Entries that do not say what they took.
+    pub untold: usize,
+    /// What it was measured in.
+    pub parts: Vec<PartTime>,
+    /// Phases of the whole run, those that took longest first.
+    pub phases: Vec<PhaseTime>,
+    /// Invocations of workers, in the order in which they began.
+    pub invocations: Vec<InvocationTime>,
+    /// Cases, those that took longest first.
+    pub cases: Vec<CaseTime>,
+    /// Judging and reporting.
+    #[serde(skip)]
+    after: Vec<Stretch>,
+}
+
+/// What one process of the harness did before it measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PartTime {
+    /// When its workers had introduced themselves.
+    pub started: jiff::Timestamp,
+    /// What it did before its first invocation.
+    pub spent: Stretch,
+}
+
+/// A phase, over the whole run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PhaseTime {
+    /// Which.
+    pub phase: Phase,
+    /// What it took.
+    pub took_ns: Nanoseconds,
+    /// The same, as a part of the whole.
+    pub share: Share,
+}
+
+/// A worker in an invocation.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct InvocationTime {
+    /// Counts from 0 over the run.
+    pub invocation: u32,
+    /// `worker` or `worker@environment`.
+    pub worker: String,
+    /// True where it confirms a suspicion.
+    pub fresh: bool,
+    /// What it took.
+    pub took_ns: Nanoseconds,
+    /// The same, by phase.
+    pub phases: Spent,
+    /// Its cases, with what it took to start and end it.
+    #[serde(skip)]
+    stretches: Vec<Stretch>,
+}
+
+/// A case, over all of its invocations.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CaseTime {
+    /// Which.
+    pub case: CaseId,
+    /// In how many invocations it says what it took.
+    pub invocations: usize,
+    /// What it took, without starting and ending its worker.
+    pub took_ns: Nanoseconds,
+    /// What its samples took on the device.
+    pub timed_ns: Nanoseconds,
+    /// What its first calls took, a part of preparing.
+    pub first_calls_ns: Nanoseconds,
+    /// What it took, by phase.
+    pub phases: Spent,
+}
+
+impl Timings {
+    /// Where the time of a run went; `None` where its file does not say.
+    pub fn of(run: &Run) -> Option<Timings> {
+        run.stretches().next()?;
+        let took_ns = run.known_until();
+        let mut all = Spent::default();
+        for stretch in run.stretches() {
+            all.add_all(&stretch.phases);
+        }
+        let mut phases: Vec<PhaseTime> = all
+            .iter()
+            .map(|(phase, time)| PhaseTime {
+                phase,
+                took_ns: time,
+                share: time.share_of(took_ns),
+            })
+            .collect();
+        phases.sort_by(|a, b| b.took_ns.total_cmp(&a.took_ns));
+        let told = run.entries.iter().filter(|entry| entry.spent.is_some());
+        let cases = cases(run);
+        let timed_ns = cases.iter().map(|case| case.timed_ns).sum::<Nanoseconds>();
+        let invocations = invocations(run);
+        let fresh = invocations.iter().filter(|invocation| invocation.fresh);
+        Some(Timings {
+            suite: run.header.suite.name.clone(),
+            took_ns,
+            timed_ns,
+            timed_share: timed_ns.share_of(took_ns),
+            between_ns: (took_ns - all.sum()).max(Nanoseconds::ZERO),
+            confirming_ns: fresh.map(|invocation| invocation.took_ns).sum(),
+            untold: run.entries.len() - told.count(),
+            parts: run
+                .parts
+                .iter()
+                .map(|part| PartTime {
+                    started: part.started,
+                    spent: part.spent.clone(),
+                })
+                .collect(),
+            phases,
+            invocations,
+            cases,
+            after: run.end.iter().flat_map(|end| end.spent.clone()).collect(),
+        })
+    }
+}
+
+/// The invocations of a run's workers, by when they began.
+fn invocations(run: &Run) -> Vec<InvocationTime> {
+    let mut found: BTreeMap<(u32, String), Vec<Stretch>> = BTreeMap::new();
+    for entry in &run.entries {
+        if let Some(spent) = &entry.spent {
+            let key = (entry.invocation, worker(&entry.case));
+            found.entry(key).or_default().push(spent.clone());
+        }
+    }
+    let regular = run.header.settings.invocations;
+    let told = found.into_iter().map(|((invocation, worker), stretches)| {
+        let mut phases = Spent::default();
+        for stretch in &stretches {
+            phases.add_all(&stretch.phases);
+        }
+        InvocationTime {
+            invocation,
+            worker,
+            fresh: invocation >= regular,
+            took_ns: phases.sum(),
+            phases,
+            stretches,
+        }
+    });
+    let mut told: Vec<InvocationTime> = told.collect();
+    let began = |of: &InvocationTime| {
+        let from = of.stretches.iter().map(|stretch| stretch.from_ns);
+        from.fold(Nanoseconds(f64::INFINITY), Nanoseconds::min)
+    };
+    told.sort_by(|a, b| began(a).total_cmp(&began(b)));
+    told
+}
+
+/// The worker of a case, as schedules name it.
+fn worker(case: &CaseId) -> String {
+    match case.case() {
+        Ok(case) => case.variant.worker_name(),
+        Err(_) => case.0.clone(),
+    }
+}
+
+/// The cases of a run that say what they took, the longest first.
+fn cases(run: &Run) -> Vec<CaseTime> {
+    let mut found: BTreeMap<&CaseId, CaseTime> = BTreeMap::new();
+    for entry in &run.entries {
+        let Some(spent) = &entry.spent else { continue };
+        let of = found.entry(&entry.case).or_insert_with(|| CaseTime {
+            case: entry.case.clone(),
+            invocations: 0,
+            took_ns: Nanoseconds::ZERO,
+            timed_ns: Nanoseconds::ZERO,
+            first_calls_ns: Nanoseconds::ZERO,
+            phases: Spent::default(),
+        });
+        of.invocations += 1;
+        for (phase, time) in spent.phases.iter().filter(|(phase, _)| phase.is_of_case()) {
+            of.phases.add(phase, time);
+        }
+        of.timed_ns += timed(entry, run.header.settings.calls_per_sample);
+        if let Outcome::Measured(measurement) = &entry.outcome {
+            of.first_calls_ns += measurement.first_call_ns;
+        }
+    }
+    let mut cases: Vec<CaseTime> = found.into_values().collect();
+    for case in &mut cases {
+        case.took_ns = case.phases.sum();
+    }
+    cases.sort_by(|a, b| b.took_ns.total_cmp(&a.took_ns));
+    cases
+}
+
+/// What an entry's samples took on the device; each is so many calls.
+fn timed(entry: &Entry, calls_per_sample: u32) -> Nanoseconds {
+    match &entry.outcome {
+        Outcome::Measured(measurement) => {
+            let samples = measurement.device_ns.iter().copied();
+            samples.sum::<Nanoseconds>() * f64::from(calls_per_sample)
+        }
+        Outcome::Unsupported { .. } | Outcome::Failed { .. } => Nanoseconds::ZERO,
+    }
+}
+
+/// What a phase is called.
+fn doing(phase: Phase) -> &'static str {
+    match phase {
+        Phase::SettingUp => "setting up",
+        Phase::Preflight => "preflight",
+        Phase::Starting => "starting workers",
+        Phase::Preparing => "preparing",
+        Phase::Checking => "checking",
+        Phase::Measuring => "measuring",
+        Phase::CheckingAfter => "checking after timing",
+        Phase::Census => "census",
+        Phase::Releasing => "releasing",
+        Phase::Ending => "ending workers",
+        Phase::Judging => "judging",
+        Phase::Reporting => "writing reports",
+    }
+}
