@@ -27,6 +27,8 @@ pub mod judge;
 
 pub mod report;
 
+pub mod verdicts;
+
 pub mod commands;
 
 #[doc(hidden)]

@@ -7,7 +7,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use owo_colors::OwoColorize;
 use regatta::commands::{
     Ended, Stop, baseline, build, completions, diff, doctor, env, gate, leave_nothing, list, note,
-    report, run, trace, worker,
+    report, run, trace, verdicts, worker,
 };
 use regatta::worker::supervisor;
 
@@ -44,6 +44,7 @@ enum Command {
     Env(env::EnvArgs),
     Doctor(doctor::DoctorArgs),
     Worker(worker::WorkerArgs),
+    Verdicts(verdicts::VerdictsArgs),
     Completions(completions::CompletionsArgs),
 }
 
@@ -70,6 +71,7 @@ fn dispatch(command: &Command) -> Ended {
         Command::Env(args) => env::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Worker(args) => worker::run(args),
+        Command::Verdicts(args) => verdicts::run(args),
         Command::Completions(args) => completions::run(args, Cli::command()),
     }
 }

@@ -21,6 +21,7 @@ pub mod run;
 mod saying;
 mod sides;
 pub mod trace;
+pub mod verdicts;
 pub mod worker;
 
 use std::fmt::Display;

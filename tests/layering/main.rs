@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What each room may import. A room always knows itself.
-const MAY: [(&str, &[&str]); 10] = [
+const MAY: [(&str, &[&str]); 11] = [
     ("attention", &[]),
     ("machine", &[]),
     // What a suite asks for is what the protocol carries.
@@ -44,6 +44,7 @@ const MAY: [(&str, &[&str]); 10] = [
         "report",
         &["attention", "machine", "suite", "record", "judge"],
     ),
+    ("verdicts", &["attention", "suite", "record", "judge"]),
 ];
 
 /// `commands` knows every room; that is said apart because it is the only one.
