@@ -9,10 +9,10 @@ use crate::record::baseline::Store;
 use crate::units::Share;
 use crate::verdicts::draw::{Recorded, World};
 use crate::verdicts::noise::MODELS;
-use crate::verdicts::rules::RULES;
+use crate::verdicts::rules::{RULES, Rule};
 use crate::verdicts::show;
 use crate::verdicts::sweep::Design;
-use crate::verdicts::table::{Evidence, Plan, table};
+use crate::verdicts::table::{Evidence, Plan, Replayed, models, table};
 
 /// Print how often verdicts are wrong: this gate's rule and those of other tools
 ///
@@ -26,7 +26,7 @@ pub struct VerdictsArgs {
     floor: f64,
 
     /// Unchanged sweeps of each noise, and changed cases of each size
-    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     sweeps: u32,
 
     /// What all draws follow from
@@ -76,8 +76,8 @@ pub fn run(args: &VerdictsArgs) -> Ended {
         print(sources())?;
         return Ok(0);
     }
-    let worlds = match args.run.is_empty() {
-        true => models(&args.noise)?,
+    let noises = match args.run.is_empty() {
+        true => chosen(&args.noise)?,
         false => vec![recorded(&args.run)?],
     };
     let plan = Plan {
@@ -90,7 +90,7 @@ pub fn run(args: &VerdictsArgs) -> Ended {
         sweeps: args.sweeps as usize,
         seed: args.seed,
     };
-    let table = table(&worlds, &plan);
+    let table = table(&noises, &plan);
     if args.json {
         let json = serde_json::to_string_pretty(&table).map_err(Stop::not_judged)?;
         print(format!("{json}\n"))?;
@@ -102,7 +102,7 @@ pub fn run(args: &VerdictsArgs) -> Ended {
     Ok(0)
 }
 
-fn models(names: &[String]) -> Result<Vec<(String, String, World)>, Stop> {
+fn chosen(names: &[String]) -> Result<Vec<Replayed>, Stop> {
     let known = |name: &String| MODELS.iter().any(|noise| noise.name == *name);
     if let Some(name) = names.iter().find(|name| !known(name)) {
         let all: Vec<&str> = MODELS.iter().map(|noise| noise.name).collect();
@@ -111,15 +111,11 @@ fn models(names: &[String]) -> Result<Vec<(String, String, World)>, Stop> {
             all.join(", ")
         )));
     }
-    let chosen = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
-    let models = MODELS.into_iter().filter(|noise| chosen(noise.name));
-    let world = |noise: crate::verdicts::noise::Noise| {
-        (noise.name.to_owned(), noise.about(), World::Made(noise))
-    };
-    Ok(models.map(world).collect())
+    let wanted = |name: &str| names.is_empty() || names.iter().any(|asked| asked == name);
+    Ok(models(wanted))
 }
 
-fn recorded(names: &[String]) -> Result<(String, String, World), Stop> {
+fn recorded(names: &[String]) -> Result<Replayed, Stop> {
     let store = Store::new("baselines");
     let mut runs = Vec::new();
     for name in names {
@@ -133,16 +129,19 @@ fn recorded(names: &[String]) -> Result<(String, String, World), Stop> {
         ))
     })?;
     let (cases, invocations) = recorded.sizes();
-    let about = format!(
-        "{cases} cases, {invocations} invocations of them, drawn with replacement, and their \
-         samples too"
-    );
-    Ok(("recorded".to_owned(), about, World::Recorded(recorded)))
+    let about =
+        format!("{cases} cases, {invocations} invocations and their samples, with replacement");
+    Ok(Replayed {
+        name: "recorded".to_owned(),
+        about,
+        number: 0,
+        world: World::Recorded(recorded),
+    })
 }
 
 /// Where each rule is defined, and what is simplified.
 fn sources() -> String {
-    let rule = |rule: &crate::verdicts::rules::Rule| {
+    let rule = |rule: &Rule| {
         format!(
             "{}\n  defined    {}\n  simplified {}\n",
             rule.name, rule.source, rule.simplified

@@ -7,7 +7,7 @@
 use crate::units::{Nanoseconds, Ratio, Share};
 
 /// How the times of a machine vary.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Noise {
     /// As it is called in a table, and asked for.
     pub name: &'static str,
@@ -210,11 +210,11 @@ impl Noise {
                 format!("{often:.0} of invocations {slower} slower")
             }
             Beside::SlowProcesses { often, slower } => {
-                format!("{often:.0} of processes {slower} slower in all cases")
+                format!("{often:.0} of processes {slower} slower")
             }
             Beside::Drift { by } => format!("{by} slower over a session"),
             Beside::SharedShift { deviation } => {
-                format!("a shift of all cases by invocation, {deviation}")
+                format!("each process shifts by {deviation}")
             }
             Beside::Memory { kept } => format!("each remembers {kept:.0} of the one before"),
             Beside::Day { slower } => format!("the head's day {slower} slower"),

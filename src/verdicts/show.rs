@@ -25,7 +25,7 @@ pub fn text(table: &Table) -> String {
                 line.rule,
                 with_interval(line.red),
                 percent(line.worse.share(), 2),
-                line.cannot_say.map_or(String::new(), |rate| short(rate)),
+                line.cannot_say.map_or(String::new(), short),
             );
             for rate in &line.found {
                 let _ = write!(out, "{:>6}", short(*rate));
@@ -47,8 +47,8 @@ pub fn text(table: &Table) -> String {
 /// What was counted, in a few lines.
 fn heading(table: &Table) -> String {
     let given = match table.evidence {
-        Evidence::Own => "what they measure themselves, mostly samples of one process",
-        Evidence::Medians => "the medians of five invocations, which this gate judges",
+        Evidence::Own => "what they measure themselves,\nmostly samples of one process",
+        Evidence::Medians => "the medians of five\ninvocations, which this gate judges",
     };
     let Table {
         sweeps,
@@ -58,9 +58,8 @@ fn heading(table: &Table) -> String {
         ..
     } = table;
     format!(
-        "Of each noise {sweeps} unchanged sweeps of {cases} cases, and as many changed cases of \
-         each size.\nThis gate's floor is {floor}; other rules are given\n{given}. \
-         Seed {seed}.\n"
+        "Each noise: {sweeps} unchanged sweeps of {cases} cases; {sweeps} changed cases of each \
+         size.\nFloor {floor}, seed {seed}. Other rules are given {given}.\n"
     )
 }
 

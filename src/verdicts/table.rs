@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::draw::{Place, World};
 use super::gate::{Fresh, judged};
+use super::noise::MODELS;
 use super::rate::Rate;
 use super::rules::{Called, RULES, Rule, Takes};
 use super::sweep::{Changed, Design, Invocations, Measured, Sessions};
@@ -128,12 +129,39 @@ fn lines() -> Vec<Line> {
     ours.into_iter().chain(theirs).collect()
 }
 
-/// Counts over every noise: `worlds` are their names, what they are, and where to draw.
-pub fn table(worlds: &[(String, String, World)], plan: &Plan) -> Table {
-    let block = |(index, (noise, about, world)): (usize, &(String, String, World))| Block {
-        noise: noise.clone(),
-        about: about.clone(),
-        lines: block(world, index, plan),
+/// A noise to be counted under.
+#[derive(Clone, Debug)]
+pub struct Replayed {
+    /// Its name.
+    pub name: String,
+    /// What it is, in a few words.
+    pub about: String,
+    /// Tells its draws from those of others, whichever are in the table.
+    pub number: u64,
+    /// Where to draw.
+    pub world: World,
+}
+
+/// These models, by what they are called.
+pub fn models(chosen: impl Fn(&str) -> bool) -> Vec<Replayed> {
+    let numbered = (0..).zip(MODELS);
+    let wanted = numbered.filter(|(_, noise)| chosen(noise.name));
+    wanted
+        .map(|(number, noise)| Replayed {
+            name: noise.name.to_owned(),
+            about: noise.about(),
+            number,
+            world: World::Made(noise),
+        })
+        .collect()
+}
+
+/// Counts under every noise.
+pub fn table(noises: &[Replayed], plan: &Plan) -> Table {
+    let block = |noise: &Replayed| Block {
+        noise: noise.name.clone(),
+        about: noise.about.clone(),
+        lines: block(noise, plan),
     };
     Table {
         floor: plan.floor,
@@ -142,7 +170,7 @@ pub fn table(worlds: &[(String, String, World)], plan: &Plan) -> Table {
         sweeps: plan.sweeps,
         cases: plan.design.cases,
         changes: CHANGES,
-        blocks: worlds.iter().enumerate().map(block).collect(),
+        blocks: noises.iter().map(block).collect(),
     }
 }
 
@@ -153,7 +181,7 @@ struct Task {
     sweep: usize,
 }
 
-fn block(world: &World, index: usize, plan: &Plan) -> Vec<Line> {
+fn block(noise: &Replayed, plan: &Plan) -> Vec<Line> {
     let unchanged = (0..plan.sweeps).map(|sweep| Task {
         change: None,
         sweep,
@@ -173,13 +201,13 @@ fn block(world: &World, index: usize, plan: &Plan) -> Vec<Line> {
     tasks
         .par_iter()
         .map(|task| {
-            let experiment = index * 16 + task.change.map_or(0, |change| change + 1);
+            let change = task.change.map_or(0, |change| change as u64 + 1);
             let place = Place {
                 seed: plan.seed,
-                experiment: experiment as u64,
+                experiment: noise.number * 16 + change,
                 sweep: task.sweep as u64,
             };
-            counted(world, place, *task, plan)
+            counted(&noise.world, place, *task, plan)
         })
         .reduce(lines, add)
 }

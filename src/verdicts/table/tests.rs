@@ -1,5 +1,4 @@
-use super::super::draw::World;
-use super::super::noise::{HOSTED, QUIET};
+use super::super::noise::{HOSTED, MODELS, QUIET};
 use super::super::show;
 use super::*;
 
@@ -14,10 +13,9 @@ const SMALL: Plan = Plan {
     seed: 3,
 };
 
-fn worlds() -> Vec<(String, String, World)> {
-    [QUIET, HOSTED]
-        .map(|noise| (noise.name.to_owned(), noise.about(), World::Made(noise)))
-        .to_vec()
+/// The quiet machine and the hosted one.
+fn worlds() -> Vec<Replayed> {
+    models(|name| name == QUIET.name || name == HOSTED.name)
 }
 
 #[test]
@@ -28,6 +26,13 @@ fn the_seed_decides_the_table_and_the_threads_do_not() {
     assert_eq!(alone, together);
     let other = Plan { seed: 4, ..SMALL };
     assert_ne!(alone.blocks, table(&worlds(), &other).blocks);
+}
+
+#[test]
+fn a_noise_reads_the_same_whatever_stands_beside_it() {
+    let both = table(&worlds(), &SMALL);
+    let alone = table(&worlds()[1..], &SMALL);
+    assert_eq!(alone.blocks, both.blocks[1..]);
 }
 
 #[test]
@@ -86,6 +91,10 @@ fn the_text_fits_a_terminal_and_markdown_has_a_row_a_noise() {
         "{text}"
     );
     assert_eq!(text.matches("\nregatta gate").count(), 2);
+    for noise in MODELS {
+        let title = format!("{}: {}", noise.name, noise.about());
+        assert!(title.chars().count() <= 80, "{title}");
+    }
     let markdown = show::markdown(&table);
     assert_eq!(markdown.matches("\n| hosted |").count(), 2);
     let columns = |line: &str| line.matches('|').count();
