@@ -10,7 +10,6 @@ use super::rate::Rate;
 use super::rules::{Called, RULES, Rule, Takes};
 use super::sweep::{Changed, Design, Invocations, Measured, Sessions};
 use crate::judge::judgement::{Judgement, VerdictOutcome, Word};
-use crate::record::side::median;
 use crate::units::{Nanoseconds, Ratio, Share};
 
 /// Cases of a sweep that change together, where any do.
@@ -315,9 +314,7 @@ pub fn widest(table: &Table) -> Option<Share> {
         let (low, high) = rate.interval();
         (high - low).0 / 2.0
     });
-    let halves: Vec<f64> = halves.collect();
-    median(&halves)?;
-    Some(Share(halves.into_iter().fold(0.0, f64::max)))
+    halves.reduce(f64::max).map(Share)
 }
 
 #[cfg(test)]
