@@ -37,7 +37,7 @@ pub fn text(table: &Table) -> String {
         let _ = write!(
             out,
             "\nIn brackets 95 % intervals; those of what is called reach {:.0} points either \
-             way at\nmost (--json has each).\n",
+             way\n(--json has each).\n",
             100.0 * half.0
         );
     }
