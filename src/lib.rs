@@ -99,5 +99,7 @@ pub mod judge;
 
 pub mod report;
 
+pub mod verdicts;
+
 #[doc(hidden)]
 pub mod fuzzing;

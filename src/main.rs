@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use cli::{
     Ended, Stop, baseline, build, completions, diff, doctor, env, gate, leave_nothing, list, note,
-    report, run, trace, worker,
+    report, run, trace, verdicts, worker,
 };
 use owo_colors::OwoColorize;
 use regatta::worker::supervisor;
@@ -46,6 +46,7 @@ enum Command {
     Env(env::EnvArgs),
     Doctor(doctor::DoctorArgs),
     Worker(worker::WorkerArgs),
+    Verdicts(verdicts::VerdictsArgs),
     Completions(completions::CompletionsArgs),
 }
 
@@ -72,6 +73,7 @@ fn dispatch(command: &Command) -> Ended {
         Command::Env(args) => env::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Worker(args) => worker::run(args),
+        Command::Verdicts(args) => verdicts::run(args),
         Command::Completions(args) => completions::run(args, Cli::command()),
     }
 }

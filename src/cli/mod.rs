@@ -22,6 +22,7 @@ mod saying;
 mod sides;
 mod timings;
 pub mod trace;
+pub mod verdicts;
 pub mod worker;
 
 use std::fmt::Display;

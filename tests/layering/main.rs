@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What each room may import. A room always knows itself.
-const MAY: [(&str, &[&str]); 10] = [
+const MAY: [(&str, &[&str]); 11] = [
     ("attention", &[]),
     ("machine", &[]),
     // What a suite asks for is what the protocol carries.
@@ -51,6 +51,7 @@ const MAY: [(&str, &[&str]); 10] = [
         "report",
         &["attention", "machine", "suite", "record", "judge"],
     ),
+    ("verdicts", &["attention", "suite", "record", "judge"]),
 ];
 
 /// The binary: it knows every room, and no room knows it.

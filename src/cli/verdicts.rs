@@ -1,0 +1,151 @@
+//! `regatta verdicts`: how often this gate's rule is wrong, beside the rules of others.
+
+use anyhow::anyhow;
+use clap::Args;
+
+use super::sides::{self, Stored};
+use super::{Ended, Stop, print};
+use regatta::record::baseline::Store;
+use regatta::units::Share;
+use regatta::verdicts::draw::{Recorded, World};
+use regatta::verdicts::noise::MODELS;
+use regatta::verdicts::rules::{RULES, Rule};
+use regatta::verdicts::show;
+use regatta::verdicts::sweep::Design;
+use regatta::verdicts::table::{Evidence, Plan, Replayed, models, table};
+
+/// Print how often verdicts are wrong: this gate's rule and those of other tools
+///
+/// Noise, made up or recorded, is replayed without a change and with known ones. Nothing is
+/// measured, and the same seed gives the same table.
+#[derive(Args, Debug)]
+#[command(hide = true)]
+pub struct VerdictsArgs {
+    /// The gate's floor, in per cent
+    #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = percent)]
+    floor: f64,
+
+    /// Unchanged sweeps of each noise, and changed cases of each size
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    sweeps: u32,
+
+    /// What all draws follow from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+
+    /// Only this noise, by name; may be given several times
+    #[arg(long, value_name = "NAME")]
+    noise: Vec<String>,
+
+    /// Draw from the invocations and samples of a recorded run in place of models; may be
+    /// given several times
+    #[arg(long, value_name = "DIR", conflicts_with = "noise")]
+    run: Vec<String>,
+
+    /// Give every rule the medians of five invocations, in place of what its tool measures
+    #[arg(long)]
+    medians: bool,
+
+    /// Print where each rule is defined, and what is simplified
+    #[arg(long, conflicts_with_all = ["json", "markdown"])]
+    rules: bool,
+
+    /// Machine-readable output, with the interval of each rate
+    #[arg(long, conflicts_with = "markdown")]
+    json: bool,
+
+    /// Tables in Markdown
+    #[arg(long)]
+    markdown: bool,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let floor: f64 = text.parse().map_err(|_| "it is no number".to_owned())?;
+    match (0.0..=100.0).contains(&floor) {
+        true => Ok(floor),
+        false => Err("it is not between 0 and 100".to_owned()),
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// See [`super::Stop`].
+pub fn run(args: &VerdictsArgs) -> Ended {
+    if args.rules {
+        print(sources())?;
+        return Ok(0);
+    }
+    let noises = match args.run.is_empty() {
+        true => chosen(&args.noise)?,
+        false => vec![recorded(&args.run)?],
+    };
+    let plan = Plan {
+        design: Design::DEFAULT,
+        floor: Share(args.floor / 100.0),
+        evidence: match args.medians {
+            true => Evidence::Medians,
+            false => Evidence::Own,
+        },
+        sweeps: args.sweeps as usize,
+        seed: args.seed,
+    };
+    let table = table(&noises, &plan);
+    if args.json {
+        let json = serde_json::to_string_pretty(&table).map_err(Stop::not_judged)?;
+        print(format!("{json}\n"))?;
+    } else if args.markdown {
+        print(show::markdown(&table))?;
+    } else {
+        print(show::text(&table))?;
+    }
+    Ok(0)
+}
+
+fn chosen(names: &[String]) -> Result<Vec<Replayed>, Stop> {
+    let known = |name: &String| MODELS.iter().any(|noise| noise.name == *name);
+    if let Some(name) = names.iter().find(|name| !known(name)) {
+        let all: Vec<&str> = MODELS.iter().map(|noise| noise.name).collect();
+        return Err(Stop::Usage(anyhow!(
+            "--noise {name}: there are {}",
+            all.join(", ")
+        )));
+    }
+    let wanted = |name: &str| names.is_empty() || names.iter().any(|asked| asked == name);
+    Ok(models(wanted))
+}
+
+fn recorded(names: &[String]) -> Result<Replayed, Stop> {
+    let store = Store::new("baselines");
+    let mut runs = Vec::new();
+    for name in names {
+        let Stored { run, .. } = sides::find(name, &store, None)?;
+        runs.push(run);
+    }
+    let recorded = Recorded::of(&runs).ok_or_else(|| {
+        Stop::Usage(anyhow!(
+            "--run {}: no case has two invocations with samples to draw from",
+            names.join(" --run ")
+        ))
+    })?;
+    let (cases, invocations) = recorded.sizes();
+    let about =
+        format!("{cases} cases, {invocations} invocations and their samples, with replacement");
+    Ok(Replayed {
+        name: "recorded".to_owned(),
+        about,
+        number: 0,
+        world: World::Recorded(recorded),
+    })
+}
+
+/// Where each rule is defined, and what is simplified.
+fn sources() -> String {
+    let rule = |rule: &Rule| {
+        format!(
+            "{}\n  defined    {}\n  simplified {}\n",
+            rule.name, rule.source, rule.simplified
+        )
+    };
+    RULES.iter().map(rule).collect()
+}

@@ -1,0 +1,133 @@
+//! A sweep: two sessions that measure the same cases, some of which may have changed.
+
+use super::draw::{Place, Replay, Role, Session, World};
+use crate::record::side::median;
+use crate::units::{Nanoseconds, Ratio};
+
+/// How a sweep is measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Design {
+    /// Cases of a sweep.
+    pub cases: usize,
+    /// Invocations a side.
+    pub invocations: usize,
+    /// Samples of an invocation.
+    pub samples: usize,
+    /// Samples of the first invocation, for tools that measure in one process; at least
+    /// `samples`, of which the gate takes no more.
+    pub first_samples: usize,
+    /// Fresh invocations that a suite asks for.
+    pub fresh: u32,
+}
+
+impl Design {
+    /// What suites ask for where they say nothing.
+    pub const DEFAULT: Design = Design {
+        cases: 200,
+        invocations: 5,
+        samples: 20,
+        first_samples: 20,
+        fresh: 10,
+    };
+}
+
+/// Which cases changed, and how much.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Changed {
+    /// So many, the first ones.
+    pub cases: usize,
+    /// They take so many times as long.
+    pub factor: Ratio,
+}
+
+impl Changed {
+    /// Nothing did.
+    pub const NOTHING: Changed = Changed {
+        cases: 0,
+        factor: Ratio::ONE,
+    };
+
+    fn of(&self, case: usize) -> Ratio {
+        match case < self.cases {
+            true => self.factor,
+            false => Ratio::ONE,
+        }
+    }
+}
+
+/// The invocations of one case on one side, each with its samples.
+pub type Invocations = Vec<Vec<Nanoseconds>>;
+
+/// One side of a sweep.
+pub struct Measured<'a> {
+    replays: Vec<Replay<'a>>,
+    design: Design,
+    /// By case, what was planned.
+    pub cases: Vec<Invocations>,
+}
+
+/// Both sessions of a sweep.
+pub struct Sessions<'a> {
+    base: Session<'a>,
+    head: Session<'a>,
+    design: Design,
+    changed: Changed,
+}
+
+impl<'a> Sessions<'a> {
+    /// Begins both.
+    pub fn begin(world: &'a World, place: Place, design: Design, changed: Changed) -> Self {
+        let begin = |role| Session::begin(world, place, role, design.invocations);
+        Sessions {
+            base: begin(Role::Base),
+            head: begin(Role::Head),
+            design,
+            changed,
+        }
+    }
+
+    /// Measures base and head.
+    pub fn measure(&self) -> (Measured<'_>, Measured<'_>) {
+        let base = Measured::of(&self.base, self.design, Changed::NOTHING);
+        (base, Measured::of(&self.head, self.design, self.changed))
+    }
+}
+
+impl<'a> Measured<'a> {
+    fn of(session: &'a Session<'a>, design: Design, changed: Changed) -> Measured<'a> {
+        let cases = 0..design.cases;
+        let mut replays: Vec<Replay> = cases
+            .map(|index| session.case(index, changed.of(index)))
+            .collect();
+        let planned = |replay: &mut Replay| -> Invocations {
+            let samples = |invocation| match invocation {
+                0 => design.first_samples,
+                _ => design.samples,
+            };
+            let invocations = 0..design.invocations;
+            invocations
+                .map(|invocation| replay.invocation(samples(invocation)))
+                .collect()
+        };
+        Measured {
+            cases: replays.iter_mut().map(planned).collect(),
+            replays,
+            design,
+        }
+    }
+
+    /// The medians of the planned invocations of a case, of the samples that a gate takes.
+    pub fn medians(&self, case: usize) -> Vec<Nanoseconds> {
+        let invocations = self.cases[case].iter();
+        let taken = invocations.map(|samples| &samples[..self.design.samples.min(samples.len())]);
+        taken.filter_map(median).collect()
+    }
+
+    /// The medians of so many fresh invocations of a case.
+    pub fn fresh(&mut self, case: usize, invocations: usize) -> Vec<Nanoseconds> {
+        let replay = &mut self.replays[case];
+        let samples = self.design.samples;
+        let medians = (0..invocations).filter_map(|_| median(&replay.invocation(samples)));
+        medians.collect()
+    }
+}

@@ -1,0 +1,321 @@
+//! Counts verdicts over many sweeps.
+
+use rayon::prelude::*;
+use serde::Serialize;
+
+use super::draw::{Place, World};
+use super::gate::{Fresh, judged};
+use super::noise::MODELS;
+use super::rate::Rate;
+use super::rules::{Called, RULES, Rule, Takes};
+use super::sweep::{Changed, Design, Invocations, Measured, Sessions};
+use crate::judge::judgement::{Judgement, VerdictOutcome, Word};
+use crate::units::{Nanoseconds, Ratio, Share};
+
+/// Cases of a sweep that change together, where any do.
+const CHANGED: usize = 5;
+
+/// The changes that are looked for.
+pub const CHANGES: [Share; 5] = [
+    Share(0.01),
+    Share(0.02),
+    Share(0.03),
+    Share(0.05),
+    Share(0.10),
+];
+
+/// What rules of other tools are given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Evidence {
+    /// What the tool would have measured itself: mostly the samples of one process.
+    Own,
+    /// The medians of the invocations that the gate judges.
+    Medians,
+}
+
+/// What is counted, and how often.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Plan {
+    /// How a sweep is measured.
+    pub design: Design,
+    /// The floor of the gate.
+    pub floor: Share,
+    /// What other rules are given.
+    pub evidence: Evidence,
+    /// Unchanged sweeps of each noise; of each change, as many changed cases.
+    pub sweeps: usize,
+    /// What all draws follow from.
+    pub seed: u64,
+}
+
+/// How often each rule is wrong and right.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Table {
+    /// Smallest change that counts, for the gate.
+    pub floor: Share,
+    /// What other rules were given.
+    pub evidence: Evidence,
+    /// What all draws followed from.
+    pub seed: u64,
+    /// Unchanged sweeps of each noise.
+    pub sweeps: usize,
+    /// Cases of a sweep.
+    pub cases: usize,
+    /// The changes that were looked for.
+    pub changes: [Share; 5],
+    /// By noise.
+    pub blocks: Vec<Block>,
+}
+
+/// One noise.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Block {
+    /// Its name.
+    pub noise: String,
+    /// What it is, in a few words.
+    pub about: String,
+    /// By rule.
+    pub lines: Vec<Line>,
+}
+
+/// One rule under one noise.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Line {
+    /// The rule.
+    pub rule: &'static str,
+    /// Unchanged sweeps that fail.
+    pub red: Rate,
+    /// Unchanged sweeps of which it says that it cannot say; only this gate does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cannot_say: Option<Rate>,
+    /// Cells of unchanged sweeps that are called worse.
+    pub worse: Rate,
+    /// Changed cells that are called worse, by change.
+    pub found: Vec<Rate>,
+}
+
+impl Line {
+    fn new(rule: &'static str, is_ours: bool) -> Line {
+        Line {
+            rule,
+            red: Rate::default(),
+            cannot_say: is_ours.then(Rate::default),
+            worse: Rate::default(),
+            found: vec![Rate::default(); CHANGES.len()],
+        }
+    }
+
+    fn plus(mut self, other: &Line) -> Line {
+        self.red = self.red.plus(other.red);
+        let said = other.cannot_say;
+        self.cannot_say = self.cannot_say.zip(said).map(|(one, two)| one.plus(two));
+        self.worse = self.worse.plus(other.worse);
+        for (found, more) in self.found.iter_mut().zip(&other.found) {
+            *found = found.plus(*more);
+        }
+        self
+    }
+}
+
+/// Names of this gate's lines: with fresh invocations, and of two stored runs.
+pub const OURS: [&str; 2] = ["regatta gate", "regatta diff"];
+
+/// No line counts anything yet.
+fn lines() -> Vec<Line> {
+    let ours = OURS.map(|name| Line::new(name, true));
+    let theirs = RULES.iter().map(|rule| Line::new(rule.name, false));
+    ours.into_iter().chain(theirs).collect()
+}
+
+/// A noise to be counted under.
+#[derive(Clone, Debug)]
+pub struct Replayed {
+    /// Its name.
+    pub name: String,
+    /// What it is, in a few words.
+    pub about: String,
+    /// Tells its draws from those of others, whichever are in the table.
+    pub number: u64,
+    /// Where to draw.
+    pub world: World,
+}
+
+/// These models, by what they are called.
+pub fn models(chosen: impl Fn(&str) -> bool) -> Vec<Replayed> {
+    let numbered = (0..).zip(MODELS);
+    let wanted = numbered.filter(|(_, noise)| chosen(noise.name));
+    wanted
+        .map(|(number, noise)| Replayed {
+            name: noise.name.to_owned(),
+            about: noise.about(),
+            number,
+            world: World::Made(noise),
+        })
+        .collect()
+}
+
+/// Counts under every noise.
+pub fn table(noises: &[Replayed], plan: &Plan) -> Table {
+    let block = |noise: &Replayed| Block {
+        noise: noise.name.clone(),
+        about: noise.about.clone(),
+        lines: block(noise, plan),
+    };
+    Table {
+        floor: plan.floor,
+        evidence: plan.evidence,
+        seed: plan.seed,
+        sweeps: plan.sweeps,
+        cases: plan.design.cases,
+        changes: CHANGES,
+        blocks: noises.iter().map(block).collect(),
+    }
+}
+
+/// A sweep to be counted: which change, and which of its sweeps.
+#[derive(Clone, Copy)]
+struct Task {
+    change: Option<usize>,
+    sweep: usize,
+}
+
+fn block(noise: &Replayed, plan: &Plan) -> Vec<Line> {
+    let unchanged = (0..plan.sweeps).map(|sweep| Task {
+        change: None,
+        sweep,
+    });
+    let changed = (0..CHANGES.len()).flat_map(|change| {
+        let sweeps = 0..plan.sweeps.div_ceil(CHANGED);
+        sweeps.map(move |sweep| Task {
+            change: Some(change),
+            sweep,
+        })
+    });
+    let tasks: Vec<Task> = unchanged.chain(changed).collect();
+    let add = |one: Vec<Line>, two: Vec<Line>| {
+        let pairs = one.into_iter().zip(&two);
+        pairs.map(|(one, two)| one.plus(two)).collect()
+    };
+    tasks
+        .par_iter()
+        .map(|task| {
+            let change = task.change.map_or(0, |change| change as u64 + 1);
+            let place = Place {
+                seed: plan.seed,
+                experiment: noise.number * 16 + change,
+                sweep: task.sweep as u64,
+            };
+            counted(&noise.world, place, *task, plan)
+        })
+        .reduce(lines, add)
+}
+
+/// The lines of a single sweep.
+fn counted(world: &World, place: Place, task: Task, plan: &Plan) -> Vec<Line> {
+    let changed = task.change.map_or(Changed::NOTHING, |change| Changed {
+        cases: CHANGED.min(plan.design.cases),
+        factor: Ratio::grown_by(CHANGES[change]),
+    });
+    let most = RULES.iter().map(|rule| rule.takes.samples).max();
+    let design = Design {
+        first_samples: most.unwrap_or(0).max(plan.design.samples),
+        ..plan.design
+    };
+    let sessions = Sessions::begin(world, place, design, changed);
+    let (mut base, mut head) = sessions.measure();
+    // What is looked at: the cases that changed, or where none did, all.
+    let looked_at = match task.change {
+        Some(_) => changed.cases,
+        None => design.cases,
+    };
+    let mut lines = lines();
+    let (ours, theirs) = lines.split_at_mut(OURS.len());
+    for (line, rule) in theirs.iter_mut().zip(&RULES) {
+        let called = called(rule, &base, &head, looked_at, place, plan.evidence);
+        count_theirs(line, rule, &called, task.change);
+    }
+    let judged = judged(&mut base, &mut head, design, plan.floor, Fresh::Head);
+    for (line, judgement) in ours.iter_mut().zip([&judged.judgement, &judged.screened]) {
+        count_ours(line, judgement, looked_at, task.change);
+    }
+    lines
+}
+
+/// What a rule calls each case that is looked at.
+fn called(
+    rule: &Rule,
+    base: &Measured,
+    head: &Measured,
+    looked_at: usize,
+    place: Place,
+    evidence: Evidence,
+) -> Vec<Called> {
+    // Apart from what sides are drawn from.
+    let mut rng = place.generator(1 << 40);
+    let given = |side: &Measured, case: usize| match evidence {
+        Evidence::Own => taken(&side.cases[case], rule.takes),
+        Evidence::Medians => vec![side.medians(case)],
+    };
+    let cases = 0..looked_at;
+    cases
+        .map(|case| (rule.call)(&given(base, case), &given(head, case), &mut rng))
+        .collect()
+}
+
+/// As many of the processes and samples as a tool takes.
+fn taken(invocations: &Invocations, takes: Takes) -> Invocations {
+    let first = |samples: &Vec<Nanoseconds>| samples[..takes.samples.min(samples.len())].to_vec();
+    invocations
+        .iter()
+        .take(takes.processes)
+        .map(first)
+        .collect()
+}
+
+fn count_theirs(line: &mut Line, rule: &Rule, called: &[Called], change: Option<usize>) {
+    let of = |what: Called| called.iter().filter(|called| **called == what).count();
+    let (slower, faster) = (of(Called::Slower), of(Called::Faster));
+    let cells = Rate {
+        hits: slower,
+        of: called.len(),
+    };
+    match change {
+        Some(change) => line.found[change] = cells,
+        None => {
+            line.red = Rate::once((rule.red)(slower, faster));
+            line.worse = cells;
+        }
+    }
+}
+
+fn count_ours(line: &mut Line, judgement: &Judgement, looked_at: usize, change: Option<usize>) {
+    let rows = judgement.rows.iter().take(looked_at);
+    let cells = Rate {
+        hits: rows.filter(|row| row.word == Word::Regressed).count(),
+        of: looked_at,
+    };
+    let outcome = judgement.verdict.outcome;
+    match change {
+        Some(change) => line.found[change] = cells,
+        None => {
+            line.red = Rate::once(outcome == VerdictOutcome::Failed);
+            line.cannot_say = Some(Rate::once(outcome == VerdictOutcome::NotJudged));
+            line.worse = cells;
+        }
+    }
+}
+
+/// The largest half width of the intervals of power, for a line beneath the table.
+pub fn widest(table: &Table) -> Option<Share> {
+    let lines = table.blocks.iter().flat_map(|block| &block.lines);
+    let rates = lines.flat_map(|line| &line.found);
+    let halves = rates.map(|rate| {
+        let (low, high) = rate.interval();
+        (high - low).0 / 2.0
+    });
+    halves.reduce(f64::max).map(Share)
+}
+
+#[cfg(test)]
+mod tests;
