@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use anyhow::anyhow;
 use clap::Args;
 
-use super::measuring::{MeasureArgs, Ready, read};
+use super::measure_args::MeasureArgs;
+use super::measuring::{Ready, read};
 use super::reporting::{self, Base, Show};
 use super::{Ended, Stop};
 use regatta::judge::{self, Options};

@@ -12,6 +12,7 @@ mod harmless;
 mod interrupt;
 mod introductions;
 pub mod list;
+mod measure_args;
 mod measuring;
 mod progress;
 pub mod report;

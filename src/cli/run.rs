@@ -3,7 +3,8 @@
 use clap::Args;
 
 use super::Ended;
-use super::measuring::{MeasureArgs, Ready};
+use super::measure_args::MeasureArgs;
+use super::measuring::Ready;
 use super::reporting::{self, Show};
 use regatta::judge::Options;
 

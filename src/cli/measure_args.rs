@@ -1,0 +1,161 @@
+//! What `run` and `gate` are asked to measure: a suite, and what the command line changes in it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+
+use super::Stop;
+use regatta::attention::{ParamValue, parameter_name};
+use regatta::suite::document::nearest;
+use regatta::suite::{self, Override, Suite};
+
+/// What to measure, and how.
+#[derive(Args, Debug)]
+pub struct MeasureArgs {
+    /// A built-in suite's name, or the path of a suite file
+    pub suite: String,
+
+    /// Measure only cases whose id matches: a glob with `*`, or a part of the id
+    /// (may be given several times)
+    #[arg(long, short, value_name = "PATTERN")]
+    pub filter: Vec<String>,
+
+    /// Hand a variant another parameter value than its cases ask for, keeping their
+    /// ids: `cpu/split-key.num_splits_key=1`
+    #[arg(long, value_name = "VARIANT.PARAMETER=VALUE")]
+    pub set: Vec<String>,
+
+    /// Environment of workers that name none (declared in the suite or regatta.toml)
+    #[arg(long, value_name = "NAME")]
+    pub environment: Option<String>,
+
+    /// Starts of each worker, in place of the suite's number
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub invocations: Option<u32>,
+
+    /// Time nothing: count once what a call of each case does, and judge that alone
+    ///
+    /// Works on a throttled or shared GPU. Limits on structure are judged, and changes of
+    /// it where there is a baseline; expectations on time are not.
+    #[arg(long, conflicts_with = "invocations")]
+    pub structure_only: bool,
+
+    /// Where the run and its reports go [default: reports/SUITE, or
+    /// reports/SUITE-structure with --structure-only]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+
+    /// Begin anew even where an unfinished run could go on
+    #[arg(long)]
+    pub fresh: bool,
+
+    /// No progress on standard error
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+impl MeasureArgs {
+    /// The arguments that choose what is measured, beside a filter.
+    pub fn choosing(&self) -> Vec<String> {
+        let mut words = vec![self.suite.clone()];
+        for change in &self.set {
+            words.extend(["--set".to_owned(), change.clone()]);
+        }
+        if let Some(environment) = &self.environment {
+            words.extend(["--environment".to_owned(), environment.clone()]);
+        }
+        if self.structure_only {
+            words.push("--structure-only".to_owned());
+        }
+        words
+    }
+}
+
+/// The suite as the command line wants it.
+///
+/// # Errors
+/// Whatever is wrong with either: exit code 2.
+pub fn load(args: &MeasureArgs) -> Result<Suite, Stop> {
+    let mut suite = suite::load(&args.suite).map_err(Stop::usage)?;
+    suite::configure(&mut suite, Path::new("regatta.toml")).map_err(Stop::usage)?;
+    for text in &args.set {
+        let change = parse_override(text, &suite).map_err(Stop::Usage)?;
+        suite.push_override(change, format!("--set {text}"));
+    }
+    if let Some(idle) = suite.idle_override() {
+        return Err(Stop::Usage(anyhow!(
+            "--set replaces nothing: no case of {} leaves {} at auto (values that a suite \
+             gives explicitly stay as they are)",
+            idle.variant,
+            idle.parameter
+        )));
+    }
+    if let Some(invocations) = args.invocations {
+        suite.settings.invocations = invocations;
+    }
+    if args.structure_only {
+        suite.settings.structure_only = true;
+        suite.settings.invocations = 1;
+    }
+    let ids: Vec<String> = suite.cases.iter().map(ToString::to_string).collect();
+    suite.keep(&args.filter);
+    if suite.cases.is_empty() {
+        let near = args
+            .filter
+            .iter()
+            .find_map(|p| nearest(p, ids.iter().map(String::as_str)));
+        let example = near.or(ids.first().map(String::as_str)).unwrap_or_default();
+        return Err(Stop::Usage(anyhow!(
+            "--filter {} leaves no case of {} (which has {}, for example {example})",
+            args.filter.join(" "),
+            suite.name,
+            ids.len(),
+        )));
+    }
+    Ok(suite)
+}
+
+/// `cpu/split-key.num_splits_key=1`
+fn parse_override(text: &str, suite: &Suite) -> anyhow::Result<Override> {
+    let wrong = || {
+        anyhow!(
+            "--set {text}: write VARIANT.PARAMETER=VALUE, for example cpu/split-key.num_splits_key=1"
+        )
+    };
+    let (target, value) = text.split_once('=').ok_or_else(wrong)?;
+    let (variant, parameter) = target.rsplit_once('.').ok_or_else(wrong)?;
+    if parameter.is_empty() || value.is_empty() {
+        return Err(wrong());
+    }
+    let variant = variant.parse().with_context(|| format!("--set {text}"))?;
+    parameter_name(parameter).with_context(|| format!("--set {text}"))?;
+    let to: ParamValue = value.parse().with_context(|| format!("--set {text}"))?;
+    if !suite.cases.iter().any(|case| case.variant == variant) {
+        let known: BTreeMap<String, ()> = suite
+            .cases
+            .iter()
+            .map(|case| (case.variant.to_string(), ()))
+            .collect();
+        let hint = match nearest(&variant.to_string(), known.keys().map(String::as_str)) {
+            Some(near) => format!("did you mean {near}?"),
+            None => format!(
+                "it has {}",
+                known.into_keys().collect::<Vec<_>>().join(", ")
+            ),
+        };
+        return Err(anyhow!(
+            "--set {text}: suite {} does not measure {variant}; {hint}",
+            suite.name
+        ));
+    }
+    Ok(Override {
+        variant,
+        parameter: parameter.to_owned(),
+        // What a case asks for explicitly stays explicit: it is the automatic choice
+        // that a caller's bug replaces.
+        from: Some(ParamValue::auto()),
+        to,
+    })
+}
