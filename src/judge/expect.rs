@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::causes::{self, Clock, Pair};
 use super::complete::{allowed, median_ns, usable};
 use super::judgement::{Cause, ExpectationResult, Held};
-use super::phrase::list;
 use super::statistics::paired_ratio;
 use super::structure::multiprocessors;
 use crate::attention::{Case, CaseId, FACETS};
@@ -300,6 +299,18 @@ fn cause(
         first.evidence(),
         second.unwrap_or_default()
     ))
+}
+
+/// The first few cases by name, the others by number.
+fn list<'a>(cases: impl IntoIterator<Item = &'a CaseId>) -> String {
+    const NAMED: usize = 3;
+    let all: Vec<&CaseId> = cases.into_iter().collect();
+    let named: Vec<String> = all.iter().take(NAMED).map(ToString::to_string).collect();
+    let text = named.join("; ");
+    match all.len().saturating_sub(NAMED) {
+        0 => text,
+        more => format!("{text}; and {more} more"),
+    }
 }
 
 /// Holds the times of a case to those of the best, invocation by invocation.

@@ -13,7 +13,6 @@ mod counts;
 mod expect;
 mod floor;
 pub mod judgement;
-mod phrase;
 mod reasons;
 mod rows;
 pub mod ruler;
