@@ -170,7 +170,7 @@ fn of_expectation(expectation: &ExpectationResult) -> Test {
             message: format!(
                 "takes {}{}, at most {} is allowed",
                 expectation.ratio.unwrap_or(Ratio(f64::NAN)).factor(),
-                expectation.metric.of_host(),
+                expectation.metric.where_timed(),
                 expectation.within.factor()
             ),
             body: match &expectation.against {

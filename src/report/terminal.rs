@@ -102,7 +102,7 @@ fn expectations(screen: &mut Screen, broken: &[&ExpectationResult]) {
         screen.case(4, &expectation.case.0);
         let ratio = expectation.ratio.unwrap_or(Ratio(f64::NAN)).factor();
         let limit = expectation.within.factor();
-        let host = expectation.metric.of_host();
+        let host = expectation.metric.where_timed();
         match &expectation.against {
             Some(against) => {
                 screen.line(format!(

@@ -59,8 +59,8 @@ impl Metric {
         }
     }
 
-    /// Ends `takes 2.70x` where that is not the device's time.
-    pub fn of_host(self) -> &'static str {
+    /// Where the time was taken, to end a sentence; nothing for the device, which is usual.
+    pub fn where_timed(self) -> &'static str {
         match self {
             Metric::Device => "",
             Metric::Host => " on the host",

@@ -129,7 +129,7 @@ pub fn expectations_look_worse(judgement: &Judgement) -> Option<String> {
         worst.name,
         worst.case,
         worst.ratio.unwrap_or(Ratio(0.0)).times(),
-        worst.metric.of_host(),
+        worst.metric.where_timed(),
         worst.within.times(),
         or(&worst.reason, WITHIN),
     ))
@@ -156,7 +156,7 @@ pub fn broken(judgement: &Judgement) -> Option<String> {
         worst.name,
         worst.case,
         worst.ratio.unwrap_or(Ratio(0.0)).times(),
-        worst.metric.of_host(),
+        worst.metric.where_timed(),
         against.map_or_else(|| "its reference".to_owned(), ToString::to_string),
         worst.within.times(),
     ))
