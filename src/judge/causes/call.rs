@@ -1,11 +1,12 @@
 //! What two records of one case tell of a call.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 
 use super::facts::{Facts, Pair, Source, Waits};
 use crate::judge::complete::median_ns;
 use crate::judge::structure;
-use crate::machine::{ActivitySummary, Sides, Structure, of_calls};
+use crate::machine::{ActivitySummary, KernelChange, Sides, Structure, of_calls};
 use crate::record::side::CaseRecord;
 use crate::suite::structural::StructurePolicy;
 use crate::units::Nanoseconds;
@@ -30,6 +31,7 @@ impl<'a> Pair<'a> {
                 .activities()
                 .map(|sides| sides.map(|activity| waits(activity))),
             kernels: Cow::Owned(kernels.unwrap_or_default()),
+            same_structure: OnceCell::new(),
         }
     }
 
@@ -46,21 +48,22 @@ impl<'a> Pair<'a> {
         Sides::both(self.base.activity.as_ref(), self.head.activity.as_ref())
     }
 
-    /// True when no exact figure of the two structures differs, or both are unknown.
-    pub fn same_structure(&self) -> bool {
+    /// True when no exact figure of the two structures, whose launches compare as `kernels`
+    /// say, differs, or both are unknown.
+    pub fn same_structure(&self, kernels: &[KernelChange]) -> bool {
         let (base, head) = (&self.base.structure, &self.head.structure);
         let launches = |side: &Option<Structure>| side.as_ref().map(|s| s.launches.is_empty());
         if launches(base) != launches(head) {
             return false;
         }
-        let changes = structure::changes(&structure::Pair {
+        let pair = structure::Pair {
             case: "",
             base: self.base,
             head: self.head,
             sms: self.sms,
             policy: &StructurePolicy::default(),
-        });
-        match changes {
+        };
+        match structure::changes_of(&pair, kernels) {
             Some(changes) => changes.is_empty(),
             None => base.is_none() && head.is_none(),
         }

@@ -1,6 +1,7 @@
 //! What is known of a change, whether two records of a case tell it or two traces.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 
 use super::clock::Clock;
 use crate::judge::counts;
@@ -67,6 +68,8 @@ pub struct Facts<'a> {
     pub waits: Option<Sides<Waits>>,
     /// Kernels, before and after. Those of a call have no times, and none is `Replaced`.
     pub kernels: Cow<'a, [KernelChange]>,
+    /// [`Facts::same_structure`], once a rule has asked.
+    pub(super) same_structure: OnceCell<bool>,
 }
 
 /// Time in which a device did nothing between its operations.
@@ -102,6 +105,7 @@ impl<'a> Facts<'a> {
             host_ns: None,
             waits: Some(sides.map(waits)),
             kernels: Cow::Borrowed(kernels),
+            same_structure: OnceCell::new(),
         }
     }
 
@@ -120,6 +124,16 @@ impl<'a> Facts<'a> {
             .structure
             .as_ref()
             .zip(pair.head.structure.as_ref())
+    }
+
+    /// True of two calls when no exact figure of their structures differs, or both are
+    /// unknown.
+    pub fn same_structure(&self) -> bool {
+        let same = || {
+            self.call()
+                .is_some_and(|pair| pair.same_structure(&self.kernels))
+        };
+        *self.same_structure.get_or_init(same)
     }
 
     /// The two traces in figures, where traces are what is compared.

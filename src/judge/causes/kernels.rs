@@ -58,12 +58,18 @@ fn growth(kernels: &[&KernelChange]) -> Nanoseconds {
     kernels.iter().map(|kernel| kernel.growth_ns()).sum()
 }
 
-/// A kernel with these changes of its launches, and the time of one where a trace tells it.
-pub fn launch(facts: &Facts, kernel: &KernelChange, changes: Vec<LaunchChange>) -> Fact {
+/// A kernel with these changes of its launches, and the time of one where a trace tells it;
+/// `filled` are the multiprocessors with a block and all of them, where that is worth a word.
+pub fn launch(
+    facts: &Facts,
+    kernel: &KernelChange,
+    changes: Vec<LaunchChange>,
+    filled: Option<(u64, u32)>,
+) -> Fact {
     Fact::Launch {
         kernel: short(&kernel.name.head),
         changes,
-        filled: None,
+        filled,
         mean: facts.traces().map(|_| kernel.mean_ns),
     }
 }
@@ -83,7 +89,7 @@ pub fn recompiled(facts: &Facts) -> Option<Found> {
         (compiled && (of_a_call || kernel.fewer <= 1.0)).then_some((kernel, changes))
     });
     let (kernels, told): (Vec<&KernelChange>, Vec<Fact>) = changed
-        .map(|(kernel, changes)| (kernel, launch(facts, kernel, changes)))
+        .map(|(kernel, changes)| (kernel, launch(facts, kernel, changes, None)))
         .unzip();
     let most = if of_a_call { usize::MAX } else { TOLD };
     let told = told.into_iter().take(most).collect();
@@ -102,7 +108,7 @@ pub fn spills(facts: &Facts) -> Option<Found> {
     facts.call()?;
     let spilled = facts.kernels.iter().filter_map(|kernel| {
         let change = kernel.changes.iter().copied().find(grown)?;
-        Some(launch(facts, kernel, vec![change]))
+        Some(launch(facts, kernel, vec![change], None))
     });
     Found::of(Cause::Spills, spilled.collect(), 0.85)
 }
@@ -121,7 +127,7 @@ pub fn same_launch(facts: &Facts) -> Option<Found> {
         return None;
     }
     let told = slower.iter().take(TOLD);
-    let mut told: Vec<Fact> = told.map(|k| launch(facts, k, Vec::new())).collect();
+    let mut told: Vec<Fact> = told.map(|k| launch(facts, k, Vec::new(), None)).collect();
     told.push(Fact::said(
         "launched as before: other inputs, a lower clock, or another user of the device",
     ));

@@ -1,6 +1,6 @@
 //! The machine, not the code: its clock, what held that back, who else was there.
 
-use super::facts::{Facts, Found, Pair};
+use super::facts::{Facts, Found};
 use crate::judge::complete::median_ns as usable_median;
 use crate::judge::judgement::{Cause, Fact};
 use crate::machine::Sides;
@@ -32,13 +32,13 @@ pub fn clock(facts: &Facts) -> Option<Found> {
         true => Cause::LowerClock,
         false => Cause::HigherClock,
     };
-    let confidence = unless_restructured(pair, 0.9, 0.6) * share.min(1.0);
+    let confidence = unless_restructured(facts, 0.9, 0.6) * share.min(1.0);
     Some(Found::new(cause, vec![told], confidence))
 }
 
 /// A change of structure explains better than a condition that came with it.
-fn unless_restructured(pair: &Pair, alone: f64, beside: f64) -> f64 {
-    match pair.same_structure() {
+fn unless_restructured(facts: &Facts, alone: f64, beside: f64) -> f64 {
+    match facts.same_structure() {
         true => alone,
         false => beside,
     }
@@ -49,7 +49,7 @@ fn unless_restructured(pair: &Pair, alone: f64, beside: f64) -> f64 {
 fn disturbed<'a>(
     facts: &Facts<'a>,
     share: fn(&Conditions) -> Share,
-) -> Option<(&'a Pair<'a>, &'a Conditions, &'a Conditions)> {
+) -> Option<(&'a Conditions, &'a Conditions)> {
     let pair = facts.call()?;
     let (base, head) = (&pair.base.conditions, &pair.head.conditions);
     let (slower, faster) = match facts.ratio > Ratio::ONE {
@@ -58,13 +58,13 @@ fn disturbed<'a>(
     };
     let known = faster.known > 0 && facts.of_device();
     let more = share(slower) > share(faster);
-    (facts.moved() && known && more).then_some((pair, slower, faster))
+    (facts.moved() && known && more).then_some((slower, faster))
 }
 
 /// The device held its clocks back. The clock that is read between samples need not show it:
 /// a board at its power limit lowers its clock under load alone.
 pub fn throttled(facts: &Facts) -> Option<Found> {
-    let (pair, slower, faster) = disturbed(facts, Conditions::throttled_share)?;
+    let (slower, faster) = disturbed(facts, Conditions::throttled_share)?;
     let reasons: Vec<&str> = slower.throttle_reasons.iter().map(String::as_str).collect();
     let told = Fact::Condition {
         what: "the device held its clocks back".to_owned(),
@@ -72,19 +72,19 @@ pub fn throttled(facts: &Facts) -> Option<Found> {
         slower: (slower.throttled, slower.known),
         faster: (faster.throttled, faster.known),
     };
-    let confidence = unless_restructured(pair, 0.8, 0.5);
+    let confidence = unless_restructured(facts, 0.8, 0.5);
     Some(Found::new(Cause::Throttled, vec![told], confidence))
 }
 
 /// Other processes computed on the device.
 pub fn shared_device(facts: &Facts) -> Option<Found> {
-    let (pair, slower, faster) = disturbed(facts, Conditions::shared_share)?;
+    let (slower, faster) = disturbed(facts, Conditions::shared_share)?;
     let told = Fact::Condition {
         what: "other processes computed on the device".to_owned(),
         detail: format!("up to {}", slower.other_processes),
         slower: (slower.shared, slower.known),
         faster: (faster.shared, faster.known),
     };
-    let confidence = unless_restructured(pair, 0.8, 0.5);
+    let confidence = unless_restructured(facts, 0.8, 0.5);
     Some(Found::new(Cause::SharedDevice, vec![told], confidence))
 }

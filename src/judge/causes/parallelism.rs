@@ -44,10 +44,7 @@ fn in_a_call<'a>(
         let is_grid = |change: &LaunchChange| matches!(change, LaunchChange::Grid(..));
         let grid = kernel.changes.iter().copied().filter(is_grid).collect();
         let idle = |(filled, sms): &(u64, u32)| *filled < u64::from(*sms);
-        let fact = filled(
-            launch(facts, kernel, grid),
-            head_filled(kernel).filter(idle),
-        );
+        let fact = launch(facts, kernel, grid, head_filled(kernel).filter(idle));
         (fact, kernel.fewer)
     });
     let pieces = parameters(pair).filter_map(|(fact, fewer)| Some((fact, fewer?)));
@@ -61,23 +58,6 @@ fn head_filled(kernel: &KernelChange) -> Option<(u64, u32)> {
     Some((kernel.filled()?.head, kernel.sms?))
 }
 
-fn filled(fact: Fact, sms: Option<(u64, u32)>) -> Fact {
-    match fact {
-        Fact::Launch {
-            kernel,
-            changes,
-            mean,
-            ..
-        } => Fact::Launch {
-            kernel,
-            changes,
-            filled: sms,
-            mean,
-        },
-        other => other,
-    }
-}
-
 fn in_a_trace(facts: &Facts, kernel: &KernelChange) -> Found {
     let slower = kernel.ratio() > Ratio::grown_by(facts.floor);
     let confidence = match (slower, kernel.fewer >= MUCH) {
@@ -85,10 +65,7 @@ fn in_a_trace(facts: &Facts, kernel: &KernelChange) -> Found {
         (true, false) => 0.6,
         (false, _) => 0.4,
     };
-    let told = filled(
-        launch(facts, kernel, kernel.changes.clone()),
-        head_filled(kernel),
-    );
+    let told = launch(facts, kernel, kernel.changes.clone(), head_filled(kernel));
     let found = Found::new(Cause::LessParallel, vec![told], confidence);
     found.growing(kernel.growth_ns()).worse(slower)
 }

@@ -39,8 +39,7 @@ pub fn environment(facts: &Facts) -> Option<Found> {
 
 /// True when both structures were counted, and no exact figure of them differs.
 fn same_structure(facts: &Facts) -> bool {
-    let same = || facts.call().is_some_and(|pair| pair.same_structure());
-    facts.structures().is_some() && same()
+    facts.structures().is_some() && facts.same_structure()
 }
 
 /// True when both sides ran the same instructions.

@@ -14,13 +14,19 @@ use crate::suite::structural::Kind;
 /// Every difference, what fails first, then by kind. `None` where a side has no structure.
 pub fn changes(pair: &Pair) -> Option<Vec<StructuralChange>> {
     let (base, head) = (known(pair.base)?, known(pair.head)?);
+    changes_of(pair, &of_calls(base, head, pair.sms))
+}
+
+/// The same, where the launches of both calls were compared before.
+pub fn changes_of(pair: &Pair, kernels: &[KernelChange]) -> Option<Vec<StructuralChange>> {
+    let (base, head) = (known(pair.base)?, known(pair.head)?);
     let mut found = Found {
         pair,
         changes: Vec::new(),
     };
     // Launches of one side alone were not counted on the other: that is no change from none.
     if !base.launches.is_empty() && !head.launches.is_empty() {
-        launches(&mut found, &of_calls(base, head, pair.sms));
+        launches(&mut found, kernels);
     }
     counts::compare(&mut found, base);
     counts::memory(&mut found);

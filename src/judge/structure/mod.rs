@@ -11,7 +11,7 @@ mod limits;
 mod standing;
 mod vanished;
 
-pub use changes::changes;
+pub use changes::{changes, changes_of};
 pub use found::Pair;
 pub use limits::limits;
 pub use standing::{multiprocessors, not_comparable};
