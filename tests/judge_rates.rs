@@ -11,7 +11,7 @@ use regatta::judge::judgement::{Row, Word};
 use regatta::suite::rules::Policy;
 use regatta::units::Ratio;
 use regatta::verdicts::draw::{Place, World};
-use regatta::verdicts::gate::{Fresh, judged};
+use regatta::verdicts::gate::{Against, judged};
 use regatta::verdicts::noise::{BISTABLE, HOSTED, Noise, QUIET, TYPICAL};
 use regatta::verdicts::sweep::{Changed, Design, Sessions};
 
@@ -29,7 +29,7 @@ fn regressed(rows: &[Row]) -> usize {
     regressed.count()
 }
 
-fn rates(noise: Noise, fresh: Fresh, sweeps: usize, factor: f64) -> Rates {
+fn rates(noise: Noise, against: Against, sweeps: usize, factor: f64) -> Rates {
     let changed = Changed {
         cases: if factor > 1.0 { CHANGED } else { 0 },
         factor: Ratio(factor),
@@ -43,9 +43,8 @@ fn rates(noise: Noise, fresh: Fresh, sweeps: usize, factor: f64) -> Rates {
             sweep: sweep as u64,
         };
         let sessions = Sessions::begin(&world, place, design, changed);
-        let (mut base, mut head) = sessions.measure();
         let floor = Policy::default().floor;
-        let rows = judged(&mut base, &mut head, design, floor, fresh)
+        let rows = judged(&mut sessions.measure(against), design, floor, against)
             .judgement
             .rows;
         found += regressed(&rows[..changed.cases]);
@@ -68,7 +67,7 @@ fn sweeps() -> usize {
 #[test]
 fn sweeps_of_unchanged_cases_rarely_alarm() {
     for noise in [QUIET, TYPICAL, HOSTED, BISTABLE] {
-        for (from, name) in [(Fresh::Both, "interleaved"), (Fresh::Head, "stored")] {
+        for (from, name) in [(Against::Beside, "beside"), (Against::Stored, "stored")] {
             let rates = rates(noise, from, sweeps(), 1.0);
             println!(
                 "{} {name}: {:.1} % of sweeps alarm falsely",
@@ -92,7 +91,7 @@ fn a_tenth_slower_is_found_among_two_hundred() {
         (HOSTED, 80.0),
         (BISTABLE, 80.0),
     ] {
-        for (from, name) in [(Fresh::Both, "interleaved"), (Fresh::Head, "stored")] {
+        for (from, name) in [(Against::Beside, "beside"), (Against::Stored, "stored")] {
             let rates = rates(noise, from, sweeps(), 1.10);
             println!("{} {name}: {:.0} % of +10 % found", noise.name, rates.found);
             assert!(
@@ -107,7 +106,7 @@ fn a_tenth_slower_is_found_among_two_hundred() {
 
 #[test]
 fn a_change_below_the_floor_is_no_regression() {
-    let rates = rates(TYPICAL, Fresh::Both, sweeps(), 1.03);
+    let rates = rates(TYPICAL, Against::Beside, sweeps(), 1.03);
     println!("typical interleaved: {:.0} % of +3 % called", rates.found);
     assert!(rates.found <= 5.0);
 }
@@ -123,8 +122,8 @@ fn stored_runs_of_a_calm_machine_rarely_alarm() {
         (BISTABLE, 20.0),
         (HOSTED, 50.0),
     ] {
-        let quiet = rates(noise, Fresh::Nowhere, sweeps(), 1.0);
-        let slower = rates(noise, Fresh::Nowhere, sweeps(), 1.10);
+        let quiet = rates(noise, Against::Once, sweeps(), 1.0);
+        let slower = rates(noise, Against::Once, sweeps(), 1.10);
         println!(
             "{} without confirmation: {:.1} % of sweeps alarm falsely, {:.0} % of +10 % found",
             noise.name, quiet.false_alarms, slower.found

@@ -79,6 +79,7 @@ pub fn run(args: &DiffArgs) -> Ended {
         strict: args.strict,
         same_suite: false,
         wants_base: false,
+        ..Options::default()
     };
     let judgement = judge::judge(&head.side, Some(&base.side), &options);
     let report = Report {

@@ -1,6 +1,7 @@
 //! `regatta gate`: measure, hold against a baseline, confirm, report.
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use clap::Args;
@@ -41,6 +42,11 @@ pub struct GateArgs {
     #[arg(long, value_name = "DIR", default_value = "baselines")]
     baselines: PathBuf,
 
+    /// Take no batch of fresh invocations that would end later than this after the start:
+    /// `90s`, `15m`. What is not decided by then is said
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    budget: Option<Duration>,
+
     /// Call an inconclusive result not judged (exit code 3)
     #[arg(long)]
     strict: bool,
@@ -63,6 +69,8 @@ fn gate(args: &GateArgs) -> Ended {
         strict: args.strict,
         same_suite: true,
         wants_base: true,
+        batches: true,
+        beside: false,
     };
     let name = args
         .baseline
@@ -93,49 +101,90 @@ fn gate(args: &GateArgs) -> Ended {
     }
     let mut writer = ready.measure(base.as_ref().map(|base| base.id.clone()))?;
     if let Some(base) = &base {
-        confirm(&mut ready, &mut writer, base, &options)?;
+        decide(&mut ready, &mut writer, base, &options, args.budget)?;
     }
     reporting::conclude(&ready, writer, base.as_ref(), &options, &args.show)
 }
 
-/// Takes the fresh invocations that the screen asks for, or those that were owed when the
-/// gate was stopped.
-fn confirm(
+/// Takes fresh invocations, batch after batch, of what is not decided: those that were owed
+/// when the gate was stopped first.
+fn decide(
     ready: &mut Ready,
     writer: &mut RunWriter,
     base: &Base,
     options: &Options,
+    budget: Option<Duration>,
 ) -> Result<(), Stop> {
-    if writer.owed.is_none() {
+    let policy = ready.suite.rules.policy.clone();
+    let seed = ready.suite.settings.seed;
+    if let Some(owed) = writer.owed.last().cloned() {
+        ready.take(writer, &owed)?;
+    }
+    let mut dearest = Duration::ZERO;
+    loop {
         let mut laps = Laps::begin(&ready.clock);
         let label = ready.directory.display().to_string();
-        let screen = Side::screen(label, &read(writer.path())?);
-        let policy = &ready.suite.rules.policy;
-        let judgement = judge::judge(&screen, Some(&base.side), options);
-        let suspects = judge::suspects(&judgement, policy);
+        let so_far = Side::from_run(label, &read(writer.path())?);
+        let judgement = judge::judge(&so_far, Some(&base.side), options);
+        let fresh = writer.owed.last().map_or(0, |owed| owed.fresh);
+        let batch = judge::next_batch(&judgement, &policy, fresh, seed);
         laps.end(Phase::Judging);
         ready.judging.extend(laps.stretch());
-        if suspects.is_empty() || policy.confirm == 0 {
+        let Some(batch) = batch else {
+            return Ok(());
+        };
+        let more = batch.fresh - fresh;
+        if let Some(budget) = budget
+            && ready.began.elapsed() + dearest * more > budget
+        {
+            ready.say(format!(
+                "{} of {} cases are not decided, and --budget leaves no time for {more} fresh \
+                 invocations of them",
+                batch.undecided.len(),
+                ready.header.plan.len(),
+            ));
             return Ok(());
         }
-        let invocations = base.side.header.settings.invocations as usize;
+        ready.say(format!(
+            "{} of {} cases are not decided; taking {more} fresh invocations of them{}",
+            batch.undecided.len(),
+            ready.header.plan.len(),
+            match batch.company.len() {
+                0 => String::new(),
+                others => format!(", and of {others} others for company"),
+            },
+        ));
         let owed = Owed {
             base: base.id.clone(),
-            fresh: judge::fresh_needed(suspects.len(), invocations, policy.confirm),
-            cases: suspects,
+            cases: [batch.undecided, batch.company].concat(),
+            fresh: batch.fresh,
         };
-        writer.owe(owed).map_err(Stop::not_judged)?;
+        writer.owe(owed.clone()).map_err(Stop::not_judged)?;
+        let since = Instant::now();
+        ready.take(writer, &owed)?;
+        dearest = dearest.max(since.elapsed() / more.max(1));
     }
-    let Some(owed) = writer.owed.clone() else {
-        return Ok(());
+}
+
+/// A span of time: a number with `s`, `m` or `h`; seconds without.
+///
+/// # Errors
+/// What to write instead.
+fn duration(text: &str) -> Result<Duration, String> {
+    let (number, unit) = match text.strip_suffix(['s', 'm', 'h']) {
+        Some(number) => (number, text.as_bytes()[text.len() - 1]),
+        None => (text, b's'),
     };
-    ready.say(format!(
-        "{} of {} cases look different; measuring them again on {} fresh invocations",
-        owed.cases.len(),
-        ready.header.plan.len(),
-        owed.fresh
-    ));
-    ready.confirm(writer, &owed)
+    let each = match unit {
+        b'h' => 3600.0,
+        b'm' => 60.0,
+        _ => 1.0,
+    };
+    let seconds = number.trim().parse::<f64>().map(|number| number * each);
+    match seconds {
+        Ok(seconds) if (0.0..=1e7).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("use a time such as 90s, 15m or 2h".to_owned()),
+    }
 }
 
 /// The baseline of this name for this machine, or else for another; `None` where there is

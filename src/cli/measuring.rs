@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use anyhow::anyhow;
 use jiff::Timestamp;
@@ -39,6 +40,8 @@ pub struct Ready {
     pub quiet: bool,
     /// How far the run is.
     pub clock: Monotonic,
+    /// When this command began.
+    pub began: Instant,
     /// What judging took so far.
     pub judging: Vec<Stretch>,
     before: Spent,
@@ -57,6 +60,7 @@ impl Ready {
     pub fn prepare(args: &MeasureArgs) -> Result<Ready, Stop> {
         interrupt::watch();
         let clock = Monotonic::begin();
+        let began = Instant::now();
         let mut before = Spent::default();
         let suite = load(args)?;
         let directory = match (&args.out, args.structure_only) {
@@ -118,6 +122,7 @@ impl Ready {
             directory,
             quiet: args.quiet,
             clock,
+            began,
             judging: Vec::new(),
             before,
             processes,
@@ -184,16 +189,18 @@ impl Ready {
         }
     }
 
-    /// Measures the suspects again, on invocations after the regular ones.
+    /// Takes a batch of fresh invocations, or what is left of it: those after the regular
+    /// ones, and after those of the batches before.
     ///
     /// # Errors
     /// As [`measure`](Ready::measure).
-    pub fn confirm(&mut self, writer: &mut RunWriter, owed: &Owed) -> Result<(), Stop> {
-        let wanted: BTreeSet<&CaseId> = owed.cases.iter().collect();
+    pub fn take(&mut self, writer: &mut RunWriter, batch: &Owed) -> Result<(), Stop> {
+        let wanted: BTreeSet<&CaseId> = batch.cases.iter().collect();
         let mut cases = self.suite.cases.clone();
         cases.retain(|case| wanted.contains(&case.id()));
         let first = self.suite.settings.invocations;
-        self.invocations(writer, &cases, first..first + owed.fresh)
+        // What earlier batches took of these is in the file, and is not taken again.
+        self.invocations(writer, &cases, first..first + batch.fresh)
     }
 
     fn invocations(

@@ -43,6 +43,7 @@ fn measured(args: &RunArgs) -> Ended {
         strict: args.strict,
         same_suite: true,
         wants_base: false,
+        ..Options::default()
     };
     reporting::conclude(&ready, writer, None, &options, &args.show)
 }

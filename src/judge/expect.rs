@@ -186,7 +186,7 @@ fn times<'a>(metric: Metric, held: &Candidate<'a>, header: &RunHeader) -> &'a [N
             &record.host_ns[..screened.min(record.host_ns.len())]
         }
         Metric::Host if on_processor(held, header) => &record.device_ns,
-        Metric::Host => &[],
+        Metric::Host | Metric::FirstCall => &[],
     }
 }
 
@@ -236,7 +236,7 @@ fn hold(
             false => {
                 let what = match rule.metric {
                     Metric::Device => "not measured",
-                    Metric::Host => "not measured, or without host times",
+                    _ => "not measured, or without host times",
                 };
                 format!("{what}: {}", list(missing))
             }

@@ -15,9 +15,9 @@ pub use structural::{Direction, Held, LimitResult, StructuralChange, Uncounted, 
 use crate::attention::CaseId;
 use crate::record::types::Fault;
 pub use crate::record::types::VerdictOutcome;
-use crate::suite::rules::Metric;
+use crate::suite::rules::{Metric, Sight};
 use crate::suite::structural::Action;
-use crate::units::{Nanoseconds, Probability, Rate, Ratio, Share};
+use crate::units::{Nanoseconds, Probability, Rate, Ratio, Share, from_to};
 
 /// The whole answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,8 +39,15 @@ pub struct Judgement {
     pub structure_only: bool,
     /// Soft facts in which they differ (versions, host name, revision).
     pub differences: Vec<Difference>,
-    /// The part of every change that is the machine's.
+    /// What all cases share.
     pub common_shift: Option<CommonShift>,
+    /// What the suite wants a gate to have been able to see.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sight: Option<Sight>,
+    /// True when fresh invocations need the company of cases that nothing is wrong with, to
+    /// know what all of them share.
+    #[serde(skip)]
+    pub needs_company: bool,
     /// One row a case, sorted by id.
     pub rows: Vec<Row>,
     /// One entry for each case that an expectation holds to something.
@@ -74,19 +81,52 @@ pub struct SideSummary {
     pub invocations: u32,
 }
 
-/// A change that most cases share belongs to the machine, not to the code.
+/// What all cases share between base and head: the suite's own row.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CommonShift {
     /// Head over base; 1.03: everything reads 3 % slower.
     pub ratio: Ratio,
     /// Cases it was estimated from.
     pub cases: usize,
-    /// True when it was divided out of each row.
+    /// True when it is chance, and was divided out of each row.
     pub removed: bool,
-    /// True when it is larger than the floor: then nobody can tell a slow machine
-    /// from a change that all cases run through.
+    /// True when it is larger than the suite's floor.
     #[serde(default)]
     pub beyond_floor: bool,
+    /// What is said of the suite as a whole.
+    #[serde(default = "undecided")]
+    pub word: Word,
+    /// Lower end of its interval, of 95 %.
+    #[serde(default = "unity")]
+    pub low: Ratio,
+    /// Upper end of it.
+    #[serde(default = "unity")]
+    pub high: Ratio,
+    /// Two-sided, against no change.
+    #[serde(default = "certain")]
+    pub p: Probability,
+    /// Change of the whole suite that would have been called in 95 of 100.
+    #[serde(default)]
+    pub smallest_effect: Share,
+    /// Cases that take part in it.
+    #[serde(default)]
+    pub sharing: usize,
+    /// True where it is slower beyond the floor and nothing tells the day from the code.
+    #[serde(default)]
+    pub looks_worse: bool,
+}
+
+/// Of files older than the field.
+fn undecided() -> Word {
+    Word::Inconclusive
+}
+
+fn unity() -> Ratio {
+    Ratio::ONE
+}
+
+fn certain() -> Probability {
+    Probability(1.0)
 }
 
 /// One case.
@@ -115,6 +155,12 @@ pub struct Row {
     pub base: Option<Timing>,
     /// Head against base.
     pub change: Option<Change>,
+    /// Other metrics of the case, held to the base's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<MetricRow>,
+    /// True when more invocations could decide what is inconclusive.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub open: bool,
     /// Causes, most telling first.
     pub findings: Vec<Finding>,
     /// Changes of structure, those that fail first; `None`: not compared.
@@ -151,6 +197,17 @@ impl Row {
         !self.uncounted.is_empty() && !self.allowed
     }
 
+    /// Other metrics that got worse, those that fail first.
+    pub fn metrics_told(&self) -> impl Iterator<Item = &MetricRow> {
+        let fails = self.metrics.iter().filter(|of| of.fails());
+        fails.chain(self.metrics.iter().filter(|of| of.warns()))
+    }
+
+    /// True when another metric than the device's time fails the case.
+    pub fn fails_by_metric(&self) -> bool {
+        self.metrics.iter().any(MetricRow::fails)
+    }
+
     /// True when the structure is another one, for better or for worse.
     pub fn restructured(&self) -> bool {
         self.structure.as_ref().is_some_and(|all| !all.is_empty())
@@ -172,6 +229,54 @@ impl Row {
         let fail = self.structure_at(Action::Fail);
         let told = fail.chain(self.structure_at(Action::Warn));
         told.map(ToString::to_string).collect()
+    }
+}
+
+/// One metric of a case beside its device time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MetricRow {
+    /// Which.
+    pub metric: Metric,
+    /// What is said of it.
+    pub word: Word,
+    /// Why, where the word alone does not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What a regression of it does to the verdict.
+    pub action: Action,
+    /// True when it is slower beyond the floor, as it looks, and nothing decided it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub looks_worse: bool,
+    /// True when more invocations could decide it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub open: bool,
+    /// Median of the base.
+    pub base_ns: Nanoseconds,
+    /// Median of the head.
+    pub head_ns: Nanoseconds,
+    /// Head against base.
+    pub change: Change,
+}
+
+impl MetricRow {
+    /// True when it got worse, and the suite fails for it.
+    pub fn fails(&self) -> bool {
+        self.word == Word::Regressed && self.action == Action::Fail
+    }
+
+    /// True when it got worse, and the suite wants to know.
+    pub fn warns(&self) -> bool {
+        self.word == Word::Regressed && self.action == Action::Warn
+    }
+
+    /// `host time 52.1 → 352.4 µs, 6.76 times as long`.
+    pub fn told(&self) -> String {
+        format!(
+            "{} {}, {} times as long",
+            self.metric.text(),
+            from_to(self.base_ns, self.head_ns),
+            (self.head_ns / self.base_ns).times(),
+        )
     }
 }
 
@@ -222,8 +327,7 @@ impl Word {
 /// A time over invocations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
-    /// Median over the invocations that were judged: of a case that was confirmed, the fresh
-    /// ones.
+    /// Median over the invocations that were judged.
     pub median_ns: Nanoseconds,
     /// The fastest of them.
     pub min_ns: Nanoseconds,
@@ -246,23 +350,23 @@ pub struct Timing {
     pub samples: u64,
 }
 
-/// Head against base, the common shift taken out.
+/// Head against base.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Change {
-    /// Head over base (Hodges-Lehmann); 1.10: 10 % slower.
+    /// Head over base, as judged; 1.10: 10 % slower.
     pub ratio: Ratio,
     /// Lower end of its interval.
     pub low: Ratio,
     /// Upper end of its interval.
     pub high: Ratio,
-    /// Coverage of the interval, at least the nominal one, as the ranks allow.
+    /// Coverage of the interval.
     pub confidence: Share,
-    /// Two-sided exact Mann-Whitney.
+    /// Two-sided, against no change of its own (see `judge::rule`).
     pub p: Probability,
-    /// The smallest p these numbers of invocations can reach.
+    /// The smallest p that ranks of these numbers of invocations can reach.
     pub reachable_p: Probability,
-    /// Smallest change that these invocations could have shown; infinite (`null` in JSON)
-    /// where they are too few to show any.
+    /// Change that this gate would have called in 95 of 100; infinite (`null` in JSON) where
+    /// there are too few invocations to call any.
     #[serde(with = "unbounded")]
     pub smallest_effect: Share,
     /// Which invocations these figures are of.
@@ -290,7 +394,7 @@ mod unbounded {
 pub enum Stage {
     /// Those every case has.
     Screen,
-    /// Fresh ones, taken because the screen was suspicious.
+    /// Fresh ones as well, taken because those did not decide.
     Confirm,
 }
 

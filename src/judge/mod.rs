@@ -2,9 +2,10 @@
 //!
 //! Pure: values in, values out. Nothing here reads a file, a clock or a device.
 //! [`judge`] reads top to bottom: comparable, complete, structure and time,
-//! expectations, verdict. Of a gate it is called twice: once on what was measured,
-//! and again after the [`suspects`] were measured on fresh invocations.
+//! expectations, verdict. Of a gate it is called after each batch of invocations:
+//! what it leaves undecided is in the next one ([`next_batch`]).
 
+mod batch;
 mod causes;
 mod comparable;
 mod complete;
@@ -15,25 +16,23 @@ mod floor;
 pub mod judgement;
 mod reasons;
 mod rows;
+pub mod rule;
 pub mod ruler;
-mod shift;
 pub mod spread;
 pub mod statistics;
 pub mod structure;
 mod time;
 mod timing;
 pub mod trace;
-mod values;
 mod verdict;
 
+pub use batch::{Batch, next_batch};
 pub use verdict::Options;
 
-use crate::attention::CaseId;
 use crate::record::side::Side;
-use crate::suite::rules::Policy;
 use crate::units::counted;
 use comparable::{Differences, differences, revision_text};
-use judgement::{Judgement, SideSummary, Stage, Verdict, VerdictOutcome, Word};
+use judgement::{Judgement, SideSummary, Verdict, VerdictOutcome, Word};
 use rows::Sides;
 
 /// Judges a head by itself, and against a base where there is one.
@@ -56,6 +55,7 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
         comparable: incomparable.is_empty(),
         structure: structure_incomparable.is_empty(),
         soft: &found.soft,
+        options,
     });
     let held = expect::expectations(head);
     let mut judgement = Judgement {
@@ -67,6 +67,8 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
         structure_only,
         differences: found.soft,
         common_shift: rows.shift,
+        sight: head.header.rules.policy.sight,
+        needs_company: rows.needs_company,
         rows: rows.rows,
         expectations: held.results,
         limits: structure::limits(head),
@@ -82,7 +84,7 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
         .chain(base.into_iter().flat_map(damage))
         .collect();
     notes.extend([Some(head), base].into_iter().flatten().filter_map(trust));
-    notes.extend(rows.note);
+    notes.extend(rows.notes);
     notes.extend(notes_on_rows(&judgement));
     notes.extend(conditions::notes(head));
     notes.extend(held.notes);
@@ -90,34 +92,6 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
     judgement.verdict = verdict::verdict(&judgement, options);
     judgement
 }
-
-/// The cases whose change warrants fresh invocations, of a judgement of the screen
-/// ([`Side::screen`]). `policy` is the one the head was judged by.
-pub fn suspects(judgement: &Judgement, policy: &Policy) -> Vec<CaseId> {
-    let floor = floor::floor(policy);
-    let suspected = judgement.rows.iter().filter(|row| {
-        let change = row.change.as_ref();
-        change.is_some_and(|change| {
-            change.stage == Stage::Screen && time::suspicious(change, row.looks_worse, floor)
-        })
-    });
-    suspected.map(|row| row.case.clone()).collect()
-}
-
-/// How many fresh invocations can confirm so many suspects against a base of
-/// `base_invocations`: at least `wanted`, and as many more as it takes for the exact
-/// test to get below Holm's bar, up to `MOST_FRESH`. Where even these could not, no more
-/// than `wanted`.
-pub fn fresh_needed(suspects: usize, base_invocations: usize, wanted: u32) -> u32 {
-    let bar = values::CONFIRM_P.among(suspects).0;
-    let enough = |fresh: &u32| statistics::reachable_p(base_invocations, *fresh as usize) <= bar;
-    (wanted..=wanted.max(MOST_FRESH))
-        .find(enough)
-        .unwrap_or(wanted)
-}
-
-/// More fresh invocations than these cost more than they tell.
-const MOST_FRESH: u32 = 30;
 
 fn summary(side: &Side) -> SideSummary {
     let header = &side.header;
@@ -169,15 +143,6 @@ fn notes_on_rows(judgement: &Judgement) -> Vec<String> {
             " only in the base, which was measured under another suite",
         );
     }
-    let unconfirmed = rows().filter(|row| {
-        let called = matches!(row.word, Word::Regressed | Word::Improved);
-        let screen = |change: &judgement::Change| change.stage == Stage::Screen;
-        called && row.change.as_ref().is_some_and(screen)
-    });
-    say(
-        unconfirmed.count(),
-        " called on stored invocations alone; fresh ones would confirm",
-    );
     let restructured = rows().filter(|row| {
         row.word == Word::Same && !row.fails_by_structure() && !row.structure_told().is_empty()
     });

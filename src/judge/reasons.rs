@@ -1,97 +1,75 @@
 //! Why a row's word is what it is, in sentences with the figures.
 
-use super::floor::beyond;
+use super::rule::{Because, Ruling, SuiteRuling};
 use super::statistics::needed_per_side;
-use super::values::{CONFIRM_P, FEWEST, SCREEN_P, UNCONFIRMED_P, Values};
-use crate::units::{Probability, Share, counted};
+use crate::units::{Ratio, Share, counted};
 
-/// Called although p alone would not have.
-pub fn unmistakable(values: &Values) -> String {
-    let (base, head) = values.sizes();
+/// Why a ruling says what it says; `None` where the word and its figures are enough.
+pub fn told(ruling: &Ruling, floor: Share, suite: Option<&SuiteRuling>) -> Option<String> {
+    let change = Ratio(ruling.change.exp()).told();
+    let (base, head) = ruling.sizes;
+    let interval = || {
+        let [low, high] = [ruling.interval.0, ruling.interval.1].map(|end| Ratio(end.exp()));
+        format!("anything from {} to {}", low.told(), high.told())
+    };
+    let suite = suite.map_or_else(String::new, |suite| {
+        Ratio(suite.change.exp()).told().to_string()
+    });
+    match ruling.because {
+        Because::Decided => None,
+        Because::Unmistakable => Some(format!(
+            "{head} against {base} invocations are few, but they do not overlap, and lie many \
+             times apart: {change}"
+        )),
+        Because::TooFew => Some(format!(
+            "{change}, but {head} against {base} invocations cannot decide; {} a side could",
+            needed_per_side(0.01)
+        )),
+        Because::Wide => Some(format!(
+            "it may be {}, and the floor is {floor}; {}",
+            interval(),
+            takes(ruling)
+        )),
+        Because::WithTheSuite => Some(format!(
+            "{change}, as the whole suite is ({suite}); its own part is within the floor of {floor}"
+        )),
+        Because::OneSession => Some(format!(
+            "{change}, which may be the day: one stored session does not say how far days lie \
+             apart"
+        )),
+        Because::AgainstTheSuite => Some(format!(
+            "{change}, where the whole suite is {suite}: beside the others it is slower beyond \
+             the floor of {floor}"
+        )),
+    }
+}
+
+/// What would decide it.
+fn takes(ruling: &Ruling) -> String {
+    match ruling.takes {
+        Some(more) => format!(
+            "about {} could decide, if it stays so",
+            counted(more as usize, "more invocation")
+        ),
+        None => format!(
+            "the {} of the base are too few to decide it",
+            counted(ruling.sizes.0, "invocation")
+        ),
+    }
+}
+
+/// Invocations that remember each other.
+pub fn memory(memory: f64) -> String {
     format!(
-        "{head} against {base} invocations cannot give the p that is asked for otherwise, but \
-         they do not overlap: every ratio lies between {} and {}",
-        values.estimate.low.times(),
-        values.estimate.high.times(),
+        "invocations resemble those before them (correlation {memory:.1}): something drifts \
+         slowly, so that they tell less than their number; every row takes account of it"
     )
 }
 
-/// A suspicion that fresh invocations took back.
-pub fn withdrawn(screen: &Values, fresh: &Values) -> String {
-    format!(
-        "suspected at {}, but {} on {}",
-        screen.estimate.ratio.told(),
-        fresh.estimate.ratio.told(),
-        counted(fresh.sizes().1, "fresh invocation"),
-    )
-}
-
-/// A suspicion that fresh invocations neither bear out nor take back.
-pub fn not_confirmed(
-    screen: &Values,
-    fresh: &Values,
-    adjusted: Probability,
-    together: usize,
-    floor: Share,
-) -> String {
-    let said = withdrawn(screen, fresh);
-    let needed = CONFIRM_P.among(together);
-    if !beyond(fresh.estimate.ratio, floor) {
-        format!("{said}; {}", reach(fresh, floor))
-    } else if fresh.reachable() > needed {
-        let (base, head) = fresh.sizes();
-        format!(
-            "{said}; {head} against {base} cannot decide {} together, {} a side could",
-            counted(together, "case"),
-            needed_per_side(needed.0)
-        )
-    } else {
-        format!(
-            "{said} with p {}, which is {} over {} tested together",
-            fresh.p,
-            adjusted,
-            counted(together, "case"),
-        )
-    }
-}
-
-/// Neither a change nor its absence is shown, and there are no fresh invocations.
-pub fn undecided(screen: &Values, floor: Share) -> String {
-    let (base, head) = screen.sizes();
-    let ratio = screen.estimate.ratio;
-    let said = ratio.told();
-    if !beyond(ratio, floor) {
-        return format!("{said}; {}", reach(screen, floor));
-    }
-    if screen.reachable() > UNCONFIRMED_P {
-        return format!(
-            "{said}, but {head} against {base} invocations cannot decide; {} a side could",
-            needed_per_side(UNCONFIRMED_P.0)
-        );
-    }
-    let p = screen.p;
-    if screen.p <= SCREEN_P {
-        let calls = UNCONFIRMED_P.0;
-        format!("{said} with p {p}: suspected; p {calls} or fresh invocations would decide")
-    } else {
-        format!("{said}, but the invocations of both sides overlap (p {p})")
-    }
-}
-
-/// Why a ratio within the floor is not "same".
-fn reach(values: &Values, floor: Share) -> String {
-    let estimate = &values.estimate;
-    if !beyond(estimate.low, floor) && !beyond(estimate.high, floor) {
-        let (base, head) = values.sizes();
-        return format!(
-            "{head} against {base} invocations are too few to show that nothing changed; \
-             {FEWEST} a side could"
-        );
-    }
-    format!(
-        "it may be anything from {} to {}, and the floor is {}",
-        estimate.low.told(),
-        estimate.high.told(),
-        floor
-    )
+/// What a single stored session cannot tell.
+pub fn one_session() -> String {
+    "the base is one stored session: what differs between days, or between builds of the same \
+     code, reads as a change; `baseline save --add` keeps up to eight sessions, from three on \
+     their spread is judged by"
+        .to_owned()
 }

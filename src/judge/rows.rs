@@ -3,16 +3,19 @@
 use std::collections::BTreeSet;
 
 use super::causes::{self, Clock, findings};
-use super::complete::{Standing, allowed, standing, standing_untimed};
+use super::complete::{Standing, allowed, median_ns, standing, standing_untimed};
 use super::floor::floor;
-use super::judgement::{CommonShift, Difference, Finding, Row, Word};
+use super::judgement::{CommonShift, Difference, Finding, MetricRow, Row, Word};
 use super::structure::{self, changes, multiprocessors, vanished};
-use super::time::{Compared, compare};
+use super::time::{Compared, Together, compare, too_small};
 use super::timing::timing;
+use super::verdict::Options;
 use crate::attention::CaseId;
 use crate::record::side::{CaseRecord, Side, Status};
 use crate::record::types::Fault;
-use crate::units::{Ratio, Share};
+use crate::suite::rules::{Metric, MetricPolicy};
+use crate::suite::structural::Action;
+use crate::units::{Nanoseconds, Ratio, Share};
 
 /// What rows are made from.
 pub struct Sides<'a> {
@@ -26,16 +29,20 @@ pub struct Sides<'a> {
     pub structure: bool,
     /// Soft differences between the two.
     pub soft: &'a [Difference],
+    /// How to judge.
+    pub options: &'a Options,
 }
 
 /// Rows, and what was found over all of them.
 pub struct Rows {
     /// Sorted by id.
     pub rows: Vec<Row>,
-    /// The machine's share.
+    /// What all cases share.
     pub shift: Option<CommonShift>,
-    /// What was done about it.
-    pub note: Option<String>,
+    /// What is to be known of how the values came to be.
+    pub notes: Vec<String>,
+    /// True when fresh invocations need the company of other cases.
+    pub needs_company: bool,
 }
 
 /// Makes the rows. Where the sides cannot be compared, only the head's cases have
@@ -66,12 +73,19 @@ pub fn rows(sides: &Sides) -> Rows {
             Standing::Said(..) => None,
         })
         .collect();
-    let (shift, note, compared) = compare(&pairs, floor);
+    let policy = &sides.head.header.rules.policy;
+    let Together {
+        cases: compared,
+        suite: shift,
+        notes,
+        needs_company,
+    } = compare(&pairs, Metric::Device, policy, sides.options);
+    let mut beside = metrics(&pairs, sides).into_iter();
     let machine = shift.filter(|s| s.removed).map_or(Ratio::ONE, |s| s.ratio);
     let mut compared = compared.into_iter();
     let rows = standings.into_iter().map(|(id, standing)| {
         let compared = match standing {
-            Standing::Both(base, head) => compared.next().map(|compared| {
+            Standing::Both(base, head) => compared.next().flatten().map(|compared| {
                 let ratio = compared.change.ratio * machine;
                 let versions = versions(sides.soft, id);
                 let stage = Some(compared.change.stage);
@@ -93,12 +107,74 @@ pub fn rows(sides: &Sides) -> Rows {
             }),
             Standing::Said(..) => None,
         };
-        row(sides, id, &standing, compared)
+        let both = matches!(standing, Standing::Both(..));
+        Row {
+            metrics: both.then(|| beside.next()).flatten().unwrap_or_default(),
+            ..row(sides, id, &standing, compared)
+        }
     });
     Rows {
         rows: rows.collect(),
         shift,
-        note,
+        notes,
+        needs_company,
+    }
+}
+
+/// The other metrics of each pair, as far as both sides have them and the suite cares.
+fn metrics(pairs: &[(&CaseRecord, &CaseRecord)], sides: &Sides) -> Vec<Vec<MetricRow>> {
+    let policy = &sides.head.header.rules.policy;
+    let mut rows = vec![Vec::new(); pairs.len()];
+    for metric in Metric::BESIDE {
+        let of = policy.metric(metric);
+        if of.action == Action::Ignore {
+            continue;
+        }
+        let together = compare(pairs, metric, policy, sides.options);
+        for ((row, (base, head)), compared) in rows.iter_mut().zip(pairs).zip(together.cases) {
+            let times = |record: &CaseRecord| {
+                let all = match metric {
+                    Metric::FirstCall => &record.first_call_ns,
+                    _ => &record.host_ns,
+                };
+                median_ns(all)
+            };
+            let (Some(compared), Some(base_ns), Some(head_ns)) =
+                (compared, times(base), times(head))
+            else {
+                continue;
+            };
+            row.push(metric_row(metric, &of, compared, (base_ns, head_ns)));
+        }
+    }
+    rows
+}
+
+/// A change that is too small to count by its size alone is none.
+fn metric_row(
+    metric: Metric,
+    policy: &MetricPolicy,
+    compared: Compared,
+    (base_ns, head_ns): (Nanoseconds, Nanoseconds),
+) -> MetricRow {
+    let small = too_small(policy, base_ns, head_ns);
+    let (word, reason) = match compared.word {
+        Word::Regressed | Word::Inconclusive if small => (
+            Word::Same,
+            Some(format!("{} do not count", head_ns - base_ns)),
+        ),
+        word => (word, compared.reason),
+    };
+    MetricRow {
+        metric,
+        word,
+        reason,
+        action: policy.action,
+        looks_worse: compared.looks_worse && !small,
+        open: compared.open && !small && policy.action == Action::Fail,
+        base_ns,
+        head_ns,
+        change: compared.change,
     }
 }
 
@@ -125,6 +201,8 @@ fn row(
         head: time(Some(sides.head)),
         base: time(sides.base),
         change: None,
+        metrics: Vec::new(),
+        open: false,
         findings: Vec::new(),
         structure: structure.as_ref().and_then(changes),
         uncounted: structure.as_ref().map(vanished).unwrap_or_default(),
@@ -138,6 +216,7 @@ fn row(
     if let Some((compared, findings)) = compared {
         row.word = compared.word;
         row.looks_worse = compared.looks_worse;
+        row.open = compared.open;
         row.reason = compared.reason;
         let share = sides
             .head

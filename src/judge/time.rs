@@ -1,55 +1,20 @@
-//! The rule for times: screen, confirm, and one of four words.
-//!
-//! The values are medians of invocations; single samples are no evidence, because
-//! samples of one process share its luck. With a floor of 5 %:
-//!
-//! - A case is **suspected** when the exact Mann-Whitney p of its invocations is
-//!   at most 0.10, which is 0.05 in each direction (or the smallest their number
-//!   allows), and the Hodges-Lehmann ratio lies beyond the floor. Being suspected
-//!   costs fresh invocations, nothing else.
-//! - With fresh invocations only these count, on the head's side at least: p at
-//!   most 0.05 after Holm's correction over all cases that have them, and the ratio
-//!   beyond the floor, is *regressed* or *improved*. A regression thus has to show
-//!   twice, and a sweep of hundreds of cases stays below 5 % false alarms
-//!   (`tests/judge_rates.rs`).
-//! - Without fresh invocations the bar is p at most 0.01 instead. Four against four
-//!   cannot get there: they must not overlap at all, with the whole interval
-//!   beyond the floor.
-//! - With fresh invocations, sides that do not overlap at all, with the whole interval
-//!   beyond the floor, are called whatever Holm says: where a hundred cases are
-//!   slower at once, his correction would make the gate blind to all of them.
-//! - Either way three against three suffice for a factor of two between the
-//!   slowest of one side and the fastest of the other. Holm over many cases, or
-//!   few invocations, must not make the gate blind to a hundredfold slowdown.
-//! - Two against two suffice for a factor of four: what lies many times beyond needs no
-//!   statistics, and what one invocation alone shows is not called.
-//! - *Same* needs proof: the whole interval within the floor, at 90 % coverage or
-//!   more, which is equivalence by two one-sided tests at 5 % (Schuirmann 1987).
-//! - All else is *inconclusive*, with the reason. One that reads slower, beyond the floor,
-//!   **looks worse**: it gets fresh invocations whatever its p, and if these do not decide
-//!   either, the run does not pass.
-//! - Fresh invocations that did not all come to a time (a crash, a gate that was stopped)
-//!   decide nothing: the screen stands, and is not called *same*.
-//!
-//! Simulated sweeps of 200 cases with five invocations a side and ten fresh ones find
-//! a change of 10 % in more than 95 of 100 cases, or more than 80 on a machine that
-//! runs in two modes. Two stored runs, with nothing fresh, alarm falsely more often
-//! when the machine is noisy, and the judgement says that nothing was confirmed.
-//!
-//! "Beyond the floor" is symmetric in logarithms: above `1 + floor` or below
-//! `1 / (1 + floor)`.
+//! The metrics of all cases, held to those of the base by [`rule`](super::rule).
 
 use super::complete::usable;
-use super::floor::beyond;
 use super::judgement::{Change, CommonShift, Stage, Word};
 use super::reasons;
-use super::shift::common_shift;
-use super::statistics::holm_adjusted;
-use super::values::{CONFIRM_P, SCREEN_P, UNCONFIRMED_P, Values, reaches};
+use super::rule::{Looks, Plan, Ruling, Rulings, Series, SuiteRuling, Trace, rule};
+use super::statistics::reachable_p;
+use super::verdict::Options;
 use crate::record::side::CaseRecord;
-use crate::units::{Probability, Ratio, Share};
+use crate::suite::rules::{Metric, MetricPolicy, Policy};
+use crate::suite::structural::Action;
+use crate::units::{Nanoseconds, Probability, Ratio, Share};
 
-/// What the times of one case say.
+/// Coverage of the intervals that are shown.
+const INTERVAL: Share = Share(0.95);
+
+/// What a metric says of one case.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compared {
     /// Regressed, improved, same or inconclusive.
@@ -60,134 +25,209 @@ pub struct Compared {
     pub change: Change,
     /// True when it is slower beyond the floor, as it looks, and nothing decided it.
     pub looks_worse: bool,
+    /// True when more invocations could decide it.
+    pub open: bool,
+    /// Invocations of base and head behind it.
+    pub sizes: (usize, usize),
 }
 
-/// True when the figures of a screen warrant fresh invocations: a change is suspected, or
-/// something looks worse and was not decided.
-pub fn suspicious(change: &Change, looks_worse: bool, floor: Share) -> bool {
-    let suspected = reaches(change.p, SCREEN_P.max(change.reachable_p));
-    beyond(change.ratio, floor) && (suspected || looks_worse)
+/// What a metric says of all cases.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Together {
+    /// In the order of the pairs; `None` where a side has no value.
+    pub cases: Vec<Option<Compared>>,
+    /// What all cases share.
+    pub suite: Option<CommonShift>,
+    /// Sentences on how the values came to be that decide what can be said of them.
+    pub notes: Vec<String>,
+    /// True when fresh invocations need the company of other cases.
+    pub needs_company: bool,
 }
 
-/// Judges the times of all cases together: the common shift, then each case.
-/// Pairs are base and head, each with at least one usable time.
-///
-/// The shift is estimated from the screen, where every case takes part, and divided
-/// out of fresh invocations too: those of a few suspects cannot tell a drift.
+/// Judges one metric of all cases together. Pairs are base and head, each with at least one
+/// usable time. `floor` is that of the policy, as it stands or as calibration found it.
 pub fn compare(
     pairs: &[(&CaseRecord, &CaseRecord)],
-    floor: Share,
-) -> (Option<CommonShift>, Option<String>, Vec<Compared>) {
-    let screened = pairs.iter().map(|(base, head)| {
-        Values::of(&base.device_ns, &head.device_ns, Ratio::ONE).map(|values| values.estimate.ratio)
-    });
-    let ratios: Vec<Ratio> = screened.flatten().collect();
-    let (shift, note) = common_shift(&ratios, floor);
-    let divisor = shift.filter(|s| s.removed).map_or(Ratio::ONE, |s| s.ratio);
-    let evidence: Vec<Evidence> = pairs
+    metric: Metric,
+    policy: &Policy,
+    options: &Options,
+) -> Together {
+    let floor = match metric {
+        Metric::Device => super::floor::floor(policy),
+        _ => policy.metric(metric).floor,
+    };
+    let series: Vec<Option<Series>> = pairs
         .iter()
-        .map(|(base, head)| Evidence::of(base, head, divisor))
+        .map(|(base, head)| series(base, head, metric, floor))
         .collect();
-    let confirming = evidence.iter().filter_map(|e| e.confirm.as_ref());
-    let p: Vec<f64> = confirming.map(|values| values.p.0).collect();
-    let mut adjusted = holm_adjusted(&p).into_iter().map(Probability);
-    let together = p.len();
-    let compared = evidence.iter().map(|evidence| match &evidence.confirm {
-        Some(fresh) => {
-            let adjusted = adjusted.next().unwrap_or(Probability(1.0));
-            confirmed(fresh, &evidence.screen, adjusted, together, floor)
-        }
-        None => unconfirmed(&evidence.screen, evidence.lost, floor),
-    });
-    (shift, note, compared.collect())
-}
-
-/// What is known of one case.
-struct Evidence<'a> {
-    screen: Values,
-    confirm: Option<Values>,
-    /// Why fresh invocations decide nothing, where they were to.
-    lost: Option<&'a str>,
-}
-
-impl<'a> Evidence<'a> {
-    /// Fresh values of the head are held against fresh ones of the base where it
-    /// has any (both were measured side by side), else against those it has.
-    fn of(base: &CaseRecord, head: &'a CaseRecord, divisor: Ratio) -> Evidence<'a> {
-        let fresh_base = if usable(&base.confirm_ns).is_empty() {
-            &base.device_ns
-        } else {
-            &base.confirm_ns
-        };
-        let screen = Values::of(&base.device_ns, &head.device_ns, divisor);
+    let there: Vec<Series> = series.iter().flatten().cloned().collect();
+    let Rulings {
+        cases,
+        suite,
+        memory,
+        sessions,
+        needs_company,
+    } = rule(&there, &plan(policy, options));
+    let one_session = sessions < 3 && !options.beside;
+    let mut rulings = cases.into_iter();
+    let compared = pairs.iter().zip(&series).map(|((_, head), series)| {
+        let series = series.as_ref()?;
         let lost = head.unconfirmed.as_ref().map(|lost| lost.reason.as_str());
-        let fresh = || Values::of(fresh_base, &head.confirm_ns, divisor);
-        Evidence {
-            screen: screen.unwrap_or_else(Values::none),
-            confirm: if lost.is_none() { fresh() } else { None },
-            lost,
+        Some(compared(&rulings.next()?, series, suite.as_ref(), lost))
+    });
+    let cases: Vec<Option<Compared>> = compared.collect();
+    let mut notes = Vec::new();
+    if metric == Metric::Device {
+        notes.extend((memory > 0.0).then(|| reasons::memory(memory)));
+        let called = |case: &Compared| matches!(case.word, Word::Regressed | Word::Improved);
+        let any = cases.iter().flatten().any(called);
+        notes.extend((one_session && any).then(reasons::one_session));
+    }
+    Together {
+        suite: suite.map(|suite| common(&suite, floor)),
+        cases,
+        notes,
+        needs_company,
+    }
+}
+
+/// How a metric's policy is told from a change too small to count by its size alone.
+pub fn too_small(policy: &MetricPolicy, base: Nanoseconds, head: Nanoseconds) -> bool {
+    head - base < policy.least_ns
+}
+
+/// How values are looked at under a policy. The error of the gate is shared by the metrics
+/// that may fail it.
+pub fn plan(policy: &Policy, options: &Options) -> Plan {
+    let beside = Metric::BESIDE.into_iter();
+    let failing = beside.filter(|metric| policy.metric(*metric).action == Action::Fail);
+    Plan {
+        looks: match options.batches {
+            true => Looks::up_to(policy.confirm),
+            false => Looks::once(),
+        },
+        beside: options.beside,
+        part: 1.0 / (1 + failing.count()) as f64,
+    }
+}
+
+/// The values of both sides; `None` where a side has none. Fresh invocations that did not all
+/// come to a time decide nothing.
+fn series(base: &CaseRecord, head: &CaseRecord, metric: Metric, floor: Share) -> Option<Series> {
+    let before = trace(base, metric);
+    let mut after = trace(head, metric);
+    if head.unconfirmed.is_some() {
+        after.fresh.clear();
+    }
+    let earlier = match metric {
+        Metric::Device => base.earlier.iter().map(|session| Trace {
+            regular: logarithms(session),
+            fresh: Vec::new(),
+        }),
+        _ => return whole(before, after, Vec::new(), floor),
+    };
+    let earlier = earlier.filter(|session| !session.regular.is_empty());
+    whole(before, after, earlier.collect(), floor)
+}
+
+fn whole(base: Trace, head: Trace, earlier: Vec<Trace>, floor: Share) -> Option<Series> {
+    let both = !base.regular.is_empty() && !head.regular.is_empty();
+    both.then_some(Series {
+        base,
+        head,
+        earlier,
+        floor: floor.0,
+    })
+}
+
+/// What a record has of a metric, an invocation each.
+fn trace(record: &CaseRecord, metric: Metric) -> Trace {
+    let split = |all: &[Nanoseconds]| {
+        let (regular, fresh) = all.split_at(record.device_ns.len().min(all.len()));
+        Trace {
+            regular: logarithms(regular),
+            fresh: logarithms(fresh),
         }
+    };
+    match metric {
+        Metric::Device => Trace {
+            regular: logarithms(&record.device_ns),
+            fresh: logarithms(&record.confirm_ns),
+        },
+        Metric::Host => split(&record.host_ns),
+        Metric::FirstCall => split(&record.first_call_ns),
     }
 }
 
-fn direction(ratio: Ratio) -> Word {
-    if ratio > Ratio::ONE {
-        Word::Regressed
-    } else {
-        Word::Improved
-    }
+fn logarithms(values: &[Nanoseconds]) -> Vec<f64> {
+    usable(values).iter().map(|value| value.0.ln()).collect()
 }
 
-fn confirmed(
-    fresh: &Values,
-    screen: &Values,
-    adjusted: Probability,
-    together: usize,
-    floor: Share,
+fn compared(
+    ruling: &Ruling,
+    series: &Series,
+    suite: Option<&SuiteRuling>,
+    lost: Option<&str>,
 ) -> Compared {
-    let change = fresh.change(Stage::Confirm, floor, CONFIRM_P.among(together));
-    let counts = beyond(change.ratio, floor);
-    let (word, reason) = if counts && reaches(adjusted, CONFIRM_P) {
-        (direction(change.ratio), None)
-    } else if counts && (fresh.unmistakable() || fresh.separated(floor)) {
-        (direction(change.ratio), Some(reasons::unmistakable(fresh)))
-    } else if fresh.equivalent(floor) {
-        (Word::Same, Some(reasons::withdrawn(screen, fresh)))
-    } else {
-        let reason = reasons::not_confirmed(screen, fresh, adjusted, together, floor);
-        (Word::Inconclusive, Some(reason))
-    };
-    Compared::new(word, reason, change, floor)
-}
-
-fn unconfirmed(screen: &Values, lost: Option<&str>, floor: Share) -> Compared {
-    let change = screen.change(Stage::Screen, floor, UNCONFIRMED_P);
-    let counts = beyond(change.ratio, floor);
-    let (word, reason) = if counts && reaches(change.p, UNCONFIRMED_P) {
-        (direction(change.ratio), None)
-    } else if counts && (screen.unmistakable() || screen.fully_apart(floor)) {
-        (direction(change.ratio), Some(reasons::unmistakable(screen)))
-    } else if screen.equivalent(floor) && lost.is_none() {
-        (Word::Same, None)
-    } else {
-        (Word::Inconclusive, Some(reasons::undecided(screen, floor)))
-    };
-    let reason = match (lost, reason) {
-        (Some(lost), Some(said)) => Some(format!("{said}; it was to be confirmed: {lost}")),
-        (Some(lost), None) => Some(format!("it was to be confirmed: {lost}")),
-        (None, reason) => reason,
-    };
-    Compared::new(word, reason, change, floor)
-}
-
-impl Compared {
-    fn new(word: Word, reason: Option<String>, change: Change, floor: Share) -> Compared {
-        Compared {
-            looks_worse: word == Word::Inconclusive && change.ratio > Ratio::grown_by(floor),
-            word,
-            reason,
-            change,
+    let said = reasons::told(ruling, Share(series.floor), suite);
+    // Some of its fresh invocations are lost: nobody may say that it is what it was.
+    let (word, reason) = match (lost, ruling.word, said) {
+        (Some(lost), word, said) => {
+            let said = said.map_or_else(String::new, |said| format!("{said}; "));
+            let word = match word {
+                Word::Same => Word::Inconclusive,
+                word => word,
+            };
+            (word, Some(format!("{said}it was to be confirmed: {lost}")))
         }
+        (None, word, said) => (word, said),
+    };
+    let (base, head) = ruling.sizes;
+    Compared {
+        word,
+        reason,
+        change: Change {
+            ratio: Ratio(ruling.change.exp()),
+            low: finite(ruling.interval.0, ruling.change),
+            high: finite(ruling.interval.1, ruling.change),
+            confidence: INTERVAL,
+            p: Probability(ruling.p.max(f64::MIN_POSITIVE)),
+            reachable_p: Probability(reachable_p(base, head)),
+            smallest_effect: Share(ruling.seen),
+            stage: match series.head.fresh.is_empty() {
+                true => Stage::Screen,
+                false => Stage::Confirm,
+            },
+        },
+        looks_worse: ruling.looks_worse,
+        open: ruling.open && lost.is_none(),
+        sizes: ruling.sizes,
+    }
+}
+
+/// An end of an interval as a ratio: that of the change itself where it has none.
+fn finite(end: f64, change: f64) -> Ratio {
+    let end = Ratio(end.exp());
+    match end.is_finite() && end.0 > 0.0 {
+        true => end,
+        false => Ratio(change.exp()),
+    }
+}
+
+fn common(suite: &SuiteRuling, floor: Share) -> CommonShift {
+    let ratio = Ratio(suite.change.exp());
+    CommonShift {
+        ratio,
+        cases: suite.of,
+        removed: suite.removed,
+        beyond_floor: super::floor::beyond(ratio, floor),
+        word: suite.word,
+        low: finite(suite.interval.0, suite.change),
+        high: finite(suite.interval.1, suite.change),
+        p: Probability(suite.p.max(f64::MIN_POSITIVE)),
+        smallest_effect: Share(suite.seen),
+        sharing: suite.sharing,
+        looks_worse: suite.looks_worse,
     }
 }
 

@@ -17,6 +17,11 @@ pub struct Options {
     pub same_suite: bool,
     /// Without a base there is nothing to pass by.
     pub wants_base: bool,
+    /// Invocations come in batches, and each look at them is paid for: a gate. Two stored
+    /// runs are looked at once.
+    pub batches: bool,
+    /// Base and head were measured in turn, so that no day lies between them.
+    pub beside: bool,
 }
 
 /// Combines everything that was found, gravest first. A failure outranks what was
@@ -27,6 +32,8 @@ pub fn verdict(judgement: &Judgement, options: &Options) -> Verdict {
         sentences::broken(judgement),
         sentences::over_limit(judgement),
         sentences::regressed(judgement),
+        sentences::suite_regressed(judgement),
+        sentences::metrics_regressed(judgement),
         sentences::restructured(judgement),
     ];
     let failures: Vec<String> = failures.into_iter().flatten().collect();
@@ -42,6 +49,8 @@ pub fn verdict(judgement: &Judgement, options: &Options) -> Verdict {
         sentences::unlimited(judgement),
         sentences::unconfirmed(judgement),
         sentences::look_worse(judgement),
+        sentences::metrics_look_worse(judgement),
+        sentences::unsighted(judgement),
         sentences::expectations_look_worse(judgement),
         sentences::uncounted(judgement),
     ];

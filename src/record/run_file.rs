@@ -48,7 +48,7 @@ pub struct RunWriter {
     /// What the file held already when it was opened.
     pub done: BTreeSet<(u32, CaseId)>,
     /// The confirmations that it owes, where that was decided before it was stopped.
-    pub owed: Option<Owed>,
+    pub owed: Vec<Owed>,
     /// Where on the run's axis of time this process began: 0, unless it goes on with a run.
     pub from_ns: Nanoseconds,
 }
@@ -149,14 +149,14 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Writes down which cases are to be confirmed, before the first of them is: a gate that
-    /// is stopped then goes on with these, and none counts as confirmed by a part of them.
+    /// Writes down a batch of fresh invocations before the first of them is taken: a gate that
+    /// is stopped then goes on with it, and nothing is judged by a part of it.
     ///
     /// # Errors
     /// When it cannot be written.
     pub fn owe(&mut self, owed: Owed) -> Result<(), RecordError> {
         self.write(&Line::Owed(owed.clone()))?;
-        self.owed = Some(owed);
+        self.owed.push(owed);
         Ok(())
     }
 
@@ -235,7 +235,7 @@ pub fn read(path: &Path) -> Result<Run, RecordError> {
             Ok(Line::Owed(owed)) => match owed.objection(&plan) {
                 Some(objection) => Err(objection),
                 None => {
-                    run.owed = Some(owed);
+                    run.owed.push(owed);
                     Ok(())
                 }
             },
@@ -295,7 +295,7 @@ fn rewritten(run: &Run) -> Result<String, RecordError> {
         parts: run.parts.clone(),
     };
     let mut text = line::write(&Line::Run(Box::new(first)))?;
-    if let Some(owed) = &run.owed {
+    for owed in &run.owed {
         text += &line::write(&Line::Owed(owed.clone()))?;
     }
     for entry in &run.entries {

@@ -37,7 +37,11 @@ pub struct CaseRecord {
     /// Median device time of each invocation, in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub device_ns: Vec<Nanoseconds>,
-    /// The same of the fresh invocations that confirm a suspicion.
+    /// Device times of the sessions of a baseline before the one that the other fields are
+    /// of, the oldest first, an invocation each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<Vec<Nanoseconds>>,
+    /// The same of the fresh invocations, taken where the regular ones did not decide.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub confirm_ns: Vec<Nanoseconds>,
     /// What came of a fresh invocation that gave no time, where one did not: the times of
@@ -122,6 +126,7 @@ impl CaseRecord {
         CaseRecord {
             status,
             device_ns: Vec::new(),
+            earlier: Vec::new(),
             confirm_ns: Vec::new(),
             unconfirmed: None,
             host_ns: Vec::new(),

@@ -148,6 +148,23 @@ fn of_rules(rules: &Rules) -> Option<String> {
             return Some(format!("{name} is {}, beyond 0 to 1", number(value.0)));
         }
     }
+    for (metric, of) in &policy.metrics {
+        let floor = of.floor.0;
+        if !((0.0..=1e3).contains(&floor) && (0.0..=1e12).contains(&of.least_ns.0)) {
+            return Some(format!(
+                "policy.metrics.{} has a floor of {}, beyond 0 to 1000, or of {} ns",
+                metric.key(),
+                number(floor),
+                number(of.least_ns.0)
+            ));
+        }
+    }
+    if let Some(sight) = policy.sight {
+        let wild = [sight.change, sight.cases].map(|share| !(0.0..=1e3).contains(&share.0));
+        if wild.contains(&true) {
+            return Some("policy.sight is no pair of shares".to_owned());
+        }
+    }
     let absurd = |within: Ratio| !(0.01..=100.0).contains(&within.0);
     let expectation = rules.expectations.iter().find(|e| absurd(e.within))?;
     Some(format!(

@@ -205,14 +205,14 @@ pub struct BaseId {
     pub sum: String,
 }
 
-/// Fresh invocations that a gate owes: the screen's suspects, decided once.
+/// A batch of fresh invocations that a gate owes: decided once, from what was there before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owed {
-    /// What the suspects differ from.
+    /// What the cases are held against.
     pub base: BaseId,
-    /// The suspects.
+    /// The cases of the batch, companions included.
     pub cases: Vec<CaseId>,
-    /// Invocations after the regular ones, for each of them.
+    /// Invocations after the regular ones that each of them has after this batch.
     pub fresh: u32,
 }
 
@@ -260,8 +260,8 @@ pub struct Run {
     pub parts: Vec<Part>,
     /// Every case in every invocation, in the order measured.
     pub entries: Vec<Entry>,
-    /// Fresh invocations that a gate owes or owed.
-    pub owed: Option<Owed>,
+    /// Batches of fresh invocations that a gate owes or owed, in their order.
+    pub owed: Vec<Owed>,
     /// Present when it was measured to its end.
     pub end: Option<RunEnd>,
     /// Lines that could not be used.
@@ -275,7 +275,7 @@ impl Run {
             header,
             parts: Vec::new(),
             entries: Vec::new(),
-            owed: None,
+            owed: Vec::new(),
             end: None,
             damage: Vec::new(),
         }

@@ -2,10 +2,11 @@
 
 use super::Suite;
 use super::document::{DocumentError, Source, Table, Value, nearest};
+use super::rules::{Metric, Policy, Sight};
 use super::selector::{Selector, selector};
 use super::structural::{Action, Kind, Limit, Quantity, StructurePolicy, StructureRule};
 use crate::attention::FACETS;
-use crate::units::Share;
+use crate::units::{Nanoseconds, Share};
 
 /// Reads `[policy.structure]` over what is there already.
 ///
@@ -37,6 +38,84 @@ pub(super) fn structure(
         }
     }
     table.finish()
+}
+
+/// Reads `[policy.metrics]`: a floor and an action each.
+///
+/// # Errors
+/// The first thing in it that cannot stand.
+pub(super) fn metrics(table: &Table<'_>, policy: &mut Policy) -> Result<(), DocumentError> {
+    if let Some(value) = table.get(Metric::Device.key()) {
+        let device = value.table()?;
+        if let Some(value) = device.get("floor") {
+            policy.floor = fraction(&value)?;
+        }
+        device.finish()?;
+    }
+    for metric in Metric::BESIDE {
+        if let Some(value) = table.get(metric.key()) {
+            let of = value.table()?;
+            let mut own = policy.metric(metric);
+            if let Some(value) = of.get("floor") {
+                own.floor = growth(&value)?;
+            }
+            if let Some(value) = of.get("least_us") {
+                let least = value.number()?;
+                if !(0.0..=1e9).contains(&least) {
+                    return Err(value.error("use microseconds, from 0 to 1e9"));
+                }
+                own.least_ns = Nanoseconds(1e3 * least);
+            }
+            if let Some(value) = of.get("action") {
+                own.action = action(&value)?;
+            }
+            of.finish()?;
+            policy.metrics.insert(metric, own);
+        }
+    }
+    // Peak memory is exact, and one of the kinds of structure.
+    if let Some(value) = table.get("memory") {
+        let memory = value.table()?;
+        if let Some(value) = memory.get("floor") {
+            policy.structure.memory_share = fraction(&value)?;
+        }
+        if let Some(value) = memory.get("action") {
+            let action = action(&value)?;
+            policy.structure.actions.insert(Kind::Memory, action);
+        }
+        memory.finish()?;
+    }
+    table.finish()
+}
+
+/// Reads `[policy.sight]`.
+///
+/// # Errors
+/// The first thing in it that cannot stand.
+pub(super) fn sight(table: &Table<'_>) -> Result<Sight, DocumentError> {
+    let sight = Sight {
+        change: growth(&table.require("change")?)?,
+        cases: fraction(&table.require("cases")?)?,
+    };
+    table.finish()?;
+    Ok(sight)
+}
+
+fn fraction(value: &Value<'_>) -> Result<Share, DocumentError> {
+    let share = value.number()?;
+    match (0.0..=1.0).contains(&share) {
+        true => Ok(Share(share)),
+        false => Err(value.error("use a fraction from 0 to 1: 0.05 is 5 %")),
+    }
+}
+
+/// A relative change, which may be many times.
+fn growth(value: &Value<'_>) -> Result<Share, DocumentError> {
+    let share = value.number()?;
+    match (0.0..=1e3).contains(&share) {
+        true => Ok(Share(share)),
+        false => Err(value.error("use a relative change from 0 to 1000: 0.25 is a quarter more")),
+    }
 }
 
 fn rule(table: &Table<'_>) -> Result<StructureRule, DocumentError> {

@@ -225,6 +225,12 @@ fn policy(table: &Table<'_>, policy: &mut Policy) -> Result<(), DocumentError> {
     if let Some(value) = table.get("structure") {
         demands::structure(&value.table()?, &mut policy.structure)?;
     }
+    if let Some(value) = table.get("metrics") {
+        demands::metrics(&value.table()?, policy)?;
+    }
+    if let Some(value) = table.get("sight") {
+        policy.sight = Some(demands::sight(&value.table()?)?);
+    }
     table.finish()
 }
 

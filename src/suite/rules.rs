@@ -3,11 +3,13 @@
 //! A run carries the rules it was measured under, so a stored run is judged as
 //! its suite meant it.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 pub use super::selector::Selector;
-use super::structural::{Limit, StructurePolicy};
-use crate::units::{Ratio, Share};
+use super::structural::{Action, Limit, StructurePolicy};
+use crate::units::{Nanoseconds, Ratio, Share};
 
 /// Everything a suite demands.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -38,19 +40,26 @@ pub struct Expectation {
     pub metric: Metric,
 }
 
-/// A time that is measured at each call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+/// A time that is measured of each case.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
 pub enum Metric {
     /// How long the device worked.
     #[default]
     Device,
     /// How long the host needed to issue the call.
     Host,
+    /// How long the first call of a process took, with all that is done once.
+    FirstCall,
 }
 
 impl Metric {
-    /// The metric that a suite calls so.
+    /// Those that are judged beside the device's time.
+    pub const BESIDE: [Metric; 2] = [Metric::Host, Metric::FirstCall];
+
+    /// The metric of every call that a suite calls so: what expectations can be on.
     pub fn named(name: &str) -> Option<Metric> {
         match name {
             "device" => Some(Metric::Device),
@@ -59,11 +68,62 @@ impl Metric {
         }
     }
 
+    /// As a suite's `[policy.metrics]` calls it.
+    pub fn key(self) -> &'static str {
+        match self {
+            Metric::Device => "device",
+            Metric::Host => "host",
+            Metric::FirstCall => "first_call",
+        }
+    }
+
+    /// As a reader calls it.
+    pub fn text(self) -> &'static str {
+        match self {
+            Metric::Device => "device time",
+            Metric::Host => "host time",
+            Metric::FirstCall => "first call",
+        }
+    }
+
     /// Where the time was taken, to end a sentence; nothing for the device, which is usual.
     pub fn where_timed(self) -> &'static str {
         match self {
             Metric::Device => "",
             Metric::Host => " on the host",
+            Metric::FirstCall => " in its first call",
+        }
+    }
+}
+
+/// How a metric is judged beside the device's time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MetricPolicy {
+    /// Smallest relative change that counts.
+    pub floor: Share,
+    /// Smallest change that counts, in nanoseconds: a fraction of nearly nothing is nothing.
+    pub least_ns: Nanoseconds,
+    /// What a change beyond both does.
+    pub action: Action,
+}
+
+impl MetricPolicy {
+    /// How a metric is judged where a suite says nothing of it.
+    ///
+    /// A call of PyTorch costs its host some 10 to 50 µs, between processes within a tenth; a
+    /// quarter more is an argument checked twice, and 2 µs are none. What a first call takes
+    /// depends on caches that no run controls, compiled kernels above all: from twice on it is
+    /// told, and fails where a suite says so.
+    pub fn default_of(metric: Metric) -> MetricPolicy {
+        let (floor, least_ns, action) = match metric {
+            Metric::Device => (0.05, 0.0, Action::Fail),
+            Metric::Host => (0.25, 2e3, Action::Fail),
+            Metric::FirstCall => (1.0, 5e6, Action::Warn),
+        };
+        MetricPolicy {
+            floor: Share(floor),
+            least_ns: Nanoseconds(least_ns),
+            action,
         }
     }
 }
@@ -74,8 +134,14 @@ pub struct Policy {
     /// Smallest relative change that counts, for example 0.05. A real but
     /// smaller one is not called a regression.
     pub floor: Share,
-    /// Fresh invocations on which a suspected change must show again.
+    /// The most fresh invocations that a case gets which the regular ones do not decide.
     pub confirm: u32,
+    /// Metrics that are judged otherwise than [`MetricPolicy::default_of`] says.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metrics: BTreeMap<Metric, MetricPolicy>,
+    /// How much of a suite a gate must have been able to judge, where it says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sight: Option<Sight>,
     /// Patterns of case ids (`*` matches anything) that may fail or be
     /// unsupported without making the run incomplete.
     pub allow: Vec<String>,
@@ -87,11 +153,30 @@ pub struct Policy {
     pub structure: StructurePolicy,
 }
 
+/// What a gate must have been able to see: else it cannot say, and does not pass.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sight {
+    /// A relative change.
+    pub change: Share,
+    /// The part of the cases that could have shown it.
+    pub cases: Share,
+}
+
+impl Policy {
+    /// How a metric beside the device's time is judged.
+    pub fn metric(&self, metric: Metric) -> MetricPolicy {
+        let own = self.metrics.get(&metric).copied();
+        own.unwrap_or_else(|| MetricPolicy::default_of(metric))
+    }
+}
+
 impl Default for Policy {
     fn default() -> Policy {
         Policy {
             floor: Share(0.05),
-            confirm: 10,
+            confirm: 30,
+            metrics: BTreeMap::new(),
+            sight: None,
             allow: Vec::new(),
             step_share: None,
             structure: StructurePolicy::default(),

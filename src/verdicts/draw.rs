@@ -36,6 +36,31 @@ pub enum Role {
     Base,
     /// What is.
     Head,
+    /// What was, in an earlier session of so many.
+    Earlier(u32),
+    /// What was, measured anew in the session of the head: no day lies between them.
+    Beside,
+}
+
+impl Role {
+    /// Tells its draws from those of others, beside the subject's own.
+    fn number(self) -> u64 {
+        match self {
+            Role::Base => 0,
+            Role::Head => 1,
+            Role::Beside => 1 << 41,
+            Role::Earlier(session) => (2 + u64::from(session)) << 41,
+        }
+    }
+
+    /// The same of what a session adds to its cases: one that both sides share adds the same
+    /// to both.
+    fn session(self) -> u64 {
+        match self {
+            Role::Beside => Role::Head.number(),
+            role => role.number(),
+        }
+    }
 }
 
 /// Where in all of the draws one is: what is drawn follows from this alone, in whatever
@@ -102,12 +127,14 @@ pub struct Session<'a> {
     shared: Vec<f64>,
     /// Logarithm of what this session adds to each family.
     families: Vec<f64>,
+    /// Logarithm of what its day adds to all cases.
+    day: f64,
 }
 
 impl<'a> Session<'a> {
     /// Begins a session.
     pub fn begin(world: &'a World, place: Place, role: Role, planned: usize) -> Session<'a> {
-        let mut rng = place.generator(role as u64);
+        let mut rng = place.generator(role.number());
         let World::Made(noise) = world else {
             return Session {
                 world,
@@ -116,6 +143,7 @@ impl<'a> Session<'a> {
                 planned,
                 shared: Vec::new(),
                 families: Vec::new(),
+                day: 0.0,
             };
         };
         let mut shared = |_| match noise.beside {
@@ -126,17 +154,21 @@ impl<'a> Session<'a> {
             _ => 0.0,
         };
         let shared = (0..MOST_INVOCATIONS).map(&mut shared).collect();
-        let families = match (noise.beside, role) {
-            (
-                Beside::FamilyShift {
-                    families,
-                    deviation,
-                },
-                Role::Head,
-            ) => (0..families)
-                .map(|_| deviation.0 * normal(&mut rng))
+        // What a session adds is drawn apart from its invocations.
+        let mut own = place.generator((1 << 60) + role.session());
+        let families = match noise.beside {
+            Beside::FamilyShift {
+                families,
+                deviation,
+            } if role != Role::Base => (0..families)
+                .map(|_| deviation.0 * normal(&mut own))
                 .collect(),
             _ => Vec::new(),
+        };
+        let day = match (noise.beside, role) {
+            (Beside::Day { slower }, Role::Head | Role::Beside) => slower.0.ln_1p(),
+            (Beside::Day { slower }, Role::Earlier(_)) => slower.0 * normal(&mut own),
+            _ => 0.0,
         };
         Session {
             world,
@@ -145,6 +177,7 @@ impl<'a> Session<'a> {
             planned,
             shared,
             families,
+            day,
         }
     }
 
@@ -153,16 +186,20 @@ impl<'a> Session<'a> {
         let subject = 2 + 2 * index as u64;
         // How long a case takes is the same in both sessions.
         let mut own = self.place.generator(u64::MAX - index as u64);
-        let mut rng = self.place.generator(subject + self.role as u64);
+        let mut rng = self.place.generator(subject + self.role.number());
         let (mut level, mut memory) = (factor.0.ln(), 0.0);
         if let World::Made(noise) = self.world {
             let (fastest, slowest) = noise.times();
             let range = (slowest / fastest).0.ln();
             level += fastest.0.ln() + range * own.random::<f64>();
-            level += match (noise.beside, self.role) {
-                (Beside::Day { slower }, Role::Head) => slower.0.ln_1p(),
-                (Beside::CaseShift { deviation }, Role::Head) => deviation.0 * normal(&mut rng),
-                (Beside::FamilyShift { .. }, Role::Head) => {
+            level += self.day;
+            level += match noise.beside {
+                Beside::CaseShift { deviation } if self.role != Role::Base => {
+                    let shift = (1 << 61) + 2 * index as u64;
+                    let mut session = self.place.generator(shift + self.role.session());
+                    deviation.0 * normal(&mut session)
+                }
+                Beside::FamilyShift { .. } if self.role != Role::Base => {
                     self.families[index % self.families.len()]
                 }
                 _ => 0.0,

@@ -1,12 +1,12 @@
 //! What this gate says of a sweep. It is the gate's own code: sides are filled with times,
 //! and `judge` judges them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::sweep::{Design, Measured};
+use super::sweep::{Design, Measured, Sweep};
 use crate::attention::CaseId;
 use crate::judge::judgement::Judgement;
-use crate::judge::{Options, fresh_needed, judge, suspects};
+use crate::judge::{Options, judge, next_batch};
 use crate::record::side::{CaseRecord, Side, Status};
 use crate::record::types::{Fingerprint, RunHeader, SuiteRecord};
 use crate::record::{METHOD_VERSION, SCHEMA_VERSION};
@@ -14,61 +14,76 @@ use crate::suite::Settings;
 use crate::suite::rules::{Policy, Rules};
 use crate::units::{Nanoseconds, Share};
 
-/// Where fresh values come from.
+/// What a head is held against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fresh {
-    /// From both sides in turn.
-    Both,
-    /// From the head; the stored base serves again, as in `regatta gate`.
-    Head,
-    /// From nowhere: two stored runs are compared, as in `regatta diff`.
-    Nowhere,
+pub enum Against {
+    /// One stored session, as in `regatta gate`.
+    Stored,
+    /// So many stored sessions.
+    Sessions(usize),
+    /// The base, measured anew beside the head.
+    Beside,
+    /// One stored session, with nothing fresh, as in `regatta diff`.
+    Once,
 }
 
-/// What the screen said, and what was said in the end.
+/// What was said of a sweep, and what it cost.
 #[derive(Clone, Debug)]
 pub struct Judged {
-    /// Without fresh invocations.
-    pub screened: Judgement,
-    /// With them, where there was a suspect; the screen's where there was none.
+    /// With all batches.
     pub judgement: Judgement,
+    /// Fresh invocations of cases, in all, of the head.
+    pub fresh: usize,
 }
 
-/// Judges a sweep: screens, measures suspects on fresh invocations, judges again.
-pub fn judged(
-    base: &mut Measured,
-    head: &mut Measured,
-    design: Design,
-    floor: Share,
-    fresh: Fresh,
-) -> Judged {
+/// Judges a sweep: looks, takes a batch of what is undecided, and looks again.
+pub fn judged(sweep: &mut Sweep, design: Design, floor: Share, against: Against) -> Judged {
+    let Sweep {
+        base,
+        head,
+        earlier,
+    } = sweep;
     let (mut before, mut after) = (side(base, design, floor), side(head, design, floor));
+    if let Against::Sessions(sessions) = against {
+        for (index, record) in before.cases.values_mut().enumerate() {
+            let earlier = earlier.iter().take(sessions.saturating_sub(1));
+            record.earlier = earlier.map(|session| session.medians(index)).collect();
+        }
+    }
     let options = Options {
         strict: false,
         same_suite: true,
         wants_base: true,
+        batches: against != Against::Once,
+        beside: against == Against::Beside,
     };
-    let screened = judge(&after, Some(&before), &options);
-    let suspects = suspects(&screened, &after.header.rules.policy);
-    if fresh == Fresh::Nowhere || suspects.is_empty() {
-        return Judged {
-            judgement: screened.clone(),
-            screened,
+    let policy = after.header.rules.policy.clone();
+    let (mut fresh, mut taken) = (0, 0);
+    loop {
+        let judgement = judge(&after, Some(&before), &options);
+        let batch = match against {
+            Against::Once => None,
+            _ => next_batch(&judgement, &policy, fresh, 1),
         };
-    }
-    let invocations = fresh_needed(suspects.len(), design.invocations, design.fresh) as usize;
-    for (index, (id, record)) in after.cases.iter_mut().enumerate() {
-        if !suspects.contains(id) {
-            continue;
+        let Some(batch) = batch else {
+            return Judged {
+                judgement,
+                fresh: taken,
+            };
+        };
+        let more = (batch.fresh - fresh) as usize;
+        let cases: BTreeSet<&CaseId> = batch.undecided.iter().chain(&batch.company).collect();
+        for (index, (id, record)) in after.cases.iter_mut().enumerate() {
+            if !cases.contains(id) {
+                continue;
+            }
+            taken += more;
+            record.confirm_ns.extend(head.fresh(index, more));
+            if let (Against::Beside, Some(stored)) = (against, before.cases.get_mut(id)) {
+                stored.confirm_ns.extend(base.fresh(index, more));
+            }
         }
-        record.confirm_ns = head.fresh(index, invocations);
-        if let (Fresh::Both, Some(stored)) = (fresh, before.cases.get_mut(id)) {
-            stored.confirm_ns = base.fresh(index, invocations);
-        }
-    }
-    Judged {
-        judgement: judge(&after, Some(&before), &options),
-        screened,
+        fresh = batch.fresh;
     }
 }
 

@@ -12,23 +12,31 @@ pub fn text(table: &Table) -> String {
     let mut out = heading(table);
     for block in &table.blocks {
         let _ = write!(out, "\n{}: {}\n", block.noise, block.about);
-        out += "                     red sweeps    cells  cannot    called at\n";
-        out += "                              %        %   say %";
+        out += "                   red sweeps  cells  ? impr. open fresh called at, %\n";
+        out += "                            %      %  %     %    %      ";
         for change in table.changes {
-            let _ = write!(out, "{:>6}", format!("+{:.0}", 100.0 * change.0));
+            let _ = write!(out, "{:>4}", format!("+{:.0}", 100.0 * change.0));
         }
         out.push('\n');
         for line in &block.lines {
             let _ = write!(
                 out,
-                "{:<17}{:>14}{:>9}{:>8}",
+                "{:<17}{:>13}{:>7}",
                 line.rule,
                 with_interval(line.red),
                 percent(line.worse.share(), 2),
-                line.cannot_say.map_or(String::new(), short),
             );
+            let ours = line.ours.map_or(Default::default(), |ours| {
+                let fresh = format!("{:.0}", ours.fresh as f64 / line.red.of as f64);
+                let [say, improved, open] =
+                    [ours.cannot_say, ours.improved, ours.undecided].map(short);
+                [say, improved, open, fresh]
+            });
+            for (cell, width) in ours.iter().zip([4, 5, 5, 6]) {
+                let _ = write!(out, "{cell:>width$}");
+            }
             for rate in &line.found {
-                let _ = write!(out, "{:>6}", short(*rate));
+                let _ = write!(out, "{:>4}", short(*rate));
             }
             out.push('\n');
         }
@@ -68,6 +76,7 @@ pub fn markdown(table: &Table) -> String {
     let mut out = String::new();
     let columns: Vec<&str> = OURS
         .into_iter()
+        .map(|(name, _)| name)
         .chain(RULES.iter().map(|rule| rule.name))
         .collect();
     let sizes: Vec<String> = table
@@ -86,8 +95,10 @@ pub fn markdown(table: &Table) -> String {
     header(&mut out, "red sweeps; cells, %");
     for block in &table.blocks {
         row(&mut out, block, &|line| {
-            let unsure = match line.cannot_say {
-                Some(rate) if rate.hits > 0 => format!(" ({} ?)", short(rate)),
+            let unsure = match line.ours {
+                Some(ours) if ours.cannot_say.hits > 0 => {
+                    format!(" ({} ?)", short(ours.cannot_say))
+                }
                 _ => String::new(),
             };
             let cells = percent(line.worse.share(), 2);

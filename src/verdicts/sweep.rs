@@ -1,6 +1,7 @@
 //! A sweep: two sessions that measure the same cases, some of which may have changed.
 
 use super::draw::{Place, Replay, Role, Session, World};
+use super::gate::Against;
 use crate::record::side::median;
 use crate::units::{Nanoseconds, Ratio};
 
@@ -9,8 +10,10 @@ use crate::units::{Nanoseconds, Ratio};
 pub struct Design {
     /// Cases of a sweep.
     pub cases: usize,
-    /// Invocations a side.
+    /// Invocations of the head, and of each session of the base.
     pub invocations: usize,
+    /// Invocations of a base that is one session.
+    pub base: usize,
     /// Samples of an invocation.
     pub samples: usize,
     /// Samples of the first invocation, for tools that measure in one process; at least
@@ -25,9 +28,10 @@ impl Design {
     pub const DEFAULT: Design = Design {
         cases: 200,
         invocations: 5,
+        base: 10,
         samples: 20,
         first_samples: 20,
-        fresh: 10,
+        fresh: 30,
     };
 }
 
@@ -66,30 +70,65 @@ pub struct Measured<'a> {
     pub cases: Vec<Invocations>,
 }
 
-/// Both sessions of a sweep.
+/// All sessions of a sweep.
 pub struct Sessions<'a> {
     base: Session<'a>,
+    beside: Session<'a>,
+    earlier: Vec<Session<'a>>,
     head: Session<'a>,
     design: Design,
     changed: Changed,
 }
 
+/// What is judged: a head, a base, and sessions before it.
+pub struct Sweep<'a> {
+    /// What was.
+    pub base: Measured<'a>,
+    /// What is.
+    pub head: Measured<'a>,
+    /// Sessions of the base before, which have nothing fresh.
+    pub earlier: Vec<Measured<'a>>,
+}
+
+/// Sessions that a baseline keeps, at the most.
+pub const SESSIONS: u32 = 8;
+
 impl<'a> Sessions<'a> {
-    /// Begins both.
+    /// Begins all.
     pub fn begin(world: &'a World, place: Place, design: Design, changed: Changed) -> Self {
         let begin = |role| Session::begin(world, place, role, design.invocations);
         Sessions {
-            base: begin(Role::Base),
+            base: Session::begin(world, place, Role::Base, design.base),
+            beside: begin(Role::Beside),
+            earlier: (1..SESSIONS).map(|n| begin(Role::Earlier(n))).collect(),
             head: begin(Role::Head),
             design,
             changed,
         }
     }
 
-    /// Measures base and head.
-    pub fn measure(&self) -> (Measured<'_>, Measured<'_>) {
-        let base = Measured::of(&self.base, self.design, Changed::NOTHING);
-        (base, Measured::of(&self.head, self.design, self.changed))
+    /// Measures a head, and the base that it is held to.
+    pub fn measure(&self, against: Against) -> Sweep<'_> {
+        let of = |session, invocations| {
+            let design = Design {
+                invocations,
+                ..self.design
+            };
+            Measured::of(session, design, Changed::NOTHING)
+        };
+        let each = self.design.invocations;
+        let (base, earlier) = match against {
+            Against::Beside => (of(&self.beside, each), 0),
+            Against::Sessions(sessions) => (of(&self.base, each), sessions - 1),
+            Against::Stored => (of(&self.base, self.design.base), 0),
+            Against::Once => (of(&self.base, each), 0),
+        };
+        let earlier = self.earlier.iter().take(earlier);
+        Sweep {
+            base,
+            head: Measured::of(&self.head, self.design, self.changed),
+            earlier: earlier.map(|session| of(session, each)).collect(),
+        }
     }
 }
 

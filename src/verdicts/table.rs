@@ -4,12 +4,12 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::draw::{Place, World};
-use super::gate::{Fresh, judged};
+use super::gate::{Against, Judged, judged};
 use super::noise::MODELS;
 use super::rate::Rate;
 use super::rules::{Called, RULES, Rule, Takes};
-use super::sweep::{Changed, Design, Invocations, Measured, Sessions};
-use crate::judge::judgement::{Judgement, VerdictOutcome, Word};
+use super::sweep::{Changed, Design, Invocations, Measured, SESSIONS, Sessions, Sweep};
+use crate::judge::judgement::{VerdictOutcome, Word};
 use crate::units::{Nanoseconds, Ratio, Share};
 
 /// Cases of a sweep that change together, where any do.
@@ -86,13 +86,37 @@ pub struct Line {
     pub rule: &'static str,
     /// Unchanged sweeps that fail.
     pub red: Rate,
-    /// Unchanged sweeps of which it says that it cannot say; only this gate does.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cannot_say: Option<Rate>,
+    /// What only this gate says.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub ours: Option<Ours>,
     /// Cells of unchanged sweeps that are called worse.
     pub worse: Rate,
     /// Changed cells that are called worse, by change.
     pub found: Vec<Rate>,
+}
+
+/// What only this gate says of unchanged sweeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Ours {
+    /// Sweeps of which it says that it cannot say.
+    pub cannot_say: Rate,
+    /// Sweeps in which something is called improved.
+    pub improved: Rate,
+    /// Cells that are left undecided.
+    pub undecided: Rate,
+    /// Fresh invocations of a case, in all sweeps.
+    pub fresh: usize,
+}
+
+impl Ours {
+    fn plus(self, other: Ours) -> Ours {
+        Ours {
+            cannot_say: self.cannot_say.plus(other.cannot_say),
+            improved: self.improved.plus(other.improved),
+            undecided: self.undecided.plus(other.undecided),
+            fresh: self.fresh + other.fresh,
+        }
+    }
 }
 
 impl Line {
@@ -100,7 +124,7 @@ impl Line {
         Line {
             rule,
             red: Rate::default(),
-            cannot_say: is_ours.then(Rate::default),
+            ours: is_ours.then(Ours::default),
             worse: Rate::default(),
             found: vec![Rate::default(); CHANGES.len()],
         }
@@ -108,8 +132,7 @@ impl Line {
 
     fn plus(mut self, other: &Line) -> Line {
         self.red = self.red.plus(other.red);
-        let said = other.cannot_say;
-        self.cannot_say = self.cannot_say.zip(said).map(|(one, two)| one.plus(two));
+        self.ours = self.ours.zip(other.ours).map(|(one, two)| one.plus(two));
         self.worse = self.worse.plus(other.worse);
         for (found, more) in self.found.iter_mut().zip(&other.found) {
             *found = found.plus(*more);
@@ -118,12 +141,17 @@ impl Line {
     }
 }
 
-/// Names of this gate's lines: with fresh invocations, and of two stored runs.
-pub const OURS: [&str; 2] = ["regatta gate", "regatta diff"];
+/// This gate's lines: what a head is held against.
+pub const OURS: [(&str, Against); 4] = [
+    ("gate", Against::Stored),
+    ("gate, 8 sessions", Against::Sessions(SESSIONS as usize)),
+    ("gate, base beside", Against::Beside),
+    ("diff", Against::Once),
+];
 
 /// No line counts anything yet.
 fn lines() -> Vec<Line> {
-    let ours = OURS.map(|name| Line::new(name, true));
+    let ours = OURS.map(|(name, _)| Line::new(name, true));
     let theirs = RULES.iter().map(|rule| Line::new(rule.name, false));
     ours.into_iter().chain(theirs).collect()
 }
@@ -223,7 +251,7 @@ fn counted(world: &World, place: Place, task: Task, plan: &Plan) -> Vec<Line> {
         ..plan.design
     };
     let sessions = Sessions::begin(world, place, design, changed);
-    let (mut base, mut head) = sessions.measure();
+    let told = sessions.measure(Against::Once);
     // What is looked at: the cases that changed, or where none did, all.
     let looked_at = match task.change {
         Some(_) => changed.cases,
@@ -232,12 +260,13 @@ fn counted(world: &World, place: Place, task: Task, plan: &Plan) -> Vec<Line> {
     let mut lines = lines();
     let (ours, theirs) = lines.split_at_mut(OURS.len());
     for (line, rule) in theirs.iter_mut().zip(&RULES) {
-        let called = called(rule, &base, &head, looked_at, place, plan.evidence);
+        let called = called(rule, &told, looked_at, place, plan.evidence);
         count_theirs(line, rule, &called, task.change);
     }
-    let judged = judged(&mut base, &mut head, design, plan.floor, Fresh::Head);
-    for (line, judgement) in ours.iter_mut().zip([&judged.judgement, &judged.screened]) {
-        count_ours(line, judgement, looked_at, task.change);
+    for (line, (_, against)) in ours.iter_mut().zip(OURS) {
+        let mut sweep = sessions.measure(against);
+        let judged = judged(&mut sweep, design, plan.floor, against);
+        count_ours(line, &judged, looked_at, task.change);
     }
     lines
 }
@@ -245,8 +274,7 @@ fn counted(world: &World, place: Place, task: Task, plan: &Plan) -> Vec<Line> {
 /// What a rule calls each case that is looked at.
 fn called(
     rule: &Rule,
-    base: &Measured,
-    head: &Measured,
+    told: &Sweep,
     looked_at: usize,
     place: Place,
     evidence: Evidence,
@@ -259,7 +287,7 @@ fn called(
     };
     let cases = 0..looked_at;
     cases
-        .map(|case| (rule.call)(&given(base, case), &given(head, case), &mut rng))
+        .map(|case| (rule.call)(&given(&told.base, case), &given(&told.head, case), &mut rng))
         .collect()
 }
 
@@ -289,19 +317,28 @@ fn count_theirs(line: &mut Line, rule: &Rule, called: &[Called], change: Option<
     }
 }
 
-fn count_ours(line: &mut Line, judgement: &Judgement, looked_at: usize, change: Option<usize>) {
-    let rows = judgement.rows.iter().take(looked_at);
-    let cells = Rate {
-        hits: rows.filter(|row| row.word == Word::Regressed).count(),
+fn count_ours(line: &mut Line, judged: &Judged, looked_at: usize, change: Option<usize>) {
+    let Judged { judgement, fresh } = judged;
+    let of = |word| Rate {
+        hits: judgement.rows[..looked_at]
+            .iter()
+            .filter(|row| row.word == word)
+            .count(),
         of: looked_at,
     };
     let outcome = judgement.verdict.outcome;
     match change {
-        Some(change) => line.found[change] = cells,
+        Some(change) => line.found[change] = of(Word::Regressed),
         None => {
             line.red = Rate::once(outcome == VerdictOutcome::Failed);
-            line.cannot_say = Some(Rate::once(outcome == VerdictOutcome::NotJudged));
-            line.worse = cells;
+            let improved = judgement.rows.iter().any(|row| row.word == Word::Improved);
+            line.ours = Some(Ours {
+                cannot_say: Rate::once(outcome == VerdictOutcome::NotJudged),
+                improved: Rate::once(improved),
+                undecided: of(Word::Inconclusive),
+                fresh: *fresh,
+            });
+            line.worse = of(Word::Regressed);
         }
     }
 }

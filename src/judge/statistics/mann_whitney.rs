@@ -138,7 +138,7 @@ fn subset_sums(ranks: &[usize], size: usize) -> Vec<f64> {
 }
 
 /// The probability that U is at most `u` without ties, for `n` against `m`.
-pub(super) fn u_lower_tail(n: usize, m: usize) -> impl FnMut(usize) -> f64 {
+pub(in crate::judge) fn u_lower_tail(n: usize, m: usize) -> impl FnMut(usize) -> f64 {
     let exact = (n + m <= EXACT_LIMIT).then(|| u_counts(n, m));
     let total: f64 = exact.iter().flatten().sum();
     let sigma = ((n * m * (n + m + 1)) as f64 / 12.0).sqrt();

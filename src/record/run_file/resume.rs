@@ -48,7 +48,7 @@ pub(super) fn obstacles(run: &Run, now: &RunHeader, opening: &Opening) -> Vec<St
         (None, Some(_)) => found.push("it does not say which code it is of".to_owned()),
         (_, None) => {}
     }
-    match (&run.owed, &opening.base) {
+    match (run.owed.first(), &opening.base) {
         (Some(owed), None) => found.push(format!(
             "it owes confirmations against baseline {}: `regatta gate` goes on with it",
             owed.base.name

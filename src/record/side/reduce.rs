@@ -1,6 +1,6 @@
 //! From the entries of a run to one record a case.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::{CaseRecord, Side, Status, Unconfirmed, median};
 use crate::attention::CaseId;
@@ -40,13 +40,18 @@ impl Side {
             }
         }
         let none = ByInvocation::new();
-        let owed = run.owed.as_ref().filter(|_| takes(planned));
-        let suspects: BTreeSet<&CaseId> = owed.iter().flat_map(|owed| &owed.cases).collect();
+        // A case is in one batch after the other until it is decided.
+        let mut owes: BTreeMap<&CaseId, u32> = BTreeMap::new();
+        for batch in run.owed.iter().filter(|_| takes(planned)) {
+            for case in &batch.cases {
+                let fresh = owes.entry(case).or_default();
+                *fresh = batch.fresh.max(*fresh);
+            }
+        }
         let settings = &run.header.settings;
         let cases = run.header.plan.iter().map(|case| {
             let outcomes = entries.get(case).unwrap_or(&none);
-            let owed = owed.filter(|_| suspects.contains(case));
-            let owed = owed.map(|owed| owed.fresh);
+            let owed = owes.get(case).copied();
             let mut record = record(outcomes, planned, owed, settings.structure_only);
             if settings.input_sets > 1 && !settings.structure_only {
                 let before_only = outcomes.values().filter(|outcome| match outcome {
@@ -300,7 +305,7 @@ mod tests {
             None,
             "an older file owes nothing"
         );
-        run.owed = Some(Owed {
+        run.owed.push(Owed {
             base: BaseId {
                 name: "s".to_owned(),
                 sum: String::new(),

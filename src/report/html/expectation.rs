@@ -79,10 +79,7 @@ impl ExpectationView {
             number: context.numbers.get(&result.case).copied(),
             case: one_line(&result.case.0),
             against: result.against.as_ref().map(|case| one_line(&case.0)),
-            metric: match result.metric {
-                Metric::Device => "device time",
-                Metric::Host => "host time",
-            },
+            metric: result.metric.text(),
             within: result.within.factor().to_string(),
             ratio: result
                 .ratio
@@ -158,6 +155,7 @@ fn dependence(context: &Context, result: &ExpectationResult) -> Option<Dependenc
         let time = match result.metric {
             Metric::Device => timing.median_ns,
             Metric::Host => timing.host_ns.unwrap_or(Nanoseconds(f64::NAN)),
+            Metric::FirstCall => timing.first_call_ns.unwrap_or(Nanoseconds(f64::NAN)),
         };
         let value = sibling.params.get(&parameter);
         if alike(sibling) != family {

@@ -1,0 +1,456 @@
+//! One case: what its values show, by two ways to look, and what more of them would.
+
+use super::memory::Memory;
+use super::moderated::{Prior, Variance, pooled, variance};
+use super::ranks::{Ranked, Tables};
+use super::sessions::{Between, Held};
+use super::suite::{Shared, SuiteRuling};
+use super::{BETWEEN_SESSIONS, Because, END, Plan, Ruling, Series};
+use crate::judge::judgement::Word;
+use crate::judge::statistics::{one_sample_centre, reachable_p, t_upper, t_upper_quantile};
+
+/// The variance of Hodges and Lehmann's centre over that of a mean, for normal values.
+const OF_A_CENTRE: f64 = 1.05;
+
+/// What a normal value exceeds in one of twenty: a decision that falls in 95 of 100.
+const SURE: f64 = 1.645;
+
+/// What is stated as seen is a little more than the formula says, which knows the variance
+/// no better than the values do.
+const MARGIN: f64 = 1.08;
+
+/// The smallest two-sided p of ranks that so many invocations must be able to reach before
+/// anything but what is many times beyond is called.
+const REACHES: f64 = 0.01;
+
+/// Without that, four a side that do not overlap are enough.
+const APART: usize = 4;
+
+/// From this factor between slowest and fastest on, three a side are enough; from the other
+/// on, two: a process that runs four times slower by chance, twice, and never on the other
+/// side, is none that was seen.
+const TWICE: f64 = std::f64::consts::LN_2;
+
+/// See [`TWICE`].
+const MANY: f64 = 2.0 * TWICE;
+
+/// Invocations without which nothing is said to be the same.
+pub const FEWEST: usize = 3;
+
+/// More invocations than these are not asked for: they would not help.
+const MOST_ASKED: f64 = 200.0;
+
+/// What is known beside the values of the case.
+pub struct Known<'a> {
+    /// How much cases vary.
+    pub prior: Prior,
+    /// Whether invocations remember each other.
+    pub memory: Memory,
+    /// How sessions of the base differ.
+    pub between: Option<&'a Between>,
+    /// What all cases share.
+    pub suite: Option<&'a (SuiteRuling, Shared)>,
+    /// The error that a case may spend, in one direction, over all looks.
+    pub error: f64,
+    /// How the values came to be.
+    pub plan: &'a Plan,
+}
+
+/// What the values of a case show.
+pub struct Evidence<'a> {
+    known: &'a Known<'a>,
+    shared: Shared,
+    /// Logarithm of the floor's ratio.
+    floor: f64,
+    sizes: (usize, usize),
+    /// Head's invocations at the last look.
+    most: usize,
+    /// Error that this look may spend, of one way to look.
+    error: f64,
+    /// By how much the sides lie apart: the slowest of the faster against the fastest of
+    /// the slower; below 0 where they overlap.
+    gap: f64,
+    by_t: View,
+    by_ranks: Option<View>,
+}
+
+/// One way to look.
+#[derive(Clone, Copy, Debug)]
+struct View {
+    /// Head over base.
+    change: f64,
+    /// One-sided p of what is the case's own.
+    p: f64,
+    /// Interval of the change that leaves one in twenty out at each end.
+    ends: (f64, f64),
+    /// The same with one in forty.
+    wide: (f64, f64),
+    /// Half of the first, now and at the last look.
+    half: (f64, f64),
+    /// How many standard errors the error of the last look is away.
+    last: f64,
+}
+
+impl<'a> Evidence<'a> {
+    /// Looks at a case. `raw` has what its invocations share still in it.
+    pub fn of(
+        at: usize,
+        case: &Series,
+        raw: &Series,
+        known: &'a Known<'a>,
+        tables: &mut Tables,
+    ) -> Evidence<'a> {
+        let held = known.between.map(|between| between.held(at));
+        let base = match held {
+            Some(held) => held.pooled.clone(),
+            None => case.base.all(),
+        };
+        let head = case.head.all();
+        let looks = &known.plan.looks;
+        let most = head
+            .len()
+            .max(case.head.regular.len() + looks.most() as usize);
+        let more_base = match known.plan.beside {
+            true => most - head.len(),
+            false => 0,
+        };
+        let shared = known.suite.map_or(Shared::default(), |(_, shared)| *shared);
+        let share = looks.share(case.head.fresh.len() as u32);
+        let last = known.error * looks.last_share() / 2.0;
+        let sides = Sides {
+            base: &base,
+            head: &head,
+            most: (base.len() + more_base, most),
+            out: shared.out,
+            last,
+        };
+        let differs = held.filter(|held| held.differs);
+        let ranks = differs.is_none() && !known.memory.is_found();
+        Evidence {
+            by_t: sides.by_t(known, differs),
+            by_ranks: ranks.then(|| sides.by_ranks(tables)),
+            known,
+            shared,
+            floor: case.floor.ln_1p(),
+            sizes: (base.len(), head.len()),
+            most,
+            error: known.error * share / 2.0,
+            gap: gap(&raw.base.all(), &raw.head.all()),
+        }
+    }
+
+    /// What is said of it.
+    pub fn ruling(&self) -> Ruling {
+        let view = self.told();
+        let change = self.judged(view.change);
+        let called = self.called();
+        let (word, because) = match called {
+            Some((word, because)) => (word, because),
+            None if self.same() => (Word::Same, Because::Decided),
+            None => (Word::Inconclusive, self.why_open(&view)),
+        };
+        let off = change - view.change;
+        let against = because == Because::AgainstTheSuite;
+        let slower = change > self.floor && because != Because::WithTheSuite;
+        let undecided = word == Word::Inconclusive;
+        Ruling {
+            word,
+            because,
+            change,
+            interval: (view.wide.0 + off, view.wide.1 + off),
+            p: (2.0 * self.views().map(|v| v.p).fold(0.5, f64::min)).min(1.0),
+            seen: self.seen(),
+            looks_worse: undecided && (slower || against),
+            open: undecided && self.open(),
+            sizes: self.sizes,
+            takes: self.takes(change),
+        }
+    }
+
+    fn views(&self) -> impl Iterator<Item = View> {
+        [Some(self.by_t), self.by_ranks].into_iter().flatten()
+    }
+
+    /// The view that knows more: its figures are shown.
+    fn told(&self) -> View {
+        let narrow = |best: View, view: View| match view.half.0 < best.half.0 {
+            true => view,
+            false => best,
+        };
+        self.views().fold(self.by_t, narrow)
+    }
+
+    /// The change that is held to the floor: the whole of it where the suite's share is
+    /// real, else without what chance gave to all.
+    fn judged(&self, change: f64) -> f64 {
+        match self.shared.real {
+            true => change,
+            false => change - self.shared.out,
+        }
+    }
+
+    fn called(&self) -> Option<(Word, Because)> {
+        let unmistakable = unmistakable(self.sizes.0, self.sizes.1, self.gap);
+        let change = self.judged(self.by_t.change);
+        if unmistakable && change.abs() > self.floor && !self.told_by_the_suite() {
+            let because = match self.enough() {
+                true => Because::Decided,
+                false => Because::Unmistakable,
+            };
+            return Some((direction(change), because));
+        }
+        let shown = self.views().find(|view| self.shows(view))?;
+        let word = direction(self.judged(shown.change));
+        (self.enough() && !(word == Word::Improved && self.a_day_could(&shown)))
+            .then_some((word, Because::Decided))
+    }
+
+    /// True when so many invocations may call a change that is not many times beyond.
+    fn enough(&self) -> bool {
+        let (base, head) = self.sizes;
+        may_call(base, head, self.gap)
+    }
+
+    fn shows(&self, view: &View) -> bool {
+        let own = view.change - self.shared.out;
+        let change = self.judged(view.change);
+        view.p <= self.error && own * change > 0.0 && self.nearest(view) > self.floor
+    }
+
+    /// The end of the interval that is nearest to no change.
+    fn nearest(&self, view: &View) -> f64 {
+        match self.judged(view.change) > 0.0 {
+            true => self.judged(view.ends.0),
+            false => -self.judged(view.ends.1),
+        }
+    }
+
+    /// True when it is faster by no more than sessions may differ, as far as is known.
+    fn a_day_could(&self, view: &View) -> bool {
+        let one = self.known.between.is_none() && !self.known.plan.beside;
+        let unsure = one || self.known.memory.is_found() && self.known.between.is_none();
+        unsure && self.nearest(view) <= self.floor + BETWEEN_SESSIONS
+    }
+
+    fn same(&self) -> bool {
+        let enough = self.sizes.0.min(self.sizes.1) >= FEWEST;
+        let within = |view: View| {
+            let own = view.change - self.shared.out;
+            let half = view.half.0;
+            own.abs() + half <= self.floor && self.judged(view.change).abs() <= self.floor
+        };
+        enough && self.views().any(within)
+    }
+
+    /// True when its own part is shown to be within the floor, of a suite that moved.
+    fn with_the_suite(&self) -> bool {
+        let within = |view: View| (view.change - self.shared.out).abs() + view.half.0 <= self.floor;
+        self.shared.real && self.views().any(within)
+    }
+
+    /// The same, where the suite's own row says that it regressed.
+    fn told_by_the_suite(&self) -> bool {
+        let regressed = |(suite, _): &&(SuiteRuling, Shared)| suite.word == Word::Regressed;
+        self.with_the_suite() && self.known.suite.filter(regressed).is_some()
+    }
+
+    fn why_open(&self, view: &View) -> Because {
+        let fewest = self.sizes.0.min(self.sizes.1);
+        let own_low = view.ends.0 - self.shared.out;
+        if self.with_the_suite() {
+            Because::WithTheSuite
+        } else if self.shared.real && self.shared.out < 0.0 && own_low > self.floor {
+            Because::AgainstTheSuite
+        } else if self.views().any(|view| self.shows(&view)) && self.enough() {
+            Because::OneSession
+        } else if !self.enough() || fewest < FEWEST {
+            Because::TooFew
+        } else {
+            Because::Wide
+        }
+    }
+
+    /// True when more invocations could decide: what is seen now, moved as far as chance may
+    /// have held it back, would be shown at the last look.
+    fn open(&self) -> bool {
+        if self.sizes.1 >= self.most || self.with_the_suite() {
+            return false;
+        }
+        if self.sizes.1 < FEWEST || !self.enough() {
+            return true;
+        }
+        let (now, last) = self.halves();
+        let moved = 2.0 / SURE * (now * now - last * last).max(0.0).sqrt();
+        let change = self.judged(self.told().change).abs();
+        let same = (change - moved).max(0.0) + last <= self.floor;
+        same || change + moved - last > self.floor
+    }
+
+    /// The narrowest half intervals, now and at the last look.
+    fn halves(&self) -> (f64, f64) {
+        let least = |of: fn(&View) -> f64| {
+            let all = self.views().map(|view| of(&view));
+            all.fold(f64::INFINITY, f64::min)
+        };
+        (least(|v| v.half.0), least(|v| v.half.1))
+    }
+
+    fn seen(&self) -> f64 {
+        let (base, _) = self.sizes;
+        let fewest = base.min(self.most);
+        if reachable_p(base, self.most) > REACHES && fewest < APART {
+            return match fewest {
+                FEWEST => TWICE.exp_m1(),
+                2 => MANY.exp_m1(),
+                _ => f64::INFINITY,
+            };
+        }
+        let least = |view: View| {
+            let error = view.half.1 / SURE * MARGIN;
+            let beyond = self.floor + view.half.1 * MARGIN + SURE * error;
+            beyond.max((view.last + SURE) * error)
+        };
+        self.views()
+            .map(least)
+            .fold(f64::INFINITY, f64::min)
+            .exp_m1()
+    }
+
+    /// How many more invocations of the head would decide what is seen now, if it stays.
+    fn takes(&self, change: f64) -> Option<u32> {
+        let (base, head) = (self.sizes.0 as f64, self.sizes.1 as f64);
+        let (now, _) = self.halves();
+        let distance = (change.abs() - self.floor).abs();
+        // Half an interval shrinks as the root of what both sides add: 1 / n + 1 / m.
+        let needed = (distance / now).powi(2) * (1.0 / base + 1.0 / head) - 1.0 / base;
+        let more = 1.0 / needed - head;
+        (needed > 0.0 && more <= MOST_ASKED).then(|| more.ceil().max(1.0) as u32)
+    }
+}
+
+fn direction(change: f64) -> Word {
+    match change > 0.0 {
+        true => Word::Regressed,
+        false => Word::Improved,
+    }
+}
+
+fn may_call(base: usize, head: usize, gap: f64) -> bool {
+    reachable_p(base, head) <= REACHES || base.min(head) >= APART && gap > 0.0
+}
+
+fn unmistakable(base: usize, head: usize, gap: f64) -> bool {
+    let fewest = base.min(head);
+    fewest >= FEWEST && gap >= TWICE || fewest >= 2 && gap >= MANY
+}
+
+/// True when so many invocations of base and head, which lie apart by `gap`, may call
+/// anything.
+pub fn enough(base: usize, head: usize, gap: f64) -> bool {
+    may_call(base, head, gap) || unmistakable(base, head, gap)
+}
+
+/// By how much two sides lie apart: the slowest of the faster against the fastest of the
+/// slower; below 0 where they overlap.
+pub fn gap(base: &[f64], head: &[f64]) -> f64 {
+    let low = |side: &[f64]| side.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = |side: &[f64]| side.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    (low(head) - high(base)).max(low(base) - high(head))
+}
+
+/// The values of both sides.
+struct Sides<'a> {
+    base: &'a [f64],
+    head: &'a [f64],
+    /// How many there are at the last look.
+    most: (usize, usize),
+    /// What all cases share.
+    out: f64,
+    /// The error of the last look.
+    last: f64,
+}
+
+impl Sides<'_> {
+    /// By a moderated t.
+    fn by_t(&self, known: &Known, held: Option<&Held>) -> View {
+        // A side of few that is quiet by luck is no quieter than both together.
+        let both = known
+            .prior
+            .shrink(pooled(variance(self.base), variance(self.head)));
+        let moderate = |side: &[f64]| {
+            let own = known.prior.moderate(side);
+            match own.value < both.value {
+                true => Variance {
+                    value: both.value,
+                    degrees: own.degrees,
+                },
+                false => own,
+            }
+        };
+        let head = moderate(self.head);
+        let centre = one_sample_centre(self.head);
+        let of_mean = |variance: Variance, values: usize, now: usize| {
+            let inflated = known.memory.inflation(values as f64, now.min(10) as f64);
+            OF_A_CENTRE * variance.value * inflated / values as f64
+        };
+        let now = self.head.len();
+        let (mine, mine_last) = (of_mean(head, now, now), of_mean(head, self.most.1, now));
+        let (before, theirs, theirs_last, degrees) = match held {
+            Some(held) => {
+                // What a session varies by, beyond what its invocations explain.
+                let sessions = known.between.map_or(1, Between::sessions) as f64;
+                let each = self.base.len() as f64 / sessions;
+                let beyond = held.spread.value - OF_A_CENTRE * head.value / each;
+                let theirs = held.spread.value / sessions + beyond.max(0.0);
+                (held.centre, theirs, theirs, held.spread.degrees)
+            }
+            None => {
+                let base = moderate(self.base);
+                let values = self.base.len();
+                let theirs = of_mean(base, values, values);
+                let both = theirs + mine;
+                let degrees =
+                    both * both / (theirs * theirs / base.degrees + mine * mine / head.degrees);
+                let last = of_mean(base, self.most.0, values);
+                (one_sample_centre(self.base), theirs, last, degrees)
+            }
+        };
+        let (error, last) = ((theirs + mine).sqrt(), (theirs_last + mine_last).sqrt());
+        let (end, wide) = (
+            t_upper_quantile(END, degrees),
+            t_upper_quantile(END / 2.0, degrees),
+        );
+        let change = centre - before;
+        let around = |by: f64| (change - by * error, change + by * error);
+        View {
+            change,
+            p: t_upper((change - self.out).abs() / error, degrees),
+            ends: around(end),
+            wide: around(wide),
+            half: (end * error, end * last),
+            last: t_upper_quantile(self.last, degrees.max(10.0)),
+        }
+    }
+
+    /// By exact ranks.
+    fn by_ranks(&self, tables: &mut Tables) -> View {
+        let Ranked {
+            shift,
+            p,
+            low,
+            high,
+            wide,
+        } = tables.ranked(self.base, self.head, self.out);
+        let half = (high - low) / 2.0;
+        let inverse = |(n, m): (usize, usize)| 1.0 / n as f64 + 1.0 / m as f64;
+        let narrows = (inverse(self.most) / inverse((self.base.len(), self.head.len()))).sqrt();
+        View {
+            change: shift,
+            p,
+            ends: (low, high),
+            wide,
+            half: (half.max(shift - low).max(high - shift), half * narrows),
+            last: t_upper_quantile(self.last, f64::INFINITY),
+        }
+    }
+}
