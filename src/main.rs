@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use cli::{
-    Ended, Stop, baseline, build, completions, diff, doctor, env, gate, leave_nothing, list, note,
-    report, run, trace, verdicts, worker,
+    Ended, Stop, baseline, build, calibrate, completions, diff, doctor, env, gate, leave_nothing,
+    list, note, report, run, trace, verdicts, worker,
 };
 use owo_colors::OwoColorize;
 use regatta::worker::supervisor;
@@ -39,6 +39,7 @@ enum Command {
     Gate(gate::GateArgs),
     Diff(diff::DiffArgs),
     Baseline(baseline::BaselineArgs),
+    Calibrate(calibrate::CalibrateArgs),
     Report(report::ReportArgs),
     Trace(trace::TraceArgs),
     Build(build::BuildArgs),
@@ -66,6 +67,7 @@ fn dispatch(command: &Command) -> Ended {
         Command::Gate(args) => gate::run(args),
         Command::Diff(args) => diff::run(args),
         Command::Baseline(args) => baseline::run(args),
+        Command::Calibrate(args) => calibrate::run(args),
         Command::Report(args) => report::run(args),
         Command::Trace(args) => trace::run(args),
         Command::Build(args) => build::run(args),

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use clap::Args;
 
+use super::calibrate;
 use super::measure_args::MeasureArgs;
 use super::measuring::{Ready, read};
 use super::reporting::{self, Base, Show};
@@ -99,11 +100,21 @@ fn gate(args: &GateArgs) -> Ended {
         }
         refuse_before_measuring(&ready, &base.side, &options, &store)?;
     }
+    // Floors are a part of the rules that a run carries.
+    let machine = ready.header.machine.name.clone();
+    let mut policy = ready.suite.rules.policy.clone();
+    let sight = calibrate::consulted(store.root(), &name, &machine, &mut policy)?;
+    ready.suite.rules.policy = policy.clone();
+    ready.header.rules.policy = policy;
     let mut writer = ready.measure(base.as_ref().map(|base| base.id.clone()))?;
     if let Some(base) = &base {
         decide(&mut ready, &mut writer, base, &options, args.budget)?;
     }
-    reporting::conclude(&ready, writer, base.as_ref(), &options, &args.show)
+    let ended = reporting::conclude(&ready, writer, base.as_ref(), &options, &args.show);
+    if !args.measure.structure_only {
+        ready.say(sight);
+    }
+    ended
 }
 
 /// Takes fresh invocations, batch after batch, of what is not decided: those that were owed

@@ -12,7 +12,7 @@ use regatta::suite::document::nearest;
 use regatta::suite::{self, Override, Suite};
 
 /// What to measure, and how.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct MeasureArgs {
     /// A built-in suite's name, or the path of a suite file
     pub suite: String,

@@ -2,6 +2,7 @@
 
 pub mod baseline;
 pub mod build;
+pub mod calibrate;
 pub mod completions;
 mod criterion;
 pub mod diff;

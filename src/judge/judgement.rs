@@ -224,6 +224,13 @@ impl Row {
         self.structure_at(Action::Fail).next().is_some()
     }
 
+    /// What is worth telling beside the device's time, as sentences: other metrics, then
+    /// structure, those that fail first.
+    pub fn told(&self) -> Vec<String> {
+        let metrics = self.metrics_told().map(MetricRow::told);
+        metrics.chain(self.structure_told()).collect()
+    }
+
     /// Changes of structure worth telling, as sentences, those that fail first.
     pub fn structure_told(&self) -> Vec<String> {
         let fail = self.structure_at(Action::Fail);

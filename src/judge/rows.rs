@@ -66,6 +66,13 @@ pub fn rows(sides: &Sides) -> Rows {
             (id, standing)
         })
         .collect();
+    let paired = standings
+        .iter()
+        .filter_map(|(id, standing)| match standing {
+            Standing::Both(..) => Some(*id),
+            Standing::Said(..) => None,
+        });
+    let paired: Vec<&CaseId> = paired.collect();
     let pairs: Vec<(&CaseRecord, &CaseRecord)> = standings
         .iter()
         .filter_map(|(_, standing)| match standing {
@@ -79,7 +86,7 @@ pub fn rows(sides: &Sides) -> Rows {
         suite: shift,
         notes,
         needs_company,
-    } = compare(&pairs, Metric::Device, policy, sides.options);
+    } = compare(&paired, &pairs, Metric::Device, policy, sides.options);
     let mut beside = metrics(&pairs, sides).into_iter();
     let machine = shift.filter(|s| s.removed).map_or(Ratio::ONE, |s| s.ratio);
     let mut compared = compared.into_iter();
@@ -107,11 +114,12 @@ pub fn rows(sides: &Sides) -> Rows {
             }),
             Standing::Said(..) => None,
         };
-        let both = matches!(standing, Standing::Both(..));
-        Row {
-            metrics: both.then(|| beside.next()).flatten().unwrap_or_default(),
-            ..row(sides, id, &standing, compared)
+        let mut row = row(sides, id, &standing, compared);
+        if let Standing::Both(base, head) = standing {
+            row.metrics = beside.next().unwrap_or_default();
+            add_host_causes(sides, &mut row, base, head);
         }
+        row
     });
     Rows {
         rows: rows.collect(),
@@ -119,6 +127,27 @@ pub fn rows(sides: &Sides) -> Rows {
         notes,
         needs_company,
     }
+}
+
+/// Why the host takes longer, where that is what fails a case whose device does not.
+fn add_host_causes(sides: &Sides, row: &mut Row, base: &CaseRecord, head: &CaseRecord) {
+    let host = row.metrics.iter().find(|of| of.metric == Metric::Host);
+    let Some(host) = host.filter(|of| of.fails() && row.word != Word::Regressed) else {
+        return;
+    };
+    let pair = causes::Pair {
+        base,
+        head,
+        base_ns: Some(host.base_ns),
+        head_ns: Some(host.head_ns),
+        base_clock: Clock::Host,
+        clock: Clock::Host,
+        ratio: host.change.ratio,
+        floor: sides.head.header.rules.policy.metric(Metric::Host).floor,
+        versions: versions(sides.soft, &row.case),
+        sms: multiprocessors(&sides.head.header, &row.case),
+    };
+    row.findings = findings(&pair);
 }
 
 /// The other metrics of each pair, as far as both sides have them and the suite cares.
@@ -130,7 +159,7 @@ fn metrics(pairs: &[(&CaseRecord, &CaseRecord)], sides: &Sides) -> Vec<Vec<Metri
         if of.action == Action::Ignore {
             continue;
         }
-        let together = compare(pairs, metric, policy, sides.options);
+        let together = compare(&[], pairs, metric, policy, sides.options);
         for ((row, (base, head)), compared) in rows.iter_mut().zip(pairs).zip(together.cases) {
             let times = |record: &CaseRecord| {
                 let all = match metric {

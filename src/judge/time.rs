@@ -6,6 +6,7 @@ use super::reasons;
 use super::rule::{Looks, Plan, Ruling, Rulings, Series, SuiteRuling, Trace, rule};
 use super::statistics::reachable_p;
 use super::verdict::Options;
+use crate::attention::CaseId;
 use crate::record::side::CaseRecord;
 use crate::suite::rules::{Metric, MetricPolicy, Policy};
 use crate::suite::structural::Action;
@@ -45,8 +46,9 @@ pub struct Together {
 }
 
 /// Judges one metric of all cases together. Pairs are base and head, each with at least one
-/// usable time. `floor` is that of the policy, as it stands or as calibration found it.
+/// usable time, of the cases `ids`.
 pub fn compare(
+    ids: &[&CaseId],
     pairs: &[(&CaseRecord, &CaseRecord)],
     metric: Metric,
     policy: &Policy,
@@ -56,9 +58,14 @@ pub fn compare(
         Metric::Device => super::floor::floor(policy),
         _ => policy.metric(metric).floor,
     };
+    let own = |at: usize| {
+        let own = ids.get(at).and_then(|id| policy.floors.get(*id)).copied();
+        own.filter(|_| metric == Metric::Device).unwrap_or(floor)
+    };
     let series: Vec<Option<Series>> = pairs
         .iter()
-        .map(|(base, head)| series(base, head, metric, floor))
+        .enumerate()
+        .map(|(at, (base, head))| series(base, head, metric, own(at)))
         .collect();
     let there: Vec<Series> = series.iter().flatten().cloned().collect();
     let Rulings {

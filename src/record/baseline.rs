@@ -34,6 +34,28 @@ pub struct Stored {
     pub saved: Timestamp,
     /// The header of the run it was made of.
     pub header: RunHeader,
+    /// When the sessions before that run were measured, whose device times are kept as well.
+    pub earlier: Vec<Timestamp>,
+}
+
+/// The most sessions that a baseline keeps, the newest included.
+pub const SESSIONS: usize = 8;
+
+/// The run `new` as the newest session of the baseline `old`: its cases have the device times
+/// of those before, the oldest first, [`SESSIONS`] in all.
+pub fn joined(new: &Side, old: &Side) -> Side {
+    let mut side = new.clone();
+    for (case, record) in &mut side.cases {
+        let before = old.cases.get(case);
+        let Some(before) = before.filter(|before| !before.device_ns.is_empty()) else {
+            continue;
+        };
+        let mut earlier = before.earlier.clone();
+        earlier.push(before.device_ns.clone());
+        let surplus = earlier.len().saturating_sub(SESSIONS - 1);
+        record.earlier = earlier.split_off(surplus);
+    }
+    side
 }
 
 #[derive(Serialize, Deserialize)]
@@ -49,6 +71,8 @@ struct Head {
     name: String,
     saved: Timestamp,
     run: RunHeader,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    earlier: Vec<Timestamp>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -81,6 +105,21 @@ impl Store {
         saved: Timestamp,
         replace: bool,
     ) -> Result<PathBuf, RecordError> {
+        self.save_session(name, side, &[], saved, replace)
+    }
+
+    /// The same of a side that has [earlier sessions](joined), which were measured then.
+    ///
+    /// # Errors
+    /// As [`save`](Store::save).
+    pub fn save_session(
+        &self,
+        name: &str,
+        side: &Side,
+        earlier: &[Timestamp],
+        saved: Timestamp,
+        replace: bool,
+    ) -> Result<PathBuf, RecordError> {
         let folder = self.folder(name)?;
         let machine = &side.header.machine.name;
         // A run's file may come from anywhere, and this names a file.
@@ -96,6 +135,7 @@ impl Store {
             name: name.to_owned(),
             saved,
             run: side.header.clone(),
+            earlier: earlier.to_vec(),
         })))?;
         for (case, record) in &side.cases {
             text += &line::write(&Line::Case(Box::new(Case {
@@ -230,6 +270,7 @@ pub fn header(path: &Path) -> Result<Stored, RecordError> {
             path: path.to_owned(),
             saved: head.saved,
             header: head.run,
+            earlier: head.earlier,
         }),
         Ok(Line::Case(_)) => Err(RecordError::invalid(path, 1, "its header is missing")),
         Err(problem) => Err(RecordError::invalid(path, 1, problem)),

@@ -12,7 +12,8 @@ use super::exporter::{Document, Exporter, RenderError, Report};
 use super::summary::evidence;
 use super::text::{clean, escaped, one_line, shorten};
 use crate::judge::judgement::{
-    ExpectationResult, Held, Judgement, LimitResult, Row, Uncounted, Verdict, VerdictOutcome, Word,
+    ExpectationResult, Held, Judgement, LimitResult, MetricRow, Row, Uncounted, Verdict,
+    VerdictOutcome, Word,
 };
 use crate::suite::structural::Action;
 use crate::units::{Nanoseconds, Ratio};
@@ -124,6 +125,14 @@ fn of_row(row: &Row) -> Test {
             message: reason.clone(),
             body: reason.clone(),
         },
+        _ if row.fails_by_metric() && !row.allowed => {
+            let worse = row.metrics_told().map(MetricRow::told);
+            Outcome::Failure {
+                kind: "metric",
+                message: worse.collect::<Vec<_>>().join("; "),
+                body: explanation(row),
+            }
+        }
         _ if row.fails_by_structure() => {
             let changes = row.structure_at(Action::Fail).map(ToString::to_string);
             Outcome::Failure {
@@ -155,7 +164,7 @@ fn explanation(row: &Row) -> String {
     let mut lines: Vec<String> = evidence.into_iter().collect();
     lines.extend(row.reason.clone());
     lines.extend(Uncounted::told(&row.uncounted));
-    lines.extend(row.structure_told());
+    lines.extend(row.told());
     let findings = row.findings.iter();
     lines.extend(findings.map(ToString::to_string));
     lines.join("\n")

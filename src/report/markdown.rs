@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use super::exporter::{Document, Exporter, RenderError, Report};
-use super::summary::{Summary, judged, reproduce};
+use super::summary::{METRICS, Summary, judged, reproduce};
 use super::text::{one_line, shorten};
 use crate::judge::judgement::{
     ExpectationResult, Judgement, LimitResult, Row, Timing, Uncounted, VerdictOutcome,
@@ -37,6 +37,7 @@ fn document(report: &Report) -> String {
     let mut out = String::new();
     verdict(&mut out, judgement);
     changes(&mut out, "Regressed", &summary.regressed);
+    changes(&mut out, METRICS, &summary.metrics);
     changes(&mut out, "Structure got worse", &summary.structure);
     broken(&mut out, &summary.broken);
     limits(&mut out, &summary.limits);
@@ -91,7 +92,7 @@ fn changes(out: &mut String, name: &str, rows: &[&Row]) {
         if let Some(uncounted) = Uncounted::told(&row.uncounted) {
             let _ = write!(out, "<br>{}", prose(&uncounted));
         }
-        for change in row.structure_told() {
+        for change in row.told() {
             let _ = write!(out, "<br>{}", prose(&change));
         }
         for finding in &row.findings {

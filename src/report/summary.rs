@@ -5,6 +5,9 @@ use super::text::shell_command;
 use crate::judge::judgement::{ExpectationResult, Held, Judgement, LimitResult, Row, Stage, Word};
 use crate::units::{Ratio, RatioInterval, Share, from_to};
 
+/// Heading of cases of which another metric got worse.
+pub const METRICS: &str = "Another metric regressed";
+
 /// A judgement sorted by what a reader has to act upon.
 #[derive(Clone, Debug)]
 pub struct Summary<'a> {
@@ -12,6 +15,9 @@ pub struct Summary<'a> {
     pub regressed: Vec<&'a Row>,
     /// Broken expectations, the worst first.
     pub broken: Vec<&'a ExpectationResult>,
+    /// Cases of which another metric than the device's time got worse in a way that the suite
+    /// does not accept, and that are not slower.
+    pub metrics: Vec<&'a Row>,
     /// Cases whose structure got worse in a way that the suite does not accept, and that
     /// are not slower.
     pub structure: Vec<&'a Row>,
@@ -37,6 +43,7 @@ impl<'a> Summary<'a> {
         let mut summary = Summary {
             regressed: Vec::new(),
             broken: Vec::new(),
+            metrics: Vec::new(),
             structure: Vec::new(),
             limits: Vec::new(),
             not_measured: Vec::new(),
@@ -48,10 +55,14 @@ impl<'a> Summary<'a> {
         for row in &judgement.rows {
             match row.word {
                 Word::Regressed => summary.regressed.push(row),
+                _ if row.fails_by_metric() && !row.allowed => summary.metrics.push(row),
                 _ if row.fails_by_structure() => summary.structure.push(row),
                 Word::Improved => summary.improved.push(row),
                 Word::NotMeasured if !row.allowed => summary.not_measured.push(row),
                 _ if row.structure_unjudged() => summary.uncounted.push(row),
+                _ if row.metrics_told().next().is_some() => {
+                    summary.beside("Slower beside the device", row);
+                }
                 _ if !row.findings.is_empty() || !row.structure_told().is_empty() => {
                     summary.restructure(row);
                 }
@@ -62,6 +73,9 @@ impl<'a> Summary<'a> {
         summary
             .regressed
             .sort_by(|a, b| severity(b).total_cmp(&severity(a)));
+        summary
+            .metrics
+            .sort_by(|a, b| beside(b).total_cmp(&beside(a)));
         summary
             .improved
             .sort_by(|a, b| ratio(a).total_cmp(&ratio(b)));
@@ -83,6 +97,11 @@ impl<'a> Summary<'a> {
             Word::Inconclusive => "Another structure, time undecided",
             _ => "Another structure",
         };
+        self.beside(name, row);
+    }
+
+    /// Adds a row to those that are told under a name, and are let pass.
+    fn beside(&mut self, name: &'static str, row: &'a Row) {
         match self.restructured.iter_mut().find(|(of, _)| *of == name) {
             Some((_, rows)) => rows.push(row),
             None => self.restructured.push((name, vec![row])),
@@ -93,6 +112,7 @@ impl<'a> Summary<'a> {
     pub fn is_quiet(&self) -> bool {
         self.regressed.is_empty()
             && self.broken.is_empty()
+            && self.metrics.is_empty()
             && self.structure.is_empty()
             && self.limits.is_empty()
             && self.not_measured.is_empty()
@@ -136,6 +156,12 @@ fn count(counts: &mut Vec<(Word, usize)>, word: Word) {
 /// What a slower case costs: its own time, or that of a training step.
 fn severity(row: &Row) -> Share {
     row.severity.unwrap_or_else(|| ratio(row).growth())
+}
+
+/// By how much the worst of the other metrics grew.
+fn beside(row: &Row) -> Ratio {
+    let told = row.metrics_told().map(|metric| metric.change.ratio);
+    told.fold(Ratio::ONE, Ratio::max)
 }
 
 /// Head over base; 1 where there is no comparison.

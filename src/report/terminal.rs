@@ -9,7 +9,7 @@ mod screen;
 use self::cases::{table, table_alone};
 pub use self::screen::COLUMNS;
 use self::screen::{Screen, bad, doubtful, good};
-use super::summary::Summary;
+use super::summary::{METRICS, Summary};
 use super::text::{one_line, shorten};
 use crate::judge::judgement::{
     ExpectationResult, Held, Judgement, LimitResult, SideSummary, VerdictOutcome,
@@ -34,6 +34,7 @@ pub fn render(judgement: &Judgement, options: Options) -> String {
     let summary = Summary::of(judgement);
     verdict(&mut screen, judgement);
     screen.rows("Regressed", &summary.regressed, bad());
+    screen.rows(METRICS, &summary.metrics, bad());
     screen.rows("Structure got worse", &summary.structure, bad());
     expectations(&mut screen, &summary.broken);
     limits(&mut screen, &summary.limits);

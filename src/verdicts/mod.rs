@@ -5,6 +5,7 @@
 //! threads.
 
 mod bootstrap;
+pub mod calibrate;
 pub mod draw;
 pub mod gate;
 pub mod noise;

@@ -22,6 +22,7 @@ use regatta::record::side::Side;
 use regatta::record::types::Run;
 use regatta::report::terminal;
 use regatta::suite::BUILTIN;
+use regatta::units::counted;
 
 /// Save, import, list, show and remove baselines
 #[derive(Args, Debug)]
@@ -50,6 +51,10 @@ enum Action {
         /// Replace the baseline that is there
         #[arg(long)]
         replace: bool,
+        /// Keep the sessions of the baseline that is there, eight in all: a gate then knows how
+        /// far days lie apart
+        #[arg(long, conflicts_with = "replace")]
+        add: bool,
         /// Save a run that did not pass, is a part of its suite, was measured with --set, or
         /// is of another suite than the baseline it replaces
         #[arg(long)]
@@ -84,8 +89,16 @@ pub fn run(args: &BaselineArgs) -> Ended {
             name,
             run,
             replace,
+            add,
             force,
-        } => save(&store, name, run.as_deref(), *replace, *force, args.json),
+        } => {
+            let how = match (add, replace) {
+                (true, _) => Saving::Added,
+                (_, true) => Saving::Replacing,
+                _ => Saving::New,
+            };
+            save(&store, name, run.as_deref(), how, *force, args.json)
+        }
         Action::Import(wanted) => import::run(&store, wanted, args.json),
         Action::List => list(&store, args.json),
         Action::Show { name } => show(&store, name, args.json),
@@ -93,11 +106,22 @@ pub fn run(args: &BaselineArgs) -> Ended {
     }
 }
 
+/// What becomes of the baseline that is there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Saving {
+    /// There must be none.
+    New,
+    /// It is lost.
+    Replacing,
+    /// Its sessions are kept.
+    Added,
+}
+
 fn save(
     store: &Store,
     name: &str,
     run: Option<&str>,
-    replace: bool,
+    how: Saving,
     force: bool,
     json: bool,
 ) -> Ended {
@@ -113,8 +137,13 @@ fn save(
             side.label
         )));
     }
+    let (side, earlier) = match how {
+        Saving::Added => with_sessions(store, name, side)?,
+        _ => (side.clone(), Vec::new()),
+    };
+    let replace = how != Saving::New;
     let path = store
-        .save(name, side, Timestamp::now(), replace)
+        .save_session(name, &side, &earlier, Timestamp::now(), replace)
         .map_err(|error| match error {
             RecordError::Exists(_) | RecordError::Name(_) | RecordError::Machine(_) => {
                 Stop::usage(error)
@@ -125,16 +154,64 @@ fn save(
     if json {
         print(format!(
             "{}\n",
-            json!({"saved": path, "run": side.label, "cases": cases})
+            json!({
+                "saved": path,
+                "run": side.label,
+                "cases": cases,
+                "sessions": earlier.len() + 1,
+            })
         ))?;
     } else {
         print(format!(
-            "{}\n  {cases} cases of {}\n",
+            "{}\n  {cases} cases of {}{}\n",
             path.display(),
-            side.label
+            side.label,
+            match earlier.len() {
+                0 => String::new(),
+                others => format!(", beside {}", counted(others, "earlier session")),
+            },
         ))?;
     }
     Ok(0)
+}
+
+/// The run as the newest session of the baseline of its machine, and when the others were
+/// measured.
+fn with_sessions(store: &Store, name: &str, side: &Side) -> Result<(Side, Vec<Timestamp>), Stop> {
+    let machine = &side.header.machine.name;
+    let files = store.files(name).map_err(Stop::usage)?;
+    let mut own = files.into_iter();
+    let own = own.find(|path| path.file_stem().is_some_and(|stem| *stem == **machine));
+    let Some(path) = own else {
+        return Ok((side.clone(), Vec::new()));
+    };
+    let stored = baseline::header(&path).map_err(Stop::usage)?;
+    let old = baseline::read(&path).map_err(Stop::usage)?;
+    let options = Options {
+        same_suite: true,
+        ..Options::default()
+    };
+    let differs = judge::judge(side, Some(&old), &options).incomparable;
+    if let Some(first) = differs.first() {
+        return Err(Stop::NotJudged(anyhow!(
+            "{} is no session of baseline {name}: {} is {} there and {} here; --replace begins \
+             it anew",
+            side.label,
+            first.field,
+            first.base,
+            first.head,
+        )));
+    }
+    if old.header.started == side.header.started {
+        return Err(Stop::Usage(anyhow!(
+            "{} is in baseline {name} already: measure again for another session",
+            side.label
+        )));
+    }
+    let mut earlier = stored.earlier;
+    earlier.push(stored.header.started);
+    let surplus = earlier.len().saturating_sub(baseline::SESSIONS - 1);
+    Ok((baseline::joined(side, &old), earlier.split_off(surplus)))
 }
 
 /// Why a run should not be what others are held against.
@@ -273,10 +350,11 @@ fn list(store: &Store, json: bool) -> Ended {
     }
     for baseline in &stored {
         print(format!(
-            "{}\n  suite {}, {} cases, machine {}, saved {}{}\n",
+            "{}\n  suite {}, {} cases, {}, machine {}, saved {}{}\n",
             baseline.name,
             baseline.header.suite.name,
             baseline.header.plan.len(),
+            counted(baseline.earlier.len() + 1, "session"),
             baseline.header.machine.name,
             baseline.saved.strftime("%Y-%m-%d %H:%M"),
             match &baseline.header.imported {
@@ -294,6 +372,7 @@ fn described(baseline: &baseline::Stored) -> serde_json::Value {
         "path": baseline.path,
         "suite": baseline.header.suite.name,
         "cases": baseline.header.plan.len(),
+        "sessions": baseline.earlier.len() + 1,
         "machine": baseline.header.machine,
         "saved": baseline.saved,
         "tool": baseline.header.tool,

@@ -1,11 +1,12 @@
 //! One case: what its values show, by two ways to look, and what more of them would.
 
+use super::few::{APART, FEWEST, MANY, REACHES, TWICE, gap, may_call, unmistakable};
 use super::memory::Memory;
 use super::moderated::{Prior, Variance, pooled, variance};
 use super::ranks::{Ranked, Tables};
 use super::sessions::{Between, Held};
-use super::suite::{Shared, SuiteRuling};
-use super::{BETWEEN_SESSIONS, Because, END, Plan, Ruling, Series};
+use super::suite::Shared;
+use super::terms::{BETWEEN_SESSIONS, Because, END, Plan, Ruling, Series, SuiteRuling};
 use crate::judge::judgement::Word;
 use crate::judge::statistics::{one_sample_centre, reachable_p, t_upper, t_upper_quantile};
 
@@ -18,24 +19,6 @@ const SURE: f64 = 1.645;
 /// What is stated as seen is a little more than the formula says, which knows the variance
 /// no better than the values do.
 const MARGIN: f64 = 1.08;
-
-/// The smallest two-sided p of ranks that so many invocations must be able to reach before
-/// anything but what is many times beyond is called.
-const REACHES: f64 = 0.01;
-
-/// Without that, four a side that do not overlap are enough.
-const APART: usize = 4;
-
-/// From this factor between slowest and fastest on, three a side are enough; from the other
-/// on, two: a process that runs four times slower by chance, twice, and never on the other
-/// side, is none that was seen.
-const TWICE: f64 = std::f64::consts::LN_2;
-
-/// See [`TWICE`].
-const MANY: f64 = 2.0 * TWICE;
-
-/// Invocations without which nothing is said to be the same.
-pub const FEWEST: usize = 3;
 
 /// More invocations than these are not asked for: they would not help.
 const MOST_ASKED: f64 = 200.0;
@@ -59,6 +42,8 @@ pub struct Known<'a> {
 /// What the values of a case show.
 pub struct Evidence<'a> {
     known: &'a Known<'a>,
+    /// True where sessions of it are known.
+    held: bool,
     shared: Shared,
     /// Logarithm of the floor's ratio.
     floor: f64,
@@ -100,7 +85,7 @@ impl<'a> Evidence<'a> {
         known: &'a Known<'a>,
         tables: &mut Tables,
     ) -> Evidence<'a> {
-        let held = known.between.map(|between| between.held(at));
+        let held = known.between.and_then(|between| between.held(at));
         let base = match held {
             Some(held) => held.pooled.clone(),
             None => case.base.all(),
@@ -130,6 +115,7 @@ impl<'a> Evidence<'a> {
             by_t: sides.by_t(known, differs),
             by_ranks: ranks.then(|| sides.by_ranks(tables)),
             known,
+            held: held.is_some(),
             shared,
             floor: case.floor.ln_1p(),
             sizes: (base.len(), head.len()),
@@ -227,8 +213,8 @@ impl<'a> Evidence<'a> {
 
     /// True when it is faster by no more than sessions may differ, as far as is known.
     fn a_day_could(&self, view: &View) -> bool {
-        let one = self.known.between.is_none() && !self.known.plan.beside;
-        let unsure = one || self.known.memory.is_found() && self.known.between.is_none();
+        let one = !self.held && !self.known.plan.beside;
+        let unsure = one || self.known.memory.is_found() && !self.held;
         unsure && self.nearest(view) <= self.floor + BETWEEN_SESSIONS
     }
 
@@ -333,29 +319,6 @@ fn direction(change: f64) -> Word {
         true => Word::Regressed,
         false => Word::Improved,
     }
-}
-
-fn may_call(base: usize, head: usize, gap: f64) -> bool {
-    reachable_p(base, head) <= REACHES || base.min(head) >= APART && gap > 0.0
-}
-
-fn unmistakable(base: usize, head: usize, gap: f64) -> bool {
-    let fewest = base.min(head);
-    fewest >= FEWEST && gap >= TWICE || fewest >= 2 && gap >= MANY
-}
-
-/// True when so many invocations of base and head, which lie apart by `gap`, may call
-/// anything.
-pub fn enough(base: usize, head: usize, gap: f64) -> bool {
-    may_call(base, head, gap) || unmistakable(base, head, gap)
-}
-
-/// By how much two sides lie apart: the slowest of the faster against the fastest of the
-/// slower; below 0 where they overlap.
-pub fn gap(base: &[f64], head: &[f64]) -> f64 {
-    let low = |side: &[f64]| side.iter().copied().fold(f64::INFINITY, f64::min);
-    let high = |side: &[f64]| side.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    (low(head) - high(base)).max(low(base) - high(head))
 }
 
 /// The values of both sides.

@@ -4,7 +4,8 @@
 //! that is built anew, or a colder room, moves a whole side. Neither is a case's own. The
 //! first is taken out of every value; the second is judged as one thing, the suite's.
 
-use super::{Series, Trace};
+use super::moderated::variance;
+use super::terms::{Series, Trace};
 use crate::record::side::median;
 
 /// Of fewer cases than these nothing is taken out: it could not be told from their own noise.
@@ -91,11 +92,11 @@ fn level_side(traces: &mut [&mut Trace]) -> Side {
         .map(|&case| {
             let values = traces[case].regular.iter().zip(&levels);
             let rest: Vec<f64> = values.map(|(value, level)| value - level).collect();
-            super::moderated::variance(&rest).value
+            variance(&rest).value
         })
         .collect();
     let own = median(&own).unwrap_or(0.0) * OF_A_MEDIAN;
-    let seen = super::moderated::variance(&levels).value;
+    let seen = variance(&levels).value;
     let real = (seen - own / whole.len() as f64).max(0.0);
     let many = whole.len() >= FEWEST && regular > 1;
     let part = |cases: usize| match many && real > 0.0 {

@@ -7,7 +7,7 @@
 //! where neighbours are alike. One case has too few invocations to tell; all together have
 //! enough.
 
-use super::moderated::Prior;
+use super::moderated::{Prior, variance};
 
 /// Fewer series than these cannot tell.
 const FEWEST: usize = 20;
@@ -32,7 +32,7 @@ impl Memory {
     pub fn of<'a>(series: impl Iterator<Item = &'a [f64]>, prior: &Prior) -> Memory {
         let (mut steps, mut spreads, mut lengths) = (Vec::new(), Vec::new(), 0);
         for values in series.filter(|values| values.len() > 2) {
-            let own = super::moderated::variance(values);
+            let own = variance(values);
             let scale = prior.shrink(own).value;
             let squares = values.windows(2).map(|pair| (pair[1] - pair[0]).powi(2));
             steps.push(squares.sum::<f64>() / own.degrees / scale);

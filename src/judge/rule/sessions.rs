@@ -4,8 +4,8 @@
 //! stored sessions on, this part is estimated for each case and shrunk over all of them, as
 //! the variance of invocations is; what all cases of a session share is the suite's.
 
-use super::moderated::{Prior, Variance, variance};
-use super::{Series, Trace};
+use super::moderated::{Prior, Variance, pooled, variance};
+use super::terms::{Series, Trace};
 use crate::judge::statistics::one_sample_centre;
 use crate::record::side::median;
 
@@ -20,7 +20,8 @@ const EXPLAINED: f64 = 1.5;
 pub struct Between {
     /// By session, what all cases share of it.
     levels: Vec<f64>,
-    cases: Vec<Held>,
+    /// `None` for a case that not all of them have.
+    cases: Vec<Option<Held>>,
 }
 
 /// One case over the sessions.
@@ -39,25 +40,27 @@ pub struct Held {
 impl Between {
     /// Looks at the sessions of a base; `None` where there are too few.
     pub fn of(cases: &[Series], prior: &Prior) -> Option<Between> {
-        let fewest = cases.iter().map(|case| case.earlier.len()).min()?;
-        if fewest + 1 < FEWEST {
+        let earlier = cases.iter().map(|case| case.earlier.len()).max()?;
+        if earlier + 1 < FEWEST {
             return None;
         }
-        // The newest of each, so that all cases have as many.
+        let is_whole = |case: &Series| case.earlier.len() == earlier;
+        let whole: Vec<bool> = cases.iter().map(is_whole).collect();
         let sessions = |case: &Series| -> Vec<Vec<f64>> {
-            let earlier = case.earlier[case.earlier.len() - fewest..].iter();
-            earlier.chain([&case.base]).map(Trace::all).collect()
+            let all = case.earlier.iter().chain([&case.base]);
+            all.map(Trace::all).collect()
         };
-        let all: Vec<Vec<Vec<f64>>> = cases.iter().map(sessions).collect();
+        let there = cases.iter().filter(|case| is_whole(case));
+        let all: Vec<Vec<Vec<f64>>> = there.map(sessions).collect();
         let centre = |values: &Vec<f64>| one_sample_centre(values);
         let centres: Vec<Vec<f64>> = all
             .iter()
             .map(|case| case.iter().map(centre).collect())
             .collect();
-        let levels: Vec<f64> = (0..=fewest)
+        let levels: Vec<f64> = (0..=earlier)
             .map(|session| {
                 // Few cases share nothing that could be told from their own.
-                if cases.len() < super::suite::FEWEST {
+                if all.len() < super::suite::FEWEST {
                     return 0.0;
                 }
                 let own = centres
@@ -82,12 +85,12 @@ impl Between {
         let within = |case: &Vec<Vec<f64>>| {
             let values = case.last().map_or(0, Vec::len).max(1) as f64;
             let own = case.iter().map(|session| variance(session));
-            prior.shrink(own.fold(NOTHING, super::pooled)).value / values
+            prior.shrink(own.fold(NOTHING, pooled)).value / values
         };
         let within: Vec<f64> = all.iter().map(within).collect();
         let excess =
             median(&spreads.iter().map(|s| s.value).collect::<Vec<_>>())? / median(&within)?;
-        let cases = rest.iter().zip(spreads).zip(&all).zip(&within).map(
+        let held = rest.iter().zip(spreads).zip(&all).zip(&within).map(
             |(((centres, spread), sessions), within)| {
                 let shrunk = common.shrink(spread);
                 Held {
@@ -102,10 +105,12 @@ impl Between {
                 }
             },
         );
-        Some(Between {
-            cases: cases.collect(),
-            levels,
-        })
+        let mut held = held.collect::<Vec<Held>>().into_iter();
+        let cases = whole
+            .into_iter()
+            .map(|whole| whole.then(|| held.next()).flatten())
+            .collect();
+        Some(Between { cases, levels })
     }
 
     /// How many sessions.
@@ -118,14 +123,9 @@ impl Between {
         &self.levels
     }
 
-    /// The centre of a case over the sessions.
-    pub fn centre(&self, case: usize) -> f64 {
-        self.cases[case].centre
-    }
-
-    /// A case over the sessions.
-    pub fn held(&self, case: usize) -> &Held {
-        &self.cases[case]
+    /// A case over the sessions; `None` where it was not in all of them.
+    pub fn held(&self, case: usize) -> Option<&Held> {
+        self.cases.get(case)?.as_ref()
     }
 }
 

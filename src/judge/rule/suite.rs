@@ -1,8 +1,9 @@
 //! The suite's own row: what all cases share between base and head.
 
-use super::evidence::enough;
+use super::few::{enough, gap};
+use super::moderated::variance;
 use super::sessions::Between;
-use super::{BETWEEN_SESSIONS, END, ERROR, Plan, Series};
+use super::terms::{BETWEEN_SESSIONS, END, ERROR, Plan, Series, SuiteRuling};
 use crate::judge::judgement::Word;
 use crate::judge::statistics::{one_sample_centre, t_upper, t_upper_quantile};
 use crate::record::side::median;
@@ -19,35 +20,11 @@ const SPREAD: f64 = 2.0;
 
 /// Beyond this a suite is not slower because of the day: a stored session of one day is
 /// enough to say that it regressed. Logarithm.
-const NO_DAY: f64 = 0.05;
+const NO_DAY: f64 = 0.02;
 
 /// One in so many sees a shared change where there is none; a case is then judged by its
 /// whole change as well as by its own.
 const SIGNIFICANT: f64 = 0.025;
-
-/// What all cases have in common.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SuiteRuling {
-    /// Regressed, improved, same or inconclusive.
-    pub word: Word,
-    /// Logarithm of head over base.
-    pub change: f64,
-    /// Interval that leaves one in forty out at each end.
-    pub interval: (f64, f64),
-    /// Two-sided.
-    pub p: f64,
-    /// Relative change that would have been called in 95 of 100.
-    pub seen: f64,
-    /// True when it is chance, and is taken out of every case.
-    pub removed: bool,
-    /// Cases that take part.
-    pub sharing: usize,
-    /// Of so many.
-    pub of: usize,
-    /// True where it is slower beyond the floor and nothing decided whether it is the day
-    /// or the code.
-    pub looks_worse: bool,
-}
 
 /// What cases are judged against.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -73,10 +50,9 @@ pub fn suite(
         .iter()
         .enumerate()
         .map(|(at, case)| {
-            let base = between.map_or_else(
-                || one_sample_centre(&case.base.regular),
-                |between| between.centre(at),
-            );
+            let held = between.and_then(|between| between.held(at));
+            let base =
+                held.map_or_else(|| one_sample_centre(&case.base.regular), |held| held.centre);
             one_sample_centre(&case.head.regular) - base
         })
         .collect();
@@ -100,8 +76,8 @@ pub fn suite(
     let floor = median(&floors)?.ln_1p();
     let end = change.abs() - t_upper_quantile(END, degrees) * error;
     let wide = t_upper_quantile(END / 2.0, degrees) * error;
-    let apart = gap(levels.0, levels.1, change);
-    let enough = enough(levels.0.len(), levels.1.len(), apart);
+    let apart_by = lying_apart(levels.0, levels.1, change);
+    let enough = enough(levels.0.len(), levels.1.len(), apart_by);
     let shown = enough && real && shared && end > floor && p < ERROR * plan.part / 2.0;
     let known = plan.beside || between.is_some();
     let word = match change > 0.0 {
@@ -110,11 +86,13 @@ pub fn suite(
         _ if change.abs() + wide <= floor => Word::Same,
         _ => Word::Inconclusive,
     };
-    let out = match split || change.abs() < 3.0 * chance {
+    // What no day does is the code of each case, and each is told with its causes.
+    let each = shown && end > floor + NO_DAY;
+    let out = match split || each || change.abs() < 3.0 * chance {
         true => 0.0,
         false => change,
     };
-    let shared_by_many = real && shared;
+    let shared_by_many = real && shared && !each;
     let ruling = SuiteRuling {
         word,
         removed: out != 0.0 && !shared_by_many,
@@ -124,7 +102,7 @@ pub fn suite(
         seen: (floor + 2.0 * t_upper_quantile(END, degrees) * error).exp_m1(),
         sharing,
         of: cases.len(),
-        looks_worse: word == Word::Inconclusive && shared_by_many && change > floor,
+        looks_worse: word == Word::Inconclusive && real && shared && change > floor,
     };
     let shared = Shared {
         out,
@@ -135,16 +113,16 @@ pub fn suite(
 
 /// By how much the levels of the head's invocations lie apart from the base's, which stand
 /// for changes around each side's own centre.
-fn gap(base: &[f64], head: &[f64], change: f64) -> f64 {
+fn lying_apart(base: &[f64], head: &[f64], change: f64) -> f64 {
     let moved: Vec<f64> = head.iter().map(|level| level + change).collect();
-    super::evidence::gap(base, &moved)
+    gap(base, &moved)
 }
 
 /// The standard error of the change, and how well it is known: what the levels of invocations
 /// say of it, and where sessions are known, what theirs do, if that is more.
 fn error(between: Option<&Between>, (base, head): (&[f64], &[f64]), chance: f64) -> (f64, f64) {
     let part = |levels: &[f64]| {
-        let own = super::variance(levels);
+        let own = variance(levels);
         (own.value / levels.len().max(1) as f64, own.degrees)
     };
     let ((base, n), (head, m)) = (part(base), part(head));
@@ -158,7 +136,7 @@ fn error(between: Option<&Between>, (base, head): (&[f64], &[f64]), chance: f64)
         return invocations;
     };
     let sessions = between.sessions() as f64;
-    let spread = super::variance(between.levels()).value;
+    let spread = variance(between.levels()).value;
     let error = (spread * (1.0 + 1.0 / sessions)).sqrt();
     match error > invocations.0 {
         true => (error, sessions - 1.0),

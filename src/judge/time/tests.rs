@@ -13,7 +13,7 @@ fn one(base: &CaseRecord, head: &CaseRecord) -> Compared {
         ..Options::default()
     };
     let policy = Policy::default();
-    let mut together = compare(&[(base, head)], Metric::Device, &policy, &gate);
+    let mut together = compare(&[], &[(base, head)], Metric::Device, &policy, &gate);
     together.cases.remove(0).unwrap()
 }
 
@@ -118,7 +118,7 @@ fn each_metric_is_judged_by_its_own_floor() {
     let (base, head) = (with_host(100.0, 5e4), with_host(100.0, 3.5e5));
     let policy = Policy::default();
     let of = |metric, policy: &Policy| {
-        let together = compare(&[(&base, &head)], metric, policy, &Options::default());
+        let together = compare(&[], &[(&base, &head)], metric, policy, &Options::default());
         together.cases.into_iter().next().flatten()
     };
     assert_eq!(of(Metric::Device, &policy).unwrap().word, Word::Same);
@@ -139,6 +139,7 @@ fn each_metric_is_judged_by_its_own_floor() {
     // Nobody knows a host time that a side has not.
     let bare = around(100.0);
     let together = compare(
+        &[],
         &[(&bare, &head)],
         Metric::Host,
         &policy,
@@ -151,8 +152,8 @@ fn each_metric_is_judged_by_its_own_floor() {
 fn a_part_of_nearly_nothing_does_not_count() {
     let host = MetricPolicy::default_of(Metric::Host);
     let of = |base, head| too_small(&host, Nanoseconds(base), Nanoseconds(head));
-    assert!(of(1_000.0, 2_900.0) && of(5e4, 4e4));
-    assert!(!of(1_000.0, 3_100.0));
+    assert!(of(1_000.0, 5_900.0) && of(5e4, 4e4));
+    assert!(!of(1_000.0, 6_100.0));
 }
 
 #[test]
@@ -191,7 +192,7 @@ proptest! {
         record.confirm_ns = quantities(fresh);
         let base = timed(&base);
         let policy = Policy { floor: Share(floor), ..Policy::default() };
-        let together = compare(&[(&base, &record); 6], Metric::Device, &policy, &Options::default());
+        let together = compare(&[], &[(&base, &record); 6], Metric::Device, &policy, &Options::default());
         for row in together.cases.into_iter().flatten() {
             let Change { ratio, low, high, p, .. } = row.change;
             prop_assert!(ratio.is_finite() && low.is_finite() && high.is_finite());

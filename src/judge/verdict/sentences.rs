@@ -312,6 +312,11 @@ pub fn all_slower(judgement: &Judgement) -> Option<String> {
 pub fn suite_regressed(judgement: &Judgement) -> Option<String> {
     let worse = |shift: &CommonShift| shift.word == Word::Regressed;
     let shift = judgement.common_shift.filter(worse)?;
+    let rows = rows(judgement, |row| row.word == Word::Regressed);
+    if rows.len() >= shift.sharing {
+        // Beyond what a day does each case is told by itself.
+        return None;
+    }
     Some(format!(
         "the suite as a whole regressed: {} of {} are slower together, in the middle {}",
         shift.sharing,

@@ -6,7 +6,7 @@ use ::csv::Writer;
 
 use super::cell::{cell, parameter, text_cell};
 use crate::attention::{Case, CaseId, FACETS};
-use crate::judge::judgement::{Change, Finding, Row, Stage, Timing, Uncounted};
+use crate::judge::judgement::{Change, Finding, MetricRow, Row, Stage, Timing, Uncounted};
 use crate::judge::spread::{Spread, spreads};
 use crate::machine::ActivitySummary;
 use crate::record::conditions::Conditions;
@@ -14,13 +14,14 @@ use crate::record::side::{CaseRecord, Side};
 use crate::report::exporter::Report;
 use crate::report::fill;
 use crate::report::text::one_line;
+use crate::suite::rules::Metric;
 use crate::suite::structural::Action;
 
 type Table = Writer<Vec<u8>>;
 
 /// Columns of `cases.csv` between the facets and the parameters. From `busy_ns` to
 /// `moving_ns` they are of one recorded call, `host_bound` a share of it.
-const FIGURES: [&str; 39] = [
+const FIGURES: [&str; 45] = [
     "word",
     "allowed",
     "reason",
@@ -60,6 +61,12 @@ const FIGURES: [&str; 39] = [
     "findings",
     "structure",
     "severity",
+    "host_word",
+    "host_base_ns",
+    "host_ratio",
+    "first_call_word",
+    "first_call_base_ns",
+    "first_call_ratio",
 ];
 
 /// A row for each case.
@@ -124,7 +131,7 @@ fn figures(
     record: Option<&CaseRecord>,
     spread: Option<&Spread>,
     sms: Option<u32>,
-) -> [String; 39] {
+) -> [String; 45] {
     let condition = |count: fn(&Conditions) -> Option<u32>| {
         cell(record.and_then(|record| count(&record.conditions)))
     };
@@ -135,6 +142,11 @@ fn figures(
     let head = |figure: fn(&Timing) -> f64| cell(row.head.as_ref().map(figure));
     let base = |figure: fn(&Timing) -> f64| cell(row.base.as_ref().map(figure));
     let change = |figure: fn(&Change) -> f64| cell(row.change.as_ref().map(figure));
+    let beside = |metric: Metric, figure: fn(&MetricRow) -> String| {
+        let mut of = row.metrics.iter().filter(|of| of.metric == metric);
+        of.next().map_or(String::new(), figure)
+    };
+    let word = |of: &MetricRow| of.word.text().to_owned();
     [
         row.word.text().to_owned(),
         row.allowed.to_string(),
@@ -185,6 +197,12 @@ fn figures(
         findings(&row.findings),
         structure(row),
         cell(row.severity.map(|share| share.0)),
+        beside(Metric::Host, word),
+        beside(Metric::Host, |of| of.base_ns.0.to_string()),
+        beside(Metric::Host, |of| of.change.ratio.0.to_string()),
+        beside(Metric::FirstCall, word),
+        beside(Metric::FirstCall, |of| of.base_ns.0.to_string()),
+        beside(Metric::FirstCall, |of| of.change.ratio.0.to_string()),
     ]
 }
 

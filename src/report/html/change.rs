@@ -93,7 +93,7 @@ pub(super) fn reason(row: &Row) -> Option<String> {
 pub(super) fn structure(row: &Row) -> Vec<String> {
     let told = Uncounted::told(&row.uncounted)
         .into_iter()
-        .chain(row.structure_told());
+        .chain(row.told());
     told.map(|change| one_line(&change)).collect()
 }
 

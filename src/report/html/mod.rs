@@ -21,7 +21,7 @@ use self::expectation::{ExpectationView, LimitView};
 use self::measured::MeasuredView;
 use super::exporter::{Document, Exporter, RenderError, Report};
 use super::plot::{Bar, Ink, NAMED, Whisker, forest, throughput};
-use super::summary::{Summary, tally};
+use super::summary::{METRICS, Summary, tally};
 use super::text::{clean, one_line};
 use crate::judge::judgement::{SideSummary, VerdictOutcome, Word};
 use crate::units::counted;
@@ -172,6 +172,7 @@ fn page(context: &Context) -> Page {
 fn groups(context: &Context, summary: &Summary) -> Vec<Group> {
     let all = [
         ("Regressed", "bad", &summary.regressed),
+        (METRICS, "bad", &summary.metrics),
         ("Structure got worse", "bad", &summary.structure),
         ("Not measured", "doubtful", &summary.not_measured),
         ("Structure not judged", "doubtful", &summary.uncounted),

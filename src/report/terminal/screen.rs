@@ -102,7 +102,7 @@ impl Screen {
             if let Some(uncounted) = Uncounted::told(&row.uncounted) {
                 self.wrapped(4, &uncounted);
             }
-            for change in row.structure_told() {
+            for change in row.told() {
                 self.wrapped(4, &change);
             }
             for finding in &row.findings {
