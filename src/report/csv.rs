@@ -70,7 +70,7 @@ fn samples(table: &mut Table, report: &Report) -> Result<(), ::csv::Error> {
                 device_ns.0.to_string(),
                 cell(measurement.host_ns.get(sample).map(|time| time.0)),
                 cell(measurement.cpu_ns.get(sample).map(|time| time.0)),
-                cell(measurement.preempted.get(sample)),
+                cell(measurement.preempted.get(sample).copied()),
                 cell(measurement.clock_mhz.get(sample)),
                 text_cell(&disturbance::told(&measurement.disturbed)),
             ])?;
