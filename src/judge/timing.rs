@@ -12,6 +12,12 @@ use crate::units::{Nanoseconds, Rate};
 /// the fresh ones decide nothing.
 pub fn timing(case: &CaseId, record: &CaseRecord, stage: Option<Stage>) -> Option<Timing> {
     let mut invocations_ns = usable(&record.device_ns);
+    if invocations_ns.is_empty() {
+        // Nothing is judged by them; they are what there is to show.
+        let disturbed: Vec<Nanoseconds> =
+            record.disturbed_screen().map(|of| of.device_ns).collect();
+        invocations_ns = usable(&disturbed);
+    }
     let screened = invocations_ns.len();
     invocations_ns.extend(usable(&record.confirm_ns));
     let judged = match stage {

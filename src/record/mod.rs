@@ -4,6 +4,8 @@ pub mod baseline;
 pub mod calibration;
 pub mod conditions;
 pub mod criterion;
+pub mod disturbance;
+pub mod ground;
 pub mod header;
 pub mod identity;
 pub mod ledger;

@@ -150,6 +150,14 @@ fn save(
             }
             _ => Stop::not_judged(error),
         })?;
+    let lost: usize = side.cases.values().map(|case| case.disturbed.len()).sum();
+    if lost > 0 {
+        note(format!(
+            "{} of its cases hold nothing, because the machine was in them: what is held against \
+             it has so many times fewer",
+            counted(lost, "invocation")
+        ));
+    }
     let cases = side.cases.len();
     if json {
         print(format!(

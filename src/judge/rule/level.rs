@@ -105,7 +105,11 @@ fn level_side(traces: &mut [&mut Trace]) -> Side {
     };
     let kept = part(whole.len());
     if kept >= MATTERS {
-        for trace in traces.iter_mut() {
+        // Of a case that lacks an invocation nobody knows which is which.
+        let whole = traces
+            .iter_mut()
+            .filter(|trace| trace.regular.len() == regular);
+        for trace in whole {
             for (value, level) in trace.regular.iter_mut().zip(&levels) {
                 *value -= kept * level;
             }

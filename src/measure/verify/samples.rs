@@ -53,6 +53,8 @@ pub fn samples(
     }
     for (name, there) in [
         ("host_ns", measured.host_ns.len()),
+        ("cpu_ns", measured.cpu_ns.len()),
+        ("preempted", measured.preempted.len()),
         ("clock_mhz", measured.clock_mhz.len()),
     ] {
         if there > 0 && there != count {
@@ -60,6 +62,7 @@ pub fn samples(
         }
     }
     let all = measured.device_ns.iter().chain(&measured.host_ns);
+    let all = all.chain(&measured.cpu_ns);
     if let Some(bad) = all.into_iter().find(|time| !is_time(**time)) {
         return Err(format!("a sample of {} ns", bad.0));
     }

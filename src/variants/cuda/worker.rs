@@ -219,8 +219,8 @@ impl Open {
             graph: request.graph,
             calls_per_sample: request.calls_per_sample,
             input_sets,
-            input_sets_reason: None,
             checked,
+            ..Measured::default()
         })
     }
 

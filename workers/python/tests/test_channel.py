@@ -14,6 +14,7 @@ import support
 
 from regatta_worker import device
 from regatta_worker.clock import timing
+from regatta_worker.clock.witness import Witness
 from regatta_worker.main import open_worker
 from regatta_worker.problem.input_sets import Inputs
 from regatta_worker.protocol.channel import Absent, Failed, Unsupported
@@ -224,6 +225,18 @@ class Rounds(unittest.TestCase):
         self.assertEqual(len(measured["device_ns"]), 2)
         self.assertEqual(measured["host_ns"], [])
         self.assertNotIn("clock_mhz", measured)
+
+    def test_a_second_witness_has_a_figure_for_each_sample(self) -> None:
+        plan = timing.Plan(0, 3, 3, 0.0, cold=False, calls_per_sample=2)
+        measured = timing.measure_wall(
+            lambda: sum(range(10_000)), lambda result: None, plan, lambda: None
+        )
+        self.assertEqual(len(measured["cpu_ns"]), 3)
+        self.assertTrue(all(ns > 0 for ns in measured["cpu_ns"]))
+        self.assertEqual(len(measured["preempted"]), 3)
+
+    def test_what_the_process_does_not_know_is_left_out(self) -> None:
+        self.assertEqual(Witness().told(), {})
 
 
 if __name__ == "__main__":

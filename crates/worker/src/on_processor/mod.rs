@@ -7,6 +7,7 @@
 
 pub mod device;
 pub mod timing;
+mod witness;
 
 use std::collections::BTreeMap;
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use rayon::prelude::*;
 
 use super::device::last_level_cache;
+use super::witness::Witness;
 use crate::protocol::{Cache, Measure, Measured};
 use crate::sets::{self, Next, Rotation};
 use crate::units::Nanoseconds;
@@ -34,7 +35,8 @@ pub trait Timed {
 /// Warm-up calls are untimed. Then, for each sample: the inputs change, the cache is swept
 /// (cold) or left (hot), and one call is timed with the monotonic clock. The sweep is outside
 /// the sample but inside the budget, which is there to bound the waiting; changing inputs is
-/// outside of both.
+/// outside of both. The process's own clock and its lost cores are read around each sample,
+/// outside of the monotonic clock's readings.
 ///
 /// `kept` holds the buffer of the sweep from one request to the next.
 ///
@@ -64,6 +66,7 @@ pub fn measure(
     }
     let mut spent = Duration::ZERO;
     let mut device_ns = Vec::new();
+    let (mut cpu_ns, mut preempted) = (Vec::new(), Vec::new());
     loop {
         let known = rotation.is_some();
         let next = sets::next(request, device_ns.len() as u32, spent, known);
@@ -77,15 +80,27 @@ pub fn measure(
         if let Some(sweep) = sweep {
             sweep.run();
         }
+        let before = Witness::now();
         let all = time(|| (0..calls).for_each(|_| timed.call()));
+        if let Some((cpu, lost)) = Witness::since(before) {
+            cpu_ns.push(cpu / f64::from(calls));
+            preempted.push(lost);
+        }
         device_ns.push(all / f64::from(calls));
         spent += start.elapsed();
         if next == Next::Last {
             break;
         }
     }
+    // One that could not be read once is no list a sample each.
+    if cpu_ns.len() < device_ns.len() {
+        cpu_ns.clear();
+        preempted.clear();
+    }
     Ok(Measured {
         device_ns,
+        cpu_ns,
+        preempted,
         calls_per_sample: calls,
         input_sets: rotation.map_or(1, |rotation| rotation.sets()),
         ..Measured::default()
@@ -205,6 +220,7 @@ mod tests {
         let measured = measure(&request, &mut None, None, &mut counted).unwrap();
         assert_eq!((measured.device_ns.len(), counted.calls), (3, 1 + 3 * 4));
         assert_eq!(measured.calls_per_sample, 4);
+        assert_eq!((measured.cpu_ns.len(), measured.preempted.len()), (3, 3));
         request.graph = true;
         let error = measure(&request, &mut None, None, &mut counted).unwrap_err();
         assert!(error.contains("graph = false"), "{error}");

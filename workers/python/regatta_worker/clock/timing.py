@@ -15,6 +15,7 @@ from typing import Any
 
 from regatta_worker.clock import probe
 from regatta_worker.clock.probe import Probe, Sample
+from regatta_worker.clock.witness import Witness
 from regatta_worker.device import NvidiaDevice
 from regatta_worker.problem.input_sets import Inputs
 from regatta_worker.protocol.channel import Unsupported, required
@@ -64,8 +65,9 @@ class Plan:
     def of_samples(self, measured: dict[str, Any]) -> dict[str, Any]:
         """A `measured` reply whose times are of samples, made one of times of calls."""
         if self.calls_per_sample > 1:
-            for name in ("device_ns", "host_ns"):
-                measured[name] = [ns / self.calls_per_sample for ns in measured[name]]
+            for name in ("device_ns", "host_ns", "cpu_ns"):
+                if name in measured:
+                    measured[name] = [ns / self.calls_per_sample for ns in measured[name]]
             measured["calls_per_sample"] = self.calls_per_sample
         return measured | ({"graph": True} if self.graph else {})
 
@@ -117,7 +119,8 @@ def measure_wall(
     With `gpu` the device works apart from the host behind a stream that the library
     hides: `device_ns` is then the time from issuing the call until it is done, launch
     latency included, and `host_ns` the time until the call returned. Without, host
-    and device are one and `host_ns` stays empty.
+    and device are one, `host_ns` stays empty, and what the process itself did in each
+    sample is told beside it.
     """
     if plan.graph:
         raise Unsupported(
@@ -129,15 +132,18 @@ def measure_wall(
     device_ns: list[float] = []
     host_ns: list[float] = []
     clocks: list[float | None] = []
+    witness = Witness()
     for last in plan.rounds(inputs):
         if plan.cold:
             flush()
         before()
+        witness.begin()
         begin = time.perf_counter_ns()
         result = call()
         issued = time.perf_counter_ns()
         wait(result)
         device_ns.append(float(time.perf_counter_ns() - begin))
+        witness.end()
         if last:
             inputs.kept.append(result)
         # Its memory must be free again before the next sample allocates.
@@ -146,7 +152,7 @@ def measure_wall(
             host_ns.append(float(issued - begin))
             clocks.append(gpu.clock_mhz())
     measured = _with_clocks({"device_ns": device_ns, "host_ns": host_ns}, clocks)
-    return plan.of_samples(measured | ({"state": gpu.state()} if gpu else {}))
+    return plan.of_samples(measured | ({"state": gpu.state()} if gpu else witness.told()))
 
 
 def cuda_clock() -> str:
