@@ -11,6 +11,7 @@ use super::progress::Progress;
 use super::{Stop, interrupt, note};
 use regatta::attention::{Case, CaseId};
 use regatta::measure::checkout::checkout;
+use regatta::measure::counters::Machine;
 use regatta::measure::held::Held;
 use regatta::measure::laps::{Clock, Monotonic};
 use regatta::measure::machine::{fingerprint, worker_record};
@@ -207,6 +208,9 @@ impl Ready {
         let mut progress = Progress::new(&blocks, range, self.quiet);
         let mut launcher = Held::new(&mut self.processes, &self.hellos);
         let mut session = Session::new(&self.suite, &mut launcher, &self.clock);
+        if self.suite.settings.wants_quiet() {
+            session = session.watched_by(Box::new(Machine::here()));
+        }
         session
             .run(&blocks, &mut progress, &mut |entry| {
                 interrupt::hold_if_stopping();
@@ -216,7 +220,11 @@ impl Ready {
                 Stop::NotJudged(anyhow::Error::new(error).context(
                     "the run stops here; what was measured is kept, and the same command goes on",
                 ))
-            })
+            })?;
+        if let Some(said) = progress.of_the_machine() {
+            self.say(said);
+        }
+        Ok(())
     }
 }
 

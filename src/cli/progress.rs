@@ -10,13 +10,18 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use regatta::attention::Case;
 use regatta::measure::schedule::Block;
 use regatta::measure::session::Observer;
+use regatta::record::disturbance::{Disturbance, told, worst};
 use regatta::record::types::{Entry, Outcome};
+use regatta::units::counted;
 
 /// Shows where a schedule is.
 pub struct Progress {
     bar: ProgressBar,
     range: Range<u32>,
     failed: usize,
+    again: usize,
+    disturbed: usize,
+    by: Vec<Disturbance>,
 }
 
 /// A bar over so many steps, hidden where nobody watches. Whoever makes it clears it.
@@ -41,7 +46,23 @@ impl Progress {
             bar: bar(cases, quiet),
             range,
             failed: 0,
+            again: 0,
+            disturbed: 0,
+            by: Vec::new(),
         }
+    }
+
+    /// What the machine had to do with it, once all is measured.
+    pub fn of_the_machine(&self) -> Option<String> {
+        let (again, disturbed) = (self.again, self.disturbed);
+        (again + disturbed > 0).then(|| {
+            format!(
+                "the machine was in samples ({}): {} taken again, {} left disturbed",
+                told(&self.by),
+                counted(again, "measurement"),
+                counted(disturbed, "measurement"),
+            )
+        })
     }
 }
 
@@ -53,15 +74,27 @@ impl Observer for Progress {
     }
 
     fn case(&mut self, case: &Case) {
-        let failed = match self.failed {
-            0 => String::new(),
-            n => format!("{n} failed  "),
-        };
-        self.bar.set_message(format!("{failed}{case}"));
+        let mut before = String::new();
+        for (number, what) in [
+            (self.failed, "failed"),
+            (self.again, "measured again"),
+            (self.disturbed, "disturbed"),
+        ] {
+            if number > 0 {
+                before += &format!("{number} {what}  ");
+            }
+        }
+        self.bar.set_message(format!("{before}{case}"));
     }
 
     fn done(&mut self, entry: &Entry) {
         self.failed += usize::from(matches!(entry.outcome, Outcome::Failed { .. }));
+        if let Outcome::Measured(measured) = &entry.outcome {
+            self.again += usize::from(measured.again.is_some());
+            self.disturbed += usize::from(!measured.disturbed.is_empty());
+            let before = measured.again.iter().flat_map(|again| &again.by);
+            self.by = worst(self.by.iter().chain(before).chain(&measured.disturbed));
+        }
         self.bar.inc(1);
     }
 }

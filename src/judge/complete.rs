@@ -1,5 +1,6 @@
 //! Whether every planned case was measured, and what is said of those that were not.
 
+use super::conditions::why_disturbed;
 use super::judgement::Word;
 use crate::attention::CaseId;
 use crate::machine::CENSUS;
@@ -47,6 +48,11 @@ pub fn standing<'a>(
         };
         return said(word, None);
     };
+    // Its times are shown, and held against nothing.
+    let machine = why_disturbed(head, "");
+    if let Some(reason) = machine.or_else(|| why_disturbed(base, " of the base")) {
+        return said(Word::Inconclusive, Some(reason));
+    }
     match trouble(base) {
         None => Standing::Both(base, head),
         Some(reason) => without_base(base, &reason, Word::Measured),
@@ -137,6 +143,7 @@ fn trouble(record: &CaseRecord) -> Option<String> {
         Status::Unsupported { reason } => Some(format!("unsupported: {reason}")),
         Status::Failed { reason, .. } => Some(format!("failed: {reason}")),
         Status::Missing { reason } => Some(reason.clone()),
+        Status::Measured if record.is_disturbed() => None,
         Status::Measured if usable(&record.device_ns).is_empty() => {
             Some("none of its times is one that a clock can have shown".to_owned())
         }

@@ -2,12 +2,79 @@
 
 use std::collections::BTreeSet;
 
+use super::judgement::DisturbedCase;
 use crate::record::conditions::Conditions;
-use crate::record::side::Side;
+use crate::record::disturbance::{told, worst};
+use crate::record::side::{CaseRecord, Side, Status};
 use crate::units::counted;
 
-/// Notes on the head: throttling, other processes, calls that wait for the device. None
-/// of them changes a verdict; each is a reason to look before believing one.
+/// The cases whose times are not judged because the machine was in them: of the head, and of
+/// the base those that the head has measured.
+pub fn disturbed(head: &Side, base: Option<&Side>) -> Vec<DisturbedCase> {
+    let shaken = |record: &CaseRecord| record.status == Status::Measured && record.is_disturbed();
+    let told = |base: bool, (case, record): (&_, &CaseRecord)| DisturbedCase {
+        case: Clone::clone(case),
+        base,
+        invocations: record.disturbed_screen().count(),
+        of: record.disturbed_screen().count() + record.device_ns.len(),
+        by: worst(record.disturbed_screen().flat_map(|one| &one.by)),
+    };
+    let measured = |case| {
+        let record = head.cases.get(case);
+        record.is_some_and(|record| record.status == Status::Measured)
+    };
+    let of_base = base.into_iter().flat_map(|base| &base.cases);
+    let of_base = of_base.filter(|(case, record)| shaken(record) && measured(case));
+    let of_head = head.cases.iter().filter(|(_, record)| shaken(record));
+    let of_head = of_head.map(|found| told(false, found));
+    of_head
+        .chain(of_base.map(|found| told(true, found)))
+        .collect()
+}
+
+/// Why a case is not judged by its times, where the machine was in them.
+pub fn why_disturbed(record: &CaseRecord, whose: &str) -> Option<String> {
+    let lost = record.disturbed_screen().count();
+    record.is_disturbed().then(|| {
+        format!(
+            "not judged because of the machine: {} in {lost} of {}{whose}",
+            told(&worst(record.disturbed_screen().flat_map(|one| &one.by))),
+            counted(lost + record.device_ns.len(), "invocation"),
+        )
+    })
+}
+
+/// What was measured again or left out because the machine was in it.
+fn on_the_ground(head: &Side) -> Vec<String> {
+    let all = || head.cases.values();
+    let by = told(&worst(
+        all().flat_map(|record| &record.conditions.disturbed_by),
+    ));
+    let again: u32 = all().map(|record| record.conditions.measured_again).sum();
+    let cases =
+        |met: fn(&CaseRecord) -> bool| counted(all().filter(|record| met(record)).count(), "case");
+    let mut notes = Vec::new();
+    let left_out: usize = all().map(|record| record.disturbed.len()).sum();
+    if left_out > 0 {
+        notes.push(format!(
+            "{} of {} decide nothing, because the machine was in them ({by})",
+            counted(left_out, "invocation"),
+            cases(|record| !record.disturbed.is_empty()),
+        ));
+    }
+    if again > 0 {
+        notes.push(format!(
+            "samples were taken again in {} of {}, because the machine was in the first ones \
+             ({by})",
+            counted(again as usize, "invocation"),
+            cases(|record| record.conditions.measured_again > 0),
+        ));
+    }
+    notes
+}
+
+/// Notes on the head: throttling, other processes, calls that wait for the device, samples
+/// that the machine was in. Each is a reason to look before believing a verdict.
 pub fn notes(head: &Side) -> Vec<String> {
     let of = |met: fn(&Conditions) -> u32| {
         let all = head.cases.values().map(|record| &record.conditions);
@@ -60,6 +127,7 @@ pub fn notes(head: &Side) -> Vec<String> {
             counted(fewer.len(), "case")
         ));
     }
+    notes.extend(on_the_ground(head));
     notes
 }
 

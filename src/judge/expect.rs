@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::causes::{self, Clock, Pair};
 use super::complete::{allowed, median_ns, usable};
+use super::conditions::why_disturbed;
 use super::judgement::{Cause, ExpectationResult, Held};
 use super::statistics::paired_ratio;
 use super::structure::multiprocessors;
@@ -215,6 +216,16 @@ fn hold(
         reason: None,
         looks_worse: false,
     };
+    let all = || std::iter::once(held).chain(references.iter().copied());
+    let mut disturbed = all().filter_map(|of| Some((of.id, why_disturbed(of.record, "")?)));
+    if let Some((id, why)) = disturbed.next() {
+        result.held = Held::Inconclusive;
+        result.reason = Some(match id == held.id {
+            true => why,
+            false => format!("{why} of {id}"),
+        });
+        return result;
+    }
     let centre = |candidate: &Candidate| {
         let measured = candidate.record.status == Status::Measured;
         median(&usable(times(rule.metric, candidate, header))).filter(|_| measured)
@@ -226,8 +237,7 @@ fn hold(
         .filter_map(|reference| Some((centre(reference)?, *reference)))
         .min_by(|a, b| a.0.total_cmp(&b.0));
     let (Some(_), Some((_, best))) = (centre(held), best) else {
-        let missing: Vec<&CaseId> = std::iter::once(held)
-            .chain(references.iter().copied())
+        let missing: Vec<&CaseId> = all()
             .filter(|candidate| centre(candidate).is_none())
             .map(|candidate| candidate.id)
             .collect();
@@ -244,8 +254,7 @@ fn hold(
         return result;
     };
     result.against = Some(best.id.clone());
-    let of = |candidate| times(rule.metric, candidate, header);
-    compare(rule, of(held), of(best), &mut result);
+    compare(rule, &ratios(rule, held, best, header), &mut result);
     if result.held == Held::Broken {
         result.reason = cause(held, best, &result, header);
     }
@@ -313,20 +322,27 @@ fn list<'a>(cases: impl IntoIterator<Item = &'a CaseId>) -> String {
     }
 }
 
-/// Holds the times of a case to those of the best, invocation by invocation.
-fn compare(
+/// A case's times over those of the best, of each invocation that has both.
+fn ratios(
     rule: &Expectation,
-    held: &[Nanoseconds],
-    best: &[Nanoseconds],
-    result: &mut ExpectationResult,
-) {
-    let pairs = held.iter().zip(best);
-    let ratios: Vec<Ratio> = pairs
-        .filter(|(case, best)| is_time(**case) && is_time(**best))
-        .map(|(case, best)| *case / *best)
-        .collect();
-    let estimate = paired_ratio(&numbers(&ratios), INTERVAL);
-    let (Some(estimate), Some(centre)) = (estimate, median(&ratios)) else {
+    held: &Candidate,
+    best: &Candidate,
+    header: &RunHeader,
+) -> Vec<Ratio> {
+    let of = |candidate| times(rule.metric, candidate, header).iter().copied();
+    let best: BTreeMap<u32, Nanoseconds> = best.record.quiet_invocations().zip(of(best)).collect();
+    let pairs = held.record.quiet_invocations().zip(of(held));
+    let pairs = pairs.filter_map(|(invocation, case)| Some((case, *best.get(&invocation)?)));
+    pairs
+        .filter(|(case, best)| is_time(*case) && is_time(*best))
+        .map(|(case, best)| case / best)
+        .collect()
+}
+
+/// Holds the ratios of a case to the limit of a rule.
+fn compare(rule: &Expectation, ratios: &[Ratio], result: &mut ExpectationResult) {
+    let estimate = paired_ratio(&numbers(ratios), INTERVAL);
+    let (Some(estimate), Some(centre)) = (estimate, median(ratios)) else {
         result.reason = Some("no invocation has both times".to_owned());
         return;
     };
@@ -347,7 +363,7 @@ fn compare(
     } else {
         result.held = Held::Inconclusive;
         result.looks_worse = centre > rule.within;
-        result.reason = Some(undecided(&ratios, rule.within, few));
+        result.reason = Some(undecided(ratios, rule.within, few));
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the judge says: values only, ready to be shown in any format.
 
 mod difference;
+mod disturbed;
 mod fact;
 mod finding;
 mod structural;
@@ -8,6 +9,7 @@ mod structural;
 use serde::{Deserialize, Serialize};
 
 pub use difference::Difference;
+pub use disturbed::DisturbedCase;
 pub use fact::Fact;
 pub use finding::{Cause, Finding};
 pub use structural::{Direction, Held, LimitResult, StructuralChange, Uncounted, asked_of_cuda};
@@ -51,6 +53,9 @@ pub struct Judgement {
     /// What was to be judged and was not, as sentences: each keeps the run from passing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gaps: Vec<String>,
+    /// Cases of either side that are not judged because the machine was in their times.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disturbed: Vec<DisturbedCase>,
     /// Sentences worth reading beside the verdict (damaged lines, thin evidence).
     pub notes: Vec<String>,
     /// What follows from all of it.

@@ -71,6 +71,7 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
         expectations: held.results,
         limits: structure::limits(head),
         gaps: held.gaps,
+        disturbed: Vec::new(),
         notes: Vec::new(),
         verdict: Verdict {
             outcome: VerdictOutcome::NotJudged,
@@ -84,9 +85,11 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
     notes.extend([Some(head), base].into_iter().flatten().filter_map(trust));
     notes.extend(rows.note);
     notes.extend(notes_on_rows(&judgement));
-    notes.extend(conditions::notes(head));
     notes.extend(held.notes);
+    notes.extend(conditions::notes(head));
     judgement.notes = notes;
+    judgement.disturbed =
+        conditions::disturbed(head, base.filter(|_| judgement.incomparable.is_empty()));
     judgement.verdict = verdict::verdict(&judgement, options);
     judgement
 }

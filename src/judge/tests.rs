@@ -1,3 +1,5 @@
+mod machine;
+
 use super::judgement::{Held, Row};
 use super::testing::{around, confirmed, failed, side, timed, unsupported};
 use super::*;

@@ -13,6 +13,12 @@ use crate::units::{Nanoseconds, Rate};
 /// Without a comparison (`None`) it is all of them.
 pub fn timing(case: &CaseId, record: &CaseRecord, stage: Option<Stage>) -> Option<Timing> {
     let mut invocations_ns = usable(&record.device_ns);
+    if invocations_ns.is_empty() {
+        // Nothing is judged by them; they are what there is to show.
+        let disturbed: Vec<Nanoseconds> =
+            record.disturbed_screen().map(|of| of.device_ns).collect();
+        invocations_ns = usable(&disturbed);
+    }
     let fresh = usable(&record.confirm_ns);
     let screened = invocations_ns.len();
     invocations_ns.extend(&fresh);

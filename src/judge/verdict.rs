@@ -1,5 +1,6 @@
 //! What follows from all of it: an outcome and its reasons.
 
+mod machine;
 mod sentences;
 
 use super::judgement::{ExpectationResult, Judgement, Row, Verdict, VerdictOutcome};
@@ -34,6 +35,8 @@ pub fn verdict(judgement: &Judgement, options: &Options) -> Verdict {
     let gaps = [
         no_base.then(|| "there is no baseline to hold it against".to_owned()),
         sentences::incomparable(judgement),
+        machine::disturbed(judgement),
+        machine::base_disturbed(judgement),
         sentences::nothing(judgement),
         sentences::not_measured(judgement),
         sentences::all_slower(judgement),

@@ -3,6 +3,7 @@
 pub mod checkout;
 mod command;
 pub mod conformance;
+pub mod counters;
 mod declared;
 pub mod environments;
 pub mod held;

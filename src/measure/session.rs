@@ -1,27 +1,27 @@
 //! Runs a schedule: starts workers, has cases prepared and timed, and hands on what
 //! came of each, whatever it is.
 
+mod census;
 mod outcome;
+mod quiet;
 
 use std::time::Duration;
 
-use self::outcome::{clipped, failed, fault_of, lost, out_of_turn, out_of_turn_text, unsupported};
+use self::census::{counted, counters};
+use self::outcome::{clipped, failed, fault_of, lost, out_of_turn, unsupported};
+use self::quiet::{Quiet, Tries};
+use super::counters::{Unwatched, Watch};
 use super::laps::{Clock, Laps};
 use super::launcher::Launcher;
-use super::occupancy;
 use super::preflight::variant_of;
 use super::schedule::Block;
 use super::verify::{self, AskedAfter, Verifier};
 use crate::attention::Case;
-use crate::machine::{ASKED_OF_CUDA, CENSUS};
 use crate::record::spent::Phase;
 use crate::record::types::{Entry, Fault, Measurement, Outcome};
 use crate::suite::Suite;
-use crate::suite::count::Count;
 use crate::worker::host::{Conversation, HostError};
-use crate::worker::protocol::{
-    Census, Counter, Measure, Prepare, ReplyBody, RequestBody, VariantInfo,
-};
+use crate::worker::protocol::{Measure, Prepare, ReplyBody, RequestBody, VariantInfo};
 
 /// Is told what happens.
 pub trait Observer {
@@ -57,6 +57,7 @@ pub struct Session<'a> {
     launcher: &'a mut dyn Launcher,
     clock: &'a dyn Clock,
     verifier: Verifier,
+    quiet: Quiet,
 }
 
 impl<'a> Session<'a> {
@@ -71,6 +72,16 @@ impl<'a> Session<'a> {
             launcher,
             clock,
             verifier: Verifier::default(),
+            quiet: Quiet::new(Box::new(Unwatched)),
+        }
+    }
+
+    /// The same, with somebody who looks at the machine: samples that it was in are taken
+    /// again, as the suite says.
+    pub fn watched_by(self, watch: Box<dyn Watch>) -> Session<'a> {
+        Session {
+            quiet: Quiet::new(watch),
+            ..self
         }
     }
 
@@ -212,7 +223,10 @@ impl<'a> Session<'a> {
         if let Some(reason) = variant.refusal(&case.problem) {
             return Ok(unsupported(reason));
         }
+        let began = self.quiet.look();
         let reply = worker.ask(RequestBody::Prepare(prepare), limit);
+        let device = &worker.hello().device;
+        let first_call_disturbed = self.quiet.disturbed_since(began.as_ref(), device);
         laps.end(Phase::Preparing);
         let prepared = match reply? {
             ReplyBody::Prepared(prepared) => prepared,
@@ -231,7 +245,7 @@ impl<'a> Session<'a> {
         };
         let timed = match settings.structure_only {
             true => Ok(Measurement::default()),
-            false => self.timed(worker, case, &variant, prepared.problems > 1, laps)?,
+            false => self.timed_quietly(worker, case, &variant, prepared.problems > 1, laps)?,
         };
         let measurement = match timed {
             Ok(measurement) => measurement,
@@ -250,6 +264,7 @@ impl<'a> Session<'a> {
         });
         Ok(Outcome::Measured(Measurement {
             first_call_ns: prepared.first_call_ns,
+            first_call_disturbed,
             several: prepared.problems > 1,
             effective: prepared.effective,
             errors,
@@ -257,6 +272,30 @@ impl<'a> Session<'a> {
             activity,
             ..measurement
         }))
+    }
+
+    /// Samples that the machine was not in, where it lets them be had.
+    fn timed_quietly(
+        &mut self,
+        worker: &mut dyn Conversation,
+        case: &Case,
+        variant: &VariantInfo,
+        several: bool,
+        laps: &mut Laps<'_>,
+    ) -> Result<Result<Measurement, Outcome>, HostError> {
+        let mut tries = Tries::default();
+        loop {
+            let mut timed = self.timed(worker, case, variant, several, laps)?;
+            let again = timed.as_mut().is_ok_and(|found| {
+                let (device, now) = (&worker.hello().device, self.clock.now());
+                let settings = &self.suite.settings;
+                self.quiet.again(found, device, settings, &mut tries, now)
+            });
+            if !again {
+                return Ok(timed);
+            }
+            laps.end(Phase::Waiting);
+        }
     }
 
     fn timed(
@@ -278,7 +317,9 @@ impl<'a> Session<'a> {
             calls_per_sample: settings.calls_per_sample,
         };
         let limit = self.limit() + Duration::from_millis(settings.budget_ms);
+        let began = self.quiet.look();
         let reply = worker.ask(RequestBody::Measure(measure.clone()), limit);
+        let ground = self.quiet.since(began.as_ref()).map(Box::new);
         laps.end(Phase::Measuring);
         let measured = match reply? {
             ReplyBody::Measured(measured) => measured,
@@ -311,6 +352,9 @@ impl<'a> Session<'a> {
         Ok(Ok(Measurement {
             device_ns: measured.device_ns,
             host_ns: measured.host_ns,
+            cpu_ns: measured.cpu_ns,
+            preempted: measured.preempted,
+            ground,
             clock_mhz: measured.clock_mhz,
             peak_bytes: measured.peak_bytes,
             state: measured.state.map(Box::new),
@@ -321,41 +365,6 @@ impl<'a> Session<'a> {
             ..Measurement::default()
         }))
     }
-}
-
-/// What the census is to count in this case.
-fn counters(suite: &Suite, case: &Case) -> Vec<Counter> {
-    let counts = suite.counts.iter().filter(|count| count.selects(case));
-    let counter = |count: &Count| Counter {
-        name: count.name.clone(),
-        functions: count.functions.clone(),
-    };
-    counts.map(counter).collect()
-}
-
-/// What one call does. A worker that cannot count loses nothing by it but that; the reason is
-/// kept, because what is not counted is not 0.
-fn counted(worker: &mut dyn Conversation, limit: Duration) -> Result<Census, HostError> {
-    let reason = match worker.ask(RequestBody::Census, limit)? {
-        ReplyBody::Census(mut census) => {
-            occupancy::complete(&mut census.structure, &worker.hello().device);
-            // What was asked of CUDA is exact; the activity's other figures stay with it.
-            let calls = census.activity.as_ref().map(|activity| &activity.calls);
-            for (call, count) in ASKED_OF_CUDA {
-                if let Some(&number) = calls.and_then(|calls| calls.get(call)) {
-                    let counts = &mut census.structure.counts;
-                    counts.entry(count.to_owned()).or_insert(number);
-                }
-            }
-            return Ok(census);
-        }
-        ReplyBody::Unsupported { reason } => reason,
-        ReplyBody::Failed { reason } => format!("the census failed: {reason}"),
-        other => out_of_turn_text(&other),
-    };
-    let mut census = Census::default();
-    census.structure.uncounted.insert(CENSUS.to_owned(), reason);
-    Ok(census)
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 pub mod baseline;
 pub mod conditions;
 pub mod criterion;
+pub mod disturbance;
+pub mod ground;
 pub mod header;
 pub mod identity;
 pub mod ledger;

@@ -10,6 +10,7 @@ mod reduce;
 use serde::{Deserialize, Serialize};
 
 use super::conditions::Conditions;
+use super::disturbance::Disturbance;
 use super::types::{Fault, RunHeader};
 use crate::attention::{CaseId, ParamValue};
 use crate::machine::{ActivitySummary, Structure};
@@ -48,7 +49,14 @@ pub struct CaseRecord {
     /// invocation has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub host_ns: Vec<Nanoseconds>,
-    /// First call of each invocation.
+    /// Median processor time of the worker's process in a call, of each invocation, confirming
+    /// ones last; empty where an invocation has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpu_ns: Vec<Nanoseconds>,
+    /// Invocations that the machine was in: their times are here, and in none of the lists.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disturbed: Vec<Disturbed>,
+    /// First call of each invocation, but for those that the machine was in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub first_call_ns: Vec<Nanoseconds>,
     /// Median device clock of each invocation, in MHz.
@@ -116,7 +124,42 @@ pub struct Unconfirmed {
     pub fault: Fault,
 }
 
+/// An invocation of a case that the machine was in, to the end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Disturbed {
+    /// Which.
+    pub invocation: u32,
+    /// True for one that was to confirm a suspicion.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub confirms: bool,
+    /// Its median device time.
+    pub device_ns: Nanoseconds,
+    /// What of the machine that was.
+    pub by: Vec<Disturbance>,
+}
+
 impl CaseRecord {
+    /// The regular invocations that the machine was in.
+    pub fn disturbed_screen(&self) -> impl Iterator<Item = &Disturbed> {
+        self.disturbed
+            .iter()
+            .filter(|disturbed| !disturbed.confirms)
+    }
+
+    /// True where the machine was in half of the regular invocations or more: the quiet ones
+    /// that are left are too few to speak for the case.
+    pub fn is_disturbed(&self) -> bool {
+        let disturbed = self.disturbed_screen().count();
+        disturbed > 0 && disturbed >= self.device_ns.len()
+    }
+
+    /// The numbers of the regular invocations whose times are in the lists, in their order.
+    pub fn quiet_invocations(&self) -> impl Iterator<Item = u32> {
+        let disturbed: Vec<u32> = self.disturbed.iter().map(|one| one.invocation).collect();
+        let quiet = (0..).filter(move |number| !disturbed.contains(number));
+        quiet.take(self.device_ns.len())
+    }
+
     /// A record with nothing in it but its status.
     pub fn empty(status: Status) -> CaseRecord {
         CaseRecord {
@@ -125,6 +168,8 @@ impl CaseRecord {
             confirm_ns: Vec::new(),
             unconfirmed: None,
             host_ns: Vec::new(),
+            cpu_ns: Vec::new(),
+            disturbed: Vec::new(),
             first_call_ns: Vec::new(),
             clock_mhz: Vec::new(),
             several: false,

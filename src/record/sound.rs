@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use super::side::{CaseRecord, is_time};
 use super::types::{
-    DeviceState, Entry, Measurement, Outcome, Owed, RunHeader, Stretch, WorkerRecord,
+    DeviceState, Entry, Ground, Measurement, Outcome, Owed, RunHeader, Stretch, WorkerRecord,
 };
 use crate::attention::CaseId;
 use crate::suite::rules::Rules;
@@ -56,6 +56,8 @@ impl Measurement {
         let samples = self.device_ns.len();
         let beside = [
             ("host_ns", self.host_ns.len()),
+            ("cpu_ns", self.cpu_ns.len()),
+            ("preempted", self.preempted.len()),
             ("clock_mhz", self.clock_mhz.len()),
         ];
         for (name, there) in beside {
@@ -65,11 +67,13 @@ impl Measurement {
         }
         times("device_ns", &self.device_ns)
             .or_else(|| times("host_ns", &self.host_ns))
+            .or_else(|| times("cpu_ns", &self.cpu_ns))
             .or_else(|| times("first_call_ns", &[self.first_call_ns]))
             .or_else(|| clocks("clock_mhz", &self.clock_mhz))
             .or_else(|| errors("errors", self.errors.values()))
             .or_else(|| errors("errors_after", self.errors_after.values()))
             .or_else(|| self.state.as_deref().and_then(of_state))
+            .or_else(|| self.ground.as_deref().and_then(Ground::objection))
     }
 }
 
@@ -79,6 +83,7 @@ impl CaseRecord {
         times("device_ns", &self.device_ns)
             .or_else(|| times("confirm_ns", &self.confirm_ns))
             .or_else(|| times("host_ns", &self.host_ns))
+            .or_else(|| times("cpu_ns", &self.cpu_ns))
             .or_else(|| times("first_call_ns", &self.first_call_ns))
             .or_else(|| clocks("clock_mhz", &self.clock_mhz))
             .or_else(|| errors("errors", self.errors.values()))
@@ -275,6 +280,19 @@ mod tests {
                     m.errors_after.insert("out".to_owned(), f64::NAN);
                 }),
                 "errors_after holds NaN",
+            ),
+            (
+                objection(|m| m.cpu_ns = quantities([0.0, 1.0])),
+                "cpu_ns holds 0 ns",
+            ),
+            (
+                objection(|m| {
+                    m.ground = Some(Box::new(Ground {
+                        foreign: Some(-1.0),
+                        ..Ground::default()
+                    }));
+                }),
+                "ground.foreign is -1: no machine shows it",
             ),
             (
                 objection(|m| m.host_ns.truncate(1)),

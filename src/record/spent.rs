@@ -31,6 +31,8 @@ pub enum Phase {
     Measuring,
     /// The harness's own check of the last call.
     CheckingAfter,
+    /// Waiting for quiet ground, before samples are taken again.
+    Waiting,
     /// The request `census`, in the first invocation.
     Census,
     /// The request `release`.
@@ -45,7 +47,7 @@ pub enum Phase {
 
 impl Phase {
     /// Every phase, in their order.
-    pub const ALL: [Phase; 12] = [
+    pub const ALL: [Phase; 13] = [
         Phase::SettingUp,
         Phase::Preflight,
         Phase::Starting,
@@ -53,6 +55,7 @@ impl Phase {
         Phase::Checking,
         Phase::Measuring,
         Phase::CheckingAfter,
+        Phase::Waiting,
         Phase::Census,
         Phase::Releasing,
         Phase::Ending,
@@ -70,6 +73,7 @@ impl Phase {
             Phase::Checking => "checking",
             Phase::Measuring => "measuring",
             Phase::CheckingAfter => "checking-after",
+            Phase::Waiting => "waiting",
             Phase::Census => "census",
             Phase::Releasing => "releasing",
             Phase::Ending => "ending",
@@ -87,6 +91,7 @@ impl Phase {
                 | Phase::Checking
                 | Phase::Measuring
                 | Phase::CheckingAfter
+                | Phase::Waiting
                 | Phase::Census
                 | Phase::Releasing
         )

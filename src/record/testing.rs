@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::side::{CaseRecord, Side, Status};
+use super::disturbance::Disturbance;
+use super::side::{CaseRecord, Disturbed, Side, Status};
 use super::types::{Fault, Fingerprint, Git, RunHeader, SuiteRecord, WorkerRecord};
 use crate::attention::CaseId;
 use crate::suite::Settings;
 use crate::suite::rules::Rules;
-use crate::units::quantities;
+use crate::units::{Nanoseconds, quantities};
 
 /// A header of a small CPU run.
 pub fn header() -> RunHeader {
@@ -107,4 +108,19 @@ pub fn unsupported(reason: &str) -> CaseRecord {
     CaseRecord::empty(Status::Unsupported {
         reason: reason.to_owned(),
     })
+}
+
+/// The same record, with so many more invocations that the machine was in, before the others.
+pub fn disturbed(mut record: CaseRecord, more: u32, ns: f64) -> CaseRecord {
+    let by = || vec![Disturbance::ForeignLoad { cores: 1.9, of: 2 }];
+    record.conditions.disturbed_by = by();
+    record.disturbed = (0..more)
+        .map(|invocation| Disturbed {
+            invocation,
+            confirms: false,
+            device_ns: Nanoseconds(ns),
+            by: by(),
+        })
+        .collect();
+    record
 }

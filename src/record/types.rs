@@ -9,6 +9,8 @@ use crate::attention::{CaseId, ParamValue};
 use crate::machine::{Activity, Structure};
 use crate::units::{Bytes, Nanoseconds};
 
+pub use super::disturbance::Disturbance;
+pub use super::ground::Ground;
 pub use super::header::{Fingerprint, Git, Imported, RunHeader, SuiteRecord, WorkerRecord};
 pub use super::spent::{Part, Stretch};
 pub use crate::input::Damage;
@@ -95,11 +97,29 @@ pub struct Measurement {
     /// How long the host needed to issue the call; empty where the two are one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub host_ns: Vec<Nanoseconds>,
+    /// Processor time of the worker's process in each call; empty where unknown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpu_ns: Vec<Nanoseconds>,
+    /// How often the worker lost a core in each sample; empty where unknown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub preempted: Vec<u32>,
     /// Clock of the device in MHz; empty where unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clock_mhz: Vec<f64>,
     /// The first call.
     pub first_call_ns: Nanoseconds,
+    /// True when the machine was in the first call, as far as its counters tell.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub first_call_disturbed: bool,
+    /// What the processor did around the samples, of a worker that runs on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ground: Option<Box<Ground>>,
+    /// What of the machine was in these samples, which then decide nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disturbed: Vec<Disturbance>,
+    /// What came before these samples, where they were taken again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again: Option<Again>,
     /// True when a call works off several problems of about the case's size, so that its
     /// time gives no rate.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -138,14 +158,29 @@ pub struct Measurement {
     pub errors_after: BTreeMap<String, f64>,
 }
 
+/// Samples that were taken before those that are kept, and thrown away.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Again {
+    /// How often.
+    pub tries: u32,
+    /// What disturbed them, the worst of each kind.
+    pub by: Vec<Disturbance>,
+}
+
 impl Default for Measurement {
     /// Nothing measured, on one set of inputs.
     fn default() -> Measurement {
         Measurement {
             device_ns: Vec::new(),
             host_ns: Vec::new(),
+            cpu_ns: Vec::new(),
+            preempted: Vec::new(),
             clock_mhz: Vec::new(),
             first_call_ns: Nanoseconds::ZERO,
+            first_call_disturbed: false,
+            ground: None,
+            disturbed: Vec::new(),
+            again: None,
             several: false,
             peak_bytes: None,
             state: None,

@@ -12,6 +12,7 @@ use ::csv::Writer;
 use self::cases::cases;
 use self::cell::{cell, text_cell};
 use super::exporter::{Document, Exporter, RenderError, Report};
+use crate::record::disturbance;
 use crate::record::types::Outcome;
 
 /// Writes both tables.
@@ -50,7 +51,10 @@ fn samples(table: &mut Table, report: &Report) -> Result<(), ::csv::Error> {
         "confirm",
         "device_ns",
         "host_ns",
+        "cpu_ns",
+        "preempted",
         "clock_mhz",
+        "disturbed",
     ])?;
     let planned = report.head.header.settings.invocations;
     for entry in &report.head.entries {
@@ -65,7 +69,10 @@ fn samples(table: &mut Table, report: &Report) -> Result<(), ::csv::Error> {
                 (entry.invocation >= planned).to_string(),
                 device_ns.0.to_string(),
                 cell(measurement.host_ns.get(sample).map(|time| time.0)),
+                cell(measurement.cpu_ns.get(sample).map(|time| time.0)),
+                cell(measurement.preempted.get(sample).copied()),
                 cell(measurement.clock_mhz.get(sample)),
+                text_cell(&disturbance::told(&measurement.disturbed)),
             ])?;
         }
     }

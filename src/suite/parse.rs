@@ -195,6 +195,16 @@ fn settings(table: &Table<'_>, settings: &mut Settings) -> Result<(), DocumentEr
         let cache = value.string()?.parse();
         settings.cache = cache.map_err(|error: ParseError| value.error(error.to_string()))?;
     }
+    if let Some(value) = table.get("ground") {
+        let ground = value.string()?.parse();
+        settings.ground = ground.map_err(|error: ParseError| value.error(error.to_string()))?;
+    }
+    if let Some(value) = table.get("remeasure") {
+        settings.remeasure = value.integer_within(0, 100)? as u32;
+    }
+    if let Some(value) = table.get("remeasure_s") {
+        settings.remeasure_s = value.integer_within(0, 86_400)? as u32;
+    }
     settings.min_samples = settings.min_samples.min(settings.samples);
     table.finish()
 }

@@ -58,6 +58,43 @@ fn end_below(root: u32, limit: Duration) -> bool {
     }
 }
 
+/// Everything that a process started and that lives, without reading of every process of the
+/// machine where the kernel lists a thread's children.
+pub fn tree(root: u32) -> Vec<u32> {
+    let mut found = vec![root];
+    let mut next = 0;
+    while next < found.len() {
+        match children(found[next]) {
+            Some(children) => found.extend(children),
+            // One that has ended since; of a kernel without such lists, all are looked at.
+            None if next > 0 => {}
+            None => {
+                let all = below(root).into_iter();
+                return all.filter_map(|pid| u32::try_from(pid).ok()).collect();
+            }
+        }
+        next += 1;
+    }
+    found.split_off(1)
+}
+
+/// The children of all threads of a process; `None` where the kernel does not list them.
+fn children(process: u32) -> Option<Vec<u32>> {
+    let mut found = Vec::new();
+    for thread in fs::read_dir(format!("/proc/{process}/task"))
+        .ok()?
+        .flatten()
+    {
+        let listed = fs::read_to_string(thread.path().join("children")).ok()?;
+        found.extend(
+            listed
+                .split_whitespace()
+                .filter_map(|pid| pid.parse::<u32>().ok()),
+        );
+    }
+    Some(found)
+}
+
 /// The descendants of a process that live.
 fn below(root: u32) -> Vec<i32> {
     let Ok(root) = i32::try_from(root) else {

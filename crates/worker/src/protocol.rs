@@ -11,7 +11,8 @@ mod measured;
 use serde::{Deserialize, Serialize};
 
 pub use self::device::{Cache, Device, DeviceKind};
-pub use self::measured::{Checked, Measured};
+pub use self::measured::{Checked, Measured, TensorError};
+use self::measured::{is_one, one};
 use super::machine::{Activity, Structure};
 pub use super::machine::{DeviceState, throttle_words};
 use crate::attention::{Direction, Dtype, ParamValue, Params, Problem, ProjectionKind};
@@ -126,14 +127,6 @@ pub struct Measure {
     /// first alone. One that does it says so in [`Measured::calls_per_sample`].
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub calls_per_sample: u32,
-}
-
-fn one() -> u32 {
-    1
-}
-
-fn is_one(number: &u32) -> bool {
-    *number == 1
 }
 
 /// One reply line.
@@ -310,15 +303,4 @@ pub struct Prepared {
     /// Problems of about the case's size that one call works off: layers, lengths.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub problems: u32,
-}
-
-/// How far a result tensor is from the float64 reference.
-///
-/// `None` stands for a figure that is not finite, which JSON cannot hold.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TensorError {
-    /// `‖result - reference‖₂ / ‖reference‖₂` over the whole tensor.
-    pub relative_l2: Option<f64>,
-    /// `max |result - reference|` over the whole tensor.
-    pub max_abs: Option<f64>,
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::judge::testing::{around, failed as crashed, side, timed, unsupported};
+use crate::judge::testing::{around, disturbed, failed as crashed, side, timed, unsupported};
 use crate::suite::rules::Selector;
 use crate::units::quantities;
 
@@ -337,4 +337,34 @@ fn values_from_an_edited_file_are_no_panic() {
         let (results, _) = run(rule, vec![(AUTO, around(1.0)), (ONE, around(1.0))]);
         assert_eq!(results[0].held, Held::NotJudged);
     }
+}
+
+#[test]
+fn times_that_the_machine_was_in_decide_no_expectation() {
+    let loaded = || disturbed(timed(&[]), 5, 1000.0);
+    let cases = [
+        (loaded(), around(990.0), around(100.0), ""),
+        (around(105.0), around(990.0), loaded(), FOUR),
+    ];
+    for (auto, one, four, whose) in cases {
+        let result = held(auto, one, four);
+        assert_eq!((result.held, result.ratio), (Held::Inconclusive, None));
+        assert!(!result.looks_worse);
+        let reason = result.reason.unwrap();
+        assert!(
+            reason.starts_with("not judged because of the machine"),
+            "{reason}"
+        );
+        assert!(reason.ends_with(whose), "{reason}");
+    }
+}
+
+#[test]
+fn invocations_are_paired_by_number_where_the_machine_took_some() {
+    // Invocations 2 to 5 of the one, 0 to 4 of the other: three are of both.
+    let auto = disturbed(timed(&[30.0, 40.0, 50.0, 60.0]), 2, 999.0);
+    let best = timed(&[1.0, 2.0, 3.0, 4.0, 5.0]);
+    let result = held(auto, around(990.0), best);
+    assert_eq!(result.ratio, Some(Ratio(10.0)));
+    assert_eq!(result.held, Held::Broken);
 }

@@ -281,7 +281,8 @@ pub fn nothing(judgement: &Judgement) -> Option<String> {
     }
     let compared = judgement.rows.iter().any(|row| row.change.is_some());
     let comparable = judgement.base.is_some() && judgement.incomparable.is_empty();
-    (comparable && !compared).then(|| "no case was measured on both sides".to_owned())
+    let disturbed = !judgement.disturbed.is_empty();
+    (comparable && !compared && !disturbed).then(|| "no case was measured on both sides".to_owned())
 }
 
 /// `: CASE is unsupported: REASON`, of the first case with a reason.

@@ -1,6 +1,7 @@
 //! Sessions with workers that are a list of answers.
 
 mod phases;
+mod quiet;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -13,7 +14,7 @@ use crate::attention::{Direction, Dtype};
 use crate::suite;
 use crate::units::{Bytes, Nanoseconds};
 use crate::worker::protocol::{
-    Checked, Device, Hello, Measured, PROBES, Prepared, TensorError, VariantInfo,
+    Census, Checked, Device, Hello, Measured, PROBES, Prepared, TensorError, VariantInfo,
 };
 
 /// Too large for the harness to compute, so that made-up probes pass.

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{CaseRecord, Side, Status, Unconfirmed, median};
+use super::{CaseRecord, Disturbed, Side, Status, Unconfirmed, median};
 use crate::attention::CaseId;
 use crate::last_words;
+use crate::record::disturbance::{self, Disturbance};
 use crate::record::types::{Entry, Fault, Measurement, Outcome, Run};
+use crate::suite::Settings;
 
 /// Entries of one case by invocation: the file's order is that in which they were measured,
 /// and one that was torn is measured last.
@@ -47,7 +49,7 @@ impl Side {
             let outcomes = entries.get(case).unwrap_or(&none);
             let owed = owed.filter(|_| suspects.contains(case));
             let owed = owed.map(|owed| owed.fresh);
-            let mut record = record(outcomes, planned, owed, settings.structure_only);
+            let mut record = record(outcomes, owed, settings);
             if settings.input_sets > 1 && !settings.structure_only {
                 let before_only = outcomes.values().filter(|outcome| match outcome {
                     Outcome::Measured(measurement) => measurement.errors_after.is_empty(),
@@ -70,25 +72,62 @@ impl Side {
     }
 }
 
-/// The record of one case: `planned` regular invocations, and `owed` fresh ones where it is a
+/// The record of one case: its regular invocations, and `owed` fresh ones where it is a
 /// suspect.
-fn record(outcomes: &ByInvocation, planned: u32, owed: Option<u32>, untimed: bool) -> CaseRecord {
+fn record(outcomes: &ByInvocation, owed: Option<u32>, settings: &Settings) -> CaseRecord {
+    let planned = settings.invocations;
     let mut record = CaseRecord::empty(Status::Measured);
-    let mut hosts = 0;
+    let mut quiet = 0;
     for (&invocation, outcome) in outcomes {
-        if let Outcome::Measured(measurement) = outcome {
-            record.add(measurement, invocation >= planned);
-            hosts += usize::from(median(&measurement.host_ns).is_some());
+        let Outcome::Measured(measurement) = outcome else {
+            continue;
+        };
+        let confirms = invocation >= planned;
+        record.learn(measurement);
+        match median(&measurement.device_ns) {
+            Some(device_ns) if settings.wants_quiet() && !measurement.disturbed.is_empty() => {
+                record.disturbed.push(Disturbed {
+                    invocation,
+                    confirms,
+                    device_ns,
+                    by: measurement.disturbed.clone(),
+                });
+            }
+            _ => {
+                record.add(measurement, confirms);
+                quiet += 1;
+            }
+        }
+        if !(settings.wants_quiet() && measurement.first_call_disturbed) {
+            record.first_call_ns.push(measurement.first_call_ns);
         }
     }
-    let measured = record.first_call_ns.len();
-    if hosts < measured {
-        // Paired with others by invocation: a list with gaps would be paired wrongly.
-        record.host_ns.clear();
+    // Paired with others by invocation: a list with gaps would be paired wrongly.
+    for list in [&mut record.host_ns, &mut record.cpu_ns] {
+        if list.len() < quiet {
+            list.clear();
+        }
     }
-    record.status = status(outcomes.range(..planned), planned, untimed);
-    record.unconfirmed = unconfirmed(outcomes.range(planned..), owed);
+    record.status = status(outcomes.range(..planned), planned, settings.structure_only);
+    let lost = unconfirmed(outcomes.range(planned..), owed);
+    record.unconfirmed = lost.or_else(|| shaken(&record));
     record
+}
+
+/// Why the fresh invocations of a case decide nothing, where the machine was in half of them
+/// or more.
+fn shaken(record: &CaseRecord) -> Option<Unconfirmed> {
+    let fresh = || record.disturbed.iter().filter(|one| one.confirms);
+    let (lost, quiet) = (fresh().count(), record.confirm_ns.len());
+    let by: Vec<Disturbance> = disturbance::worst(fresh().flat_map(|one| &one.by));
+    (lost > 0 && lost >= quiet).then(|| Unconfirmed {
+        reason: format!(
+            "the machine was in {lost} of its {} fresh invocations: {}",
+            lost + quiet,
+            disturbance::told(&by)
+        ),
+        fault: Fault::Unknown,
+    })
 }
 
 fn status<'a>(
@@ -175,6 +214,7 @@ fn failure(outcome: &Outcome) -> Option<(String, Fault)> {
 }
 
 impl CaseRecord {
+    /// Takes in the times of one invocation.
     fn add(&mut self, measurement: &Measurement, confirms: bool) {
         let times = if confirms {
             &mut self.confirm_ns
@@ -183,10 +223,14 @@ impl CaseRecord {
         };
         times.extend(median(&measurement.device_ns));
         self.host_ns.extend(median(&measurement.host_ns));
+        self.cpu_ns.extend(median(&measurement.cpu_ns));
         self.clock_mhz.extend(median(&measurement.clock_mhz));
-        self.first_call_ns.push(measurement.first_call_ns);
-        self.several |= measurement.several;
         self.samples += measurement.device_ns.len() as u64;
+    }
+
+    /// What an invocation tells beside its times, whether or not they count.
+    fn learn(&mut self, measurement: &Measurement) {
+        self.several |= measurement.several;
         self.peak_bytes = self.peak_bytes.max(measurement.peak_bytes);
         self.conditions.add(measurement);
         self.effective.clone_from(&measurement.effective);
@@ -204,130 +248,4 @@ impl CaseRecord {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::record::testing::header;
-    use crate::record::types::{BaseId, Owed};
-    use crate::units::{Nanoseconds, numbers};
-
-    const CASE: &str = "cpu/flash:s64,d64";
-
-    fn measured(ns: f64) -> Outcome {
-        Outcome::Measured(Measurement {
-            device_ns: vec![Nanoseconds(ns)],
-            ..Measurement::default()
-        })
-    }
-
-    /// A run of one case with these outcomes, each with its invocation, in the file's order.
-    fn run(outcomes: Vec<(u32, Outcome)>) -> Run {
-        let mut header = header();
-        header.plan = vec![CaseId(CASE.to_owned())];
-        let entries = outcomes.into_iter().map(|(invocation, outcome)| Entry {
-            case: CaseId(CASE.to_owned()),
-            invocation,
-            outcome,
-            spent: None,
-        });
-        Run {
-            entries: entries.collect(),
-            ..Run::begun(header)
-        }
-    }
-
-    fn reduced(run: &Run) -> CaseRecord {
-        Side::from_run("run", run).cases[&CaseId(CASE.to_owned())].clone()
-    }
-
-    fn five() -> Vec<(u32, Outcome)> {
-        (0..5).map(|n| (n, measured(f64::from(n) + 1.0))).collect()
-    }
-
-    #[test]
-    fn times_stand_in_the_order_of_invocations_whatever_the_files_is() {
-        // A torn line of invocation 0, measured again: last in the file.
-        let mut outcomes = five();
-        outcomes.rotate_left(1);
-        let record = reduced(&run(outcomes));
-        assert_eq!(numbers(&record.device_ns), [1.0, 2.0, 3.0, 4.0, 5.0]);
-    }
-
-    #[test]
-    fn host_times_with_a_gap_are_no_list_to_pair_by() {
-        let mut outcomes = five();
-        for (invocation, outcome) in &mut outcomes {
-            if let (Outcome::Measured(measurement), true) = (outcome, *invocation != 2) {
-                measurement.host_ns = vec![Nanoseconds(9.0)];
-            }
-        }
-        assert!(reduced(&run(outcomes)).host_ns.is_empty());
-    }
-
-    #[test]
-    fn what_is_measured_in_some_invocations_alone_is_missing() {
-        let refused = || Outcome::Unsupported {
-            reason: "no workspace".to_owned(),
-        };
-        let mut some = five();
-        some[1].1 = refused();
-        some[4].1 = refused();
-        let Status::Missing { reason } = reduced(&run(some)).status else {
-            panic!("measured");
-        };
-        assert_eq!(reason, "unsupported in 2 of 5 invocations: no workspace");
-        let none = (0..5).map(|n| (n, refused())).collect();
-        assert!(matches!(
-            reduced(&run(none)).status,
-            Status::Unsupported { .. }
-        ));
-        let few = five().into_iter().take(4).collect();
-        assert!(matches!(reduced(&run(few)).status, Status::Missing { .. }));
-        let mut empty = five();
-        empty[3].1 = Outcome::Measured(Measurement::default());
-        let Status::Missing { reason } = reduced(&run(empty)).status else {
-            panic!("measured");
-        };
-        assert_eq!(reason, "invocation 3 has no sample");
-    }
-
-    #[test]
-    fn a_part_of_what_is_owed_confirms_nothing() {
-        let mut outcomes = five();
-        outcomes.push((5, measured(9.0)));
-        let mut run = run(outcomes);
-        assert_eq!(
-            reduced(&run).unconfirmed,
-            None,
-            "an older file owes nothing"
-        );
-        run.owed = Some(Owed {
-            base: BaseId {
-                name: "s".to_owned(),
-                sum: String::new(),
-            },
-            cases: vec![CaseId(CASE.to_owned())],
-            fresh: 2,
-        });
-        let lost = reduced(&run).unconfirmed.unwrap();
-        assert_eq!(
-            lost.reason,
-            "1 of 2 fresh invocations that it owes are in the file"
-        );
-        let screen = Side::screen("run", &run);
-        let record = &screen.cases[&CaseId(CASE.to_owned())];
-        assert_eq!((record.confirm_ns.len(), &record.unconfirmed), (0, &None));
-        run.entries.push(Entry {
-            case: CaseId(CASE.to_owned()),
-            invocation: 6,
-            outcome: Outcome::Failed {
-                reason: "it died".to_owned(),
-                fault: Fault::Crash,
-                log: String::new(),
-            },
-            spent: None,
-        });
-        let record = reduced(&run);
-        assert_eq!(record.status, Status::Measured);
-        assert_eq!(record.unconfirmed.unwrap().fault, Fault::Crash);
-    }
-}
+mod tests;

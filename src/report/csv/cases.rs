@@ -10,7 +10,7 @@ use crate::judge::judgement::{Change, Finding, Row, Stage, Timing, Uncounted};
 use crate::judge::spread::{Spread, spreads};
 use crate::machine::ActivitySummary;
 use crate::record::conditions::Conditions;
-use crate::record::side::{CaseRecord, Side};
+use crate::record::side::{CaseRecord, Side, median};
 use crate::report::exporter::Report;
 use crate::report::fill;
 use crate::report::text::one_line;
@@ -20,7 +20,7 @@ type Table = Writer<Vec<u8>>;
 
 /// Columns of `cases.csv` between the facets and the parameters. From `busy_ns` to
 /// `moving_ns` they are of one recorded call, `host_bound` a share of it.
-const FIGURES: [&str; 39] = [
+const FIGURES: [&str; 42] = [
     "word",
     "allowed",
     "reason",
@@ -41,6 +41,7 @@ const FIGURES: [&str; 39] = [
     "tflops",
     "gbps",
     "host_ns",
+    "cpu_ns",
     "first_call_ns",
     "samples",
     "invocations",
@@ -50,6 +51,8 @@ const FIGURES: [&str; 39] = [
     "throttled",
     "other_processes",
     "synchronised",
+    "disturbed",
+    "measured_again",
     "sm_fill",
     "busy_ns",
     "idle_ns",
@@ -124,7 +127,7 @@ fn figures(
     record: Option<&CaseRecord>,
     spread: Option<&Spread>,
     sms: Option<u32>,
-) -> [String; 39] {
+) -> [String; 42] {
     let condition = |count: fn(&Conditions) -> Option<u32>| {
         cell(record.and_then(|record| count(&record.conditions)))
     };
@@ -162,6 +165,7 @@ fn figures(
         cell(row.head.as_ref().and_then(|timing| Some(timing.tflops?.0))),
         cell(row.head.as_ref().and_then(|timing| timing.gbps)),
         cell(row.head.as_ref().and_then(|timing| Some(timing.host_ns?.0))),
+        cell(record.and_then(|record| Some(median(&record.cpu_ns)?.0))),
         cell(
             row.head
                 .as_ref()
@@ -175,6 +179,12 @@ fn figures(
         condition(|of| (of.known > 0).then_some(of.throttled)),
         condition(|of| (of.known > 0).then_some(of.other_processes)),
         condition(|of| (of.synchronised > 0).then_some(of.synchronised)),
+        cell(
+            record
+                .map(|record| record.disturbed.len())
+                .filter(|lost| *lost > 0),
+        ),
+        condition(|of| (of.measured_again > 0).then_some(of.measured_again)),
         cell(record.and_then(|record| Some(fill::share(record, sms)?.0))),
         active(|of| Some(of.time.busy_ns)),
         active(|of| Some(of.time.idle_ns())),

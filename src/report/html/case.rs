@@ -12,13 +12,14 @@ use crate::attention::ParamValue;
 use crate::judge::judgement::{Row, Timing, Uncounted};
 use crate::machine::Structure;
 use crate::record::conditions::Conditions;
+use crate::record::disturbance::told;
 use crate::record::side::{CaseRecord, median};
 use crate::record::types::Outcome;
 use crate::report::fill;
 use crate::report::plot::{Invocation, Strip, strip};
 use crate::report::summary::reproduce;
 use crate::report::text::{clean, one_line};
-use crate::units::{ARROW, Bytes, Digits, Nanoseconds, numbers};
+use crate::units::{ARROW, Bytes, Digits, Nanoseconds, counted, numbers};
 
 /// A case, as the template takes it.
 #[derive(Serialize)]
@@ -201,6 +202,14 @@ fn facts(row: &Row, record: Option<&CaseRecord>) -> Vec<Fact> {
     }
     if let Some(record) = record {
         conditions(&record.conditions, &mut add);
+        if !record.disturbed.is_empty() {
+            let lost = counted(record.disturbed.len(), "invocation");
+            let by = one_line(&told(&record.conditions.disturbed_by));
+            add(
+                "the machine was in",
+                format!("{lost} ({by}), which decide nothing"),
+            );
+        }
     }
     facts
 }
@@ -219,6 +228,14 @@ fn conditions(found: &Conditions, add: &mut impl FnMut(&str, String)) {
     if found.shared > 0 {
         let others = format!("{}, up to {}", of(found.shared), found.other_processes);
         add("other processes on the device", others);
+    }
+    if found.measured_again > 0 {
+        let again = format!(
+            "in {} ({})",
+            counted(found.measured_again as usize, "invocation"),
+            one_line(&told(&found.disturbed_by))
+        );
+        add("samples taken again, because of the machine", again);
     }
     if found.synchronised > 0 {
         let waits = format!("in {} invocations", found.synchronised);

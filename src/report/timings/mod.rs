@@ -239,6 +239,7 @@ fn doing(phase: Phase) -> &'static str {
         Phase::Checking => "checking",
         Phase::Measuring => "measuring",
         Phase::CheckingAfter => "checking after timing",
+        Phase::Waiting => "waiting for quiet",
         Phase::Census => "census",
         Phase::Releasing => "releasing",
         Phase::Ending => "ending workers",

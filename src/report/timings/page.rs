@@ -17,7 +17,7 @@ const LISTED: usize = 500;
 const COLUMNS: [(&str, &[Phase]); 5] = [
     ("preparing", &[Phase::Preparing]),
     ("checking", &[Phase::Checking, Phase::CheckingAfter]),
-    ("measuring", &[Phase::Measuring]),
+    ("measuring", &[Phase::Measuring, Phase::Waiting]),
     ("census", &[Phase::Census]),
     ("releasing", &[Phase::Releasing]),
 ];
@@ -254,7 +254,7 @@ fn number(phase: Phase) -> u8 {
         Phase::Checking | Phase::CheckingAfter | Phase::Judging => 4,
         Phase::Ending => 5,
         Phase::Releasing => 6,
-        Phase::SettingUp | Phase::Reporting => u8::MAX,
+        Phase::SettingUp | Phase::Reporting | Phase::Waiting => u8::MAX,
     }
 }
 
@@ -274,6 +274,7 @@ fn what(phase: Phase) -> &'static str {
             "warm-up, samples, what lies between them, the worker's check of the last call"
         }
         Phase::CheckingAfter => "the harness's own check of the last call",
+        Phase::Waiting => "until nobody else has the cores, before samples are taken again",
         Phase::Census => "what one call launches, in the first invocation",
         Phase::Releasing => "the worker lets go of a case",
         Phase::Ending => "until a worker's process and what it started are gone",

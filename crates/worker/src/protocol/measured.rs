@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{TensorError, is_one, one};
 use crate::machine::DeviceState;
 use crate::units::{Bytes, Nanoseconds};
 
@@ -87,4 +86,23 @@ impl Default for Measured {
             checked: None,
         }
     }
+}
+
+/// How far a result tensor is from the float64 reference.
+///
+/// `None` stands for a figure that is not finite, which JSON cannot hold.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TensorError {
+    /// `‖result - reference‖₂ / ‖reference‖₂` over the whole tensor.
+    pub relative_l2: Option<f64>,
+    /// `max |result - reference|` over the whole tensor.
+    pub max_abs: Option<f64>,
+}
+
+pub(super) fn one() -> u32 {
+    1
+}
+
+pub(super) fn is_one(number: &u32) -> bool {
+    *number == 1
 }
