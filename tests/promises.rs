@@ -286,3 +286,57 @@ fn json_is_there_where_nothing_was_judged_and_quiet_is_quiet() {
     let (_, stderr) = exits!(place, 0, ["run", "./s.toml", "--quiet"]);
     assert_eq!(stderr, "");
 }
+
+/// Runs regatta where the machine is looked at, and gives its exit code and all it says.
+fn looked_at(place: &Place, args: &[&str]) -> (i32, String) {
+    let mut regatta = place.regatta(args);
+    let output = regatta.env("REGATTA_GROUND", "quiet").output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    let code = output.status.code().unwrap_or(-1);
+    (code, String::from_utf8_lossy(&said).into_owned())
+}
+
+const CROWDED: [&str; 2] = ["--set", "fake/gpu.fault=crowded"];
+
+#[test]
+fn what_is_slow_because_of_the_machine_is_not_judged() {
+    let place = Place::with_baseline(&["fake/gpu"], &["--kind", "cuda"], "");
+    let gate = [&["gate", "./s.toml"][..], &CROWDED].concat();
+    let (code, said) = looked_at(&place, &gate);
+    assert_eq!(code, 3, "{said}");
+    assert!(
+        said.contains("6 cases are not judged because of the machine: 1 other process"),
+        "{said}"
+    );
+    assert!(
+        said.contains("end what else computes on the device"),
+        "{said}"
+    );
+    assert!(!said.contains("regressed"), "{said}");
+    assert_eq!(place.run("s").entries.len(), 6 * 5, "nothing to confirm");
+    // The same times, on any ground.
+    exits!(place, 1, gate);
+}
+
+#[test]
+fn a_run_on_disturbed_ground_makes_no_baseline_unasked() {
+    let place = Place::new();
+    place.suite("s", &["fake/gpu"], &["--kind", "cuda"], "");
+    let run = [&["run", "./s.toml"][..], &CROWDED].concat();
+    assert_eq!(looked_at(&place, &run).0, 3);
+    let save = ["baseline", "save", "s", "reports/s"];
+    let (_, stderr) = exits!(place, 3, save);
+    assert!(
+        stderr.contains("not judged because of the machine"),
+        "{stderr}"
+    );
+    assert!(stderr.contains("unless --force is given"), "{stderr}");
+    exits!(place, 0, [&save[..], &["--force"]].concat());
+    // Whoever insists has a base that nothing is held against.
+    let (code, said) = looked_at(&place, &["gate", "./s.toml"]);
+    assert_eq!(code, 3, "{said}");
+    assert!(
+        said.contains("the base's times of 6 cases are the machine's"),
+        "{said}"
+    );
+}

@@ -74,6 +74,7 @@ impl Place {
             &format!(
                 "schema = 1\ndescription = \"{name}\"\n\
                  [measure]\ninvocations = 5\nsamples = 10\ntimeout_s = {timeout_s}\n\
+                 ground = \"any\"\nremeasure = 0\n\
                  [policy]\nfloor = 0.02\nconfirm = 6\n\
                  [workers.fake]\ncommand = [{command}]\n\
                  [[sweep]]\nvariants = [{}]\nseq = [32, 48, 64]\nhead_dim = 16\n\

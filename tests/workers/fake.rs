@@ -337,6 +337,7 @@ impl Worker for Fake {
             clock_mhz: vec![fault.clock_mhz(); samples],
             input_sets: if rotates { case.input_sets } else { 1 },
             checked: rotates.then(|| checked(&case)).transpose()?,
+            state: if gpu { fault.state() } else { None },
             synchronised: gpu && fault.opens_the_gate(),
             ..Measured::default()
         })

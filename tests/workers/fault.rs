@@ -3,7 +3,7 @@
 use regatta::attention::ParamValue;
 use regatta::machine::{Activity, Launch, Named, Operation, Structure, Work};
 use regatta::units::Nanoseconds;
-use regatta::worker::protocol::Prepare;
+use regatta::worker::protocol::{DeviceState, Prepare};
 use regatta::worker::serve::Refusal;
 
 /// Faults that make the call slower, and by their names what they are.
@@ -48,12 +48,16 @@ const HARMLESS: [&str; 10] = [
     "fewer",
 ];
 
+/// Slow because of the machine: another process computes on the device, and is told.
+const CROWDED: &str = "crowded";
+
 /// A fault or a harmless change; `auto` is neither.
 pub struct Fault(String);
 
 /// Every word that the parameter takes.
 pub fn words() -> Vec<String> {
     let words = FAULTS.iter().chain(&UNTOLD).chain(&HARMLESS);
+    let words = words.chain([&CROWDED]);
     words.map(|word| (*word).to_owned()).collect()
 }
 
@@ -72,7 +76,7 @@ impl Fault {
 
     /// By what factor the call takes longer.
     pub fn slows(&self) -> f64 {
-        if FAULTS.contains(&self.0.as_str()) {
+        if FAULTS.contains(&self.0.as_str()) || self.is(CROWDED) {
             1.5
         } else {
             1.0
@@ -91,6 +95,14 @@ impl Fault {
     /// Clock of the device.
     pub fn clock_mhz(&self) -> f64 {
         if self.is("clock") { 1320.0 } else { 1980.0 }
+    }
+
+    /// What else goes on on the device, where that is told.
+    pub fn state(&self) -> Option<DeviceState> {
+        self.is(CROWDED).then(|| DeviceState {
+            other_processes: Some(1),
+            ..DeviceState::default()
+        })
     }
 
     /// True where the call waits for the device by itself.
