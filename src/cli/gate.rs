@@ -26,8 +26,9 @@ use regatta::suite::matches_id;
 /// something is worse: slower, a broken expectation or limit, a wrong result, a crash or a
 /// hang, or a structure that got worse (fewer blocks, added copies, spills;
 /// [policy.structure] says which). Exits 3 when it cannot say: no baseline, another machine,
-/// cases that could not be measured, or something looks worse and was not decided. A gate
-/// that was stopped goes on where it was.
+/// cases that could not be measured, something looks worse and was not decided, or the
+/// machine was in the times (others on its cores, steal, throttling). A gate that was stopped
+/// goes on where it was.
 #[derive(Args, Debug)]
 pub struct GateArgs {
     #[command(flatten)]

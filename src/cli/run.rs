@@ -12,8 +12,8 @@ use regatta::judge::Options;
 ///
 /// Exits 0 when every case was measured and checked and nothing is worse than the suite
 /// expects, 1 when an expectation or a limit is broken or a case gave a wrong result,
-/// crashed or hung, 3 when something could not be measured, or looks worse than its limit
-/// and was not decided. An unfinished run of the same suite on the same code goes on where
+/// crashed or hung, 3 when something could not be measured, looks worse than its limit and
+/// was not decided, or the machine was in the times. An unfinished run of the same suite on the same code goes on where
 /// it stopped.
 #[derive(Args, Debug)]
 pub struct RunArgs {

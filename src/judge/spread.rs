@@ -30,11 +30,13 @@ pub struct Spread {
 }
 
 /// Spread of every case that was measured, in the order of the plan. Samples that are no
-/// numbers count for nothing.
+/// numbers, or that the machine was in, count for nothing.
 pub fn spreads(run: &Run) -> Vec<Spread> {
     let mut found: BTreeMap<&CaseId, Vec<Vec<Nanoseconds>>> = BTreeMap::new();
     for entry in &run.entries {
-        if let Outcome::Measured(measurement) = &entry.outcome {
+        if let Outcome::Measured(measurement) = &entry.outcome
+            && measurement.counts_under(&run.header.settings)
+        {
             let samples = measurement.device_ns.iter().copied();
             let samples: Vec<Nanoseconds> = samples.filter(|time| time.is_finite()).collect();
             found.entry(&entry.case).or_default().push(samples);

@@ -319,7 +319,7 @@ impl<'a> Session<'a> {
         let limit = self.limit() + Duration::from_millis(settings.budget_ms);
         let began = self.quiet.look();
         let reply = worker.ask(RequestBody::Measure(measure.clone()), limit);
-        let ground = self.quiet.since(began.as_ref()).map(Box::new);
+        let ground = self.quiet.since(began.as_ref(), &worker.hello().device);
         laps.end(Phase::Measuring);
         let measured = match reply? {
             ReplyBody::Measured(measured) => measured,
@@ -354,7 +354,7 @@ impl<'a> Session<'a> {
             host_ns: measured.host_ns,
             cpu_ns: measured.cpu_ns,
             preempted: measured.preempted,
-            ground,
+            ground: ground.map(Box::new),
             clock_mhz: measured.clock_mhz,
             peak_bytes: measured.peak_bytes,
             state: measured.state.map(Box::new),

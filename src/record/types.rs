@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::attention::{CaseId, ParamValue};
 use crate::machine::{Activity, Structure};
+use crate::suite::Settings;
 use crate::units::{Bytes, Nanoseconds};
 
 pub use super::disturbance::Disturbance;
@@ -193,6 +194,14 @@ impl Default for Measurement {
             input_sets_reason: None,
             errors_after: BTreeMap::new(),
         }
+    }
+}
+
+impl Measurement {
+    /// True where its times are judged: the machine was not in them, or the suite takes any
+    /// ground.
+    pub fn counts_under(&self, settings: &Settings) -> bool {
+        self.disturbed.is_empty() || !settings.wants_quiet()
     }
 }
 

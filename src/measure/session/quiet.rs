@@ -55,9 +55,11 @@ impl Quiet {
         Some(now)
     }
 
-    /// What the machine did since a look, and for so long before as it takes to tell.
-    pub(super) fn since(&mut self, began: Option<&Counters>) -> Option<Ground> {
-        let (began, now) = (began?, self.look()?);
+    /// What the processor did since a look, and for so long before as it takes to tell, where
+    /// the worker runs on it.
+    pub(super) fn since(&mut self, began: Option<&Counters>, device: &Device) -> Option<Ground> {
+        let began = began.filter(|_| on_processor(device))?;
+        let now = self.look()?;
         let long = |look: &&Counters| now.at_ns - look.at_ns >= LEAST.into();
         if let Some(before) = self.looks.iter().rev().find(long) {
             return Some(ground(before, began, &now));

@@ -85,7 +85,7 @@ fn record(outcomes: &ByInvocation, owed: Option<u32>, settings: &Settings) -> Ca
         let confirms = invocation >= planned;
         record.learn(measurement);
         match median(&measurement.device_ns) {
-            Some(device_ns) if settings.wants_quiet() && !measurement.disturbed.is_empty() => {
+            Some(device_ns) if !measurement.counts_under(settings) => {
                 record.disturbed.push(Disturbed {
                     invocation,
                     confirms,
