@@ -22,6 +22,7 @@ use regatta::record::side::Side;
 use regatta::record::types::Run;
 use regatta::report::terminal;
 use regatta::suite::BUILTIN;
+use regatta::units::counted;
 
 /// Save, import, list, show and remove baselines
 #[derive(Args, Debug)]
@@ -121,6 +122,14 @@ fn save(
             }
             _ => Stop::not_judged(error),
         })?;
+    let lost: usize = side.cases.values().map(|case| case.disturbed.len()).sum();
+    if lost > 0 {
+        note(format!(
+            "{} of its cases hold nothing, because the machine was in them: what is held against \
+             it has so many times fewer",
+            counted(lost, "invocation")
+        ));
+    }
     let cases = side.cases.len();
     if json {
         print(format!(

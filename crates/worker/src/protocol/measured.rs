@@ -58,12 +58,12 @@ pub struct Measured {
 /// What the last timed call computed, held to float64 after the samples.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Checked {
-    /// Seed of the inputs it was given: `seed + 1` of [`Prepare`], or `seed` where there is
+    /// Seed of the inputs it was given: `seed + 1` of [`Prepare`](super::Prepare), or `seed` where there is
     /// one set alone.
     pub seed: u64,
-    /// As in [`Prepared`]; of the key-value heads that were compared.
+    /// As in [`Prepared`](super::Prepared); of the key-value heads that were compared.
     pub errors: BTreeMap<String, TensorError>,
-    /// As in [`Prepared`], of the whole result.
+    /// As in [`Prepared`](super::Prepared), of the whole result.
     pub probes: BTreeMap<String, Vec<Option<f64>>>,
 }
 
