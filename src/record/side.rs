@@ -153,6 +153,11 @@ impl CaseRecord {
         disturbed > 0 && disturbed >= self.device_ns.len()
     }
 
+    /// True where the machine was in the invocation that structure was counted in.
+    pub fn census_disturbed(&self) -> bool {
+        self.disturbed.iter().any(|one| one.invocation == 0)
+    }
+
     /// The numbers of the regular invocations whose times are in the lists, in their order.
     pub fn quiet_invocations(&self) -> impl Iterator<Item = u32> {
         let disturbed: Vec<u32> = self.disturbed.iter().map(|one| one.invocation).collect();

@@ -43,6 +43,8 @@ pub fn compare(found: &mut Found, base: &Structure) {
         // Kernels that copy are named already, and a worker may count them here as well.
         let named = |change: &StructuralChange| change.kind == Kind::Copies;
         match kind {
+            // Who gets to work is the scheduler's choice, which had others to serve.
+            Kind::Threads if pair.base.census_disturbed() || pair.head.census_disturbed() => {}
             Kind::Tasks | Kind::Threads => {
                 found.add(kind, worse_if(after < before), name, before, after);
             }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::judge::testing::disturbed;
+use crate::machine::Structure;
 
 /// Ten times slower on ground that was never quiet.
 fn loaded() -> CaseRecord {
@@ -87,4 +88,27 @@ fn a_disturbed_run_alone_is_no_baseline() {
     let judgement = judge(&head, None, &plain());
     assert_eq!(outcome(&judgement), VerdictOutcome::NotJudged);
     assert_eq!(row(&judgement, A).word, Word::Measured);
+}
+
+#[test]
+fn threads_that_found_no_core_are_no_change_of_structure() {
+    let counted = |mut record: CaseRecord, threads| {
+        let counts = [
+            ("threads".to_owned(), threads),
+            ("tasks".to_owned(), 2 * threads),
+        ]
+        .into();
+        record.structure = Some(Structure {
+            counts,
+            ..Structure::default()
+        });
+        record
+    };
+    let base = side("base", vec![(A, counted(around(100.0), 2))]);
+    let changes = |head| {
+        let judgement = against(&side("head", vec![(A, counted(head, 1))]), &base);
+        row(&judgement, A).structure.as_ref().unwrap().len()
+    };
+    assert_eq!(changes(around(100.0)), 2);
+    assert_eq!(changes(loaded()), 1, "tasks follow from the code");
 }
