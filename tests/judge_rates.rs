@@ -11,9 +11,9 @@ use regatta::judge::judgement::{Row, Word};
 use regatta::suite::rules::Policy;
 use regatta::units::Ratio;
 use regatta::verdicts::draw::{Place, World};
-use regatta::verdicts::gate::{Against, judged};
+use regatta::verdicts::gate::judged;
 use regatta::verdicts::noise::{BISTABLE, HOSTED, Noise, QUIET, TYPICAL};
-use regatta::verdicts::sweep::{Changed, Design, Sessions};
+use regatta::verdicts::sweep::{Against, Changed, Design, Sessions};
 
 /// Cases of a sweep that changed, where any did.
 const CHANGED: usize = 5;

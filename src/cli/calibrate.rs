@@ -141,10 +141,13 @@ fn text(found: &Calibration) -> String {
         .map(|(change, share)| format!("+{change} %: {share:.0}"))
         .collect();
     out += &format!(
-        "  called of {}; {:.0} of unchanged cases the same\n  \
+        "  called of {}; of twice its floor: {:.0}\n  \
+         {:.0} of unchanged cases are called the same, {:.0} of clean sweeps cannot say\n  \
          all cases of an invocation share {}\n\n",
         powers.join(", "),
+        rates.twice,
         rates.same,
+        rates.cannot_say,
         found.shared,
     );
     out += "  between invocations   device    host   first   floor\n";

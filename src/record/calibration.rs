@@ -72,6 +72,8 @@ pub struct Rates {
     pub seen: Option<Share>,
     /// Of changed cases, the part that is called, by change in per cent.
     pub found: BTreeMap<u32, Share>,
+    /// Of cases that take twice their floor longer, the part that is called.
+    pub twice: Share,
 }
 
 /// How a case varies where nothing changed.
@@ -169,6 +171,7 @@ mod tests {
                 same: Share(0.98),
                 seen: Some(Share(0.011)),
                 found: BTreeMap::from([(5, Share(1.0))]),
+                twice: Share(1.0),
             },
             shared: Share(0.001),
             cases: BTreeMap::from([(CaseId("cpu/flash:s64,d64".to_owned()), noise)]),

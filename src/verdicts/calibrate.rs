@@ -134,6 +134,7 @@ struct Counted {
     same: (usize, usize),
     seen: Vec<Share>,
     found: BTreeMap<u32, (usize, usize)>,
+    twice: (usize, usize),
 }
 
 impl Counted {
@@ -141,6 +142,7 @@ impl Counted {
         self.red += other.red;
         self.unsaid += other.unsaid;
         self.same = (self.same.0 + other.same.0, self.same.1 + other.same.1);
+        self.twice = (self.twice.0 + other.twice.0, self.twice.1 + other.twice.1);
         self.seen.extend(other.seen);
         for (change, (hits, of)) in other.found {
             let sum = self.found.entry(change).or_default();
@@ -167,6 +169,7 @@ fn rates(run: &Side, gate: Gate, gates: u32) -> Rates {
             .into_iter()
             .map(|(change, of)| (change, share(of)))
             .collect(),
+        twice: share(counted.twice),
     }
 }
 
@@ -182,7 +185,7 @@ fn one(run: &Side, gate: Gate, number: u32) -> Counted {
     let mut order: Vec<usize> = (0..of_run).collect();
     order.shuffle(&mut rng);
     let mut counted = Counted::default();
-    let clean = judged(run, gate, &order, &[], Ratio::ONE);
+    let clean = judged(run, gate, &order, &|_| Ratio::ONE);
     match clean.verdict.outcome {
         VerdictOutcome::Failed => counted.red = 1,
         VerdictOutcome::NotJudged => counted.unsaid = 1,
@@ -193,16 +196,27 @@ fn one(run: &Side, gate: Gate, number: u32) -> Counted {
     let changes = clean.rows.iter().filter_map(|row| row.change.as_ref());
     counted.seen = changes.map(|change| change.smallest_effect).collect();
     let chosen = chosen(run, &mut rng);
-    for change in CHANGES {
-        let factor = Ratio(1.0 + f64::from(change) / 100.0);
-        let judgement = judged(run, gate, &order, &chosen, factor);
+    let found = |factor: &dyn Fn(&CaseId) -> Ratio| {
+        let of = |case: &CaseId| match chosen.contains(case) {
+            true => factor(case),
+            false => Ratio::ONE,
+        };
+        let judgement = judged(run, gate, &order, &of);
         let called = judgement
             .rows
             .iter()
-            .filter(|row| chosen.contains(&row.case));
-        let hits = called.filter(|row| row.word == Word::Regressed).count();
-        counted.found.insert(change, (hits, chosen.len()));
+            .filter(|row| chosen.contains(&row.case) && row.word == Word::Regressed);
+        (called.count(), chosen.len())
+    };
+    for change in CHANGES {
+        let factor = Ratio(1.0 + f64::from(change) / 100.0);
+        counted.found.insert(change, found(&|_| factor));
     }
+    let policy = &run.header.rules.policy;
+    counted.twice = found(&|case| {
+        let floor = policy.floors.get(case).copied().unwrap_or(policy.floor);
+        Ratio(1.0 + 2.0 * floor.0)
+    });
     counted
 }
 
@@ -215,7 +229,7 @@ fn chosen(run: &Side, rng: &mut ChaCha8Rng) -> Vec<CaseId> {
 }
 
 /// A gate whose base and head are these invocations, in their order.
-fn judged(run: &Side, gate: Gate, order: &[usize], changed: &[CaseId], factor: Ratio) -> Judgement {
+fn judged(run: &Side, gate: Gate, order: &[usize], factor: &dyn Fn(&CaseId) -> Ratio) -> Judgement {
     let (base_at, rest) = order.split_at(gate.base as usize);
     let (head_at, fresh_at) = rest.split_at(gate.head as usize);
     // What is left first, then those of the head again.
@@ -241,12 +255,8 @@ fn judged(run: &Side, gate: Gate, order: &[usize], changed: &[CaseId], factor: R
         }
         side
     };
-    let own = |case: &CaseId| match changed.contains(case) {
-        true => factor,
-        false => Ratio::ONE,
-    };
     let base = side(base_at, &|_| Ratio::ONE);
-    let mut head = side(head_at, &own);
+    let mut head = side(head_at, factor);
     let options = Options {
         same_suite: true,
         wants_base: true,
@@ -269,7 +279,7 @@ fn judged(run: &Side, gate: Gate, order: &[usize], changed: &[CaseId], factor: R
             let device = at.iter().filter_map(|&at| all.device_ns.get(at));
             record
                 .confirm_ns
-                .extend(device.map(|&time| time * own(case)));
+                .extend(device.map(|&time| time * factor(case)));
             let host = at.iter().filter_map(|&at| all.host_ns.get(at));
             record.host_ns.extend(host);
             let first = at.iter().filter_map(|&at| all.first_call_ns.get(at));
@@ -333,5 +343,6 @@ mod tests {
         // Five per cent would have hidden two.
         assert!(found.rates.found[&2] > Share(0.9), "{:?}", found.rates);
         assert_eq!(found.rates.red, Share(0.0));
+        assert!(found.rates.twice >= Share(0.95), "{:?}", found.rates);
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::sweep::{Design, Measured, Sweep};
+use super::sweep::{Against, Design, Measured, Sweep};
 use crate::attention::CaseId;
 use crate::judge::judgement::Judgement;
 use crate::judge::{Options, judge, next_batch};
@@ -13,19 +13,6 @@ use crate::record::{METHOD_VERSION, SCHEMA_VERSION};
 use crate::suite::Settings;
 use crate::suite::rules::{Policy, Rules};
 use crate::units::{Nanoseconds, Share};
-
-/// What a head is held against.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Against {
-    /// One stored session, as in `regatta gate`.
-    Stored,
-    /// So many stored sessions.
-    Sessions(usize),
-    /// The base, measured anew beside the head.
-    Beside,
-    /// One stored session, with nothing fresh, as in `regatta diff`.
-    Once,
-}
 
 /// What was said of a sweep, and what it cost.
 #[derive(Clone, Debug)]

@@ -1,7 +1,6 @@
 //! A sweep: two sessions that measure the same cases, some of which may have changed.
 
 use super::draw::{Place, Replay, Role, Session, World};
-use super::gate::Against;
 use crate::record::side::median;
 use crate::units::{Nanoseconds, Ratio};
 
@@ -33,6 +32,19 @@ impl Design {
         first_samples: 20,
         fresh: 30,
     };
+}
+
+/// What a head is held against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Against {
+    /// One stored session, as in `regatta gate`.
+    Stored,
+    /// So many stored sessions.
+    Sessions(usize),
+    /// The base, measured anew beside the head.
+    Beside,
+    /// One stored session, with nothing fresh, as in `regatta diff`.
+    Once,
 }
 
 /// Which cases changed, and how much.

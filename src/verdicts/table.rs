@@ -4,11 +4,11 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::draw::{Place, World};
-use super::gate::{Against, Judged, judged};
+use super::gate::{Judged, judged};
 use super::noise::MODELS;
 use super::rate::Rate;
 use super::rules::{Called, RULES, Rule, Takes};
-use super::sweep::{Changed, Design, Invocations, Measured, SESSIONS, Sessions, Sweep};
+use super::sweep::{Against, Changed, Design, Invocations, Measured, SESSIONS, Sessions, Sweep};
 use crate::judge::judgement::{VerdictOutcome, Word};
 use crate::units::{Nanoseconds, Ratio, Share};
 

@@ -5,7 +5,7 @@
 //! the variance of invocations is; what all cases of a session share is the suite's.
 
 use super::moderated::{Prior, Variance, pooled, variance};
-use super::terms::{Series, Trace};
+use super::terms::{FEWEST_CASES, Series, Trace};
 use crate::judge::statistics::one_sample_centre;
 use crate::record::side::median;
 
@@ -60,7 +60,7 @@ impl Between {
         let levels: Vec<f64> = (0..=earlier)
             .map(|session| {
                 // Few cases share nothing that could be told from their own.
-                if all.len() < super::suite::FEWEST {
+                if all.len() < FEWEST_CASES {
                     return 0.0;
                 }
                 let own = centres

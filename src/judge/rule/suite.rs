@@ -3,13 +3,10 @@
 use super::few::{enough, gap};
 use super::moderated::variance;
 use super::sessions::Between;
-use super::terms::{BETWEEN_SESSIONS, END, ERROR, Plan, Series, SuiteRuling};
+use super::terms::{BETWEEN_SESSIONS, END, ERROR, FEWEST_CASES, Plan, Series, SuiteRuling};
 use crate::judge::judgement::Word;
 use crate::judge::statistics::{one_sample_centre, t_upper, t_upper_quantile};
 use crate::record::side::median;
-
-/// Fewer cases than these cannot tell a machine's drift from their own changes.
-pub const FEWEST: usize = 5;
 
 /// So many of the cases must take part before a change is called shared.
 const SHARE: f64 = 2.0 / 3.0;
@@ -43,7 +40,7 @@ pub fn suite(
     levels: (&[f64], &[f64]),
     plan: &Plan,
 ) -> Option<(SuiteRuling, Shared)> {
-    if cases.len() < FEWEST {
+    if cases.len() < FEWEST_CASES {
         return None;
     }
     let changes: Vec<f64> = cases

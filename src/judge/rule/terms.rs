@@ -6,6 +6,9 @@ use crate::judge::judgement::Word;
 /// The error a gate allows itself over all cases and looks, in each direction.
 pub const ERROR: f64 = 0.01;
 
+/// Fewer cases than these share nothing that could be told from their own changes.
+pub const FEWEST_CASES: usize = 5;
+
 /// One in so many is left out at the end of an interval that decides.
 pub const END: f64 = 0.05;
 
