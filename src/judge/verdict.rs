@@ -1,5 +1,6 @@
 //! What follows from all of it: an outcome and its reasons.
 
+mod families;
 mod machine;
 mod sentences;
 

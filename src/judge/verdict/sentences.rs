@@ -1,6 +1,7 @@
 //! What a verdict says, a sentence each: what is worse, and what nobody can say. `None`
 //! where there is nothing of the kind.
 
+use super::families::family;
 use crate::attention::CaseId;
 use crate::judge::judgement::{
     CommonShift, ExpectationResult, Held, Judgement, LimitResult, MetricRow, Row, Uncounted, Word,
@@ -173,8 +174,10 @@ pub fn regressed(judgement: &Judgement) -> Option<String> {
     let step = of_a_step.map_or(String::new(), |severity| {
         format!(", a training step {}", Ratio::grown_by(severity).told())
     });
+    let family = family(&regressed, &compared);
+    let family = family.map_or(String::new(), |family| format!(" ({family})"));
     Some(format!(
-        "{} of {} regressed, worst {}: {} times as long{step}",
+        "{} of {} regressed{family}, worst {}: {} times as long{step}",
         regressed.len(),
         counted(compared.len(), "case"),
         worst.case,
