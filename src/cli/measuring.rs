@@ -12,6 +12,7 @@ use super::{Stop, interrupt, note};
 use regatta::attention::{Case, CaseId};
 use regatta::measure::checkout::checkout;
 use regatta::measure::held::Held;
+use regatta::measure::known::Known;
 use regatta::measure::laps::{Clock, Monotonic};
 use regatta::measure::machine::{fingerprint, worker_record};
 use regatta::measure::preflight;
@@ -44,6 +45,7 @@ pub struct Ready {
     before: Spent,
     processes: Processes,
     hellos: BTreeMap<String, Hello>,
+    known: Known,
     fresh: bool,
 }
 
@@ -122,6 +124,7 @@ impl Ready {
             before,
             processes,
             hellos,
+            known: Known::default(),
             fresh: args.fresh,
         })
     }
@@ -206,7 +209,7 @@ impl Ready {
         let blocks = blocks(cases, range.clone(), seed, &writer.done);
         let mut progress = Progress::new(&blocks, range, self.quiet);
         let mut launcher = Held::new(&mut self.processes, &self.hellos);
-        let mut session = Session::new(&self.suite, &mut launcher, &self.clock);
+        let mut session = Session::new(&self.suite, &mut launcher, &self.clock, &mut self.known);
         session
             .run(&blocks, &mut progress, &mut |entry| {
                 interrupt::hold_if_stopping();

@@ -6,6 +6,7 @@ mod outcome;
 use std::time::Duration;
 
 use self::outcome::{clipped, failed, fault_of, lost, out_of_turn, out_of_turn_text, unsupported};
+use super::known::Known;
 use super::laps::{Clock, Laps};
 use super::launcher::Launcher;
 use super::occupancy;
@@ -56,20 +57,24 @@ pub struct Session<'a> {
     suite: &'a Suite,
     launcher: &'a mut dyn Launcher,
     clock: &'a dyn Clock,
+    known: &'a mut Known,
     verifier: Verifier,
 }
 
 impl<'a> Session<'a> {
-    /// A session over the cases of a suite; `clock` tells what each phase of them takes.
+    /// A session over the cases of a suite; `clock` tells what each phase of them takes,
+    /// `known` what results of this run were held to float64.
     pub fn new(
         suite: &'a Suite,
         launcher: &'a mut dyn Launcher,
         clock: &'a dyn Clock,
+        known: &'a mut Known,
     ) -> Session<'a> {
         Session {
             suite,
             launcher,
             clock,
+            known,
             verifier: Verifier::default(),
         }
     }
@@ -192,6 +197,7 @@ impl<'a> Session<'a> {
         let settings = &self.suite.settings;
         let limit = self.limit();
         let prepare = Prepare {
+            known: self.known.before(&case.id()),
             variant: case.variant.name.clone(),
             problem: case.problem.clone(),
             params: self.suite.params_for(case),
@@ -214,13 +220,14 @@ impl<'a> Session<'a> {
         }
         let reply = worker.ask(RequestBody::Prepare(prepare), limit);
         laps.end(Phase::Preparing);
-        let prepared = match reply? {
+        let mut prepared = match reply? {
             ReplyBody::Prepared(prepared) => prepared,
             ReplyBody::Unsupported { reason } => return Ok(unsupported(reason)),
             ReplyBody::Failed { reason } => return Ok(failed(Fault::Other, reason)),
             other => return Ok(out_of_turn(&other)),
         };
         *asked = Asked::Prepared;
+        self.known.complete(&case.id(), &mut prepared);
         let checked = self
             .verifier
             .check(&case.problem, settings.seed, &variant, &prepared);
@@ -229,6 +236,7 @@ impl<'a> Session<'a> {
             Ok(errors) => errors,
             Err(rejected) => return Ok(rejected.into()),
         };
+        self.known.held(&case.id(), &prepared);
         let timed = match settings.structure_only {
             true => Ok(Measurement::default()),
             false => self.timed(worker, case, &variant, prepared.problems > 1, laps)?,
@@ -269,6 +277,7 @@ impl<'a> Session<'a> {
     ) -> Result<Result<Measurement, Outcome>, HostError> {
         let settings = &self.suite.settings;
         let measure = Measure {
+            known: self.known.after(&case.id()),
             warmup: settings.warmup,
             samples: settings.samples,
             min_samples: settings.min_samples,
@@ -280,7 +289,7 @@ impl<'a> Session<'a> {
         let limit = self.limit() + Duration::from_millis(settings.budget_ms);
         let reply = worker.ask(RequestBody::Measure(measure.clone()), limit);
         laps.end(Phase::Measuring);
-        let measured = match reply? {
+        let mut measured = match reply? {
             ReplyBody::Measured(measured) => measured,
             ReplyBody::Unsupported { reason } => return Ok(Err(unsupported(reason))),
             ReplyBody::Failed { reason } => return Ok(Err(failed(Fault::Other, reason))),
@@ -289,6 +298,7 @@ impl<'a> Session<'a> {
         if let Err(reason) = verify::as_asked(&measure, &measured) {
             return Ok(Err(failed(Fault::Other, reason)));
         }
+        self.known.complete_after(&case.id(), &mut measured);
         // Before the times: those of a wrong result are of no interest.
         let asked = AskedAfter {
             seed: settings.seed,
@@ -303,6 +313,7 @@ impl<'a> Session<'a> {
             Ok(errors) => errors,
             Err(rejected) => return Ok(Err(rejected.into())),
         };
+        self.known.held_after(&case.id(), &measured);
         let device = &worker.hello().device;
         if let Err(reason) = verify::samples(&case.problem, device, &measure, &measured) {
             let reason = format!("unusable samples: {reason}");

@@ -6,14 +6,16 @@
 use std::collections::BTreeMap;
 
 mod device;
+mod measured;
 
 use serde::{Deserialize, Serialize};
 
 pub use self::device::{Cache, Device, DeviceKind};
+pub use self::measured::{Checked, Measured};
 use super::machine::{Activity, Structure};
 pub use super::machine::{DeviceState, throttle_words};
 use crate::attention::{Direction, Dtype, ParamValue, Params, Problem, ProjectionKind};
-use crate::units::{Bytes, Nanoseconds};
+use crate::units::Nanoseconds;
 
 /// Version of the protocol; a worker that speaks another one is not used.
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -26,6 +28,10 @@ pub const REPLY_FD: i32 = 4;
 
 /// Elements of each result tensor that a worker sends back for an independent check.
 pub const PROBES: usize = 16;
+
+/// Of each result, what tells whether it is the same to the last bit: a worker's own words,
+/// which it alone compares.
+pub type Digests = BTreeMap<String, String>;
 
 /// One request line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -92,6 +98,10 @@ pub struct Prepare {
     /// among them. Set `n` has the seed `seed + n`; 1: the inputs stay as they are.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub input_sets: u32,
+    /// [`Prepared::digests`] of the same case in another process of this run, whose results
+    /// were held to float64. A worker whose results have the same may leave out their errors.
+    #[serde(default, skip_serializing_if = "Digests::is_empty")]
+    pub known: Digests,
 }
 
 /// Functions whose calls are one kind of event, such as selecting a backend.
@@ -124,6 +134,9 @@ pub struct Measure {
     /// first alone. One that does it says so in [`Measured::calls_per_sample`].
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub calls_per_sample: u32,
+    /// [`Checked::digests`] likewise.
+    #[serde(default, skip_serializing_if = "Digests::is_empty")]
+    pub known: Digests,
 }
 
 fn one() -> u32 {
@@ -300,6 +313,8 @@ pub struct Prepared {
     #[serde(default)]
     pub effective: BTreeMap<String, ParamValue>,
     /// Difference from the float64 reference for each result (`out`; `dq`, `dk`, `dv`).
+    /// Empty where `digests` are those that the request named.
+    #[serde(default)]
     pub errors: BTreeMap<String, TensorError>,
     /// [`PROBES`] elements of each result, for the harness's own check.
     pub probes: BTreeMap<String, Vec<Option<f64>>>,
@@ -308,6 +323,9 @@ pub struct Prepared {
     /// Problems of about the case's size that one call works off: layers, lengths.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub problems: u32,
+    /// Of each result; empty where the worker has none.
+    #[serde(default, skip_serializing_if = "Digests::is_empty")]
+    pub digests: Digests,
 }
 
 /// How far a result tensor is from the float64 reference.
@@ -319,74 +337,4 @@ pub struct TensorError {
     pub relative_l2: Option<f64>,
     /// `max |result - reference|` over the whole tensor.
     pub max_abs: Option<f64>,
-}
-
-/// Samples of the prepared case, one entry a call in each list.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Measured {
-    /// How long the device worked on the call.
-    pub device_ns: Vec<Nanoseconds>,
-    /// How long the host needed to issue the call; empty where the two are one.
-    #[serde(default)]
-    pub host_ns: Vec<Nanoseconds>,
-    /// Clock of the device at each sample in MHz; empty where unknown.
-    #[serde(default)]
-    pub clock_mhz: Vec<f64>,
-    /// Most device memory in use during the call, where known.
-    #[serde(default)]
-    pub peak_bytes: Option<Bytes>,
-    /// State of the device right after the samples, where known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub state: Option<DeviceState>,
-    /// True when the call itself waits for the device, so that `device_ns` holds waits
-    /// for the host.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub synchronised: bool,
-    /// True when these are replays of a CUDA graph, as asked for.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub graph: bool,
-    /// Calls a sample was divided by, as asked for.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
-    pub calls_per_sample: u32,
-    /// Sets of inputs that there were, those of the first call among them; 1 where the
-    /// worker does not change them.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
-    pub input_sets: u32,
-    /// Why there were fewer than asked for, such as short memory.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub input_sets_reason: Option<String>,
-    /// The results of the last timed call, checked after it. `None`: the worker does not.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub checked: Option<Checked>,
-}
-
-/// What the last timed call computed, held to float64 after the samples.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Checked {
-    /// Seed of the inputs it was given: `seed + 1` of [`Prepare`], or `seed` where there is
-    /// one set alone.
-    pub seed: u64,
-    /// As in [`Prepared`]; of the key-value heads that were compared.
-    pub errors: BTreeMap<String, TensorError>,
-    /// As in [`Prepared`], of the whole result.
-    pub probes: BTreeMap<String, Vec<Option<f64>>>,
-}
-
-impl Default for Measured {
-    /// No samples yet, of one plain call each.
-    fn default() -> Measured {
-        Measured {
-            device_ns: Vec::new(),
-            host_ns: Vec::new(),
-            clock_mhz: Vec::new(),
-            peak_bytes: None,
-            state: None,
-            synchronised: false,
-            graph: false,
-            calls_per_sample: 1,
-            input_sets: 1,
-            input_sets_reason: None,
-            checked: None,
-        }
-    }
 }

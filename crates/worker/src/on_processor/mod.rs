@@ -123,6 +123,7 @@ impl Case {
             probes.insert((*name).to_owned(), probed.collect());
         }
         Ok(Checked {
+            digests: Default::default(),
             seed,
             errors,
             probes,
@@ -243,6 +244,7 @@ impl Worker for OnProcessor {
         let Checked { errors, probes, .. } = case.checked(request.seed)?;
         self.case = Some(case);
         Ok(Prepared {
+            digests: Default::default(),
             effective: BTreeMap::new(),
             errors,
             probes,

@@ -1,0 +1,82 @@
+//! Samples, and the results of the last timed call.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{DeviceState, Digests, TensorError, is_one, one};
+use crate::units::{Bytes, Nanoseconds};
+
+/// Samples of the prepared case, one entry a call in each list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// How long the device worked on the call.
+    pub device_ns: Vec<Nanoseconds>,
+    /// How long the host needed to issue the call; empty where the two are one.
+    #[serde(default)]
+    pub host_ns: Vec<Nanoseconds>,
+    /// Clock of the device at each sample in MHz; empty where unknown.
+    #[serde(default)]
+    pub clock_mhz: Vec<f64>,
+    /// Most device memory in use during the call, where known.
+    #[serde(default)]
+    pub peak_bytes: Option<Bytes>,
+    /// State of the device right after the samples, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<DeviceState>,
+    /// True when the call itself waits for the device, so that `device_ns` holds waits
+    /// for the host.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub synchronised: bool,
+    /// True when these are replays of a CUDA graph, as asked for.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub graph: bool,
+    /// Calls a sample was divided by, as asked for.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub calls_per_sample: u32,
+    /// Sets of inputs that there were, those of the first call among them; 1 where the
+    /// worker does not change them.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub input_sets: u32,
+    /// Why there were fewer than asked for, such as short memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_sets_reason: Option<String>,
+    /// The results of the last timed call, checked after it. `None`: the worker does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checked: Option<Checked>,
+}
+
+/// What the last timed call computed, held to float64 after the samples.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Checked {
+    /// Seed of the inputs it was given: `seed + 1` of [`Prepare`](super::Prepare), or `seed` where there is
+    /// one set alone.
+    pub seed: u64,
+    /// As in [`Prepared`](super::Prepared); of the key-value heads that were compared.
+    #[serde(default)]
+    pub errors: BTreeMap<String, TensorError>,
+    /// As in [`Prepared`](super::Prepared), of the whole result.
+    pub probes: BTreeMap<String, Vec<Option<f64>>>,
+    /// As in [`Prepared`](super::Prepared).
+    #[serde(default, skip_serializing_if = "Digests::is_empty")]
+    pub digests: Digests,
+}
+
+impl Default for Measured {
+    /// No samples yet, of one plain call each.
+    fn default() -> Measured {
+        Measured {
+            device_ns: Vec::new(),
+            host_ns: Vec::new(),
+            clock_mhz: Vec::new(),
+            peak_bytes: None,
+            state: None,
+            synchronised: false,
+            graph: false,
+            calls_per_sample: 1,
+            input_sets: 1,
+            input_sets_reason: None,
+            checked: None,
+        }
+    }
+}
