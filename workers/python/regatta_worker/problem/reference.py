@@ -223,7 +223,8 @@ class ReferenceCache:
     ) -> None:
         """They lie on `shelf`; and on `near`, where there is one and they fit, as they were
         computed."""
-        self._arrays, self._shelf, self._near = arrays, shelf or Shelf(), near
+        self._arrays, self._near = arrays, near
+        self._shelf = Shelf() if shelf is None else shelf
 
     def of(self, problem: Problem, seed: int, inputs: dict[str, Any]) -> dict[str, Any]:
         """`out`, and `dq`, `dk`, `dv` where the problem asks for them."""
