@@ -215,6 +215,7 @@ fn the_last_timed_call_is_checked_on_inputs_of_its_own() {
                 ("PYTHONPATH".to_owned(), path.to_owned()),
             ],
             fix: String::new(),
+            forking: Default::default(),
         };
         Process::start(&spec, &place.path().join("jax.log"), LIMIT).unwrap()
     };

@@ -5,7 +5,9 @@ mod outcome;
 
 use std::time::Duration;
 
-use self::outcome::{clipped, failed, fault_of, lost, out_of_turn, out_of_turn_text, unsupported};
+use self::outcome::{
+    clipped, failed, fault_of, lost, out_of_turn, out_of_turn_text, start_of, unsupported,
+};
 use super::known::Known;
 use super::laps::{Clock, Laps};
 use super::launcher::Launcher;
@@ -16,7 +18,7 @@ use super::verify::{self, AskedAfter, Verifier};
 use crate::attention::Case;
 use crate::machine::{ASKED_OF_CUDA, CENSUS};
 use crate::record::spent::Phase;
-use crate::record::types::{Entry, Fault, Measurement, Outcome};
+use crate::record::types::{Entry, Fault, Measurement, Outcome, Start};
 use crate::suite::Suite;
 use crate::suite::count::Count;
 use crate::worker::host::{Conversation, HostError};
@@ -96,7 +98,7 @@ impl<'a> Session<'a> {
             for (place, case) in block.cases.iter().enumerate() {
                 observer.case(case);
                 let mut laps = Laps::begin(self.clock);
-                let outcome = self.outcome(&mut worker, block, case, &mut laps);
+                let (outcome, start) = self.outcome(&mut worker, block, case, &mut laps);
                 // Before its last case is kept, whose line then tells what that took.
                 if place == last && matches!(worker, Worker::Up(_)) {
                     worker = Worker::Absent;
@@ -107,6 +109,7 @@ impl<'a> Session<'a> {
                     invocation: block.invocation,
                     outcome,
                     spent: laps.stretch(),
+                    start,
                 };
                 keep(&entry)?;
                 observer.done(&entry);
@@ -124,9 +127,13 @@ impl<'a> Session<'a> {
         block: &Block,
         case: &Case,
         laps: &mut Laps<'_>,
-    ) -> Outcome {
+    ) -> (Outcome, Option<Start>) {
+        let mut first = true;
         let mut conversation = match std::mem::replace(worker, Worker::Absent) {
-            Worker::Up(conversation) => conversation,
+            Worker::Up(conversation) => {
+                first = false;
+                conversation
+            }
             Worker::Absent => {
                 let started = self.launcher.start(&block.worker);
                 laps.end(Phase::Starting);
@@ -136,15 +143,16 @@ impl<'a> Session<'a> {
                         // Whatever it died of: this case was never put to it.
                         let outcome = lost(&error, Fault::Refused);
                         *worker = Worker::Down(Box::new(outcome.clone()));
-                        return outcome;
+                        return (outcome, None);
                     }
                 }
             }
             Worker::Down(outcome) => {
                 *worker = Worker::Down(outcome.clone());
-                return *outcome;
+                return (*outcome, None);
             }
         };
+        let start = start_of(conversation.origin(), first);
         let mut asked = Asked::Nothing;
         let outcome = self.measure(
             conversation.as_mut(),
@@ -168,7 +176,8 @@ impl<'a> Session<'a> {
             drop(conversation);
             laps.end(Phase::Ending);
         }
-        outcome.unwrap_or_else(|error| lost(&error, fault_of(&error)))
+        let outcome = outcome.unwrap_or_else(|error| lost(&error, fault_of(&error)));
+        (outcome, start)
     }
 
     /// Has the worker let go of its case. Whatever comes of it, what was found of the case

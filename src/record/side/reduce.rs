@@ -32,6 +32,7 @@ impl Side {
             invocation,
             outcome,
             spent: _,
+            start: _,
         } in &run.entries
         {
             if takes(*invocation) {
@@ -224,6 +225,7 @@ mod tests {
         let mut header = header();
         header.plan = vec![CaseId(CASE.to_owned())];
         let entries = outcomes.into_iter().map(|(invocation, outcome)| Entry {
+            start: None,
             case: CaseId(CASE.to_owned()),
             invocation,
             outcome,
@@ -317,6 +319,7 @@ mod tests {
         let record = &screen.cases[&CaseId(CASE.to_owned())];
         assert_eq!((record.confirm_ns.len(), &record.unconfirmed), (0, &None));
         run.entries.push(Entry {
+            start: None,
             case: CaseId(CASE.to_owned()),
             invocation: 6,
             outcome: Outcome::Failed {

@@ -23,6 +23,7 @@ fn stretch(from: f64, phases: &[(Phase, f64)]) -> Stretch {
 
 fn entry(case: &str, invocation: u32, spent: Option<Stretch>, samples: &[f64]) -> Entry {
     Entry {
+        start: None,
         case: CaseId(case.to_owned()),
         invocation,
         outcome: Outcome::Measured(Measurement {

@@ -6,7 +6,9 @@ determines it, and nothing that a call was given is kept.
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import importlib
 import math
 import os
 
@@ -24,6 +26,13 @@ SHARE_OF_DEVICE = 8
 CASE = 10
 """A case is taken to need so many times its inputs and results: three sets of them, what
 forward saves, what a comparison takes, and as much again for its workspace."""
+
+
+def import_autograd() -> None:
+    """What torch imports when it is first asked for a gradient: hundreds of modules, sympy's
+    among them, which are no part of the first call of whichever case comes first."""
+    with contextlib.suppress(ImportError):
+        importlib.import_module("torch.fx.experimental.symbolic_shapes")
 
 
 class Kept:

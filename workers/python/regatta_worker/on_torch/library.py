@@ -7,6 +7,7 @@ says what it has (`variants`) and builds a call (`build`).
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib.metadata
 import platform
 import time
@@ -24,7 +25,7 @@ from regatta_worker.on_torch.case import DTYPES, Asked, Built, Call, Results, Te
 from regatta_worker.on_torch.census import census
 from regatta_worker.on_torch.digest import digest
 from regatta_worker.on_torch.inputs import TorchInputSets
-from regatta_worker.on_torch.kept import Kept
+from regatta_worker.on_torch.kept import Kept, import_autograd
 from regatta_worker.problem import inputs, planes
 from regatta_worker.problem.attention import Problem
 from regatta_worker.problem.input_sets import Inputs, fresh, seed_of
@@ -87,6 +88,13 @@ class TorchLibrary:
 
     def load(self) -> None:
         """Imports the library; where that fails its cases are unsupported, with the reason."""
+
+    @classmethod
+    def preload(cls) -> None:
+        """Imports the library for workers that are forked later; where that fails, they say it."""
+        import_autograd()
+        with contextlib.suppress(Exception):
+            cls.__new__(cls).load()
 
     def variants(self) -> dict[str, Variant]:
         """What the library has, whether or not it could be loaded."""
@@ -217,6 +225,8 @@ class TorchLibrary:
         seed = required(request, "seed")
         if self._absent:
             raise Unsupported(self._absent)
+        if problem.has_backward:
+            import_autograd()
         self._kept.make_room(problem, self.variants()[name].stores_scores)
         tensors = self._kept.working(problem, seed)
         built, settings, results, first_call_ns = self._first_call(problem, name, params, tensors)
@@ -385,6 +395,8 @@ class TorchLibrary:
         if self._case:
             self._case.settings.close()
         self._case = None
+        # Circles hold tensors. There is little to look at: what was imported is frozen.
+        gc.collect()
 
     def _prepared(self) -> _Case:
         if self._case is None:

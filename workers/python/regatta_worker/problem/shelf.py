@@ -44,13 +44,13 @@ class Shelf:
         suffices: Callable[[Value], bool] = lambda _: True,
     ) -> Value:
         """The value of this key, of so many bytes, made where it is not there or not enough."""
-        found, _ = self._values.pop(key, (None, 0))
+        found, held = self._values.pop(key, (None, 0))
         if found is None or not suffices(found):
             # What is there makes room first: both need not fit at a time.
             found = None
             self._shrink(max(0, self.limit_bytes - size))
-            found = make()
-        self._values[key] = (found, size)
+            found, held = make(), size
+        self._values[key] = (found, held)
         return found
 
     def _shrink(self, limit_bytes: int) -> None:
