@@ -101,6 +101,15 @@ class References(unittest.TestCase):
             found = cache.planes(problem, 11, chosen(problem), self.made(problem))
         self.assertIn("dq", next(iter(found.values())))
 
+    def test_what_is_kept_is_counted_as_what_it_is(self) -> None:
+        forward = Problem.from_wire(support.wire())
+        shelf = Shelf()
+        cache = ReferenceCache(ARRAYS, shelf)
+        for direction in ("backward", "forward"):
+            problem = replace(forward, direction=direction)
+            cache.planes(problem, 11, chosen(problem), self.made(problem))
+            self.assertEqual(shelf.held_bytes, 4 * 8 * 24 * 16 * len(chosen(forward)))
+
 
 class Figures(unittest.TestCase):
     def test_an_error_in_a_plane_counts_and_what_is_not_finite_anywhere(self) -> None:

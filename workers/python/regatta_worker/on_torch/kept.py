@@ -113,4 +113,4 @@ def _names(problem: Problem) -> tuple[str, ...]:
 def _bytes(problem: Problem, names: tuple[str, ...]) -> int:
     """What tensors of a problem take."""
     elements = sum(math.prod(problem.shape(name)) for name in names)
-    return elements * DTYPES[problem.dtype].itemsize
+    return elements * int(DTYPES[problem.dtype].itemsize)

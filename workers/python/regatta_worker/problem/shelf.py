@@ -44,14 +44,15 @@ class Shelf:
         suffices: Callable[[Value], bool] = lambda _: True,
     ) -> Value:
         """The value of this key, of so many bytes, made where it is not there or not enough."""
-        found, held = self._values.pop(key, (None, 0))
-        if found is None or not suffices(found):
+        kept = self._values.pop(key, None)
+        if kept is None or not suffices(kept[0]):
             # What is there makes room first: both need not fit at a time.
-            found = None
+            kept = None
             self._shrink(max(0, self.limit_bytes - size))
-            found, held = make(), size
-        self._values[key] = (found, held)
-        return found
+            kept = (make(), size)
+        self._values[key] = kept
+        value: Value = kept[0]
+        return value
 
     def _shrink(self, limit_bytes: int) -> None:
         held = self.held_bytes
