@@ -7,9 +7,9 @@ use super::declared::{NoCommand, OWN, environment_of, unknown};
 use super::environments::{Made, interpreter_of};
 use crate::suite::Suite;
 use crate::suite::environment::Environment;
-use crate::suite::workers::Start;
-use crate::worker::forks::Forking;
+use crate::suite::start::Start;
 use crate::worker::host::Spec;
+use crate::worker::spec::Forking;
 use crate::worker::{gpu_clock, python};
 
 /// Where Python looks for modules before anywhere else.

@@ -3,7 +3,7 @@
 use crate::suite::Suite;
 use crate::suite::document::nearest;
 use crate::suite::environment::Environment;
-use crate::suite::workers::{Start, Starting};
+use crate::suite::start::{Start, Starting};
 use crate::worker::python;
 
 /// Workers that are this executable.

@@ -13,6 +13,7 @@ use crate::record::identity::Identity;
 use crate::suite::Suite;
 use crate::worker::host::{Conversation, HostError, Spec};
 use crate::worker::launch::Launch;
+use crate::worker::spec::Forking;
 
 pub use super::declared::{NoCommand, declared};
 
@@ -61,6 +62,14 @@ impl Processes {
     /// The same, with another limit for a worker to introduce itself.
     pub fn within(self, limit: Duration) -> Processes {
         Processes { limit, ..self }
+    }
+
+    /// The same with every process started by itself: one alone is not worth a fork.
+    pub fn each_started(mut self) -> Processes {
+        for spec in self.specs.values_mut() {
+            spec.forking = Forking::Never;
+        }
+        self
     }
 
     /// Begins logs anew: what other runs printed is no part of this one's.

@@ -10,8 +10,9 @@ mod parse;
 pub mod rules;
 mod selector;
 mod source;
+pub mod start;
 pub mod structural;
-pub mod workers;
+mod workers;
 
 use std::collections::BTreeMap;
 
@@ -26,7 +27,7 @@ use crate::attention::{Case, ParamValue, Params, VariantId};
 use count::Count;
 use environment::Environment;
 use rules::Rules;
-use workers::Starting;
+use start::Starting;
 
 /// A suite: cases, how to measure them, and what is demanded of the results.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -15,24 +15,11 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::forked::Forked;
-use super::host::Spec;
 use super::log::Log;
 use super::program::{ENDING, Leaves, Program, STARTING, Started, Streams};
 use super::protocol::REQUEST_FD;
+use super::spec::{Forking, Spec};
 use super::supervisor;
-
-/// Whether workers are forked from a process that has imported their library.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Forking {
-    /// Each is started by itself.
-    #[default]
-    Never,
-    /// They are forked where that is known to change nothing: on a GPU, by a process that has
-    /// no device open and no thread running.
-    WhereSound,
-    /// They are forked, or not used.
-    Always,
-}
 
 /// The process that forks.
 #[derive(Debug)]

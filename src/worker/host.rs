@@ -3,7 +3,7 @@
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
@@ -12,30 +12,14 @@ use nix::sys::signal::Signal;
 
 use super::channel::{Channel, Ours, mapping, read_lines, write_lines};
 pub use super::error::HostError;
-use super::forks::{Forking, Forks};
+use super::forks::Forks;
 use super::log::Log;
 use super::program::{Ends, Leaves, Program, Streams, why};
 use super::protocol::{
     Hello, PROTOCOL_VERSION, REPLY_FD, REQUEST_FD, Reply, ReplyBody, Request, RequestBody,
 };
+pub use super::spec::Spec;
 use crate::units::Bytes;
-
-/// How to start a worker.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spec {
-    /// What to call it: `cpu`, `torch@old`.
-    pub name: String,
-    /// The program.
-    pub program: PathBuf,
-    /// Its arguments.
-    pub args: Vec<String>,
-    /// Environment variables set for it.
-    pub env: Vec<(String, String)>,
-    /// What to do when the program is missing.
-    pub fix: String,
-    /// Whether the program forks workers when it is told to: those of regatta's own do.
-    pub forking: Forking,
-}
 
 /// How a worker process came to be.
 #[derive(Clone, Debug, PartialEq, Eq)]

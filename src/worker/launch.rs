@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::forks::{Forking, Forks};
-use super::host::{HostError, Process, Spec};
+use super::forks::Forks;
+use super::host::{HostError, Process};
+use super::spec::{Forking, Spec};
 
 /// How the processes of a worker come to be, decided when the first one is wanted.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ mod channel;
 pub mod descendants;
 mod error;
 mod forked;
-pub mod forks;
+mod forks;
 pub mod gpu_clock;
 pub mod host;
 pub mod launch;
@@ -17,6 +17,7 @@ mod order;
 pub mod program;
 pub mod python;
 pub mod signals;
+pub mod spec;
 pub mod supervisor;
 
 pub use regatta_worker::{protocol, serve};
