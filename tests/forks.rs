@@ -214,6 +214,31 @@ fn a_fork_server_that_died_is_replaced_by_starts() {
     assert!(reasons[0].contains("forked none: it ended"), "{reasons:?}");
 }
 
+#[test]
+fn a_worker_that_ended_with_its_fork_server_is_no_fault_of_its_case() {
+    let shoots = "
+        if len(open('processes').readlines()) == 2 and not os.path.exists('shot'):
+            open('shot', 'w').close()
+            os.kill(int(open('imports').readline()), 9)
+            time.sleep(600)";
+    let place = place("auto", "pass", shoots);
+    place.edit(
+        "sitecustomize.py",
+        "sys.meta_path.insert",
+        &format!("{SEES_A_GPU}sys.meta_path.insert"),
+    );
+    place.edit("s.toml", "MINE =", "CUDA_VISIBLE_DEVICES = \"0\", MINE =");
+    exits!(place, 3, ["run", "./s.toml"]);
+    let run = place.run("s");
+    let (forked, exec) = (How::Forked, How::Exec);
+    assert_eq!(starts(&run), [forked, forked, forked, exec, exec, exec]);
+    let Outcome::Failed { reason, fault, .. } = &run.entries[2].outcome else {
+        panic!("{:?}", run.entries[2]);
+    };
+    assert_eq!(*fault, Fault::Refused, "{reason}");
+    assert!(reason.contains("not by itself"), "{reason}");
+}
+
 fn lives(pid: i64) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     !stat.is_empty() && !stat.contains(") Z ")

@@ -38,6 +38,19 @@ pub enum HostError {
         /// The words of one of the two.
         error: io::Error,
     },
+    /// It was ended from outside: with the process that forked it, for the most part.
+    #[error(
+        "worker {name} was ended before it answered {asked}, and not by itself: what forked it \
+         is gone, or its supervisor is"
+    )]
+    Orphaned {
+        /// The worker.
+        name: String,
+        /// What was asked.
+        asked: &'static str,
+        /// The last lines it printed.
+        log: String,
+    },
     /// It is to be forked, and that cannot be.
     #[error(
         "worker {name} is to be forked, and cannot be: {reason}; write `start = \"auto\"` or \

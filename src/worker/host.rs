@@ -196,6 +196,13 @@ impl Process {
         // that the status is its own and not that of our kill.
         let by_itself = self.program.ends_within(Duration::from_secs(2));
         let status = self.kill();
+        if self.origin == Origin::Forked && status.is_none() {
+            return HostError::Orphaned {
+                name: self.name.clone(),
+                asked,
+                log: self.log.excerpt(),
+            };
+        }
         HostError::Died {
             name: self.name.clone(),
             status: match status {

@@ -82,6 +82,7 @@ pub(super) fn fault_of(error: &HostError) -> Fault {
         HostError::TimedOut { .. } => Fault::Hang,
         HostError::Missing { .. }
         | HostError::Forked { .. }
+        | HostError::Orphaned { .. }
         | HostError::CannotFork { .. }
         | HostError::Log { .. }
         | HostError::Channel { .. }
