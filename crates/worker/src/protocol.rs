@@ -11,7 +11,8 @@ mod measured;
 use serde::{Deserialize, Serialize};
 
 pub use self::device::{Cache, Device, DeviceKind};
-pub use self::measured::{Checked, Measured};
+pub use self::measured::{Checked, Digests, Measured, TensorError};
+use self::measured::{is_one, one};
 use super::machine::{Activity, Structure};
 pub use super::machine::{DeviceState, throttle_words};
 use crate::attention::{Direction, Dtype, ParamValue, Params, Problem, ProjectionKind};
@@ -28,10 +29,6 @@ pub const REPLY_FD: i32 = 4;
 
 /// Elements of each result tensor that a worker sends back for an independent check.
 pub const PROBES: usize = 16;
-
-/// Of each result, what tells whether it is the same to the last bit: a worker's own words,
-/// which it alone compares.
-pub type Digests = BTreeMap<String, String>;
 
 /// One request line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -137,14 +134,6 @@ pub struct Measure {
     /// [`Checked::digests`] likewise.
     #[serde(default, skip_serializing_if = "Digests::is_empty")]
     pub known: Digests,
-}
-
-fn one() -> u32 {
-    1
-}
-
-fn is_one(number: &u32) -> bool {
-    *number == 1
 }
 
 /// One reply line.
@@ -326,15 +315,4 @@ pub struct Prepared {
     /// Of each result; empty where the worker has none.
     #[serde(default, skip_serializing_if = "Digests::is_empty")]
     pub digests: Digests,
-}
-
-/// How far a result tensor is from the float64 reference.
-///
-/// `None` stands for a figure that is not finite, which JSON cannot hold.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TensorError {
-    /// `‖result - reference‖₂ / ‖reference‖₂` over the whole tensor.
-    pub relative_l2: Option<f64>,
-    /// `max |result - reference|` over the whole tensor.
-    pub max_abs: Option<f64>,
 }

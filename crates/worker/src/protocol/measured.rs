@@ -4,8 +4,23 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{DeviceState, Digests, TensorError, is_one, one};
+use crate::machine::DeviceState;
 use crate::units::{Bytes, Nanoseconds};
+
+/// Of each result, what tells whether it is the same to the last bit: a worker's own words,
+/// which it alone compares.
+pub type Digests = BTreeMap<String, String>;
+
+/// How far a result tensor is from the float64 reference.
+///
+/// `None` stands for a figure that is not finite, which JSON cannot hold.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TensorError {
+    /// `‖result - reference‖₂ / ‖reference‖₂` over the whole tensor.
+    pub relative_l2: Option<f64>,
+    /// `max |result - reference|` over the whole tensor.
+    pub max_abs: Option<f64>,
+}
 
 /// Samples of the prepared case, one entry a call in each list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -79,4 +94,14 @@ impl Default for Measured {
             checked: None,
         }
     }
+}
+
+/// What `u32`s are that a message leaves out.
+pub(super) fn one() -> u32 {
+    1
+}
+
+/// Whether one may be left out.
+pub(super) fn is_one(number: &u32) -> bool {
+    *number == 1
 }
