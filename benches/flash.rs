@@ -52,6 +52,7 @@ fn prepared(id: &str) -> (Box<dyn Worker>, f64) {
     let flops = work::flops(&problem);
     let mut worker = variants::worker("cpu").expect("the cpu worker");
     let request = Prepare {
+        known: Default::default(),
         variant: "flash".to_owned(),
         problem,
         params: Params::default(),
@@ -65,6 +66,7 @@ fn prepared(id: &str) -> (Box<dyn Worker>, f64) {
 
 fn seconds(worker: &mut dyn Worker) -> f64 {
     let once = Measure {
+        known: Default::default(),
         warmup: 0,
         samples: 1,
         min_samples: 1,

@@ -190,6 +190,7 @@ fn reply(_: &Path, data: &[u8]) {
                 facts: BTreeMap::new(),
             };
             let asked = Measure {
+                known: Default::default(),
                 warmup: 1,
                 samples: 1 << 20,
                 min_samples: 1,

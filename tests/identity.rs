@@ -107,13 +107,13 @@ fn another_revision_or_other_changes_begin_a_run_anew() {
 fn each_invocation_is_held_to_the_worker_that_the_run_began_with() {
     let place = Place::new();
     place.suite("s", &["fake/steady"], &[], "");
-    place.script("if [ $n = 4 ]; then set -- --release 2.0; fi");
+    place.script("if [ $n = 3 ]; then set -- --release 2.0; fi");
     let (stdout, _) = exits!(place, 3, ["run", "./s.toml"]);
     assert!(stdout.contains("version fake 1.0 → 2.0"), "{stdout}");
     exits!(place, 3, ["baseline", "save", "s", "reports/s"]);
     let place = Place::new();
     place.suite("s", &["fake/steady"], &[], "");
-    place.script("if [ $n = 4 ]; then set -- --start absent; fi");
+    place.script("if [ $n = 3 ]; then set -- --start absent; fi");
     let (stdout, _) = exits!(place, 3, ["run", "./s.toml"]);
     assert!(stdout.contains("present → absent"), "{stdout}");
 }

@@ -143,6 +143,7 @@ const SEED: u64 = u64::MAX;
 /// What the Python worker says of one case, taken on three sets of inputs.
 fn on_three_sets(worker: &mut Process, problem: &Problem) -> Measured {
     let prepare = RequestBody::Prepare(Prepare {
+        known: Default::default(),
         variant: "xla".to_owned(),
         problem: problem.clone(),
         params: Params::default(),
@@ -158,6 +159,7 @@ fn on_three_sets(worker: &mut Process, problem: &Problem) -> Measured {
         assert!(error.relative_l2.unwrap() < 1e-5, "{tensor}: {error:?}");
     }
     let measure = RequestBody::Measure(Measure {
+        known: Default::default(),
         warmup: 1,
         samples: 4,
         min_samples: 2,
@@ -213,6 +215,7 @@ fn the_last_timed_call_is_checked_on_inputs_of_its_own() {
                 ("PYTHONPATH".to_owned(), path.to_owned()),
             ],
             fix: String::new(),
+            forking: Default::default(),
         };
         Process::start(&spec, &place.path().join("jax.log"), LIMIT).unwrap()
     };

@@ -177,6 +177,7 @@ impl<'a> Race<'a> {
         }
         let seed = self.suite.settings.seed;
         let prepare = Prepare {
+            known: Default::default(),
             variant: case.variant.name.clone(),
             problem: case.problem.clone(),
             params: self.suite.params_for(case),
@@ -210,6 +211,7 @@ impl<'a> Race<'a> {
             let samples = left.min(CALLS_AT_ONCE);
             left -= samples;
             let measure = Measure {
+                known: Default::default(),
                 // Criterion has its own warm-up, through here.
                 warmup: 0,
                 samples: samples as u32,

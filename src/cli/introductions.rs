@@ -101,7 +101,8 @@ fn introduction(
 ) -> Result<Hello, Absence> {
     let fix = || remedy(name, config);
     let found = Processes::find(std::iter::once(name), config, environment, logs.to_owned());
-    let mut processes = found.map_err(|error| Absence::plain(&error.to_string(), fix()))?;
+    let found = found.map_err(|error| Absence::plain(&error.to_string(), fix()))?;
+    let mut processes = found.each_started();
     if let Some(limit) = limit {
         processes = processes.within(limit);
     }

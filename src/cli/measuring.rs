@@ -13,7 +13,8 @@ use super::{Stop, interrupt, note};
 use regatta::attention::{Case, CaseId};
 use regatta::measure::checkout::checkout;
 use regatta::measure::counters::Machine;
-use regatta::measure::held::Held;
+use regatta::measure::held::{Held, Waiting};
+use regatta::measure::known::Known;
 use regatta::measure::laps::{Clock, Monotonic};
 use regatta::measure::machine::{fingerprint, worker_record};
 use regatta::measure::preflight;
@@ -48,6 +49,9 @@ pub struct Ready {
     before: Spent,
     processes: Processes,
     hellos: BTreeMap<String, Hello>,
+    /// The first invocation's, from when the workers introduced themselves.
+    waiting: Option<Waiting>,
+    known: Known,
     fresh: bool,
 }
 
@@ -81,7 +85,15 @@ impl Ready {
         let mut processes =
             Processes::find(workers.iter(), &suite, environment, logs).map_err(Stop::usage)?;
         before.add(Phase::SettingUp, clock.now());
-        let hellos = preflight::check(&suite, &mut processes).map_err(|error| {
+        let regular = blocks(
+            &suite.cases,
+            0..suite.settings.invocations,
+            suite.settings.seed,
+            &BTreeSet::new(),
+        );
+        let first = regular.first().map_or("", |block| &block.worker);
+        let checked = preflight::check_keeping(&suite, &mut processes, first);
+        let (hellos, waiting) = checked.map_err(|error| {
             let log = match &error {
                 preflight::Preflight::Worker(error) => error.log().to_owned(),
                 preflight::Preflight::Plan(_) => String::new(),
@@ -128,6 +140,8 @@ impl Ready {
             before,
             processes,
             hellos,
+            waiting,
+            known: Known::default(),
             fresh: args.fresh,
         })
     }
@@ -213,8 +227,9 @@ impl Ready {
         let seed = self.suite.settings.seed;
         let blocks = blocks(cases, range.clone(), seed, &writer.done);
         let mut progress = Progress::new(&blocks, range, self.quiet);
-        let mut launcher = Held::new(&mut self.processes, &self.hellos);
-        let mut session = Session::new(&self.suite, &mut launcher, &self.clock);
+        let waiting = self.waiting.take();
+        let mut launcher = Held::new(&mut self.processes, &self.hellos).with(waiting);
+        let mut session = Session::new(&self.suite, &mut launcher, &self.clock, &mut self.known);
         if self.suite.settings.wants_quiet() {
             session = session.watched_by(Box::new(Machine::here()));
         }

@@ -78,6 +78,7 @@ fn check(command: &[String], json: bool) -> Ended {
         args: args.to_vec(),
         env: Vec::new(),
         fix: "is it installed, and is the path right?".to_owned(),
+        forking: Default::default(),
     };
     let log = tempfile::NamedTempFile::new().map_err(Stop::usage)?;
     interrupt::leaves(log.path().to_owned());

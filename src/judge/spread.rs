@@ -78,6 +78,7 @@ mod tests {
             .iter()
             .enumerate()
             .map(|(i, (case, samples))| Entry {
+                start: None,
                 case: CaseId((*case).to_owned()),
                 invocation: i as u32,
                 outcome: Outcome::Measured(Measurement {

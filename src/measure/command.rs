@@ -7,7 +7,9 @@ use super::declared::{NoCommand, OWN, environment_of, unknown};
 use super::environments::{Made, interpreter_of};
 use crate::suite::Suite;
 use crate::suite::environment::Environment;
+use crate::suite::start::Start;
 use crate::worker::host::Spec;
+use crate::worker::spec::Forking;
 use crate::worker::{gpu_clock, python};
 
 /// Where Python looks for modules before anywhere else.
@@ -29,6 +31,7 @@ pub(super) fn spec(name: &str, suite: &Suite, default: Option<&str>) -> Result<S
             args: args.to_vec(),
             env,
             fix: format!("see `command` of [workers.{worker}]"),
+            forking: Forking::Never,
         });
     }
     if OWN.contains(&worker) {
@@ -40,12 +43,26 @@ pub(super) fn spec(name: &str, suite: &Suite, default: Option<&str>) -> Result<S
             args: vec!["worker".to_owned(), "serve".to_owned(), worker.to_owned()],
             env,
             fix: "is the executable still there?".to_owned(),
+            forking: Forking::Never,
         });
     }
     if python::LIBRARIES.contains(&worker) {
-        return python_spec(name, worker, environment_name, &environment);
+        let forking = forking(worker, suite);
+        return python_spec(name, worker, environment_name, &environment, forking);
     }
     Err(unknown(worker, suite))
+}
+
+/// Whether the processes of a Python worker are forked. One of several ranks imports nothing
+/// that takes time, and starts a process a rank.
+fn forking(worker: &str, suite: &Suite) -> Forking {
+    let said = suite.starts.get(worker).map(|starting| starting.start);
+    match said.unwrap_or_default() {
+        Start::Auto if worker == "sequence_parallel" => Forking::Never,
+        Start::Auto => Forking::WhereSound,
+        Start::Exec => Forking::Never,
+        Start::Fork => Forking::Always,
+    }
 }
 
 fn python_spec(
@@ -53,6 +70,7 @@ fn python_spec(
     library: &str,
     environment_name: &str,
     environment: &Environment,
+    forking: Forking,
 ) -> Result<Spec, NoCommand> {
     let worker = python::install().map_err(|error| {
         NoCommand(format!(
@@ -91,6 +109,7 @@ fn python_spec(
         fix: "name the interpreter in [environments.default] of regatta.toml or in \
               REGATTA_PYTHON"
             .to_owned(),
+        forking,
     })
 }
 

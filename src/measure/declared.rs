@@ -3,6 +3,7 @@
 use crate::suite::Suite;
 use crate::suite::document::nearest;
 use crate::suite::environment::Environment;
+use crate::suite::start::{Start, Starting};
 use crate::worker::python;
 
 /// Workers that are this executable.
@@ -27,6 +28,9 @@ pub fn declared(suite: &Suite, default: Option<&str>) -> Result<(), NoCommand> {
              measured under its name; call this one something else"
         )));
     }
+    for (name, starting) in &suite.starts {
+        startable(name, starting, suite)?;
+    }
     for (name, environment) in &suite.environments {
         for worker in &environment.workers {
             if !is_known(worker, suite) {
@@ -37,6 +41,25 @@ pub fn declared(suite: &Suite, default: Option<&str>) -> Result<(), NoCommand> {
         }
     }
     default.map_or(Ok(()), |name| find_environment(name, suite).map(|_| ()))
+}
+
+/// Holds a `start` to the workers that have one: those in Python that come with regatta.
+fn startable(name: &str, starting: &Starting, suite: &Suite) -> Result<(), NoCommand> {
+    let place = &starting.place;
+    if suite.workers.contains_key(name) || OWN.contains(&name) {
+        return match starting.start {
+            Start::Auto | Start::Exec => Ok(()),
+            Start::Fork => Err(NoCommand(format!(
+                "{place}: only regatta's own workers in Python ({}) can be forked; leave `start` \
+                 out, and `{name}` is started for each invocation",
+                python::LIBRARIES.join(", ")
+            ))),
+        };
+    }
+    match python::LIBRARIES.contains(&name) {
+        true => Ok(()),
+        false => Err(NoCommand(format!("{place}: {}", unknown(name, suite)))),
+    }
 }
 
 /// Requirements are installed for an interpreter, which only Python workers are started with.

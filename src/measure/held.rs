@@ -11,17 +11,35 @@ use crate::worker::protocol::Hello;
 pub struct Held<'a> {
     launcher: &'a mut dyn Launcher,
     first: &'a BTreeMap<String, Hello>,
+    waiting: Option<Waiting>,
 }
+
+/// A worker that has introduced itself and has done nothing else, by its name.
+pub type Waiting = (String, Box<dyn Conversation>);
 
 impl<'a> Held<'a> {
     /// Starts workers through `launcher`; `first` is what each said when the run began.
     pub fn new(launcher: &'a mut dyn Launcher, first: &'a BTreeMap<String, Hello>) -> Held<'a> {
-        Held { launcher, first }
+        Held {
+            launcher,
+            first,
+            waiting: None,
+        }
+    }
+
+    /// The same with a worker that is up already: it serves where it is the next one that is
+    /// wanted, and else ends before another is started.
+    pub fn with(self, waiting: Option<Waiting>) -> Held<'a> {
+        Held { waiting, ..self }
     }
 }
 
 impl Launcher for Held<'_> {
     fn start(&mut self, worker: &str) -> Result<Box<dyn Conversation>, HostError> {
+        match self.waiting.take() {
+            Some((name, conversation)) if name == worker => return Ok(conversation),
+            other => drop(other),
+        }
         let started = self.launcher.start(worker)?;
         let Some(first) = self.first.get(worker) else {
             return Ok(started);

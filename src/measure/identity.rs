@@ -216,6 +216,7 @@ mod tests {
                 .map(|&(name, value)| (name.to_owned(), value.to_owned()))
                 .collect(),
             fix: String::new(),
+            forking: Default::default(),
         }
     }
 

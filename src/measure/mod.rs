@@ -8,6 +8,7 @@ mod declared;
 pub mod environments;
 pub mod held;
 pub mod identity;
+pub mod known;
 pub mod laps;
 pub mod launcher;
 pub mod machine;

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::held::Waiting;
 use super::launcher::Launcher;
 use crate::attention::{Case, NAME_RULE, ParamValue, is_name, work};
 use crate::suite::Suite;
@@ -30,17 +31,36 @@ pub fn check(
     suite: &Suite,
     launcher: &mut dyn Launcher,
 ) -> Result<BTreeMap<String, Hello>, Preflight> {
+    check_keeping(suite, launcher, "").map(|(hellos, _)| hellos)
+}
+
+/// The same, and the worker named is not ended: it is introduced last, so that it is alone,
+/// and serves the first invocation.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_keeping(
+    suite: &Suite,
+    launcher: &mut dyn Launcher,
+    kept: &str,
+) -> Result<(BTreeMap<String, Hello>, Option<Waiting>), Preflight> {
     let names: BTreeSet<String> = suite
         .cases
         .iter()
         .map(|case| case.variant.worker_name())
         .collect();
     let mut hellos = BTreeMap::new();
-    for name in names {
-        let hello = launcher.start(&name)?.hello().clone();
-        device_known(&name, &hello)?;
-        nameable(&name, &hello)?;
-        hellos.insert(name, hello);
+    let mut waiting = None;
+    let others = names.iter().filter(|name| *name != kept);
+    for name in others.chain(names.get(kept)) {
+        let conversation = launcher.start(name)?;
+        let hello = conversation.hello().clone();
+        device_known(name, &hello)?;
+        nameable(name, &hello)?;
+        hellos.insert(name.clone(), hello);
+        if name == kept {
+            waiting = Some((name.clone(), conversation));
+        }
     }
     // Some libraries missing is what a suite over many of them expects; all of them is a
     // machine that was not set up.
@@ -84,7 +104,7 @@ pub fn check(
             )));
         }
     }
-    Ok(hellos)
+    Ok((hellos, waiting))
 }
 
 /// Holds the names of a worker's variants to what case ids are made of.

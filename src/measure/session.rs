@@ -8,9 +8,10 @@ mod quiet;
 use std::time::Duration;
 
 use self::census::{counted, counters};
-use self::outcome::{clipped, failed, fault_of, lost, out_of_turn, unsupported};
+use self::outcome::{clipped, failed, fault_of, lost, out_of_turn, start_of, unsupported};
 use self::quiet::{Quiet, Tries};
 use super::counters::{Unwatched, Watch};
+use super::known::Known;
 use super::laps::{Clock, Laps};
 use super::launcher::Launcher;
 use super::preflight::variant_of;
@@ -18,7 +19,7 @@ use super::schedule::Block;
 use super::verify::{self, AskedAfter, Verifier};
 use crate::attention::Case;
 use crate::record::spent::Phase;
-use crate::record::types::{Entry, Fault, Measurement, Outcome};
+use crate::record::types::{Entry, Fault, Measurement, Outcome, Start};
 use crate::suite::Suite;
 use crate::worker::host::{Conversation, HostError};
 use crate::worker::protocol::{Measure, Prepare, ReplyBody, RequestBody, VariantInfo};
@@ -56,21 +57,25 @@ pub struct Session<'a> {
     suite: &'a Suite,
     launcher: &'a mut dyn Launcher,
     clock: &'a dyn Clock,
+    known: &'a mut Known,
     verifier: Verifier,
     quiet: Quiet,
 }
 
 impl<'a> Session<'a> {
-    /// A session over the cases of a suite; `clock` tells what each phase of them takes.
+    /// A session over the cases of a suite; `clock` tells what each phase of them takes,
+    /// `known` what results of this run were held to float64.
     pub fn new(
         suite: &'a Suite,
         launcher: &'a mut dyn Launcher,
         clock: &'a dyn Clock,
+        known: &'a mut Known,
     ) -> Session<'a> {
         Session {
             suite,
             launcher,
             clock,
+            known,
             verifier: Verifier::default(),
             quiet: Quiet::new(Box::new(Unwatched)),
         }
@@ -102,7 +107,7 @@ impl<'a> Session<'a> {
             for (place, case) in block.cases.iter().enumerate() {
                 observer.case(case);
                 let mut laps = Laps::begin(self.clock);
-                let outcome = self.outcome(&mut worker, block, case, &mut laps);
+                let (outcome, start) = self.outcome(&mut worker, block, case, &mut laps);
                 // Before its last case is kept, whose line then tells what that took.
                 if place == last && matches!(worker, Worker::Up(_)) {
                     worker = Worker::Absent;
@@ -113,6 +118,7 @@ impl<'a> Session<'a> {
                     invocation: block.invocation,
                     outcome,
                     spent: laps.stretch(),
+                    start,
                 };
                 keep(&entry)?;
                 observer.done(&entry);
@@ -130,9 +136,13 @@ impl<'a> Session<'a> {
         block: &Block,
         case: &Case,
         laps: &mut Laps<'_>,
-    ) -> Outcome {
+    ) -> (Outcome, Option<Start>) {
+        let mut first = true;
         let mut conversation = match std::mem::replace(worker, Worker::Absent) {
-            Worker::Up(conversation) => conversation,
+            Worker::Up(conversation) => {
+                first = false;
+                conversation
+            }
             Worker::Absent => {
                 let started = self.launcher.start(&block.worker);
                 laps.end(Phase::Starting);
@@ -142,15 +152,16 @@ impl<'a> Session<'a> {
                         // Whatever it died of: this case was never put to it.
                         let outcome = lost(&error, Fault::Refused);
                         *worker = Worker::Down(Box::new(outcome.clone()));
-                        return outcome;
+                        return (outcome, None);
                     }
                 }
             }
             Worker::Down(outcome) => {
                 *worker = Worker::Down(outcome.clone());
-                return *outcome;
+                return (*outcome, None);
             }
         };
+        let start = start_of(conversation.origin(), first);
         let mut asked = Asked::Nothing;
         let outcome = self.measure(
             conversation.as_mut(),
@@ -174,7 +185,8 @@ impl<'a> Session<'a> {
             drop(conversation);
             laps.end(Phase::Ending);
         }
-        outcome.unwrap_or_else(|error| lost(&error, fault_of(&error)))
+        let outcome = outcome.unwrap_or_else(|error| lost(&error, fault_of(&error)));
+        (outcome, start)
     }
 
     /// Has the worker let go of its case. Whatever comes of it, what was found of the case
@@ -203,6 +215,7 @@ impl<'a> Session<'a> {
         let settings = &self.suite.settings;
         let limit = self.limit();
         let prepare = Prepare {
+            known: self.known.before(&case.id()),
             variant: case.variant.name.clone(),
             problem: case.problem.clone(),
             params: self.suite.params_for(case),
@@ -228,13 +241,14 @@ impl<'a> Session<'a> {
         let device = &worker.hello().device;
         let first_call_disturbed = self.quiet.disturbed_since(began.as_ref(), device);
         laps.end(Phase::Preparing);
-        let prepared = match reply? {
+        let mut prepared = match reply? {
             ReplyBody::Prepared(prepared) => prepared,
             ReplyBody::Unsupported { reason } => return Ok(unsupported(reason)),
             ReplyBody::Failed { reason } => return Ok(failed(Fault::Other, reason)),
             other => return Ok(out_of_turn(&other)),
         };
         *asked = Asked::Prepared;
+        self.known.complete(&case.id(), &mut prepared);
         let checked = self
             .verifier
             .check(&case.problem, settings.seed, &variant, &prepared);
@@ -243,6 +257,7 @@ impl<'a> Session<'a> {
             Ok(errors) => errors,
             Err(rejected) => return Ok(rejected.into()),
         };
+        self.known.held(&case.id(), &prepared);
         let timed = match settings.structure_only {
             true => Ok(Measurement::default()),
             false => self.timed_quietly(worker, case, &variant, prepared.problems > 1, laps)?,
@@ -308,6 +323,7 @@ impl<'a> Session<'a> {
     ) -> Result<Result<Measurement, Outcome>, HostError> {
         let settings = &self.suite.settings;
         let measure = Measure {
+            known: self.known.after(&case.id()),
             warmup: settings.warmup,
             samples: settings.samples,
             min_samples: settings.min_samples,
@@ -321,7 +337,7 @@ impl<'a> Session<'a> {
         let reply = worker.ask(RequestBody::Measure(measure.clone()), limit);
         let ground = self.quiet.since(began.as_ref(), &worker.hello().device);
         laps.end(Phase::Measuring);
-        let measured = match reply? {
+        let mut measured = match reply? {
             ReplyBody::Measured(measured) => measured,
             ReplyBody::Unsupported { reason } => return Ok(Err(unsupported(reason))),
             ReplyBody::Failed { reason } => return Ok(Err(failed(Fault::Other, reason))),
@@ -330,6 +346,7 @@ impl<'a> Session<'a> {
         if let Err(reason) = verify::as_asked(&measure, &measured) {
             return Ok(Err(failed(Fault::Other, reason)));
         }
+        self.known.complete_after(&case.id(), &mut measured);
         // Before the times: those of a wrong result are of no interest.
         let asked = AskedAfter {
             seed: settings.seed,
@@ -344,6 +361,7 @@ impl<'a> Session<'a> {
             Ok(errors) => errors,
             Err(rejected) => return Ok(Err(rejected.into())),
         };
+        self.known.held_after(&case.id(), &measured);
         let device = &worker.hello().device;
         if let Err(reason) = verify::samples(&case.problem, device, &measure, &measured) {
             let reason = format!("unusable samples: {reason}");

@@ -129,6 +129,7 @@ impl Verifier {
             seed: found,
             errors,
             probes,
+            ..
         } = checked;
         let wanted = if one { seed } else { seed.wrapping_add(1) };
         if *found != wanted {

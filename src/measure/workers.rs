@@ -11,13 +11,16 @@ use super::launcher::Launcher;
 use crate::attention::VariantId;
 use crate::record::identity::Identity;
 use crate::suite::Suite;
-use crate::worker::host::{Conversation, HostError, Process, Spec};
+use crate::worker::host::{Conversation, HostError, Spec};
+use crate::worker::launch::Launch;
+use crate::worker::spec::Forking;
 
 pub use super::declared::{NoCommand, declared};
 
 /// Starts workers as processes, each with a log of its own.
 pub struct Processes {
     specs: BTreeMap<String, Spec>,
+    launches: BTreeMap<String, Launch>,
     logs: PathBuf,
     limit: Duration,
 }
@@ -49,6 +52,7 @@ impl Processes {
             .collect::<Result<_, NoCommand>>()?;
         Ok(Processes {
             specs,
+            launches: BTreeMap::new(),
             logs,
             // A library is loaded over the first request, whose limit is that of any other.
             limit: Duration::from_secs(suite.settings.timeout_s.into()),
@@ -60,11 +64,27 @@ impl Processes {
         Processes { limit, ..self }
     }
 
+    /// The same with every process started by itself: one alone is not worth a fork.
+    pub fn each_started(mut self) -> Processes {
+        for spec in self.specs.values_mut() {
+            spec.forking = Forking::Never;
+        }
+        self
+    }
+
     /// Begins logs anew: what other runs printed is no part of this one's.
     pub fn begin_logs(&self) {
         for worker in self.specs.keys() {
-            // Where one cannot be removed, starting the worker says why.
-            let _ = fs::remove_file(self.log(worker));
+            let path = self.log(worker);
+            // Cut, since a process that has introduced itself goes on writing there. Where
+            // that cannot be done, starting the worker says why.
+            let _ = match fs::metadata(&path).is_ok_and(|log| log.is_file()) {
+                true => fs::OpenOptions::new()
+                    .write(true)
+                    .open(&path)
+                    .and_then(|log| log.set_len(0)),
+                false => fs::remove_file(&path),
+            };
         }
     }
 
@@ -97,7 +117,8 @@ impl Launcher for Processes {
             error,
         })?;
         let log = self.log(worker);
-        Ok(Box::new(Process::start(spec, &log, self.limit)?))
+        let launch = self.launches.entry(worker.to_owned()).or_default();
+        Ok(Box::new(launch.next(spec, &log, self.limit)?))
     }
 }
 
@@ -110,6 +131,7 @@ mod tests {
     fn a_log_lies_in_its_folder_whatever_the_worker_is_called() {
         let processes = Processes {
             specs: BTreeMap::new(),
+            launches: BTreeMap::new(),
             logs: PathBuf::from("logs"),
             limit: Duration::ZERO,
         };

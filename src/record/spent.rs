@@ -18,7 +18,8 @@ use crate::units::Nanoseconds;
 pub enum Phase {
     /// Reading the suite, finding its workers, asking which code and machine this is.
     SettingUp,
-    /// Starting each worker once, to hear what it is, and ending it.
+    /// Starting each worker once, to hear what it is, and ending all but the one that serves
+    /// the first invocation.
     Preflight,
     /// Starting a worker, until it has introduced itself.
     Starting,

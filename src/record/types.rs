@@ -31,6 +31,29 @@ pub struct Entry {
     /// files do not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent: Option<Stretch>,
+    /// How the process came to be that it was put to. Older files do not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<Start>,
+}
+
+/// How the process of an invocation came to be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Start {
+    /// By which of the ways that there are.
+    pub how: How,
+    /// Why it was started where it was to be forked; told once for a process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub because: Option<String>,
+}
+
+/// The ways in which a worker's process comes to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum How {
+    /// It was started by itself.
+    Exec,
+    /// It was forked from a process that had imported its library.
+    Forked,
 }
 
 /// What came of one case in one invocation.

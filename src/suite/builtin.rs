@@ -154,6 +154,9 @@ pub fn configure(suite: &mut Suite, path: &Path) -> Result<(), DocumentError> {
     for (name, command) in found.workers {
         suite.workers.entry(name).or_insert(command);
     }
+    for (name, starting) in found.starts {
+        suite.starts.entry(name).or_insert(starting);
+    }
     for (name, place) in found.origins_of_workers {
         suite.origins_of_workers.entry(name).or_insert(place);
     }

@@ -10,7 +10,9 @@ mod parse;
 pub mod rules;
 mod selector;
 mod source;
+pub mod start;
 pub mod structural;
+mod workers;
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -26,6 +28,7 @@ use crate::attention::{Case, ParamValue, Params, ParseError, VariantId};
 use count::Count;
 use environment::Environment;
 use rules::Rules;
+use start::Starting;
 
 /// A suite: cases, how to measure them, and what is demanded of the results.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -50,6 +53,8 @@ pub struct Suite {
     pub environments: BTreeMap<String, Environment>,
     /// Workers of the suite's own, by name.
     pub workers: BTreeMap<String, WorkerCommand>,
+    /// How the processes of workers come to be, where that is said.
+    pub starts: BTreeMap<String, Starting>,
     /// Where each variant was asked for: file, line and key.
     pub origins: BTreeMap<VariantId, String>,
     /// Where each of `overrides` was asked for, in their order.

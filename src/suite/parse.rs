@@ -8,10 +8,8 @@ use super::document::{DocumentError, Source, Table, Value};
 use super::environment;
 use super::rules::{Expectation, Metric, Policy};
 use super::selector::selector;
-use super::{Override, Settings, Suite, WorkerCommand};
-use crate::attention::{
-    Case, NAME_RULE, ParamValue, Params, ParseError, Problem, VariantId, is_name, parameter_name,
-};
+use super::{Override, Settings, Suite, workers};
+use crate::attention::{Case, ParamValue, Params, ParseError, Problem, VariantId, parameter_name};
 use crate::units::{Ratio, Share};
 
 /// Version of the suite format.
@@ -103,7 +101,7 @@ pub fn environments(root: &Table<'_>, suite: &mut Suite) -> Result<(), DocumentE
             suite.environments.remove(name);
         }
         for (name, value) in entries {
-            named(&name, "an environment", &value)?;
+            workers::named(&name, "an environment", &value)?;
             let environment = environment::read(&value.table()?)?;
             let twice = suite.environments.iter().find_map(|(other, there)| {
                 let shared = there
@@ -123,29 +121,7 @@ pub fn environments(root: &Table<'_>, suite: &mut Suite) -> Result<(), DocumentE
             suite.environments.insert(name, environment);
         }
     }
-    if let Some(value) = root.get("workers") {
-        for (name, value) in value.table()?.entries() {
-            named(&name, "a worker", &value)?;
-            let table = value.table()?;
-            let command = table.require("command")?;
-            let words = command.arguments()?;
-            if words.first().is_none_or(String::is_empty) {
-                return Err(command.error("an empty command starts nothing"));
-            }
-            table.finish()?;
-            suite.origins_of_workers.insert(name.clone(), value.place());
-            suite.workers.insert(name, WorkerCommand(words));
-        }
-    }
-    Ok(())
-}
-
-/// Holds the name of an environment or a worker to what ids and names of files can hold.
-fn named(name: &str, what: &str, value: &Value<'_>) -> Result<(), DocumentError> {
-    match is_name(name) {
-        true => Ok(()),
-        false => Err(value.key_error(format!("this cannot name {what}: use {NAME_RULE}"))),
-    }
+    workers::read(root, suite)
 }
 
 fn schema(value: &Value<'_>) -> Result<(), DocumentError> {

@@ -30,6 +30,40 @@ pub enum HostError {
         /// The system's words.
         error: io::Error,
     },
+    /// The process that forks it did not.
+    #[error("worker {name}: the process that forks its invocations forked none: {error}")]
+    Forked {
+        /// The worker.
+        name: String,
+        /// The words of one of the two.
+        error: io::Error,
+    },
+    /// It was ended from outside: with the process that forked it, for the most part.
+    #[error(
+        "worker {name} was ended before it answered {asked}, and not by itself: what forked it \
+         is gone, or its supervisor is"
+    )]
+    Orphaned {
+        /// The worker.
+        name: String,
+        /// What was asked.
+        asked: &'static str,
+        /// The last lines it printed.
+        log: String,
+    },
+    /// It is to be forked, and that cannot be.
+    #[error(
+        "worker {name} is to be forked, and cannot be: {reason}; write `start = \"auto\"` or \
+         `\"exec\"` in [workers.{worker}]"
+    )]
+    CannotFork {
+        /// The worker.
+        name: String,
+        /// The same without its environment.
+        worker: String,
+        /// Why.
+        reason: String,
+    },
     /// Nothing of it is wrong: this process could not make what a worker needs.
     #[error("worker {name}: no channel to it could be made: {error}")]
     Channel {

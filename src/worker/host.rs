@@ -1,43 +1,36 @@
 //! The harness's side: starts a worker process, asks, waits with a limit, and
 //! ends it together with everything it started.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::fd::OwnedFd;
+use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use command_fds::FdMapping;
 use nix::sys::signal::Signal;
 
+use super::channel::{Channel, Ours, mapping, read_lines, write_lines};
 pub use super::error::HostError;
+use super::forks::Forks;
 use super::log::Log;
-use super::program::{Leaves, Program, Started, Streams, why};
+use super::program::{Ends, Leaves, Program, Streams, why};
 use super::protocol::{
     Hello, PROTOCOL_VERSION, REPLY_FD, REQUEST_FD, Reply, ReplyBody, Request, RequestBody,
 };
+pub use super::spec::Spec;
 use crate::units::Bytes;
 
-/// A reply line longer than this is garbage, not a message.
-const LONGEST_REPLY: u64 = 256 << 20;
-
-/// How to start a worker.
+/// How a worker process came to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spec {
-    /// What to call it: `cpu`, `torch@old`.
-    pub name: String,
-    /// The program.
-    pub program: PathBuf,
-    /// Its arguments.
-    pub args: Vec<String>,
-    /// Environment variables set for it.
-    pub env: Vec<(String, String)>,
-    /// What to do when the program is missing.
-    pub fix: String,
+pub enum Origin {
+    /// Started by itself.
+    Started {
+        /// Why, where it was to be forked.
+        because: Option<String>,
+    },
+    /// Forked from a process that had imported its library.
+    Forked,
 }
 
 /// A conversation with a worker.
@@ -51,13 +44,19 @@ pub trait Conversation {
 
     /// What it said of itself when it was started.
     fn hello(&self) -> &Hello;
+
+    /// How its process came to be, where there is one.
+    fn origin(&self) -> Option<&Origin> {
+        None
+    }
 }
 
 /// A worker process.
 #[derive(Debug)]
 pub struct Process {
     name: String,
-    program: Started,
+    program: Box<dyn Ends>,
+    origin: Origin,
     requests: Option<Sender<String>>,
     replies: Receiver<io::Result<String>>,
     log: Log,
@@ -72,21 +71,18 @@ impl Process {
     /// # Errors
     /// When it cannot be started, or its answer to `hello` is no use.
     pub fn start(spec: &Spec, log: &Path, limit: Duration) -> Result<Process, HostError> {
-        let (log, output) = Log::open(log).map_err(|error| HostError::Log {
-            name: spec.name.clone(),
-            path: log.display().to_string(),
-            error,
-        })?;
-        let channel = |error: io::Error| HostError::Channel {
-            name: spec.name.clone(),
-            error,
-        };
-        let (request_read, request_write) = io::pipe().map_err(channel)?;
-        let (reply_read, reply_write) = io::pipe().map_err(channel)?;
+        let ends = Channel::open(spec, log)?;
+        let output = ends
+            .output
+            .try_clone()
+            .map_err(|error| HostError::Channel {
+                name: spec.name.clone(),
+                error,
+            })?;
         let streams = Streams {
             stdin: Stdio::null(),
-            stdout: output.try_clone().map_err(channel)?.into(),
-            stderr: output.into(),
+            stdout: output.into(),
+            stderr: ends.output.into(),
         };
         let program = Program {
             program: spec.program.clone(),
@@ -95,8 +91,8 @@ impl Process {
             leaves: Leaves::Nothing,
         };
         let descriptors = vec![
-            mapping(request_read.into(), REQUEST_FD),
-            mapping(reply_write.into(), REPLY_FD),
+            mapping(ends.theirs.0, REQUEST_FD),
+            mapping(ends.theirs.1, REPLY_FD),
         ];
         let program = program.start(streams, descriptors);
         let program = program.map_err(|error| HostError::Missing {
@@ -105,12 +101,61 @@ impl Process {
             why: why(&spec.program, &error),
             fix: spec.fix.clone(),
         })?;
+        let origin = Origin::Started { because: None };
+        Process::introduced(spec, ends.ours, Box::new(program), origin, limit)
+    }
+
+    /// The same, of a worker that was to be forked, with the reason why it is not.
+    ///
+    /// # Errors
+    /// As [`start`](Process::start).
+    pub(super) fn start_instead(
+        spec: &Spec,
+        log: &Path,
+        limit: Duration,
+        because: String,
+    ) -> Result<Process, HostError> {
+        let mut process = Process::start(spec, log, limit)?;
+        let because = Some(because);
+        process.origin = Origin::Started { because };
+        Ok(process)
+    }
+
+    /// The same of a worker that is forked.
+    ///
+    /// # Errors
+    /// As of one that is started.
+    pub(super) fn fork(
+        forks: &mut Forks,
+        spec: &Spec,
+        log: &Path,
+        limit: Duration,
+    ) -> Result<Process, HostError> {
+        let ends = Channel::open(spec, log)?;
+        let program = forks.fork(&ends.theirs.0, &ends.theirs.1, &ends.output);
+        let program = program.map_err(|error| HostError::Forked {
+            name: spec.name.clone(),
+            error,
+        })?;
+        drop((ends.theirs, ends.output));
+        Process::introduced(spec, ends.ours, Box::new(program), Origin::Forked, limit)
+    }
+
+    /// The worker at the other ends, once it has said who it is.
+    fn introduced(
+        spec: &Spec,
+        ours: Ours,
+        program: Box<dyn Ends>,
+        origin: Origin,
+        limit: Duration,
+    ) -> Result<Process, HostError> {
         let mut process = Process {
             name: spec.name.clone(),
             program,
-            requests: Some(write_lines(File::from(OwnedFd::from(request_write)))),
-            replies: read_lines(File::from(OwnedFd::from(reply_read))),
-            log,
+            origin,
+            requests: Some(write_lines(ours.requests)),
+            replies: read_lines(ours.replies),
+            log: ours.log,
             last_id: 0,
             hello: no_hello(),
         };
@@ -151,6 +196,13 @@ impl Process {
         // that the status is its own and not that of our kill.
         let by_itself = self.program.ends_within(Duration::from_secs(2));
         let status = self.kill();
+        if self.origin == Origin::Forked && status.is_none() {
+            return HostError::Orphaned {
+                name: self.name.clone(),
+                asked,
+                log: self.log.excerpt(),
+            };
+        }
         HostError::Died {
             name: self.name.clone(),
             status: match status {
@@ -249,6 +301,10 @@ impl Conversation for Process {
     fn hello(&self) -> &Hello {
         &self.hello
     }
+
+    fn origin(&self) -> Option<&Origin> {
+        Some(&self.origin)
+    }
 }
 
 impl Drop for Process {
@@ -257,13 +313,6 @@ impl Drop for Process {
         self.requests = None;
         self.program.ends_within(Duration::from_millis(500));
         self.kill();
-    }
-}
-
-fn mapping(parent_fd: OwnedFd, child_fd: i32) -> FdMapping {
-    FdMapping {
-        parent_fd,
-        child_fd,
     }
 }
 
@@ -282,46 +331,6 @@ fn no_hello() -> Hello {
         },
         variants: Vec::new(),
     }
-}
-
-/// Writes request lines on a thread of their own: a worker that does not read must
-/// not hold up the limit. Ends, and closes the channel, when its sender is dropped.
-fn write_lines(mut requests: File) -> Sender<String> {
-    let (sender, receiver) = channel::<String>();
-    thread::spawn(move || {
-        for line in receiver {
-            // The worker is gone; whoever waits for its reply finds out.
-            if requests.write_all(line.as_bytes()).is_err() {
-                return;
-            }
-        }
-    });
-    sender
-}
-
-/// Reads reply lines on a thread of their own, so that waiting can have a limit.
-fn read_lines(replies: File) -> Receiver<io::Result<String>> {
-    let (sender, receiver): (Sender<io::Result<String>>, _) = channel();
-    thread::spawn(move || {
-        let mut replies = BufReader::new(replies);
-        loop {
-            let mut line = String::new();
-            let read = (&mut replies).take(LONGEST_REPLY).read_line(&mut line);
-            let message = match read {
-                Ok(0) => return,
-                Ok(_) if line.ends_with('\n') => Ok(line),
-                // An unfinished line: the worker died while it wrote.
-                Ok(n) if (n as u64) < LONGEST_REPLY => return,
-                Ok(_) => Err(io::Error::other("a reply of more than 256 MiB")),
-                Err(error) => Err(error),
-            };
-            let last = message.is_err();
-            if sender.send(message).is_err() || last {
-                return;
-            }
-        }
-    });
-    receiver
 }
 
 fn describe(status: ExitStatus) -> String {

@@ -70,7 +70,8 @@ impl Log {
     /// The lines that this process printed last, and those that name its fault.
     pub(super) fn excerpt(&self) -> String {
         let length = fs::metadata(&self.path).map_or(0, |log| log.len());
-        let own = length.saturating_sub(self.start);
+        // Begun anew meanwhile, it holds what this process printed since.
+        let own = length.checked_sub(self.start).unwrap_or(length);
         let text = tail(&self.path, own.min(READ)).unwrap_or_default();
         last_words::excerpt(&String::from_utf8_lossy(&text))
     }

@@ -4,15 +4,20 @@
 //! the harness's side of it, [`serve`] the worker's. [`program`] starts a process of
 //! somebody else's so that nothing it starts outlives it or the harness.
 
+mod channel;
 pub mod descendants;
 mod error;
+mod forked;
+mod forks;
 pub mod gpu_clock;
 pub mod host;
+pub mod launch;
 mod log;
 mod order;
 pub mod program;
 pub mod python;
 pub mod signals;
+pub mod spec;
 pub mod supervisor;
 
 pub use regatta_worker::{protocol, serve};

@@ -44,6 +44,8 @@ pub(super) enum Answer {
         /// In words.
         words: String,
     },
+    /// It ended, with this status: told where the harness is not the supervisor's parent.
+    Ended(i32),
 }
 
 impl Program {

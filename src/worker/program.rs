@@ -28,10 +28,10 @@ pub use super::order::{Leaves, Program};
 use super::{descendants, supervisor};
 
 /// What a supervisor may take to end everything, before it is ended itself.
-const ENDING: Duration = Duration::from_secs(5);
+pub(super) const ENDING: Duration = Duration::from_secs(5);
 
 /// What a supervisor may take to start a program on a machine that is busy.
-const STARTING: Duration = Duration::from_secs(60);
+pub(super) const STARTING: Duration = Duration::from_secs(60);
 
 /// Descriptors below this are the program's own.
 const FIRST_FREE: i32 = 10;
@@ -114,10 +114,29 @@ impl Program {
                 errno: Some(errno), ..
             }) => Err(io::Error::from_raw_os_error(errno)),
             Ok(Answer::Fails { words, .. }) => Err(io::Error::other(words)),
-            Err(_) => Err(io::Error::other(
+            Ok(Answer::Ended(_)) | Err(_) => Err(io::Error::other(
                 "its supervisor ended before it was started",
             )),
         }
+    }
+}
+
+/// A program that runs, and ends with everything it started.
+pub(super) trait Ends: std::fmt::Debug + Send {
+    /// Waits for it to end by itself.
+    fn ends_within(&mut self, limit: Duration) -> bool;
+
+    /// Ends it and everything it started, and gives how it ended.
+    fn end(&mut self) -> Option<ExitStatus>;
+}
+
+impl Ends for Started {
+    fn ends_within(&mut self, limit: Duration) -> bool {
+        Started::ends_within(self, limit)
+    }
+
+    fn end(&mut self) -> Option<ExitStatus> {
+        Started::end(self)
     }
 }
 

@@ -33,7 +33,7 @@ use super::order::{Answer, Leaves, Program};
 
 /// What a supervisor is called in a list of processes; this executable started by this
 /// name is one.
-const TITLE: &str = "regatta: supervisor";
+pub(super) const TITLE: &str = "regatta: supervisor";
 
 /// This executable, even where its file was replaced since.
 const EXECUTABLE: &str = "/proc/self/exe";
@@ -52,8 +52,9 @@ pub fn here() {
     let _ = unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) };
     let mut words = std::env::args_os();
     if words.next().is_some_and(|word| word == TITLE) {
-        let leash = words.next().and_then(|word| word.to_str()?.parse().ok());
-        supervise(leash);
+        let mut number = || words.next().and_then(|word| word.to_str()?.parse().ok());
+        let leash = number();
+        supervise(leash, number());
     }
     POSSIBLE.store(true, Ordering::Relaxed);
 }
@@ -70,14 +71,22 @@ pub(super) fn command(leash: RawFd) -> Command {
     command
 }
 
-fn supervise(leash: Option<RawFd>) -> ! {
+/// `child` is there already where a process became a supervisor after it had forked its
+/// program.
+fn supervise(leash: Option<RawFd>, child: Option<libc::pid_t>) -> ! {
     // Signals are for the harness and the program: this process ends when they do.
     let _ = SigSet::all().thread_block();
     let _ = prctl::set_child_subreaper(true);
     let _ = prctl::set_name(c"supervisor");
     let ended = match leash {
-        // SAFETY: the harness opened it for this process, and nothing else here uses it.
-        Some(leash) => oversee(unsafe { UnixStream::from_raw_fd(leash) }),
+        Some(leash) => {
+            // SAFETY: the harness opened it for this process, and nothing else here uses it.
+            let leash = unsafe { UnixStream::from_raw_fd(leash) };
+            match child {
+                Some(child) => adopt(leash, child),
+                None => oversee(leash),
+            }
+        }
         None => Err(io::ErrorKind::InvalidInput.into()),
     };
     match ended {
@@ -110,6 +119,21 @@ fn oversee(mut leash: UnixStream) -> io::Result<i32> {
     if program.leaves == Leaves::Nothing || ENDING.load(Ordering::SeqCst) {
         descendants::kill_own();
     }
+    Ok(status)
+}
+
+/// The same for a program that is this process's child already. The harness is not the
+/// parent of this process, so it is told how the program ended.
+fn adopt(mut leash: UnixStream, child: libc::pid_t) -> io::Result<i32> {
+    fcntl(&leash, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
+    let answer = Answer::Runs(child.unsigned_abs());
+    let _ = leash.write_all((serde_json::to_string(&answer)? + "\n").as_bytes());
+    close_all_but(leash.as_raw_fd());
+    let mut watched = leash.try_clone()?;
+    thread::spawn(move || end_with(&mut watched));
+    let status = reap(child)?;
+    descendants::kill_own();
+    let _ = leash.write_all((serde_json::to_string(&Answer::Ended(status))? + "\n").as_bytes());
     Ok(status)
 }
 

@@ -103,7 +103,7 @@ impl Place {
 
     /// Puts a shell script in place of suite `s`'s fake worker, which gets the script's
     /// arguments; before it `then` is run with `$n` the number of the start, from 1: that of
-    /// the introduction.
+    /// the introduction, which serves the first invocation.
     pub fn script(&self, then: &str) {
         let worker = fake_worker();
         self.write(

@@ -270,6 +270,7 @@ impl Worker for Fake {
         let Answered { errors, probes } = answered(&request.problem, &right, factor, |_| error);
         let splits = splits(request) as i64;
         let prepared = Prepared {
+            digests: Default::default(),
             effective: BTreeMap::from([("num_splits_key".to_owned(), ParamValue::Int(splits))]),
             errors,
             probes,

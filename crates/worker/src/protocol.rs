@@ -11,7 +11,7 @@ mod measured;
 use serde::{Deserialize, Serialize};
 
 pub use self::device::{Cache, Device, DeviceKind};
-pub use self::measured::{Checked, Measured, TensorError};
+pub use self::measured::{Checked, Digests, Measured, TensorError};
 use self::measured::{is_one, one};
 use super::machine::{Activity, Structure};
 pub use super::machine::{DeviceState, throttle_words};
@@ -95,6 +95,10 @@ pub struct Prepare {
     /// among them. Set `n` has the seed `seed + n`; 1: the inputs stay as they are.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub input_sets: u32,
+    /// [`Prepared::digests`] of the same case in another process of this run, whose results
+    /// were held to float64. A worker whose results have the same may leave out their errors.
+    #[serde(default, skip_serializing_if = "Digests::is_empty")]
+    pub known: Digests,
 }
 
 /// Functions whose calls are one kind of event, such as selecting a backend.
@@ -127,6 +131,9 @@ pub struct Measure {
     /// first alone. One that does it says so in [`Measured::calls_per_sample`].
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub calls_per_sample: u32,
+    /// [`Checked::digests`] likewise.
+    #[serde(default, skip_serializing_if = "Digests::is_empty")]
+    pub known: Digests,
 }
 
 /// One reply line.
@@ -295,6 +302,8 @@ pub struct Prepared {
     #[serde(default)]
     pub effective: BTreeMap<String, ParamValue>,
     /// Difference from the float64 reference for each result (`out`; `dq`, `dk`, `dv`).
+    /// Empty where `digests` are those that the request named.
+    #[serde(default)]
     pub errors: BTreeMap<String, TensorError>,
     /// [`PROBES`] elements of each result, for the harness's own check.
     pub probes: BTreeMap<String, Vec<Option<f64>>>,
@@ -303,4 +312,7 @@ pub struct Prepared {
     /// Problems of about the case's size that one call works off: layers, lengths.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub problems: u32,
+    /// Of each result; empty where the worker has none.
+    #[serde(default, skip_serializing_if = "Digests::is_empty")]
+    pub digests: Digests,
 }

@@ -1,8 +1,8 @@
 //! What a worker's answer, or its silence, makes of a case.
 
 use crate::measure::verify::Rejected;
-use crate::record::types::{Fault, Outcome};
-use crate::worker::host::HostError;
+use crate::record::types::{Fault, How, Outcome, Start};
+use crate::worker::host::{HostError, Origin};
 use crate::worker::protocol::ReplyBody;
 
 /// Characters that are kept of a worker's reason: nobody reads more, and a run file is read
@@ -43,6 +43,20 @@ pub(super) fn out_of_turn_text(reply: &ReplyBody) -> String {
     format!("the worker answered out of turn: {start}")
 }
 
+/// How a process came to be; with the reason where this is its `first` case.
+pub(super) fn start_of(origin: Option<&Origin>, first: bool) -> Option<Start> {
+    Some(match origin? {
+        Origin::Forked => Start {
+            how: How::Forked,
+            because: None,
+        },
+        Origin::Started { because } => Start {
+            how: How::Exec,
+            because: because.clone().filter(|_| first).map(clipped),
+        },
+    })
+}
+
 /// The worker gave no answer.
 pub(super) fn lost(error: &HostError, fault: Fault) -> Outcome {
     Outcome::Failed {
@@ -67,6 +81,9 @@ pub(super) fn fault_of(error: &HostError) -> Fault {
         HostError::Died { .. } | HostError::Lost { .. } => Fault::Crash,
         HostError::TimedOut { .. } => Fault::Hang,
         HostError::Missing { .. }
+        | HostError::Forked { .. }
+        | HostError::Orphaned { .. }
+        | HostError::CannotFork { .. }
         | HostError::Log { .. }
         | HostError::Channel { .. }
         | HostError::Version { .. }

@@ -1,5 +1,6 @@
 //! Sessions with workers that are a list of answers.
 
+mod knowing;
 mod phases;
 mod quiet;
 
@@ -117,6 +118,7 @@ fn probes() -> BTreeMap<String, Vec<Option<f64>>> {
 
 fn prepared(relative_l2: f64) -> ReplyBody {
     ReplyBody::Prepared(Prepared {
+        digests: Default::default(),
         effective: BTreeMap::new(),
         errors: errors(relative_l2),
         probes: probes(),
@@ -130,6 +132,7 @@ fn measured(samples: usize, checked: Option<(u64, f64)>) -> ReplyBody {
         device_ns: vec![Nanoseconds(1e9); samples],
         input_sets: if checked.is_some() { 3 } else { 1 },
         checked: checked.map(|(seed, error)| Checked {
+            digests: Default::default(),
             seed,
             errors: errors(error),
             probes: probes(),
@@ -247,7 +250,7 @@ fn kept(answers: Answers) -> (Vec<Entry>, Log, Nanoseconds) {
         entries.push(entry.clone());
         Ok::<(), Infallible>(())
     };
-    Session::new(&suite, &mut starts, &clock)
+    Session::new(&suite, &mut starts, &clock, &mut Known::default())
         .run(&[block], &mut Silent, &mut keep)
         .unwrap();
     (entries, log, clock.now())

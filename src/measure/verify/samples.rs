@@ -113,6 +113,7 @@ mod tests {
     /// A plain request for so many samples.
     fn asked(samples: u32, min_samples: u32) -> Measure {
         Measure {
+            known: Default::default(),
             warmup: 0,
             samples,
             min_samples,

@@ -52,6 +52,7 @@ fn right(problem: &Problem, seed: u64) -> (Errors, Probes) {
 fn prepared(problem: &Problem) -> Prepared {
     let (errors, probes) = right(problem, SEED);
     Prepared {
+        digests: Default::default(),
         effective: BTreeMap::<String, ParamValue>::new(),
         errors,
         probes,
@@ -66,6 +67,7 @@ fn measured(problem: &Problem, of: u64) -> Measured {
         device_ns: vec![Nanoseconds(1e6)],
         input_sets: 3,
         checked: Some(Checked {
+            digests: Default::default(),
             seed: SEED + 1,
             errors,
             probes,

@@ -20,6 +20,7 @@ fn opening(setting_up: f64) -> Opening {
 
 fn entry(case: &CaseId, from_ns: f64, time: f64) -> Entry {
     Entry {
+        start: None,
         case: case.clone(),
         invocation: 0,
         outcome: Outcome::Unsupported {
@@ -76,6 +77,7 @@ fn a_file_without_times_reads_and_is_written_back_as_it_was() {
     header.plan = vec![CaseId("cpu/a:s64,d64".to_owned())];
     let mut run = Run::begun(header);
     run.entries.push(Entry {
+        start: None,
         spent: None,
         ..entry(&run.header.plan[0], 0.0, 0.0)
     });

@@ -34,6 +34,7 @@ impl Side {
             invocation,
             outcome,
             spent: _,
+            start: _,
         } in &run.entries
         {
             if takes(*invocation) {

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::attention::CaseId;
 use crate::record::spent::{Phase, Spent, Stretch};
-use crate::record::types::{Entry, Outcome, Run};
+use crate::record::types::{Entry, How, Outcome, Run, Start};
 use crate::units::{Nanoseconds, Share};
 
 /// Where the time of a run went.
@@ -74,6 +74,13 @@ pub struct InvocationTime {
     pub worker: String,
     /// True where it confirms a suspicion.
     pub fresh: bool,
+    /// How its process came to be; where it had several, that which was to be forked and was
+    /// not, or else the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start: Option<How>,
+    /// Why it was started where it was to be forked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub because: Option<String>,
     /// What it took.
     pub took_ns: Nanoseconds,
     /// The same, by phase.
@@ -150,9 +157,17 @@ impl Timings {
 /// The invocations of a run's workers, by when they began.
 fn invocations(run: &Run) -> Vec<InvocationTime> {
     let mut found: BTreeMap<(u32, String), Vec<Stretch>> = BTreeMap::new();
+    let mut starts: BTreeMap<(u32, String), &Start> = BTreeMap::new();
     for entry in &run.entries {
+        let key = (entry.invocation, worker(&entry.case));
+        match &entry.start {
+            // Told once for a process: what comes after says nothing more.
+            Some(start) if start.because.is_some() || !starts.contains_key(&key) => {
+                starts.insert(key.clone(), start);
+            }
+            _ => {}
+        }
         if let Some(spent) = &entry.spent {
-            let key = (entry.invocation, worker(&entry.case));
             found.entry(key).or_default().push(spent.clone());
         }
     }
@@ -162,10 +177,18 @@ fn invocations(run: &Run) -> Vec<InvocationTime> {
         for stretch in &stretches {
             phases.add_all(&stretch.phases);
         }
+        let key = (invocation, worker);
+        let start = starts.get(&key);
+        let (start, because) = start.map_or((None, None), |start| {
+            (Some(start.how), start.because.clone())
+        });
+        let (invocation, worker) = key;
         InvocationTime {
             invocation,
             worker,
             fresh: invocation >= regular,
+            start,
+            because,
             took_ns: phases.sum(),
             phases,
             stretches,

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::{CaseTime, InvocationTime, Timings, doing};
 use crate::record::spent::{Phase, Spent, Stretch};
+use crate::record::types::How;
 use crate::report::RenderError;
 use crate::report::plot::{Ink, Stage, Track, gantt};
 use crate::report::template::{COLOURED, rendered};
@@ -179,10 +180,15 @@ impl Timings {
 }
 
 fn name(of: &InvocationTime) -> String {
-    match of.fresh {
-        true => format!("{} {}, fresh", of.invocation, of.worker),
-        false => format!("{} {}", of.invocation, of.worker),
+    let mut name = format!("{} {}", of.invocation, of.worker);
+    // Started is what is expected.
+    if of.start == Some(How::Forked) {
+        name += ", forked";
     }
+    if of.fresh {
+        name += ", fresh";
+    }
+    name
 }
 
 /// The phases of a stretch, laid end to end.
@@ -264,7 +270,9 @@ fn what(phase: Phase) -> &'static str {
         Phase::SettingUp => {
             "reading the suite, finding workers, telling which code and machine this is"
         }
-        Phase::Preflight => "each worker is started and ended once before anything is measured",
+        Phase::Preflight => {
+            "each worker introduces itself; all end but the one that serves the first invocation"
+        }
         Phase::Starting => {
             "from starting a process until it has introduced itself: loading its library"
         }

@@ -1,7 +1,9 @@
 //! Where the time went, in two lines.
 
-use super::{Timings, doing};
+use super::{InvocationTime, Timings, doing};
 use crate::record::spent::Phase;
+use crate::record::types::How;
+use crate::report::text::one_line;
 use crate::units::{Elapsed, Nanoseconds, Share};
 
 /// Phases that are named.
@@ -46,9 +48,33 @@ impl Timings {
         let longest: Vec<String> = longest
             .map(|(name, share)| format!("{name} {share:.0}"))
             .collect();
-        match longest.is_empty() {
-            true => said,
-            false => format!("{said};\n  {}", longest.join(", ")),
+        if !longest.is_empty() {
+            said += &format!(";\n  {}", longest.join(", "));
         }
+        for of in self.fell_back() {
+            let because = of.because.as_deref().unwrap_or_default();
+            let (worker, number) = (&of.worker, of.invocation);
+            said += &format!(
+                "\n{worker} was forked at first, and from invocation {number} on started: {}",
+                one_line(because)
+            );
+        }
+        said
+    }
+
+    /// The first invocation of each worker that was started after others were forked.
+    fn fell_back(&self) -> impl Iterator<Item = &InvocationTime> {
+        let mut known: Vec<&str> = Vec::new();
+        self.invocations.iter().filter(move |of| {
+            let others = self.invocations.iter();
+            let mut others = others.filter(|other| other.worker == of.worker);
+            let first = of.because.is_some()
+                && !known.contains(&of.worker.as_str())
+                && others.any(|other| other.start == Some(How::Forked));
+            if first {
+                known.push(&of.worker);
+            }
+            first
+        })
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::attention::CaseId;
 use crate::record::spent::Part;
 use crate::record::testing::header;
-use crate::record::types::{Measurement, RunEnd};
+use crate::record::types::{How, Measurement, RunEnd, Start};
 use crate::report::terminal::COLUMNS;
 use crate::report::text::width;
 
@@ -23,6 +23,7 @@ fn stretch(from: f64, phases: &[(Phase, f64)]) -> Stretch {
 
 fn entry(case: &str, invocation: u32, spent: Option<Stretch>, samples: &[f64]) -> Entry {
     Entry {
+        start: None,
         case: CaseId(case.to_owned()),
         invocation,
         outcome: Outcome::Measured(Measurement {
@@ -127,6 +128,28 @@ fn other_runs_are_told_in_their_own_words() {
     );
     (run.parts, run.end, run.entries[1].spent) = (Vec::new(), None, None);
     assert_eq!(Timings::of(&run), None, "an old run says nothing");
+}
+
+#[test]
+fn invocations_say_how_they_began() {
+    let mut run = run();
+    let start = |how, because: Option<&str>| {
+        let because = because.map(str::to_owned);
+        Some(Start { how, because })
+    };
+    run.entries[0].start = start(How::Forked, None);
+    run.entries[1].case = run.entries[0].case.clone();
+    run.entries[1].start = start(How::Exec, Some("it ended"));
+    let timings = Timings::of(&run).unwrap();
+    let starts: Vec<_> = timings.invocations.iter().map(|of| of.start).collect();
+    assert_eq!(starts, [Some(How::Forked), Some(How::Exec)]);
+    let said = timings.said();
+    let last = "torch@old was forked at first, and from invocation 1 on started: it ended";
+    assert!(said.ends_with(last), "{said}");
+    assert!(timings.page().unwrap().contains("0 torch@old, forked"));
+    // Where none was forked the reason is the run's, and nothing to be told each time.
+    run.entries[0].start = start(How::Exec, Some("no GPU is seen"));
+    assert!(!Timings::of(&run).unwrap().said().contains("started:"));
 }
 
 #[test]

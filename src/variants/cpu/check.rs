@@ -10,12 +10,30 @@ use crate::attention::inputs::probe_indices;
 use crate::attention::reference::{
     self, Forward, Gradients, Inputs, Part, Side, TooLarge, checked_runs,
 };
+use crate::attention::work::memory_bytes;
 use crate::attention::{Direction, Problem};
 use crate::worker::protocol::{PROBES, TensorError};
 use regatta_worker::difference::Difference;
 
-/// Problems whose reference is kept.
+/// Problems whose reference is kept, however large.
 const KEPT: usize = 3;
+
+/// What references may take beyond these: many small problems come again in random order.
+const KEPT_BYTES: u64 = 256 << 20;
+
+/// Drops the longest unused of `entries`, the last ones, before another is computed: two large
+/// references may not fit at once.
+fn make_room<E>(entries: &mut Vec<E>, problem: &Problem, of: impl Fn(&E) -> &Problem) {
+    // Elements of any type become float64, and gradients lie beside what they are of.
+    let bytes = |problem: &Problem| memory_bytes(problem, false).saturating_mul(8);
+    let kept = entries.iter().map(|entry| bytes(of(entry)));
+    let mut held = kept.fold(bytes(problem), u64::saturating_add);
+    while entries.len() >= KEPT && held > KEPT_BYTES {
+        if let Some(entry) = entries.pop() {
+            held = held.saturating_sub(bytes(of(&entry)));
+        }
+    }
+}
 
 /// References of the last few problems, so that several variants, layouts and
 /// directions of one problem pay once.
@@ -59,8 +77,7 @@ impl References {
         let mut entry = match found {
             Some(at) => self.entries.remove(at),
             None => {
-                // Makes room first: two large references may not fit at once.
-                self.entries.truncate(KEPT - 1);
+                make_room(&mut self.entries, &problem, |entry| &entry.problem);
                 let inputs = Inputs::generate(&problem, seed)?;
                 Entry {
                     forward: Arc::new(reference::forward(&problem, &inputs)?),
@@ -100,7 +117,7 @@ impl References {
             Some(at) => self.parts.remove(at),
             None => {
                 let problem = if wanted { both } else { forward };
-                self.parts.truncate(KEPT - 1);
+                make_room(&mut self.parts, &problem, |entry| &entry.problem);
                 let checked = checked_runs(reference::planes(&problem));
                 let mut wanted = checked.into_iter().flatten().peekable();
                 let places = reference::places(&problem).enumerate();
@@ -194,4 +211,33 @@ pub fn probes(result: &Tensor) -> Vec<Option<f64>> {
         }
     }
     probes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attention::Case;
+
+    #[test]
+    fn references_of_small_problems_stay_and_of_large_ones_a_few() {
+        let problem = |id: &str| id.parse::<Case>().unwrap().problem;
+        let small: Vec<Problem> = (8..20)
+            .map(|seq| problem(&format!("cpu/naive:h2,s{seq},d8,both")))
+            .collect();
+        let mut references = References::default();
+        let first = references.of(&small[0], 1).unwrap().0;
+        let parts = references.part(&small[0], 1).unwrap();
+        for other in &small[1..] {
+            references.of(other, 1).unwrap();
+            references.part(other, 1).unwrap();
+        }
+        assert!(Arc::ptr_eq(&first, &references.of(&small[0], 1).unwrap().0));
+        assert!(Arc::ptr_eq(&parts, &references.part(&small[0], 1).unwrap()));
+        let other_seed = references.of(&small[0], 2).unwrap().0;
+        assert!(!Arc::ptr_eq(&first, &other_seed));
+        let large = problem("cpu/naive:b64,h64,s1024,d64");
+        let mut held = small.clone();
+        make_room(&mut held, &large, |problem| problem);
+        assert_eq!(held, small[..KEPT - 1]);
+    }
 }

@@ -16,6 +16,7 @@ use regatta_worker::on_processor::timing::Timed;
 
 fn request(variant: &str, problem: Problem, params: &[(&str, &str)]) -> Prepare {
     let mut request = Prepare {
+        known: Default::default(),
         variant: variant.to_owned(),
         problem,
         params: Params::default(),
@@ -202,6 +203,7 @@ fn what_cannot_be_served_is_refused_with_the_reason() {
 fn measuring_needs_a_case() {
     let mut worker = CpuWorker::new();
     let measure = Measure {
+        known: Default::default(),
         warmup: 1,
         samples: 3,
         min_samples: 1,
@@ -222,6 +224,7 @@ fn measuring_needs_a_case() {
 
 fn three_sets(samples: u32) -> Measure {
     Measure {
+        known: Default::default(),
         warmup: 1,
         samples,
         min_samples: 1,

@@ -71,6 +71,7 @@ impl Worker for CpuWorker {
         };
         let results = case.results();
         let prepared = Prepared {
+            digests: Default::default(),
             effective: case.effective(),
             errors: results
                 .iter()
@@ -100,6 +101,7 @@ impl Worker for CpuWorker {
                 .map_err(|error| Refusal::Failed(format!("the check after timing: {error}")))?;
             let results = case.results();
             measured.checked = Some(Checked {
+                digests: Default::default(),
                 seed,
                 errors: results
                     .iter()

@@ -116,6 +116,7 @@ impl Open {
         self.references.push(reference);
         let (errors, probes) = told(compared.map_err(refusal)?);
         let prepared = Prepared {
+            digests: Default::default(),
             effective: case.plan().effective.clone(),
             errors,
             probes,
@@ -158,6 +159,7 @@ impl Open {
         self.references.push(reference);
         let (errors, probes) = told(compared.map_err(refusal)?);
         Ok(Checked {
+            digests: Default::default(),
             seed,
             errors,
             probes,

@@ -14,5 +14,6 @@ LAYERS = (
     "ranks",
     "libraries",
     "serving",
+    "forking",
     "main",
 )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import cast
 
 from regatta_worker import libraries
+from regatta_worker.forking import fork_workers
 from regatta_worker.protocol.absence import absence
 from regatta_worker.protocol.channel import Absent, Worker
 from regatta_worker.serving import Session, open_descriptors, serve
@@ -36,12 +37,27 @@ def open_worker(library: str, rank: int | None = None) -> Worker:
         raise Absent(absence(what, error, lacking.partition(".")[0])) from error
 
 
+def load(library: str) -> None:
+    """Imports a library, and makes no worker of it, which would look for a device."""
+    module = importlib.import_module(f"regatta_worker.libraries.{library}")
+    if hasattr(module.WORKER, "preload"):
+        module.WORKER.preload()
+
+
 def main() -> None:
     """Serves requests on descriptors 3 and 4 until told to stop."""
     parser = argparse.ArgumentParser("regatta_worker", description=__doc__)
     parser.add_argument("--library", required=True, choices=names())
     parser.add_argument("--rank", type=int, help="one rank of a library of several processes")
+    parser.add_argument(
+        "--forks",
+        choices=("auto", "always"),
+        help="import the library and fork workers: where a GPU is seen, or always",
+    )
     asked = parser.parse_args()
+    if asked.forks:
+        # Returns in each worker, which goes on as one that was started.
+        fork_workers(functools.partial(load, asked.library), asked.forks == "always")
     requests, replies = open_descriptors()
     opening = functools.partial(open_worker, asked.library, asked.rank)
     serve(Session(opening, asked.library), requests, replies)

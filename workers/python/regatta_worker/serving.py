@@ -6,6 +6,7 @@ Knows nothing of attention or of any library. docs/PROTOCOL.md is the contract.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib.metadata
 import json
 import math
@@ -96,6 +97,9 @@ class Session:
         try:
             if self._worker is None:
                 self._worker = self._open_worker()
+                # What was imported stays: collections between two calls look at the rest.
+                gc.collect()
+                gc.freeze()
             return hello | self._worker.hello()
         except Absent as reason:
             nothing = {"versions": {}, "device": cpu_device(), "variants": []}

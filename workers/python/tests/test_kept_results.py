@@ -17,6 +17,7 @@ import torch.nn.functional as F
 
 from regatta_worker.on_torch.case import Asked, Built, Variant
 from regatta_worker.on_torch.inputs import TorchInputSets
+from regatta_worker.on_torch.kept import Kept
 from regatta_worker.on_torch.library import TorchLibrary
 from regatta_worker.on_torch.variants import Access, autograd_call
 from regatta_worker.problem.attention import Problem
@@ -89,7 +90,7 @@ class Keeping(TorchLibrary):
         return Built(chosen_call, refresh=made.refresh)
 
 
-class Kept(unittest.TestCase):
+class KeptResults(unittest.TestCase):
     """A library that keeps its results is wrong after timing, and right before."""
 
     def measured(self, variant: str, plan: Any = None, **axes: Any) -> tuple[Any, Any, Keeping]:
@@ -151,7 +152,8 @@ class Kept(unittest.TestCase):
                 raise torch.OutOfMemoryError("none left")
 
         for direction in ("forward", "backward", "both"):
-            with mock.patch.object(TorchInputSets, "_write", short):
+            alone = mock.patch.object(Kept, "keeps", return_value=False)
+            with alone, mock.patch.object(TorchInputSets, "_write", short):
                 _, measured, _ = self.measured("right", direction=direction)
             self.assertEqual(measured["input_sets"], 1)
             self.assertIn("none left", measured["input_sets_reason"])

@@ -16,6 +16,7 @@ from regatta_worker.problem import inputs
 from regatta_worker.problem.attention import GRADIENTS, Problem
 from regatta_worker.problem.planes import SHARE, Plane, chosen
 from regatta_worker.problem.reference import ReferenceCache, difference_of_planes, worst
+from regatta_worker.problem.shelf import Shelf
 
 RESULTS = ("out", *GRADIENTS)
 
@@ -76,9 +77,21 @@ class References(unittest.TestCase):
         for like in (replace(problem, layout="bhsd"), replace(problem, direction="forward")):
             cache.planes(like, 11, chosen(like), make)
         self.assertEqual(len(calls), made, "layout and direction change no values")
-        for seed in range(20, 25):
+
+    def test_the_longest_unused_go_first(self) -> None:
+        problem = Problem.from_wire(support.wire(direction="both"))
+        calls: list[Any] = []
+        make, size = self.made(problem, calls), 8 * 4 * 24 * 16 * len(chosen(problem))
+        shelf = Shelf(2 * size)
+        cache = ReferenceCache(ARRAYS, shelf)
+        for seed in (20, 21, 20, 22, 20):
             cache.planes(problem, seed, chosen(problem), make)
-        self.assertEqual(len(cache._planes), cache.ENTRIES)
+        self.assertEqual((len(shelf), shelf.held_bytes), (2, 2 * size))
+        made = len(calls)
+        cache.planes(problem, 20, chosen(problem), make)
+        self.assertEqual(len(calls), made, "that of the last use is there")
+        cache.planes(problem, 21, chosen(problem), make)
+        self.assertGreater(len(calls), made)
 
     def test_gradients_are_added_when_they_are_asked_for(self) -> None:
         forward = Problem.from_wire(support.wire())
@@ -87,6 +100,15 @@ class References(unittest.TestCase):
             problem = replace(forward, direction=direction)
             found = cache.planes(problem, 11, chosen(problem), self.made(problem))
         self.assertIn("dq", next(iter(found.values())))
+
+    def test_what_is_kept_is_counted_as_what_it_is(self) -> None:
+        forward = Problem.from_wire(support.wire())
+        shelf = Shelf()
+        cache = ReferenceCache(ARRAYS, shelf)
+        for direction in ("backward", "forward"):
+            problem = replace(forward, direction=direction)
+            cache.planes(problem, 11, chosen(problem), self.made(problem))
+            self.assertEqual(shelf.held_bytes, 4 * 8 * 24 * 16 * len(chosen(forward)))
 
 
 class Figures(unittest.TestCase):

@@ -124,6 +124,7 @@ impl Case {
             probes.insert((*name).to_owned(), probed.collect());
         }
         Ok(Checked {
+            digests: Default::default(),
             seed,
             errors,
             probes,
@@ -244,6 +245,7 @@ impl Worker for OnProcessor {
         let Checked { errors, probes, .. } = case.checked(request.seed)?;
         self.case = Some(case);
         Ok(Prepared {
+            digests: Default::default(),
             effective: BTreeMap::new(),
             errors,
             probes,

@@ -168,6 +168,7 @@ mod tests {
 
     fn samples(samples: u32, min_samples: u32, budget_ms: u64) -> (usize, u32) {
         let request = Measure {
+            known: Default::default(),
             warmup: 3,
             samples,
             min_samples,
@@ -189,6 +190,7 @@ mod tests {
     #[test]
     fn each_sample_has_other_inputs_and_the_last_one_those_that_are_checked() {
         let request = Measure {
+            known: Default::default(),
             warmup: 2,
             samples: 5,
             min_samples: 1,
@@ -208,6 +210,7 @@ mod tests {
     #[test]
     fn several_calls_make_one_sample_and_a_graph_is_refused() {
         let mut request = Measure {
+            known: Default::default(),
             warmup: 1,
             samples: 3,
             min_samples: 3,

@@ -1,4 +1,4 @@
-//! The answer to `measure`.
+//! Samples, and the results of the last timed call.
 
 use std::collections::BTreeMap;
 
@@ -6,6 +6,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::DeviceState;
 use crate::units::{Bytes, Nanoseconds};
+
+/// Of each result, what tells whether it is the same to the last bit: a worker's own words,
+/// which it alone compares.
+pub type Digests = BTreeMap<String, String>;
+
+/// How far a result tensor is from the float64 reference.
+///
+/// `None` stands for a figure that is not finite, which JSON cannot hold.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TensorError {
+    /// `‖result - reference‖₂ / ‖reference‖₂` over the whole tensor.
+    pub relative_l2: Option<f64>,
+    /// `max |result - reference|` over the whole tensor.
+    pub max_abs: Option<f64>,
+}
 
 /// Samples of the prepared case, one entry a call in each list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -62,9 +77,13 @@ pub struct Checked {
     /// one set alone.
     pub seed: u64,
     /// As in [`Prepared`](super::Prepared); of the key-value heads that were compared.
+    #[serde(default)]
     pub errors: BTreeMap<String, TensorError>,
     /// As in [`Prepared`](super::Prepared), of the whole result.
     pub probes: BTreeMap<String, Vec<Option<f64>>>,
+    /// As in [`Prepared`](super::Prepared).
+    #[serde(default, skip_serializing_if = "Digests::is_empty")]
+    pub digests: Digests,
 }
 
 impl Default for Measured {
@@ -88,21 +107,12 @@ impl Default for Measured {
     }
 }
 
-/// How far a result tensor is from the float64 reference.
-///
-/// `None` stands for a figure that is not finite, which JSON cannot hold.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TensorError {
-    /// `‖result - reference‖₂ / ‖reference‖₂` over the whole tensor.
-    pub relative_l2: Option<f64>,
-    /// `max |result - reference|` over the whole tensor.
-    pub max_abs: Option<f64>,
-}
-
+/// What `u32`s are that a message leaves out.
 pub(super) fn one() -> u32 {
     1
 }
 
+/// Whether one may be left out.
 pub(super) fn is_one(number: &u32) -> bool {
     *number == 1
 }

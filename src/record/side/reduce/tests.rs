@@ -20,6 +20,7 @@ fn run(outcomes: Vec<(u32, Outcome)>) -> Run {
     let mut header = header();
     header.plan = vec![CaseId(CASE.to_owned())];
     let entries = outcomes.into_iter().map(|(invocation, outcome)| Entry {
+        start: None,
         case: CaseId(CASE.to_owned()),
         invocation,
         outcome,
@@ -113,6 +114,7 @@ fn a_part_of_what_is_owed_confirms_nothing() {
     let record = &screen.cases[&CaseId(CASE.to_owned())];
     assert_eq!((record.confirm_ns.len(), &record.unconfirmed), (0, &None));
     run.entries.push(Entry {
+        start: None,
         case: CaseId(CASE.to_owned()),
         invocation: 6,
         outcome: Outcome::Failed {

@@ -232,9 +232,9 @@ def captured(call: Callable[[], Any]) -> Captured:
         torch.cuda.current_stream().wait_stream(side)
         with torch.cuda.graph(graph, stream=side):
             # In here, since what is garbage is collected on the way in.
-            before = torch.cuda.memory_allocated()
+            before = requested_bytes()
             results = call()
-        held_bytes = torch.cuda.memory_allocated() - before
+        held_bytes = requested_bytes() - before
     except torch.OutOfMemoryError:
         raise
     except RuntimeError as error:
@@ -243,6 +243,16 @@ def captured(call: Callable[[], Any]) -> Captured:
     graph.replay()
     torch.cuda.synchronize()
     return Captured(graph.replay, results, held_bytes)
+
+
+def requested_bytes(when: str = "current") -> int:
+    """What torch's allocator was asked for, now or at the `peak`: not what the blocks are that
+    it found, which depends on what lay there before."""
+    import torch
+
+    stats = torch.cuda.memory_stats()
+    # torch 1 counts blocks alone.
+    return int(stats.get(f"requested_bytes.all.{when}", stats[f"allocated_bytes.all.{when}"]))
 
 
 def measure_gated(
@@ -256,7 +266,7 @@ def measure_gated(
         # The changing of inputs, which takes memory too, is over.
         torch.cuda.reset_peak_memory_stats()
         samples.append(gated.sample(plan.cold, call, keep=inputs.kept if last else None))
-        peak = max(peak, torch.cuda.max_memory_allocated())
+        peak = max(peak, requested_bytes("peak"))
     return of_samples(samples) | {"peak_bytes": peak - inputs.held_bytes}
 
 
@@ -316,7 +326,7 @@ def measure_events(
         torch.cuda.synchronize()
         device_ns.append(start.elapsed_time(stop) * 1e6)
         clocks.append(gpu.clock_mhz())
-        peak = max(peak, torch.cuda.max_memory_allocated())
+        peak = max(peak, requested_bytes("peak"))
         if last:
             inputs.kept.append(result)
         # Its memory must be free again before the next sample allocates.

@@ -34,9 +34,11 @@ class TorchInputSets(InputSets):
         numbers: Iterator[int] | None = None,
         place: int = 0,
         free_bytes: int | None = None,
+        made: Callable[[int], Tensors] | None = None,
     ) -> None:
         """`tensors` hold set `place`; `refresh` follows each change of theirs; `numbers` are
-        the sets for samples that have one of their own.
+        the sets for samples that have one of their own; `made` has sets that are kept for
+        others too, and are only read.
 
         Sets are made once, beside the tensors, and copied in turn, all tensors at once, so
         that the making leaves no more in a cache than the inputs. In each sample but the last
@@ -46,6 +48,7 @@ class TorchInputSets(InputSets):
         0, in them.
         """
         self._tensors, self._seed, self._fill, self._refresh = tensors, seed, fill, refresh
+        self._kept_sets = made
         sets = max(3, asked)
         self._beside: dict[int, Tensors] = {}
         self._copies: dict[int, list[tuple[torch.Tensor, torch.Tensor]]] = {}
@@ -53,7 +56,6 @@ class TorchInputSets(InputSets):
         size = sum(tensor.nbytes for tensor in tensors.values())
         free = self._free() if free_bytes is None else free_bytes
         self._go_round = sets * size <= free // SHARE_OF_FREE
-        before = self._allocated()
         try:
             if self._go_round:
                 self._beside = {number: self._made(number) for number in range(sets)}
@@ -67,13 +69,17 @@ class TorchInputSets(InputSets):
         except torch.OutOfMemoryError:
             self._beside, self._copies, self._go_round = {}, {}, False
         super().__init__(asked, numbers or fresh(), self._put_in_place, _no_memory, place)
-        self.held_bytes = self._allocated() - before
+        # What is kept for others is counted by whoever keeps it.
+        own = {} if self._go_round and made else self._beside
+        self.held_bytes = sum(x.nbytes for beside in own.values() for x in beside.values())
 
     def forget(self) -> None:
         """Gives back what lies beside the inputs: no more samples are taken."""
         self._beside, self._copies = {}, {}
 
     def _made(self, number: int) -> Tensors:
+        if self._kept_sets:
+            return self._kept_sets(number)
         made = {name: torch.empty_like(tensor) for name, tensor in self._tensors.items()}
         self._write(made, number)
         return made
@@ -106,11 +112,10 @@ class TorchInputSets(InputSets):
 
     def _free(self) -> int:
         if self._on_gpu():
-            return int(torch.cuda.mem_get_info()[0])
+            # What torch's allocator holds for nobody is free as well.
+            held = int(torch.cuda.memory_reserved() - torch.cuda.memory_allocated())
+            return int(torch.cuda.mem_get_info()[0]) + held
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-    def _allocated(self) -> int:
-        return torch.cuda.memory_allocated() if self._on_gpu() else 0
 
 
 def _copy_along(into: torch.Tensor, source: torch.Tensor, along: float) -> None:

@@ -23,7 +23,9 @@ from regatta_worker import device
 from regatta_worker.clock import timing
 from regatta_worker.on_torch.case import DTYPES, Asked, Built, Call, Results, Tensors, Variant
 from regatta_worker.on_torch.census import census
+from regatta_worker.on_torch.digest import digest
 from regatta_worker.on_torch.inputs import TorchInputSets
+from regatta_worker.on_torch.kept import Kept, import_autograd
 from regatta_worker.problem import inputs, planes
 from regatta_worker.problem.attention import Problem
 from regatta_worker.problem.input_sets import Inputs, fresh, seed_of
@@ -70,7 +72,8 @@ class TorchLibrary:
         self._gpu = device.NvidiaDevice(ordinal) if torch.cuda.is_available() else None
         self._device = torch.device("cuda", ordinal) if self._gpu else torch.device("cpu")
         self._arrays = Arrays.of_torch(self._device)
-        self._references = ReferenceCache(self._arrays)
+        self._kept = Kept(self._device)
+        self._references = ReferenceCache(self._arrays, near=self._kept.shelf)
         self._case: _Case | None = None
         self._absent: str | None = None
         try:
@@ -85,6 +88,13 @@ class TorchLibrary:
 
     def load(self) -> None:
         """Imports the library; where that fails its cases are unsupported, with the reason."""
+
+    @classmethod
+    def preload(cls) -> None:
+        """Imports the library for workers that are forked later; where that fails, they say it."""
+        import_autograd()
+        with contextlib.suppress(Exception):
+            cls.__new__(cls).load()
 
     def variants(self) -> dict[str, Variant]:
         """What the library has, whether or not it could be loaded."""
@@ -169,21 +179,26 @@ class TorchLibrary:
         return self._on_device(lambda: self._prepare(request))
 
     def _on_device(self, work: Callable[[], Done]) -> Done:
-        """Runs it; where memory runs out, frees all there is, so that the next case has it.
+        """Runs it; where memory runs out, once more without what is kept, and then frees all
+        there is, so that the next case has it.
 
         Raises Lost where something broke and the device does not answer any more.
         """
-        try:
-            return work()
-        except torch.OutOfMemoryError as error:
-            words = str(error)
-        except Exception as error:
-            if broke(error) and self._lost():
-                traceback.print_exc()
-                raise Lost(str(error).strip().partition("\n")[0]) from error
-            raise
-        # Out here the exception is gone, and with it the frames that held tensors.
+        for _ in range(2):
+            try:
+                return work()
+            except torch.OutOfMemoryError as error:
+                words = str(error)
+            except Exception as error:
+                if broke(error) and self._lost():
+                    traceback.print_exc()
+                    raise Lost(str(error).strip().partition("\n")[0]) from error
+                raise
+            # Out here the exception is gone, and with it the frames that held tensors.
+            if not self._kept.clear():
+                break
         self.release()
+        self._kept.clear()
         raise Failed(f"out of memory: {words}")
 
     def _lost(self) -> bool:
@@ -210,24 +225,47 @@ class TorchLibrary:
         seed = required(request, "seed")
         if self._absent:
             raise Unsupported(self._absent)
-        tensors = {
-            tensor: inputs.torch_input(problem, tensor, seed, DTYPES[problem.dtype], self._device)
-            for tensor in (inputs.TENSORS if problem.has_backward else ("q", "k", "v"))
-        }
+        if problem.has_backward:
+            import_autograd()
+        self._kept.make_room(problem, self.variants()[name].stores_scores)
+        tensors = self._kept.working(problem, seed)
         built, settings, results, first_call_ns = self._first_call(problem, name, params, tensors)
         sets = int(request.get("input_sets", 1))
         self._case = _Case(problem, built, settings, tensors, seed, sets)
-        # Detached, or the reference would keep a graph of all its temporaries.
-        values = {tensor: value.detach() for tensor, value in tensors.items()}
-        prepared = {
+
+        def errors() -> Message:
+            # What the call was given it may have written into. Detached, or the reference
+            # would keep a graph of all its temporaries.
+            given = self._kept.inputs(problem, seed) if self._kept.keeps(problem) else tensors
+            values = {tensor: value.detach() for tensor, value in given.items()}
+            return self.errors(problem, seed, values, results)
+
+        prepared = self._held_to(request, built, problem, results, errors) | {
             "effective": built.effective,
-            "errors": self.errors(problem, seed, values, results),
-            "probes": {
-                result: probes(value) for result, value in self._named(problem, results).items()
-            },
             "first_call_ns": first_call_ns,
         }
         return prepared | ({"problems": built.problems} if built.problems > 1 else {})
+
+    def _held_to(
+        self,
+        request: Message,
+        built: Built,
+        problem: Problem,
+        results: Results,
+        errors: Callable[[], Message],
+    ) -> Message:
+        """`errors`, `probes` and `digests` of results.
+
+        `errors` is left out where the results are to the last bit those that the request
+        says were held to float64 before: they are as right.
+        """
+        named = self._named(problem, results)
+        told: Message = {"probes": {name: probes(value) for name, value in named.items()}}
+        if built.problems == 1:
+            told["digests"] = {name: digest(value) for name, value in named.items()}
+            if told["digests"] == request.get("known"):
+                return told | {"errors": {}}
+        return told | {"errors": errors()}
 
     def _first_call(
         self, problem: Problem, variant: str, params: Mapping[str, Any], tensors: Tensors
@@ -292,13 +330,17 @@ class TorchLibrary:
                 "a CUDA graph replays the lengths and plans of its capture, and each call is to "
                 "make its own: measure with graph = false"
             )
-        return self._on_device(lambda: self._measured(case, plan))
+        return self._on_device(lambda: self._measured(case, plan, request))
 
-    def _measured(self, case: _Case, plan: timing.Plan) -> Message:
+    def _measured(self, case: _Case, plan: timing.Plan, request: Message) -> Message:
         """Samples, and what the last of them computed."""
-        call = case.built.call
+        call, problem = case.built.call, case.problem
         if case.sets == 1:
             return self._timed(call, plan, Inputs())
+
+        def kept(number: int) -> Tensors:
+            return self._kept.inputs(problem, seed_of(case.seed, number))
+
         sets = TorchInputSets(
             case.tensors,
             case.seed,
@@ -307,18 +349,29 @@ class TorchLibrary:
             case.built.refresh,
             case.numbers,
             case.place,
+            made=kept if self._kept.keeps(problem, case.sets) else None,
         )
         try:
             measured = self._timed(call, plan, sets)
         finally:
             case.place = sets.number
             sets.forget()
-        seed = seed_of(case.seed, sets.number)
-        checked = self.checked(case.problem, seed, sets.kept.pop())
+        seed, results = seed_of(case.seed, sets.number), sets.kept.pop()
+        if case.built.varies:
+            checked = self.checked(problem, seed, results)
+        else:
+            checked = self._held_to(
+                request,
+                case.built,
+                problem,
+                results,
+                lambda: self.checked(problem, seed, results)["errors"],
+            )
         return measured | sets.told() | {"checked": {"seed": seed, **checked}}
 
     def _timed(self, call: Call, plan: timing.Plan, sets: Inputs) -> Message:
         if gpu := self._gpu:
+            sets.held_bytes += self._kept.held_bytes
             return timing.measure_cuda(call, plan, gpu, sets)
         size = 2 * device.cpu_cache_bytes() if plan.cold else 0
         flush = torch.ones(size, dtype=torch.uint8)
@@ -338,13 +391,12 @@ class TorchLibrary:
         return self._on_device(lambda: census(case.built.call))
 
     def release(self) -> None:
-        """Drops the case and gives its memory back to the device."""
+        """Drops the case; its memory is the next one's, and given back where that is short."""
         if self._case:
             self._case.settings.close()
         self._case = None
+        # Circles hold tensors. There is little to look at: what was imported is frozen.
         gc.collect()
-        if self._gpu:
-            torch.cuda.empty_cache()
 
     def _prepared(self) -> _Case:
         if self._case is None:

@@ -1,22 +1,22 @@
 """The float64 reference and how far a result is from it.
 
 The same few lines run on numpy (on the host, for jax) and on torch (on the
-device). The reference is kept on the host: nothing of it takes device memory
-while a case is timed.
+device). References are kept for the cases that follow: beside the inputs on a
+device with memory to spare, so that no comparison moves them, or else on the host.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from regatta_worker.problem.attention import GRADIENTS, Problem, Sequence, probe_indices
 from regatta_worker.problem.planes import Plane
+from regatta_worker.problem.shelf import Shelf
 
 CHUNK = 1 << 22
 """Elements compared at a time."""
@@ -41,8 +41,9 @@ class Arrays:
     """float64 zeros there."""
     positions: Callable[[int, int], Any]
     """Integers `first .. last` there."""
-    to_host: Callable[[Any], Any]
-    host_zeros: Callable[[tuple[int, ...]], Any]
+    to_kept: Callable[[Any], Any]
+    """A result where it is kept: on the host, unless made for a device's own memory."""
+    kept_zeros: Callable[[tuple[int, ...]], Any]
     score_elements: int
     """Elements of the largest temporary, of which about five live at a time."""
     threads: int
@@ -57,8 +58,8 @@ class Arrays:
             float64=lambda x: np.asarray(x).astype(np.float64),
             zeros=np.zeros,
             positions=np.arange,
-            to_host=lambda x: x,
-            host_zeros=np.zeros,
+            to_kept=lambda x: x,
+            kept_zeros=np.zeros,
             score_elements=1 << 21,
             threads=len(os.sched_getaffinity(0)),
         )
@@ -76,11 +77,15 @@ class Arrays:
             float64=lambda x: x.to(device=device, dtype=torch.float64),
             zeros=zeros,
             positions=lambda first, last: torch.arange(first, last, device=device),
-            to_host=lambda x: x.cpu(),
-            host_zeros=lambda shape: torch.zeros(shape, dtype=torch.float64),
+            to_kept=lambda x: x.cpu(),
+            kept_zeros=lambda shape: torch.zeros(shape, dtype=torch.float64),
             score_elements=1 << (22 if torch.device(device).type == "cpu" else 25),
             threads=1,
         )
+
+    def kept_there(self) -> Arrays:
+        """The same, with results that stay where they are computed."""
+        return replace(self, to_kept=lambda x: x, kept_zeros=self.zeros)
 
 
 def _rows(tensor: Any, index: int, start: int, first: int, last: int) -> Any:
@@ -99,7 +104,7 @@ class _Reference:
         self.gradients = gradients
         # Packed [rows, heads, width]: in memory the same as the logical order.
         self.results = {
-            name: arrays.host_zeros((math.prod(shape[:-2]), *shape[-2:]))
+            name: arrays.kept_zeros((math.prod(shape[:-2]), *shape[-2:]))
             for name in (("out", *GRADIENTS) if gradients else ("out",))
             for shape in (problem.shape(name),)
         }
@@ -112,6 +117,10 @@ class _Reference:
             at_once = 1 if self.arrays.threads > 1 else min(at_once, self.problem.kv_heads)
             for kv in range(0, self.problem.kv_heads, at_once):
                 pieces.append((index, sequence, kv, min(kv + at_once, self.problem.kv_heads)))
+        if self.arrays.threads == 1:
+            for piece in pieces:
+                self._piece(*piece)
+            return self.results
         with ThreadPoolExecutor(self.arrays.threads) as pool:
             for _ in pool.map(lambda piece: self._piece(*piece), pieces):
                 pass
@@ -131,8 +140,8 @@ class _Reference:
             self._query_rows(index, sequence, kv, (first, last), (k, v), (dk, dv))
         if self.gradients:
             own = slice(sequence.k_start, sequence.k_start + sequence.seq_k)
-            self.results["dk"][own, kv] = self.arrays.to_host(dk.swapaxes(0, 1))
-            self.results["dv"][own, kv] = self.arrays.to_host(dv.swapaxes(0, 1))
+            self.results["dk"][own, kv] = self.arrays.to_kept(dk.swapaxes(0, 1))
+            self.results["dv"][own, kv] = self.arrays.to_kept(dv.swapaxes(0, 1))
 
     def _query_rows(
         self,
@@ -164,7 +173,7 @@ class _Reference:
 
         def store(name: str, value: Any) -> None:
             flat = value.reshape((heads.stop - heads.start, last - first, -1)).swapaxes(0, 1)
-            self.results[name][own, heads] = self.arrays.to_host(flat)
+            self.results[name][own, heads] = self.arrays.to_kept(flat)
 
         q = stack("q")
         scores = q @ k.swapaxes(1, 2) * scale
@@ -204,25 +213,29 @@ class _Reference:
 class ReferenceCache:
     """References of the last problems: several variants run on the same one in one process.
 
-    Two whole ones and two of planes are kept at most, on the host: in float64 `out`, and with
-    gradients `dq`, `dk` and `dv`, once for a whole one and an eighth of that for planes (two
-    planes at least, which are all that a problem of two has).
+    One is known by the problem without its layout and direction, which change no values, and
+    by the seed of its inputs; one of planes by these too. In float64 it holds `out`, and with
+    gradients `dq`, `dk` and `dv`.
     """
 
-    ENTRIES = 2
-
-    def __init__(self, arrays: Arrays) -> None:
-        self._arrays = arrays
-        self._entries: OrderedDict[Any, dict[str, Any]] = OrderedDict()
-        self._planes: OrderedDict[Any, dict[Plane, dict[str, Any]]] = OrderedDict()
+    def __init__(
+        self, arrays: Arrays, shelf: Shelf | None = None, near: Shelf | None = None
+    ) -> None:
+        """They lie on `shelf`; and on `near`, where there is one and they fit, as they were
+        computed."""
+        self._arrays, self._near = arrays, near
+        self._shelf = Shelf() if shelf is None else shelf
 
     def of(self, problem: Problem, seed: int, inputs: dict[str, Any]) -> dict[str, Any]:
         """`out`, and `dq`, `dk`, `dv` where the problem asks for them."""
 
+        def compute(arrays: Arrays) -> dict[str, Any]:
+            return _Reference(arrays, problem, inputs, problem.has_backward).compute()
+
         return self._kept(
-            self._entries,
-            (problem.same_values(), seed),
-            lambda: _Reference(self._arrays, problem, inputs, problem.has_backward).compute(),
+            ("reference", problem.same_values(), seed),
+            reference_bytes(problem),
+            compute,
             lambda found: "dq" in found or not problem.has_backward,
         )
 
@@ -235,37 +248,42 @@ class ReferenceCache:
         """
         names = ("q", "k", "v", "dout") if problem.has_backward else ("q", "k", "v")
 
-        def of_plane(plane: Plane) -> dict[str, Any]:
-            inputs = {name: make(name, plane) for name in names}
-            own = plane.problem(problem)
-            return _Reference(self._arrays, own, inputs, problem.has_backward).compute()
+        def compute(arrays: Arrays) -> dict[Plane, dict[str, Any]]:
+            def of_plane(plane: Plane) -> dict[str, Any]:
+                inputs = {name: make(name, plane) for name in names}
+                own = plane.problem(problem)
+                return _Reference(arrays, own, inputs, problem.has_backward).compute()
 
-        def compute() -> dict[Plane, dict[str, Any]]:
-            with ThreadPoolExecutor(self._arrays.threads) as pool:
+            if arrays.threads == 1:
+                return {plane: of_plane(plane) for plane in planes}
+            with ThreadPoolExecutor(arrays.threads) as pool:
                 return dict(zip(planes, pool.map(of_plane, planes), strict=True))
 
         return self._kept(
-            self._planes,
-            (problem.same_values(), seed, planes),
+            ("planes", problem.same_values(), seed, planes),
+            sum(reference_bytes(plane.problem(problem)) for plane in planes),
             compute,
             lambda found: "dq" in found[planes[0]] or not problem.has_backward,
         )
 
     def _kept(
         self,
-        entries: OrderedDict[Any, Entry],
         key: Any,
-        compute: Callable[[], Entry],
+        size: int,
+        compute: Callable[[Arrays], Entry],
         suffices: Callable[[Entry], bool],
     ) -> Entry:
         """The entry, computed where it is not there or does not suffice."""
-        found = entries.pop(key, None)
-        if found is None or not suffices(found):
-            found = compute()
-        entries[key] = found
-        while len(entries) > self.ENTRIES:
-            entries.popitem(last=False)
-        return found
+        shelf, arrays = self._shelf, self._arrays
+        if self._near is not None and self._near.fits(size):
+            shelf, arrays = self._near, arrays.kept_there()
+        return shelf.take(key, size, lambda: compute(arrays), suffices)
+
+
+def reference_bytes(problem: Problem) -> int:
+    """What the reference of a problem takes."""
+    names = ("out", *GRADIENTS) if problem.has_backward else ("out",)
+    return 8 * sum(math.prod(problem.shape(name)) for name in names)
 
 
 class _Distance:
@@ -336,5 +354,7 @@ def probes(result: Any) -> list[float]:
         for extent in reversed(shape):
             index, inner = divmod(index, extent)
             place.append(inner)
-        found.append(float(result[tuple(reversed(place))]))
-    return found
+        found.append(tuple(reversed(place)))
+    # All at once: a device is waited for once.
+    places = tuple(list(axis) for axis in zip(*found, strict=True))
+    return [float(value) for value in result[places].tolist()]

@@ -1,0 +1,56 @@
+//! `[workers.NAME]`: workers of a suite's own, and how the processes of any come to be.
+
+use super::document::{DocumentError, Table, Value};
+use super::start::{Start, Starting};
+use super::{Suite, WorkerCommand};
+use crate::attention::{NAME_RULE, is_name};
+
+/// Reads the `[workers]` of a suite or of `regatta.toml`.
+///
+/// # Errors
+/// The first thing that cannot stand.
+pub(super) fn read(root: &Table<'_>, suite: &mut Suite) -> Result<(), DocumentError> {
+    let Some(value) = root.get("workers") else {
+        return Ok(());
+    };
+    for (name, value) in value.table()?.entries() {
+        named(&name, "a worker", &value)?;
+        let table = value.table()?;
+        let start = table.get("start");
+        if let Some(start) = &start {
+            let word = start.string()?;
+            let mut known = Start::ALL.into_iter();
+            let Some(found) = known.find(|known| known.to_string() == word) else {
+                return Err(start.error("use `auto`, `exec` or `fork`"));
+            };
+            let starting = Starting {
+                start: found,
+                place: start.place(),
+            };
+            suite.starts.insert(name.clone(), starting);
+        }
+        // One of regatta's own has its command.
+        let command = match start {
+            None => Some(table.require("command")?),
+            Some(_) => table.get("command"),
+        };
+        if let Some(command) = command {
+            let words = command.arguments()?;
+            if words.first().is_none_or(String::is_empty) {
+                return Err(command.error("an empty command starts nothing"));
+            }
+            suite.origins_of_workers.insert(name.clone(), value.place());
+            suite.workers.insert(name, WorkerCommand(words));
+        }
+        table.finish()?;
+    }
+    Ok(())
+}
+
+/// Holds the name of an environment or a worker to what ids and names of files can hold.
+pub(super) fn named(name: &str, what: &str, value: &Value<'_>) -> Result<(), DocumentError> {
+    match is_name(name) {
+        true => Ok(()),
+        false => Err(value.key_error(format!("this cannot name {what}: use {NAME_RULE}"))),
+    }
+}

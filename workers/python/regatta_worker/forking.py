@@ -1,0 +1,242 @@
+"""Workers forked from a process that has imported their library: a start costs no import.
+
+The process that forks has done nothing but import: no device is open and no thread runs, which
+a fork would break, and that is looked at and not assumed. What it forks is a worker as one that
+was started by itself: it has descriptors, a log, a process group and a supervisor of its own.
+
+    server ──fork── (ends at once) ──fork── the worker's supervisor ──fork── the worker
+
+The supervisor, whose parent has ended, goes to the supervisor of the server, which reaps it;
+it then becomes regatta's own (src/worker/supervisor.rs), whose child the worker stays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import gc
+import json
+import os
+import random
+import signal
+import socket
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+from regatta_worker.protocol.channel import REPLY_FD, REQUEST_FD
+
+LONGEST_REQUEST = 1 << 16
+DESCRIPTORS = 4
+"""That come with each request: requests, replies, log, and the supervisor's socket."""
+ABOVE = 20
+"""Descriptors from here on are nobody's until they are put in place."""
+
+MADV_POPULATE_WRITE = 23
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+CUDA_ERROR_NOT_INITIALIZED = 3
+
+OF_A_PROCESSOR = (
+    "no GPU is seen, and on a processor starts differ by where memory lies, which forks of one "
+    "process share"
+)
+
+
+def fork_workers(load: Callable[[], None], always: bool = False) -> None:
+    """Serves until the harness is gone; returns in each worker that is forked, and nowhere else.
+
+    `load` imports the library. `always` forks workers of a processor too.
+    """
+    control = socket.socket(fileno=REQUEST_FD)
+    control.set_inheritable(False)
+    if reason := _unfit(load, always):
+        _tell(control, {"ready": False, "reason": reason})
+        sys.exit(0)
+    # What is imported stays: no collection needs to look at it again.
+    gc.collect()
+    gc.freeze()
+    _tell(control, {"ready": True})
+    while True:
+        data, descriptors, _, _ = socket.recv_fds(control, LONGEST_REQUEST, DESCRIPTORS)
+        if len(descriptors) < DESCRIPTORS:
+            sys.exit(0)
+        asked = json.loads(data)
+        try:
+            forked = _forked(asked, descriptors)
+        except OSError as error:
+            _tell(control, {"forked": False, "reason": f"it could not fork: {error}"})
+            forked = False
+        else:
+            if forked:
+                control.detach()
+                return
+            _tell(control, {"forked": True})
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _tell(control: socket.socket, message: dict[str, Any]) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        control.sendall(json.dumps(message).encode() + b"\n")
+
+
+def _forked(asked: dict[str, Any], descriptors: list[int]) -> bool:
+    """True in the worker alone."""
+    between = os.fork()
+    if between:
+        os.waitpid(between, 0)
+        return False
+    try:
+        if os.fork():
+            os._exit(0)
+        return _supervised(asked, descriptors)
+    except BaseException:
+        os._exit(1)
+
+
+def _supervised(asked: dict[str, Any], descriptors: list[int]) -> Literal[True]:
+    """Forks the worker, where it returns, and becomes its supervisor."""
+    *_, leash = descriptors
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+    os.setpgid(0, 0)
+    supervisor = os.getpid()
+    worker = os.fork()
+    if worker == 0:
+        _become_worker(supervisor, descriptors)
+        return True
+    os.set_inheritable(leash, True)
+    words = [*asked["supervisor"], str(leash), str(worker)]
+    raise SystemExit(os.execv(asked["executable"], words))
+
+
+def _become_worker(supervisor: int, descriptors: list[int]) -> None:
+    """Takes the place that a started worker finds itself in."""
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != supervisor:
+        os._exit(1)
+    os.setpgid(0, 0)
+    # Above all targets first, or one would be closed before it is put in its place.
+    high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, ABOVE) for descriptor in descriptors[:3]]
+    for descriptor in descriptors:
+        os.close(descriptor)
+    requests, replies, log = high
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    if nothing:
+        os.close(nothing)
+    for source, target in (
+        (log, 1),
+        (log, 2),
+        (requests, REQUEST_FD),
+        (replies, REPLY_FD),
+    ):
+        os.dup2(source, target)
+    for descriptor in high:
+        os.close(descriptor)
+    # Drawn when a process starts.
+    random.seed()
+    _own_memory()
+
+
+def _own_memory() -> None:
+    """Copies the pages that are shared with the server until one of the two writes to them: else
+    they would be copied inside of the calls that first do, if only by counting a reference."""
+    libc, region = ctypes.CDLL(None), (0, 0)
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        first, _, rest = line.partition(" ")
+        if first.endswith(":"):
+            if first == "Anonymous:" and region[1]:
+                begin, end = region
+                kib = int(rest.split()[0])
+                # What was reserved and hardly used stays as it is.
+                if 2 * kib << 10 >= end - begin:
+                    size = ctypes.c_size_t(end - begin)
+                    # Fails on Linux before 5.14, where pages are copied one by one as ever.
+                    libc.madvise(ctypes.c_void_p(begin), size, MADV_POPULATE_WRITE)
+        elif rest.startswith("rw-p"):
+            begin, end = (int(number, 16) for number in first.split("-"))
+            region = (begin, end)
+        else:
+            region = (0, 0)
+
+
+def _prctl(option: int, value: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
+
+
+def _unfit(load: Callable[[], None], always: bool) -> str:
+    """Why workers of this library are not forked; empty where they are."""
+    if not always and not _sees_gpu():
+        return OF_A_PROCESSOR
+    try:
+        load()
+    except Exception as error:
+        # A worker that is started says it in its own words.
+        return f"{type(error).__name__} while it was imported: {error}"
+    if _cuda_began():
+        return "importing it opens a CUDA device, which no fork can use"
+    return _threads_left()
+
+
+def _sees_gpu() -> bool:
+    """Whether there is a GPU to be seen, by a process of its own: NVML leaves a thread."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES", "all").strip() in ("", "-1"):
+        return False
+    looking = os.fork()
+    if looking == 0:
+        try:
+            os._exit(0 if _counts_gpus() else 1)
+        finally:
+            os._exit(1)
+    return os.waitpid(looking, 0)[1] == 0
+
+
+def _counts_gpus() -> bool:
+    """Whether NVML knows of a GPU."""
+    try:
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return False
+    count = ctypes.c_uint(0)
+    if nvml.nvmlInit_v2() != 0:
+        return False
+    known = nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) == 0
+    nvml.nvmlShutdown()
+    return known and count.value > 0
+
+
+def _cuda_began() -> bool:
+    """Whether this process has initialised CUDA, by torch's word and by the driver's."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        return True
+    try:
+        driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+    except OSError:
+        return False
+    count = ctypes.c_int()
+    return bool(driver.cuDeviceGetCount(ctypes.byref(count)) != CUDA_ERROR_NOT_INITIALIZED)
+
+
+def _threads_left() -> str:
+    """Which threads a fork would lose, after one on trial: some libraries, such as OpenBLAS,
+    end theirs before a fork and start them again when they are wanted."""
+    with warnings.catch_warnings():
+        # Python's, of threads that there are: they are looked at below.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        trial = os.fork()
+    if trial == 0:
+        os._exit(0)
+    os.waitpid(trial, 0)
+    tasks = Path("/proc/self/task")
+    others = [task for task in tasks.iterdir() if task.name != str(os.getpid())]
+    if not others:
+        return ""
+    names = sorted({(task / "comm").read_text().strip() for task in others})
+    return f"importing it starts {len(others)} threads ({', '.join(names)}), which a fork loses"
