@@ -10,6 +10,7 @@ use super::{Ended, Stop, sides, trace};
 use regatta::judge::trace::FLOOR;
 use regatta::judge::{self, Options};
 use regatta::record::baseline::Store;
+use regatta::record::run_file::Known;
 use regatta::report::Report;
 use regatta::units::Share;
 
@@ -72,9 +73,10 @@ pub fn run(args: &DiffArgs) -> Ended {
         )));
     }
     let store = Store::new(&args.baselines);
-    let head = sides::find(&args.head, &store, None)?;
+    let mut known = Known::default();
+    let head = sides::find(&args.head, &store, None, &mut known)?;
     let machine = head.side.header.machine.name.as_str();
-    let base = sides::find(&args.base, &store, Some(machine))?;
+    let base = sides::find(&args.base, &store, Some(machine), &mut known)?;
     let options = Options {
         strict: args.strict,
         same_suite: false,

@@ -3,12 +3,14 @@
 pub mod baseline;
 pub mod conditions;
 pub mod criterion;
+pub mod entries;
 pub mod header;
 pub mod identity;
 pub mod ledger;
 pub mod line;
 pub mod ruler;
 pub mod run_file;
+pub mod shared;
 pub mod side;
 pub mod sound;
 pub mod spent;

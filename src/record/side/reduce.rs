@@ -5,11 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{CaseRecord, Side, Status, Unconfirmed, median};
 use crate::attention::CaseId;
 use crate::last_words;
-use crate::record::types::{Entry, Fault, Measurement, Outcome, Run};
-
-/// Entries of one case by invocation: the file's order is that in which they were measured,
-/// and one that was torn is measured last.
-type ByInvocation<'a> = BTreeMap<u32, &'a Outcome>;
+use crate::record::run_file::Beside;
+use crate::record::types::{Damage, Fault, Measurement, Outcome, Run};
+use crate::suite::Settings;
 
 impl Side {
     /// Reduces a run.
@@ -25,109 +23,170 @@ impl Side {
     }
 
     fn reduced(label: String, run: &Run, takes: impl Fn(u32) -> bool) -> Side {
+        // The file's order is that in which they were measured, and one that was torn is
+        // measured last.
+        let mut entries: BTreeMap<&CaseId, BTreeMap<u32, &Outcome>> = BTreeMap::new();
+        for entry in run.entries.iter().filter(|entry| takes(entry.invocation)) {
+            let of_case = entries.entry(&entry.case).or_default();
+            of_case.insert(entry.invocation, &entry.outcome);
+        }
         let planned = run.header.settings.invocations;
-        let mut entries: BTreeMap<&CaseId, ByInvocation> = BTreeMap::new();
-        for Entry {
-            case,
-            invocation,
-            outcome,
-            spent: _,
-        } in &run.entries
-        {
-            if takes(*invocation) {
-                let of_case = entries.entry(case).or_default();
-                of_case.insert(*invocation, outcome);
+        let folds = run.header.plan.iter().map(|case| {
+            let mut fold = Fold::new(planned);
+            for (&invocation, &outcome) in entries.get(case).into_iter().flatten() {
+                fold.add(invocation, outcome, &Beside::of(outcome));
             }
-        }
-        let none = ByInvocation::new();
-        let owed = run.owed.as_ref().filter(|_| takes(planned));
-        let suspects: BTreeSet<&CaseId> = owed.iter().flat_map(|owed| &owed.cases).collect();
-        let settings = &run.header.settings;
-        let cases = run.header.plan.iter().map(|case| {
-            let outcomes = entries.get(case).unwrap_or(&none);
-            let owed = owed.filter(|_| suspects.contains(case));
-            let owed = owed.map(|owed| owed.fresh);
-            let mut record = record(outcomes, planned, owed, settings.structure_only);
-            if settings.input_sets > 1 && !settings.structure_only {
-                let before_only = outcomes.values().filter(|outcome| match outcome {
-                    Outcome::Measured(measurement) => measurement.errors_after.is_empty(),
-                    _ => false,
-                });
-                record.conditions.checked_before_only = before_only.count() as u32;
-            }
-            (case.clone(), record)
+            fold
         });
-        Side {
-            label,
-            header: run.header.clone(),
-            cases: cases.collect(),
-            damage: run
-                .damage
-                .iter()
-                .map(|damage| format!("line {}: {}", damage.line, damage.problem))
-                .collect(),
-        }
+        let folds: Vec<Fold> = folds.collect();
+        assembled(label, run, folds, takes(planned))
     }
 }
 
-/// The record of one case: `planned` regular invocations, and `owed` fresh ones where it is a
-/// suspect.
-fn record(outcomes: &ByInvocation, planned: u32, owed: Option<u32>, untimed: bool) -> CaseRecord {
-    let mut record = CaseRecord::empty(Status::Measured);
-    let mut hosts = 0;
-    for (&invocation, outcome) in outcomes {
-        if let Outcome::Measured(measurement) = outcome {
-            record.add(measurement, invocation >= planned);
-            hosts += usize::from(median(&measurement.host_ns).is_some());
-        }
+/// The side of a run whose cases were folded, in the order of its plan. `fresh` where fresh
+/// invocations were among them.
+pub(super) fn assembled(label: String, run: &Run, folds: Vec<Fold>, fresh: bool) -> Side {
+    let owed = run.owed.as_ref().filter(|_| fresh);
+    let suspects: BTreeSet<&CaseId> = owed.iter().flat_map(|owed| &owed.cases).collect();
+    let settings = &run.header.settings;
+    let cases = run.header.plan.iter().zip(folds).map(|(case, fold)| {
+        let owed = owed.filter(|_| suspects.contains(case));
+        let record = fold.record(owed.map(|owed| owed.fresh), settings);
+        (case.clone(), record)
+    });
+    let line = |damage: &Damage| format!("line {}: {}", damage.line, damage.problem);
+    Side {
+        label,
+        header: run.header.clone(),
+        cases: cases.collect(),
+        damage: run.damage.iter().map(line).collect(),
     }
-    let measured = record.first_call_ns.len();
-    if hosts < measured {
-        // Paired with others by invocation: a list with gaps would be paired wrongly.
-        record.host_ns.clear();
-    }
-    record.status = status(outcomes.range(..planned), planned, untimed);
-    record.unconfirmed = unconfirmed(outcomes.range(planned..), owed);
-    record
 }
 
-fn status<'a>(
-    screen: impl Iterator<Item = (&'a u32, &'a &'a Outcome)> + Clone,
+/// One case, invocation by invocation in their order, reduced as they come.
+#[derive(Clone, Debug)]
+pub(super) struct Fold {
+    record: CaseRecord,
     planned: u32,
-    untimed: bool,
-) -> Status {
+    last: Option<u32>,
+    /// Of the regular invocations and of the fresh ones.
+    screen: Part,
+    fresh: Part,
+    /// The first regular invocation without a sample.
+    without: Option<u32>,
+    /// Invocations with host times.
+    hosts: u32,
+    /// Invocations whose results were checked before timing only.
+    before_only: u32,
+}
+
+/// What came of a part of the invocations.
+#[derive(Clone, Debug, Default)]
+struct Part {
+    seen: u32,
+    refused: u32,
+    /// Why the first that was refused was.
+    refusal: Option<String>,
+    failure: Option<(String, Fault)>,
+}
+
+impl Part {
+    fn add(&mut self, outcome: &Outcome) {
+        self.seen += 1;
+        if let Outcome::Unsupported { reason } = outcome {
+            self.refused += 1;
+            self.refusal.get_or_insert_with(|| reason.clone());
+        }
+        if self.failure.is_none() {
+            self.failure = failure(outcome);
+        }
+    }
+}
+
+impl Fold {
+    /// A case of which nothing was seen yet, with so many regular invocations planned.
+    pub(super) fn new(planned: u32) -> Fold {
+        Fold {
+            record: CaseRecord::empty(Status::Measured),
+            planned,
+            last: None,
+            screen: Part::default(),
+            fresh: Part::default(),
+            without: None,
+            hosts: 0,
+            before_only: 0,
+        }
+    }
+
+    /// Adds an invocation; `false` where it comes before one that was added, and is not.
+    pub(super) fn add(&mut self, invocation: u32, outcome: &Outcome, beside: &Beside) -> bool {
+        if self.last.is_some_and(|last| last > invocation) {
+            return false;
+        }
+        self.last = Some(invocation);
+        let confirms = invocation >= self.planned;
+        match confirms {
+            true => self.fresh.add(outcome),
+            false => self.screen.add(outcome),
+        }
+        if let Outcome::Measured(measurement) = outcome {
+            self.record.add(measurement, beside, confirms);
+            self.hosts += u32::from(!measurement.host_ns.is_empty());
+            self.before_only += u32::from(measurement.errors_after.is_empty());
+            if measurement.device_ns.is_empty() && !confirms {
+                self.without.get_or_insert(invocation);
+            }
+        }
+        true
+    }
+
+    /// The record of the case, which owes so many fresh invocations where it is a suspect.
+    fn record(mut self, owed: Option<u32>, settings: &Settings) -> CaseRecord {
+        let measured = self.record.first_call_ns.len();
+        if (self.hosts as usize) < measured {
+            // Paired with others by invocation: a list with gaps would be paired wrongly.
+            self.record.host_ns.clear();
+        }
+        if settings.input_sets > 1 && !settings.structure_only {
+            self.record.conditions.checked_before_only = self.before_only;
+        }
+        self.record.status = status(self.screen, self.planned, self.without, settings);
+        self.record.unconfirmed = unconfirmed(self.fresh, owed);
+        for times in [
+            &mut self.record.device_ns,
+            &mut self.record.confirm_ns,
+            &mut self.record.host_ns,
+            &mut self.record.first_call_ns,
+        ] {
+            times.shrink_to_fit();
+        }
+        self.record.clock_mhz.shrink_to_fit();
+        self.record
+    }
+}
+
+fn status(screen: Part, planned: u32, without: Option<u32>, settings: &Settings) -> Status {
     // A failure outranks everything: one crash in five is a crash.
-    if let Some((reason, fault)) = screen.clone().find_map(|(_, outcome)| failure(outcome)) {
+    if let Some((reason, fault)) = screen.failure {
         return Status::Failed { reason, fault };
     }
-    let seen = screen.clone().count();
-    let refusals = screen.clone().filter_map(|(_, outcome)| match outcome {
-        Outcome::Unsupported { reason } => Some(reason),
-        _ => None,
-    });
-    let refused = refusals.clone().count();
-    if seen < planned as usize {
+    let (seen, refused) = (screen.seen, screen.refused);
+    if seen < planned {
         return Status::Missing {
             reason: format!("{seen} of {planned} invocations are in the file"),
         };
     }
-    if let Some(reason) = refusals.clone().next() {
+    if let Some(reason) = screen.refusal {
         // What is supported by chance was not measured.
         return match refused == seen {
-            true => Status::Unsupported {
-                reason: reason.clone(),
-            },
+            true => Status::Unsupported { reason },
             false => Status::Missing {
                 reason: format!("unsupported in {refused} of {seen} invocations: {reason}"),
             },
         };
     }
-    let mut without = screen.filter(|(_, outcome)| match outcome {
-        Outcome::Measured(measurement) => measurement.device_ns.is_empty() && !untimed,
-        _ => false,
-    });
-    match without.next() {
-        Some((invocation, _)) => Status::Missing {
+    match without.filter(|_| !settings.structure_only) {
+        Some(invocation) => Status::Missing {
             reason: format!("invocation {invocation} has no sample"),
         },
         None => Status::Measured,
@@ -135,11 +194,8 @@ fn status<'a>(
 }
 
 /// Why the fresh invocations of a case decide nothing, where that is so.
-fn unconfirmed<'a>(
-    fresh: impl Iterator<Item = (&'a u32, &'a &'a Outcome)> + Clone,
-    owed: Option<u32>,
-) -> Option<Unconfirmed> {
-    if let Some((reason, fault)) = fresh.clone().find_map(|(_, outcome)| failure(outcome)) {
+fn unconfirmed(fresh: Part, owed: Option<u32>) -> Option<Unconfirmed> {
+    if let Some((reason, fault)) = fresh.failure {
         return Some(Unconfirmed { reason, fault });
     }
     let unknown = |reason| {
@@ -148,14 +204,10 @@ fn unconfirmed<'a>(
             fault: Fault::Unknown,
         })
     };
-    let refusal = fresh.clone().find_map(|(_, outcome)| match outcome {
-        Outcome::Unsupported { reason } => Some(reason),
-        _ => None,
-    });
-    if let Some(reason) = refusal {
+    if let Some(reason) = fresh.refusal {
         return unknown(format!("unsupported: {reason}"));
     }
-    let taken = fresh.count() as u32;
+    let taken = fresh.seen;
     let owed = owed.filter(|owed| taken < *owed)?;
     unknown(format!(
         "{taken} of {owed} fresh invocations that it owes are in the file"
@@ -175,7 +227,7 @@ fn failure(outcome: &Outcome) -> Option<(String, Fault)> {
 }
 
 impl CaseRecord {
-    fn add(&mut self, measurement: &Measurement, confirms: bool) {
+    fn add(&mut self, measurement: &Measurement, beside: &Beside, confirms: bool) {
         let times = if confirms {
             &mut self.confirm_ns
         } else {
@@ -189,16 +241,18 @@ impl CaseRecord {
         self.samples += measurement.device_ns.len() as u64;
         self.peak_bytes = self.peak_bytes.max(measurement.peak_bytes);
         self.conditions.add(measurement);
-        self.effective.clone_from(&measurement.effective);
+        self.effective = beside.effective.clone().unwrap_or_default();
         for (result, &error) in &measurement.errors {
-            let worst = self.errors.entry(result.clone()).or_insert(error);
-            *worst = worst.max(error);
+            match self.errors.get_mut(result) {
+                Some(worst) => *worst = worst.max(error),
+                None => drop(self.errors.insert(result.clone(), error)),
+            }
         }
-        if let Some(structure) = &measurement.structure {
+        if let Some(structure) = &beside.structure {
             self.structure = Some(structure.clone());
         }
-        if let Some(activity) = &measurement.activity {
-            self.activity = Some(activity.summary());
+        if let Some(activity) = &beside.activity {
+            self.activity = Some(activity.clone());
         }
     }
 }
@@ -207,7 +261,7 @@ impl CaseRecord {
 mod tests {
     use super::*;
     use crate::record::testing::header;
-    use crate::record::types::{BaseId, Owed};
+    use crate::record::types::{BaseId, Entry, Owed};
     use crate::units::{Nanoseconds, numbers};
 
     const CASE: &str = "cpu/flash:s64,d64";
