@@ -1,5 +1,6 @@
 //! `regatta diff`: judge two stored runs, or two traces.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use anyhow::anyhow;
@@ -86,6 +87,8 @@ pub fn run(args: &DiffArgs) -> Ended {
     let report = Report {
         judgement: &judgement,
         head: &head.run,
+        side: Cow::Borrowed(&head.side),
+        entries: head.entries(),
         base: Some(&base.side),
     };
     let show = (!args.outputs.prints()).then_some(&args.show);

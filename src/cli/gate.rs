@@ -6,13 +6,14 @@ use anyhow::anyhow;
 use clap::Args;
 
 use super::measure_args::MeasureArgs;
-use super::measuring::{Ready, read};
+use super::measuring::Ready;
 use super::reporting::{self, Base, Show};
 use super::{Ended, Stop};
 use regatta::judge::{self, Options};
 use regatta::measure::identity::checksum;
 use regatta::measure::laps::Laps;
 use regatta::record::baseline::{self, Store};
+use regatta::record::run_file::Known;
 use regatta::record::run_file::RunWriter;
 use regatta::record::side::Side;
 use regatta::record::spent::Phase;
@@ -109,7 +110,8 @@ fn confirm(
     if writer.owed.is_none() {
         let mut laps = Laps::begin(&ready.clock);
         let label = ready.directory.display().to_string();
-        let screen = Side::screen(label, &read(writer.path())?);
+        let read = Side::read_screen(writer.path(), &label, &mut Known::default());
+        let (_, screen) = read.map_err(Stop::not_judged)?;
         let policy = &ready.suite.rules.policy;
         let judgement = judge::judge(&screen, Some(&base.side), options);
         let suspects = judge::suspects(&judgement, policy);

@@ -1,5 +1,6 @@
 //! `regatta report`: write reports of stored runs.
 
+use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,7 @@ use serde_json::json;
 use super::reporting::{self, Outputs};
 use super::sides::{self, Stored};
 use super::{Ended, Stop, criterion, print, timings, trace};
-use regatta::judge::spread::spreads;
+use regatta::judge::spread::Spreads;
 use regatta::judge::{self, Options};
 use regatta::record::baseline::Store;
 use regatta::record::run_file::{Known, RUN_FILE};
@@ -154,6 +155,8 @@ pub fn run(args: &ReportArgs) -> Ended {
         let report = Report {
             judgement: &judgement,
             head: &head.run,
+            side: Cow::Borrowed(&head.side),
+            entries: head.entries(),
             base: base.as_ref(),
         };
         if args.any_output() {
@@ -192,14 +195,21 @@ fn spread(heads: &[Stored], json: bool) -> Ended {
                 head.path.display()
             )));
         }
-        if head.run.entries.is_empty() {
+        let mut empty = true;
+        let mut found = Spreads::default();
+        let read = head.entries().each(|entry| {
+            empty = false;
+            found.add(entry);
+        });
+        read.map_err(Stop::usage)?;
+        if empty {
             return Err(Stop::Usage(anyhow!(
                 "{} is a run without an entry that can be read ({} damaged lines)",
                 head.path.display(),
                 head.run.damage.len()
             )));
         }
-        let spreads = spreads(&head.run);
+        let spreads = found.all(&head.run);
         if json {
             all.push(json!({ "run": head.path, "cases": spreads }));
         } else {

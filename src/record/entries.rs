@@ -25,9 +25,21 @@ impl Entries<'_> {
     /// # Errors
     /// When the file cannot be read any more.
     pub fn each(&self, look: impl FnMut(&Entry)) -> Result<(), RecordError> {
-        let mut looking = Looking(look);
+        self.shown(look, false)
+    }
+
+    /// The same with what each took.
+    ///
+    /// # Errors
+    /// When the file cannot be read any more.
+    pub fn each_with_spent(&self, look: impl FnMut(&Entry)) -> Result<(), RecordError> {
+        self.shown(look, true)
+    }
+
+    fn shown(&self, look: impl FnMut(&Entry), spent: bool) -> Result<(), RecordError> {
+        let mut looking = Looking { look, spent };
         match self {
-            Entries::Held(run) => run.entries.iter().for_each(looking.0),
+            Entries::Held(run) => run.entries.iter().for_each(looking.look),
             Entries::Stored(path) => {
                 each(path, &mut Known::default(), &mut looking)?;
             }
@@ -37,10 +49,17 @@ impl Entries<'_> {
     }
 }
 
-struct Looking<F>(F);
+struct Looking<F> {
+    look: F,
+    spent: bool,
+}
 
 impl<F: FnMut(&Entry)> Looks for Looking<F> {
+    fn asks_what_was_spent(&self) -> bool {
+        self.spent
+    }
+
     fn look(&mut self, _: usize, entry: &Entry, _: &Beside) {
-        (self.0)(entry);
+        (self.look)(entry);
     }
 }

@@ -51,7 +51,9 @@ impl Beside {
 #[derive(Debug)]
 pub(super) struct Quick<'k> {
     known: &'k mut Known,
-    /// Without what is in `beside`, and without what it took.
+    /// Whether what an entry took is kept.
+    keeps_spent: bool,
+    /// Without what is in `beside`.
     pub(super) entry: Entry,
     pub(super) beside: Beside,
 }
@@ -84,9 +86,10 @@ const CHECKED_AFTER: u32 = 1 << (MEMBERS.len() - 1);
 const STATE: u32 = 1 << (MEMBERS.len() - 2);
 
 impl<'k> Quick<'k> {
-    pub(super) fn new(known: &'k mut Known) -> Quick<'k> {
+    pub(super) fn new(known: &'k mut Known, keeps_spent: bool) -> Quick<'k> {
         Quick {
             known,
+            keeps_spent,
             entry: Entry {
                 case: CaseId(String::new()),
                 invocation: 0,
@@ -112,6 +115,7 @@ impl<'k> Quick<'k> {
         };
         clear(measurement);
         self.beside = Beside::default();
+        self.entry.spent = None;
         let mut seen = 0u32;
         while !line.ends() {
             line.pass(",")?;
@@ -121,7 +125,13 @@ impl<'k> Quick<'k> {
                 return None;
             }
             seen |= 1 << number;
-            member(key, &mut line, measurement, &mut self.beside, self.known)?;
+            match key {
+                "spent" if self.keeps_spent => {
+                    self.entry.spent = serde_json::from_str(line.whole_value()?).ok()?;
+                }
+                "spent" => spent(&mut line)?,
+                _ => member(key, &mut line, measurement, &mut self.beside, self.known)?,
+            }
         }
         // Kept until here for its names.
         if seen & CHECKED_AFTER == 0 {
@@ -173,7 +183,6 @@ fn member<'t>(
         "input_sets" => into.input_sets = line.whole()?.try_into().ok()?,
         "input_sets_reason" => into.input_sets_reason = Some(line.string()?.to_owned()),
         "errors_after" => errors(line, &mut into.errors_after)?,
-        "spent" => spent(line)?,
         _ => return None,
     }
     Some(())
@@ -293,7 +302,7 @@ mod tests {
     #[test]
     fn what_this_version_writes_is_read_quickly_and_in_full() {
         let mut known = Known::default();
-        let mut quick = Quick::new(&mut known);
+        let mut quick = Quick::new(&mut known, true);
         let full = entry();
         // What the one before had does not stay.
         let mut less = entry();
@@ -308,7 +317,6 @@ mod tests {
             let text = text(&entry);
             quick.read(text.strip_suffix('}').unwrap()).unwrap();
             assert_eq!(quick.beside, Beside::of(&entry.outcome));
-            entry.spent = None;
             if let Outcome::Measured(measurement) = &mut entry.outcome {
                 measurement.effective.clear();
                 (measurement.structure, measurement.activity) = (None, None);
@@ -322,7 +330,7 @@ mod tests {
     fn what_is_written_otherwise_is_left_to_the_json_library() {
         let text = text(&entry());
         let mut known = Known::default();
-        let mut quick = Quick::new(&mut known);
+        let mut quick = Quick::new(&mut known, false);
         let mut read = 0;
         for at in 0..text.len() - 1 {
             for put in ["", " ", "-", "0", "\"", "e", "\\", ",", "{"] {

@@ -28,8 +28,13 @@ pub trait Looks {
     /// Before the first: the run, in which nothing was measured yet.
     fn begin(&mut self, _run: &Run) {}
 
-    /// At an entry of the case at this place of the plan. What the entry took is not in it,
-    /// and what one call does stands beside it, as a side keeps it.
+    /// True where entries are to say what they took.
+    fn asks_what_was_spent(&self) -> bool {
+        false
+    }
+
+    /// At an entry of the case at this place of the plan. What the entry took may not be in
+    /// it, and what one call does stands beside it, as a side keeps it.
     fn look(&mut self, place: usize, entry: &Entry, beside: &Beside);
 }
 
@@ -39,7 +44,7 @@ pub trait Looks {
 /// # Errors
 /// As [`read`].
 pub fn each(path: &Path, known: &mut Known, to: &mut impl Looks) -> Result<Run, RecordError> {
-    let quick = Quick::new(known);
+    let quick = Quick::new(known, to.asks_what_was_spent());
     lines(path, &mut Shown { quick, to })
 }
 
