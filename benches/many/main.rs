@@ -10,7 +10,6 @@
 //! Two runs of so many cases of 5 invocations of 20 samples are made up, and each line is one
 //! start of the command.
 
-#[allow(dead_code, reason = "the test of the page uses more of it")]
 mod runs;
 
 use std::fs;

@@ -247,6 +247,19 @@ mod tests {
     }
 
     #[test]
+    fn a_list_of_many_says_how_many_more_there_are() {
+        let scene = fixture::large(9_700);
+        let text = plain(&scene);
+        assert!(text.contains("Regressed (100)"), "{text}");
+        assert!(text.contains("  and 60 more, which --all prints\n"));
+        let options = Options {
+            all: true,
+            ..Options::default()
+        };
+        assert!(!render(&scene.judgement, options).contains("--all prints"));
+    }
+
+    #[test]
     fn nothing_is_no_reason_to_fail() {
         insta::assert_snapshot!(plain(&fixture::empty()));
     }

@@ -2,11 +2,12 @@
 //! counted by variant, and are data of which the page's script makes a row when it is asked
 //! for.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::Serialize;
 
 use super::context::Context;
+use crate::attention::CaseId;
 use crate::judge::judgement::{Judgement, Row, Timing, Word};
 use crate::record::side::median;
 use crate::report::summary::{Summary, tally_of};
@@ -31,27 +32,28 @@ pub(super) fn in_full(judgement: &Judgement, summary: &Summary) -> Vec<usize> {
     if rows.len() <= MANY {
         return (0..rows.len()).collect();
     }
-    let number = |row: &&Row| {
-        rows.binary_search_by(|other| other.case.cmp(&row.case))
-            .ok()
+    let places = rows.iter().enumerate();
+    let places: HashMap<&CaseId, usize> = places.map(|(place, row)| (&row.case, place)).collect();
+    let of_rows = |lists: &[&Vec<&'_ Row>]| -> Vec<usize> {
+        let rows = lists.iter().copied().flatten();
+        rows.filter_map(|row| places.get(&row.case).copied())
+            .collect()
     };
-    let doubtful = rows.iter().filter(|row| row.looks_worse);
-    let broken = summary.broken.iter().map(|broken| &broken.case);
-    let broken = broken.chain(summary.limits.iter().map(|limit| &limit.case));
-    let broken = broken.filter_map(|case| rows.binary_search_by(|row| row.case.cmp(case)).ok());
-    let lists = [
+    let worse = of_rows(&[
         &summary.regressed,
         &summary.structure,
         &summary.not_measured,
         &summary.uncounted,
-    ];
-    let first = lists.into_iter().flatten().copied().chain(doubtful);
-    let restructured = summary.restructured.iter().flat_map(|(_, rows)| rows);
-    let last = restructured.chain(&summary.improved).copied();
-    let all = first.filter_map(|row| number(&row)).chain(broken);
-    let all = all.chain(last.filter_map(|row| number(&row)));
+    ]);
+    let doubtful = (0..rows.len()).filter(|&place| rows[place].looks_worse);
+    let broken = summary.broken.iter().map(|broken| &broken.case);
+    let broken = broken.chain(summary.limits.iter().map(|limit| &limit.case));
+    let broken = broken.filter_map(|case| places.get(case).copied());
+    let restructured: Vec<&Vec<&Row>> = summary.restructured.iter().map(|(_, rows)| rows).collect();
+    let other = [of_rows(&restructured), of_rows(&[&summary.improved])].concat();
+    let all = worse.into_iter().chain(doubtful).chain(broken).chain(other);
     let mut seen = BTreeSet::new();
-    all.filter(|number| seen.insert(*number))
+    all.filter(|place| seen.insert(*place))
         .take(IN_FULL)
         .collect()
 }
@@ -88,7 +90,7 @@ impl Rest {
             told: format!(
                 "{} shown in full, those to act upon first; {left} more are figures in the \
                  table. Everything about every case is in cases.csv and samples.csv, which \
-                 `--csv DIR` writes.",
+                 --csv DIR writes.",
                 counted(shown.len(), "case")
             ),
             kinds: kinds(rows),

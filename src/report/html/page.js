@@ -106,7 +106,8 @@
     table.append(...listed.map(bodyOf));
     if (more) more.hidden = listed.length === found.length;
     const all = listed.length === cases.length;
-    const matching = found.length > listed.length ? ` (${found.length} match)` : "";
+    const narrowed = found.length < cases.length && found.length > listed.length;
+    const matching = narrowed ? ` (${found.length} match)` : "";
     shown.textContent = all ? "" : `${listed.length} of ${cases.length} shown${matching}`;
   }
 
