@@ -10,7 +10,7 @@ mod cell;
 use std::io::Write;
 
 use self::cases::cases;
-use self::cell::{cell, text_cell};
+use self::cell::{Table, cell, text_cell};
 use super::exporter::{Exporter, RenderError, Report};
 use crate::judge::spread::Spreads;
 use crate::record::types::{Entry, Outcome};
@@ -55,8 +55,6 @@ fn done(written: Result<(), ::csv::Error>, name: &'static str) -> Result<(), Ren
         },
     })
 }
-
-type Table<'o> = ::csv::Writer<&'o mut dyn Write>;
 
 fn samples(table: &mut Table, report: &Report) -> Result<(), RenderError> {
     let names = [

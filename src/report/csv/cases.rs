@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Table;
-use super::cell::{cell, parameter, text_cell};
+use super::cell::{Table, cell, parameter, text_cell};
 use crate::attention::FACETS;
 use crate::judge::judgement::{Change, Finding, Row, Stage, Timing, Uncounted};
 use crate::judge::spread::{Spread, Spreads};

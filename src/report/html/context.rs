@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::many::in_full;
+use super::chosen::in_full;
 use crate::attention::CaseId;
 use crate::judge::judgement::Word;
 use crate::record::side::CaseRecord;

@@ -6,6 +6,7 @@
 mod activity;
 mod case;
 mod change;
+mod chosen;
 mod context;
 mod expectation;
 mod fact;
@@ -19,9 +20,10 @@ use serde::Serialize;
 
 use self::case::CaseView;
 use self::change::ChangeView;
+use self::chosen::{LONGEST, MANY};
 use self::context::{Context, DifferenceView, difference, tone};
 use self::expectation::{ExpectationView, LimitView};
-use self::many::{LONGEST, MANY, Rest};
+use self::many::Rest;
 use self::measured::MeasuredView;
 use super::exporter::{Exporter, RenderError, Report};
 use super::plot::{Bar, Ink, NAMED, Whisker, forest, throughput};
