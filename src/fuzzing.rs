@@ -13,6 +13,7 @@ use crate::judge::{self, Options, trace as traces};
 use crate::kernels::cache;
 use crate::measure::machine::{fingerprint, worker_record};
 use crate::measure::verify;
+use crate::record::entries::Entries;
 use crate::record::side::Side;
 use crate::record::trace::{file, raw};
 use crate::record::types::Run;
@@ -124,11 +125,7 @@ fn case_id(_: &Path, data: &[u8]) {
 fn judged(side: &Side, run: &Run) {
     for base in [None, Some(side)] {
         let judgement = judge::judge(side, base, &Options::default());
-        let report = Report {
-            judgement: &judgement,
-            head: run,
-            base,
-        };
+        let report = Report::of(&judgement, run, base);
         for format in Format::ALL {
             let Ok(documents) = report::render(format, &report) else {
                 continue;
@@ -155,9 +152,10 @@ fn run(folder: &Path, data: &[u8]) {
         return;
     };
     judged(&Side::from_run("head", &run), &run);
-    judge::spread::spreads(&run);
+    let _ = judge::spread::spreads(&run, Entries::Held(&run));
     let _ = report::criterion::tree(&run, "regatta");
-    if let Some(timings) = report::timings::Timings::of(&run) {
+    let timings = report::timings::Timings::of(&run, Entries::Held(&run));
+    if let Ok(Some(timings)) = timings {
         timings.said();
         let _ = timings.page();
     }

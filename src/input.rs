@@ -118,7 +118,8 @@ fn regular(kind: FileType) -> io::Result<()> {
     Err(io::Error::new(error, problem))
 }
 
-fn too_large(most: u64) -> io::Error {
+/// The refusal of a file that is larger.
+pub fn too_large(most: u64) -> io::Error {
     let (size, unit) = match most {
         _ if most >= MIB => (most / MIB, "MiB"),
         _ if most >= KIB => (most / KIB, "KiB"),

@@ -7,11 +7,12 @@ use clap::Args;
 use jiff::Timestamp;
 
 use super::measure_args::MeasureArgs;
-use super::measuring::{Ready, read};
+use super::measuring::Ready;
 use super::sides::{self, Stored};
 use super::{Ended, Stop, note, print};
 use regatta::record::baseline::Store;
 use regatta::record::calibration::{Calibration, Gate};
+use regatta::record::run_file::Known;
 use regatta::record::side::Side;
 use regatta::record::types::RunEnd;
 use regatta::suite::rules::{Metric, Policy};
@@ -82,7 +83,7 @@ pub fn run(args: &CalibrateArgs) -> Ended {
     let store = Store::new(&args.baselines);
     let side = match &args.run {
         Some(run) => {
-            let Stored { side, .. } = sides::find(run, &store, None)?;
+            let Stored { side, .. } = sides::find(run, &store, None, &mut Known::default())?;
             side
         }
         None => measured(args, each)?,
@@ -120,14 +121,16 @@ fn measured(args: &CalibrateArgs, each: u32) -> Result<Side, Stop> {
     };
     let mut ready = Ready::prepare(&measure)?;
     let mut writer = ready.measure(None)?;
-    let run = read(writer.path())?;
     let end = RunEnd {
         finished: Timestamp::now(),
         judged: None,
         spent: Vec::new(),
     };
     writer.finish(end).map_err(Stop::not_judged)?;
-    Ok(Side::from_run(ready.directory.display().to_string(), &run))
+    let label = ready.directory.display().to_string();
+    let read = Side::read(writer.path(), &label, &mut Known::default());
+    let (_, side) = read.map_err(Stop::not_judged)?;
+    Ok(side)
 }
 
 /// Rows of the table at the most: the noisiest.

@@ -40,7 +40,7 @@ pub fn write(root: &Path, baseline: &str, head: &Stored) -> Result<(), Stop> {
             root.display()
         )));
     }
-    let tree = criterion::tree(&head.run, baseline).map_err(Stop::not_judged)?;
+    let tree = criterion::tree(&head.whole()?, baseline).map_err(Stop::not_judged)?;
     files::write_tree(root, &tree).map_err(|error| match error {
         files::WriteError::Measured { .. } => Stop::usage(error),
         _ => Stop::not_judged(error),

@@ -1,5 +1,6 @@
 //! `regatta diff`: judge two stored runs, or two traces.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use anyhow::anyhow;
@@ -10,6 +11,7 @@ use super::{Ended, Stop, sides, trace};
 use regatta::judge::trace::FLOOR;
 use regatta::judge::{self, Options};
 use regatta::record::baseline::Store;
+use regatta::record::run_file::Known;
 use regatta::report::Report;
 use regatta::units::Share;
 
@@ -72,9 +74,10 @@ pub fn run(args: &DiffArgs) -> Ended {
         )));
     }
     let store = Store::new(&args.baselines);
-    let head = sides::find(&args.head, &store, None)?;
+    let mut known = Known::default();
+    let head = sides::find(&args.head, &store, None, &mut known)?;
     let machine = head.side.header.machine.name.as_str();
-    let base = sides::find(&args.base, &store, Some(machine))?;
+    let base = sides::find(&args.base, &store, Some(machine), &mut known)?;
     let options = Options {
         strict: args.strict,
         same_suite: false,
@@ -85,6 +88,8 @@ pub fn run(args: &DiffArgs) -> Ended {
     let report = Report {
         judgement: &judgement,
         head: &head.run,
+        side: Cow::Borrowed(&head.side),
+        entries: head.entries(),
         base: Some(&base.side),
     };
     let show = (!args.outputs.prints()).then_some(&args.show);

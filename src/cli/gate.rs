@@ -8,13 +8,14 @@ use clap::Args;
 
 use super::calibrate;
 use super::measure_args::MeasureArgs;
-use super::measuring::{Ready, read};
+use super::measuring::Ready;
 use super::reporting::{self, Base, Show};
 use super::{Ended, Stop};
 use regatta::judge::{self, Options};
 use regatta::measure::identity::checksum;
 use regatta::measure::laps::Laps;
 use regatta::record::baseline::{self, Store};
+use regatta::record::run_file::Known;
 use regatta::record::run_file::RunWriter;
 use regatta::record::side::Side;
 use regatta::record::spent::Phase;
@@ -136,7 +137,8 @@ fn decide(
     loop {
         let mut laps = Laps::begin(&ready.clock);
         let label = ready.directory.display().to_string();
-        let so_far = Side::from_run(label, &read(writer.path())?);
+        let read = Side::read(writer.path(), &label, &mut Known::default());
+        let (_, so_far) = read.map_err(Stop::not_judged)?;
         let judgement = judge::judge(&so_far, Some(&base.side), options);
         let fresh = writer.owed.last().map_or(0, |owed| owed.fresh);
         let batch = judge::next_batch(&judgement, &policy, fresh, seed);

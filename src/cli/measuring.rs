@@ -21,9 +21,9 @@ use regatta::measure::preflight;
 use regatta::measure::schedule::blocks;
 use regatta::measure::session::Session;
 use regatta::measure::workers::Processes;
-use regatta::record::run_file::{self, Before, Opening, RunWriter};
+use regatta::record::run_file::{Before, Opening, RunWriter};
 use regatta::record::spent::{Phase, Spent};
-use regatta::record::types::{BaseId, Owed, Run, RunHeader, Stretch, SuiteRecord};
+use regatta::record::types::{BaseId, Owed, RunHeader, Stretch, SuiteRecord};
 use regatta::record::{METHOD_VERSION, SCHEMA_VERSION};
 use regatta::report::files::check_writable;
 use regatta::report::text::clean;
@@ -197,6 +197,11 @@ impl Ready {
         }
     }
 
+    /// True where nothing is to be said about the work.
+    pub fn quiet(&self) -> bool {
+        self.quiet
+    }
+
     /// Says something about the work, unless nothing is to be said.
     pub fn say(&self, text: impl std::fmt::Display) {
         if !self.quiet {
@@ -248,14 +253,6 @@ impl Ready {
         }
         Ok(())
     }
-}
-
-/// Reads a run back from its file.
-///
-/// # Errors
-/// When it cannot be read: exit code 3.
-pub fn read(path: &Path) -> Result<Run, Stop> {
-    run_file::read(path).map_err(Stop::not_judged)
 }
 
 /// The command line. Where the executable lies is nobody's business: runs and

@@ -87,6 +87,63 @@ fn print(text: impl Display) -> Result<(), Stop> {
     })
 }
 
+/// Prints a result as it is made, as [`print`] prints one that is there.
+fn print_as_made<E: Into<anyhow::Error>>(
+    make: impl FnOnce(&mut dyn Write) -> Result<(), E>,
+) -> Result<(), Stop> {
+    let mut lines = Lines {
+        text: Vec::new(),
+        stop: None,
+    };
+    let made = make(&mut lines);
+    let ended = lines.flush();
+    match (lines.stop.take(), made) {
+        (Some(stop), _) => Err(stop),
+        (None, Err(error)) => Err(Stop::not_judged(error)),
+        (None, Ok(())) => ended.map_err(Stop::not_judged),
+    }
+}
+
+/// Prints whole lines, many at a time.
+struct Lines {
+    text: Vec<u8>,
+    /// Why no more could be printed.
+    stop: Option<Stop>,
+}
+
+impl Lines {
+    /// So much is printed at once.
+    const MANY: usize = 1 << 16;
+
+    fn print(&mut self, end: usize) -> io::Result<()> {
+        let text = String::from_utf8_lossy(&self.text[..end]).into_owned();
+        self.text.drain(..end);
+        match text.is_empty() {
+            true => Ok(()),
+            false => print(text).map_err(|stop| {
+                self.stop = Some(stop);
+                io::Error::other("standard output takes no more")
+            }),
+        }
+    }
+}
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.text.extend_from_slice(bytes);
+        if self.text.len() > Lines::MANY
+            && let Some(last) = self.text.iter().rposition(|byte| *byte == b'\n')
+        {
+            self.print(last + 1)?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.print(self.text.len())
+    }
+}
+
 /// Says something about the work on standard error. Nobody may be reading it.
 pub fn note(text: impl Display) {
     interrupt::hold_if_stopping();

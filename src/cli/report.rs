@@ -1,5 +1,6 @@
 //! `regatta report`: write reports of stored runs.
 
+use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -10,10 +11,10 @@ use serde_json::json;
 use super::reporting::{self, Outputs};
 use super::sides::{self, Stored};
 use super::{Ended, Stop, criterion, print, timings, trace};
-use regatta::judge::spread::spreads;
+use regatta::judge::spread::Spreads;
 use regatta::judge::{self, Options};
 use regatta::record::baseline::Store;
-use regatta::record::run_file::RUN_FILE;
+use regatta::record::run_file::{Known, RUN_FILE};
 use regatta::report::Report;
 use regatta::report::files::check_writable;
 use regatta::report::spread::table;
@@ -111,11 +112,12 @@ pub fn run(args: &ReportArgs) -> Ended {
     }
     let store = Store::new(&args.baselines);
     let options = Options::default();
+    let mut known = Known::default();
     // All of them are found before the first is written.
     let heads: Vec<Stored> = args
         .runs
         .iter()
-        .map(|name| sides::find(name, &store, None))
+        .map(|name| sides::find(name, &store, None, &mut known))
         .collect::<Result<_, Stop>>()?;
     if let (Some(page), [head]) = (&args.timings, heads.as_slice()) {
         return timings::write(page, head, args.json);
@@ -146,13 +148,15 @@ pub fn run(args: &ReportArgs) -> Ended {
         let folder = folder_of(&head.path);
         let machine = head.side.header.machine.name.clone();
         let base = match &args.base {
-            Some(base) => Some(sides::find(base, &store, Some(&machine))?.side),
+            Some(base) => Some(sides::find(base, &store, Some(&machine), &mut known)?.side),
             None => None,
         };
         let judgement = judge::judge(&head.side, base.as_ref(), &options);
         let report = Report {
             judgement: &judgement,
             head: &head.run,
+            side: Cow::Borrowed(&head.side),
+            entries: head.entries(),
             base: base.as_ref(),
         };
         if args.any_output() {
@@ -191,14 +195,21 @@ fn spread(heads: &[Stored], json: bool) -> Ended {
                 head.path.display()
             )));
         }
-        if head.run.entries.is_empty() {
+        let mut empty = true;
+        let mut found = Spreads::default();
+        let read = head.entries().each(|entry| {
+            empty = false;
+            found.add(entry, &head.run.header.settings);
+        });
+        read.map_err(Stop::usage)?;
+        if empty {
             return Err(Stop::Usage(anyhow!(
                 "{} is a run without an entry that can be read ({} damaged lines)",
                 head.path.display(),
                 head.run.damage.len()
             )));
         }
-        let spreads = spreads(&head.run);
+        let spreads = found.all(&head.run);
         if json {
             all.push(json!({ "run": head.path, "cases": spreads }));
         } else {

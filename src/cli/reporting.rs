@@ -1,5 +1,7 @@
 //! Where a judgement goes: the terminal, a report folder, files of chosen formats.
 
+use std::borrow::Cow;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
@@ -7,12 +9,13 @@ use clap::Args;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::measuring::{Ready, read};
-use super::{Ended, Stop, note, print};
+use super::measuring::Ready;
+use super::{Ended, Stop, note, print, print_as_made};
 use regatta::judge;
 use regatta::judge::judgement::{Judgement, VerdictOutcome};
 use regatta::measure::laps::Laps;
-use regatta::record::run_file::RunWriter;
+use regatta::record::entries::Entries;
+use regatta::record::run_file::{Known, RunWriter};
 use regatta::record::side::Side;
 use regatta::record::spent::Phase;
 use regatta::record::types::{BaseId, Judged, RunEnd};
@@ -127,9 +130,14 @@ impl Outputs {
                 files::write_format(path, format, report).map_err(Stop::not_judged)?;
                 continue;
             }
-            let documents = report::render(format, report).map_err(Stop::not_judged)?;
-            for document in documents {
-                put(path, document.text)?;
+            for name in report::names(format) {
+                match is_stdout(path) {
+                    true => print_as_made(|out| report::write(format, report, name, out))?,
+                    false => {
+                        let make = |out: &mut dyn Write| report::write(format, report, name, out);
+                        files::write_as_made(path, make).map_err(Stop::not_judged)?;
+                    }
+                }
             }
         }
         Ok(())
@@ -186,9 +194,10 @@ pub fn conclude(
     show: &Show,
 ) -> Ended {
     let mut laps = Laps::begin(&ready.clock);
-    let mut run = read(writer.path())?;
     let label = ready.directory.display().to_string();
-    let side = Side::from_run(label, &run);
+    let path = writer.path().to_owned();
+    let read = Side::read(&path, &label, &mut Known::default());
+    let (mut run, side) = read.map_err(Stop::not_judged)?;
     let judgement = judge::judge(&side, base.map(|base| &base.side), options);
     laps.end(Phase::Judging);
     let mut end = RunEnd {
@@ -204,6 +213,8 @@ pub fn conclude(
     let report = Report {
         judgement: &judgement,
         head: &run,
+        side: Cow::Borrowed(&side),
+        entries: Entries::Stored(&path),
         base: base.map(|base| &base.side),
     };
     let written = write(&ready.directory, &report);
@@ -220,7 +231,10 @@ pub fn conclude(
     }
     let told = answer(&report, show);
     run.end = Some(end);
-    if let Some(timings) = Timings::of(&run) {
+    // Whoever asks for no word on it need not wait for it either.
+    if !ready.quiet()
+        && let Ok(Some(timings)) = Timings::of(&run, Entries::Stored(&path))
+    {
         ready.say(timings.said());
     }
     ended(&judgement, [written, told])
@@ -259,8 +273,8 @@ pub fn show(report: &Report, show: Option<&Show>, files: Result<(), Stop>) -> En
 /// Prints the answer.
 fn answer(report: &Report, show: &Show) -> Result<(), Stop> {
     if show.json {
-        for document in report::render(Format::Json, report).map_err(Stop::not_judged)? {
-            print(document.text)?;
+        for name in report::names(Format::Json) {
+            print_as_made(|out| report::write(Format::Json, report, name, out))?;
         }
         return Ok(());
     }
@@ -268,7 +282,7 @@ fn answer(report: &Report, show: &Show) -> Result<(), Stop> {
         colour: true,
         all: show.all,
     };
-    print(terminal::render(report.judgement, options))
+    print_as_made(|out| terminal::write(report.judgement, options, out))
 }
 
 /// Where a command ends before there is anything to judge, and JSON was asked for, says so

@@ -7,15 +7,16 @@ use anyhow::anyhow;
 use super::Stop;
 use regatta::record::RecordError;
 use regatta::record::baseline::{self, Store};
-use regatta::record::run_file::{self, RUN_FILE};
+use regatta::record::entries::Entries;
+use regatta::record::run_file::{self, Known, RUN_FILE};
 use regatta::record::side::Side;
 use regatta::record::types::Run;
 
-/// A stored run or baseline. A baseline has no samples: its run is empty.
+/// A stored run or baseline.
 pub struct Stored {
     /// What is judged.
     pub side: Side,
-    /// The run, for its samples.
+    /// The run without its entries, which stay in its file.
     pub run: Run,
     /// True for a baseline.
     pub is_baseline: bool,
@@ -23,18 +24,41 @@ pub struct Stored {
     pub path: PathBuf,
 }
 
+impl Stored {
+    /// The entries of the run.
+    pub fn entries(&self) -> Entries<'_> {
+        match self.is_baseline {
+            true => Entries::None,
+            false => Entries::Stored(&self.path),
+        }
+    }
+
+    /// The run with all of its entries.
+    ///
+    /// # Errors
+    /// When it cannot be read any more: exit code 2.
+    pub fn whole(&self) -> Result<Run, Stop> {
+        run_file::read(&self.path).map_err(Stop::usage)
+    }
+}
+
 /// Finds and reads `what`: the file of a run or a baseline, a report folder, or a
-/// baseline's name.
+/// baseline's name. Two that are found with the same `known` share what they have in common.
 ///
 /// # Errors
 /// When there is none, or it cannot be read: exit code 2.
-pub fn find(what: &str, store: &Store, machine: Option<&str>) -> Result<Stored, Stop> {
+pub fn find(
+    what: &str,
+    store: &Store,
+    machine: Option<&str>,
+    known: &mut Known,
+) -> Result<Stored, Stop> {
     let path = Path::new(what);
     if path.is_dir() {
-        return read(&path.join(RUN_FILE), what);
+        return read(&path.join(RUN_FILE), what, known);
     }
     if path.is_file() {
-        return read(path, what);
+        return read(path, what, known);
     }
     // A name that cannot be a baseline's is no baseline.
     let files = store.files(what).unwrap_or_default();
@@ -43,11 +67,11 @@ pub fn find(what: &str, store: &Store, machine: Option<&str>) -> Result<Stored, 
             .is_some_and(|stem| machine.is_some_and(|m| stem == m))
     };
     match (files.iter().find(own), files.as_slice()) {
-        (Some(path), _) | (None, [path]) => read(path, what),
+        (Some(path), _) | (None, [path]) => read(path, what, known),
         (None, []) => Err(Stop::Usage(anyhow!(
             "{what} is neither a file, a folder with a {RUN_FILE}, nor a baseline in {}{}",
             store.root().display(),
-            known(store)
+            names(store)
         ))),
         (None, several) => {
             let names: Vec<String> = several.iter().map(|p| p.display().to_string()).collect();
@@ -59,7 +83,7 @@ pub fn find(what: &str, store: &Store, machine: Option<&str>) -> Result<Stored, 
     }
 }
 
-fn known(store: &Store) -> String {
+fn names(store: &Store) -> String {
     let mut names: Vec<String> = store.list().0.into_iter().map(|b| b.name).collect();
     names.dedup();
     match names.is_empty() {
@@ -72,10 +96,10 @@ fn known(store: &Store) -> String {
 ///
 /// # Errors
 /// When it is absent, or its first line cannot be read: exit code 2.
-pub fn read(path: &Path, label: &str) -> Result<Stored, Stop> {
-    match run_file::read(path) {
-        Ok(run) => Ok(Stored {
-            side: Side::from_run(label, &run),
+pub fn read(path: &Path, label: &str, known: &mut Known) -> Result<Stored, Stop> {
+    match Side::read(path, label, known) {
+        Ok((run, side)) => Ok(Stored {
+            side,
             run,
             is_baseline: false,
             path: path.to_owned(),

@@ -52,7 +52,8 @@ fn found(head: &Stored) -> Result<Timings, Stop> {
              made of"
         )));
     }
-    Timings::of(&head.run).ok_or_else(|| {
+    let timings = Timings::of(&head.run, head.entries()).map_err(Stop::usage)?;
+    timings.ok_or_else(|| {
         let suite = &head.run.header.suite;
         let words = ["regatta".to_owned(), "run".to_owned()];
         let chosen = match suite.arguments.is_empty() {

@@ -3,9 +3,10 @@
 use anyhow::anyhow;
 use clap::Args;
 
-use super::sides::{self, Stored};
+use super::sides;
 use super::{Ended, Stop, print};
 use regatta::record::baseline::Store;
+use regatta::record::run_file::Known;
 use regatta::units::Share;
 use regatta::verdicts::draw::{Recorded, World};
 use regatta::verdicts::noise::MODELS;
@@ -119,8 +120,11 @@ fn recorded(names: &[String]) -> Result<Replayed, Stop> {
     let store = Store::new("baselines");
     let mut runs = Vec::new();
     for name in names {
-        let Stored { run, .. } = sides::find(name, &store, None)?;
-        runs.push(run);
+        let stored = sides::find(name, &store, None, &mut Known::default())?;
+        runs.push(match stored.is_baseline {
+            true => stored.run,
+            false => stored.whole()?,
+        });
     }
     let recorded = Recorded::of(&runs).ok_or_else(|| {
         Stop::Usage(anyhow!(

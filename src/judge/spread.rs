@@ -1,14 +1,17 @@
 //! How well a run knows its times: how far samples lie apart within an invocation, and
 //! how far the invocations' medians do. The judge sees only the second.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 use serde::Serialize;
 
 use super::statistics::coefficient_of_variation;
 use crate::attention::CaseId;
+use crate::record::RecordError;
+use crate::record::entries::Entries;
 use crate::record::side::median;
-use crate::record::types::{Outcome, Run};
+use crate::record::types::{Entry, Outcome, Run};
+use crate::suite::Settings;
 use crate::units::{Nanoseconds, Share, numbers};
 
 /// Spread of one case.
@@ -29,47 +32,90 @@ pub struct Spread {
     pub between: Share,
 }
 
-/// Spread of every case that was measured, in the order of the plan. Samples that are no
-/// numbers, or that the machine was in, count for nothing.
-pub fn spreads(run: &Run) -> Vec<Spread> {
-    let mut found: BTreeMap<&CaseId, Vec<Vec<Nanoseconds>>> = BTreeMap::new();
-    for entry in &run.entries {
-        if let Outcome::Measured(measurement) = &entry.outcome
-            && measurement.counts_under(&run.header.settings)
-        {
-            let samples = measurement.device_ns.iter().copied();
-            let samples: Vec<Nanoseconds> = samples.filter(|time| time.is_finite()).collect();
-            found.entry(&entry.case).or_default().push(samples);
-        }
-    }
-    let of = |case| spread(case, found.get(case)?);
-    run.header.plan.iter().filter_map(of).collect()
+/// What the spreads of a run are told from: an entry is taken in, and its samples are gone.
+#[derive(Clone, Debug, Default)]
+pub struct Spreads {
+    found: HashMap<CaseId, Vec<Invocation>>,
 }
 
-fn spread(case: &CaseId, invocations: &[Vec<Nanoseconds>]) -> Option<Spread> {
-    let medians: Vec<Nanoseconds> = invocations.iter().filter_map(|all| median(all)).collect();
-    let each: Vec<f64> = invocations
-        .iter()
-        .map(|all| coefficient_of_variation(&numbers(all)))
-        .filter(|share| share.is_finite())
-        .collect();
-    let counts: Vec<f64> = invocations.iter().map(|all| all.len() as f64).collect();
-    Some(Spread {
-        case: case.clone(),
-        median_ns: median(&medians)?,
-        invocations: medians.len(),
-        samples: median(&counts)?,
-        within: Share(median(&each).unwrap_or(f64::NAN)),
-        between: Share(coefficient_of_variation(&numbers(&medians))),
-    })
+/// The samples of an invocation.
+#[derive(Clone, Copy, Debug)]
+struct Invocation {
+    median_ns: Option<Nanoseconds>,
+    /// Coefficient of variation.
+    within: f64,
+    samples: f64,
+}
+
+impl Spreads {
+    /// Takes an entry in. Samples that are no numbers, or that the machine was in, count for
+    /// nothing.
+    pub fn add(&mut self, entry: &Entry, settings: &Settings) {
+        let Outcome::Measured(measurement) = &entry.outcome else {
+            return;
+        };
+        if !measurement.counts_under(settings) {
+            return;
+        }
+        let samples = measurement.device_ns.iter().copied();
+        let samples: Vec<Nanoseconds> = samples.filter(|time| time.is_finite()).collect();
+        let invocation = Invocation {
+            median_ns: median(&samples),
+            within: coefficient_of_variation(&numbers(&samples)),
+            samples: samples.len() as f64,
+        };
+        match self.found.get_mut(&entry.case) {
+            Some(invocations) => invocations.push(invocation),
+            None => drop(self.found.insert(entry.case.clone(), vec![invocation])),
+        }
+    }
+
+    /// Those of a run, in the order of its plan.
+    pub fn all(&self, run: &Run) -> Vec<Spread> {
+        let plan = run.header.plan.iter();
+        plan.filter_map(|case| self.of(case)).collect()
+    }
+
+    /// The spread of a case; `None` where it was not measured.
+    pub fn of(&self, case: &CaseId) -> Option<Spread> {
+        let invocations = self.found.get(case)?;
+        let all = || invocations.iter();
+        let medians: Vec<Nanoseconds> = all().filter_map(|one| one.median_ns).collect();
+        let each = all().map(|one| one.within);
+        let each: Vec<f64> = each.filter(|share| share.is_finite()).collect();
+        let counts: Vec<f64> = all().map(|one| one.samples).collect();
+        Some(Spread {
+            case: case.clone(),
+            median_ns: median(&medians)?,
+            invocations: medians.len(),
+            samples: median(&counts)?,
+            within: Share(median(&each).unwrap_or(f64::NAN)),
+            between: Share(coefficient_of_variation(&numbers(&medians))),
+        })
+    }
+}
+
+/// Spread of every case of a run that was measured, in the order of the plan.
+///
+/// # Errors
+/// When the entries cannot be read any more.
+pub fn spreads(run: &Run, entries: Entries) -> Result<Vec<Spread>, RecordError> {
+    let mut found = Spreads::default();
+    entries.each(|entry| found.add(entry, &run.header.settings))?;
+    Ok(found.all(run))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::judge::testing::header;
-    use crate::record::types::{Entry, Measurement};
+    use crate::record::types::Measurement;
+
     use crate::units::quantities;
+
+    fn told(run: &Run) -> Vec<Spread> {
+        spreads(run, Entries::Held(run)).unwrap()
+    }
 
     fn run(invocations: &[(&str, &[f64])]) -> Run {
         let mut header = header();
@@ -96,7 +142,7 @@ mod tests {
     #[test]
     fn within_and_between_are_told_apart() {
         // Wide within, but every invocation has the same median; and the reverse.
-        let found = spreads(&run(&[
+        let found = told(&run(&[
             ("a", &[2.0, 4.0, 6.0]),
             ("a", &[3.0, 4.0, 5.0]),
             ("a", &[2.0, 4.0, 6.0]),
@@ -114,7 +160,7 @@ mod tests {
 
     #[test]
     fn one_value_has_no_spread_and_none_is_no_case() {
-        let found = spreads(&run(&[("a", &[5.0]), ("b", &[f64::NAN])]));
+        let found = told(&run(&[("a", &[5.0]), ("b", &[f64::NAN])]));
         assert_eq!(found.len(), 1);
         assert!(!found[0].within.is_finite() && !found[0].between.is_finite());
     }

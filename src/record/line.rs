@@ -26,17 +26,28 @@ pub fn write<T: Serialize>(record: &T) -> serde_json::Result<String> {
 /// # Errors
 /// What is wrong with it, as a sentence.
 pub fn read<T: DeserializeOwned>(line: &str) -> Result<T, String> {
+    let body = format!("{}}}", body(line)?);
+    serde_json::from_str(&body).map_err(|error| format!("it holds something unknown: {error}"))
+}
+
+/// A line without its checksum, which is right, and without the brace that ends the object.
+///
+/// # Errors
+/// What is wrong with it, as a sentence.
+pub fn body(line: &str) -> Result<&str, String> {
     let (body, rest) = line
         .rsplit_once(MARK)
         .ok_or("it is cut off or not a line of regatta's (no checksum)")?;
     let sum = rest
         .strip_suffix("\"}")
         .ok_or("it is cut off within its checksum")?;
-    let body = format!("{body}}}");
-    if format!("{:08x}", crc32fast::hash(body.as_bytes())) != sum {
-        return Err("it was edited: its checksum does not match".to_owned());
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(body.as_bytes());
+    hasher.update(b"}");
+    match format!("{:08x}", hasher.finalize()) == sum {
+        true => Ok(body),
+        false => Err("it was edited: its checksum does not match".to_owned()),
     }
-    serde_json::from_str(&body).map_err(|error| format!("it holds something unknown: {error}"))
 }
 
 #[cfg(test)]

@@ -1,6 +1,10 @@
 //! A run's file: written line by line while measuring, read back whatever happened.
 
+mod cursor;
+mod quick;
+mod read;
 mod resume;
+mod wire;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -8,36 +12,19 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 
+pub use quick::{Beside, Known};
+pub use read::{Looks, each, read};
 pub use resume::Opening;
 
-use super::types::{Damage, Entry, Owed, Part, Run, RunEnd, RunHeader, Stretch};
-use super::{RecordError, SCHEMA_VERSION, line};
+use super::types::{Entry, Owed, Part, Run, RunEnd, RunHeader, Stretch};
+use super::{RecordError, line};
 use crate::attention::CaseId;
-use crate::input;
 use crate::units::Nanoseconds;
+use wire::{First, Line};
 
 /// Name of a run's file in its report directory.
 pub const RUN_FILE: &str = "run.jsonl";
-
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "lowercase")]
-enum Line {
-    Run(Box<First>),
-    Entry(Box<Entry>),
-    Owed(Owed),
-    End(RunEnd),
-}
-
-/// The first line: the header, and what the run was measured in.
-#[derive(Serialize, Deserialize)]
-struct First {
-    #[serde(flatten)]
-    header: RunHeader,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    parts: Vec<Part>,
-}
 
 /// Appends to a run's file. Each line is in the file when [`append`](Self::append)
 /// returns, so a killed harness loses at most the case in flight.
@@ -192,94 +179,6 @@ fn lock(directory: &Path) -> Result<File, RecordError> {
         Ok(()) => Ok(file),
         Err(fs::TryLockError::WouldBlock) => Err(RecordError::Busy(directory.to_owned())),
         Err(fs::TryLockError::Error(error)) => Err(RecordError::io(&path, error)),
-    }
-}
-
-/// Reads a run's file. Lines that cannot be used are reported, not fatal: the good
-/// ones are kept.
-///
-/// # Errors
-/// When there is no file, or its first line is not that of a run this version reads.
-pub fn read(path: &Path) -> Result<Run, RecordError> {
-    let bytes = input::bytes(path, input::RUN).map_err(|error| RecordError::io(path, error))?;
-    let text = String::from_utf8_lossy(&bytes);
-    let mut lines = text.lines().enumerate();
-    let invalid = |problem: String| RecordError::invalid(path, 1, problem);
-    let (_, first) = lines
-        .next()
-        .ok_or_else(|| invalid("the file is empty".to_owned()))?;
-    super::check_schema(path, first)?;
-    let First { header, parts } = match line::read::<Line>(first).map_err(invalid)? {
-        Line::Run(first) => *first,
-        _ => return Err(invalid("it is not the first line of a run".to_owned())),
-    };
-    debug_assert_eq!(header.schema, SCHEMA_VERSION);
-    if let Some(objection) = header.objection() {
-        return Err(invalid(objection));
-    }
-    let mut before = parts.iter().map(|part| &part.spent);
-    if let Some(objection) = before.find_map(Stretch::objection) {
-        return Err(invalid(objection));
-    }
-    let mut run = Run {
-        parts,
-        ..Run::begun(header)
-    };
-    let plan: BTreeSet<&CaseId> = run.header.plan.iter().collect();
-    let mut seen = BTreeSet::new();
-    for (index, text) in lines {
-        let taken = match line::read::<Line>(text) {
-            Ok(Line::Entry(entry)) => usable(&entry, &plan, &mut seen).map(|()| {
-                run.entries.push(*entry);
-            }),
-            Ok(Line::Owed(owed)) => match owed.objection(&plan) {
-                Some(objection) => Err(objection),
-                None => {
-                    run.owed.push(owed);
-                    Ok(())
-                }
-            },
-            Ok(Line::End(end)) => match end.spent.iter().find_map(Stretch::objection) {
-                Some(objection) => Err(objection),
-                None => {
-                    run.end = Some(end);
-                    Ok(())
-                }
-            },
-            Ok(Line::Run(_)) => Err("a second first line".to_owned()),
-            Err(problem) => Err(problem),
-        };
-        if let Err(problem) = taken {
-            run.damage.push(Damage {
-                line: index + 1,
-                problem,
-            });
-        }
-    }
-    Ok(run)
-}
-
-/// Holds an entry to its plan, to what can be, and to those before it.
-///
-/// # Errors
-/// What is wrong with it, as a sentence.
-fn usable(
-    entry: &Entry,
-    plan: &BTreeSet<&CaseId>,
-    seen: &mut BTreeSet<(u32, CaseId)>,
-) -> Result<(), String> {
-    let (case, invocation) = (&entry.case, entry.invocation);
-    if !plan.contains(case) {
-        return Err(format!("{:?} is no case of its plan", case.0));
-    }
-    if let Some(objection) = entry.objection() {
-        return Err(objection);
-    }
-    match seen.insert((invocation, case.clone())) {
-        true => Ok(()),
-        false => Err(format!(
-            "{case} of invocation {invocation} stands there twice"
-        )),
     }
 }
 

@@ -6,11 +6,13 @@
 use std::collections::BTreeMap;
 
 mod reduce;
+mod stream;
 
 use serde::{Deserialize, Serialize};
 
 use super::conditions::Conditions;
 use super::disturbance::Disturbance;
+use super::shared::Shared;
 use super::types::{Fault, RunHeader};
 use crate::attention::{CaseId, ParamValue};
 use crate::machine::{ActivitySummary, Structure};
@@ -79,17 +81,21 @@ pub struct CaseRecord {
     #[serde(default, skip_serializing_if = "Conditions::is_empty")]
     pub conditions: Conditions,
     /// What each parameter became.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub effective: BTreeMap<String, ParamValue>,
+    #[serde(default, skip_serializing_if = "none")]
+    pub effective: Shared<BTreeMap<String, ParamValue>>,
     /// Largest relative L2 difference from the float64 reference, by result.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub errors: BTreeMap<String, f64>,
     /// What one call does to the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub structure: Option<Structure>,
+    pub structure: Option<Shared<Structure>>,
     /// What the device did in one call, in a few figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<ActivitySummary>,
+}
+
+fn none(parameters: &Shared<BTreeMap<String, ParamValue>>) -> bool {
+    parameters.is_empty()
 }
 
 /// Whether there is anything to judge.
@@ -186,7 +192,7 @@ impl CaseRecord {
             samples: 0,
             peak_bytes: None,
             conditions: Conditions::default(),
-            effective: BTreeMap::new(),
+            effective: Shared::default(),
             errors: BTreeMap::new(),
             structure: None,
             activity: None,
@@ -202,8 +208,22 @@ pub fn is_time(time: Nanoseconds) -> bool {
 
 /// The median; the mean of the middle two for an even number of values.
 pub fn median<Q: Quantity>(values: &[Q]) -> Option<Q> {
-    let mut sorted = numbers(values);
-    sorted.sort_by(f64::total_cmp);
+    /// Most lists are of a case's samples, and there are millions of them.
+    const FEW: usize = 64;
+    let (mut few, mut many) = ([0.0; FEW], Vec::new());
+    let sorted = match values.len() {
+        number @ ..=FEW => {
+            for (place, value) in few.iter_mut().zip(values) {
+                *place = value.number();
+            }
+            &mut few[..number]
+        }
+        _ => {
+            many.extend(numbers(values));
+            &mut many[..]
+        }
+    };
+    sorted.sort_unstable_by(f64::total_cmp);
     let middle = sorted.len() / 2;
     match sorted.len() {
         0 => None,

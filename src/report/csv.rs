@@ -7,44 +7,60 @@
 mod cases;
 mod cell;
 
-use ::csv::Writer;
+use std::io::Write;
 
 use self::cases::cases;
-use self::cell::{cell, text_cell};
-use super::exporter::{Document, Exporter, RenderError, Report};
+use self::cell::{Table, cell, text_cell};
+use super::exporter::{Exporter, RenderError, Report};
+use crate::judge::spread::Spreads;
 use crate::record::disturbance;
-use crate::record::types::Outcome;
+use crate::record::types::{Entry, Outcome};
 
 /// Writes both tables.
 pub(super) struct Csv;
 
+const CASES: &str = "cases.csv";
+const SAMPLES: &str = "samples.csv";
+
 impl Exporter for Csv {
-    fn export(&self, report: &Report) -> Result<Vec<Document>, RenderError> {
-        Ok(vec![
-            document("cases.csv", |table| cases(table, report))?,
-            document("samples.csv", |table| samples(table, report))?,
-        ])
+    fn names(&self) -> &'static [&'static str] {
+        &[CASES, SAMPLES]
+    }
+
+    fn write(
+        &self,
+        report: &Report,
+        name: &'static str,
+        out: &mut dyn Write,
+    ) -> Result<(), RenderError> {
+        let mut table = ::csv::Writer::from_writer(out);
+        let filled = match name {
+            CASES => {
+                let mut spreads = Spreads::default();
+                report
+                    .entries
+                    .each(|entry| spreads.add(entry, &report.head.header.settings))?;
+                cases(&mut table, report, &spreads)
+            }
+            _ => return samples(&mut table, report),
+        };
+        done(filled.and_then(|()| Ok(table.flush()?)), name)
     }
 }
 
-type Table = Writer<Vec<u8>>;
-
-fn document(
-    name: &'static str,
-    fill: impl FnOnce(&mut Table) -> Result<(), ::csv::Error>,
-) -> Result<Document, RenderError> {
-    let broken = |problem: String| RenderError::Table { name, problem };
-    let mut table = Writer::from_writer(Vec::new());
-    fill(&mut table).map_err(|error| broken(error.to_string()))?;
-    let bytes = table
-        .into_inner()
-        .map_err(|error| broken(error.to_string()))?;
-    let text = String::from_utf8(bytes).map_err(|error| broken(error.to_string()))?;
-    Ok(Document { name, text })
+/// What a table's writer said.
+fn done(written: Result<(), ::csv::Error>, name: &'static str) -> Result<(), RenderError> {
+    written.map_err(|error| match error.into_kind() {
+        ::csv::ErrorKind::Io(error) => RenderError::Output(error),
+        kind => RenderError::Table {
+            name,
+            problem: format!("{kind:?}"),
+        },
+    })
 }
 
-fn samples(table: &mut Table, report: &Report) -> Result<(), ::csv::Error> {
-    table.write_record([
+fn samples(table: &mut Table, report: &Report) -> Result<(), RenderError> {
+    let names = [
         "case",
         "invocation",
         "sample",
@@ -55,26 +71,36 @@ fn samples(table: &mut Table, report: &Report) -> Result<(), ::csv::Error> {
         "preempted",
         "clock_mhz",
         "disturbed",
-    ])?;
+    ];
+    let mut written = table.write_record(names);
     let planned = report.head.header.settings.invocations;
-    for entry in &report.head.entries {
-        let Outcome::Measured(measurement) = &entry.outcome else {
-            continue;
-        };
-        for (sample, device_ns) in measurement.device_ns.iter().enumerate() {
-            table.write_record([
-                text_cell(&entry.case.0),
-                entry.invocation.to_string(),
-                sample.to_string(),
-                (entry.invocation >= planned).to_string(),
-                device_ns.0.to_string(),
-                cell(measurement.host_ns.get(sample).map(|time| time.0)),
-                cell(measurement.cpu_ns.get(sample).map(|time| time.0)),
-                cell(measurement.preempted.get(sample).copied()),
-                cell(measurement.clock_mhz.get(sample)),
-                text_cell(&disturbance::told(&measurement.disturbed)),
-            ])?;
+    report.entries.each(|entry| {
+        if written.is_ok() {
+            written = of_entry(table, entry, entry.invocation >= planned);
         }
+    })?;
+    done(written.and_then(|()| Ok(table.flush()?)), SAMPLES)
+}
+
+fn of_entry(table: &mut Table, entry: &Entry, confirms: bool) -> Result<(), ::csv::Error> {
+    let Outcome::Measured(measurement) = &entry.outcome else {
+        return Ok(());
+    };
+    let case = text_cell(&entry.case.0);
+    let (invocation, confirms) = (entry.invocation.to_string(), confirms.to_string());
+    for (sample, device_ns) in measurement.device_ns.iter().enumerate() {
+        table.write_record([
+            &case,
+            &invocation,
+            &sample.to_string(),
+            &confirms,
+            &device_ns.0.to_string(),
+            &cell(measurement.host_ns.get(sample).map(|time| time.0)),
+            &cell(measurement.cpu_ns.get(sample).map(|time| time.0)),
+            &cell(measurement.preempted.get(sample).copied()),
+            &cell(measurement.clock_mhz.get(sample)),
+            &text_cell(&disturbance::told(&measurement.disturbed)),
+        ])?;
     }
     Ok(())
 }

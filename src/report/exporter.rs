@@ -1,18 +1,40 @@
 //! What a report is made of, and what makes one.
 
+use std::borrow::Cow;
+use std::io::{self, Write};
+
 use crate::judge::judgement::Judgement;
+use crate::record::RecordError;
+use crate::record::entries::Entries;
 use crate::record::side::Side;
 use crate::record::types::Run;
 
 /// Everything a report shows.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Report<'a> {
     /// What is said of the run.
     pub judgement: &'a Judgement,
-    /// The run itself, for its samples.
+    /// Under what the run was measured; its entries may be elsewhere.
     pub head: &'a Run,
+    /// The run, reduced as the judge saw it.
+    pub side: Cow<'a, Side>,
+    /// Its entries, for their samples.
+    pub entries: Entries<'a>,
     /// What it was held against, if anything.
     pub base: Option<&'a Side>,
+}
+
+impl<'a> Report<'a> {
+    /// The report of a run that holds its entries.
+    pub fn of(judgement: &'a Judgement, head: &'a Run, base: Option<&'a Side>) -> Report<'a> {
+        Report {
+            judgement,
+            head,
+            side: Cow::Owned(Side::from_run("head", head)),
+            entries: Entries::Held(head),
+            base,
+        }
+    }
 }
 
 /// One rendered file.
@@ -41,10 +63,24 @@ pub enum RenderError {
     /// The judgement could not be written as JSON.
     #[error("cannot write the judgement as JSON: {0}")]
     Json(#[from] serde_json::Error),
+    /// The run's file, which holds its samples, cannot be read any more.
+    #[error("cannot read the samples again: {0}")]
+    Samples(#[from] RecordError),
+    /// What the report goes to takes no more.
+    #[error("{0}")]
+    Output(#[from] io::Error),
 }
 
-/// Renders reports in one format.
+/// Writes reports in one format.
 pub(super) trait Exporter {
     /// The documents of a report, the one that matters most first.
-    fn export(&self, report: &Report) -> Result<Vec<Document>, RenderError>;
+    fn names(&self) -> &'static [&'static str];
+
+    /// Writes one of them, as it is made.
+    fn write(
+        &self,
+        report: &Report,
+        name: &'static str,
+        out: &mut dyn Write,
+    ) -> Result<(), RenderError>;
 }

@@ -1,11 +1,11 @@
 //! The edge: rendered reports become files, whole or not at all.
 
-use std::fs;
-use std::io::Read;
+use std::fs::{self, File};
+use std::io::{BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::criterion::Tree;
-use super::{Format, RenderError, Report, render};
+use super::{Format, RenderError, Report, names};
 use crate::input;
 use crate::output::Draft;
 
@@ -113,19 +113,38 @@ pub fn check_folder(path: &Path) -> Result<(), WriteError> {
 /// # Errors
 /// When its directory cannot be created or written.
 pub fn write(path: &Path, text: &str) -> Result<(), WriteError> {
+    write_as_made(path, |out| Ok(out.write_all(text.as_bytes())?))
+}
+
+/// The same of a text that is written as it is made.
+///
+/// # Errors
+/// As [`write`], or when it cannot be made.
+pub fn write_as_made(
+    path: &Path,
+    make: impl FnOnce(&mut dyn Write) -> Result<(), RenderError>,
+) -> Result<(), WriteError> {
+    // By the name that was asked for, not where its link leads.
     let failed = |error| WriteError::Write {
         path: path.to_owned(),
         error,
     };
+    let made = |file: &mut File| {
+        let mut out = BufWriter::with_capacity(1 << 16, file);
+        make(&mut out)?;
+        out.flush().map_err(RenderError::Output)
+    };
+    let told = |error| match error {
+        RenderError::Output(error) => failed(error),
+        error => WriteError::Render(error),
+    };
     if special(path) {
-        return fs::write(path, text).map_err(failed);
+        let mut file = File::options().write(true).open(path).map_err(failed)?;
+        return made(&mut file).map_err(told);
     }
     let mut draft = draft(&resolved(path)?)?;
-    let added = draft.add(text.as_bytes());
-    // By the name that was asked for, not where its link leads.
-    added
-        .and_then(|()| draft.keep())
-        .map_err(|error| failed(error.error))
+    made(draft.file()).map_err(told)?;
+    draft.keep().map_err(|error| failed(error.error))
 }
 
 /// True for a pipe, a terminal or a device: written to, never replaced.
@@ -163,9 +182,9 @@ pub fn write_format(
     report: &Report,
 ) -> Result<Vec<PathBuf>, WriteError> {
     let mut paths = Vec::new();
-    for document in render(format, report)? {
-        let path = dir.join(document.name);
-        write(&path, &document.text)?;
+    for name in names(format) {
+        let path = dir.join(name);
+        write_as_made(&path, |out| super::write(format, report, name, out))?;
         paths.push(path);
     }
     Ok(paths)

@@ -36,6 +36,7 @@ pub(super) fn share(record: &CaseRecord, sms: Option<u32>) -> Option<Share> {
 mod tests {
     use super::*;
     use crate::machine::{ActivitySummary, Structure};
+    use crate::record::shared::Shared;
     use crate::record::side::Status;
 
     fn record(blocks: &[u32], longest: Option<usize>) -> CaseRecord {
@@ -45,10 +46,10 @@ mod tests {
             ..Launch::default()
         };
         CaseRecord {
-            structure: Some(Structure {
+            structure: Some(Shared::from(Structure {
                 launches: blocks.iter().map(launch).collect(),
                 ..Structure::default()
-            }),
+            })),
             activity: longest.map(|place| ActivitySummary {
                 longest: Some(place),
                 ..ActivitySummary::default()

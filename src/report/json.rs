@@ -1,8 +1,10 @@
 //! The judgement as one JSON document.
 
+use std::io::Write;
+
 use serde::Serialize;
 
-use super::exporter::{Document, Exporter, RenderError, Report};
+use super::exporter::{Exporter, RenderError, Report};
 use crate::judge::judgement::Judgement;
 use crate::record::SCHEMA_VERSION;
 
@@ -19,29 +21,26 @@ struct Envelope<'a> {
     judgement: &'a Judgement,
 }
 
-/// The document alone, for `--json` on standard output.
-///
-/// # Errors
-/// Never for a judgement; the serializer's signature asks for it.
-pub(super) fn document(judgement: &Judgement, tool: &str) -> Result<String, RenderError> {
-    let envelope = Envelope {
-        schema: SCHEMA_VERSION,
-        kind: "judgement",
-        tool,
-        exit_code: judgement.verdict.outcome.exit_code(),
-        judgement,
-    };
-    let mut text = serde_json::to_string_pretty(&envelope)?;
-    text.push('\n');
-    Ok(text)
-}
-
 impl Exporter for Json {
-    fn export(&self, report: &Report) -> Result<Vec<Document>, RenderError> {
-        Ok(vec![Document {
-            name: "judgement.json",
-            text: document(report.judgement, &report.head.header.tool)?,
-        }])
+    fn names(&self) -> &'static [&'static str] {
+        &["judgement.json"]
+    }
+
+    fn write(
+        &self,
+        report: &Report,
+        _: &'static str,
+        out: &mut dyn Write,
+    ) -> Result<(), RenderError> {
+        let envelope = Envelope {
+            schema: SCHEMA_VERSION,
+            kind: "judgement",
+            tool: &report.head.header.tool,
+            exit_code: report.judgement.verdict.outcome.exit_code(),
+            judgement: report.judgement,
+        };
+        serde_json::to_writer_pretty(&mut *out, &envelope)?;
+        Ok(writeln!(out)?)
     }
 }
 

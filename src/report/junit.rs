@@ -5,10 +5,10 @@
 //! is an `error`, what nobody can say is `skipped`, with its reason. The verdict
 //! is a test of its own, so that a run that was not judged is never green.
 
-use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::collections::HashMap;
+use std::io::{self, Write};
 
-use super::exporter::{Document, Exporter, RenderError, Report};
+use super::exporter::{Exporter, RenderError, Report};
 use super::summary::evidence;
 use super::text::{clean, escaped, one_line, shorten};
 use crate::judge::judgement::{
@@ -22,11 +22,17 @@ use crate::units::{Nanoseconds, Ratio};
 pub(super) struct Junit;
 
 impl Exporter for Junit {
-    fn export(&self, report: &Report) -> Result<Vec<Document>, RenderError> {
-        Ok(vec![Document {
-            name: "junit.xml",
-            text: document(report.judgement),
-        }])
+    fn names(&self) -> &'static [&'static str] {
+        &["junit.xml"]
+    }
+
+    fn write(
+        &self,
+        report: &Report,
+        _: &'static str,
+        out: &mut dyn Write,
+    ) -> Result<(), RenderError> {
+        Ok(document(report.judgement, out)?)
     }
 }
 
@@ -57,35 +63,43 @@ enum Outcome {
     },
 }
 
-fn document(judgement: &Judgement) -> String {
-    let mut tests = vec![of_verdict(&judgement.verdict)];
-    tests.extend(judgement.rows.iter().map(of_row));
-    tests.extend(judgement.expectations.iter().map(of_expectation));
-    tests.extend(judgement.limits.iter().map(of_limit));
-    make_names_unique(&mut tests);
+/// Every test, made when it is asked for: twice, to be counted and to be written.
+fn tests(judgement: &Judgement) -> impl Iterator<Item = Test> {
+    let verdict = std::iter::once_with(|| of_verdict(&judgement.verdict));
+    let rows = judgement.rows.iter().map(of_row);
+    let expectations = judgement.expectations.iter().map(of_expectation);
+    let limits = judgement.limits.iter().map(of_limit);
+    verdict.chain(rows).chain(expectations).chain(limits)
+}
 
-    let count = |kind: fn(&Outcome) -> bool| tests.iter().filter(|t| kind(&t.outcome)).count();
-    let counts = format!(
-        r#"tests="{}" failures="{}" errors="{}" skipped="{}""#,
-        tests.len(),
-        count(|outcome| matches!(outcome, Outcome::Failure { .. })),
-        count(|outcome| matches!(outcome, Outcome::Error { .. })),
-        count(|outcome| matches!(outcome, Outcome::Skipped { .. })),
-    );
-    let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
+fn document(judgement: &Judgement, out: &mut dyn Write) -> io::Result<()> {
+    let (mut all, mut failures, mut errors, mut skipped) = (0, 0, 0, 0);
+    for test in tests(judgement) {
+        all += 1;
+        match test.outcome {
+            Outcome::Passed => {}
+            Outcome::Failure { .. } => failures += 1,
+            Outcome::Error { .. } => errors += 1,
+            Outcome::Skipped { .. } => skipped += 1,
+        }
+    }
+    let counts =
+        format!(r#"tests="{all}" failures="{failures}" errors="{errors}" skipped="{skipped}""#);
     let name = format!("regatta {} {}", judgement.suite, judgement.head.machine);
-    let _ = writeln!(xml, "<testsuites {counts}>");
-    let _ = writeln!(
-        xml,
+    writeln!(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>")?;
+    writeln!(out, "<testsuites {counts}>")?;
+    writeln!(
+        out,
         r#"<testsuite name="{}" {counts} timestamp="{}">"#,
         escaped(&one_line(&name)),
         escaped(&one_line(&judgement.head.started)),
-    );
-    for test in &tests {
-        write_test(&mut xml, test);
+    )?;
+    let mut seen = HashMap::new();
+    for mut test in tests(judgement) {
+        make_name_unique(&mut test, &mut seen);
+        write_test(out, &test)?;
     }
-    xml.push_str("</testsuite>\n</testsuites>\n");
-    xml
+    writeln!(out, "</testsuite>\n</testsuites>")
 }
 
 fn of_verdict(verdict: &Verdict) -> Test {
@@ -223,29 +237,26 @@ fn of_limit(limit: &LimitResult) -> Test {
     }
 }
 
-fn make_names_unique(tests: &mut [Test]) {
-    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
-    for test in tests {
-        let times = seen.entry(test.name.clone()).or_default();
-        *times += 1;
-        if *times > 1 {
-            test.name = format!("{} ({times})", test.name);
-        }
+fn make_name_unique(test: &mut Test, seen: &mut HashMap<String, usize>) {
+    let times = seen.entry(test.name.clone()).or_default();
+    *times += 1;
+    if *times > 1 {
+        test.name = format!("{} ({times})", test.name);
     }
 }
 
-fn write_test(xml: &mut String, test: &Test) {
-    let _ = write!(
+fn write_test(xml: &mut dyn Write, test: &Test) -> io::Result<()> {
+    write!(
         xml,
         r#"<testcase classname="{}" name="{}""#,
         escaped(&one_line(&test.class)),
         escaped(&one_line(&test.name))
-    );
+    )?;
     if let Some(time) = test.time.filter(|time| time.is_finite()) {
-        let _ = write!(xml, r#" time="{:.9}""#, time.seconds());
+        write!(xml, r#" time="{:.9}""#, time.seconds())?;
     }
     let message = |text: &str| escaped(&shorten(&one_line(text), MESSAGE));
-    let _ = match &test.outcome {
+    match &test.outcome {
         Outcome::Passed => writeln!(xml, "/>"),
         Outcome::Failure {
             kind,
@@ -269,7 +280,7 @@ fn write_test(xml: &mut String, test: &Test) {
         Outcome::Skipped { message: text } => {
             writeln!(xml, r#"><skipped message="{}"/></testcase>"#, message(text))
         }
-    };
+    }
 }
 
 #[cfg(test)]

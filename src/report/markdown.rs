@@ -4,8 +4,9 @@
 //! [`MOST_ROWS`] and say how many they left out.
 
 use std::fmt::Write;
+use std::io;
 
-use super::exporter::{Document, Exporter, RenderError, Report};
+use super::exporter::{Exporter, RenderError, Report};
 use super::summary::{METRICS, Summary, judged, reproduce};
 use super::text::{one_line, shorten};
 use crate::judge::judgement::{
@@ -17,11 +18,18 @@ use crate::units::{NONE, Ratio};
 pub(super) struct Markdown;
 
 impl Exporter for Markdown {
-    fn export(&self, report: &Report) -> Result<Vec<Document>, RenderError> {
-        Ok(vec![Document {
-            name: "report.md",
-            text: document(report),
-        }])
+    fn names(&self) -> &'static [&'static str] {
+        &["report.md"]
+    }
+
+    /// What it may hold at the most is little enough to be made first.
+    fn write(
+        &self,
+        report: &Report,
+        _: &'static str,
+        out: &mut dyn io::Write,
+    ) -> Result<(), RenderError> {
+        Ok(out.write_all(document(report).as_bytes())?)
     }
 }
 

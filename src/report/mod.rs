@@ -26,6 +26,8 @@ pub mod trace;
 #[cfg(test)]
 mod fixture;
 
+use std::io::Write;
+
 use exporter::Exporter;
 pub use exporter::{Document, RenderError, Report};
 
@@ -72,7 +74,32 @@ impl Format {
 /// Only for what no values should bring about: a template or a figure that does
 /// not fit its own data.
 pub fn render(format: Format, report: &Report) -> Result<Vec<Document>, RenderError> {
-    format.exporter().export(report)
+    let documents = names(format).iter().map(|name| {
+        let mut bytes = Vec::new();
+        write(format, report, name, &mut bytes)?;
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        Ok(Document { name, text })
+    });
+    documents.collect()
+}
+
+/// The names of the documents of a format, the one that matters most first.
+pub fn names(format: Format) -> &'static [&'static str] {
+    format.exporter().names()
+}
+
+/// Writes one document of a report, as it is made: of many cases it is never in memory as a
+/// whole.
+///
+/// # Errors
+/// When the writer takes no more, or the run's file cannot be read again; and as [`render`].
+pub fn write(
+    format: Format,
+    report: &Report,
+    name: &'static str,
+    out: &mut dyn Write,
+) -> Result<(), RenderError> {
+    format.exporter().write(report, name, out)
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ mod tests {
     #[test]
     fn every_measured_case_is_in_the_table() {
         let scene = fixture::failed();
-        let spreads = spreads(&scene.head);
+        let spreads = spreads(&scene.head, scene.report().entries).unwrap();
         let text = table("quick", &spreads);
         for line in text.lines() {
             assert!(super::super::text::width(line) <= COLUMNS, "{line}");

@@ -138,9 +138,14 @@ impl<'a> Summary<'a> {
 
 /// How many rows have each word, in the order of [`Word`].
 pub fn tally(rows: &[Row]) -> Vec<(Word, usize)> {
+    tally_of(rows.iter().map(|row| row.word))
+}
+
+/// How often each word is there, in their order.
+pub fn tally_of(words: impl Iterator<Item = Word>) -> Vec<(Word, usize)> {
     let mut counts = Vec::new();
-    for row in rows {
-        count(&mut counts, row.word);
+    for word in words {
+        count(&mut counts, word);
     }
     counts.sort();
     counts

@@ -6,6 +6,8 @@
 mod cases;
 mod screen;
 
+use std::io::{self, Write};
+
 use self::cases::{table, table_alone};
 pub use self::screen::COLUMNS;
 use self::screen::{Screen, bad, doubtful, good};
@@ -15,6 +17,9 @@ use crate::judge::judgement::{
     ExpectationResult, Held, Judgement, LimitResult, SideSummary, VerdictOutcome,
 };
 use crate::units::{Ratio, counted};
+
+/// Cases of one list, where not all were asked for.
+const MOST_ROWS: usize = 40;
 
 /// How to print.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,9 +32,25 @@ pub struct Options {
 
 /// The answer, ending in a newline.
 pub fn render(judgement: &Judgement, options: Options) -> String {
+    let mut bytes = Vec::new();
+    // Memory takes whatever is written.
+    let _ = write(judgement, options, &mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Writes the answer line by line.
+///
+/// # Errors
+/// When the writer takes no more.
+pub fn write(judgement: &Judgement, options: Options, out: &mut dyn Write) -> io::Result<()> {
     let mut screen = Screen {
-        text: String::new(),
+        out,
+        written: Ok(()),
         colour: options.colour,
+        most: match options.all {
+            true => usize::MAX,
+            false => MOST_ROWS,
+        },
     };
     let summary = Summary::of(judgement);
     verdict(&mut screen, judgement);
@@ -51,7 +72,7 @@ pub fn render(judgement: &Judgement, options: Options) -> String {
         table(&mut screen, &judgement.rows);
     }
     closing(&mut screen, judgement, &summary);
-    screen.text
+    screen.written
 }
 
 fn verdict(screen: &mut Screen, judgement: &Judgement) {
@@ -98,7 +119,7 @@ fn expectations(screen: &mut Screen, broken: &[&ExpectationResult]) {
         return;
     }
     screen.heading("Broken expectations", broken.len(), bad());
-    for expectation in broken {
+    for expectation in broken.iter().take(screen.most) {
         screen.wrapped(2, &expectation.name);
         screen.case(4, &expectation.case.0);
         let ratio = expectation.ratio.unwrap_or(Ratio(f64::NAN)).factor();
@@ -119,6 +140,7 @@ fn expectations(screen: &mut Screen, broken: &[&ExpectationResult]) {
             screen.wrapped(4, reason);
         }
     }
+    screen.left_out(broken.len());
 }
 
 fn limits(screen: &mut Screen, broken: &[&LimitResult]) {
@@ -126,7 +148,7 @@ fn limits(screen: &mut Screen, broken: &[&LimitResult]) {
         return;
     }
     screen.heading("Broken limits", broken.len(), bad());
-    for limit in broken {
+    for limit in broken.iter().take(screen.most) {
         screen.wrapped(2, &limit.name);
         screen.case(4, &limit.case.0);
         screen.wrapped(4, &limit.told());
@@ -134,6 +156,7 @@ fn limits(screen: &mut Screen, broken: &[&LimitResult]) {
             screen.wrapped(4, reason);
         }
     }
+    screen.left_out(broken.len());
 }
 
 fn closing(screen: &mut Screen, judgement: &Judgement, summary: &Summary) {
@@ -222,6 +245,19 @@ mod tests {
     #[test]
     fn a_refused_comparison_says_what_differs() {
         insta::assert_snapshot!(plain(&fixture::refused()));
+    }
+
+    #[test]
+    fn a_list_of_many_says_how_many_more_there_are() {
+        let scene = fixture::large(9_700);
+        let text = plain(&scene);
+        assert!(text.contains("Regressed (100)"), "{text}");
+        assert!(text.contains("  and 60 more, which --all prints\n"));
+        let options = Options {
+            all: true,
+            ..Options::default()
+        };
+        assert!(!render(&scene.judgement, options).contains("--all prints"));
     }
 
     #[test]

@@ -17,9 +17,8 @@ use regatta::judge::judgement::VerdictOutcome;
 use regatta::judge::{self, Options};
 use regatta::record::RecordError;
 use regatta::record::baseline::{self, Store};
-use regatta::record::run_file::{self, RUN_FILE};
+use regatta::record::run_file::{Known, RUN_FILE};
 use regatta::record::side::Side;
-use regatta::record::types::Run;
 use regatta::report::terminal;
 use regatta::suite::BUILTIN;
 use regatta::units::counted;
@@ -126,7 +125,7 @@ fn save(
     json: bool,
 ) -> Ended {
     let stored = match run {
-        Some(run) => sides::find(run, store, None)?,
+        Some(run) => sides::find(run, store, None, &mut Known::default())?,
         None => newest_that_passed(Path::new("reports"), name, store, force)?,
     };
     let side = &stored.side;
@@ -285,16 +284,18 @@ fn newest_that_passed(
     force: bool,
 ) -> Result<Stored, Stop> {
     let folders = fs::read_dir(reports).into_iter().flatten().flatten();
-    let mut runs: Vec<(PathBuf, Run)> = folders
+    let mut runs: Vec<Stored> = folders
         .filter_map(|folder| {
             let path = folder.path().join(RUN_FILE);
-            Some((path.clone(), run_file::read(&path).ok()?))
+            let label = path.display().to_string();
+            let stored = sides::read(&path, &label, &mut Known::default()).ok()?;
+            (!stored.is_baseline).then_some(stored)
         })
         .collect();
-    runs.sort_by_key(|(_, run)| std::cmp::Reverse(run.header.started));
+    runs.sort_by_key(|stored| std::cmp::Reverse(stored.run.header.started));
     let suites: BTreeSet<String> = runs
         .iter()
-        .map(|(_, run)| run.header.suite.name.clone())
+        .map(|stored| stored.run.header.suite.name.clone())
         .collect();
     let known = suites.contains(name) || BUILTIN.iter().any(|(suite, _)| *suite == name);
     let of = match (known, suite_of(store, name), suites.len()) {
@@ -307,20 +308,16 @@ fn newest_that_passed(
                 "`{name}` is no suite's name, and there are runs of {}; name the run: regatta \
                  baseline save {name} {}",
                 suites.join(", "),
-                runs[0].0.parent().unwrap_or(reports).display(),
+                runs[0].path.parent().unwrap_or(reports).display(),
             )));
         }
     };
-    runs.retain(|(_, run)| of.as_ref().is_none_or(|of| run.header.suite.name == *of));
+    runs.retain(|stored| {
+        let suite = &stored.run.header.suite.name;
+        of.as_ref().is_none_or(|of| suite == of)
+    });
     let count = runs.len();
-    for (path, run) in runs {
-        let side = Side::from_run(path.display().to_string(), &run);
-        let stored = Stored {
-            side,
-            run,
-            is_baseline: false,
-            path,
-        };
+    for stored in runs {
         let by_itself = || {
             let passed = judge::judge(&stored.side, None, &Options::default()).verdict;
             let timed = !stored.run.header.settings.structure_only;
@@ -395,7 +392,7 @@ fn show(store: &Store, name: &str, json: bool) -> Ended {
         return Err(absent(store, name));
     }
     for path in files {
-        let stored = sides::read(&path, name)?;
+        let stored = sides::read(&path, name, &mut Known::default())?;
         let judgement = judge::judge(&stored.side, None, &Options::default());
         if json {
             let text = serde_json::to_string(&judgement).map_err(Stop::not_judged)?;

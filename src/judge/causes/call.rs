@@ -51,8 +51,11 @@ impl<'a> Pair<'a> {
     /// True when no exact figure of the two structures, whose launches compare as `kernels`
     /// say, differs, or both are unknown.
     pub fn same_structure(&self, kernels: &[KernelChange]) -> bool {
-        let (base, head) = (&self.base.structure, &self.head.structure);
-        let launches = |side: &Option<Structure>| side.as_ref().map(|s| s.launches.is_empty());
+        let (base, head) = (
+            self.base.structure.as_deref(),
+            self.head.structure.as_deref(),
+        );
+        let launches = |side: Option<&Structure>| side.map(|s| s.launches.is_empty());
         if launches(base) != launches(head) {
             return false;
         }

@@ -122,8 +122,8 @@ impl<'a> Facts<'a> {
         let pair = self.call()?;
         pair.base
             .structure
-            .as_ref()
-            .zip(pair.head.structure.as_ref())
+            .as_deref()
+            .zip(pair.head.structure.as_deref())
     }
 
     /// True of two calls when no exact figure of their structures differs, or both are

@@ -38,7 +38,7 @@ fn counted(counts: &[(&str, u64)]) -> CaseRecord {
 
 fn with(structure: Structure) -> CaseRecord {
     CaseRecord {
-        structure: Some(structure),
+        structure: Some(structure.into()),
         ..around(100.0)
     }
 }

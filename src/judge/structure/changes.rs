@@ -38,7 +38,10 @@ pub fn changes_of(pair: &Pair, kernels: &[KernelChange]) -> Option<Vec<Structura
 }
 
 fn known(record: &CaseRecord) -> Option<&Structure> {
-    record.structure.as_ref().filter(|found| !found.is_empty())
+    record
+        .structure
+        .as_deref()
+        .filter(|found| !found.is_empty())
 }
 
 fn launches(found: &mut Found, kernels: &[KernelChange]) {

@@ -82,7 +82,7 @@ fn add_memory(found: &mut Found, name: &str, before: u64, after: u64) {
 /// Parameters whose effective value differs where both sides tell it.
 pub fn parameters(found: &mut Found) {
     let (base, head) = (&found.pair.base.effective, &found.pair.head.effective);
-    for (name, before) in base {
+    for (name, before) in base.iter() {
         if let Some(after) = head.get(name).filter(|after| *after != before) {
             found.add(Kind::Parameters, Direction::Other, name, before, after);
         }

@@ -25,11 +25,11 @@ const NO_STRUCTURE: [&str; 2] = ["ns.", "calls_in_"];
 /// What the base tells of a case and the head does not, but for what the policy ignores.
 /// What only the head tells is new, and nothing against it.
 pub fn vanished(pair: &Pair) -> Vec<Uncounted> {
-    let Some(base) = pair.base.structure.as_ref().filter(|s| !s.is_empty()) else {
+    let Some(base) = pair.base.structure.as_deref().filter(|s| !s.is_empty()) else {
         return Vec::new();
     };
     let nothing = Structure::default();
-    let head = pair.head.structure.as_ref().unwrap_or(&nothing);
+    let head = pair.head.structure.as_deref().unwrap_or(&nothing);
     let mut found = Vec::new();
     if !base.launches.is_empty() && head.launches.is_empty() {
         found.push(Uncounted {

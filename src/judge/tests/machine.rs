@@ -98,10 +98,11 @@ fn threads_that_found_no_core_are_no_change_of_structure() {
             ("tasks".to_owned(), 2 * threads),
         ]
         .into();
-        record.structure = Some(Structure {
+        let structure = Structure {
             counts,
             ..Structure::default()
-        });
+        };
+        record.structure = Some(structure.into());
         record
     };
     let base = side("base", vec![(A, counted(around(100.0), 2))]);

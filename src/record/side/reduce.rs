@@ -6,12 +6,9 @@ use super::{CaseRecord, Disturbed, Side, Status, Unconfirmed, median};
 use crate::attention::CaseId;
 use crate::last_words;
 use crate::record::disturbance::{self, Disturbance};
-use crate::record::types::{Entry, Fault, Measurement, Outcome, Run};
+use crate::record::run_file::Beside;
+use crate::record::types::{Damage, Fault, Measurement, Outcome, Run};
 use crate::suite::Settings;
-
-/// Entries of one case by invocation: the file's order is that in which they were measured,
-/// and one that was torn is measured last.
-type ByInvocation<'a> = BTreeMap<u32, &'a Outcome>;
 
 impl Side {
     /// Reduces a run.
@@ -27,97 +24,176 @@ impl Side {
     }
 
     fn reduced(label: String, run: &Run, takes: impl Fn(u32) -> bool) -> Side {
-        let planned = run.header.settings.invocations;
-        let mut entries: BTreeMap<&CaseId, ByInvocation> = BTreeMap::new();
-        for Entry {
-            case,
-            invocation,
-            outcome,
-            spent: _,
-            start: _,
-        } in &run.entries
-        {
-            if takes(*invocation) {
-                let of_case = entries.entry(case).or_default();
-                of_case.insert(*invocation, outcome);
-            }
+        // The file's order is that in which they were measured, and one that was torn is
+        // measured last.
+        let mut entries: BTreeMap<&CaseId, BTreeMap<u32, &Outcome>> = BTreeMap::new();
+        for entry in run.entries.iter().filter(|entry| takes(entry.invocation)) {
+            let of_case = entries.entry(&entry.case).or_default();
+            of_case.insert(entry.invocation, &entry.outcome);
         }
-        let none = ByInvocation::new();
-        // A case is in one batch after the other until it is decided.
-        let mut owes: BTreeMap<&CaseId, u32> = BTreeMap::new();
-        for batch in run.owed.iter().filter(|_| takes(planned)) {
-            for case in &batch.cases {
-                let fresh = owes.entry(case).or_default();
-                *fresh = batch.fresh.max(*fresh);
+        let folds = run.header.plan.iter().map(|case| {
+            let mut fold = Fold::new(&run.header.settings);
+            for (&invocation, &outcome) in entries.get(case).into_iter().flatten() {
+                fold.add(invocation, outcome, &Beside::of(outcome));
             }
-        }
-        let settings = &run.header.settings;
-        let cases = run.header.plan.iter().map(|case| {
-            let outcomes = entries.get(case).unwrap_or(&none);
-            let owed = owes.get(case).copied();
-            let mut record = record(outcomes, owed, settings);
-            if settings.input_sets > 1 && !settings.structure_only {
-                let before_only = outcomes.values().filter(|outcome| match outcome {
-                    Outcome::Measured(measurement) => measurement.errors_after.is_empty(),
-                    _ => false,
-                });
-                record.conditions.checked_before_only = before_only.count() as u32;
-            }
-            (case.clone(), record)
+            fold
         });
-        Side {
-            label,
-            header: run.header.clone(),
-            cases: cases.collect(),
-            damage: run
-                .damage
-                .iter()
-                .map(|damage| format!("line {}: {}", damage.line, damage.problem))
-                .collect(),
+        let folds: Vec<Fold> = folds.collect();
+        assembled(label, run, folds, takes(run.header.settings.invocations))
+    }
+}
+
+/// The side of a run whose cases were folded, in the order of its plan. `fresh` where fresh
+/// invocations were among them.
+pub(super) fn assembled(label: String, run: &Run, folds: Vec<Fold>, fresh: bool) -> Side {
+    // A case is in one batch after the other until it is decided.
+    let mut owes: BTreeMap<&CaseId, u32> = BTreeMap::new();
+    for batch in run.owed.iter().filter(|_| fresh) {
+        for case in &batch.cases {
+            let fresh = owes.entry(case).or_default();
+            *fresh = batch.fresh.max(*fresh);
+        }
+    }
+    let settings = &run.header.settings;
+    let cases = run.header.plan.iter().zip(folds).map(|(case, fold)| {
+        let record = fold.record(owes.get(case).copied(), settings);
+        (case.clone(), record)
+    });
+    let line = |damage: &Damage| format!("line {}: {}", damage.line, damage.problem);
+    Side {
+        label,
+        header: run.header.clone(),
+        cases: cases.collect(),
+        damage: run.damage.iter().map(line).collect(),
+    }
+}
+
+/// One case, invocation by invocation in their order, reduced as they come.
+#[derive(Clone, Debug)]
+pub(super) struct Fold {
+    record: CaseRecord,
+    planned: u32,
+    /// Whether times that the machine was in are left out.
+    wants_quiet: bool,
+    last: Option<u32>,
+    /// Of the regular invocations and of the fresh ones.
+    screen: Part,
+    fresh: Part,
+    /// The first regular invocation without a sample.
+    without: Option<u32>,
+    /// Invocations whose times count.
+    quiet: usize,
+    /// Invocations whose results were checked before timing only.
+    before_only: u32,
+}
+
+/// What came of a part of the invocations.
+#[derive(Clone, Debug, Default)]
+struct Part {
+    seen: u32,
+    refused: u32,
+    /// Why the first that was refused was.
+    refusal: Option<String>,
+    failure: Option<(String, Fault)>,
+}
+
+impl Part {
+    fn add(&mut self, outcome: &Outcome) {
+        self.seen += 1;
+        if let Outcome::Unsupported { reason } = outcome {
+            self.refused += 1;
+            self.refusal.get_or_insert_with(|| reason.clone());
+        }
+        if self.failure.is_none() {
+            self.failure = failure(outcome);
         }
     }
 }
 
-/// The record of one case: its regular invocations, and `owed` fresh ones where it is a
-/// suspect.
-fn record(outcomes: &ByInvocation, owed: Option<u32>, settings: &Settings) -> CaseRecord {
-    let planned = settings.invocations;
-    let mut record = CaseRecord::empty(Status::Measured);
-    let mut quiet = 0;
-    for (&invocation, outcome) in outcomes {
-        let Outcome::Measured(measurement) = outcome else {
-            continue;
-        };
-        let confirms = invocation >= planned;
-        record.learn(measurement);
+impl Fold {
+    /// A case of which nothing was seen yet.
+    pub(super) fn new(settings: &Settings) -> Fold {
+        Fold {
+            record: CaseRecord::empty(Status::Measured),
+            planned: settings.invocations,
+            wants_quiet: settings.wants_quiet(),
+            last: None,
+            screen: Part::default(),
+            fresh: Part::default(),
+            without: None,
+            quiet: 0,
+            before_only: 0,
+        }
+    }
+
+    /// Adds an invocation; `false` where it comes before one that was added, and is not.
+    pub(super) fn add(&mut self, invocation: u32, outcome: &Outcome, beside: &Beside) -> bool {
+        if self.last.is_some_and(|last| last > invocation) {
+            return false;
+        }
+        self.last = Some(invocation);
+        let confirms = invocation >= self.planned;
+        match confirms {
+            true => self.fresh.add(outcome),
+            false => self.screen.add(outcome),
+        }
+        if let Outcome::Measured(measurement) = outcome {
+            self.record.learn(measurement, beside);
+            self.times(invocation, measurement, confirms);
+            self.before_only += u32::from(measurement.errors_after.is_empty());
+            if measurement.device_ns.is_empty() && !confirms {
+                self.without.get_or_insert(invocation);
+            }
+        }
+        true
+    }
+
+    /// Takes in the times of an invocation, or that the machine was in them.
+    fn times(&mut self, invocation: u32, measurement: &Measurement, confirms: bool) {
+        let disturbed = self.wants_quiet && !measurement.disturbed.is_empty();
         match median(&measurement.device_ns) {
-            Some(device_ns) if !measurement.counts_under(settings) => {
-                record.disturbed.push(Disturbed {
-                    invocation,
-                    confirms,
-                    device_ns,
-                    by: measurement.disturbed.clone(),
-                });
-            }
+            Some(device_ns) if disturbed => self.record.disturbed.push(Disturbed {
+                invocation,
+                confirms,
+                device_ns,
+                by: measurement.disturbed.clone(),
+            }),
             _ => {
-                record.add(measurement, confirms);
-                quiet += 1;
+                self.record.add(measurement, confirms);
+                self.quiet += 1;
             }
         }
-        if !(settings.wants_quiet() && measurement.first_call_disturbed) {
-            record.first_call_ns.push(measurement.first_call_ns);
+        if !(self.wants_quiet && measurement.first_call_disturbed) {
+            self.record.first_call_ns.push(measurement.first_call_ns);
         }
     }
-    // Paired with others by invocation: a list with gaps would be paired wrongly.
-    for list in [&mut record.host_ns, &mut record.cpu_ns] {
-        if list.len() < quiet {
-            list.clear();
+
+    /// The record of the case, which owes so many fresh invocations where it is a suspect.
+    fn record(mut self, owed: Option<u32>, settings: &Settings) -> CaseRecord {
+        // Paired with others by invocation: a list with gaps would be paired wrongly.
+        for list in [&mut self.record.host_ns, &mut self.record.cpu_ns] {
+            if list.len() < self.quiet {
+                list.clear();
+            }
         }
+        if settings.input_sets > 1 && !settings.structure_only {
+            self.record.conditions.checked_before_only = self.before_only;
+        }
+        self.record.status = status(self.screen, self.planned, self.without, settings);
+        let lost = unconfirmed(self.fresh, owed);
+        self.record.unconfirmed = lost.or_else(|| shaken(&self.record));
+        for times in [
+            &mut self.record.device_ns,
+            &mut self.record.confirm_ns,
+            &mut self.record.host_ns,
+            &mut self.record.cpu_ns,
+            &mut self.record.first_call_ns,
+        ] {
+            times.shrink_to_fit();
+        }
+        self.record.clock_mhz.shrink_to_fit();
+        self.record
     }
-    record.status = status(outcomes.range(..planned), planned, settings.structure_only);
-    let lost = unconfirmed(outcomes.range(planned..), owed);
-    record.unconfirmed = lost.or_else(|| shaken(&record));
-    record
 }
 
 /// Why the fresh invocations of a case decide nothing, where the machine was in half of them
@@ -136,43 +212,28 @@ fn shaken(record: &CaseRecord) -> Option<Unconfirmed> {
     })
 }
 
-fn status<'a>(
-    screen: impl Iterator<Item = (&'a u32, &'a &'a Outcome)> + Clone,
-    planned: u32,
-    untimed: bool,
-) -> Status {
+fn status(screen: Part, planned: u32, without: Option<u32>, settings: &Settings) -> Status {
     // A failure outranks everything: one crash in five is a crash.
-    if let Some((reason, fault)) = screen.clone().find_map(|(_, outcome)| failure(outcome)) {
+    if let Some((reason, fault)) = screen.failure {
         return Status::Failed { reason, fault };
     }
-    let seen = screen.clone().count();
-    let refusals = screen.clone().filter_map(|(_, outcome)| match outcome {
-        Outcome::Unsupported { reason } => Some(reason),
-        _ => None,
-    });
-    let refused = refusals.clone().count();
-    if seen < planned as usize {
+    let (seen, refused) = (screen.seen, screen.refused);
+    if seen < planned {
         return Status::Missing {
             reason: format!("{seen} of {planned} invocations are in the file"),
         };
     }
-    if let Some(reason) = refusals.clone().next() {
+    if let Some(reason) = screen.refusal {
         // What is supported by chance was not measured.
         return match refused == seen {
-            true => Status::Unsupported {
-                reason: reason.clone(),
-            },
+            true => Status::Unsupported { reason },
             false => Status::Missing {
                 reason: format!("unsupported in {refused} of {seen} invocations: {reason}"),
             },
         };
     }
-    let mut without = screen.filter(|(_, outcome)| match outcome {
-        Outcome::Measured(measurement) => measurement.device_ns.is_empty() && !untimed,
-        _ => false,
-    });
-    match without.next() {
-        Some((invocation, _)) => Status::Missing {
+    match without.filter(|_| !settings.structure_only) {
+        Some(invocation) => Status::Missing {
             reason: format!("invocation {invocation} has no sample"),
         },
         None => Status::Measured,
@@ -180,11 +241,8 @@ fn status<'a>(
 }
 
 /// Why the fresh invocations of a case decide nothing, where that is so.
-fn unconfirmed<'a>(
-    fresh: impl Iterator<Item = (&'a u32, &'a &'a Outcome)> + Clone,
-    owed: Option<u32>,
-) -> Option<Unconfirmed> {
-    if let Some((reason, fault)) = fresh.clone().find_map(|(_, outcome)| failure(outcome)) {
+fn unconfirmed(fresh: Part, owed: Option<u32>) -> Option<Unconfirmed> {
+    if let Some((reason, fault)) = fresh.failure {
         return Some(Unconfirmed { reason, fault });
     }
     let unknown = |reason| {
@@ -193,14 +251,10 @@ fn unconfirmed<'a>(
             fault: Fault::Unknown,
         })
     };
-    let refusal = fresh.clone().find_map(|(_, outcome)| match outcome {
-        Outcome::Unsupported { reason } => Some(reason),
-        _ => None,
-    });
-    if let Some(reason) = refusal {
+    if let Some(reason) = fresh.refusal {
         return unknown(format!("unsupported: {reason}"));
     }
-    let taken = fresh.count() as u32;
+    let taken = fresh.seen;
     let owed = owed.filter(|owed| taken < *owed)?;
     unknown(format!(
         "{taken} of {owed} fresh invocations that it owes are in the file"
@@ -235,20 +289,22 @@ impl CaseRecord {
     }
 
     /// What an invocation tells beside its times, whether or not they count.
-    fn learn(&mut self, measurement: &Measurement) {
+    fn learn(&mut self, measurement: &Measurement, beside: &Beside) {
         self.several |= measurement.several;
         self.peak_bytes = self.peak_bytes.max(measurement.peak_bytes);
         self.conditions.add(measurement);
-        self.effective.clone_from(&measurement.effective);
+        self.effective = beside.effective.clone().unwrap_or_default();
         for (result, &error) in &measurement.errors {
-            let worst = self.errors.entry(result.clone()).or_insert(error);
-            *worst = worst.max(error);
+            match self.errors.get_mut(result) {
+                Some(worst) => *worst = worst.max(error),
+                None => drop(self.errors.insert(result.clone(), error)),
+            }
         }
-        if let Some(structure) = &measurement.structure {
+        if let Some(structure) = &beside.structure {
             self.structure = Some(structure.clone());
         }
-        if let Some(activity) = &measurement.activity {
-            self.activity = Some(activity.summary());
+        if let Some(activity) = &beside.activity {
+            self.activity = Some(activity.clone());
         }
     }
 }

@@ -1,23 +1,19 @@
 //! `cases.csv`: a row for each case.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use ::csv::Writer;
-
-use super::cell::{cell, parameter, text_cell};
-use crate::attention::{Case, CaseId, FACETS};
+use super::cell::{Table, cell, parameter, text_cell};
+use crate::attention::FACETS;
 use crate::judge::judgement::{Change, Finding, MetricRow, Row, Stage, Timing, Uncounted};
-use crate::judge::spread::{Spread, spreads};
+use crate::judge::spread::{Spread, Spreads};
 use crate::machine::ActivitySummary;
 use crate::record::conditions::Conditions;
-use crate::record::side::{CaseRecord, Side, median};
+use crate::record::side::{CaseRecord, median};
 use crate::report::exporter::Report;
 use crate::report::fill;
 use crate::report::text::one_line;
 use crate::suite::rules::Metric;
 use crate::suite::structural::Action;
-
-type Table = Writer<Vec<u8>>;
 
 /// Columns of `cases.csv` between the facets and the parameters. From `busy_ns` to
 /// `moving_ns` they are of one recorded call, `host_bound` a share of it.
@@ -73,25 +69,20 @@ const FIGURES: [&str; 48] = [
 ];
 
 /// A row for each case.
-pub(super) fn cases(table: &mut Table, report: &Report) -> Result<(), ::csv::Error> {
-    let head = Side::from_run("head", report.head);
+pub(super) fn cases(
+    table: &mut Table,
+    report: &Report,
+    spreads: &Spreads,
+) -> Result<(), ::csv::Error> {
+    let head = &report.side;
     let sms = fill::sms(&report.head.header);
-    let spread_of: BTreeMap<CaseId, Spread> = spreads(report.head)
-        .into_iter()
-        .map(|spread| (spread.case.clone(), spread))
-        .collect();
-    let parsed: Vec<Option<Case>> = report
-        .judgement
-        .rows
-        .iter()
-        .map(|row| row.case.case().ok())
-        .collect();
-    let params: BTreeSet<&str> = parsed
-        .iter()
-        .flatten()
-        .flat_map(|case| case.params.iter())
-        .map(|(name, _)| name.as_str())
-        .collect();
+    let mut params: BTreeSet<String> = BTreeSet::new();
+    for row in &report.judgement.rows {
+        // An id without an equals sign has none.
+        if let Some(case) = row.case.case().ok().filter(|_| row.case.0.contains('=')) {
+            params.extend(case.params.iter().map(|(name, _)| name.clone()));
+        }
+    }
     let effective: BTreeSet<&str> = head
         .cases
         .values()
@@ -109,12 +100,13 @@ pub(super) fn cases(table: &mut Table, report: &Report) -> Result<(), ::csv::Err
     );
     table.write_record(&names)?;
 
-    for (row, case) in report.judgement.rows.iter().zip(&parsed) {
+    for row in &report.judgement.rows {
+        let case = row.case.case().ok();
         let record = head.cases.get(&row.case);
         let mut cells = vec![text_cell(&row.case.0)];
         let facet = |name: &str| case.as_ref().map_or(String::new(), |case| case.facet(name));
         cells.extend(FACETS.iter().map(|name| text_cell(&facet(name))));
-        cells.extend(figures(row, record, spread_of.get(&row.case), sms));
+        cells.extend(figures(row, record, spreads.of(&row.case).as_ref(), sms));
         cells.extend(params.iter().map(|name| {
             let value = case.as_ref().map(|case| case.params.get(name));
             value.as_ref().map_or(String::new(), parameter)

@@ -1,7 +1,12 @@
 //! What stands in a cell.
 
+use std::io::Write;
+
 use crate::attention::ParamValue;
 use crate::report::text::one_line;
+
+/// A table in the making.
+pub(super) type Table<'o> = ::csv::Writer<&'o mut dyn Write>;
 
 /// A text as a cell: on one line, and behind an apostrophe where a spreadsheet would take it
 /// for a formula (OWASP, "CSV Injection"). Numbers are written as they are.

@@ -150,7 +150,7 @@ fn samples(context: &Context, row: &Row) -> Option<String> {
         .base
         .as_ref()
         .map_or(Vec::new(), |timing| numbers(&timing.invocations_ns));
-    let cases = context.report.judgement.rows.len().max(1);
+    let cases = context.in_full.len().max(1);
     strip(&Strip {
         case: &one_line(&row.case.0),
         base_ns: &base_ns,

@@ -6,31 +6,47 @@
 mod activity;
 mod case;
 mod change;
+mod chosen;
 mod context;
 mod expectation;
 mod fact;
+mod many;
 mod measured;
+
+use std::io::Write;
 
 use minijinja::Environment;
 use serde::Serialize;
 
 use self::case::CaseView;
 use self::change::ChangeView;
+use self::chosen::{LONGEST, MANY};
 use self::context::{Context, DifferenceView, difference, tone};
 use self::expectation::{ExpectationView, LimitView};
+use self::many::Rest;
 use self::measured::MeasuredView;
-use super::exporter::{Document, Exporter, RenderError, Report};
+use super::exporter::{Exporter, RenderError, Report};
 use super::plot::{Bar, Ink, NAMED, Whisker, forest, throughput};
 use super::summary::{METRICS, Summary, tally};
 use super::text::{clean, one_line};
-use crate::judge::judgement::{SideSummary, VerdictOutcome, Word};
+use crate::judge::judgement::{Held, SideSummary, VerdictOutcome, Word};
 use crate::units::counted;
 
 /// Writes `index.html`.
 pub(super) struct Html;
 
 impl Exporter for Html {
-    fn export(&self, report: &Report) -> Result<Vec<Document>, RenderError> {
+    fn names(&self) -> &'static [&'static str] {
+        &["index.html"]
+    }
+
+    /// However many cases there are, a page has a largest size: it is made, then written.
+    fn write(
+        &self,
+        report: &Report,
+        _: &'static str,
+        out: &mut dyn Write,
+    ) -> Result<(), RenderError> {
         let mut templates = Environment::new();
         templates.set_undefined_behavior(minijinja::UndefinedBehavior::Strict);
         templates.add_filter("breakable", breakable);
@@ -38,13 +54,11 @@ impl Exporter for Html {
         templates.add_template("page.html", include_str!("page.html"))?;
         templates.add_template("cases.html", include_str!("cases.html"))?;
         templates.add_template("measured.html", include_str!("measured.html"))?;
-        let page = page(&Context::of(report));
-        Ok(vec![Document {
-            name: "index.html",
-            text: templates
-                .get_template("page.html")?
-                .render(minijinja::value::Serde(page))?,
-        }])
+        let page = page(&Context::of(report)?);
+        let page = templates
+            .get_template("page.html")?
+            .render(minijinja::value::Serde(page))?;
+        Ok(out.write_all(page.as_bytes())?)
     }
 }
 
@@ -84,12 +98,16 @@ struct Page {
     groups: Vec<Group>,
     rest: String,
     expectations: Vec<ExpectationView>,
+    more_expectations: usize,
     limits: Vec<LimitView>,
+    more_limits: usize,
     forest: Option<String>,
     /// True when the figure has no room for names.
     forest_unnamed: bool,
     throughput: Option<String>,
     cases: Vec<CaseView>,
+    /// Of many cases, those that are not shown in full.
+    rest_of_cases: Option<Rest>,
     words: Vec<WordCount>,
     floor: String,
     measured: MeasuredView,
@@ -101,6 +119,8 @@ struct Group {
     name: &'static str,
     tone: &'static str,
     changes: Vec<ChangeView>,
+    count: usize,
+    more: usize,
 }
 
 /// How many cases have a word.
@@ -124,24 +144,17 @@ struct SideView {
 fn page(context: &Context) -> Page {
     let judgement = context.report.judgement;
     let header = &context.report.head.header;
-    let summary = Summary::of(judgement);
+    let summary = &context.summary;
     let sentences = |texts: &[String]| texts.iter().map(|text| clean(text)).collect();
     let (outcome, outcome_word) = match judgement.verdict.outcome {
         VerdictOutcome::Passed => ("good", "Passed"),
         VerdictOutcome::Failed => ("bad", "Failed"),
         VerdictOutcome::NotJudged => ("doubtful", "Not judged"),
     };
-    let cases = judgement
-        .rows
-        .iter()
-        .enumerate()
-        .map(|(i, row)| CaseView::of(context, row, i))
-        .collect();
-    let expectations = judgement
-        .expectations
-        .iter()
-        .map(|result| ExpectationView::of(context, result))
-        .collect();
+    let shown = context.in_full.iter();
+    let cases = shown.map(|&place| CaseView::of(context, &judgement.rows[place], place));
+    let expectations = listed(&judgement.expectations, |result| result.held);
+    let limits = listed(&judgement.limits, |result| result.held);
     Page {
         style: include_str!("style.css"),
         script: include_str!("page.js"),
@@ -155,14 +168,20 @@ fn page(context: &Context) -> Page {
         incomparable: judgement.incomparable.iter().map(difference).collect(),
         overrides: measured::overrides(&header.suite.overrides),
         notes: sentences(&judgement.notes),
-        groups: groups(context, &summary),
+        groups: groups(context, summary),
         rest: summary.rest_line(),
-        expectations,
-        limits: judgement.limits.iter().map(LimitView::of).collect(),
+        more_expectations: judgement.expectations.len() - expectations.len(),
+        expectations: expectations
+            .into_iter()
+            .map(|result| ExpectationView::of(context, result))
+            .collect(),
+        more_limits: judgement.limits.len() - limits.len(),
+        limits: limits.into_iter().map(LimitView::of).collect(),
         forest: all_ratios(context),
         forest_unnamed: judgement.rows.len() > NAMED,
         throughput: side_by_side(context),
-        cases,
+        cases: cases.collect(),
+        rest_of_cases: Rest::of(context),
         words: words(context),
         floor: header.rules.policy.floor.to_string(),
         measured: MeasuredView::of(context),
@@ -182,15 +201,38 @@ fn groups(context: &Context, summary: &Summary) -> Vec<Group> {
         .chain(restructured.map(|(name, rows)| (*name, "doubtful", rows)))
         .chain([("Improved", "good", &summary.improved)])
         .filter(|(_, _, rows)| !rows.is_empty())
-        .map(|(name, tone, rows)| Group {
-            name,
-            tone,
-            changes: rows
-                .iter()
-                .map(|row| ChangeView::of(context, row))
-                .collect(),
+        .map(|(name, tone, rows)| {
+            let shown = match context.few() {
+                true => rows.len(),
+                false => rows.len().min(LONGEST),
+            };
+            let changes = rows[..shown].iter();
+            Group {
+                name,
+                tone,
+                changes: changes.map(|row| ChangeView::of(context, row)).collect(),
+                count: rows.len(),
+                more: rows.len() - shown,
+            }
         })
         .collect()
+}
+
+/// What a list of results shows: all of them, or of many those that do not hold, as far as
+/// there is room.
+fn listed<T>(results: &[T], held: impl Fn(&T) -> Held) -> Vec<&T> {
+    if results.len() <= MANY {
+        return results.iter().collect();
+    }
+    let mut listed: Vec<&T> = results.iter().collect();
+    listed.sort_by_key(|result| match held(result) {
+        Held::Broken => 0,
+        Held::Inconclusive => 1,
+        Held::NotJudged => 2,
+        Held::Yes => 3,
+    });
+    listed.truncate(LONGEST);
+    listed
 }
 
 fn words(context: &Context) -> Vec<WordCount> {
@@ -215,11 +257,9 @@ fn side(side: &SideSummary) -> SideView {
 }
 
 fn all_ratios(context: &Context) -> Option<String> {
-    let whiskers: Vec<Whisker> = context
-        .report
-        .judgement
-        .rows
-        .iter()
+    let shown = context.in_full.iter();
+    let whiskers: Vec<Whisker> = shown
+        .map(|&place| &context.report.judgement.rows[place])
         .filter_map(|row| {
             let change = row.change.as_ref()?;
             Some(Whisker {
@@ -238,6 +278,9 @@ fn all_ratios(context: &Context) -> Option<String> {
 }
 
 fn side_by_side(context: &Context) -> Option<String> {
+    if !context.few() {
+        return None;
+    }
     let bars: Vec<Bar> = context
         .report
         .judgement

@@ -89,6 +89,70 @@ fn a_page_of_five_hundred_cases_opens_on_a_phone() {
     assert!(page.len() < 5_000_000, "{} bytes", page.len());
 }
 
+/// What the script of a page makes rows of, and the size of everything else.
+fn data(page: &str) -> (&str, usize) {
+    let (_, data) = page.split_once("id=\"rest\">").unwrap();
+    let (data, _) = data.split_once("</script>").unwrap();
+    (data, page.len() - data.len())
+}
+
+/// The ids in it, put together as the script does.
+fn figures(page: &str) -> Vec<String> {
+    let (data, _) = data(page);
+    let data: serde_json::Value = serde_json::from_str(data).unwrap();
+    let mut before = String::new();
+    let rows = data["rows"].as_array().unwrap().iter();
+    rows.map(|row| {
+        let common = row[0].as_u64().unwrap() as usize;
+        before = format!("{}{}", &before[..common], row[1].as_str().unwrap());
+        before.clone()
+    })
+    .collect()
+}
+
+#[test]
+fn a_page_of_many_cases_has_a_largest_size_and_forgets_none() {
+    let scene = fixture::large(31_000);
+    let page = page(&scene);
+    // What does not grow with the cases, and what does: below 16 MB for 100,000 of them.
+    let (listed, rest) = data(&page);
+    assert!(rest < 6_000_000, "{rest} bytes");
+    assert!(listed.len() < 100 * 31_000, "{} bytes", listed.len());
+    let figures = figures(&page);
+    let full = page.matches("<tbody id=").count();
+    assert_eq!((full, figures.len()), (300, 30_700));
+    let mut all: Vec<&str> = figures.iter().map(String::as_str).collect();
+    let full = page.split(" data-id=\"").skip(1);
+    let full: Vec<String> = full
+        .map(|rest| rest.split('"').next().unwrap().replace("&#x2f;", "/"))
+        .collect();
+    all.extend(full.iter().map(String::as_str));
+    all.sort_unstable();
+    let mut ids: Vec<&str> = scene
+        .judgement
+        .rows
+        .iter()
+        .map(|row| &*row.case.0)
+        .collect();
+    ids.sort_unstable();
+    assert_eq!(all, ids);
+    assert!(page.contains("30700 more are figures in the table"));
+    let regressed = scene.judgement.rows.iter();
+    let regressed = regressed.filter(|row| row.word == Word::Regressed).count();
+    assert!(page.contains(&format!("And {} more", regressed - 100)));
+}
+
+#[test]
+fn ids_in_data_end_no_element() {
+    let mut scene = fixture::large(1_200);
+    for row in &mut scene.judgement.rows {
+        row.case.0 += "</script><b>µ";
+    }
+    let page = page(&scene);
+    assert!(!page.contains("</script><b>"));
+    assert!(figures(&page)[7].ends_with("</script><b>µ"));
+}
+
 /// Writes every fixture's page for a look in a browser, into the directory that
 /// `REGATTA_PAGES` names: `REGATTA_PAGES=DIR cargo test --lib pages -- --ignored`.
 #[test]

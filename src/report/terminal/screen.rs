@@ -1,6 +1,7 @@
 //! Text being laid out: lines of at most [`COLUMNS`] columns, in colour or not.
 
 use std::fmt::Display;
+use std::io::{self, Write};
 
 use owo_colors::{OwoColorize, Style};
 
@@ -30,12 +31,16 @@ pub(super) fn doubtful() -> Style {
 }
 
 /// Text being laid out.
-pub(super) struct Screen {
-    pub(super) text: String,
+pub(super) struct Screen<'o> {
+    pub(super) out: &'o mut dyn Write,
+    /// Whether everything until now was.
+    pub(super) written: io::Result<()>,
     pub(super) colour: bool,
+    /// Cases of one list.
+    pub(super) most: usize,
 }
 
-impl Screen {
+impl Screen<'_> {
     pub(super) fn paint(&self, text: impl Display, style: Style) -> String {
         if self.colour {
             text.style(style).to_string()
@@ -45,8 +50,9 @@ impl Screen {
     }
 
     pub(super) fn line(&mut self, line: impl AsRef<str>) {
-        self.text.push_str(line.as_ref());
-        self.text.push('\n');
+        if self.written.is_ok() {
+            self.written = writeln!(self.out, "{}", line.as_ref());
+        }
     }
 
     /// A paragraph from outside, on one indent.
@@ -67,6 +73,14 @@ impl Screen {
         let id = shorten_middle(&one_line(id), COLUMNS - indent);
         let id = self.paint(id, Style::new().bold());
         self.line(format!("{:indent$}{id}", ""));
+    }
+
+    /// Says how many of a list were left out.
+    pub(super) fn left_out(&mut self, count: usize) {
+        if count > self.most {
+            let more = count - self.most;
+            self.line(format!("  and {more} more, which --all prints"));
+        }
     }
 
     /// Parts on one line, or on as many as they take.
@@ -91,7 +105,7 @@ impl Screen {
             return;
         }
         self.heading(name, rows.len(), style);
-        for row in rows {
+        for row in rows.iter().take(self.most) {
             self.case(2, &row.case.0);
             if let Some(evidence) = evidence(row) {
                 self.parts(4, &evidence);
@@ -109,5 +123,6 @@ impl Screen {
                 self.wrapped(4, &finding.to_string());
             }
         }
+        self.left_out(rows.len());
     }
 }

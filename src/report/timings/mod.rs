@@ -10,8 +10,11 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::attention::CaseId;
+use crate::record::RecordError;
+use crate::record::entries::Entries;
 use crate::record::spent::{Phase, Spent, Stretch};
 use crate::record::types::{Entry, How, Outcome, Run, Start};
+use crate::suite::Settings;
 use crate::units::{Nanoseconds, Share};
 
 /// Where the time of a run went.
@@ -109,69 +112,115 @@ pub struct CaseTime {
 
 impl Timings {
     /// Where the time of a run went; `None` where its file does not say.
-    pub fn of(run: &Run) -> Option<Timings> {
-        run.stretches().next()?;
-        let took_ns = run.known_until();
-        let mut all = Spent::default();
-        for stretch in run.stretches() {
-            all.add_all(&stretch.phases);
+    ///
+    /// # Errors
+    /// When its entries cannot be read any more.
+    pub fn of(run: &Run, entries: Entries) -> Result<Option<Timings>, RecordError> {
+        let mut found = Found::default();
+        let before = run.parts.iter().map(|part| &part.spent);
+        for stretch in before.chain(run.end.iter().flat_map(|end| &end.spent)) {
+            found.add(stretch);
         }
-        let mut phases: Vec<PhaseTime> = all
-            .iter()
-            .map(|(phase, time)| PhaseTime {
-                phase,
-                took_ns: time,
-                share: time.share_of(took_ns),
-            })
-            .collect();
+        entries.each_with_spent(|entry| found.take(entry, &run.header.settings))?;
+        Ok(found.any.then(|| found.told(run)))
+    }
+}
+
+/// What is found of a run, an entry at a time.
+#[derive(Default)]
+struct Found {
+    any: bool,
+    all: Spent,
+    until: Nanoseconds,
+    untold: usize,
+    cases: BTreeMap<CaseId, CaseTime>,
+    invocations: BTreeMap<(u32, String), Vec<Stretch>>,
+    starts: BTreeMap<(u32, String), Start>,
+}
+
+impl Found {
+    fn add(&mut self, stretch: &Stretch) {
+        self.any = true;
+        self.all.add_all(&stretch.phases);
+        self.until = self.until.max(stretch.until_ns());
+    }
+
+    fn take(&mut self, entry: &Entry, settings: &Settings) {
+        let key = (entry.invocation, worker(&entry.case));
+        match &entry.start {
+            // Told once for a process: what comes after says nothing more.
+            Some(start) if start.because.is_some() || !self.starts.contains_key(&key) => {
+                self.starts.insert(key.clone(), start.clone());
+            }
+            _ => {}
+        }
+        let Some(spent) = &entry.spent else {
+            self.untold += 1;
+            return;
+        };
+        self.add(spent);
+        let of_worker = self.invocations.entry(key).or_default();
+        of_worker.push(spent.clone());
+        let empty = || CaseTime {
+            case: entry.case.clone(),
+            invocations: 0,
+            took_ns: Nanoseconds::ZERO,
+            timed_ns: Nanoseconds::ZERO,
+            first_calls_ns: Nanoseconds::ZERO,
+            phases: Spent::default(),
+        };
+        let of = self.cases.entry(entry.case.clone()).or_insert_with(empty);
+        of.invocations += 1;
+        for (phase, time) in spent.phases.iter().filter(|(phase, _)| phase.is_of_case()) {
+            of.phases.add(phase, time);
+        }
+        of.timed_ns += timed(entry, settings.calls_per_sample);
+        if let Outcome::Measured(measurement) = &entry.outcome {
+            of.first_calls_ns += measurement.first_call_ns;
+        }
+    }
+
+    fn told(self, run: &Run) -> Timings {
+        let took_ns = self.until;
+        let phases = self.all.iter().map(|(phase, time)| PhaseTime {
+            phase,
+            took_ns: time,
+            share: time.share_of(took_ns),
+        });
+        let mut phases: Vec<PhaseTime> = phases.collect();
         phases.sort_by(|a, b| b.took_ns.total_cmp(&a.took_ns));
-        let told = run.entries.iter().filter(|entry| entry.spent.is_some());
-        let cases = cases(run);
+        let cases = cases(self.cases);
         let timed_ns = cases.iter().map(|case| case.timed_ns).sum::<Nanoseconds>();
-        let invocations = invocations(run);
+        let regular = run.header.settings.invocations;
+        let invocations = invocations(self.invocations, &self.starts, regular);
         let fresh = invocations.iter().filter(|invocation| invocation.fresh);
-        Some(Timings {
+        let parts = run.parts.iter().map(|part| PartTime {
+            started: part.started,
+            spent: part.spent.clone(),
+        });
+        Timings {
             suite: run.header.suite.name.clone(),
             took_ns,
             timed_ns,
             timed_share: timed_ns.share_of(took_ns),
-            between_ns: (took_ns - all.sum()).max(Nanoseconds::ZERO),
+            between_ns: (took_ns - self.all.sum()).max(Nanoseconds::ZERO),
             confirming_ns: fresh.map(|invocation| invocation.took_ns).sum(),
-            untold: run.entries.len() - told.count(),
-            parts: run
-                .parts
-                .iter()
-                .map(|part| PartTime {
-                    started: part.started,
-                    spent: part.spent.clone(),
-                })
-                .collect(),
+            untold: self.untold,
+            parts: parts.collect(),
             phases,
             invocations,
             cases,
             after: run.end.iter().flat_map(|end| end.spent.clone()).collect(),
-        })
+        }
     }
 }
 
 /// The invocations of a run's workers, by when they began.
-fn invocations(run: &Run) -> Vec<InvocationTime> {
-    let mut found: BTreeMap<(u32, String), Vec<Stretch>> = BTreeMap::new();
-    let mut starts: BTreeMap<(u32, String), &Start> = BTreeMap::new();
-    for entry in &run.entries {
-        let key = (entry.invocation, worker(&entry.case));
-        match &entry.start {
-            // Told once for a process: what comes after says nothing more.
-            Some(start) if start.because.is_some() || !starts.contains_key(&key) => {
-                starts.insert(key.clone(), start);
-            }
-            _ => {}
-        }
-        if let Some(spent) = &entry.spent {
-            found.entry(key).or_default().push(spent.clone());
-        }
-    }
-    let regular = run.header.settings.invocations;
+fn invocations(
+    found: BTreeMap<(u32, String), Vec<Stretch>>,
+    starts: &BTreeMap<(u32, String), Start>,
+    regular: u32,
+) -> Vec<InvocationTime> {
     let told = found.into_iter().map(|((invocation, worker), stretches)| {
         let mut phases = Spent::default();
         for stretch in &stretches {
@@ -203,42 +252,22 @@ fn invocations(run: &Run) -> Vec<InvocationTime> {
     told
 }
 
-/// The worker of a case, as schedules name it.
-fn worker(case: &CaseId) -> String {
-    match case.case() {
-        Ok(case) => case.variant.worker_name(),
-        Err(_) => case.0.clone(),
-    }
-}
-
 /// The cases of a run that say what they took, the longest first.
-fn cases(run: &Run) -> Vec<CaseTime> {
-    let mut found: BTreeMap<&CaseId, CaseTime> = BTreeMap::new();
-    for entry in &run.entries {
-        let Some(spent) = &entry.spent else { continue };
-        let of = found.entry(&entry.case).or_insert_with(|| CaseTime {
-            case: entry.case.clone(),
-            invocations: 0,
-            took_ns: Nanoseconds::ZERO,
-            timed_ns: Nanoseconds::ZERO,
-            first_calls_ns: Nanoseconds::ZERO,
-            phases: Spent::default(),
-        });
-        of.invocations += 1;
-        for (phase, time) in spent.phases.iter().filter(|(phase, _)| phase.is_of_case()) {
-            of.phases.add(phase, time);
-        }
-        of.timed_ns += timed(entry, run.header.settings.calls_per_sample);
-        if let Outcome::Measured(measurement) = &entry.outcome {
-            of.first_calls_ns += measurement.first_call_ns;
-        }
-    }
+fn cases(found: BTreeMap<CaseId, CaseTime>) -> Vec<CaseTime> {
     let mut cases: Vec<CaseTime> = found.into_values().collect();
     for case in &mut cases {
         case.took_ns = case.phases.sum();
     }
     cases.sort_by(|a, b| b.took_ns.total_cmp(&a.took_ns));
     cases
+}
+
+/// The worker of a case, as schedules name it.
+fn worker(case: &CaseId) -> String {
+    match case.case() {
+        Ok(case) => case.variant.worker_name(),
+        Err(_) => case.0.clone(),
+    }
 }
 
 /// What an entry's samples took on the device; each is so many calls.

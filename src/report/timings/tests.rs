@@ -81,9 +81,13 @@ fn run() -> Run {
     }
 }
 
+fn told(run: &Run) -> Option<Timings> {
+    Timings::of(run, Entries::Held(run)).unwrap()
+}
+
 #[test]
 fn a_run_tells_where_its_time_went() {
-    let timings = Timings::of(&run()).unwrap();
+    let timings = told(&run()).unwrap();
     assert_eq!(timings.took_ns, Nanoseconds(127.0 * SECOND));
     assert_eq!(timings.timed_ns, Nanoseconds(1.3 * SECOND));
     assert_eq!(timings.confirming_ns, Nanoseconds(30.5 * SECOND));
@@ -101,7 +105,7 @@ fn a_run_tells_where_its_time_went() {
 fn other_runs_are_told_in_their_own_words() {
     let mut run = run();
     run.parts.push(part(93.0));
-    let timings = Timings::of(&run).unwrap();
+    let timings = told(&run).unwrap();
     assert!(
         timings
             .said()
@@ -112,13 +116,13 @@ fn other_runs_are_told_in_their_own_words() {
             measurement.device_ns.clear();
         }
     }
-    let said = Timings::of(&run).unwrap().said();
+    let said = told(&run).unwrap().said();
     assert!(
         said.contains("parts, and timed nothing;\n  starting"),
         "{said}"
     );
     run.entries[0].spent = None;
-    let timings = Timings::of(&run).unwrap();
+    let timings = told(&run).unwrap();
     assert_eq!(timings.untold, 1);
     assert!(
         timings
@@ -127,7 +131,7 @@ fn other_runs_are_told_in_their_own_words() {
             .contains("1 of 2 entries do not say")
     );
     (run.parts, run.end, run.entries[1].spent) = (Vec::new(), None, None);
-    assert_eq!(Timings::of(&run), None, "an old run says nothing");
+    assert_eq!(told(&run), None, "an old run says nothing");
 }
 
 #[test]
@@ -140,7 +144,7 @@ fn invocations_say_how_they_began() {
     run.entries[0].start = start(How::Forked, None);
     run.entries[1].case = run.entries[0].case.clone();
     run.entries[1].start = start(How::Exec, Some("it ended"));
-    let timings = Timings::of(&run).unwrap();
+    let timings = Timings::of(&run, Entries::Held(&run)).unwrap().unwrap();
     let starts: Vec<_> = timings.invocations.iter().map(|of| of.start).collect();
     assert_eq!(starts, [Some(How::Forked), Some(How::Exec)]);
     let said = timings.said();
@@ -149,7 +153,13 @@ fn invocations_say_how_they_began() {
     assert!(timings.page().unwrap().contains("0 torch@old, forked"));
     // Where none was forked the reason is the run's, and nothing to be told each time.
     run.entries[0].start = start(How::Exec, Some("no GPU is seen"));
-    assert!(!Timings::of(&run).unwrap().said().contains("started:"));
+    assert!(
+        !Timings::of(&run, Entries::Held(&run))
+            .unwrap()
+            .unwrap()
+            .said()
+            .contains("started:")
+    );
 }
 
 #[test]
@@ -157,7 +167,7 @@ fn the_page_is_one_file_and_what_comes_from_outside_is_text() {
     let mut run = run();
     run.header.suite.name = "<script>alert(1)</script>".to_owned();
     run.entries[0].case = CaseId("torch/<b>\u{202e}".to_owned());
-    let page = Timings::of(&run).unwrap().page().unwrap();
+    let page = told(&run).unwrap().page().unwrap();
     assert!(!page.contains("<script>") && !page.contains("<b>") && !page.contains('\u{202e}'));
     assert!(page.contains("&lt;script&gt;"));
     assert_eq!(page.matches("<svg").count(), 1);
@@ -171,7 +181,7 @@ fn any_number_makes_a_page() {
     for number in [0.0, 5e-324, 1e22, f64::MAX, f64::NAN, f64::INFINITY, -1.0] {
         let mut run = run();
         run.entries[0].spent = Some(stretch(number, &[(Phase::Preparing, number)]));
-        let timings = Timings::of(&run).unwrap();
+        let timings = told(&run).unwrap();
         for line in timings.said().lines() {
             assert!(width(line) <= COLUMNS, "{line}");
         }

@@ -1,5 +1,6 @@
 //! Cases and their canonical ids.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::str::FromStr;
 
@@ -107,7 +108,19 @@ impl CaseId {
     /// # Errors
     /// When the id is not one that [`Case`] writes.
     pub fn case(&self) -> Result<Case, ParseError> {
-        self.0.parse()
+        thread_local! {
+            /// The case that was asked for last: who reads an id mostly reads it many times
+            /// in a row.
+            static LAST: RefCell<Option<(String, Case)>> = const { RefCell::new(None) };
+        }
+        LAST.with_borrow_mut(|last| match last {
+            Some((id, case)) if *id == self.0 => Ok(case.clone()),
+            _ => {
+                let case: Case = self.0.parse()?;
+                *last = Some((self.0.clone(), case.clone()));
+                Ok(case)
+            }
+        })
     }
 }
 

@@ -1,6 +1,7 @@
 use super::*;
 use crate::judge::testing::{failed, side, timed, unsupported};
 use crate::machine::{ActivitySummary, DeviceTime};
+use crate::record::shared::Shared;
 use crate::suite::rules::Selector;
 
 const CASE: &str = "cpu/flash:s64,d64";
@@ -35,7 +36,7 @@ fn results(limit: Limit, record: CaseRecord) -> Vec<LimitResult> {
 
 fn measured() -> CaseRecord {
     let mut record = timed(&[1.0]);
-    record.structure = Some(Structure {
+    record.structure = Some(Shared::from(Structure {
         launches: vec![
             launch("elementwise_kernel", 4000),
             launch("reduce_kernel", 600),
@@ -43,7 +44,7 @@ fn measured() -> CaseRecord {
         ],
         counts: [("calls.selections".to_owned(), 1)].into(),
         ..Structure::default()
-    });
+    }));
     record
 }
 
@@ -140,10 +141,10 @@ fn a_limit_on_events_tells_the_hosts_time_in_them() {
         let counts = counts
             .iter()
             .map(|(name, value)| ((*name).to_owned(), *value));
-        record.structure = Some(Structure {
+        record.structure = Some(Shared::from(Structure {
             counts: counts.collect(),
             ..Structure::default()
-        });
+        }));
         let result = results(limit(count, None, Some(0.0)), record).remove(0);
         (result.held, result.told(), result.reason)
     };

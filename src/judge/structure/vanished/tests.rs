@@ -4,6 +4,7 @@ use super::*;
 use crate::judge::structure::changes;
 use crate::judge::testing::around;
 use crate::machine::ActivitySummary;
+use crate::record::shared::Shared;
 use crate::suite::structural::StructurePolicy;
 use crate::units::Bytes;
 
@@ -18,11 +19,11 @@ fn counted(launches: &[&str], counts: &[(&str, u64)]) -> CaseRecord {
     });
     let counts = counts.iter().map(|(name, n)| ((*name).to_owned(), *n));
     CaseRecord {
-        structure: Some(Structure {
+        structure: Some(Shared::from(Structure {
             launches: launches.collect(),
             counts: counts.collect(),
             ..Structure::default()
-        }),
+        })),
         ..around(100.0)
     }
 }
@@ -61,10 +62,10 @@ fn a_structure_that_is_gone_is_named_and_so_is_its_reason() {
     );
     let mut failed = none.clone();
     let reason = BTreeMap::from([("census".to_owned(), "CUPTI is taken".to_owned())]);
-    failed.structure = Some(Structure {
+    failed.structure = Some(Shared::from(Structure {
         uncounted: reason,
         ..Structure::default()
-    });
+    }));
     assert!(told(&base, &failed).ends_with("module_loads (0): CUPTI is taken"));
     // Nothing was known, or it still is, or there is more of it.
     assert!(names(&none, &base).is_empty());

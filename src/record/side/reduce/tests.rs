@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::record::testing::header;
-use crate::record::types::{BaseId, Owed};
+use crate::record::types::{BaseId, Entry, Owed};
 use crate::suite::GroundRule;
 use crate::units::{Nanoseconds, Share, numbers};
 
