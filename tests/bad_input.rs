@@ -56,7 +56,7 @@ fn a_malformed_suite_names_file_line_key_and_value() {
     let (_, stderr) = exits!(place, 2, ["run", "./s.toml"]);
     assert!(
         stderr
-            .contains("./s.toml:17: sweep[0].maks = \"causal\": unknown key; did you mean `mask`?"),
+            .contains("./s.toml:19: sweep[0].maks = \"causal\": unknown key; did you mean `mask`?"),
         "{stderr}"
     );
 }

@@ -149,7 +149,7 @@ fn place_without_time(place: &Place) -> (String, String) {
 #[test]
 fn a_slower_host_fails_where_the_device_does_not() {
     let place = Place::with_baseline(&["fake/gpu"], &["--kind", "cuda"], "");
-    let slower = "fake/gpu.fault=host";
+    let slower = "fake/gpu.fault=slow-host";
     let judgement = judged(&place, 1, &["gate", "./s.toml", "--json", "--set", slower]);
     let reason = judgement["verdict"]["reasons"][0].as_str().unwrap();
     assert!(

@@ -15,6 +15,8 @@ use regatta::record::calibration::{Calibration, Gate};
 use regatta::record::run_file::Known;
 use regatta::record::side::Side;
 use regatta::record::types::RunEnd;
+use regatta::report::terminal::COLUMNS;
+use regatta::report::text::wrap;
 use regatta::suite::rules::{Metric, Policy};
 use regatta::units::{Share, counted};
 use regatta::verdicts::calibrate::calibration;
@@ -137,22 +139,29 @@ fn measured(args: &CalibrateArgs, each: u32) -> Result<Side, Stop> {
 const MOST: usize = 40;
 
 fn text(found: &Calibration) -> String {
-    let mut out = format!("{} on {}\n  {}\n", found.suite, found.machine, told(found));
     let rates = &found.rates;
     let powers = rates.found.iter();
     let powers: Vec<String> = powers
         .map(|(change, share)| format!("+{change} %: {share:.0}"))
         .collect();
-    out += &format!(
-        "  called of {}; of twice its floor: {:.0}\n  \
-         {:.0} of unchanged cases are called the same, {:.0} of clean sweeps cannot say\n  \
-         all cases of an invocation share {}\n\n",
-        powers.join(", "),
-        rates.twice,
-        rates.same,
-        rates.cannot_say,
-        found.shared,
-    );
+    let said = [
+        told(found),
+        format!(
+            "called of {}; of twice its floor: {:.0}",
+            powers.join(", "),
+            rates.twice
+        ),
+        format!(
+            "{:.0} of unchanged cases are called the same, {:.0} of clean sweeps cannot say",
+            rates.same, rates.cannot_say
+        ),
+        format!("all cases of an invocation share {}", found.shared),
+    ];
+    let mut out = format!("{} on {}\n", found.suite, found.machine);
+    for line in said.iter().flat_map(|said| wrap(said, COLUMNS - 2)) {
+        out += &format!("  {line}\n");
+    }
+    out.push('\n');
     out += "  between invocations   device    host   first   floor\n";
     let mut cases: Vec<_> = found.cases.iter().collect();
     cases.sort_by(|a, b| b.1.floor.total_cmp(&a.1.floor));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::judgement::Judgement;
+use super::judgement::{Judgement, Row, Word};
 use super::rule::Looks;
 use crate::attention::CaseId;
 use crate::suite::rules::Policy;
@@ -26,10 +26,13 @@ pub struct Batch {
 /// is reached. Companions are drawn by `seed`, the same for each batch.
 pub fn next_batch(judgement: &Judgement, policy: &Policy, fresh: u32, seed: u64) -> Option<Batch> {
     let next = Looks::up_to(policy.confirm).next(fresh)?;
-    let open = judgement
-        .rows
-        .iter()
-        .filter(|row| row.open || row.metrics.iter().any(|metric| metric.open));
+    // Another metric costs invocations where it looks worse, and the case fails by nothing yet.
+    let worse = |row: &Row| {
+        let any = row.metrics.iter().any(|of| of.open && of.looks_worse);
+        any && row.word != Word::Regressed && !row.fails_by_metric()
+    };
+    let rows = judgement.rows.iter();
+    let open = rows.filter(|row| row.open || worse(row));
     let undecided: Vec<CaseId> = open.map(|row| row.case.clone()).collect();
     if undecided.is_empty() {
         return None;
@@ -60,4 +63,54 @@ fn drawn(seed: u64, case: &CaseId) -> u64 {
     bytes.fold(start, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::testing::{around, side, timed};
+    use crate::judge::{Options, judge};
+    use crate::record::side::CaseRecord;
+    use crate::units::quantities;
+
+    const GATE: Options = Options {
+        strict: false,
+        same_suite: true,
+        wants_base: true,
+        batches: true,
+        beside: false,
+    };
+
+    fn batch(base: &CaseRecord, head: &CaseRecord, fresh: u32) -> Option<Batch> {
+        let of = |record: &CaseRecord| side("x", vec![("cpu/flash:s64,d64", record.clone())]);
+        let judgement = judge(&of(head), Some(&of(base)), &GATE);
+        next_batch(&judgement, &Policy::default(), fresh, 1)
+    }
+
+    #[test]
+    fn what_is_decided_is_left_alone_and_what_is_not_gets_the_next_step() {
+        let wide = |ns: f64| timed(&[0.93, 0.97, 1.0, 1.03, 1.07].map(|share| share * ns));
+        assert_eq!(batch(&around(100.0), &around(100.0), 0), None);
+        assert_eq!(batch(&around(100.0), &around(150.0), 0), None);
+        let first = batch(&wide(100.0), &wide(101.0), 0).unwrap();
+        assert_eq!((first.undecided.len(), first.fresh), (1, 2));
+        assert_eq!(batch(&wide(100.0), &wide(101.0), 5).unwrap().fresh, 10);
+        assert_eq!(batch(&wide(100.0), &wide(101.0), 30), None);
+    }
+
+    #[test]
+    fn another_metric_is_measured_again_only_where_it_looks_worse() {
+        let with_host = |ns: f64, hosts: [f64; 5]| {
+            let mut record = around(ns);
+            record.host_ns = quantities(hosts.map(|host| 1e3 * host));
+            record
+        };
+        let base = with_host(100.0, [30.0, 60.0, 35.0, 90.0, 40.0]);
+        let slower = [50.0, 260.0, 150.0, 90.0, 320.0];
+        assert!(batch(&base, &with_host(100.0, slower), 0).is_some());
+        let faster = [20.0, 160.0, 25.0, 50.0, 30.0];
+        assert_eq!(batch(&base, &with_host(100.0, faster), 0), None);
+        // The case fails by its device time: nothing more is to be known.
+        assert_eq!(batch(&base, &with_host(150.0, slower), 0), None);
+    }
 }

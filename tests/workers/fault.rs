@@ -51,13 +51,16 @@ const HARMLESS: [&str; 10] = [
 /// Slow because of the machine: another process computes on the device, and is told.
 const CROWDED: &str = "crowded";
 
+/// The host alone takes longer to issue a call.
+const SLOW_HOST: &str = "slow-host";
+
 /// A fault or a harmless change; `auto` is neither.
 pub struct Fault(String);
 
 /// Every word that the parameter takes.
 pub fn words() -> Vec<String> {
     let words = FAULTS.iter().chain(&UNTOLD).chain(&HARMLESS);
-    let words = words.chain([&CROWDED]);
+    let words = words.chain([&CROWDED, &SLOW_HOST]);
     words.map(|word| (*word).to_owned()).collect()
 }
 
@@ -87,6 +90,7 @@ impl Fault {
     pub fn host_time(&self) -> Nanoseconds {
         Nanoseconds(match self.0.as_str() {
             "host" => 1e9,
+            SLOW_HOST => 3e5,
             "clone" | "waits" | "driver-memory" => 1e5,
             _ => 1e3,
         })

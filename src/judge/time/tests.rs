@@ -152,8 +152,8 @@ fn each_metric_is_judged_by_its_own_floor() {
 fn a_part_of_nearly_nothing_does_not_count() {
     let host = MetricPolicy::default_of(Metric::Host);
     let of = |base, head| too_small(&host, Nanoseconds(base), Nanoseconds(head));
-    assert!(of(1_000.0, 5_900.0) && of(5e4, 4e4));
-    assert!(!of(1_000.0, 6_100.0));
+    assert!(of(1_000.0, 10_900.0) && of(5e4, 4e4));
+    assert!(!of(1_000.0, 11_100.0));
 }
 
 #[test]
