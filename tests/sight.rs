@@ -77,6 +77,27 @@ fn floors_can_be_those_of_the_calibration() {
 }
 
 #[test]
+fn a_calibration_of_another_driver_is_not_used() {
+    let place = Place::with_baseline(&["fake/steady"], &[], "");
+    exits!(place, 0, ["calibrate", "./s.toml", "--gates", "20"]);
+    let folder = place.path().join("baselines/s");
+    let files = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap().path());
+    let mut files = files.filter(|file| file.to_string_lossy().ends_with("calibration.json"));
+    let file = files.next().unwrap();
+    let text = std::fs::read_to_string(&file).unwrap();
+    let mut found: Value = serde_json::from_str(&text).unwrap();
+    for fact in found["hard"].as_object_mut().unwrap().values_mut() {
+        *fact = Value::from("another");
+    }
+    std::fs::write(&file, found.to_string()).unwrap();
+    let (_, stderr) = exits!(place, 0, ["gate", "./s.toml"]);
+    assert!(stderr.contains("is of another machine ("), "{stderr}");
+    assert!(!stderr.contains("of clean sweeps red"), "{stderr}");
+}
+
+#[test]
 fn a_damaged_calibration_is_named() {
     let place = Place::with_baseline(&["fake/steady"], &[], "");
     exits!(place, 0, ["calibrate", "./s.toml", "--gates", "20"]);

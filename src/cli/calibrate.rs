@@ -14,7 +14,7 @@ use regatta::record::baseline::Store;
 use regatta::record::calibration::{Calibration, Gate};
 use regatta::record::run_file::Known;
 use regatta::record::side::Side;
-use regatta::record::types::RunEnd;
+use regatta::record::types::{Fingerprint, RunEnd};
 use regatta::report::terminal::COLUMNS;
 use regatta::report::text::wrap;
 use regatta::suite::rules::{Metric, Policy};
@@ -208,11 +208,25 @@ fn told(found: &Calibration) -> String {
 pub fn consulted(
     root: &Path,
     name: &str,
-    machine: &str,
+    machine: &Fingerprint,
     policy: &mut Policy,
 ) -> Result<String, Stop> {
-    let path = Calibration::path(root, name, machine);
+    let path = Calibration::path(root, name, &machine.name);
     let found = Calibration::read(&path).map_err(Stop::usage)?;
+    let differs = found.as_ref().and_then(|found| {
+        let facts = found.hard.iter();
+        let mut other = facts.filter_map(|(fact, then)| {
+            let now = machine.hard.get(fact).filter(|now| *now != then)?;
+            Some(format!("{fact} was {then} then, and is {now}"))
+        });
+        other.next()
+    });
+    if let Some(differs) = differs {
+        return Ok(format!(
+            "the calibration of {name} is of another machine ({differs}) and was not used: \
+             `regatta calibrate {name}` measures it anew"
+        ));
+    }
     let Some(found) = found else {
         let floors = match policy.calibrated {
             true => format!("; its floors are {} until then", policy.floor),

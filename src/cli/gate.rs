@@ -103,7 +103,7 @@ fn gate(args: &GateArgs) -> Ended {
         refuse_before_measuring(&ready, &base.side, &options, &store)?;
     }
     // Floors are a part of the rules that a run carries.
-    let machine = ready.header.machine.name.clone();
+    let machine = ready.header.machine.clone();
     let mut policy = ready.suite.rules.policy.clone();
     let sight = calibrate::consulted(store.root(), &name, &machine, &mut policy)?;
     ready.suite.rules.policy = policy.clone();

@@ -12,8 +12,12 @@ pub fn text(table: &Table) -> String {
     let mut out = heading(table);
     for block in &table.blocks {
         let _ = write!(out, "\n{}: {}\n", block.noise, block.about);
-        out += "                   red sweeps  cells  ? impr. open fresh called at, %\n";
-        out += "                            %      %  %     %    %      ";
+        let names = ["red sweeps", "cells", "?", "imp", "open", "new", "seen"];
+        let widths = [13, 7, 4, 4, 5, 5, 5];
+        let _ = write!(out, "{:<17}", "%, new in cases");
+        for (name, width) in names.iter().zip(widths) {
+            let _ = write!(out, "{name:>width$}");
+        }
         for change in table.changes {
             let _ = write!(out, "{:>4}", format!("+{:.0}", 100.0 * change.0));
         }
@@ -28,11 +32,11 @@ pub fn text(table: &Table) -> String {
             );
             let ours = line.ours.map_or(Default::default(), |ours| {
                 let fresh = format!("{:.0}", ours.fresh as f64 / line.red.of as f64);
-                let [say, improved, open] =
-                    [ours.cannot_say, ours.improved, ours.undecided].map(short);
-                [say, improved, open, fresh]
+                let [say, improved, open, seen] =
+                    [ours.cannot_say, ours.improved, ours.undecided, ours.at_seen].map(short);
+                [say, improved, open, fresh, seen]
             });
-            for (cell, width) in ours.iter().zip([4, 5, 5, 6]) {
+            for (cell, width) in ours.iter().zip([4, 4, 5, 5, 5]) {
                 let _ = write!(out, "{cell:>width$}");
             }
             for rate in &line.found {
@@ -44,8 +48,10 @@ pub fn text(table: &Table) -> String {
     if let Some(half) = widest(table) {
         let _ = write!(
             out,
-            "\nIn brackets 95 % intervals; those of what is called reach {:.0} points either \
-             way\n(--json has each).\n",
+            "\n? sweeps that cannot say, imp those in which something is called improved, open\n\
+             cells left undecided, new fresh invocations of a case a sweep, seen called where\n\
+             a case takes as much longer as its row says would be seen. In brackets 95 %\n\
+             intervals; those of what is called reach {:.0} points either way (--json has each).\n",
             100.0 * half.0
         );
     }

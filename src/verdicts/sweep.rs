@@ -121,12 +121,17 @@ impl<'a> Sessions<'a> {
 
     /// Measures a head, and the base that it is held to.
     pub fn measure(&self, against: Against) -> Sweep<'_> {
+        self.planted(against, |case| self.changed.of(case))
+    }
+
+    /// The same of a head whose cases take so many times as long.
+    pub fn planted(&self, against: Against, factor: impl Fn(usize) -> Ratio) -> Sweep<'_> {
         let of = |session, invocations| {
             let design = Design {
                 invocations,
                 ..self.design
             };
-            Measured::of(session, design, Changed::NOTHING)
+            Measured::of(session, design, |_| Ratio::ONE)
         };
         let each = self.design.invocations;
         let (base, earlier) = match against {
@@ -138,17 +143,21 @@ impl<'a> Sessions<'a> {
         let earlier = self.earlier.iter().take(earlier);
         Sweep {
             base,
-            head: Measured::of(&self.head, self.design, self.changed),
+            head: Measured::of(&self.head, self.design, factor),
             earlier: earlier.map(|session| of(session, each)).collect(),
         }
     }
 }
 
 impl<'a> Measured<'a> {
-    fn of(session: &'a Session<'a>, design: Design, changed: Changed) -> Measured<'a> {
+    fn of(
+        session: &'a Session<'a>,
+        design: Design,
+        changed: impl Fn(usize) -> Ratio,
+    ) -> Measured<'a> {
         let cases = 0..design.cases;
         let mut replays: Vec<Replay> = cases
-            .map(|index| session.case(index, changed.of(index)))
+            .map(|index| session.case(index, changed(index)))
             .collect();
         let planned = |replay: &mut Replay| -> Invocations {
             let samples = |invocation| match invocation {

@@ -106,6 +106,8 @@ pub struct Ours {
     pub undecided: Rate,
     /// Fresh invocations of a case, in all sweeps.
     pub fresh: usize,
+    /// Of cases that changed by what their row said would be seen, those that are called.
+    pub at_seen: Rate,
 }
 
 impl Ours {
@@ -115,6 +117,7 @@ impl Ours {
             improved: self.improved.plus(other.improved),
             undecided: self.undecided.plus(other.undecided),
             fresh: self.fresh + other.fresh,
+            at_seen: self.at_seen.plus(other.at_seen),
         }
     }
 }
@@ -267,8 +270,39 @@ fn counted(world: &World, place: Place, task: Task, plan: &Plan) -> Vec<Line> {
         let mut sweep = sessions.measure(against);
         let judged = judged(&mut sweep, design, plan.floor, against);
         count_ours(line, &judged, looked_at, task.change);
+        if let (Some(ours), None) = (&mut line.ours, task.change) {
+            ours.at_seen = at_seen(&sessions, &judged, design, plan.floor, against);
+        }
     }
     lines
+}
+
+/// How many cases are called, of those that take as much longer as their rows said this gate
+/// would see: a few of each sweep, chosen by their place.
+fn at_seen(
+    sessions: &Sessions,
+    clean: &Judged,
+    design: Design,
+    floor: Share,
+    against: Against,
+) -> Rate {
+    let seen: Vec<Ratio> = clean.judgement.rows[..CHANGED.min(design.cases)]
+        .iter()
+        .filter_map(|row| Some(Ratio::grown_by(row.change.as_ref()?.smallest_effect)))
+        .take_while(|factor| factor.is_finite())
+        .collect();
+    let factor = |case: usize| seen.get(case).copied().unwrap_or(Ratio::ONE);
+    let again = judged(
+        &mut sessions.planted(against, factor),
+        design,
+        floor,
+        against,
+    );
+    let called = again.judgement.rows[..seen.len()].iter();
+    Rate {
+        hits: called.filter(|row| row.word == Word::Regressed).count(),
+        of: seen.len(),
+    }
 }
 
 /// What a rule calls each case that is looked at.
@@ -337,6 +371,7 @@ fn count_ours(line: &mut Line, judged: &Judged, looked_at: usize, change: Option
                 improved: Rate::once(improved),
                 undecided: of(Word::Inconclusive),
                 fresh: *fresh,
+                at_seen: Rate::default(),
             });
             line.worse = of(Word::Regressed);
         }
