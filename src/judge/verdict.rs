@@ -2,7 +2,9 @@
 
 mod families;
 mod machine;
+mod metrics;
 mod sentences;
+mod suite;
 
 use super::judgement::{ExpectationResult, Judgement, Row, Verdict, VerdictOutcome};
 pub use sentences::another_suite;
@@ -34,8 +36,8 @@ pub fn verdict(judgement: &Judgement, options: &Options) -> Verdict {
         sentences::broken(judgement),
         sentences::over_limit(judgement),
         sentences::regressed(judgement),
-        sentences::suite_regressed(judgement),
-        sentences::metrics_regressed(judgement),
+        suite::regressed(judgement),
+        metrics::regressed(judgement),
         sentences::restructured(judgement),
     ];
     let failures: Vec<String> = failures.into_iter().flatten().collect();
@@ -47,13 +49,13 @@ pub fn verdict(judgement: &Judgement, options: &Options) -> Verdict {
         machine::base_disturbed(judgement),
         sentences::nothing(judgement),
         sentences::not_measured(judgement),
-        sentences::all_slower(judgement),
+        suite::all_slower(judgement),
         sentences::removed(judgement),
         sentences::not_judged(judgement),
         sentences::unlimited(judgement),
         sentences::unconfirmed(judgement),
         sentences::look_worse(judgement),
-        sentences::metrics_look_worse(judgement),
+        metrics::look_worse(judgement),
         sentences::unsighted(judgement),
         sentences::expectations_look_worse(judgement),
         sentences::uncounted(judgement),

@@ -1,6 +1,7 @@
 //! `regatta baseline`: the only way a run becomes what others are held against.
 
 mod import;
+mod sessions;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,6 +12,7 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde_json::json;
 
+use self::sessions::{Saving, with_sessions};
 use super::sides::{self, Stored};
 use super::{Ended, Stop, note, print};
 use regatta::judge::judgement::VerdictOutcome;
@@ -105,17 +107,6 @@ pub fn run(args: &BaselineArgs) -> Ended {
     }
 }
 
-/// What becomes of the baseline that is there.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Saving {
-    /// There must be none.
-    New,
-    /// It is lost.
-    Replacing,
-    /// Its sessions are kept.
-    Added,
-}
-
 fn save(
     store: &Store,
     name: &str,
@@ -180,45 +171,6 @@ fn save(
         ))?;
     }
     Ok(0)
-}
-
-/// The run as the newest session of the baseline of its machine, and when the others were
-/// measured.
-fn with_sessions(store: &Store, name: &str, side: &Side) -> Result<(Side, Vec<Timestamp>), Stop> {
-    let machine = &side.header.machine.name;
-    let files = store.files(name).map_err(Stop::usage)?;
-    let mut own = files.into_iter();
-    let own = own.find(|path| path.file_stem().is_some_and(|stem| *stem == **machine));
-    let Some(path) = own else {
-        return Ok((side.clone(), Vec::new()));
-    };
-    let stored = baseline::header(&path).map_err(Stop::usage)?;
-    let old = baseline::read(&path).map_err(Stop::usage)?;
-    let options = Options {
-        same_suite: true,
-        ..Options::default()
-    };
-    let differs = judge::judge(side, Some(&old), &options).incomparable;
-    if let Some(first) = differs.first() {
-        return Err(Stop::NotJudged(anyhow!(
-            "{} is no session of baseline {name}: {} is {} there and {} here; --replace begins \
-             it anew",
-            side.label,
-            first.field,
-            first.base,
-            first.head,
-        )));
-    }
-    if old.header.started == side.header.started {
-        return Err(Stop::Usage(anyhow!(
-            "{} is in baseline {name} already: measure again for another session",
-            side.label
-        )));
-    }
-    let mut earlier = stored.earlier;
-    earlier.push(stored.header.started);
-    let surplus = earlier.len().saturating_sub(baseline::SESSIONS - 1);
-    Ok((baseline::joined(side, &old), earlier.split_off(surplus)))
 }
 
 /// Why a run should not be what others are held against.

@@ -1,17 +1,12 @@
 //! One case: what its values show, by two ways to look, and what more of them would.
 
 use super::few::{APART, FEWEST, MANY, REACHES, TWICE, gap, may_call, unmistakable};
-use super::memory::Memory;
-use super::moderated::{Prior, Variance, pooled, variance};
-use super::ranks::{Ranked, Tables};
-use super::sessions::{Between, Held};
+use super::ranks::Tables;
 use super::suite::Shared;
-use super::terms::{BETWEEN_SESSIONS, Because, END, Plan, Ruling, Series, SuiteRuling};
+use super::terms::{BETWEEN_SESSIONS, Because, Ruling, Series, SuiteRuling};
+use super::views::{Known, Sides, View};
 use crate::judge::judgement::Word;
-use crate::judge::statistics::{one_sample_centre, reachable_p, t_upper, t_upper_quantile};
-
-/// The variance of Hodges and Lehmann's centre over that of a mean, for normal values.
-const OF_A_CENTRE: f64 = 1.05;
+use crate::judge::statistics::reachable_p;
 
 /// What a normal value exceeds in one of twenty: a decision that falls in 95 of 100.
 const SURE: f64 = 1.645;
@@ -22,22 +17,6 @@ const MARGIN: f64 = 1.08;
 
 /// More invocations than these are not asked for: they would not help.
 const MOST_ASKED: f64 = 200.0;
-
-/// What is known beside the values of the case.
-pub struct Known<'a> {
-    /// How much cases vary.
-    pub prior: Prior,
-    /// Whether invocations remember each other.
-    pub memory: Memory,
-    /// How sessions of the base differ.
-    pub between: Option<&'a Between>,
-    /// What all cases share.
-    pub suite: Option<&'a (SuiteRuling, Shared)>,
-    /// The error that a case may spend, in one direction, over all looks.
-    pub error: f64,
-    /// How the values came to be.
-    pub plan: &'a Plan,
-}
 
 /// What the values of a case show.
 pub struct Evidence<'a> {
@@ -57,23 +36,6 @@ pub struct Evidence<'a> {
     gap: f64,
     by_t: View,
     by_ranks: Option<View>,
-}
-
-/// One way to look.
-#[derive(Clone, Copy, Debug)]
-struct View {
-    /// Head over base.
-    change: f64,
-    /// One-sided p of what is the case's own.
-    p: f64,
-    /// Interval of the change that leaves one in twenty out at each end.
-    ends: (f64, f64),
-    /// The same with one in forty.
-    wide: (f64, f64),
-    /// Half of the first, now and at the last look.
-    half: (f64, f64),
-    /// How many standard errors the error of the last look is away.
-    last: f64,
 }
 
 impl<'a> Evidence<'a> {
@@ -318,102 +280,5 @@ fn direction(change: f64) -> Word {
     match change > 0.0 {
         true => Word::Regressed,
         false => Word::Improved,
-    }
-}
-
-/// The values of both sides.
-struct Sides<'a> {
-    base: &'a [f64],
-    head: &'a [f64],
-    /// How many there are at the last look.
-    most: (usize, usize),
-    /// What all cases share.
-    out: f64,
-    /// The error of the last look.
-    last: f64,
-}
-
-impl Sides<'_> {
-    /// By a moderated t.
-    fn by_t(&self, known: &Known, held: Option<&Held>) -> View {
-        // A side of few that is quiet by luck is no quieter than both together.
-        let both = known
-            .prior
-            .shrink(pooled(variance(self.base), variance(self.head)));
-        let moderate = |side: &[f64]| {
-            let own = known.prior.moderate(side);
-            match own.value < both.value {
-                true => Variance {
-                    value: both.value,
-                    degrees: own.degrees,
-                },
-                false => own,
-            }
-        };
-        let head = moderate(self.head);
-        let centre = one_sample_centre(self.head);
-        let of_mean = |variance: Variance, values: usize, now: usize| {
-            let inflated = known.memory.inflation(values as f64, now.min(10) as f64);
-            OF_A_CENTRE * variance.value * inflated / values as f64
-        };
-        let now = self.head.len();
-        let (mine, mine_last) = (of_mean(head, now, now), of_mean(head, self.most.1, now));
-        let (before, theirs, theirs_last, degrees) = match held {
-            Some(held) => {
-                // What a session varies by, beyond what its invocations explain.
-                let sessions = known.between.map_or(1, Between::sessions) as f64;
-                let each = self.base.len() as f64 / sessions;
-                let beyond = held.spread.value - OF_A_CENTRE * head.value / each;
-                let theirs = held.spread.value / sessions + beyond.max(0.0);
-                (held.centre, theirs, theirs, held.spread.degrees)
-            }
-            None => {
-                let base = moderate(self.base);
-                let values = self.base.len();
-                let theirs = of_mean(base, values, values);
-                let both = theirs + mine;
-                let degrees =
-                    both * both / (theirs * theirs / base.degrees + mine * mine / head.degrees);
-                let last = of_mean(base, self.most.0, values);
-                (one_sample_centre(self.base), theirs, last, degrees)
-            }
-        };
-        let (error, last) = ((theirs + mine).sqrt(), (theirs_last + mine_last).sqrt());
-        let (end, wide) = (
-            t_upper_quantile(END, degrees),
-            t_upper_quantile(END / 2.0, degrees),
-        );
-        let change = centre - before;
-        let around = |by: f64| (change - by * error, change + by * error);
-        View {
-            change,
-            p: t_upper((change - self.out).abs() / error, degrees),
-            ends: around(end),
-            wide: around(wide),
-            half: (end * error, end * last),
-            last: t_upper_quantile(self.last, degrees.max(10.0)),
-        }
-    }
-
-    /// By exact ranks.
-    fn by_ranks(&self, tables: &mut Tables) -> View {
-        let Ranked {
-            shift,
-            p,
-            low,
-            high,
-            wide,
-        } = tables.ranked(self.base, self.head, self.out);
-        let half = (high - low) / 2.0;
-        let inverse = |(n, m): (usize, usize)| 1.0 / n as f64 + 1.0 / m as f64;
-        let narrows = (inverse(self.most) / inverse((self.base.len(), self.head.len()))).sqrt();
-        View {
-            change: shift,
-            p,
-            ends: (low, high),
-            wide,
-            half: (half.max(shift - low).max(high - shift), half * narrows),
-            last: t_upper_quantile(self.last, f64::INFINITY),
-        }
     }
 }

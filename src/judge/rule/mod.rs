@@ -38,17 +38,19 @@ mod suite;
 mod terms;
 #[cfg(test)]
 mod tests;
+mod views;
 
 pub use looks::Looks;
 pub use terms::{Because, ERROR, Plan, Ruling, Rulings, Series, SuiteRuling, Trace};
 
-use evidence::{Evidence, Known};
+use evidence::Evidence;
 use level::{Levelled, level};
 use memory::Memory;
 use moderated::{Prior, Variance, pooled, variance};
 use ranks::Tables;
 use sessions::Between;
 use suite::suite;
+use views::Known;
 
 /// Rules over all cases of a sweep. Every series has a value on both sides.
 pub fn rule(series: &[Series], plan: &Plan) -> Rulings {

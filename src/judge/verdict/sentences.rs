@@ -4,15 +4,14 @@
 use super::families::family;
 use crate::attention::CaseId;
 use crate::judge::judgement::{
-    CommonShift, ExpectationResult, Held, Judgement, LimitResult, MetricRow, Row, Uncounted, Word,
+    ExpectationResult, Held, Judgement, LimitResult, Row, Uncounted, Word,
 };
 use crate::record::types::Fault;
-use crate::suite::rules::Metric;
 use crate::suite::structural::Action;
 use crate::units::{Ratio, counted};
 
 const UNKNOWN: &str = "no reason is known";
-const UNDECIDED: &str = "the evidence decides neither way";
+pub const UNDECIDED: &str = "the evidence decides neither way";
 const WITHIN: &str = "the limit lies within the interval";
 
 /// Rows of a kind.
@@ -49,7 +48,7 @@ fn excess(result: &ExpectationResult) -> Ratio {
     result.ratio.unwrap_or(Ratio(0.0)) / result.within
 }
 
-fn or<'a>(reason: &'a Option<String>, otherwise: &'a str) -> &'a str {
+pub fn or<'a>(reason: &'a Option<String>, otherwise: &'a str) -> &'a str {
     reason.as_deref().unwrap_or(otherwise)
 }
 
@@ -296,85 +295,6 @@ fn first_refusal(judgement: &Judgement) -> String {
         Some(format!(": {} is {}: {reason}", row.case, row.word.text()))
     });
     refused.next().unwrap_or_default()
-}
-
-/// Everything slower at once, beyond the floor, and nobody can say whether it is the code:
-/// that is no reason to pass.
-pub fn all_slower(judgement: &Judgement) -> Option<String> {
-    let shift = judgement.common_shift.filter(|shift| shift.looks_worse)?;
-    Some(format!(
-        "{} of {} are slower together, in the middle {}: a change that all of them run \
-         through, or the machine; sessions stored on other days, or the base measured again, \
-         would tell",
-        shift.sharing,
-        counted(shift.cases, "case"),
-        shift.ratio.told(),
-    ))
-}
-
-/// The whole suite is slower beyond doubt: one thing, however many rows.
-pub fn suite_regressed(judgement: &Judgement) -> Option<String> {
-    let worse = |shift: &CommonShift| shift.word == Word::Regressed;
-    let shift = judgement.common_shift.filter(worse)?;
-    let rows = rows(judgement, |row| row.word == Word::Regressed);
-    if rows.len() >= shift.sharing {
-        // Beyond what a day does each case is told by itself.
-        return None;
-    }
-    Some(format!(
-        "the suite as a whole regressed: {} of {} are slower together, in the middle {}",
-        shift.sharing,
-        counted(shift.cases, "case"),
-        shift.ratio.told(),
-    ))
-}
-
-/// Metrics beside the device's time that got worse as the suite does not allow.
-pub fn metrics_regressed(judgement: &Judgement) -> Option<String> {
-    let parts = Metric::BESIDE.into_iter().filter_map(|metric| {
-        let failed: Vec<(&Row, &MetricRow)> = of_metric(judgement, metric)
-            .filter(|(_, of)| of.fails())
-            .collect();
-        let (row, worst) = failed
-            .iter()
-            .max_by(|(_, a), (_, b)| a.change.ratio.total_cmp(&b.change.ratio))?;
-        Some(format!(
-            "the {} of {} regressed, worst {}: {}",
-            metric.text(),
-            counted(failed.len(), "case"),
-            row.case,
-            worst.told(),
-        ))
-    });
-    let parts: Vec<String> = parts.collect();
-    (!parts.is_empty()).then(|| parts.join("; "))
-}
-
-/// The same of those that look worse and were not decided.
-pub fn metrics_look_worse(judgement: &Judgement) -> Option<String> {
-    let parts = Metric::BESIDE.into_iter().filter_map(|metric| {
-        let open: Vec<(&Row, &MetricRow)> = of_metric(judgement, metric)
-            .filter(|(_, of)| of.looks_worse && of.action == Action::Fail)
-            .collect();
-        let (row, first) = open.first()?;
-        Some(format!(
-            "the {} of {} looks worse and was not decided, first {}: {}; {}",
-            metric.text(),
-            counted(open.len(), "case"),
-            row.case,
-            first.told(),
-            or(&first.reason, UNDECIDED),
-        ))
-    });
-    let parts: Vec<String> = parts.collect();
-    (!parts.is_empty()).then(|| parts.join("; "))
-}
-
-fn of_metric(judgement: &Judgement, metric: Metric) -> impl Iterator<Item = (&Row, &MetricRow)> {
-    judgement.rows.iter().flat_map(move |row| {
-        let own = row.metrics.iter().filter(move |of| of.metric == metric);
-        own.filter(|_| !row.allowed).map(move |of| (row, of))
-    })
 }
 
 /// A gate that could not have seen what its suite wants seen.

@@ -64,7 +64,7 @@ class TorchLibrary:
     NAME = ""
     """As `--library` has it."""
     PACKAGES: tuple[str, ...] = ()
-    """Distributions whose versions a reading depends on, beside torch and CUDA; first its own."""
+    """Distributions whose versions a reading depends on, beside torch; first its own."""
     REFUSALS: tuple[type[Exception], ...] = (RuntimeError,)
     """What the library raises for a case that it does not do."""
 
@@ -79,12 +79,9 @@ class TorchLibrary:
         try:
             self.load()
         except Exception as error:
-            # Libraries fail to load in many ways: a missing shared library, another CUDA.
             traceback.print_exc()
-            package = next(iter(self.PACKAGES), self.NAME)
-            self._absent = absence(f"library {self.NAME}", error, package)
-
-    # What a library says.
+            own = next(iter(self.PACKAGES), self.NAME)
+            self._absent = absence(f"library {self.NAME}", error, own)
 
     def load(self) -> None:
         """Imports the library; where that fails its cases are unsupported, with the reason."""
@@ -395,7 +392,7 @@ class TorchLibrary:
         if self._case:
             self._case.settings.close()
         self._case = None
-        # Circles hold tensors. There is little to look at: what was imported is frozen.
+        # Circles hold tensors; what was imported is frozen, so there is little to look at.
         gc.collect()
 
     def _prepared(self) -> _Case:
