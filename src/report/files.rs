@@ -119,7 +119,7 @@ pub fn write(path: &Path, text: &str) -> Result<(), WriteError> {
 /// The same of a text that is written as it is made.
 ///
 /// # Errors
-/// As [`write`], or when it cannot be made.
+/// As [`write()`], or when it cannot be made.
 pub fn write_as_made(
     path: &Path,
     make: impl FnOnce(&mut dyn Write) -> Result<(), RenderError>,

@@ -3,13 +3,13 @@
 //! Pure: logarithms of the values of invocations in, rulings out. It is read from top to
 //! bottom, and simulated as it stands (`regatta verdicts`, `docs/EVIDENCE.md`).
 //!
-//! 1. **What an invocation shares** is taken out of it ([`level`]): a process or a moment
+//! 1. **What an invocation shares** is taken out of it (`level`): a process or a moment
 //!    that was slower for all cases is no case's own.
-//! 2. **What a side shares** is judged as one thing, the suite's ([`suite`]). A case is then
+//! 2. **What a side shares** is judged as one thing, the suite's (`suite`). A case is then
 //!    called only for what it does beyond the others, and only where its whole change, the
 //!    suite's included, lies beyond its floor.
-//! 3. **How much a case varies** is learned from all cases ([`moderated`]), and whether
-//!    invocations remember each other as well ([`memory`]).
+//! 3. **How much a case varies** is learned from all cases (`moderated`), and whether
+//!    invocations remember each other as well (`memory`).
 //! 4. **A change is called** when it is shown, by one of two ways to look:
 //!    a moderated t (Smyth 2004; Welch's, since a side may be noisier), or exact ranks (Mann
 //!    and Whitney), which see where tails are heavy. Two things must hold: that it is no
@@ -21,7 +21,7 @@
 //! 6. What is neither is **inconclusive**, gets more invocations while these could decide
 //!    ([`Looks`]), and looks worse where it is slower beyond the floor.
 //! 7. **Earlier sessions** tell what differs from day to day: from three on, a case is held
-//!    to the spread of sessions ([`sessions`]). With one alone nobody can tell a day from a
+//!    to the spread of sessions (`sessions`). With one alone nobody can tell a day from a
 //!    change: then nothing is called *improved* that a day could do.
 //!
 //! Too few invocations call nothing but what lies many times beyond.

@@ -131,8 +131,6 @@ class TorchLibrary:
             for name, value in named.items()
         }
 
-    # The protocol.
-
     def hello(self) -> Message:
         """Versions, device and variants; and why none can run, where the library is not there."""
         variants = self.variants()
