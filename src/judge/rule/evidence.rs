@@ -99,7 +99,9 @@ impl<'a> Evidence<'a> {
         };
         let off = change - view.change;
         let against = because == Because::AgainstTheSuite;
-        let slower = change > self.floor && because != Because::WithTheSuite;
+        // What moved with the suite is told by its row, where that says that it is worse.
+        let told = because == Because::WithTheSuite && self.suite_is_worse();
+        let slower = change > self.floor && !told;
         let undecided = word == Word::Inconclusive;
         Ruling {
             word,
@@ -200,6 +202,12 @@ impl<'a> Evidence<'a> {
     fn told_by_the_suite(&self) -> bool {
         let regressed = |(suite, _): &&(SuiteRuling, Shared)| suite.word == Word::Regressed;
         self.with_the_suite() && self.known.suite.filter(regressed).is_some()
+    }
+
+    /// True where the suite's own row keeps the run from passing.
+    fn suite_is_worse(&self) -> bool {
+        let suite = self.known.suite.map(|(suite, _)| suite);
+        suite.is_some_and(|suite| suite.word == Word::Regressed || suite.looks_worse)
     }
 
     fn why_open(&self, view: &View) -> Because {

@@ -33,7 +33,7 @@ pub struct Shared {
 }
 
 /// Judges what the cases share. `levels` are those of the invocations of both sides; the
-/// suite's floor is the middle one of its cases.
+/// suite's floor is the smallest of its cases'.
 pub fn suite(
     cases: &[Series],
     between: Option<&Between>,
@@ -69,8 +69,8 @@ pub fn suite(
     let real = p < SIGNIFICANT && change.abs() > 3.0 * chance;
     // Half of the cases moved, and half did not: nothing is common to them.
     let split = real && !shared && change.abs() > 2.0 * spread;
-    let floors: Vec<f64> = cases.iter().map(|case| case.floor).collect();
-    let floor = median(&floors)?.ln_1p();
+    let floors = cases.iter().map(|case| case.floor);
+    let floor = floors.fold(f64::INFINITY, f64::min).ln_1p();
     let end = change.abs() - t_upper_quantile(END, degrees) * error;
     let wide = t_upper_quantile(END / 2.0, degrees) * error;
     let apart_by = lying_apart(levels.0, levels.1, change);

@@ -117,6 +117,28 @@ fn a_change_of_all_is_one_row_and_those_beyond_it_are_theirs() {
 }
 
 #[test]
+fn a_change_of_all_does_not_hide_behind_the_floor_of_a_few() {
+    // Quiet cases have small floors, noisy ones large: what is beyond the small ones counts.
+    let mut cases = sweep(&[1.02; 40], 0.001, 5);
+    for case in &mut cases[..25] {
+        case.floor = 0.2;
+    }
+    for case in &mut cases[25..] {
+        case.floor = 0.005;
+    }
+    let rulings = rule(&cases, &plan());
+    let suite = rulings.suite.as_ref().unwrap();
+    let rows = rulings.cases[25..].iter();
+    let told = suite.looks_worse || suite.word == Word::Regressed;
+    assert!(
+        told || rows
+            .clone()
+            .all(|case| case.looks_worse || case.word == Word::Regressed)
+    );
+    assert!(rows.clone().all(|case| case.word != Word::Same));
+}
+
+#[test]
 fn where_half_of_the_cases_moved_nothing_is_common() {
     let mut factors = vec![1.0; 80];
     factors.extend([1.09; 120]);
