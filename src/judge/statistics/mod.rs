@@ -9,12 +9,10 @@
 //! unit. What is estimated has one: a [`Ratio`](crate::units::Ratio).
 
 mod hodges_lehmann;
-mod holm;
 mod mann_whitney;
 mod student;
 
 pub use hodges_lehmann::{Estimate, paired_ratio, two_sample_ratio};
-pub use holm::holm_adjusted;
 pub(super) use mann_whitney::u_lower_tail;
 pub use mann_whitney::{Test, mann_whitney, needed_per_side, reachable_p};
 pub use student::{one_sample_centre, t_upper, t_upper_quantile};

@@ -13,21 +13,10 @@ use crate::suite::Settings;
 impl Side {
     /// Reduces a run.
     pub fn from_run(label: impl Into<String>, run: &Run) -> Side {
-        Side::reduced(label.into(), run, |_| true)
-    }
-
-    /// Reduces the regular invocations of a run: what its suspects are chosen by, whatever of
-    /// their confirmation is there.
-    pub fn screen(label: impl Into<String>, run: &Run) -> Side {
-        let planned = run.header.settings.invocations;
-        Side::reduced(label.into(), run, |invocation| invocation < planned)
-    }
-
-    fn reduced(label: String, run: &Run, takes: impl Fn(u32) -> bool) -> Side {
         // The file's order is that in which they were measured, and one that was torn is
         // measured last.
         let mut entries: BTreeMap<&CaseId, BTreeMap<u32, &Outcome>> = BTreeMap::new();
-        for entry in run.entries.iter().filter(|entry| takes(entry.invocation)) {
+        for entry in &run.entries {
             let of_case = entries.entry(&entry.case).or_default();
             of_case.insert(entry.invocation, &entry.outcome);
         }
@@ -39,16 +28,15 @@ impl Side {
             fold
         });
         let folds: Vec<Fold> = folds.collect();
-        assembled(label, run, folds, takes(run.header.settings.invocations))
+        assembled(label.into(), run, folds)
     }
 }
 
-/// The side of a run whose cases were folded, in the order of its plan. `fresh` where fresh
-/// invocations were among them.
-pub(super) fn assembled(label: String, run: &Run, folds: Vec<Fold>, fresh: bool) -> Side {
+/// The side of a run whose cases were folded, in the order of its plan.
+pub(super) fn assembled(label: String, run: &Run, folds: Vec<Fold>) -> Side {
     // A case is in one batch after the other until it is decided.
     let mut owes: BTreeMap<&CaseId, u32> = BTreeMap::new();
-    for batch in run.owed.iter().filter(|_| fresh) {
+    for batch in &run.owed {
         for case in &batch.cases {
             let fresh = owes.entry(case).or_default();
             *fresh = batch.fresh.max(*fresh);

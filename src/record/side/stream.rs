@@ -18,58 +18,33 @@ impl Side {
     /// # Errors
     /// As [`run_file::read`](crate::record::run_file::read).
     pub fn read(path: &Path, label: &str, known: &mut Known) -> Result<(Run, Side), RecordError> {
-        read(path, label, known, true)
-    }
-
-    /// The same of the regular invocations alone: what a gate chooses its suspects by.
-    ///
-    /// # Errors
-    /// As [`run_file::read`](crate::record::run_file::read).
-    pub fn read_screen(
-        path: &Path,
-        label: &str,
-        known: &mut Known,
-    ) -> Result<(Run, Side), RecordError> {
-        read(path, label, known, false)
-    }
-}
-
-fn read(
-    path: &Path,
-    label: &str,
-    known: &mut Known,
-    fresh: bool,
-) -> Result<(Run, Side), RecordError> {
-    let mut folding = Folding {
-        fresh,
-        planned: 0,
-        settings: Settings::default(),
-        folds: Vec::new(),
-        late: BTreeSet::new(),
-    };
-    let run = each(path, known, &mut folding)?;
-    if !folding.late.is_empty() {
-        let mut again = Again {
-            of: &folding,
-            found: BTreeMap::new(),
+        let mut folding = Folding {
+            settings: Settings::default(),
+            folds: Vec::new(),
+            late: BTreeSet::new(),
         };
-        each(path, known, &mut again)?;
-        for (place, invocations) in again.found {
-            let mut fold = Fold::new(&folding.settings);
-            for (invocation, (outcome, beside)) in &invocations {
-                fold.add(*invocation, outcome, beside);
+        let run = each(path, known, &mut folding)?;
+        if !folding.late.is_empty() {
+            let mut again = Again {
+                of: &folding,
+                found: BTreeMap::new(),
+            };
+            each(path, known, &mut again)?;
+            for (place, invocations) in again.found {
+                let mut fold = Fold::new(&folding.settings);
+                for (invocation, (outcome, beside)) in &invocations {
+                    fold.add(*invocation, outcome, beside);
+                }
+                folding.folds[place] = fold;
             }
-            folding.folds[place] = fold;
         }
+        let side = assembled(label.to_owned(), &run, folding.folds);
+        Ok((run, side))
     }
-    let side = assembled(label.to_owned(), &run, folding.folds, fresh);
-    Ok((run, side))
 }
 
 /// Every case of a run, as far as its file was read.
 struct Folding {
-    fresh: bool,
-    planned: u32,
     settings: Settings,
     folds: Vec<Fold>,
     /// Cases with an invocation that stands behind a later one: what was torn is measured
@@ -77,22 +52,14 @@ struct Folding {
     late: BTreeSet<usize>,
 }
 
-impl Folding {
-    fn wants(&self, invocation: u32) -> bool {
-        self.fresh || invocation < self.planned
-    }
-}
-
 impl Looks for Folding {
     fn begin(&mut self, run: &Run) {
-        self.planned = run.header.settings.invocations;
         self.settings = run.header.settings.clone();
         self.folds = vec![Fold::new(&self.settings); run.header.plan.len()];
     }
 
     fn look(&mut self, place: usize, entry: &Entry, beside: &Beside) {
-        let wants = self.wants(entry.invocation);
-        if wants && !self.folds[place].add(entry.invocation, &entry.outcome, beside) {
+        if !self.folds[place].add(entry.invocation, &entry.outcome, beside) {
             self.late.insert(place);
         }
     }
@@ -106,7 +73,7 @@ struct Again<'f> {
 
 impl Looks for Again<'_> {
     fn look(&mut self, place: usize, entry: &Entry, beside: &Beside) {
-        if self.of.late.contains(&place) && self.of.wants(entry.invocation) {
+        if self.of.late.contains(&place) {
             let of_case = self.found.entry(place).or_default();
             let kept = (entry.outcome.clone(), beside.clone());
             of_case.insert(entry.invocation, kept);
@@ -226,8 +193,6 @@ mod tests {
         let (run, side) = Side::read(&path, "run", &mut known).unwrap();
         assert_eq!(side, Side::from_run("run", &whole));
         assert_eq!(side.damage.len(), 3, "{:?}", side.damage);
-        let (_, screen) = Side::read_screen(&path, "run", &mut known).unwrap();
-        assert_eq!(screen, Side::screen("run", &whole));
         whole.entries.clear();
         assert_eq!(run, whole);
     }
