@@ -7,7 +7,7 @@ use super::complete::{Standing, allowed, median_ns, standing, standing_untimed};
 use super::floor::floor;
 use super::judgement::{CommonShift, Difference, Finding, MetricRow, Row, Word};
 use super::structure::{self, changes, multiprocessors, vanished};
-use super::time::{Compared, Together, compare, too_small};
+use super::time::{Compared, Together, all, compare, too_small};
 use super::timing::timing;
 use super::verdict::Options;
 use crate::attention::CaseId;
@@ -49,7 +49,6 @@ pub struct Rows {
 /// one: the base's times stand beside them, and nothing is said of them.
 pub fn rows(sides: &Sides) -> Rows {
     let base = sides.base.filter(|_| sides.comparable);
-    let floor = floor(&sides.head.header.rules.policy);
     let own = sides.head.cases.keys();
     let ids: BTreeSet<&CaseId> = own
         .chain(base.iter().flat_map(|b| b.cases.keys()))
@@ -66,20 +65,13 @@ pub fn rows(sides: &Sides) -> Rows {
             (id, standing)
         })
         .collect();
-    let paired = standings
+    let both = standings
         .iter()
         .filter_map(|(id, standing)| match standing {
-            Standing::Both(..) => Some(*id),
+            Standing::Both(base, head) => Some((*id, (*base, *head))),
             Standing::Said(..) => None,
         });
-    let paired: Vec<&CaseId> = paired.collect();
-    let pairs: Vec<(&CaseRecord, &CaseRecord)> = standings
-        .iter()
-        .filter_map(|(_, standing)| match standing {
-            Standing::Both(base, head) => Some((*base, *head)),
-            Standing::Said(..) => None,
-        })
-        .collect();
+    let (paired, pairs): (Vec<&CaseId>, Vec<(&CaseRecord, &CaseRecord)>) = both.unzip();
     let policy = &sides.head.header.rules.policy;
     let Together {
         cases: compared,
@@ -91,34 +83,12 @@ pub fn rows(sides: &Sides) -> Rows {
     let machine = shift.filter(|s| s.removed).map_or(Ratio::ONE, |s| s.ratio);
     let mut compared = compared.into_iter();
     let rows = standings.into_iter().map(|(id, standing)| {
-        let compared = match standing {
-            Standing::Both(base, head) => compared.next().flatten().map(|compared| {
-                let ratio = compared.change.ratio * machine;
-                let versions = versions(sides.soft, id);
-                let stage = Some(compared.change.stage);
-                let shown = |record| timing(id, record, stage).map(|timing| timing.median_ns);
-                let base_header = sides.base.map_or(&sides.head.header, |base| &base.header);
-                let pair = causes::Pair {
-                    base,
-                    head,
-                    base_ns: shown(base),
-                    head_ns: shown(head),
-                    base_clock: Clock::of(base_header, id, base),
-                    clock: Clock::of(&sides.head.header, id, head),
-                    ratio,
-                    floor,
-                    versions,
-                    sms: multiprocessors(&sides.head.header, id),
-                };
-                (compared, findings(&pair))
-            }),
-            Standing::Said(..) => None,
+        let Standing::Both(base, head) = standing else {
+            return row(sides, id, &standing, None);
         };
-        let mut row = row(sides, id, &standing, compared);
-        if let Standing::Both(base, head) = standing {
-            row.metrics = beside.next().unwrap_or_default();
-            add_host_causes(sides, &mut row, base, head);
-        }
+        let mut row = row(sides, id, &standing, compared.next().flatten());
+        row.metrics = beside.next().unwrap_or_default();
+        row.findings = causes_of(sides, &row, (base, head), machine);
         row
     });
     Rows {
@@ -129,25 +99,50 @@ pub fn rows(sides: &Sides) -> Rows {
     }
 }
 
-/// Why the host takes longer, where that is what fails a case whose device does not.
-fn add_host_causes(sides: &Sides, row: &mut Row, base: &CaseRecord, head: &CaseRecord) {
+/// Why a row is what it is: of its device time, or of the host's, where that is what fails a
+/// case whose device does not. Nothing is the cause of what did not change.
+fn causes_of(
+    sides: &Sides,
+    row: &Row,
+    (base, head): (&CaseRecord, &CaseRecord),
+    machine: Ratio,
+) -> Vec<Finding> {
+    let policy = &sides.head.header.rules.policy;
+    let pair = |ratio, floor, times: [Option<Nanoseconds>; 2], clocks: [Clock; 2]| {
+        let [base_ns, head_ns] = times;
+        let [base_clock, clock] = clocks;
+        findings(&causes::Pair {
+            base,
+            head,
+            base_ns,
+            head_ns,
+            base_clock,
+            clock,
+            ratio,
+            floor,
+            versions: versions(sides.soft, &row.case),
+            sms: multiprocessors(&sides.head.header, &row.case),
+        })
+    };
     let host = row.metrics.iter().find(|of| of.metric == Metric::Host);
-    let Some(host) = host.filter(|of| of.fails() && row.word != Word::Regressed) else {
-        return;
+    if let Some(host) = host.filter(|of| of.fails() && row.word != Word::Regressed) {
+        let times = [host.base_ns, host.head_ns].map(Some);
+        let floor = policy.metric(Metric::Host).floor;
+        return pair(host.change.ratio, floor, times, [Clock::Host; 2]);
+    }
+    let moved = matches!(row.word, Word::Regressed | Word::Improved);
+    let Some(change) = row.change.as_ref().filter(|_| moved || row.restructured()) else {
+        return Vec::new();
     };
-    let pair = causes::Pair {
-        base,
-        head,
-        base_ns: Some(host.base_ns),
-        head_ns: Some(host.head_ns),
-        base_clock: Clock::Host,
-        clock: Clock::Host,
-        ratio: host.change.ratio,
-        floor: sides.head.header.rules.policy.metric(Metric::Host).floor,
-        versions: versions(sides.soft, &row.case),
-        sms: multiprocessors(&sides.head.header, &row.case),
-    };
-    row.findings = findings(&pair);
+    let base_header = sides.base.map_or(&sides.head.header, |base| &base.header);
+    let clocks = [(base_header, base), (&sides.head.header, head)];
+    let clocks = clocks.map(|(header, record)| Clock::of(header, &row.case, record));
+    let times = [&row.base, &row.head].map(|time| Some(time.as_ref()?.median_ns));
+    let mut found = pair(change.ratio * machine, floor(policy), times, clocks);
+    if !moved {
+        found.retain(|finding| finding.cause.is_structural());
+    }
+    found
 }
 
 /// The other metrics of each pair, as far as both sides have them and the suite cares.
@@ -161,13 +156,7 @@ fn metrics(pairs: &[(&CaseRecord, &CaseRecord)], sides: &Sides) -> Vec<Vec<Metri
         }
         let together = compare(&[], pairs, metric, policy, sides.options);
         for ((row, (base, head)), compared) in rows.iter_mut().zip(pairs).zip(together.cases) {
-            let times = |record: &CaseRecord| {
-                let all = match metric {
-                    Metric::FirstCall => &record.first_call_ns,
-                    _ => &record.host_ns,
-                };
-                median_ns(all)
-            };
+            let times = |record| median_ns(all(record, metric));
             let (Some(compared), Some(base_ns), Some(head_ns)) =
                 (compared, times(base), times(head))
             else {
@@ -207,13 +196,8 @@ fn metric_row(
     }
 }
 
-fn row(
-    sides: &Sides,
-    id: &CaseId,
-    standing: &Standing,
-    compared: Option<(Compared, Vec<Finding>)>,
-) -> Row {
-    let stage = compared.as_ref().map(|(compared, _)| compared.change.stage);
+fn row(sides: &Sides, id: &CaseId, standing: &Standing, compared: Option<Compared>) -> Row {
+    let stage = compared.as_ref().map(|compared| compared.change.stage);
     let time = |side: Option<&Side>| {
         let record = side.and_then(|side| side.cases.get(id))?;
         timing(id, record, stage)
@@ -242,7 +226,7 @@ fn row(
         row.unconfirmed = Some(lost.reason.clone());
         row.fault = lost.fault;
     }
-    if let Some((compared, findings)) = compared {
+    if let Some(compared) = compared {
         row.word = compared.word;
         row.looks_worse = compared.looks_worse;
         row.open = compared.open;
@@ -256,14 +240,6 @@ fn row(
             .unwrap_or(Share(1.0));
         row.severity = Some(share * compared.change.ratio.growth());
         row.change = Some(compared.change);
-        // Nothing is the cause of what did not change.
-        let moved = matches!(row.word, Word::Regressed | Word::Improved);
-        if moved || row.restructured() {
-            row.findings = findings;
-        }
-        if !moved {
-            row.findings.retain(|finding| finding.cause.is_structural());
-        }
     } else if let Standing::Said(word, reason, fault) = standing {
         row.word = *word;
         if row.fault.is_unknown() {

@@ -75,7 +75,7 @@ pub fn compare(
         sessions,
         needs_company,
     } = rule(&there, &plan(policy, options));
-    let one_session = sessions < 3 && !options.beside;
+    let one_session = sessions == 1 && !options.beside;
     let mut rulings = cases.into_iter();
     let compared = pairs.iter().zip(&series).map(|((_, head), series)| {
         let series = series.as_ref()?;
@@ -147,22 +147,26 @@ fn whole(base: Trace, head: Trace, earlier: Vec<Trace>, floor: Share) -> Option<
     })
 }
 
+/// What a record has of a metric beside the device's time, fresh invocations last; of the
+/// device's time the regular ones.
+pub fn all(record: &CaseRecord, metric: Metric) -> &[Nanoseconds] {
+    match metric {
+        Metric::Device => &record.device_ns,
+        Metric::Host => &record.host_ns,
+        Metric::FirstCall => &record.first_call_ns,
+    }
+}
+
 /// What a record has of a metric, an invocation each.
 fn trace(record: &CaseRecord, metric: Metric) -> Trace {
-    let split = |all: &[Nanoseconds]| {
-        let (regular, fresh) = all.split_at(record.device_ns.len().min(all.len()));
-        Trace {
-            regular: logarithms(regular),
-            fresh: logarithms(fresh),
-        }
+    let all = all(record, metric);
+    let (regular, fresh) = match metric {
+        Metric::Device => (all, record.confirm_ns.as_slice()),
+        _ => all.split_at(record.device_ns.len().min(all.len())),
     };
-    match metric {
-        Metric::Device => Trace {
-            regular: logarithms(&record.device_ns),
-            fresh: logarithms(&record.confirm_ns),
-        },
-        Metric::Host => split(&record.host_ns),
-        Metric::FirstCall => split(&record.first_call_ns),
+    Trace {
+        regular: logarithms(regular),
+        fresh: logarithms(fresh),
     }
 }
 
