@@ -1,6 +1,6 @@
 //! Cases that move together, told as one thing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::attention::FACETS;
 use crate::judge::judgement::Row;
@@ -19,31 +19,23 @@ pub fn family(moved: &[&Row], compared: &[&Row]) -> Option<String> {
     if moved.len() < FEWEST || moved.len() == compared.len() {
         return None;
     }
-    let all: Vec<Vec<(&str, String)>> = compared.iter().map(|row| facets(row)).collect();
-    let those: BTreeSet<&str> = moved.iter().map(|row| row.case.0.as_str()).collect();
-    let is_moved: Vec<bool> = compared
-        .iter()
-        .map(|row| those.contains(row.case.0.as_str()))
-        .collect();
-    // How often each value, and each pair of a variant with one, moved, and is there.
-    let mut counts: BTreeMap<Vec<(&str, String)>, (usize, usize)> = BTreeMap::new();
-    for (facets, moved) in all.iter().zip(&is_moved) {
-        let variant = facets.iter().find(|(name, _)| *name == "variant");
-        let single = facets.iter().map(|facet| vec![facet.clone()]);
-        let paired = facets.iter().filter(|(name, _)| *name != "variant");
-        let paired = paired.filter_map(|facet| Some(vec![variant?.clone(), facet.clone()]));
-        for key in single.chain(paired) {
-            let (hits, of) = counts.entry(key).or_default();
-            *hits += usize::from(*moved);
-            *of += 1;
+    // What nearly all that moved have: few things, of which the others are then counted.
+    let mut hits: BTreeMap<Key, usize> = BTreeMap::new();
+    for key in moved.iter().flat_map(|row| keys(&facets(row))) {
+        *hits.entry(key).or_default() += 1;
+    }
+    hits.retain(|_, hits| *hits as f64 >= SHARE * moved.len() as f64);
+    let mut counts: BTreeMap<Key, usize> = hits.keys().map(|key| (key.clone(), 0)).collect();
+    for row in compared {
+        let facets = facets(row);
+        for (key, of) in &mut counts {
+            *of += usize::from(key.iter().all(|facet| facets.contains(facet)));
         }
     }
-    let fits = |(hits, of): (usize, usize)| {
-        hits as f64 >= SHARE * of as f64 && hits as f64 >= SHARE * moved.len() as f64
-    };
-    let best = counts
-        .into_iter()
-        .filter(|(_, counted)| fits(*counted))
+    let counted_both = hits.into_iter().zip(counts.into_values());
+    let best = counted_both
+        .map(|((key, hits), of)| (key, (hits, of)))
+        .filter(|(_, (hits, of))| *hits as f64 >= SHARE * *of as f64)
         // The most of them; of as many, what says it in the fewest words.
         .max_by_key(|(key, (hits, of))| (*hits, usize::MAX - of, usize::MAX - key.len()))?;
     let (key, (hits, of)) = best;
@@ -59,6 +51,18 @@ pub fn family(moved: &[&Row], compared: &[&Row]) -> Option<String> {
         false => format!("{hits} of the {}", counted(of, "case")),
     };
     Some(format!("{many} of {}", words.join(", ")))
+}
+
+/// A value of a facet, or a variant with one.
+type Key = Vec<(&'static str, String)>;
+
+/// Each value by itself, and each with the variant.
+fn keys(facets: &[(&'static str, String)]) -> Vec<Key> {
+    let variant = facets.iter().find(|(name, _)| *name == "variant");
+    let single = facets.iter().map(|facet| vec![facet.clone()]);
+    let others = facets.iter().filter(|(name, _)| *name != "variant");
+    let paired = others.filter_map(|facet| Some(vec![variant?.clone(), facet.clone()]));
+    single.chain(paired).collect()
 }
 
 fn facets(row: &Row) -> Vec<(&'static str, String)> {
