@@ -2,12 +2,22 @@
 
 mod common;
 
+use std::path::PathBuf;
+
 use common::Place;
 use serde_json::Value;
 
 fn judged(place: &Place, code: i32, args: &[&str]) -> Value {
     let (stdout, _) = exits!(place, code, args);
     serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {stdout}"))
+}
+
+/// The file of baseline `s` with this ending.
+fn kept(place: &Place, ending: &str) -> PathBuf {
+    let files = std::fs::read_dir(place.path().join("baselines/s")).unwrap();
+    let mut files = files.map(|file| file.unwrap().path());
+    let file = files.find(|file| file.to_string_lossy().ends_with(ending));
+    file.unwrap()
 }
 
 #[test]
@@ -84,12 +94,7 @@ fn floors_can_be_those_of_the_calibration() {
 fn a_calibration_of_another_driver_is_not_used() {
     let place = Place::with_baseline(&["fake/steady"], &[], "");
     exits!(place, 0, ["calibrate", "./s.toml", "--gates", "20"]);
-    let folder = place.path().join("baselines/s");
-    let files = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|file| file.unwrap().path());
-    let mut files = files.filter(|file| file.to_string_lossy().ends_with("calibration.json"));
-    let file = files.next().unwrap();
+    let file = kept(&place, ".calibration.json");
     let text = std::fs::read_to_string(&file).unwrap();
     let mut found: Value = serde_json::from_str(&text).unwrap();
     for fact in found["hard"].as_object_mut().unwrap().values_mut() {
@@ -105,12 +110,7 @@ fn a_calibration_of_another_driver_is_not_used() {
 fn a_damaged_calibration_is_named() {
     let place = Place::with_baseline(&["fake/steady"], &[], "");
     exits!(place, 0, ["calibrate", "./s.toml", "--gates", "20"]);
-    let folder = place.path().join("baselines/s");
-    let files = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|file| file.unwrap().path());
-    let mut files = files.filter(|file| file.to_string_lossy().ends_with("calibration.json"));
-    let file = files.next().unwrap();
+    let file = kept(&place, ".calibration.json");
     std::fs::write(&file, "{\"schema\": 1}").unwrap();
     let (_, stderr) = exits!(place, 2, ["gate", "./s.toml"]);
     assert!(stderr.contains("calibration.json"), "{stderr}");
@@ -136,6 +136,14 @@ fn a_baseline_keeps_its_sessions() {
     let slower = "fake/steady.slower_percent=8";
     let (stdout, _) = exits!(place, 1, ["gate", "./s.toml", "--set", slower]);
     assert!(!stdout.contains("one stored session"), "{stdout}");
+    // A part of a baseline is none: its other sessions would be lost unsaid.
+    let path = kept(&place, ".jsonl");
+    let whole = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, whole.replacen("device_ns\":[", "device_ns\":[1,", 1)).unwrap();
+    exits!(place, 0, ["run", "./s.toml", "--fresh"]);
+    let (_, stderr) = exits!(place, 2, ["baseline", "save", "s", "reports/s", "--add"]);
+    assert!(stderr.contains("is damaged"), "{stderr}");
+    std::fs::write(&path, whole).unwrap();
     // Another set of cases is no session of it.
     place.edit(
         "s.toml",

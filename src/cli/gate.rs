@@ -10,11 +10,11 @@ use super::calibrate;
 use super::measure_args::MeasureArgs;
 use super::measuring::Ready;
 use super::reporting::{self, Base, Show};
-use super::{Ended, Stop};
+use super::{Ended, Stop, sides};
 use regatta::judge::{self, Options};
 use regatta::measure::identity::checksum;
 use regatta::measure::laps::Laps;
-use regatta::record::baseline::{self, Store};
+use regatta::record::baseline::Store;
 use regatta::record::run_file::Known;
 use regatta::record::run_file::RunWriter;
 use regatta::record::side::Side;
@@ -204,28 +204,20 @@ fn duration(text: &str) -> Result<Duration, String> {
 /// The baseline of this name for this machine, or else for another; `None` where there is
 /// none at all.
 fn find(store: &Store, name: &str, ready: &Ready) -> Result<Option<Base>, Stop> {
-    let files = store.files(name).map_err(Stop::usage)?;
-    let machine = &ready.header.machine.name;
-    let own = files
-        .iter()
-        .find(|path| path.file_stem().is_some_and(|stem| *stem == **machine));
+    let own = store.of_machine(name, &ready.header.machine.name);
     // One of another machine is read too, so that what differs can be said.
-    let Some(path) = own.or(files.first()) else {
+    let path = match own.map_err(Stop::usage)? {
+        Some(path) => Some(path),
+        None => store.files(name).map_err(Stop::usage)?.into_iter().next(),
+    };
+    let Some(path) = path else {
         return Ok(None);
     };
     let id = BaseId {
         name: name.to_owned(),
-        sum: checksum(path),
+        sum: checksum(&path),
     };
-    let side = baseline::read(path).map_err(Stop::usage)?;
-    if !side.damage.is_empty() {
-        return Err(Stop::Usage(anyhow!(
-            "{} is damaged, and a part of a baseline is none:\n  {}\n\
-             restore it from version control, or save it anew with --replace",
-            path.display(),
-            side.damage.join("\n  ")
-        )));
-    }
+    let side = sides::whole_baseline(&path)?;
     Ok(Some(Base { id, side }))
 }
 

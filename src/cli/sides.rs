@@ -83,6 +83,23 @@ pub fn find(
     }
 }
 
+/// Reads a baseline of which nothing is lost.
+///
+/// # Errors
+/// When it cannot be read, or a part of it: exit code 2.
+pub fn whole_baseline(path: &Path) -> Result<Side, Stop> {
+    let side = baseline::read(path).map_err(Stop::usage)?;
+    match side.damage.is_empty() {
+        true => Ok(side),
+        false => Err(Stop::Usage(anyhow!(
+            "{} is damaged, and a part of a baseline is none:\n  {}\n\
+             restore it from version control, or save it anew with --replace",
+            path.display(),
+            side.damage.join("\n  ")
+        ))),
+    }
+}
+
 fn names(store: &Store) -> String {
     let mut names: Vec<String> = store.list().0.into_iter().map(|b| b.name).collect();
     names.dedup();

@@ -171,6 +171,15 @@ impl Store {
         Ok(machine_files(&self.folder(name)?))
     }
 
+    /// The file of one baseline for one machine, where it is there.
+    ///
+    /// # Errors
+    /// When the name cannot be a baseline's.
+    pub fn of_machine(&self, name: &str, machine: &str) -> Result<Option<PathBuf>, RecordError> {
+        let mut files = self.files(name)?.into_iter();
+        Ok(files.find(|path| is_of(path, machine)))
+    }
+
     /// Removes a baseline, on every machine or on one.
     ///
     /// # Errors
@@ -179,7 +188,7 @@ impl Store {
         let folder = self.folder(name)?;
         let mut files = machine_files(&folder);
         if let Some(machine) = machine {
-            files.retain(|path| path.file_stem().is_some_and(|stem| stem == machine));
+            files.retain(|path| is_of(path, machine));
         }
         if files.is_empty() {
             return Err(RecordError::Absent {
@@ -285,6 +294,10 @@ fn machine_files(folder: &Path) -> Vec<PathBuf> {
     sorted(folder, |path| {
         path.extension().is_some_and(|e| e == "jsonl")
     })
+}
+
+fn is_of(path: &Path, machine: &str) -> bool {
+    path.file_stem().is_some_and(|stem| stem == machine)
 }
 
 fn sorted(folder: &Path, keep: impl Fn(&Path) -> bool) -> Vec<PathBuf> {

@@ -4,6 +4,7 @@ use anyhow::anyhow;
 use jiff::Timestamp;
 
 use crate::cli::Stop;
+use crate::cli::sides::whole_baseline;
 use regatta::judge::{self, Options};
 use regatta::record::baseline::{self, Store};
 use regatta::record::side::Side;
@@ -30,14 +31,11 @@ pub fn with_sessions(
     side: &Side,
 ) -> Result<(Side, Vec<Timestamp>), Stop> {
     let machine = &side.header.machine.name;
-    let files = store.files(name).map_err(Stop::usage)?;
-    let mut own = files.into_iter();
-    let own = own.find(|path| path.file_stem().is_some_and(|stem| *stem == **machine));
-    let Some(path) = own else {
+    let Some(path) = store.of_machine(name, machine).map_err(Stop::usage)? else {
         return Ok((side.clone(), Vec::new()));
     };
     let stored = baseline::header(&path).map_err(Stop::usage)?;
-    let old = baseline::read(&path).map_err(Stop::usage)?;
+    let old = whole_baseline(&path)?;
     let options = Options {
         same_suite: true,
         ..Options::default()
