@@ -88,7 +88,7 @@ pub fn run(args: &CalibrateArgs) -> Ended {
             let Stored { side, .. } = sides::find(run, &store, None, &mut Known::default())?;
             side
         }
-        None => measured(args, each)?,
+        None => measured(args, &suite.name, each)?,
     };
     let found = calibration(&side, gate, args.gates).ok_or_else(|| {
         Stop::NotJudged(anyhow!(
@@ -113,12 +113,11 @@ pub fn run(args: &CalibrateArgs) -> Ended {
 }
 
 /// Measures the suite as often as a calibration takes.
-fn measured(args: &CalibrateArgs, each: u32) -> Result<Side, Stop> {
-    let suite = super::measure_args::load(&args.measure)?;
+fn measured(args: &CalibrateArgs, suite: &str, each: u32) -> Result<Side, Stop> {
     let out = args.measure.out.clone();
     let measure = MeasureArgs {
         invocations: Some(args.measure.invocations.unwrap_or(TIMES * each)),
-        out: out.or_else(|| Some(Path::new("reports").join(format!("{}-calibration", suite.name)))),
+        out: out.or_else(|| Some(Path::new("reports").join(format!("{suite}-calibration")))),
         ..args.measure.clone()
     };
     let mut ready = Ready::prepare(&measure)?;

@@ -9,6 +9,7 @@ use rayon::prelude::*;
 use super::draw::Place;
 use crate::attention::CaseId;
 use crate::judge::judgement::{Judgement, VerdictOutcome, Word};
+use crate::judge::rule::variance;
 use crate::judge::{Options, judge, next_batch};
 use crate::record::calibration::{Calibration, Gate, Noise, Rates, SCHEMA};
 use crate::record::side::{CaseRecord, Side, Status, median};
@@ -104,10 +105,7 @@ fn noise(record: &CaseRecord, gate: Gate) -> Noise {
 /// Standard deviation of logarithms.
 fn deviation(values: &[Nanoseconds]) -> Share {
     let logs: Vec<f64> = values.iter().map(|value| value.0.ln()).collect();
-    let count = logs.len() as f64;
-    let mean = logs.iter().sum::<f64>() / count;
-    let squares: f64 = logs.iter().map(|log| (log - mean).powi(2)).sum();
-    Share((squares / (count - 1.0)).sqrt())
+    Share(variance(&logs).value.sqrt())
 }
 
 /// Standard deviation of what all cases of an invocation share.
@@ -238,19 +236,13 @@ fn judged(run: &Side, gate: Gate, order: &[usize], factor: &dyn Fn(&CaseId) -> R
         let mut side = run.clone();
         for (case, record) in &mut side.cases {
             let factor = factor(case);
-            let taken = |values: &[Nanoseconds]| -> Vec<Nanoseconds> {
+            let taken = |values: &[Nanoseconds], factor| -> Vec<Nanoseconds> {
                 let there = at.iter().filter_map(|&at| values.get(at));
                 there.map(|&value| value * factor).collect()
             };
-            let plain = |values: &[Nanoseconds]| -> Vec<Nanoseconds> {
-                at.iter()
-                    .filter_map(|&at| values.get(at))
-                    .copied()
-                    .collect()
-            };
-            record.device_ns = taken(&record.device_ns);
-            record.host_ns = plain(&record.host_ns);
-            record.first_call_ns = plain(&record.first_call_ns);
+            record.device_ns = taken(&record.device_ns, factor);
+            record.host_ns = taken(&record.host_ns, Ratio::ONE);
+            record.first_call_ns = taken(&record.first_call_ns, Ratio::ONE);
             record.confirm_ns.clear();
         }
         side

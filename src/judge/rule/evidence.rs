@@ -177,9 +177,8 @@ impl<'a> Evidence<'a> {
 
     /// True when it is faster by no more than sessions may differ, as far as is known.
     fn a_day_could(&self, view: &View) -> bool {
-        let one = !self.held && !self.known.plan.beside;
-        let unsure = one || self.known.memory.is_found() && !self.held;
-        unsure && self.nearest(view) <= self.floor + BETWEEN_SESSIONS
+        let sure = self.held || self.known.plan.beside && !self.known.memory.is_found();
+        !sure && self.nearest(view) <= self.floor + BETWEEN_SESSIONS
     }
 
     fn same(&self) -> bool {
@@ -200,14 +199,20 @@ impl<'a> Evidence<'a> {
 
     /// The same, where the suite's own row says that it regressed.
     fn told_by_the_suite(&self) -> bool {
-        let regressed = |(suite, _): &&(SuiteRuling, Shared)| suite.word == Word::Regressed;
-        self.with_the_suite() && self.known.suite.filter(regressed).is_some()
+        self.with_the_suite()
+            && self
+                .suite()
+                .is_some_and(|suite| suite.word == Word::Regressed)
     }
 
     /// True where the suite's own row keeps the run from passing.
     fn suite_is_worse(&self) -> bool {
-        let suite = self.known.suite.map(|(suite, _)| suite);
-        suite.is_some_and(|suite| suite.word == Word::Regressed || suite.looks_worse)
+        let worse = |suite: &SuiteRuling| suite.word == Word::Regressed || suite.looks_worse;
+        self.suite().is_some_and(worse)
+    }
+
+    fn suite(&self) -> Option<&'a SuiteRuling> {
+        self.known.suite.map(|(suite, _)| suite)
     }
 
     fn why_open(&self, view: &View) -> Because {

@@ -41,12 +41,13 @@ mod tests;
 mod views;
 
 pub use looks::Looks;
+pub use moderated::{Variance, variance};
 pub use terms::{Because, ERROR, Plan, Ruling, Rulings, Series, SuiteRuling, Trace};
 
 use evidence::Evidence;
 use level::{Levelled, level};
 use memory::Memory;
-use moderated::{Prior, Variance, pooled, variance};
+use moderated::{Prior, pooled};
 use ranks::Tables;
 use sessions::Between;
 use suite::suite;
