@@ -93,6 +93,8 @@ pub mod variants;
 
 pub mod record;
 
+pub mod versions;
+
 pub mod measure;
 
 pub mod judge;

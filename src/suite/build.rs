@@ -13,6 +13,8 @@ pub struct Build {
     /// What comes out of it: files or folders below the folder that it runs in. They are
     /// there afterwards, or the build failed.
     pub makes: Vec<PathBuf>,
+    /// The regatta among what is made, which serves `cpu` and `cuda` of a revision.
+    pub serves: Option<PathBuf>,
     /// Seconds after which it is ended, where it has a limit.
     pub timeout_s: Option<u32>,
     /// Where it was asked for: file, line and key.
@@ -33,11 +35,13 @@ pub(super) fn read(table: &Table<'_>) -> Result<Build, DocumentError> {
         Some(value) => value.list()?.iter().map(made).collect::<Result<_, _>>()?,
         None => Vec::new(),
     };
+    let serves = table.get("serves").map(|value| made(&value)).transpose()?;
     let timeout = table.get("timeout_s");
     let timeout_s = timeout.map(|value| value.integer_within(1, 7 * 86_400));
     let build = Build {
         command: words,
-        makes,
+        makes: makes.into_iter().chain(serves.clone()).collect(),
+        serves,
         timeout_s: timeout_s.transpose()?.and_then(|s| u32::try_from(s).ok()),
         origin: table.place(),
     };

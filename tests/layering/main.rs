@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What each room may import. A room always knows itself.
-const MAY: [(&str, &[&str]); 11] = [
+const MAY: [(&str, &[&str]); 12] = [
     ("attention", &[]),
     ("machine", &[]),
     // What a suite asks for is what the protocol carries.
@@ -45,6 +45,10 @@ const MAY: [(&str, &[&str]); 11] = [
             "record",
             "kernels",
         ],
+    ),
+    (
+        "versions",
+        &["attention", "suite", "worker", "record", "measure"],
     ),
     ("judge", &["attention", "machine", "suite", "record"]),
     (
