@@ -146,9 +146,15 @@ fn pairs(folder: &Path, args: &VerdictsArgs) -> Ended {
         ))
     })?;
     let mut text = format!(
-        "{} comparisons of the same code, floor {}: {} called worse, {} could not say\n\
-         {} planted in one case of each; called worse:\n",
-        args.sweeps, deal.floor, dealt.red.hits, dealt.unsaid.hits, deal.planted,
+        "{} comparisons of the same code, floor {}: {} called worse, {} could not say\n",
+        args.sweeps, deal.floor, dealt.red.hits, dealt.unsaid.hits,
+    );
+    for (case, count) in &dealt.wrong {
+        text += &format!("  {count} of them for {case}\n");
+    }
+    text += &format!(
+        "{} planted in one case of each; called worse:\n",
+        deal.planted
     );
     for (case, (time, rate)) in &dealt.seen {
         text += &format!("  {time:>9}  {:>4} of {:<4}  {case}\n", rate.hits, rate.of);

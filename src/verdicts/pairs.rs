@@ -37,6 +37,8 @@ pub struct Dealt {
     pub red: Rate,
     /// Those that could not say.
     pub unsaid: Rate,
+    /// Cases that were called worse without a change, and how often.
+    pub wrong: BTreeMap<CaseId, usize>,
     /// Of each case, its median time, and how often what was planted in it was called.
     pub seen: BTreeMap<CaseId, (Nanoseconds, Rate)>,
 }
@@ -76,7 +78,10 @@ pub fn dealt(base: &Side, head: &Side, deal: &Deal) -> Option<Dealt> {
             };
             times.judged((base, head), deal)
         };
-        let clean = said(None).verdict.outcome;
+        let clean = said(None);
+        let wrong = clean.rows.iter().filter(|row| row.word == Word::Regressed);
+        let wrong = wrong.map(|row| (row.case.clone(), 1)).collect();
+        let clean = clean.verdict.outcome;
         let changed = names[number as usize % names.len()];
         let judgement = said(Some(changed));
         let mut rows = judgement.rows.iter();
@@ -85,6 +90,7 @@ pub fn dealt(base: &Side, head: &Side, deal: &Deal) -> Option<Dealt> {
         Dealt {
             red: Rate::once(clean == VerdictOutcome::Failed),
             unsaid: Rate::once(clean == VerdictOutcome::NotJudged),
+            wrong,
             seen: BTreeMap::from([(changed.clone(), (time, Rate::once(called)))]),
         }
     };
@@ -96,6 +102,9 @@ impl Dealt {
     fn plus(mut self, other: Dealt) -> Dealt {
         self.red = self.red.plus(other.red);
         self.unsaid = self.unsaid.plus(other.unsaid);
+        for (case, count) in other.wrong {
+            *self.wrong.entry(case).or_default() += count;
+        }
         for (case, (time, rate)) in other.seen {
             let own = self.seen.entry(case).or_insert((time, Rate::default()));
             own.1 = own.1.plus(rate);
