@@ -127,6 +127,7 @@ impl Ready {
                 .collect(),
             plan: suite.cases.iter().map(|case| case.id()).collect(),
             identity: Some(processes.identity()),
+            built: BTreeMap::new(),
             imported: None,
         };
         Ok(Ready {

@@ -1,5 +1,6 @@
 //! How it is measured: schedule, invocations, checks, machine.
 
+pub mod building;
 pub mod checkout;
 mod command;
 pub mod conformance;

@@ -69,6 +69,7 @@ pub fn run(
             variable(INJECTION, library)?,
             variable(raw::VARIABLE, folder)?,
         ],
+        folder: None,
         leaves: Leaves::ItsOwn,
     };
     let stdout = match quiet {

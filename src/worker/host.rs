@@ -88,6 +88,7 @@ impl Process {
             program: spec.program.clone(),
             args: spec.args.clone(),
             env: spec.env.clone(),
+            folder: None,
             leaves: Leaves::Nothing,
         };
         let descriptors = vec![

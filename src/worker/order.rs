@@ -17,6 +17,9 @@ pub struct Program {
     pub args: Vec<String>,
     /// Environment variables set for it.
     pub env: Vec<(String, String)>,
+    /// Where it runs; `None`: where this process does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<PathBuf>,
     /// What becomes of its children when it has ended by itself.
     pub leaves: Leaves,
 }
@@ -54,6 +57,9 @@ impl Program {
         let mut command = Command::new(&self.program);
         command.args(&self.args);
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
+        if let Some(folder) = &self.folder {
+            command.current_dir(folder);
+        }
         if self.leaves == Leaves::Nothing {
             command.process_group(0);
         }
