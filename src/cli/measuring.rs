@@ -11,6 +11,7 @@ use super::measure_args::{MeasureArgs, load};
 use super::progress::Progress;
 use super::{Stop, interrupt, note};
 use regatta::attention::{Case, CaseId};
+use regatta::measure::builds;
 use regatta::measure::checkout::checkout;
 use regatta::measure::counters::Machine;
 use regatta::measure::held::{Held, Waiting};
@@ -55,6 +56,11 @@ pub struct Ready {
     fresh: bool,
 }
 
+/// Where the reports of a suite are, unless `--out` says otherwise.
+pub fn reports(suite: &str) -> PathBuf {
+    Path::new("reports").join(suite)
+}
+
 impl Ready {
     /// Reads the suite, looks at the report directory, and has the workers
     /// introduce themselves. Nothing is measured or written over.
@@ -70,7 +76,7 @@ impl Ready {
         let suite = load(args)?;
         let directory = match (&args.out, args.structure_only) {
             (Some(directory), _) => directory.clone(),
-            (None, false) => Path::new("reports").join(&suite.name),
+            (None, false) => reports(&suite.name),
             // A run that has times is worth more, and stays where it is.
             (None, true) => Path::new("reports").join(format!("{}-structure", suite.name)),
         };
@@ -127,7 +133,7 @@ impl Ready {
                 .collect(),
             plan: suite.cases.iter().map(|case| case.id()).collect(),
             identity: Some(processes.identity()),
-            built: BTreeMap::new(),
+            built: builds::of_run(&suite, &workers, environment, &reports(&suite.name)),
             imported: None,
         };
         Ok(Ready {

@@ -18,12 +18,14 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::machine;
 use crate::record::built::Built;
 use crate::suite::build::Build;
-use crate::units::Bytes;
+use crate::units::{Bytes, Nanoseconds};
 use crate::worker::program::{Leaves, Program, Started, Streams, why};
 use crate::{input, last_words};
 use tree::Tree;
@@ -149,8 +151,7 @@ pub fn build(order: &Order<'_>) -> Result<Option<Built>, BuildingError> {
         });
     }
     let made_bytes = made(order, &command)?;
-    let cores = u32::try_from(machine::cores()).unwrap_or(u32::MAX);
-    Ok(tally.built(cores).map(|built| Built {
+    Ok(tally.built(cores()).map(|built| Built {
         made_bytes,
         ..built
     }))
@@ -254,6 +255,67 @@ pub fn size(path: &Path) -> io::Result<Bytes> {
     Ok(total)
 }
 
+/// Does what builds something in this process, and measures that with all it starts. What
+/// else this process does meanwhile counts too.
+pub fn own<T>(work: impl FnOnce() -> T) -> (T, Built) {
+    let mut tree = Tree::with(std::process::id());
+    let before = tree.look().cpu;
+    let (working, ended) = mpsc::channel::<()>();
+    let began = Instant::now();
+    let (done, tally) = thread::scope(|scope| {
+        let mut process = Own {
+            tree,
+            before,
+            ended,
+            began,
+        };
+        let watching = scope.spawn(move || watch::watch(&mut process, Part::Whole, None));
+        let done = work();
+        drop(working);
+        (done, watching.join().ok().flatten())
+    });
+    let cores = cores();
+    let built = tally.and_then(|tally| tally.built(cores));
+    let unwatched = || Built {
+        wall_ns: began.elapsed().into(),
+        cores,
+        ..Built::default()
+    };
+    (done, built.unwrap_or_else(unwatched))
+}
+
+fn cores() -> u32 {
+    u32::try_from(machine::cores()).unwrap_or(u32::MAX)
+}
+
+/// This process, while it builds.
+struct Own {
+    tree: Tree,
+    /// Processor time that it had taken before.
+    before: Option<Nanoseconds>,
+    /// Hangs up at the end.
+    ended: mpsc::Receiver<()>,
+    began: Instant,
+}
+
+impl Watched for Own {
+    fn ends_within(&mut self, limit: Duration) -> bool {
+        self.ended.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Disconnected)
+    }
+
+    fn look(&mut self) -> Look {
+        let at = self.began.elapsed();
+        let look = self.tree.look();
+        Look {
+            at,
+            took: self.began.elapsed() - at,
+            cpu: look.cpu.zip(self.before).map(|(now, before)| now - before),
+            ..look
+        }
+    }
+}
+
+/// A program that builds.
 struct Process<'a> {
     program: &'a mut Started,
     tree: &'a mut Tree,

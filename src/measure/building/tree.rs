@@ -23,6 +23,8 @@ const SETUP: u64 = 1 << 20;
 /// Everything below a process.
 pub(super) struct Tree {
     root: u32,
+    /// True where the root itself is a part of the build, and not what holds it.
+    with_root: bool,
     tick_ns: f64,
     page: u64,
     /// The processes that were looked at, each under the name that it had.
@@ -41,9 +43,18 @@ impl Tree {
         let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
         Tree {
             root,
+            with_root: false,
             tick_ns: tick_ns(),
             page: page.and_then(|page| page.try_into().ok()).unwrap_or(4096),
             known: BTreeMap::new(),
+        }
+    }
+
+    /// A process and everything below it.
+    pub(super) fn with(root: u32) -> Tree {
+        Tree {
+            with_root: true,
+            ..Tree::below(root)
         }
     }
 
@@ -60,7 +71,7 @@ impl Tree {
             ticks = process_ticks(&stat)
                 .map(|own| own + ticks.unwrap_or(0))
                 .or(ticks);
-            if pid == self.root {
+            if pid == self.root && !self.with_root {
                 continue;
             }
             let memory = read(pid, "statm").and_then(|text| anonymous(&text, self.page));
