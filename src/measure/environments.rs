@@ -11,16 +11,26 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use super::building::{self, BuildingError, Order, Part};
 use crate::attention::{NAME_RULE, is_name};
 use crate::cache;
+use crate::record::built::Built;
 use crate::suite::environment::Environment;
+use crate::units::Bytes;
 use crate::worker::program::{Leaves, Program, Started, Streams, why};
+use crate::{input, output};
 
 /// How pip is asked.
 const PIP: &[&str] = &["-m", "pip", "--disable-pip-version-check"];
 
 /// Name of the file of what is installed, a line each.
 const LOCK: &str = "regatta.lock";
+/// Name of the file of what building took, where something was built.
+const BUILT: &str = "regatta.built.json";
+/// Name of the file of all that pip says while it installs.
+const LOG: &str = "pip.log";
+/// The most that is read of that.
+const LOG_SIZE: u64 = 256 << 20;
 /// Name of the file that pip installs from.
 const REQUIREMENTS: &str = "requirements.txt";
 
@@ -128,6 +138,14 @@ impl<'a> Made<'a> {
         fs::read_to_string(self.folder.join(LOCK)).ok()
     }
 
+    /// What building it took; `None` where nothing was built, since pip had wheels of all of
+    /// it, or it is not known.
+    pub fn built(&self) -> Option<Built> {
+        self.lock()?;
+        let text = input::text(&self.folder.join(BUILT), input::WRITTEN_BY_HAND).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+
     /// Its Python.
     ///
     /// # Errors
@@ -176,11 +194,54 @@ impl<'a> Made<'a> {
         }
         let listed = requirements.display().to_string();
         install.extend(["-r", &listed]);
-        self.step("installing its requirements", &self.python(), &install)?;
+        let log = self.folder.join(LOG);
+        let written = log.display().to_string();
+        install.extend(["--log", &written]);
+        if let Some(built) = self.installed(&install)? {
+            let made_bytes = wheels(&input::bytes(&log, LOG_SIZE).unwrap_or_default());
+            let built = Built {
+                made_bytes,
+                ..built
+            };
+            let path = self.folder.join(BUILT);
+            let text = serde_json::to_vec(&built).map_err(io::Error::from);
+            let kept = text.and_then(|text| Ok(output::write(&path, &text)?));
+            kept.map_err(|error| self.file(&path, error))?;
+        }
         let lock = self.listing()?;
         let path = self.folder.join(LOCK);
         fs::write(&path, &lock).map_err(|error| self.file(&path, error))?;
         Ok(lock)
+    }
+
+    /// Installs, and gives what building took, where something was built.
+    fn installed(&self, arguments: &[&str]) -> Result<Option<Built>, EnvironmentError> {
+        let python = self.python();
+        let program = python.display().to_string();
+        let words = [program.as_str()]
+            .into_iter()
+            .chain(arguments.iter().copied());
+        let command: Vec<String> = words.map(str::to_owned).collect();
+        let built = building::build(&Order {
+            command: &command,
+            env: Vec::new(),
+            // Requirements may be paths, which are looked up from where regatta is started.
+            folder: Path::new("."),
+            makes: &[],
+            limit: None,
+            log: None,
+            part: Part::Wheels,
+        });
+        built.map_err(|error| match error {
+            BuildingError::Failed { status, .. } => {
+                self.failed("installing its requirements", status)
+            }
+            error => EnvironmentError::Start {
+                name: self.name.to_owned(),
+                program,
+                why: error.to_string(),
+            },
+        })
     }
 
     /// What is installed, as pip tells it.
@@ -269,6 +330,20 @@ impl<'a> Made<'a> {
     }
 }
 
+/// The size of all wheels that pip says it has built: `Created wheel for sloop:
+/// filename=sloop-1.2-py3-none-any.whl size=1234 sha256=…`.
+fn wheels(log: &[u8]) -> Option<Bytes> {
+    let text = String::from_utf8_lossy(log);
+    let created = text
+        .lines()
+        .filter(|line| line.contains("Created wheel for "));
+    let sizes = created.filter_map(|line| {
+        let mut words = line.split_whitespace();
+        words.find_map(|word| word.strip_prefix("size=")?.parse().ok())
+    });
+    sizes.map(Bytes).reduce(|sum, size| sum + size)
+}
+
 /// A folder's path, and the name and size of each file in it, in the order of names. One
 /// that cannot be read is its path alone: pip says what is wrong with it.
 fn listing(folder: &str) -> Vec<String> {
@@ -295,88 +370,4 @@ pub fn interpreter_of(environment: &Environment) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn pinned(version: &str) -> Environment {
-        Environment {
-            requirements: vec![format!("einops=={version}")],
-            ..Environment::default()
-        }
-    }
-
-    #[test]
-    fn another_requirement_is_another_environment() {
-        let cache = Path::new("cache");
-        let (old, new) = (pinned("0.8.1"), pinned("0.8.2"));
-        let old = Made::within(cache, "te", &old);
-        let again = pinned("0.8.1");
-        assert_eq!(old.folder(), Made::within(cache, "te", &again).folder());
-        assert_ne!(old.folder(), Made::within(cache, "te", &new).folder());
-        assert!(old.folder().starts_with("cache/environments"));
-    }
-
-    #[test]
-    fn another_wheel_is_another_environment() {
-        let wheels = tempfile::tempdir().unwrap();
-        let wheel = wheels.path().join("einops-0.8.2-py3-none-any.whl");
-        let environment = Environment {
-            wheels: Some(wheels.path().to_string_lossy().into_owned()),
-            ..pinned("0.8.2")
-        };
-        let folder = || {
-            let made = Made::within(Path::new("cache"), "te", &environment);
-            made.folder().to_owned()
-        };
-        let empty = folder();
-        fs::write(&wheel, "built today").unwrap();
-        let filled = folder();
-        assert_ne!(empty, filled);
-        assert_eq!(filled, folder());
-        fs::write(&wheel, "built tomorrow").unwrap();
-        assert_ne!(filled, folder());
-        let network = pinned("0.8.2");
-        let elsewhere = Made::within(Path::new("cache"), "te", &network);
-        assert_ne!(empty, elsewhere.folder());
-    }
-
-    #[test]
-    fn a_name_that_leads_out_of_the_cache_is_refused() {
-        for environment in [pinned("0.8.1"), Environment::default()] {
-            for name in ["a/../../b", "/tmp/b", "", "a b", "a\u{1b}[2J", "ä"] {
-                let error = Made::of(name, &environment).err().unwrap().to_string();
-                assert!(error.contains("letters, digits"), "{error}");
-                assert!(!error.contains('\u{1b}'));
-            }
-        }
-        let dotted = pinned("0.8.1");
-        let made = Made::within(Path::new("cache"), "..", &dotted);
-        assert_eq!(
-            made.folder().parent(),
-            Some(Path::new("cache/environments"))
-        );
-    }
-
-    #[test]
-    fn one_that_is_not_finished_is_not_made() {
-        let cache = tempfile::tempdir().unwrap();
-        let environment = pinned("0.8.2");
-        let made = Made::within(cache.path(), "te", &environment);
-        fs::create_dir_all(made.folder().join("bin")).unwrap();
-        fs::write(made.folder().join("bin/python"), "").unwrap();
-        let error = made.interpreter().unwrap_err().to_string();
-        assert!(error.contains("regatta env make te"), "{error}");
-        fs::write(made.folder().join(LOCK), "einops==0.8.2\n").unwrap();
-        assert!(made.interpreter().unwrap().ends_with("bin/python"));
-    }
-
-    #[test]
-    fn one_without_requirements_is_used_as_it_is() {
-        let environment = Environment {
-            interpreter: Some("/opt/python".to_owned()),
-            ..Environment::default()
-        };
-        assert!(Made::of("plain", &environment).unwrap().is_none());
-        assert_eq!(interpreter_of(&environment), "/opt/python");
-    }
-}
+mod tests;
