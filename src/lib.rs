@@ -70,6 +70,7 @@
 //! | [`measure`] | how: preflight, schedule, invocations, checks | [`measure::session`] |
 //! | [`judge`] | what it means: statistics, verdict, causes | [`judge::judge`] |
 //! | [`report`] | how it is shown: one file a format | [`report::render`] |
+//! | [`versions`] | which versions there are, and the search between them | [`versions::search`] |
 //!
 //! A room imports only from those above it; `docs/ARCHITECTURE.md` says which, and
 //! `tests/layering/` holds them to it. Times are nanoseconds, and what is not known is
@@ -100,6 +101,8 @@ pub mod judge;
 pub mod report;
 
 pub mod verdicts;
+
+pub mod versions;
 
 #[doc(hidden)]
 pub mod fuzzing;

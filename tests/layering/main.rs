@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What each room may import. A room always knows itself.
-const MAY: [(&str, &[&str]); 11] = [
+const MAY: [(&str, &[&str]); 12] = [
     ("attention", &[]),
     ("machine", &[]),
     // What a suite asks for is what the protocol carries.
@@ -52,6 +52,17 @@ const MAY: [(&str, &[&str]); 11] = [
         &["attention", "machine", "suite", "record", "judge"],
     ),
     ("verdicts", &["attention", "suite", "record", "judge"]),
+    // Of the judge it knows what is said of a case, not how that comes about.
+    (
+        "versions",
+        &[
+            "attention",
+            "suite",
+            "worker::program",
+            "record",
+            "judge::judgement",
+        ],
+    ),
 ];
 
 /// The binary: it knows every room, and no room knows it.

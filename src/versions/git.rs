@@ -1,0 +1,88 @@
+//! What git is asked, and how.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Options that keep the caller's own git from running programs, paging, or writing paths in a
+/// way of its own.
+const PLAIN: [&str; 8] = [
+    "--no-pager",
+    "-c",
+    "core.quotepath=off",
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "core.hooksPath=/dev/null",
+    "--no-optional-locks",
+];
+
+/// Why git did not answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct GitError(pub String);
+
+/// Asks git something.
+pub trait Git {
+    /// What it prints, without the last line's end.
+    ///
+    /// # Errors
+    /// Its words, where it fails or is not there.
+    fn ask(&self, arguments: &[&str]) -> Result<String, GitError>;
+}
+
+/// The git of a checkout.
+#[derive(Clone, Debug)]
+pub struct Checkout {
+    /// Where it is asked.
+    pub directory: PathBuf,
+}
+
+impl Checkout {
+    /// The checkout that this folder is in.
+    pub fn at(directory: impl AsRef<Path>) -> Checkout {
+        Checkout {
+            directory: directory.as_ref().to_owned(),
+        }
+    }
+}
+
+impl Git for Checkout {
+    fn ask(&self, arguments: &[&str]) -> Result<String, GitError> {
+        let mut command = Command::new("git");
+        command.arg("-C").arg(&self.directory).args(PLAIN);
+        command.args(arguments).stdin(Stdio::null());
+        let asked = || format!("git {}", arguments.join(" "));
+        let output = command
+            .output()
+            .map_err(|error| GitError(format!("cannot start git: {error}")))?;
+        if output.status.success() {
+            let text = String::from_utf8_lossy(&output.stdout);
+            return Ok(text.trim_end_matches('\n').to_owned());
+        }
+        let words = String::from_utf8_lossy(&output.stderr);
+        let first = words.lines().find(|line| !line.trim().is_empty());
+        let words = first.map_or_else(|| output.status.to_string(), str::to_owned);
+        Err(GitError(format!("{}: {words}", asked())))
+    }
+}
+
+/// The commit that a revision names, in full.
+///
+/// # Errors
+/// When there is none of this name, or no checkout.
+pub fn commit(git: &dyn Git, revision: &str) -> Result<String, GitError> {
+    let named = format!("{revision}^{{commit}}");
+    let found = git.ask(&[
+        "rev-parse",
+        "--verify",
+        "--quiet",
+        "--end-of-options",
+        &named,
+    ]);
+    found.map_err(|_| match git.ask(&["rev-parse", "--git-dir"]) {
+        Ok(_) => GitError(format!(
+            "`{revision}` names no commit of this checkout; fetch it, or name another"
+        )),
+        Err(error) => error,
+    })
+}
