@@ -49,7 +49,14 @@ const MAY: [(&str, &[&str]); 12] = [
     ("judge", &["attention", "machine", "suite", "record"]),
     (
         "report",
-        &["attention", "machine", "suite", "record", "judge"],
+        &[
+            "attention",
+            "machine",
+            "suite",
+            "record",
+            "judge",
+            "versions",
+        ],
     ),
     ("verdicts", &["attention", "suite", "record", "judge"]),
     // Of the judge it knows what is said of a case, not how that comes about.
