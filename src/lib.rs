@@ -69,8 +69,8 @@
 //! | [`record`] | what is kept: runs, baselines, traces | [`record::run_file`] |
 //! | [`measure`] | how: preflight, schedule, invocations, checks | [`measure::session`] |
 //! | [`judge`] | what it means: statistics, verdict, causes | [`judge::judge`] |
-//! | [`report`] | how it is shown: one file a format | [`report::render`] |
 //! | [`versions`] | which versions there are, and the search between them | [`versions::search`] |
+//! | [`report`] | how it is shown: one file a format | [`report::render`] |
 //!
 //! A room imports only from those above it; `docs/ARCHITECTURE.md` says which, and
 //! `tests/layering/` holds them to it. Times are nanoseconds, and what is not known is
@@ -98,11 +98,11 @@ pub mod measure;
 
 pub mod judge;
 
+pub mod versions;
+
 pub mod report;
 
 pub mod verdicts;
-
-pub mod versions;
 
 #[doc(hidden)]
 pub mod fuzzing;

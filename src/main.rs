@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use cli::{
-    Ended, Stop, baseline, build, calibrate, completions, diff, doctor, env, gate, leave_nothing,
-    list, note, report, run, trace, verdicts, worker,
+    Ended, Stop, baseline, build, calibrate, compare, completions, diff, doctor, env, gate,
+    leave_nothing, list, note, report, run, trace, verdicts, worker,
 };
 use owo_colors::OwoColorize;
 use regatta::worker::supervisor;
@@ -37,6 +37,7 @@ struct Cli {
 enum Command {
     Run(run::RunArgs),
     Gate(gate::GateArgs),
+    Compare(compare::CompareArgs),
     Diff(diff::DiffArgs),
     Baseline(baseline::BaselineArgs),
     Calibrate(calibrate::CalibrateArgs),
@@ -65,6 +66,7 @@ fn dispatch(command: &Command) -> Ended {
     match command {
         Command::Run(args) => run::run(args),
         Command::Gate(args) => gate::run(args),
+        Command::Compare(args) => compare::run(args),
         Command::Diff(args) => diff::run(args),
         Command::Baseline(args) => baseline::run(args),
         Command::Calibrate(args) => calibrate::run(args),

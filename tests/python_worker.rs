@@ -214,6 +214,7 @@ fn the_last_timed_call_is_checked_on_inputs_of_its_own() {
                 ("JAX_PLATFORMS".to_owned(), "cpu".to_owned()),
                 ("PYTHONPATH".to_owned(), path.to_owned()),
             ],
+            directory: None,
             fix: String::new(),
             forking: Default::default(),
         };

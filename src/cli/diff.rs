@@ -77,7 +77,8 @@ pub fn run(args: &DiffArgs) -> Ended {
     let mut known = Known::default();
     let head = sides::find(&args.head, &store, None, &mut known)?;
     let machine = head.side.header.machine.name.as_str();
-    let base = sides::find(&args.base, &store, Some(machine), &mut known)?;
+    let mut base = sides::find(&args.base, &store, Some(machine), &mut known)?;
+    base.side = base.side.as_base_of(&head.side.header);
     let options = Options {
         strict: args.strict,
         same_suite: false,

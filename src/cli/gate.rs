@@ -1,27 +1,26 @@
 //! `regatta gate`: measure, hold against a baseline, confirm, report.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::Args;
 
 use super::calibrate;
+use super::comparing::{self, Comparison, Question};
+use super::deciding::{decide, duration};
 use super::measure_args::MeasureArgs;
 use super::measuring::Ready;
 use super::reporting::{self, Base, Show};
 use super::{Ended, Stop, sides};
 use regatta::judge::{self, Options};
 use regatta::measure::identity::checksum;
-use regatta::measure::laps::Laps;
 use regatta::record::baseline::Store;
-use regatta::record::run_file::Known;
-use regatta::record::run_file::RunWriter;
 use regatta::record::side::Side;
-use regatta::record::spent::Phase;
-use regatta::record::types::{BaseId, Owed};
+use regatta::record::types::BaseId;
 use regatta::report::text::shell_command;
 use regatta::suite::matches_id;
+use regatta::versions::spec::Spec;
 
 /// Measure a suite and hold it against a baseline
 ///
@@ -40,6 +39,11 @@ pub struct GateArgs {
     /// The baseline to hold it against [default: the suite's name]
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
+
+    /// Hold it against another version instead, measured in turn with this one: no baseline is
+    /// needed. `git:main`, `pypi:jax==0.5.0` and the like (`regatta compare --help` has all)
+    #[arg(long, value_name = "SPEC", conflicts_with_all = ["baseline", "baselines"])]
+    against: Vec<Spec>,
 
     /// The folder of baselines
     #[arg(long, value_name = "DIR", default_value = "baselines")]
@@ -63,7 +67,31 @@ pub struct GateArgs {
 /// # Errors
 /// See [`super::Stop`].
 pub fn run(args: &GateArgs) -> Ended {
-    reporting::told_as_json(gate(args), args.show.json)
+    let ended = match args.against.is_empty() {
+        true => gate(args),
+        false => against(args),
+    };
+    reporting::told_as_json(ended, args.show.json)
+}
+
+/// The gate against another version: a comparison in which what the suite demands counts.
+fn against(args: &GateArgs) -> Ended {
+    let question = Question {
+        measure: &args.measure,
+        base: &args.against,
+        head: &[Spec::Here],
+        directory: comparing::directory(&args.measure)?,
+        floor: None,
+        budget: args.budget,
+        demands: true,
+        options: Options {
+            strict: args.strict,
+            same_suite: false,
+            wants_base: true,
+            batches: true,
+        },
+    };
+    Comparison::prepare(&question)?.conclude(&args.show)
 }
 
 fn gate(args: &GateArgs) -> Ended {
@@ -73,7 +101,6 @@ fn gate(args: &GateArgs) -> Ended {
         same_suite: true,
         wants_base: true,
         batches: true,
-        beside: false,
     };
     let name = args
         .baseline
@@ -112,93 +139,18 @@ fn gate(args: &GateArgs) -> Ended {
     if let Some(base) = &base {
         decide(&mut ready, &mut writer, base, &options, args.budget)?;
     }
-    let ended = reporting::conclude(&ready, writer, base.as_ref(), &options, &args.show);
+    let ended = reporting::conclude(
+        &ready,
+        &ready.directory,
+        writer,
+        base.as_ref(),
+        &options,
+        &args.show,
+    );
     if !args.measure.structure_only {
         ready.say(sight);
     }
     ended
-}
-
-/// Takes fresh invocations, batch after batch, of what is not decided: those that were owed
-/// when the gate was stopped first.
-fn decide(
-    ready: &mut Ready,
-    writer: &mut RunWriter,
-    base: &Base,
-    options: &Options,
-    budget: Option<Duration>,
-) -> Result<(), Stop> {
-    let policy = ready.suite.rules.policy.clone();
-    let seed = ready.suite.settings.seed;
-    if let Some(owed) = writer.owed.last().cloned() {
-        ready.take(writer, &owed)?;
-    }
-    let mut dearest = Duration::ZERO;
-    loop {
-        let mut laps = Laps::begin(&ready.clock);
-        let label = ready.directory.display().to_string();
-        let read = Side::read(writer.path(), &label, &mut Known::default());
-        let (_, so_far) = read.map_err(Stop::not_judged)?;
-        let judgement = judge::judge(&so_far, Some(&base.side), options);
-        let fresh = writer.owed.last().map_or(0, |owed| owed.fresh);
-        let batch = judge::next_batch(&judgement, &policy, fresh, seed);
-        laps.end(Phase::Judging);
-        ready.judging.extend(laps.stretch());
-        let Some(batch) = batch else {
-            return Ok(());
-        };
-        let more = batch.fresh - fresh;
-        if let Some(budget) = budget
-            && ready.began.elapsed() + dearest * more > budget
-        {
-            ready.say(format!(
-                "{} of {} cases are not decided, and --budget leaves no time for {more} fresh \
-                 invocations of them",
-                batch.undecided.len(),
-                ready.header.plan.len(),
-            ));
-            return Ok(());
-        }
-        ready.say(format!(
-            "{} of {} cases are not decided; taking {more} fresh invocations of them{}",
-            batch.undecided.len(),
-            ready.header.plan.len(),
-            match batch.company.len() {
-                0 => String::new(),
-                others => format!(", and of {others} others for company"),
-            },
-        ));
-        let owed = Owed {
-            base: base.id.clone(),
-            cases: [batch.undecided, batch.company].concat(),
-            fresh: batch.fresh,
-        };
-        writer.owe(owed.clone()).map_err(Stop::not_judged)?;
-        let since = Instant::now();
-        ready.take(writer, &owed)?;
-        dearest = dearest.max(since.elapsed() / more.max(1));
-    }
-}
-
-/// A span of time: a number with `s`, `m` or `h`; seconds without.
-///
-/// # Errors
-/// What to write instead.
-fn duration(text: &str) -> Result<Duration, String> {
-    let (number, unit) = match text.strip_suffix(['s', 'm', 'h']) {
-        Some(number) => (number, text.as_bytes()[text.len() - 1]),
-        None => (text, b's'),
-    };
-    let each = match unit {
-        b'h' => 3600.0,
-        b'm' => 60.0,
-        _ => 1.0,
-    };
-    let seconds = number.trim().parse::<f64>().map(|number| number * each);
-    match seconds {
-        Ok(seconds) if (0.0..=1e7).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err("use a time such as 90s, 15m or 2h".to_owned()),
-    }
 }
 
 /// The baseline of this name for this machine, or else for another; `None` where there is

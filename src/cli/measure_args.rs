@@ -128,7 +128,7 @@ pub fn load(args: &MeasureArgs) -> Result<Suite, Stop> {
 }
 
 /// `cpu/split-key.num_splits_key=1`
-fn parse_override(text: &str, suite: &Suite) -> anyhow::Result<Override> {
+pub(super) fn parse_override(text: &str, suite: &Suite) -> anyhow::Result<Override> {
     let wrong = || {
         anyhow!(
             "--set {text}: write VARIANT.PARAMETER=VALUE, for example cpu/split-key.num_splits_key=1"

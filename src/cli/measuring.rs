@@ -21,9 +21,10 @@ use regatta::measure::preflight;
 use regatta::measure::schedule::blocks;
 use regatta::measure::session::Session;
 use regatta::measure::workers::Processes;
+use regatta::record::header::{Git, RunHeader, SuiteRecord, Turn};
 use regatta::record::run_file::{Before, Opening, RunWriter};
 use regatta::record::spent::{Phase, Spent};
-use regatta::record::types::{BaseId, Owed, RunHeader, Stretch, SuiteRecord};
+use regatta::record::types::{BaseId, Owed, Stretch};
 use regatta::record::{METHOD_VERSION, SCHEMA_VERSION};
 use regatta::report::files::check_writable;
 use regatta::report::text::clean;
@@ -46,13 +47,43 @@ pub struct Ready {
     pub began: Instant,
     /// What judging took so far.
     pub judging: Vec<Stretch>,
-    before: Spent,
-    processes: Processes,
-    hellos: BTreeMap<String, Hello>,
+    /// What went before the first invocation.
+    pub before: Spent,
+    /// The workers.
+    pub processes: Processes,
+    /// What each said of itself.
+    pub hellos: BTreeMap<String, Hello>,
+    /// Results that were right.
+    pub known: Known,
     /// The first invocation's, from when the workers introduced themselves.
     waiting: Option<Waiting>,
-    known: Known,
-    fresh: bool,
+    /// True where the run begins anew, whatever is there.
+    pub fresh: bool,
+}
+
+/// What is to be measured, where its workers run, and where it goes.
+pub struct Asked {
+    /// The suite, filtered and overridden.
+    pub suite: Suite,
+    /// The report directory.
+    pub directory: PathBuf,
+    /// Environment of workers that name none.
+    pub environment: Option<String>,
+    /// The folder that workers are started in, where that is a revision's.
+    pub revision: Option<Built>,
+    /// Present for one of two runs that are measured in turn.
+    pub turn: Option<Turn>,
+}
+
+/// A revision that is measured, in a folder of its own.
+#[derive(Clone, Debug)]
+pub struct Built {
+    /// The folder.
+    pub directory: PathBuf,
+    /// The commit, in full.
+    pub commit: String,
+    /// The regatta that was built there, which serves `cpu` and `cuda`.
+    pub own: Option<PathBuf>,
 }
 
 impl Ready {
@@ -65,8 +96,6 @@ impl Ready {
     pub fn prepare(args: &MeasureArgs) -> Result<Ready, Stop> {
         interrupt::watch();
         let clock = Monotonic::begin();
-        let began = Instant::now();
-        let mut before = Spent::default();
         let suite = load(args)?;
         let directory = match (&args.out, args.structure_only) {
             (Some(directory), _) => directory.clone(),
@@ -74,16 +103,43 @@ impl Ready {
             // A run that has times is worth more, and stays where it is.
             (None, true) => Path::new("reports").join(format!("{}-structure", suite.name)),
         };
+        let asked = Asked {
+            suite,
+            directory,
+            environment: args.environment.clone(),
+            revision: None,
+            turn: None,
+        };
+        Ready::of(asked, args, clock)
+    }
+
+    /// Has the workers of what is asked introduce themselves; `clock` began with the command.
+    ///
+    /// # Errors
+    /// As [`prepare`](Ready::prepare).
+    pub fn of(asked: Asked, args: &MeasureArgs, clock: Monotonic) -> Result<Ready, Stop> {
+        let Asked {
+            suite,
+            directory,
+            environment,
+            revision,
+            turn,
+        } = asked;
+        let began = Instant::now();
+        let mut before = Spent::default();
         check_writable(&directory.join("index.html")).map_err(Stop::usage)?;
         let workers: Vec<String> = suite
             .cases
             .iter()
             .map(|case| case.variant.worker_name())
             .collect();
-        let environment = args.environment.as_deref();
+        let environment = environment.as_deref();
         let logs = directory.join("logs");
         let mut processes =
             Processes::find(workers.iter(), &suite, environment, logs).map_err(Stop::usage)?;
+        if let Some(built) = &revision {
+            processes = processes.started_in(&built.directory, built.own.as_deref());
+        }
         before.add(Phase::SettingUp, clock.now());
         let regular = blocks(
             &suite.cases,
@@ -91,7 +147,11 @@ impl Ready {
             suite.settings.seed,
             &BTreeSet::new(),
         );
-        let first = regular.first().map_or("", |block| &block.worker);
+        // Beside another run no process is kept up: the other side's may come first.
+        let first = match turn {
+            None => regular.first().map_or("", |block| &block.worker),
+            Some(_) => "",
+        };
         let checked = preflight::check_keeping(&suite, &mut processes, first);
         let (hellos, waiting) = checked.map_err(|error| {
             let log = match &error {
@@ -107,7 +167,14 @@ impl Ready {
             tool: env!("CARGO_PKG_VERSION").to_owned(),
             argv: argv(),
             started: Timestamp::now(),
-            git: checkout(&directory),
+            git: match revision {
+                None => checkout(&directory),
+                Some(built) => Some(Git {
+                    revision: built.commit,
+                    dirty: false,
+                    changes: None,
+                }),
+            },
             suite: SuiteRecord {
                 name: suite.name.clone(),
                 description: suite.description.clone(),
@@ -128,6 +195,7 @@ impl Ready {
             plan: suite.cases.iter().map(|case| case.id()).collect(),
             identity: Some(processes.identity()),
             imported: None,
+            turn,
         };
         Ok(Ready {
             suite,
@@ -157,17 +225,30 @@ impl Ready {
         let opening = Opening {
             fresh: self.fresh,
             base,
-            spent: self.before.clone(),
+            ..Opening::default()
         };
-        let (mut writer, before) =
+        let mut writer = self.open(opening)?;
+        let all = self.suite.cases.clone();
+        self.invocations(&mut writer, &all, 0..self.suite.settings.invocations)?;
+        Ok(writer)
+    }
+
+    /// Opens the run's file, or goes on with it.
+    ///
+    /// # Errors
+    /// As [`measure`](Ready::measure).
+    pub fn open(&mut self, opening: Opening) -> Result<RunWriter, Stop> {
+        let opening = Opening {
+            spent: self.before.clone(),
+            ..opening
+        };
+        let (writer, before) =
             RunWriter::open(&self.directory, &self.header, &opening).map_err(Stop::not_judged)?;
         self.clock = self.clock.going_on(writer.from_ns);
         if !matches!(before, Before::Resumed { .. }) {
             self.processes.begin_logs();
         }
         self.tell(before);
-        let all = self.suite.cases.clone();
-        self.invocations(&mut writer, &all, 0..self.suite.settings.invocations)?;
         Ok(writer)
     }
 
@@ -194,6 +275,14 @@ impl Ready {
                 }
                 self.say(format!("the run before is kept as {}", path.display()));
             }
+        }
+    }
+
+    /// What to call this run: the versions that were asked for, or where it lies.
+    pub fn label(&self) -> String {
+        match &self.header.turn {
+            Some(turn) => turn.of.join(" "),
+            None => self.directory.display().to_string(),
         }
     }
 

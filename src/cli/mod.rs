@@ -3,8 +3,11 @@
 pub mod baseline;
 pub mod build;
 pub mod calibrate;
+pub mod compare;
+mod comparing;
 pub mod completions;
 mod criterion;
+mod deciding;
 pub mod diff;
 pub mod doctor;
 pub mod env;
@@ -25,6 +28,7 @@ mod sides;
 mod timings;
 pub mod trace;
 pub mod verdicts;
+mod versions;
 pub mod worker;
 
 use std::fmt::Display;

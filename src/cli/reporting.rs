@@ -176,8 +176,8 @@ pub struct Base {
     pub side: Side,
 }
 
-/// Judges a run that was measured to its end, writes its reports, ends its file and prints
-/// the answer.
+/// Judges a run that was measured to its end, writes its reports into a folder, ends its file
+/// and prints the answer.
 ///
 /// The exit code is the verdict's whatever becomes of the output: what is worse is worse
 /// though nobody could be told. Where nothing is worse and the answer could not be written
@@ -188,13 +188,14 @@ pub struct Base {
 /// When the run's file cannot be read back.
 pub fn conclude(
     ready: &Ready,
+    folder: &Path,
     mut writer: RunWriter,
     base: Option<&Base>,
     options: &judge::Options,
     show: &Show,
 ) -> Ended {
     let mut laps = Laps::begin(&ready.clock);
-    let label = ready.directory.display().to_string();
+    let label = ready.label();
     let path = writer.path().to_owned();
     let read = Side::read(&path, &label, &mut Known::default());
     let (mut run, side) = read.map_err(Stop::not_judged)?;
@@ -217,11 +218,11 @@ pub fn conclude(
         entries: Entries::Stored(&path),
         base: base.map(|base| &base.side),
     };
-    let written = write(&ready.directory, &report);
+    let written = write(folder, &report);
     laps.end(Phase::Reporting);
     end.spent.extend(laps.stretch());
     let written = written.and_then(|_| writer.finish(end.clone()).map_err(Stop::not_judged));
-    let page = ready.directory.join("index.html");
+    let page = folder.join("index.html");
     match &written {
         Ok(()) => ready.say(format!("report: {}", page.display())),
         Err(_) => note(

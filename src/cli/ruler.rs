@@ -156,6 +156,7 @@ fn started(program: PathBuf, args: &[&str]) -> io::Result<Started> {
         program,
         args: args.iter().map(|&word| word.to_owned()).collect(),
         env: Vec::new(),
+        directory: None,
         leaves: Leaves::Nothing,
     }
     .start(streams, Vec::new())

@@ -45,5 +45,5 @@ fn measured(args: &RunArgs) -> Ended {
         wants_base: false,
         ..Options::default()
     };
-    reporting::conclude(&ready, writer, None, &options, &args.show)
+    reporting::conclude(&ready, &ready.directory, writer, None, &options, &args.show)
 }

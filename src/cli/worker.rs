@@ -77,6 +77,7 @@ fn check(command: &[String], json: bool) -> Ended {
         program: PathBuf::from(program),
         args: args.to_vec(),
         env: Vec::new(),
+        directory: None,
         fix: "is it installed, and is the path right?".to_owned(),
         forking: Default::default(),
     };

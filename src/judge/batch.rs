@@ -78,7 +78,6 @@ mod tests {
         same_suite: true,
         wants_base: true,
         batches: true,
-        beside: false,
     };
 
     fn batch(base: &CaseRecord, head: &CaseRecord, fresh: u32) -> Option<Batch> {

@@ -186,15 +186,11 @@ fn times<'a>(metric: Metric, held: &Candidate<'a>, header: &RunHeader) -> &'a [N
         Metric::Host if !record.host_ns.is_empty() => {
             &record.host_ns[..screened.min(record.host_ns.len())]
         }
-        Metric::Host if on_processor(held, header) => &record.device_ns,
-        Metric::Host | Metric::FirstCall => &[],
+        Metric::Host if header.runs_on_processor(&held.case.variant.worker_name()) => {
+            &record.device_ns
+        }
+        Metric::Host | Metric::FirstCall | Metric::Processor => &[],
     }
-}
-
-fn on_processor(held: &Candidate, header: &RunHeader) -> bool {
-    let worker = held.case.variant.worker_name();
-    let mut workers = header.workers.iter();
-    workers.any(|record| record.name == worker && record.runs_on_processor())
 }
 
 fn hold(

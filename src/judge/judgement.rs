@@ -49,6 +49,9 @@ pub struct Judgement {
     pub structure_only: bool,
     /// Soft facts in which they differ (versions, host name, revision).
     pub differences: Vec<Difference>,
+    /// True when head and base were measured in turn, so that no day lies between them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_turn: bool,
     /// What all cases share.
     pub common_shift: Option<CommonShift>,
     /// What the suite wants a gate to have been able to see.

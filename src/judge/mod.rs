@@ -29,11 +29,13 @@ mod verdict;
 pub use batch::{Batch, next_batch};
 pub use verdict::Options;
 
+use crate::record::header::in_turn;
 use crate::record::side::Side;
 use crate::units::counted;
 use comparable::{Differences, differences, revision_text};
 use judgement::{Judgement, SideSummary, Verdict, VerdictOutcome, Word};
 use rows::Sides;
+use time::Taken;
 
 /// Judges a head by itself, and against a base where there is one.
 ///
@@ -49,13 +51,17 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
         true => structure_incomparable.clone(),
         false => found.hard,
     };
+    let in_turn = base.is_some_and(|base| in_turn(&base.header, &head.header));
     let rows = rows::rows(&Sides {
         base,
         head,
         comparable: incomparable.is_empty(),
         structure: structure_incomparable.is_empty(),
         soft: &found.soft,
-        options,
+        taken: Taken {
+            batches: options.batches,
+            beside: in_turn,
+        },
     });
     let held = expect::expectations(head);
     let mut judgement = Judgement {
@@ -66,6 +72,7 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
         structure_incomparable,
         structure_only,
         differences: found.soft,
+        in_turn,
         common_shift: rows.shift,
         sight: head.header.rules.policy.sight,
         needs_company: rows.needs_company,

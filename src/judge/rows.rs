@@ -1,15 +1,14 @@
 //! One row a case, from both sides.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::causes::{self, Clock, findings};
 use super::complete::{Standing, allowed, median_ns, standing, standing_untimed};
 use super::floor::floor;
 use super::judgement::{CommonShift, Difference, Finding, MetricRow, Row, Word};
 use super::structure::{self, changes, multiprocessors, vanished};
-use super::time::{Compared, Together, all, compare, too_small};
+use super::time::{Compared, Taken, Together, all, compare, too_small};
 use super::timing::timing;
-use super::verdict::Options;
 use crate::attention::CaseId;
 use crate::record::side::{CaseRecord, Side, Status};
 use crate::record::types::Fault;
@@ -29,8 +28,8 @@ pub struct Sides<'a> {
     pub structure: bool,
     /// Soft differences between the two.
     pub soft: &'a [Difference],
-    /// How to judge.
-    pub options: &'a Options,
+    /// How the invocations were taken.
+    pub taken: Taken,
 }
 
 /// Rows, and what was found over all of them.
@@ -78,13 +77,19 @@ pub fn rows(sides: &Sides) -> Rows {
         suite: shift,
         notes,
         needs_company,
-    } = compare(&paired, &pairs, Metric::Device, policy, sides.options);
+    } = compare(&paired, &pairs, Metric::Device, policy, sides.taken);
     let mut beside = metrics(&pairs, sides).into_iter();
+    let mut witnesses = witnesses(sides);
     let machine = shift.filter(|s| s.removed).map_or(Ratio::ONE, |s| s.ratio);
     let mut compared = compared.into_iter();
     let rows = standings.into_iter().map(|(id, standing)| {
         let Standing::Both(base, head) = standing else {
-            return row(sides, id, &standing, None);
+            let mut row = row(sides, id, &standing, None);
+            if let Some((witness, pair)) = witnesses.remove(id) {
+                row.metrics.push(witness);
+                row.findings = causes_of(sides, &row, pair, Ratio::ONE);
+            }
+            return row;
         };
         let mut row = row(sides, id, &standing, compared.next().flatten());
         row.metrics = beside.next().unwrap_or_default();
@@ -124,11 +129,19 @@ fn causes_of(
             sms: multiprocessors(&sides.head.header, &row.case),
         })
     };
-    let host = row.metrics.iter().find(|of| of.metric == Metric::Host);
-    if let Some(host) = host.filter(|of| of.fails() && row.word != Word::Regressed) {
-        let times = [host.base_ns, host.head_ns].map(Some);
-        let floor = policy.metric(Metric::Host).floor;
-        return pair(host.change.ratio, floor, times, [Clock::Host; 2]);
+    let other = |metric| {
+        let of = row.metrics.iter().find(|of| of.metric == metric)?;
+        (of.fails() && row.word != Word::Regressed).then_some(of)
+    };
+    for (metric, clock) in [
+        (Metric::Host, Clock::Host),
+        (Metric::Processor, Clock::Wall),
+    ] {
+        if let Some(of) = other(metric) {
+            let times = [of.base_ns, of.head_ns].map(Some);
+            let floor = policy.metric(metric).floor;
+            return pair(of.change.ratio, floor, times, [clock; 2]);
+        }
     }
     let moved = matches!(row.word, Word::Regressed | Word::Improved);
     let Some(change) = row.change.as_ref().filter(|_| moved || row.restructured()) else {
@@ -154,9 +167,9 @@ fn metrics(pairs: &[(&CaseRecord, &CaseRecord)], sides: &Sides) -> Vec<Vec<Metri
         if of.action == Action::Ignore {
             continue;
         }
-        let together = compare(&[], pairs, metric, policy, sides.options);
+        let together = compare(&[], pairs, metric, policy, sides.taken);
         for ((row, (base, head)), compared) in rows.iter_mut().zip(pairs).zip(together.cases) {
-            let times = |record| median_ns(all(record, metric));
+            let times = |record| median_ns(&all(record, metric));
             let (Some(compared), Some(base_ns), Some(head_ns)) =
                 (compared, times(base), times(head))
             else {
@@ -166,6 +179,52 @@ fn metrics(pairs: &[(&CaseRecord, &CaseRecord)], sides: &Sides) -> Vec<Vec<Metri
         }
     }
     rows
+}
+
+/// A case whose times the machine was in, as its processor time shows it.
+type Witnesses<'a> = BTreeMap<&'a CaseId, (MetricRow, (&'a CaseRecord, &'a CaseRecord))>;
+
+/// What the processor time shows of cases whose times the machine was in, of sides that were
+/// measured in turn: whoever else was on the cores was so for both, and the time that a call
+/// took of them says what it cost. It can show that a case got worse, never that it did not: a
+/// thread that waits takes none.
+fn witnesses<'a>(sides: &Sides<'a>) -> Witnesses<'a> {
+    let policy = &sides.head.header.rules.policy;
+    let of = policy.metric(Metric::Processor);
+    let Some(base) = sides
+        .base
+        .filter(|_| sides.comparable && sides.taken.beside)
+    else {
+        return Witnesses::new();
+    };
+    if of.action == Action::Ignore || sides.head.header.settings.structure_only {
+        return Witnesses::new();
+    }
+    let cases = sides.head.cases.iter().filter_map(|(id, head)| {
+        let pair = (measured(base, id)?, measured(sides.head, id)?);
+        let shaken = pair.0.is_disturbed() || head.is_disturbed();
+        let case = id.case().ok().filter(|_| shaken)?;
+        let header = &sides.head.header;
+        let known = header.runs_on_processor(&case.variant.worker_name());
+        let both = |times: fn(&CaseRecord) -> Vec<Nanoseconds>| {
+            !times(pair.0).is_empty() && !times(pair.1).is_empty()
+        };
+        (known && both(CaseRecord::processor_ns)).then_some((id, pair))
+    });
+    let (ids, pairs): (Vec<&CaseId>, Vec<_>) = cases.unzip();
+    let together = compare(&ids, &pairs, Metric::Processor, policy, sides.taken);
+    let found = ids.into_iter().zip(pairs).zip(together.cases);
+    found
+        .filter_map(|((id, pair), compared)| {
+            let times = |record| median_ns(&all(record, Metric::Processor));
+            let times = (times(pair.0)?, times(pair.1)?);
+            let mut row = metric_row(Metric::Processor, &of, compared?, times);
+            if matches!(row.word, Word::Same | Word::Improved) {
+                row.reason = Some("what it takes on the wall was not seen".to_owned());
+            }
+            Some((id, (row, pair)))
+        })
+        .collect()
 }
 
 /// A change that is too small to count by its size alone is none.

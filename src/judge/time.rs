@@ -1,11 +1,12 @@
 //! The metrics of all cases, held to those of the base by [`rule`](super::rule).
 
+use std::borrow::Cow;
+
 use super::complete::usable;
 use super::judgement::{Change, CommonShift, Stage, Word};
 use super::reasons;
 use super::rule::{Looks, Plan, Ruling, Rulings, Series, SuiteRuling, Trace, rule};
 use super::statistics::reachable_p;
-use super::verdict::Options;
 use crate::attention::CaseId;
 use crate::record::side::CaseRecord;
 use crate::suite::rules::{Metric, MetricPolicy, Policy};
@@ -14,6 +15,15 @@ use crate::units::{Nanoseconds, Probability, Ratio, Share};
 
 /// Coverage of the intervals that are shown.
 const INTERVAL: Share = Share(0.95);
+
+/// How the invocations were taken that are judged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// In batches, and each look at them is paid for.
+    pub batches: bool,
+    /// Those of base and head in turn, so that no day lies between them.
+    pub beside: bool,
+}
 
 /// What a metric says of one case.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,20 +62,23 @@ pub fn compare(
     pairs: &[(&CaseRecord, &CaseRecord)],
     metric: Metric,
     policy: &Policy,
-    options: &Options,
+    taken: Taken,
 ) -> Together {
     let floor = match metric {
         Metric::Device => super::floor::floor(policy),
+        // A witness in place of the device's time is held to what that would be.
+        Metric::Processor => super::floor::floor(policy),
         _ => policy.metric(metric).floor,
     };
     let own = |at: usize| {
         let own = ids.get(at).and_then(|id| policy.floors.get(*id)).copied();
-        own.filter(|_| metric == Metric::Device).unwrap_or(floor)
+        own.filter(|_| matches!(metric, Metric::Device | Metric::Processor))
+            .unwrap_or(floor)
     };
     let series: Vec<Option<Series>> = pairs
         .iter()
         .enumerate()
-        .map(|(at, (base, head))| series(base, head, metric, own(at)))
+        .map(|(at, (base, head))| series((base, head), metric, own(at), taken.beside))
         .collect();
     let there: Vec<Series> = series.iter().flatten().cloned().collect();
     let Rulings {
@@ -74,8 +87,8 @@ pub fn compare(
         memory,
         sessions,
         needs_company,
-    } = rule(&there, &plan(policy, options));
-    let one_session = sessions == 1 && !options.beside;
+    } = rule(&there, &plan(policy, taken));
+    let one_session = sessions == 1 && !taken.beside;
     let mut rulings = cases.into_iter();
     let compared = pairs.iter().zip(&series).map(|((_, head), series)| {
         let series = series.as_ref()?;
@@ -105,65 +118,123 @@ pub fn too_small(policy: &MetricPolicy, base: Nanoseconds, head: Nanoseconds) ->
 
 /// How values are looked at under a policy. The error of the gate is shared by the metrics
 /// that may fail it.
-pub fn plan(policy: &Policy, options: &Options) -> Plan {
+pub fn plan(policy: &Policy, taken: Taken) -> Plan {
     let beside = Metric::BESIDE.into_iter();
     let failing = beside.filter(|metric| policy.metric(*metric).action == Action::Fail);
     Plan {
-        looks: match options.batches {
+        looks: match taken.batches {
             true => Looks::up_to(policy.confirm),
             false => Looks::once(),
         },
-        beside: options.beside,
+        beside: taken.beside,
         part: 1.0 / (1 + failing.count()) as f64,
     }
 }
 
 /// The values of both sides; `None` where a side has none. Fresh invocations that did not all
 /// come to a time decide nothing.
-fn series(base: &CaseRecord, head: &CaseRecord, metric: Metric, floor: Share) -> Option<Series> {
+fn series(
+    (base, head): (&CaseRecord, &CaseRecord),
+    metric: Metric,
+    floor: Share,
+    beside: bool,
+) -> Option<Series> {
     let before = trace(base, metric);
     let mut after = trace(head, metric);
     if head.unconfirmed.is_some() {
         after.fresh.clear();
     }
-    let earlier = match metric {
-        Metric::Device => base.earlier.iter().map(|session| Trace {
-            regular: logarithms(session),
-            fresh: Vec::new(),
-        }),
-        _ => return whole(before, after, Vec::new(), floor),
+    let pairs = match beside {
+        true => pairs((base, head), metric, (&before, &after)),
+        false => Vec::new(),
     };
-    let earlier = earlier.filter(|session| !session.regular.is_empty());
-    whole(before, after, earlier.collect(), floor)
-}
-
-fn whole(base: Trace, head: Trace, earlier: Vec<Trace>, floor: Share) -> Option<Series> {
-    let both = !base.regular.is_empty() && !head.regular.is_empty();
+    let session = |session: &Vec<Nanoseconds>| Trace {
+        regular: logarithms(session),
+        fresh: Vec::new(),
+    };
+    let earlier = match metric {
+        Metric::Device if !beside => base.earlier.iter().map(session).collect(),
+        _ => Vec::new(),
+    };
+    let earlier: Vec<Trace> = earlier;
+    let kept = earlier.into_iter();
+    let earlier = kept.filter(|session| !session.regular.is_empty()).collect();
+    let both = !before.regular.is_empty() && !after.regular.is_empty();
     both.then_some(Series {
-        base,
-        head,
+        base: before,
+        head: after,
         earlier,
+        pairs,
         floor: floor.0,
     })
 }
 
-/// What a record has of a metric beside the device's time, fresh invocations last; of the
-/// device's time the regular ones.
-pub fn all(record: &CaseRecord, metric: Metric) -> &[Nanoseconds] {
-    match metric {
-        Metric::Device => &record.device_ns,
-        Metric::Host => &record.host_ns,
-        Metric::FirstCall => &record.first_call_ns,
+/// Which value of the base stands beside which of the head: those of one invocation. None
+/// where so many invocations are on one side alone that the rest says little.
+fn pairs(
+    (base, head): (&CaseRecord, &CaseRecord),
+    metric: Metric,
+    (before, after): (&Trace, &Trace),
+) -> Vec<(usize, usize)> {
+    let numbers = |record: &CaseRecord, trace: &Trace| {
+        let regular = all(record, metric).len() - fresh(record, metric);
+        // One that no clock can have shown was left out, and nobody knows which.
+        let whole = trace.regular.len() == regular;
+        let mut numbers = numbers(record, metric).filter(|_| whole)?;
+        numbers.truncate(trace.regular.len() + trace.fresh.len());
+        Some(numbers)
+    };
+    let (Some(base), Some(head)) = (numbers(base, before), numbers(head, after)) else {
+        return Vec::new();
+    };
+    let beside = head.iter().enumerate().filter_map(|(at, number)| {
+        let other = base.iter().position(|of_base| of_base == number)?;
+        Some((other, at))
+    });
+    let found: Vec<(usize, usize)> = beside.collect();
+    match 3 * found.len() >= 2 * base.len().min(head.len()) {
+        true => found,
+        false => Vec::new(),
     }
+}
+
+/// The numbers of the invocations that a metric's values are of; `None` where that is not
+/// known.
+fn numbers(record: &CaseRecord, metric: Metric) -> Option<Vec<u32>> {
+    let times = all(record, metric).len();
+    match metric {
+        Metric::Processor => Some((0..times as u32).collect()),
+        // A first call may be disturbed where the samples are not, and the other way round.
+        Metric::FirstCall if !record.disturbed.is_empty() => None,
+        _ => Some(record.invocations()).filter(|numbers| numbers.len() == times),
+    }
+}
+
+/// What a record has of a metric, an invocation each, fresh ones last.
+pub fn all(record: &CaseRecord, metric: Metric) -> Cow<'_, [Nanoseconds]> {
+    match metric {
+        Metric::Device if record.confirm_ns.is_empty() => Cow::Borrowed(&record.device_ns),
+        Metric::Device => Cow::Owned([&record.device_ns[..], &record.confirm_ns].concat()),
+        Metric::Host => Cow::Borrowed(&record.host_ns),
+        Metric::FirstCall => Cow::Borrowed(&record.first_call_ns),
+        Metric::Processor => Cow::Owned(record.processor_ns()),
+    }
+}
+
+/// How many of those are fresh.
+fn fresh(record: &CaseRecord, metric: Metric) -> usize {
+    let all = all(record, metric).len();
+    let regular = match metric {
+        Metric::Processor => record.device_ns.len() + record.disturbed_screen().count(),
+        _ => record.device_ns.len(),
+    };
+    all - regular.min(all)
 }
 
 /// What a record has of a metric, an invocation each.
 fn trace(record: &CaseRecord, metric: Metric) -> Trace {
     let all = all(record, metric);
-    let (regular, fresh) = match metric {
-        Metric::Device => (all, record.confirm_ns.as_slice()),
-        _ => all.split_at(record.device_ns.len().min(all.len())),
-    };
+    let (regular, fresh) = all.split_at(all.len() - fresh(record, metric));
     Trace {
         regular: logarithms(regular),
         fresh: logarithms(fresh),

@@ -24,8 +24,6 @@ pub struct Options {
     /// Invocations come in batches, and each look at them is paid for: a gate. Two stored
     /// runs are looked at once.
     pub batches: bool,
-    /// Base and head were measured in turn, so that no day lies between them.
-    pub beside: bool,
 }
 
 /// Combines everything that was found, gravest first. A failure outranks what was

@@ -30,6 +30,7 @@ pub(super) fn spec(name: &str, suite: &Suite, default: Option<&str>) -> Result<S
             program: PathBuf::from(program),
             args: args.to_vec(),
             env,
+            directory: None,
             fix: format!("see `command` of [workers.{worker}]"),
             forking: Forking::Never,
         });
@@ -42,6 +43,7 @@ pub(super) fn spec(name: &str, suite: &Suite, default: Option<&str>) -> Result<S
             program,
             args: vec!["worker".to_owned(), "serve".to_owned(), worker.to_owned()],
             env,
+            directory: None,
             fix: "is the executable still there?".to_owned(),
             forking: Forking::Never,
         });
@@ -106,6 +108,7 @@ fn python_spec(
             library.to_owned(),
         ],
         env,
+        directory: None,
         fix: "name the interpreter in [environments.default] of regatta.toml or in \
               REGATTA_PYTHON"
             .to_owned(),

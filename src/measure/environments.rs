@@ -233,6 +233,7 @@ impl<'a> Made<'a> {
             program: program.to_owned(),
             args: arguments.iter().map(|&word| word.to_owned()).collect(),
             env: Vec::new(),
+            directory: None,
             leaves: Leaves::Nothing,
         }
         .start(streams, Vec::new());

@@ -34,16 +34,17 @@ pub fn identity<'a>(specs: impl Iterator<Item = &'a Spec>) -> Identity {
 fn of_worker(spec: &Spec) -> WorkerIdentity {
     let program = spec.program.display().to_string();
     let environment = environment(spec);
+    let from = spec.directory.as_deref().unwrap_or(Path::new(""));
     let mut files = BTreeMap::new();
     if let Some(path) = program_file(&spec.program) {
         files.insert(program.clone(), checksum(&path));
     }
-    for path in named_files(&spec.args) {
+    for path in named_files(&spec.args, from) {
         files.insert(path.display().to_string(), checksum(&path));
     }
     let folders = environment.get("PYTHONPATH").cloned().unwrap_or_default();
     for folder in folders.split(':').filter(|folder| !folder.is_empty()) {
-        files.insert(folder.to_owned(), listing(Path::new(folder)));
+        files.insert(folder.to_owned(), listing(&from.join(folder)));
     }
     WorkerIdentity {
         command: [vec![program], spec.args.clone()].concat(),
@@ -76,24 +77,29 @@ fn program_file(program: &Path) -> Option<PathBuf> {
 }
 
 /// The files that arguments name, with the code that lies beside a script: a worker is
-/// seldom one file. Of a folder that Python runs, and of `-m MODULE` in this folder, all code.
-fn named_files(args: &[String]) -> Vec<PathBuf> {
+/// seldom one file. Of a folder that Python runs, and of `-m MODULE`, all code. Paths are
+/// looked for `from` where the worker is started.
+fn named_files(args: &[String], from: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut arguments = args.iter();
     while let Some(argument) = arguments.next() {
         if argument == "-m"
             && let Some(module) = arguments.next()
         {
-            let path = PathBuf::from(module.replace('.', "/"));
+            let path = from.join(module.replace('.', "/"));
             found.extend(package(&path));
             found.extend(beside(&path.with_extension("py")));
             continue;
         }
         let value = argument.split_once('=').map_or("", |(_, value)| value);
         for word in [argument.as_str(), value] {
-            found.extend(beside(Path::new(word)));
-            if Path::new(word).join("__main__.py").is_file() {
-                found.extend(package(Path::new(word)));
+            if word.is_empty() {
+                continue;
+            }
+            let path = from.join(word);
+            found.extend(beside(&path));
+            if path.join("__main__.py").is_file() {
+                found.extend(package(&path));
             }
         }
     }
@@ -215,6 +221,7 @@ mod tests {
                 .iter()
                 .map(|&(name, value)| (name.to_owned(), value.to_owned()))
                 .collect(),
+            directory: None,
             fix: String::new(),
             forking: Default::default(),
         }
@@ -253,7 +260,7 @@ mod tests {
         }
         fs::write(package.join("libraries/__pycache__/a.so"), "1").unwrap();
         fs::write(folder.path().join("beside.py"), "1").unwrap();
-        let found = named_files(&[package.display().to_string()]);
+        let found = named_files(&[package.display().to_string()], Path::new(""));
         assert_eq!(found, files);
     }
 

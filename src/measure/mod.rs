@@ -14,6 +14,7 @@ pub mod launcher;
 pub mod machine;
 mod occupancy;
 pub mod preflight;
+pub mod released;
 pub mod ruler;
 pub mod schedule;
 pub mod session;

@@ -69,6 +69,7 @@ pub fn run(
             variable(INJECTION, library)?,
             variable(raw::VARIABLE, folder)?,
         ],
+        directory: None,
         leaves: Leaves::ItsOwn,
     };
     let stdout = match quiet {

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::command::spec;
+use super::declared::OWN;
 use super::identity::identity;
 use super::launcher::Launcher;
 use crate::attention::VariantId;
@@ -68,6 +69,21 @@ impl Processes {
     pub fn each_started(mut self) -> Processes {
         for spec in self.specs.values_mut() {
             spec.forking = Forking::Never;
+        }
+        self
+    }
+
+    /// The same with every worker started in this folder, where its command's relative paths
+    /// are then looked for; `own` serves in place of this executable.
+    pub fn started_in(mut self, directory: &Path, own: Option<&Path>) -> Processes {
+        for (name, spec) in &mut self.specs {
+            let worker = name.split('@').next().unwrap_or(name);
+            if let Some(own) = own.filter(|_| OWN.contains(&worker)) {
+                spec.program = own.to_owned();
+            } else if spec.program.components().count() > 1 {
+                spec.program = directory.join(&spec.program);
+            }
+            spec.directory = Some(directory.to_owned());
         }
         self
     }

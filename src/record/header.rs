@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::identity::Identity;
-use crate::attention::CaseId;
+use crate::attention::{CaseId, VariantId};
 use crate::suite::count::Count;
 use crate::suite::rules::Rules;
 use crate::suite::{Override, Settings};
@@ -45,6 +45,40 @@ pub struct RunHeader {
     /// Present where another tool measured: much of the above is then taken on trust.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub imported: Option<Imported>,
+    /// Present where it was measured in turn with another run, invocation by invocation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<Turn>,
+}
+
+/// One of two runs that were measured in turn: an invocation of each, in random order, then
+/// the next of each. No day and no machine lies between them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Turn {
+    /// What both runs have in common, and no other has.
+    pub pair: String,
+    /// Which of the two this is.
+    pub side: TurnSide,
+    /// What was measured on this side, as it was asked for: `pypi:jax==0.5.0`.
+    pub of: Vec<String>,
+    /// Variants that stand in for those of the other side, each with whom it stands in for.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub stands_in: BTreeMap<VariantId, VariantId>,
+}
+
+/// The two sides of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TurnSide {
+    /// What was.
+    Base,
+    /// What is.
+    Head,
+}
+
+/// True for two runs that were measured in turn with each other.
+pub fn in_turn(base: &RunHeader, head: &RunHeader) -> bool {
+    let sides = (base.turn.as_ref(), head.turn.as_ref());
+    matches!(sides, (Some(base), Some(head)) if base.pair == head.pair && base.side != head.side)
 }
 
 /// Where times come from that regatta did not take.

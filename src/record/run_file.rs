@@ -15,7 +15,7 @@ use jiff::Timestamp;
 
 pub use quick::{Beside, Known};
 pub use read::{Looks, each, read};
-pub use resume::Opening;
+pub use resume::{Opening, going_on};
 
 use super::types::{Entry, Owed, Part, Run, RunEnd, RunHeader, Stretch};
 use super::{RecordError, line};
@@ -85,7 +85,11 @@ impl RunWriter {
                 Err(error) => vec![error.to_string()],
             };
             match there {
-                Ok(run) if because.is_empty() && run.end.is_none() => {
+                Ok(mut run) if because.is_empty() && run.end.is_none() => {
+                    if let Some(only) = &opening.only {
+                        run.entries
+                            .retain(|entry| only.contains(&(entry.invocation, entry.case.clone())));
+                    }
                     before = Before::Resumed {
                         entries: run.entries.len(),
                         damaged: run.damage.len(),

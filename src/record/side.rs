@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::conditions::Conditions;
 use super::disturbance::Disturbance;
+use super::header::in_turn;
 use super::shared::Shared;
 use super::types::{Fault, RunHeader};
 use crate::attention::{CaseId, ParamValue};
@@ -29,6 +30,33 @@ pub struct Side {
     pub cases: BTreeMap<CaseId, CaseRecord>,
     /// Lines of its file that could not be used, as sentences.
     pub damage: Vec<String>,
+}
+
+impl Side {
+    /// This side as a base of `head`: where the two were measured in turn, and a variant of it
+    /// stands in for one of the head's, its cases go by the names of those.
+    pub fn as_base_of(mut self, head: &RunHeader) -> Side {
+        let turn = self.header.turn.as_ref();
+        let stands_in = turn.filter(|_| in_turn(&self.header, head));
+        let Some(stands_in) = stands_in.map(|turn| turn.stands_in.clone()) else {
+            return self;
+        };
+        if stands_in.is_empty() {
+            return self;
+        }
+        let renamed = |id: CaseId| -> CaseId {
+            let Ok(mut case) = id.case() else {
+                return id;
+            };
+            if let Some(variant) = stands_in.get(&case.variant) {
+                case.variant = variant.clone();
+            }
+            case.id()
+        };
+        let cases = self.cases.into_iter();
+        self.cases = cases.map(|(id, record)| (renamed(id), record)).collect();
+        self
+    }
 }
 
 /// One case of a side.
@@ -144,6 +172,9 @@ pub struct Disturbed {
     pub confirms: bool,
     /// Its median device time.
     pub device_ns: Nanoseconds,
+    /// Its median processor time, where the worker knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_ns: Option<Nanoseconds>,
     /// What of the machine that was.
     pub by: Vec<Disturbance>,
 }
@@ -173,6 +204,34 @@ impl CaseRecord {
         let disturbed: Vec<u32> = self.disturbed.iter().map(|one| one.invocation).collect();
         let quiet = (0..).filter(move |number| !disturbed.contains(number));
         quiet.take(self.device_ns.len())
+    }
+
+    /// The numbers of all invocations whose times are in the lists, regular ones first.
+    pub fn invocations(&self) -> Vec<u32> {
+        let planned = self.device_ns.len() + self.disturbed_screen().count();
+        let disturbed: Vec<u32> = self.disturbed.iter().map(|one| one.invocation).collect();
+        let fresh = (planned as u32..).filter(|number| !disturbed.contains(number));
+        let fresh = fresh.take(self.confirm_ns.len());
+        self.quiet_invocations().chain(fresh).collect()
+    }
+
+    /// Median processor time of the worker's process in a call, of each invocation in the
+    /// order of their numbers, whether or not the machine was in it: others on the cores
+    /// stretch the time on the wall, and hardly this. Empty where an invocation has none.
+    pub fn processor_ns(&self) -> Vec<Nanoseconds> {
+        let quiet = self
+            .invocations()
+            .into_iter()
+            .zip(self.cpu_ns.iter().copied());
+        let disturbed = self.disturbed.iter();
+        let disturbed = disturbed.filter_map(|one| Some((one.invocation, one.cpu_ns?)));
+        let mut all: Vec<(u32, Nanoseconds)> = quiet.chain(disturbed).collect();
+        all.sort_by_key(|(number, _)| *number);
+        let measured = self.device_ns.len() + self.confirm_ns.len() + self.disturbed.len();
+        match all.len() == measured {
+            true => all.into_iter().map(|(_, time)| time).collect(),
+            false => Vec::new(),
+        }
     }
 
     /// A record with nothing in it but its status.

@@ -103,6 +103,12 @@ impl WorkerRecord {
 }
 
 impl RunHeader {
+    /// True for a worker of this run whose device is the processor.
+    pub fn runs_on_processor(&self, worker: &str) -> bool {
+        let mut workers = self.workers.iter();
+        workers.any(|record| record.name == worker && record.runs_on_processor())
+    }
+
     /// What in it cannot be, as a sentence.
     pub fn objection(&self) -> Option<String> {
         if let Some(worker) = self.workers.iter().find(|worker| worker.kind().is_none()) {

@@ -54,6 +54,7 @@ pub fn header() -> RunHeader {
         plan: Vec::new(),
         identity: None,
         imported: None,
+        turn: None,
     }
 }
 
@@ -119,6 +120,7 @@ pub fn disturbed(mut record: CaseRecord, more: u32, ns: f64) -> CaseRecord {
             invocation,
             confirms: false,
             device_ns: Nanoseconds(ns),
+            cpu_ns: None,
             by: by(),
         })
         .collect();

@@ -1,6 +1,7 @@
 //! What to measure: a suite as written in TOML, and the cases it makes.
 
 mod axes;
+pub mod build;
 mod builtin;
 pub mod count;
 mod demands;
@@ -25,6 +26,7 @@ pub use selector::{glob, matches_id};
 pub use crate::worker::protocol::Cache;
 
 use crate::attention::{Case, ParamValue, Params, ParseError, VariantId};
+use build::Build;
 use count::Count;
 use environment::Environment;
 use rules::Rules;
@@ -49,6 +51,8 @@ pub struct Suite {
     pub overrides: Vec<Override>,
     /// Functions whose calls are counted.
     pub counts: Vec<Count>,
+    /// How the code under test is built, where the suite says.
+    pub build: Option<Build>,
     /// Where workers run, by name.
     pub environments: BTreeMap<String, Environment>,
     /// Workers of the suite's own, by name.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::axes::{self, Lists};
+use super::build;
 use super::demands;
 use super::document::{DocumentError, Source, Table, Value};
 use super::environment;
@@ -59,6 +60,9 @@ pub fn suite(
         for value in tables(root, "count")? {
             let count = super::count::count(&value, &suite.counts, &suite.cases)?;
             suite.counts.push(count);
+        }
+        if let Some(value) = root.get("build") {
+            suite.build = Some(build::read(&value.table()?)?);
         }
         environments(root, &mut suite)?;
         suite.cases.sort();

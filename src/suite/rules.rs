@@ -54,11 +54,17 @@ pub enum Metric {
     Host,
     /// How long the first call of a process took, with all that is done once.
     FirstCall,
+    /// How much processor time a call took, of all threads: the second witness of a worker on
+    /// the processor, where the machine was in its other times.
+    Processor,
 }
 
 impl Metric {
     /// Those that are judged beside the device's time.
     pub const BESIDE: [Metric; 2] = [Metric::Host, Metric::FirstCall];
+
+    /// Every one that is judged beside it or in its place.
+    pub const OTHERS: [Metric; 3] = [Metric::Host, Metric::FirstCall, Metric::Processor];
 
     /// The metric of every call that a suite calls so: what expectations can be on.
     pub fn named(name: &str) -> Option<Metric> {
@@ -75,6 +81,7 @@ impl Metric {
             Metric::Device => "device",
             Metric::Host => "host",
             Metric::FirstCall => "first_call",
+            Metric::Processor => "processor",
         }
     }
 
@@ -84,6 +91,7 @@ impl Metric {
             Metric::Device => "device time",
             Metric::Host => "host time",
             Metric::FirstCall => "first call",
+            Metric::Processor => "processor time",
         }
     }
 
@@ -93,6 +101,7 @@ impl Metric {
             Metric::Device => "",
             Metric::Host => " on the host",
             Metric::FirstCall => " in its first call",
+            Metric::Processor => " of the processor",
         }
     }
 }
@@ -118,7 +127,7 @@ impl MetricPolicy {
     /// from twice on it is told, and fails where a suite says so.
     pub fn default_of(metric: Metric) -> MetricPolicy {
         let (floor, least_ns, action) = match metric {
-            Metric::Device => (0.05, 0.0, Action::Fail),
+            Metric::Device | Metric::Processor => (0.05, 0.0, Action::Fail),
             Metric::Host => (1.0, 1e4, Action::Fail),
             Metric::FirstCall => (1.0, 5e6, Action::Warn),
         };

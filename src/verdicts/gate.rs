@@ -7,6 +7,7 @@ use super::sweep::{Against, Design, Measured, Sweep};
 use crate::attention::CaseId;
 use crate::judge::judgement::Judgement;
 use crate::judge::{Options, judge, next_batch};
+use crate::record::header::{Turn, TurnSide};
 use crate::record::side::{CaseRecord, Side, Status};
 use crate::record::types::{Fingerprint, RunHeader, SuiteRecord};
 use crate::record::{METHOD_VERSION, SCHEMA_VERSION};
@@ -37,12 +38,15 @@ pub fn judged(sweep: &mut Sweep, design: Design, floor: Share, against: Against)
             record.earlier = earlier.map(|session| session.medians(index)).collect();
         }
     }
+    if against == Against::Beside {
+        before.header.turn = turn(TurnSide::Base);
+        after.header.turn = turn(TurnSide::Head);
+    }
     let options = Options {
         strict: false,
         same_suite: true,
         wants_base: true,
         batches: against != Against::Once,
-        beside: against == Against::Beside,
     };
     let policy = after.header.rules.policy.clone();
     let (mut fresh, mut taken) = (0, 0);
@@ -72,6 +76,16 @@ pub fn judged(sweep: &mut Sweep, design: Design, floor: Share, against: Against)
         }
         fresh = batch.fresh;
     }
+}
+
+/// Both sides of a sweep are measured in turn.
+fn turn(side: TurnSide) -> Option<Turn> {
+    Some(Turn {
+        pair: "simulated".to_owned(),
+        side,
+        of: Vec::new(),
+        stands_in: BTreeMap::new(),
+    })
 }
 
 /// A side whose cases, in their order, have these times.
@@ -131,5 +145,6 @@ fn header(cases: &BTreeMap<CaseId, CaseRecord>, design: Design, policy: Policy) 
         plan: cases.keys().cloned().collect(),
         identity: None,
         imported: None,
+        turn: None,
     }
 }

@@ -4,9 +4,11 @@
 //! after the other through an edge, and [`journal`] keeps each, so that it goes on after a stop.
 //! Releases come from the environment's pip ([`releases`]), commits from git ([`commits`]), and
 //! [`span`] makes of two ends the versions between them. [`apart`] tells packages apart that
-//! moved together.
+//! moved together. How a command line names a version is [`spec`]'s, and a revision as a folder
+//! of its own [`checkout`]'s.
 
 pub mod apart;
+pub mod checkout;
 pub mod commits;
 pub mod git;
 pub mod hunt;

@@ -88,6 +88,7 @@ impl Index for Pip {
             program: self.interpreter.clone(),
             args,
             env: Vec::new(),
+            directory: None,
             leaves: Leaves::Nothing,
         };
         let started = program.start(streams, Vec::new());

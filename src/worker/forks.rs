@@ -72,6 +72,7 @@ impl Forks {
             program: spec.program.clone(),
             args: [&spec.args[..], &["--forks".to_owned(), word.to_owned()]].concat(),
             env: spec.env.clone(),
+            directory: spec.directory.clone(),
             leaves: Leaves::Nothing,
         };
         let streams = Streams {

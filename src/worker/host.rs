@@ -88,6 +88,7 @@ impl Process {
             program: spec.program.clone(),
             args: spec.args.clone(),
             env: spec.env.clone(),
+            directory: spec.directory.clone(),
             leaves: Leaves::Nothing,
         };
         let descriptors = vec![

@@ -17,6 +17,8 @@ pub struct Program {
     pub args: Vec<String>,
     /// Environment variables set for it.
     pub env: Vec<(String, String)>,
+    /// The folder it is started in; `None`: the caller's.
+    pub directory: Option<PathBuf>,
     /// What becomes of its children when it has ended by itself.
     pub leaves: Leaves,
 }
@@ -54,6 +56,9 @@ impl Program {
         let mut command = Command::new(&self.program);
         command.args(&self.args);
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
+        if let Some(directory) = &self.directory {
+            command.current_dir(directory);
+        }
         if self.leaves == Leaves::Nothing {
             command.process_group(0);
         }

@@ -338,6 +338,7 @@ mod tests {
                 format!("sleep 1000 & echo $! > {}; wait", pid.display()),
             ],
             env: Vec::new(),
+            directory: None,
             leaves: Leaves::Nothing,
         };
         let streams = Streams {

@@ -13,6 +13,8 @@ pub struct Spec {
     pub args: Vec<String>,
     /// Environment variables set for it.
     pub env: Vec<(String, String)>,
+    /// The folder it is started in; `None`: the one regatta was started in.
+    pub directory: Option<PathBuf>,
     /// What to do when the program is missing.
     pub fix: String,
     /// Whether the program forks workers when it is told to: those of regatta's own do.

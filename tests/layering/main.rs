@@ -65,8 +65,9 @@ const MAY: [(&str, &[&str]); 12] = [
         &[
             "attention",
             "suite",
-            "worker::program",
+            "worker",
             "record",
+            "measure",
             "judge::judgement",
         ],
     ),

@@ -80,6 +80,8 @@ struct Fake {
     /// What it says of its clock; with none it has one way to time a call.
     clock: Option<String>,
     absent: Option<String>,
+    /// How many times as long it takes as the others of its kind.
+    slower: f64,
     rng: ChaCha8Rng,
     prepared: Option<Prepare>,
 }
@@ -123,6 +125,9 @@ fn main() {
         kind: value("--kind").unwrap_or_else(|| "cpu".to_owned()),
         clock: value("--clock"),
         absent,
+        slower: value("--slower").map_or(1.0, |percent| {
+            1.0 + percent.parse::<f64>().expect("--slower takes a number") / 100.0
+        }),
         rng: ChaCha8Rng::seed_from_u64(seed),
         prepared: None,
     };
@@ -305,7 +310,8 @@ impl Worker for Fake {
             _ => {}
         }
         let fault = fault::of(&case);
-        let slower = fault.slows()
+        let slower = self.slower
+            * fault.slows()
             * match case.params.get("slower_percent") {
                 ParamValue::Int(percent) => 1.0 + percent as f64 / 100.0,
                 ParamValue::Word(_) => 1.0,

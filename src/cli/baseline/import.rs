@@ -337,6 +337,7 @@ fn header(
             .map(|(name, hello)| worker_record(name, hello))
             .collect(),
         plan: found.cases.keys().cloned().collect(),
+        turn: None,
         imported: Some(Imported {
             format: "criterion".to_owned(),
             from: args.criterion.display().to_string(),

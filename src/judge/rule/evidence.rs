@@ -64,9 +64,11 @@ impl<'a> Evidence<'a> {
         let shared = known.suite.map_or(Shared::default(), |(_, shared)| *shared);
         let share = looks.share(case.head.fresh.len() as u32);
         let last = known.error * looks.last_share() / 2.0;
+        let differences = case.differences();
         let sides = Sides {
             base: &base,
             head: &head,
+            differences: &differences,
             most: (base.len() + more_base, most),
             out: shared.out,
             last,
@@ -74,7 +76,10 @@ impl<'a> Evidence<'a> {
         let differs = held.filter(|held| held.differs);
         let ranks = differs.is_none() && !known.memory.is_found();
         Evidence {
-            by_t: sides.by_t(known, differs),
+            by_t: match differences.is_empty() {
+                true => sides.by_t(known, differs),
+                false => sides.by_pairs(known),
+            },
             by_ranks: ranks.then(|| sides.by_ranks(tables)),
             known,
             held: held.is_some(),

@@ -155,6 +155,7 @@ mod tests {
                 base: trace(case),
                 head: trace(case),
                 earlier: Vec::new(),
+                pairs: Vec::new(),
                 floor: 0.02,
             })
             .collect()

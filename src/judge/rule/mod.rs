@@ -20,7 +20,9 @@
 //!    equivalence by two one-sided tests (Schuirmann 1987).
 //! 6. What is neither is **inconclusive**, gets more invocations while these could decide
 //!    ([`Looks`]), and looks worse where it is slower beyond the floor.
-//! 7. **Earlier sessions** tell what differs from day to day: from three on, a case is held
+//! 7. **Sides that were measured in turn** are compared pair by pair (`views`): a moment of
+//!    load is then in both, and no day lies between them.
+//! 8. **Earlier sessions** tell what differs from day to day: from three on, a case is held
 //!    to the spread of sessions (`sessions`). With one alone nobody can tell a day from a
 //!    change: then nothing is called *improved* that a day could do.
 //!
@@ -64,11 +66,18 @@ pub fn rule(series: &[Series], plan: &Plan) -> Rulings {
     let own = |case: &Series| pooled(variance(&case.base.regular), variance(&case.head.regular));
     let prior = Prior::fit(&cases.iter().map(own).collect::<Vec<Variance>>());
     let between = Between::of(&cases, &prior);
-    let memory = remembered(&cases, &prior);
+    let differences: Vec<Vec<f64>> = cases.iter().map(Series::differences).collect();
+    let apart = differences.iter().map(|case| variance(case));
+    let apart = Prior::fit(&apart.collect::<Vec<Variance>>());
+    let memory = match differences.iter().any(|case| !case.is_empty()) {
+        true => Memory::of(differences.iter().map(Vec::as_slice), &apart),
+        false => remembered(&cases, &prior),
+    };
     let suite = suite(&cases, between.as_ref(), (&base_levels, &head_levels), plan);
     let mut tables = Tables::default();
     let known = Known {
         prior,
+        apart,
         memory,
         between: between.as_ref(),
         suite: suite.as_ref(),

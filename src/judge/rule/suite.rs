@@ -58,7 +58,10 @@ pub fn suite(
     let spread = 1.4826 * median(&apart)?;
     // The error of a median of so many, where nothing is shared at all.
     let chance = 1.2533 * spread / (cases.len() as f64).sqrt();
-    let (error, degrees) = error(between, levels, chance);
+    let (error, degrees) = match plan.beside && levels.0.len() == levels.1.len() {
+        true => paired_error(levels, chance),
+        false => error(between, levels, chance),
+    };
     let p = t_upper(change.abs() / error, degrees);
     let near = |own: &&f64| {
         own.signum() == change.signum()
@@ -113,6 +116,15 @@ pub fn suite(
 fn lying_apart(base: &[f64], head: &[f64], change: f64) -> f64 {
     let moved: Vec<f64> = head.iter().map(|level| level + change).collect();
     gap(base, &moved)
+}
+
+/// The same of sides that were measured in turn: what both invocations of a pair share is in
+/// no difference.
+fn paired_error((base, head): (&[f64], &[f64]), chance: f64) -> (f64, f64) {
+    let apart: Vec<f64> = base.iter().zip(head).map(|(b, h)| h - b).collect();
+    let own = variance(&apart);
+    let error = (own.value / apart.len().max(1) as f64).sqrt();
+    (error.max(chance).max(1e-5), own.degrees.max(1.0))
 }
 
 /// The standard error of the change, and how well it is known: what the levels of invocations

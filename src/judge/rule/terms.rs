@@ -41,8 +41,23 @@ pub struct Series {
     pub head: Trace,
     /// Sessions of the base before the one that `base` is, the oldest first.
     pub earlier: Vec<Trace>,
+    /// Of sides that were measured in turn: which value of the base (of all, regular ones
+    /// first) stands beside which of the head. None where they were not.
+    pub pairs: Vec<(usize, usize)>,
     /// A relative change: 0.02.
     pub floor: f64,
+}
+
+impl Series {
+    /// By how much each value of the head lies above the one beside it.
+    pub fn differences(&self) -> Vec<f64> {
+        if self.pairs.is_empty() {
+            return Vec::new();
+        }
+        let (base, head) = (self.base.all(), self.head.all());
+        let pairs = self.pairs.iter();
+        pairs.map(|&(b, h)| head[h] - base[b]).collect()
+    }
 }
 
 /// What the rule has to know of how the values came to be.

@@ -45,6 +45,7 @@ fn sweep(factors: &[f64], noise: f64, invocations: usize) -> Vec<Series> {
                 base: trace(level, 10),
                 head: trace(level + factor.ln(), invocations),
                 earlier: Vec::new(),
+                pairs: Vec::new(),
                 floor: FLOOR,
             }
         })
@@ -299,7 +300,8 @@ proptest! {
     ) {
         let trace = |regular: &Vec<f64>| Trace { regular: regular.clone(), fresh: Vec::new() };
         let series: Vec<Series> = cases.iter().map(|(base, head)| Series {
-            base: trace(base), head: trace(head), earlier: Vec::new(), floor,
+            base: trace(base), head: trace(head), earlier: Vec::new(),
+                pairs: Vec::new(), floor,
         }).collect();
         let plan = Plan { beside, ..plan() };
         for case in rule(&series, &plan).cases {
@@ -317,7 +319,8 @@ proptest! {
         let word = |base: &Vec<f64>, head: &Vec<f64>| {
             let trace = |regular: &Vec<f64>| Trace { regular: regular.clone(), fresh: Vec::new() };
             let series = Series {
-                base: trace(base), head: trace(head), earlier: Vec::new(), floor: 0.05,
+                base: trace(base), head: trace(head), earlier: Vec::new(),
+                pairs: Vec::new(), floor: 0.05,
             };
             // Both ways alike: without a session between them.
             rule(&[series], &Plan { beside: true, ..plan() }).cases[0].word
@@ -329,4 +332,65 @@ proptest! {
         };
         prop_assert_eq!(word(&head, &base), swapped);
     }
+}
+
+/// Both sides of each case share what a moment does to them, which is far more than their own.
+fn in_turn(factors: &[f64], moment: f64, noise: f64, pairs: usize) -> Vec<Series> {
+    let mut draws = Draws(11);
+    let cases = factors.iter().enumerate().map(|(case, factor)| {
+        let (mut base, mut head) = (Trace::default(), Trace::default());
+        for _ in 0..pairs {
+            let now = case as f64 + moment * draws.next();
+            base.regular.push(now + noise * draws.next());
+            head.regular.push(now + factor.ln() + noise * draws.next());
+        }
+        Series {
+            base,
+            head,
+            earlier: Vec::new(),
+            pairs: (0..pairs).map(|at| (at, at)).collect(),
+            floor: FLOOR,
+        }
+    });
+    cases.collect()
+}
+
+#[test]
+fn what_both_of_a_pair_share_hides_nothing() {
+    let beside = Plan {
+        beside: true,
+        ..plan()
+    };
+    // A moment shakes both sides by 10 %; 5 % more is seen all the same, of one case or many.
+    for factors in [vec![1.05], vec![1.05; 4], [vec![1.05; 4], vec![1.0; 30]].concat()] {
+        let paired = in_turn(&factors, 0.1, 0.003, 8);
+        let rulings = rule(&paired, &beside);
+        let changed = factors.iter().filter(|factor| **factor > 1.0).count();
+        assert_eq!(count(&rulings, Word::Regressed), changed, "{rulings:?}");
+        let mut apart = paired;
+        for case in &mut apart {
+            case.pairs.clear();
+        }
+        assert_eq!(count(&rule(&apart, &beside), Word::Regressed), 0);
+    }
+}
+
+#[test]
+fn pairs_of_the_same_code_are_called_in_one_of_a_hundred_sweeps_at_most() {
+    let beside = Plan {
+        beside: true,
+        ..plan()
+    };
+    // One case has nothing to learn its noise from: 5 pairs, at twice the floor of noise.
+    let cases = in_turn(&vec![1.0; 2000], 0.05, 0.04, 5);
+    let called = |case: &Series| {
+        let ruling = rule(std::slice::from_ref(case), &beside);
+        matches!(ruling.cases[0].word, Word::Regressed | Word::Improved)
+    };
+    let called = cases.iter().filter(|case| called(case)).count();
+    assert!(called <= 20, "{called} of 2000");
+    // Together they are one sweep, which may be wrong once in fifty.
+    let rulings = rule(&cases, &beside);
+    let wrong = count(&rulings, Word::Regressed) + count(&rulings, Word::Improved);
+    assert!(wrong <= 1, "{wrong}");
 }

@@ -15,6 +15,8 @@ const OF_A_CENTRE: f64 = 1.05;
 pub struct Known<'a> {
     /// How much cases vary.
     pub prior: Prior,
+    /// How much the differences within pairs do, of sides that were measured in turn.
+    pub apart: Prior,
     /// Whether invocations remember each other.
     pub memory: Memory,
     /// How sessions of the base differ.
@@ -50,6 +52,8 @@ pub struct Sides<'a> {
     pub base: &'a [f64],
     /// Of the head.
     pub head: &'a [f64],
+    /// Differences within pairs, of sides that were measured in turn; none of others.
+    pub differences: &'a [f64],
     /// How many there are at the last look.
     pub most: (usize, usize),
     /// What all cases share.
@@ -59,6 +63,20 @@ pub struct Sides<'a> {
 }
 
 impl Sides<'_> {
+    /// By a moderated t of the differences within pairs: what both of a pair share, such as a
+    /// moment of load, is in none of them.
+    pub fn by_pairs(&self, known: &Known) -> View {
+        let now = self.differences.len();
+        let own = known.apart.moderate(self.differences);
+        let of_mean = |values: usize| {
+            let inflated = known.memory.inflation(values as f64, now.min(10) as f64);
+            (OF_A_CENTRE * own.value * inflated / values as f64).sqrt()
+        };
+        let (error, last) = (of_mean(now), of_mean(self.most.1.max(now)));
+        let change = one_sample_centre(self.differences);
+        self.seen_by_t(change, (error, last), own.degrees)
+    }
+
     /// By a moderated t.
     pub fn by_t(&self, known: &Known, held: Option<&Held>) -> View {
         // A side of few that is quiet by luck is no quieter than both together.
@@ -103,12 +121,16 @@ impl Sides<'_> {
                 (one_sample_centre(self.base), theirs, last, degrees)
             }
         };
-        let (error, last) = ((theirs + mine).sqrt(), (theirs_last + mine_last).sqrt());
+        let errors = ((theirs + mine).sqrt(), (theirs_last + mine_last).sqrt());
+        self.seen_by_t(centre - before, errors, degrees)
+    }
+
+    /// A change whose standard error is this now and that at the last look.
+    fn seen_by_t(&self, change: f64, (error, last): (f64, f64), degrees: f64) -> View {
         let (end, wide) = (
             t_upper_quantile(END, degrees),
             t_upper_quantile(END / 2.0, degrees),
         );
-        let change = centre - before;
         let around = |by: f64| (change - by * error, change + by * error);
         View {
             change,

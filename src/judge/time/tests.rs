@@ -8,12 +8,12 @@ use crate::record::types::Fault;
 use crate::units::quantities;
 
 fn one(base: &CaseRecord, head: &CaseRecord) -> Compared {
-    let gate = Options {
+    let gate = Taken {
         batches: true,
-        ..Options::default()
+        beside: false,
     };
     let policy = Policy::default();
-    let mut together = compare(&[], &[(base, head)], Metric::Device, &policy, &gate);
+    let mut together = compare(&[], &[(base, head)], Metric::Device, &policy, gate);
     together.cases.remove(0).unwrap()
 }
 
@@ -118,7 +118,7 @@ fn each_metric_is_judged_by_its_own_floor() {
     let (base, head) = (with_host(100.0, 5e4), with_host(100.0, 3.5e5));
     let policy = Policy::default();
     let of = |metric, policy: &Policy| {
-        let together = compare(&[], &[(&base, &head)], metric, policy, &Options::default());
+        let together = compare(&[], &[(&base, &head)], metric, policy, Taken::default());
         together.cases.into_iter().next().flatten()
     };
     assert_eq!(of(Metric::Device, &policy).unwrap().word, Word::Same);
@@ -143,7 +143,7 @@ fn each_metric_is_judged_by_its_own_floor() {
         &[(&bare, &head)],
         Metric::Host,
         &policy,
-        &Options::default(),
+        Taken::default(),
     );
     assert_eq!(together.cases, [None]);
 }
@@ -159,14 +159,14 @@ fn a_part_of_nearly_nothing_does_not_count() {
 #[test]
 fn metrics_that_may_fail_share_the_error_of_the_gate() {
     let mut policy = Policy::default();
-    let options = Options::default();
-    assert_eq!(plan(&policy, &options).part, 0.5);
+    let options = Taken::default();
+    assert_eq!(plan(&policy, options).part, 0.5);
     let told = MetricPolicy {
         action: Action::Warn,
         ..MetricPolicy::default_of(Metric::Host)
     };
     policy.metrics.insert(Metric::Host, told);
-    assert_eq!(plan(&policy, &options).part, 1.0);
+    assert_eq!(plan(&policy, options).part, 1.0);
 }
 
 #[test]
@@ -192,7 +192,7 @@ proptest! {
         record.confirm_ns = quantities(fresh);
         let base = timed(&base);
         let policy = Policy { floor: Share(floor), ..Policy::default() };
-        let together = compare(&[], &[(&base, &record); 6], Metric::Device, &policy, &Options::default());
+        let together = compare(&[], &[(&base, &record); 6], Metric::Device, &policy, Taken::default());
         for row in together.cases.into_iter().flatten() {
             let Change { ratio, low, high, p, .. } = row.change;
             prop_assert!(ratio.is_finite() && low.is_finite() && high.is_finite());

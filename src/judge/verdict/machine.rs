@@ -23,10 +23,15 @@ pub fn disturbed(judgement: &Judgement) -> Option<String> {
 pub fn base_disturbed(judgement: &Judgement) -> Option<String> {
     let base = of_side(judgement, true);
     let by = by(&base);
-    by.first()?;
+    // Measured in turn, both are to be measured again, which the head's sentence says.
+    let told_already = judgement.in_turn && !of_side(judgement, false).is_empty();
+    let first = by.first().filter(|_| !told_already)?;
+    let advice = match judgement.in_turn {
+        true => first.advice(),
+        false => "save it anew from a run on quiet ground",
+    };
     Some(format!(
-        "the base's times of {} are the machine's: {} in {}; save it anew from a run on quiet \
-         ground",
+        "the base's times of {} are the machine's: {} in {}; {advice}",
         counted(base.len(), "case"),
         told(&by),
         most(&base),

@@ -8,7 +8,7 @@ use crate::units::counted;
 
 /// Metrics beside the device's time that got worse as the suite does not allow.
 pub fn regressed(judgement: &Judgement) -> Option<String> {
-    let parts = Metric::BESIDE.into_iter().filter_map(|metric| {
+    let parts = Metric::OTHERS.into_iter().filter_map(|metric| {
         let failed: Vec<(&Row, &MetricRow)> = of_metric(judgement, metric)
             .filter(|(_, of)| of.fails())
             .collect();
@@ -29,7 +29,7 @@ pub fn regressed(judgement: &Judgement) -> Option<String> {
 
 /// The same of those that look worse and were not decided.
 pub fn look_worse(judgement: &Judgement) -> Option<String> {
-    let parts = Metric::BESIDE.into_iter().filter_map(|metric| {
+    let parts = Metric::OTHERS.into_iter().filter_map(|metric| {
         let open: Vec<(&Row, &MetricRow)> = of_metric(judgement, metric)
             .filter(|(row, of)| row.word != Word::Regressed && of.looks_worse)
             .filter(|(_, of)| of.action == Action::Fail)

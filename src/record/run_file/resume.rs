@@ -1,5 +1,9 @@
 //! Whether a run that was stopped may go on.
 
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::attention::CaseId;
 use crate::record::spent::Spent;
 use crate::record::types::{BaseId, Git, Run, RunHeader};
 
@@ -12,6 +16,17 @@ pub struct Opening {
     pub base: Option<BaseId>,
     /// What this process took until now.
     pub spent: Spent,
+    /// The entries that may be kept of a run that goes on; `None`: all. Of two runs that are
+    /// measured in turn, an invocation that one of them alone has is measured again in both.
+    pub only: Option<BTreeSet<(u32, CaseId)>>,
+}
+
+/// The unfinished run of a report directory that goes on under `header`; `None` where there is
+/// none, or it does not.
+pub fn going_on(directory: &Path, header: &RunHeader, opening: &Opening) -> Option<Run> {
+    let path = directory.join(super::RUN_FILE);
+    let run = path.exists().then(|| super::read(&path).ok())??;
+    (run.end.is_none() && obstacles(&run, header, opening).is_empty()).then_some(run)
 }
 
 /// Why a run does not go on under `now`, as sentences; empty where it may.
@@ -42,6 +57,7 @@ pub(super) fn obstacles(run: &Run, now: &RunHeader, opening: &Opening) -> Vec<St
         then.workers != now.workers,
         "the versions, packages or devices of its workers changed",
     );
+    found.extend(turn(then, now));
     found.extend(git(then.git.as_ref(), now.git.as_ref()));
     match (&then.identity, &now.identity) {
         (Some(then), Some(now)) => found.extend(then.differences(now)),
@@ -60,6 +76,15 @@ pub(super) fn obstacles(run: &Run, now: &RunHeader, opening: &Opening) -> Vec<St
         _ => {}
     }
     found
+}
+
+/// What was measured beside what may not change; what the pair is called is the older run's.
+fn turn(then: &RunHeader, now: &RunHeader) -> Option<String> {
+    let sides = |header: &RunHeader| {
+        let turn = header.turn.as_ref()?;
+        Some((turn.side, turn.of.clone(), turn.stands_in.clone()))
+    };
+    (sides(then) != sides(now)).then(|| "it was measured beside something else".to_owned())
 }
 
 fn git(then: Option<&Git>, now: Option<&Git>) -> Option<String> {

@@ -144,6 +144,7 @@ impl Fold {
                 invocation,
                 confirms,
                 device_ns,
+                cpu_ns: median(&measurement.cpu_ns),
                 by: measurement.disturbed.clone(),
             }),
             _ => {

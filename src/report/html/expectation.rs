@@ -155,6 +155,7 @@ fn dependence(context: &Context, result: &ExpectationResult) -> Option<Dependenc
         let time = match result.metric {
             Metric::Device => timing.median_ns,
             Metric::Host => timing.host_ns.unwrap_or(Nanoseconds(f64::NAN)),
+            Metric::Processor => Nanoseconds(f64::NAN),
             Metric::FirstCall => timing.first_call_ns.unwrap_or(Nanoseconds(f64::NAN)),
         };
         let value = sibling.params.get(&parameter);

@@ -1,0 +1,103 @@
+//! `regatta compare`: two versions, measured in turn and judged.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::Ended;
+use super::comparing::{self, Comparison, Question};
+use super::deciding::duration;
+use super::measure_args::MeasureArgs;
+use super::reporting::{self, Show};
+use regatta::judge::Options;
+use regatta::units::Share;
+use regatta::versions::spec::Spec;
+
+/// Measure two versions in turn, and judge: which is slower, how sure that is, and why
+///
+/// Processes of both sides alternate on one device, in pairs of random order, and pairs are
+/// compared: what the machine does meanwhile is in both. Nothing is stored before. Exits 0 when
+/// nothing of the head is worse or may be, 1 when something is, 2 when a version cannot be had,
+/// 3 when it cannot say. A comparison that was stopped goes on where it was. The
+/// expectations and limits of the suite are left to `run` and `gate`.
+#[derive(Args, Debug)]
+#[command(after_help = "A version (SPEC) is\n  \
+    pypi:jax==0.5.0          releases, in an environment that is made for them;\n                           \
+    several as one: pypi:jax==0.5.0,jaxlib==0.5.0\n  \
+    git:HEAD~1               a revision of this checkout, built by the suite's [build]\n  \
+    env:old                  an environment of the suite or regatta.toml\n  \
+    worker:mine=./old/serve  another command for a worker\n  \
+    cuda/flash-mma           a variant, against one on the other side\n  \
+    cpu/split-key.num_splits_key=1\n                           \
+    a parameter, as --set takes it\n  \
+    run:reports/quick        a stored run or a baseline (as the base alone)\n  \
+    here                     the suite as it stands\n\n\
+    Examples:\n  \
+    regatta compare jax-sdpa --base pypi:jax==0.5.0 --head pypi:jax==0.5.1\n  \
+    regatta compare ./mine.toml --base git:main\n  \
+    regatta compare quick --base cpu/naive --head cpu/flash")]
+pub struct CompareArgs {
+    #[command(flatten)]
+    measure: MeasureArgs,
+
+    /// What was (several, where they say different things of one side)
+    #[arg(long, value_name = "SPEC", required = true)]
+    base: Vec<Spec>,
+
+    /// What is
+    #[arg(long, value_name = "SPEC", default_value = "here")]
+    head: Vec<Spec>,
+
+    /// The smallest change that counts, 0.01 for 1 % [default: the suite's]
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    floor: Option<Share>,
+
+    /// Take no batch of fresh pairs that would end later than this after the start: `90s`, `15m`
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    budget: Option<Duration>,
+
+    /// Call an inconclusive result not judged (exit code 3)
+    #[arg(long)]
+    strict: bool,
+
+    #[command(flatten)]
+    show: Show,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// See [`super::Stop`].
+pub fn run(args: &CompareArgs) -> Ended {
+    reporting::told_as_json(compare(args), args.show.json)
+}
+
+fn compare(args: &CompareArgs) -> Ended {
+    let question = Question {
+        measure: &args.measure,
+        base: &args.base,
+        head: &args.head,
+        directory: comparing::directory(&args.measure)?,
+        floor: args.floor,
+        budget: args.budget,
+        demands: false,
+        options: Options {
+            strict: args.strict,
+            same_suite: false,
+            wants_base: true,
+            batches: true,
+        },
+    };
+    Comparison::prepare(&question)?.conclude(&args.show)
+}
+
+/// A share of a time, 0 to 1.
+///
+/// # Errors
+/// What to write instead.
+pub fn share(text: &str) -> Result<Share, String> {
+    match text.trim().parse::<f64>() {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(Share(share)),
+        _ => Err("use a share from 0 to 1: 0.01 is 1 %".to_owned()),
+    }
+}

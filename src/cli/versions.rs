@@ -1,0 +1,266 @@
+//! From what a command line calls a version to what is measured: the suite, an environment
+//! that is made, a revision that is built.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use anyhow::{Context, anyhow};
+
+use super::measure_args::{MeasureArgs, load, parse_override};
+use super::measuring::Built;
+use super::{Stop, note};
+use regatta::attention::VariantId;
+use regatta::measure::environments::Made;
+use regatta::measure::released::released;
+use regatta::suite::build::Build;
+use regatta::suite::document::nearest;
+use regatta::suite::{Suite, WorkerCommand};
+use regatta::versions::checkout::Revision;
+use regatta::versions::spec::{Pin, Spec};
+use regatta::worker::program::{Leaves, Program, Streams, why};
+
+/// One side of a comparison.
+#[derive(Debug)]
+pub struct Version {
+    /// As it was asked for.
+    pub asked: Vec<String>,
+    /// The suite as it is measured there.
+    pub suite: Suite,
+    /// Environment of workers that name none.
+    pub environment: Option<String>,
+    /// The revision that workers are of, where that is not this checkout.
+    pub revision: Option<Built>,
+    /// The variant, where one is compared with another.
+    pub variant: Option<VariantId>,
+    /// A run that is stored: nothing of this side is measured.
+    pub stored: Option<String>,
+}
+
+impl Version {
+    /// Reads what was asked for over the suite of `args`. What has to be made is made:
+    /// environments, worktrees and what is built in them.
+    ///
+    /// # Errors
+    /// Whatever cannot be had, or changes nothing: exit code 2.
+    pub fn of(specs: &[Spec], args: &MeasureArgs) -> Result<Version, Stop> {
+        let mut version = Version {
+            asked: specs.iter().map(Spec::to_string).collect(),
+            suite: load(args)?,
+            environment: args.environment.clone(),
+            revision: None,
+            variant: None,
+            stored: None,
+        };
+        for spec in specs {
+            version.add(spec, specs.len() == 1)?;
+        }
+        if let Some(name) = &version.environment {
+            made(&version.suite, name, args.quiet)?;
+        }
+        if let Some(built) = &mut version.revision {
+            let serves = version.suite.build.as_ref();
+            let serves = serves.and_then(|build| build.serves.as_ref());
+            built.own = serves.map(|path| built.directory.join(path));
+        }
+        Ok(version)
+    }
+
+    fn add(&mut self, spec: &Spec, alone: bool) -> Result<(), Stop> {
+        match spec {
+            Spec::Here => {}
+            Spec::Environment(name) => {
+                self.one_environment(spec)?;
+                declared(&self.suite, name)?;
+                self.environment = Some(name.clone());
+            }
+            Spec::Release(pins) => {
+                self.one_environment(spec)?;
+                self.release(pins)?;
+            }
+            Spec::Revision(revision) => self.revise(revision)?,
+            Spec::Worker { name, command } => self.replace(name, command)?,
+            Spec::Parameter(text) => {
+                let change = parse_override(text, &self.suite).map_err(Stop::Usage)?;
+                self.suite.push_override(change, text.clone());
+                if let Some(idle) = self.suite.idle_override() {
+                    return Err(Stop::Usage(anyhow!(
+                        "{text} replaces nothing: no case of {} leaves {} at auto",
+                        idle.variant,
+                        idle.parameter
+                    )));
+                }
+            }
+            Spec::Variant(variant) => {
+                if let Some(other) = self.variant.replace(variant.clone()) {
+                    return Err(Stop::Usage(anyhow!(
+                        "{other} and {variant}: one variant is a side, not two"
+                    )));
+                }
+            }
+            Spec::Run(path) if alone => self.stored = Some(path.clone()),
+            Spec::Run(path) => {
+                return Err(Stop::Usage(anyhow!(
+                    "run:{path} is measured already; name it alone"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn one_environment(&self, spec: &Spec) -> Result<(), Stop> {
+        match self
+            .asked
+            .iter()
+            .filter(|asked| asked.starts_with("env:") || asked.starts_with("pypi:"))
+            .count()
+        {
+            0 | 1 => Ok(()),
+            _ => Err(Stop::Usage(anyhow!(
+                "{spec}: a side runs in one environment; write several releases as one: \
+                 pypi:jax==0.5.0,jaxlib==0.5.0"
+            ))),
+        }
+    }
+
+    fn release(&mut self, pins: &[Pin]) -> Result<(), Stop> {
+        let requirements: Vec<String> = pins.iter().map(Pin::to_string).collect();
+        let default = self.environment.as_deref();
+        let (name, environment) =
+            released(&self.suite, default, &requirements).map_err(Stop::usage)?;
+        self.suite.environments.insert(name.clone(), environment);
+        self.environment = Some(name);
+        Ok(())
+    }
+
+    fn replace(&mut self, name: &str, command: &[String]) -> Result<(), Stop> {
+        let workers = self
+            .suite
+            .cases
+            .iter()
+            .map(|case| case.variant.worker.as_str());
+        if !workers.clone().any(|worker| worker == name) {
+            let hint = nearest(name, workers).map(|near| format!("; did you mean `{near}`?"));
+            return Err(Stop::Usage(anyhow!(
+                "worker:{name}: suite {} has no variant of this worker{}",
+                self.suite.name,
+                hint.unwrap_or_default()
+            )));
+        }
+        let command = WorkerCommand(command.to_vec());
+        self.suite.workers.insert(name.to_owned(), command);
+        Ok(())
+    }
+
+    fn revise(&mut self, revision: &str) -> Result<(), Stop> {
+        if let Some(other) = &self.revision {
+            return Err(Stop::Usage(anyhow!(
+                "git:{revision}: the side is of {} already",
+                other.commit
+            )));
+        }
+        let build = self.suite.build.as_ref();
+        let own = |name: &str| matches!(name, "cpu" | "cuda");
+        let mut workers = self
+            .suite
+            .cases
+            .iter()
+            .map(|case| case.variant.worker.as_str());
+        let unmoved = build.and_then(|build| build.serves.as_ref()).is_none()
+            && workers.all(|name| own(name) && !self.suite.workers.contains_key(name));
+        if unmoved {
+            return Err(Stop::Usage(anyhow!(
+                "git:{revision} changes nothing: `cpu` and `cuda` are served by this regatta; say \
+                 in [build] of the suite which one a revision's build makes: \
+                 serves = \"target/release/regatta\""
+            )));
+        }
+        let found = Revision::found(Path::new("."), revision).map_err(Stop::usage)?;
+        if let Some(build) = build
+            && !found.is_built(build)
+        {
+            built(&found, build)?;
+        }
+        self.revision = Some(Built {
+            directory: found.directory,
+            commit: found.commit,
+            own: None,
+        });
+        Ok(())
+    }
+}
+
+/// Builds a revision in its folder.
+fn built(revision: &Revision, build: &Build) -> Result<(), Stop> {
+    let asked = &revision.asked;
+    note(format!(
+        "building git:{asked} ({})",
+        build.command.join(" ")
+    ));
+    let (program, args) = build
+        .command
+        .split_first()
+        .ok_or_else(|| Stop::Usage(anyhow!("{}: an empty command", build.origin)))?;
+    let error = |what: String| Stop::Usage(anyhow!("git:{asked}: {}: {what}", build.origin));
+    let streams = Streams {
+        stdin: Stdio::null(),
+        stdout: Stdio::null(),
+        stderr: Stdio::inherit(),
+    };
+    let started = Program {
+        program: program.into(),
+        args: args.to_vec(),
+        env: Vec::new(),
+        directory: Some(revision.directory.clone()),
+        leaves: Leaves::Nothing,
+    }
+    .start(streams, Vec::new());
+    let mut started = started.map_err(|e| error(why(Path::new(program), &e)))?;
+    let status = started.wait().map_err(|e| error(e.to_string()))?;
+    if !status.success() {
+        return Err(error(format!(
+            "it does not build ({status}); its words are above"
+        )));
+    }
+    let missing = build
+        .makes
+        .iter()
+        .find(|path| !revision.directory.join(path).exists());
+    if let Some(path) = missing {
+        return Err(error(format!(
+            "it built, and there is no {} in {}",
+            path.display(),
+            revision.directory.display()
+        )));
+    }
+    let noted = revision.note_built(build);
+    noted
+        .with_context(|| format!("git:{asked}"))
+        .map_err(Stop::Usage)
+}
+
+/// Makes an environment that is not there yet.
+fn made(suite: &Suite, name: &str, quiet: bool) -> Result<(), Stop> {
+    let environment = declared(suite, name)?;
+    let made = Made::of(name, environment).map_err(Stop::usage)?;
+    let Some(made) = made.filter(|made| made.lock().is_none()) else {
+        return Ok(());
+    };
+    if !quiet {
+        note(format!("making environment {name}"));
+    }
+    made.make().map(drop).map_err(Stop::usage)
+}
+
+fn declared<'a>(
+    suite: &'a Suite,
+    name: &str,
+) -> Result<&'a regatta::suite::environment::Environment, Stop> {
+    suite.environments.get(name).ok_or_else(|| {
+        let known = suite.environments.keys().map(String::as_str);
+        let hint = nearest(name, known).map(|near| format!("did you mean `{near}`?"));
+        let hint = hint.unwrap_or_else(|| {
+            format!("declare it as [environments.{name}] in the suite or in regatta.toml")
+        });
+        Stop::Usage(anyhow!("no environment is called `{name}`; {hint}"))
+    })
+}

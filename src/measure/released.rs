@@ -1,0 +1,112 @@
+//! An environment for releases that a command line names, made after one that is declared.
+
+use super::declared::{NoCommand, OWN, environment_of};
+use crate::suite::Suite;
+use crate::suite::environment::Environment;
+use crate::worker::python;
+
+/// The environment in which the suite's Python workers run that name none, with these
+/// requirements (`jax==0.5.0`) in place of its own of the same packages, and its name.
+///
+/// # Errors
+/// When no worker of the suite would run in it.
+pub fn released(
+    suite: &Suite,
+    default: Option<&str>,
+    requirements: &[String],
+) -> Result<(String, Environment), NoCommand> {
+    let asked = requirements.join(",");
+    let mut variants = suite.cases.iter().map(|case| &case.variant);
+    let python = variants.find(|variant| {
+        let worker = variant.worker.as_str();
+        let replaced = suite.workers.contains_key(worker) || OWN.contains(&worker);
+        variant.environment.is_none() && !replaced && python::LIBRARIES.contains(&worker)
+    });
+    let Some(variant) = python else {
+        return Err(NoCommand(format!(
+            "pypi:{asked} changes nothing: no variant of suite {} is of a Python worker that \
+             leaves its environment open",
+            suite.name
+        )));
+    };
+    let (_, declared) = environment_of(&variant.worker, suite, default)?;
+    let name: String = asked
+        .chars()
+        .map(|c| match c.is_ascii_alphanumeric() || "-_.".contains(c) {
+            true => c,
+            false => '-',
+        })
+        .collect();
+    let name = name.replace("--", "-");
+    Ok((name, with(&declared, requirements)))
+}
+
+/// An environment with these requirements before its own, of which those of the same packages
+/// go.
+fn with(declared: &Environment, requirements: &[String]) -> Environment {
+    let named: Vec<String> = requirements.iter().map(|line| package(line)).collect();
+    let kept = declared.requirements.iter();
+    let kept = kept.filter(|line| !named.contains(&package(line)));
+    Environment {
+        requirements: requirements.iter().chain(kept).cloned().collect(),
+        workers: Vec::new(),
+        ..declared.clone()
+    }
+}
+
+/// The package of a requirement, as indexes compare names (PEP 503).
+fn package(line: &str) -> String {
+    let name = line
+        .split(['=', '<', '>', '!', '~', ' ', '[', ';', '@'])
+        .next();
+    let name = name.unwrap_or_default().to_ascii_lowercase();
+    let parts: Vec<&str> = name
+        .split(['-', '_', '.'])
+        .filter(|part| !part.is_empty())
+        .collect();
+    parts.join("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::attention::Case;
+
+    fn suite(variant: &str) -> Suite {
+        let case: Case = format!("{variant}:s64,d64").parse().unwrap();
+        let declared = Environment {
+            interpreter: Some("/opt/python".to_owned()),
+            requirements: vec!["Flash_Attn==2.8.3".to_owned(), "torch==2.11.0".to_owned()],
+            workers: vec!["torch".to_owned()],
+            ..Environment::default()
+        };
+        Suite {
+            name: "mine".to_owned(),
+            cases: vec![case],
+            environments: BTreeMap::from([("libraries".to_owned(), declared)]),
+            ..Suite::default()
+        }
+    }
+
+    #[test]
+    fn a_release_takes_the_place_of_the_one_that_is_declared() {
+        let asked = ["flash-attn==2.7.4".to_owned()];
+        let (name, made) = released(&suite("torch/sdpa"), None, &asked).unwrap();
+        assert_eq!(name, "flash-attn-2.7.4");
+        assert_eq!(made.requirements, ["flash-attn==2.7.4", "torch==2.11.0"]);
+        assert_eq!(made.interpreter.as_deref(), Some("/opt/python"));
+        let two = ["jax==0.5.0".to_owned(), "jaxlib==0.5.0".to_owned()];
+        let (name, _) = released(&suite("jax/sdpa"), None, &two).unwrap();
+        assert_eq!(name, "jax-0.5.0-jaxlib-0.5.0");
+    }
+
+    #[test]
+    fn a_release_that_nobody_would_import_is_refused() {
+        for variant in ["cpu/flash", "torch/sdpa@old"] {
+            let error = released(&suite(variant), None, &["jax==1".to_owned()]).unwrap_err();
+            assert!(error.to_string().contains("changes nothing"), "{error}");
+        }
+    }
+}
