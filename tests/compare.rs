@@ -31,7 +31,12 @@ fn the_same_code_passes_and_both_runs_alternate() {
     let place = place(&["fake/steady", "fake/other"]);
     let (stdout, _) = exits!(place, 0, ["compare", "./s.toml", "--base", "here"]);
     assert!(stdout.contains("12 same"), "{stdout}");
-    for file in ["index.html", "cases.csv", "base/run.jsonl", "head/run.jsonl"] {
+    for file in [
+        "index.html",
+        "cases.csv",
+        "base/run.jsonl",
+        "head/run.jsonl",
+    ] {
         let path = place.path().join("reports/s-compare").join(file);
         assert!(path.exists(), "{file}");
     }
@@ -74,15 +79,32 @@ fn a_parameter_and_a_variant_are_versions_too() {
     );
     assert!(!stdout.contains("fake/slow:s64"), "{stdout}");
 
-    let words = ["compare", "./s.toml", "--base", "fake/steady", "--head", "fake/slow"];
+    let words = [
+        "compare",
+        "./s.toml",
+        "--base",
+        "fake/steady",
+        "--head",
+        "fake/slow",
+    ];
     let (stdout, _) = exits!(place, 1, words);
-    assert!(stdout.contains("6 of 6 cases regressed, worst fake/slow:"), "{stdout}");
+    assert!(
+        stdout.contains("6 of 6 cases regressed, worst fake/slow:"),
+        "{stdout}"
+    );
     // Each run tells what it measured; together they are judged as then.
-    assert!(run(&place, "base").header.plan[0].0.starts_with("fake/steady:"));
+    assert!(
+        run(&place, "base").header.plan[0]
+            .0
+            .starts_with("fake/steady:")
+    );
     let folder = |side| format!("reports/s-compare/{side}");
     let words = ["diff", &folder("base"), &folder("head")];
     let (stdout, _) = exits!(place, 1, words);
-    assert!(stdout.contains("6 of 6 cases regressed, worst fake/slow:"), "{stdout}");
+    assert!(
+        stdout.contains("6 of 6 cases regressed, worst fake/slow:"),
+        "{stdout}"
+    );
 }
 
 #[test]
@@ -91,18 +113,38 @@ fn what_is_no_version_is_refused_before_anything_is_measured() {
     for (base, words) in [
         ("old", "did you mean `env:old` or `git:old`?"),
         ("env:old", "no environment is called `old`; declare it"),
-        ("worker:fakee=x", "has no variant of this worker; did you mean `fake`?"),
-        ("worker:fake=no-such-program-anywhere", "no folder of PATH has it"),
-        ("pypi:jax==0.5.0", "changes nothing: no variant of suite s is of a Python"),
-        ("fake/other", "name the one it is compared with on the other side"),
-        ("fake/steady.num_splits=1", "no parameter `num_splits`; did you mean"),
+        (
+            "worker:fakee=x",
+            "has no variant of this worker; did you mean `fake`?",
+        ),
+        (
+            "worker:fake=no-such-program-anywhere",
+            "no folder of PATH has it",
+        ),
+        (
+            "pypi:jax==0.5.0",
+            "changes nothing: no variant of suite s is of a Python",
+        ),
+        (
+            "fake/other",
+            "name the one it is compared with on the other side",
+        ),
+        (
+            "fake/steady.num_splits=1",
+            "no parameter `num_splits`; did you mean",
+        ),
         ("fake/nobody.a=1", "does not measure fake/nobody"),
         ("run:nowhere", "nowhere is neither a file"),
         ("git:HEAD", "git"),
     ] {
         let (_, stderr) = exits!(place, 2, ["compare", "./s.toml", "--base", base]);
         assert!(stderr.contains(words), "{base}: {stderr}");
-        assert!(!place.path().join("reports/s-compare/head/run.jsonl").exists());
+        assert!(
+            !place
+                .path()
+                .join("reports/s-compare/head/run.jsonl")
+                .exists()
+        );
     }
     let (_, stderr) = exits!(
         place,
@@ -115,7 +157,10 @@ fn what_is_no_version_is_refused_before_anything_is_measured() {
 #[test]
 fn sides_that_cannot_be_compared_are_refused_in_words() {
     let place = place(&["fake/steady"]);
-    let gpu = format!("worker:fake={} --kind cuda --clock events", fake_worker().display());
+    let gpu = format!(
+        "worker:fake={} --kind cuda --clock events",
+        fake_worker().display()
+    );
     let (_, stderr) = exits!(place, 3, ["compare", "./s.toml", "--base", &gpu]);
     assert!(stderr.contains("fake.device: cuda"), "{stderr}");
     assert!(stderr.contains("nothing was measured"), "{stderr}");
@@ -127,7 +172,14 @@ fn a_stored_run_is_a_base() {
     exits!(place, 0, ["run", "./s.toml"]);
     exits!(place, 0, ["compare", "./s.toml", "--base", "run:reports/s"]);
     let head = slower("8");
-    let words = ["compare", "./s.toml", "--base", "run:reports/s", "--head", &head];
+    let words = [
+        "compare",
+        "./s.toml",
+        "--base",
+        "run:reports/s",
+        "--head",
+        &head,
+    ];
     exits!(place, 1, words);
 }
 
@@ -153,7 +205,11 @@ fn a_gate_against_a_version_needs_no_baseline_and_holds_what_the_suite_demands()
 
 /// Cuts lines off the end of a side's run.
 fn cut(place: &Place, side: &str, lines: usize) {
-    let path = place.path().join("reports/s-compare").join(side).join("run.jsonl");
+    let path = place
+        .path()
+        .join("reports/s-compare")
+        .join(side)
+        .join("run.jsonl");
     let text = fs::read_to_string(&path).unwrap();
     let all: Vec<&str> = text.lines().collect();
     fs::write(&path, all[..all.len() - lines].join("\n") + "\n").unwrap();
@@ -168,10 +224,18 @@ fn a_comparison_that_was_stopped_goes_on_by_whole_pairs() {
     cut(&place, "head", 3);
     let (_, stderr) = exits!(place, 0, words);
     // 30 entries a side, of which 28 pairs are whole.
-    assert_eq!(stderr.matches("resuming: 28 entries").count(), 2, "{stderr}");
+    assert_eq!(
+        stderr.matches("resuming: 28 entries").count(),
+        2,
+        "{stderr}"
+    );
     for side in ["base", "head"] {
         let run = run(&place, side);
-        let once: BTreeSet<_> = run.entries.iter().map(|e| (e.invocation, &e.case)).collect();
+        let once: BTreeSet<_> = run
+            .entries
+            .iter()
+            .map(|e| (e.invocation, &e.case))
+            .collect();
         assert_eq!((run.entries.len(), once.len()), (30, 30), "{side}");
         assert!(run.end.is_some() && run.damage.is_empty());
     }
@@ -184,7 +248,14 @@ fn a_comparison_that_was_stopped_goes_on_by_whole_pairs() {
 
 fn git(place: &Place, words: &[&str]) {
     let output = Command::new("git")
-        .args(["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"])
+        .args([
+            "-c",
+            "user.name=a",
+            "-c",
+            "user.email=a@b",
+            "-c",
+            "commit.gpgsign=false",
+        ])
         .args(words)
         .current_dir(place.path())
         .output()
@@ -224,7 +295,14 @@ fn checkout(percents: &[&str]) -> Place {
 #[test]
 fn a_revision_is_built_once_in_a_folder_of_its_own() {
     let place = checkout(&["0", "broken", "9"]);
-    let words = ["compare", "./s.toml", "--base", "git:HEAD~2", "--head", "git:HEAD"];
+    let words = [
+        "compare",
+        "./s.toml",
+        "--base",
+        "git:HEAD~2",
+        "--head",
+        "git:HEAD",
+    ];
     let (stdout, _) = exits!(place, 1, words);
     assert!(stdout.contains("6 of 6 cases regressed"), "{stdout}");
     let head = run(&place, "head").header;
@@ -239,10 +317,16 @@ fn a_revision_is_built_once_in_a_folder_of_its_own() {
             assert_eq!(times, "built\n", "{:?}", entry.path());
         }
     }
-    assert!(!place.path().join("made").exists(), "the checkout is left alone");
+    assert!(
+        !place.path().join("made").exists(),
+        "the checkout is left alone"
+    );
     let (_, stderr) = exits!(place, 2, ["compare", "./s.toml", "--base", "git:HEAD~1"]);
     assert!(stderr.contains("git:HEAD~1: ./s.toml:"), "{stderr}");
-    assert!(stderr.contains("does not build (exit status: 3)"), "{stderr}");
+    assert!(
+        stderr.contains("does not build (exit status: 3)"),
+        "{stderr}"
+    );
     assert!(stderr.contains("cannot build this"), "{stderr}");
     let (_, stderr) = exits!(place, 2, ["compare", "./s.toml", "--base", "git:nowhere"]);
     assert!(stderr.contains("`nowhere` names no commit"), "{stderr}");

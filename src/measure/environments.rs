@@ -13,6 +13,7 @@ use std::process::Stdio;
 
 use crate::attention::{NAME_RULE, is_name};
 use crate::cache;
+use crate::input;
 use crate::suite::environment::Environment;
 use crate::worker::program::{Leaves, Program, Started, Streams, why};
 
@@ -21,6 +22,10 @@ const PIP: &[&str] = &["-m", "pip", "--disable-pip-version-check"];
 
 /// Name of the file of what is installed, a line each.
 const LOCK: &str = "regatta.lock";
+/// Name of the file of all that pip says while it installs.
+const LOG: &str = "pip.log";
+/// The most that is read of that.
+const LOG_SIZE: u64 = 256 << 20;
 /// Name of the file that pip installs from.
 const REQUIREMENTS: &str = "requirements.txt";
 
@@ -102,6 +107,9 @@ impl<'a> Made<'a> {
         let mut hasher = crc32fast::Hasher::new();
         hasher.update(interpreter_of(environment).as_bytes());
         hasher.update(&[u8::from(environment.system_packages)]);
+        if environment.alone {
+            hasher.update(b"alone");
+        }
         for line in &environment.requirements {
             hasher.update(b"\n");
             hasher.update(line.as_bytes());
@@ -126,6 +134,17 @@ impl<'a> Made<'a> {
     /// What is installed in it, `name==version` a line; `None` where it is not made.
     pub fn lock(&self) -> Option<String> {
         fs::read_to_string(self.folder.join(LOCK)).ok()
+    }
+
+    /// Why pip could not install it, by its last error, where it was tried.
+    pub fn complaint(&self) -> Option<String> {
+        let log = input::bytes(&self.folder.join(LOG), LOG_SIZE).ok()?;
+        let text = String::from_utf8_lossy(&log);
+        let said = text
+            .lines()
+            .filter_map(|line| Some(line.split_once(" ERROR: ")?.1));
+        let said = said.map(str::trim).rfind(|words| !words.is_empty());
+        said.map(str::to_owned)
     }
 
     /// Its Python.
@@ -174,8 +193,14 @@ impl<'a> Made<'a> {
         if let Some(wheels) = &self.environment.wheels {
             install.extend(["--no-index", "--find-links", wheels]);
         }
+        if self.environment.alone {
+            install.push("--no-deps");
+        }
         let listed = requirements.display().to_string();
         install.extend(["-r", &listed]);
+        let log = self.folder.join(LOG);
+        let written = log.display().to_string();
+        install.extend(["--log", &written]);
         self.step("installing its requirements", &self.python(), &install)?;
         let lock = self.listing()?;
         let path = self.folder.join(LOCK);
@@ -338,6 +363,22 @@ mod tests {
         let network = pinned("0.8.2");
         let elsewhere = Made::within(Path::new("cache"), "te", &network);
         assert_ne!(empty, elsewhere.folder());
+    }
+
+    #[test]
+    fn pips_last_error_is_why_it_is_not_made() {
+        let cache = tempfile::tempdir().unwrap();
+        let environment = pinned("0.8.2");
+        let made = Made::within(cache.path(), "te", &environment);
+        assert_eq!(made.complaint(), None);
+        fs::create_dir_all(made.folder()).unwrap();
+        let log = "2026-11-22T15:12:45,1 Collecting einops\n\
+                   2026-11-22T15:12:46,1 ERROR: Could not find a version\n\
+                   2026-11-22T15:12:46,2 ERROR: No matching distribution found for einops==0\n\
+                   2026-11-22T15:12:46,3 Exception information:\n";
+        fs::write(made.folder().join(LOG), log).unwrap();
+        let said = made.complaint().unwrap();
+        assert_eq!(said, "No matching distribution found for einops==0");
     }
 
     #[test]

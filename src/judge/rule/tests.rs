@@ -362,7 +362,11 @@ fn what_both_of_a_pair_share_hides_nothing() {
         ..plan()
     };
     // A moment shakes both sides by 10 %; 5 % more is seen all the same, of one case or many.
-    for factors in [vec![1.05], vec![1.05; 4], [vec![1.05; 4], vec![1.0; 30]].concat()] {
+    for factors in [
+        vec![1.05],
+        vec![1.05; 4],
+        [vec![1.05; 4], vec![1.0; 30]].concat(),
+    ] {
         let paired = in_turn(&factors, 0.1, 0.003, 8);
         let rulings = rule(&paired, &beside);
         let changed = factors.iter().filter(|factor| **factor > 1.0).count();
