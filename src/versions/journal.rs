@@ -115,12 +115,18 @@ pub struct Journal {
 }
 
 /// What a file holds.
-struct Read {
-    started: Timestamp,
-    question: Question,
-    tried: Vec<Tried>,
-    apart: Vec<Verdict>,
-    damaged: usize,
+#[derive(Clone, Debug, PartialEq)]
+pub struct Read {
+    /// When it was begun.
+    pub started: Timestamp,
+    /// What was asked.
+    pub question: Question,
+    /// What was compared, in order.
+    pub tried: Vec<Tried>,
+    /// What came of trying packages apart.
+    pub apart: Vec<Verdict>,
+    /// Lines that could not be used.
+    pub damaged: usize,
 }
 
 impl Journal {
@@ -147,7 +153,7 @@ impl Journal {
         };
         let mut before = Before::Nothing;
         if path.exists() {
-            let there = read_file(&path);
+            let there = self::read(&path);
             let because = match &there {
                 _ if fresh => Some("--fresh was given".to_owned()),
                 Ok(there) => there.question.differs(question).map(str::to_owned),
@@ -222,7 +228,12 @@ impl Journal {
     }
 }
 
-fn read_file(path: &Path) -> Result<Read, RecordError> {
+/// Reads a journal back.
+///
+/// # Errors
+/// When it is absent, of another schema, or its first line is damaged: then nobody knows what
+/// was asked.
+pub fn read(path: &Path) -> Result<Read, RecordError> {
     let text = input::text(path, input::RUN).map_err(|error| RecordError::io(path, error))?;
     let mut lines = text.lines();
     let first = lines.next().unwrap_or_default();

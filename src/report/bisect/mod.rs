@@ -190,9 +190,9 @@ fn short(version: &Version) -> String {
 
 /// A version with what a commit says of itself: `1f3c9a0 Make it slow (Ann, 2026-11-22)`.
 fn told(version: &Version) -> String {
-    let mut text = version.name.clone();
+    let mut said = version.name.clone();
     if let Some(subject) = &version.subject {
-        text += &format!(" {subject}");
+        said += &format!(" {subject}");
     }
     let by: Vec<&str> = [&version.author, &version.date]
         .into_iter()
@@ -200,8 +200,8 @@ fn told(version: &Version) -> String {
         .map(String::as_str)
         .collect();
     match by.is_empty() {
-        true => text,
-        false => format!("{text} ({})", by.join(", ")),
+        true => said,
+        false => format!("{said} ({})", by.join(", ")),
     }
 }
 
