@@ -1,5 +1,7 @@
 //! `regatta verdicts`: how often this gate's rule is wrong, beside the rules of others.
 
+use std::path::{Path, PathBuf};
+
 use anyhow::anyhow;
 use clap::Args;
 
@@ -7,9 +9,11 @@ use super::sides;
 use super::{Ended, Stop, print};
 use regatta::record::baseline::Store;
 use regatta::record::run_file::Known;
+use regatta::suite::rules::Policy;
 use regatta::units::Share;
 use regatta::verdicts::draw::{Recorded, World};
 use regatta::verdicts::noise::MODELS;
+use regatta::verdicts::pairs::{Deal, dealt};
 use regatta::verdicts::rules::{RULES, Rule};
 use regatta::verdicts::show;
 use regatta::verdicts::sweep::Design;
@@ -42,6 +46,15 @@ pub struct VerdictsArgs {
     /// given several times
     #[arg(long, value_name = "DIR", conflicts_with = "noise")]
     run: Vec<String>,
+
+    /// Deal comparisons from a long one of the same code, whose folder this is, in place of
+    /// the table
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["noise", "run"])]
+    pairs: Option<PathBuf>,
+
+    /// What is planted in one case of each comparison that is dealt, in per cent
+    #[arg(long, value_name = "PERCENT", default_value_t = 4.0, value_parser = percent, requires = "pairs")]
+    planted: f64,
 
     /// Give every rule the medians of five invocations, in place of what its tool measures
     #[arg(long)]
@@ -77,6 +90,9 @@ pub fn run(args: &VerdictsArgs) -> Ended {
         print(sources())?;
         return Ok(0);
     }
+    if let Some(folder) = &args.pairs {
+        return pairs(folder, args);
+    }
     let noises = match args.run.is_empty() {
         true => chosen(&args.noise)?,
         false => vec![recorded(&args.run)?],
@@ -100,6 +116,50 @@ pub fn run(args: &VerdictsArgs) -> Ended {
     } else {
         print(show::text(&table))?;
     }
+    Ok(0)
+}
+
+/// Deals comparisons from the two runs of a long one.
+fn pairs(folder: &Path, args: &VerdictsArgs) -> Ended {
+    let store = Store::new("baselines");
+    let mut known = Known::default();
+    let mut side = |name: &str| {
+        let path = folder.join(name).display().to_string();
+        sides::find(&path, &store, None, &mut known).map(|found| found.side)
+    };
+    let (base, head) = (side("base")?, side("head")?);
+    let base = base.as_base_of(&head.header);
+    let deal = Deal {
+        pairs: 5,
+        fresh: Policy::default().confirm,
+        floor: Share(args.floor / 100.0),
+        planted: Share(args.planted / 100.0),
+        comparisons: args.sweeps,
+    };
+    let dealt = dealt(&base, &head, &deal).ok_or_else(|| {
+        Stop::Usage(anyhow!(
+            "{}: comparisons are dealt from {} pairs at least; measure them with \
+             `regatta compare SUITE --base here --invocations {}`",
+            folder.display(),
+            deal.pairs + deal.fresh as usize,
+            deal.pairs + deal.fresh as usize,
+        ))
+    })?;
+    let mut text = format!(
+        "{} comparisons of the same code, floor {}: {} called worse, {} could not say\n",
+        args.sweeps, deal.floor, dealt.red.hits, dealt.unsaid.hits,
+    );
+    for (case, count) in &dealt.wrong {
+        text += &format!("  {count} of them for {case}\n");
+    }
+    text += &format!(
+        "{} planted in one case of each; called worse:\n",
+        deal.planted
+    );
+    for (case, (time, rate)) in &dealt.seen {
+        text += &format!("  {time:>9}  {:>4} of {:<4}  {case}\n", rate.hits, rate.of);
+    }
+    print(text)?;
     Ok(0)
 }
 

@@ -9,6 +9,7 @@ pub mod calibrate;
 pub mod draw;
 pub mod gate;
 pub mod noise;
+pub mod pairs;
 pub mod rate;
 pub mod rules;
 pub mod show;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use jiff::Timestamp;
 
+use super::calibrate;
 use super::deciding::decide;
 use super::measure_args::MeasureArgs;
 use super::measuring::{Asked, Ready};
@@ -177,6 +178,15 @@ impl Comparison {
         let mut head = ready(head, TurnSide::Head, &[])?;
         if matches!(base, Before::Stored(_)) {
             head.header.turn = None;
+        }
+        // Floors are a part of the rules that a run carries.
+        let policy = &mut head.suite.rules.policy;
+        if policy.calibrated {
+            let name = head.suite.name.as_str();
+            let machine = &head.header.machine;
+            let sight = calibrate::consulted(Path::new("baselines"), name, machine, policy)?;
+            head.header.rules.policy = policy.clone();
+            head.say(sight);
         }
         let comparison = Comparison {
             directory: question.directory.clone(),
