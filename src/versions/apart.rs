@@ -210,6 +210,9 @@ pub fn concluded(verdicts: &[Verdict], word: Word) -> Option<String> {
         [] if verdicts.iter().all(decided) => {
             "none of them alone: they bring it together".to_owned()
         }
+        [] if dumb.len() == verdicts.len() => {
+            "none of them runs with the others as they were: they go together".to_owned()
+        }
         [] => "which of them brings it is not known".to_owned(),
         several => format!("each of {} brings it alone", several.join(", ")),
     })
@@ -314,6 +317,10 @@ mod tests {
         assert_eq!(
             said(Some(Regressed), Some(Regressed)),
             "each of a, b brings it alone"
+        );
+        assert_eq!(
+            said(None, None),
+            "none of them runs with the others as they were: they go together"
         );
         assert_eq!(concluded(&[], Regressed), None);
     }

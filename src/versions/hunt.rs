@@ -140,7 +140,7 @@ pub fn hunt<E: Edge>(
     let ending = hunt.search(row, None)?;
     match ending {
         Ending::Found(found) if found.suspects.is_empty() && found.after.parents.len() > 1 => {
-            hunt.into_merge(*found)
+            hunt.within_merge(*found)
         }
         ending => Ok(ending),
     }
@@ -154,7 +154,7 @@ struct Hunt<'a, E> {
 
 impl<E: Edge> Hunt<'_, E> {
     /// Searches what a merge brought, and what that brought.
-    fn into_merge(&mut self, found: Found) -> Result<Ending, E::Stop> {
+    fn within_merge(&mut self, found: Found) -> Result<Ending, E::Stop> {
         let rows = self.edge.brought(&found.before, &found.after)?;
         let searched = !rows.is_empty();
         for row in rows {
@@ -164,7 +164,7 @@ impl<E: Edge> Hunt<'_, E> {
             };
             inner.merged_by = Some(found.after.clone());
             return match inner.suspects.is_empty() && inner.after.parents.len() > 1 {
-                true => self.into_merge(*inner),
+                true => self.within_merge(*inner),
                 false => Ok(Ending::Found(inner)),
             };
         }

@@ -328,7 +328,8 @@ mod tests {
 
     #[test]
     fn another_question_begins_anew_and_the_old_one_is_kept() {
-        let others: [(&str, fn(&mut Question)); 5] = [
+        type Change = fn(&mut Question);
+        let others: [(&str, Change); 5] = [
             ("its ends", |q| q.bad = "pypi:a==4".to_owned()),
             ("the other way", |q| q.towards = Towards::Fixed),
             ("what the suite measures", |q| q.plan = "1".to_owned()),

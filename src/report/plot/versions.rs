@@ -21,15 +21,15 @@ pub(in crate::report) struct Stop<'a> {
     pub word: Word,
 }
 
-const SIZE: (i32, i32) = (900, 340);
+const SIZE: (i32, i32) = (900, 350);
 const LEFT: i32 = 72;
 const RIGHT: i32 = 880;
 const TOP: i32 = 24;
 const BOTTOM: i32 = 270;
 /// Where those that were skipped are marked.
 const SKIPPED: i32 = BOTTOM + 14;
-/// Where names stand, in two rows by turns.
-const NAMES: [i32; 2] = [BOTTOM + 34, BOTTOM + 52];
+/// Where names stand, in as few rows as keep them apart.
+const NAMES: [i32; 3] = [BOTTOM + 32, BOTTOM + 49, BOTTOM + 66];
 /// Columns of a name.
 const NAME: usize = 14;
 
