@@ -15,7 +15,7 @@ use jiff::Timestamp;
 
 pub use quick::{Beside, Known};
 pub use read::{Looks, each, read};
-pub use resume::{Opening, going_on};
+pub use resume::Opening;
 
 use super::types::{Entry, Owed, Part, Run, RunEnd, RunHeader, Stretch};
 use super::{RecordError, line};
@@ -173,6 +173,14 @@ impl RunWriter {
             .write_all(text.as_bytes())
             .map_err(|error| RecordError::io(&self.path, error))
     }
+}
+
+/// The unfinished run of a report directory that goes on under `header`; `None` where there is
+/// none, or it does not.
+pub fn going_on(directory: &Path, header: &RunHeader, opening: &Opening) -> Option<Run> {
+    let path = directory.join(RUN_FILE);
+    let run = path.exists().then(|| read(&path).ok())??;
+    (run.end.is_none() && resume::obstacles(&run, header, opening).is_empty()).then_some(run)
 }
 
 /// Takes the lock of a report directory.

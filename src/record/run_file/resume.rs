@@ -1,7 +1,6 @@
 //! Whether a run that was stopped may go on.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use crate::attention::CaseId;
 use crate::record::spent::Spent;
@@ -19,14 +18,6 @@ pub struct Opening {
     /// The entries that may be kept of a run that goes on; `None`: all. Of two runs that are
     /// measured in turn, an invocation that one of them alone has is measured again in both.
     pub only: Option<BTreeSet<(u32, CaseId)>>,
-}
-
-/// The unfinished run of a report directory that goes on under `header`; `None` where there is
-/// none, or it does not.
-pub fn going_on(directory: &Path, header: &RunHeader, opening: &Opening) -> Option<Run> {
-    let path = directory.join(super::RUN_FILE);
-    let run = path.exists().then(|| super::read(&path).ok())??;
-    (run.end.is_none() && obstacles(&run, header, opening).is_empty()).then_some(run)
 }
 
 /// Why a run does not go on under `now`, as sentences; empty where it may.
