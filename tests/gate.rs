@@ -273,3 +273,13 @@ fn a_part_of_a_suite_is_held_against_the_same_part() {
     let (stdout, _) = exits!(place, 0, ["gate", "./s.toml", "--filter", "fake/other*"]);
     assert!(stdout.contains("6 same"), "{stdout}");
 }
+
+#[test]
+fn cases_that_a_suite_has_gained_are_added_and_no_failure() {
+    let place = Place::with_baseline(&["fake/steady"], &[], "");
+    let both = "[[sweep]]\nvariants = [\"fake/steady\"]\nseq = [32]\nhead_dim = 16\n\
+                direction = \"both\"\n";
+    place.suite("s", &["fake/steady"], &[], both);
+    let (stdout, stderr) = exits!(place, 0, ["gate", "./s.toml"]);
+    assert!(stdout.contains("6 same, 1 added"), "{stdout}{stderr}");
+}

@@ -6,8 +6,9 @@ use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::{Ended, Stop, interrupt, note, print};
+use super::{Ended, Stop, indented, interrupt, note, print};
 use regatta::measure::environments::{EnvironmentError, Made, interpreter_of};
+use regatta::record::built::Built;
 use regatta::suite::document::nearest;
 use regatta::suite::environment::Environment;
 use regatta::suite::{self, Suite};
@@ -136,10 +137,17 @@ fn make(suite: &Suite, name: &str, fresh: bool, json: bool) -> Ended {
             made.make().map_err(stop)?
         }
     };
+    let built = made.built();
     if json {
         print(format!(
             "{}\n",
-            json!({"name": name, "folder": made.folder(), "lock": lock.lines().collect::<Vec<_>>()})
+            json!({
+                "name": name,
+                "folder": made.folder(),
+                "lock": lock.lines().collect::<Vec<_>>(),
+                "built": built,
+                "cores_busy": built.as_ref().and_then(Built::cores_busy),
+            })
         ))?;
     } else {
         let packages = lock.lines().count();
@@ -147,6 +155,9 @@ fn make(suite: &Suite, name: &str, fresh: bool, json: bool) -> Ended {
             "{}\n  {packages} packages\n",
             made.folder().display()
         ))?;
+        if let Some(built) = built {
+            print(indented(&format!("built in {built}"), 2, 4))?;
+        }
     }
     Ok(0)
 }

@@ -11,6 +11,7 @@ use super::measure_args::{MeasureArgs, load};
 use super::progress::Progress;
 use super::{Stop, interrupt, note};
 use regatta::attention::{Case, CaseId};
+use regatta::measure::builds;
 use regatta::measure::checkout::checkout;
 use regatta::measure::counters::Machine;
 use regatta::measure::held::{Held, Waiting};
@@ -21,6 +22,7 @@ use regatta::measure::preflight;
 use regatta::measure::schedule::blocks;
 use regatta::measure::session::Session;
 use regatta::measure::workers::Processes;
+use regatta::record::built::{self, Built};
 use regatta::record::header::{Git, RunHeader, SuiteRecord, Turn};
 use regatta::record::run_file::{Before, Opening, RunWriter};
 use regatta::record::spent::{Phase, Spent};
@@ -70,20 +72,27 @@ pub struct Asked {
     /// Environment of workers that name none.
     pub environment: Option<String>,
     /// The folder that workers are started in, where that is a revision's.
-    pub revision: Option<Built>,
+    pub revision: Option<Worktree>,
     /// Present for one of two runs that are measured in turn.
     pub turn: Option<Turn>,
 }
 
 /// A revision that is measured, in a folder of its own.
 #[derive(Clone, Debug)]
-pub struct Built {
+pub struct Worktree {
     /// The folder.
     pub directory: PathBuf,
     /// The commit, in full.
     pub commit: String,
     /// The regatta that was built there, which serves `cpu` and `cuda`.
     pub own: Option<PathBuf>,
+    /// What building it cost, where anything was built.
+    pub built: Option<Built>,
+}
+
+/// Where the reports of a suite are, unless `--out` says otherwise.
+pub fn reports(suite: &str) -> PathBuf {
+    Path::new("reports").join(suite)
 }
 
 impl Ready {
@@ -99,7 +108,7 @@ impl Ready {
         let suite = load(args)?;
         let directory = match (&args.out, args.structure_only) {
             (Some(directory), _) => directory.clone(),
-            (None, false) => Path::new("reports").join(&suite.name),
+            (None, false) => reports(&suite.name),
             // A run that has times is worth more, and stays where it is.
             (None, true) => Path::new("reports").join(format!("{}-structure", suite.name)),
         };
@@ -137,8 +146,8 @@ impl Ready {
         let logs = directory.join("logs");
         let mut processes =
             Processes::find(workers.iter(), &suite, environment, logs).map_err(Stop::usage)?;
-        if let Some(built) = &revision {
-            processes = processes.started_in(&built.directory, built.own.as_deref());
+        if let Some(worktree) = &revision {
+            processes = processes.started_in(&worktree.directory, worktree.own.as_deref());
         }
         before.add(Phase::SettingUp, clock.now());
         let regular = blocks(
@@ -161,6 +170,13 @@ impl Ready {
             Stop::Usage(with_log(error, &log))
         })?;
         before.add(Phase::Preflight, clock.now() - before.sum());
+        let mut built = builds::of_run(&suite, &workers, environment, &reports(&suite.name));
+        if let Some(worktree) = &revision {
+            // What was built here is not what is measured.
+            built.remove(built::SUITE);
+            let own = worktree.built.clone();
+            built.extend(own.map(|own| (built::SUITE.to_owned(), own)));
+        }
         let header = RunHeader {
             schema: SCHEMA_VERSION,
             method: METHOD_VERSION,
@@ -169,8 +185,8 @@ impl Ready {
             started: Timestamp::now(),
             git: match revision {
                 None => checkout(&directory),
-                Some(built) => Some(Git {
-                    revision: built.commit,
+                Some(worktree) => Some(Git {
+                    revision: worktree.commit,
                     dirty: false,
                     changes: None,
                 }),
@@ -194,6 +210,7 @@ impl Ready {
                 .collect(),
             plan: suite.cases.iter().map(|case| case.id()).collect(),
             identity: Some(processes.identity()),
+            built,
             imported: None,
             turn,
         };

@@ -2,23 +2,23 @@
 //! that is made, a revision that is built.
 
 use std::path::Path;
-use std::process::Stdio;
 
 use anyhow::{Context, anyhow};
 
 use super::measure_args::{MeasureArgs, load, parse_override};
-use super::measuring::Built;
+use super::measuring::Worktree;
 use super::{Stop, note};
 use regatta::attention::VariantId;
+use regatta::measure::building;
 use regatta::measure::environments::Made;
 use regatta::measure::released::{locked, released};
+use regatta::record::built::Built;
 use regatta::suite::build::Build;
 use regatta::suite::document::nearest;
 use regatta::suite::environment::pinned_file;
 use regatta::suite::{Suite, WorkerCommand};
 use regatta::versions::checkout::Revision;
 use regatta::versions::spec::{Pin, Spec};
-use regatta::worker::program::{Leaves, Program, Streams, why};
 
 /// One side of a comparison.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub struct Version {
     /// Environment of workers that name none.
     pub environment: Option<String>,
     /// The revision that workers are of, where that is not this checkout.
-    pub revision: Option<Built>,
+    pub revision: Option<Worktree>,
     /// The variant, where one is compared with another.
     pub variant: Option<VariantId>,
     /// A run that is stored: nothing of this side is measured.
@@ -58,10 +58,10 @@ impl Version {
         if let Some(name) = &version.environment {
             made(&version.suite, name, args.quiet)?;
         }
-        if let Some(built) = &mut version.revision {
+        if let Some(worktree) = &mut version.revision {
             let serves = version.suite.build.as_ref();
             let serves = serves.and_then(|build| build.serves.as_ref());
-            built.own = serves.map(|path| built.directory.join(path));
+            worktree.own = serves.map(|path| worktree.directory.join(path));
         }
         Ok(version)
     }
@@ -200,15 +200,12 @@ impl Version {
             )));
         }
         let found = Revision::found(Path::new("."), revision).map_err(Stop::usage)?;
-        if let Some(build) = build
-            && !found.is_built(build)
-        {
-            built(&found, build)?;
-        }
-        self.revision = Some(Built {
+        let built = build.map(|build| built(&found, build)).transpose()?;
+        self.revision = Some(Worktree {
             directory: found.directory,
             commit: found.commit,
             own: None,
+            built,
         });
         Ok(())
     }
@@ -229,53 +226,22 @@ fn lock_file(path: &Path) -> anyhow::Result<Vec<String>> {
     }
 }
 
-/// Builds a revision in its folder.
-fn built(revision: &Revision, build: &Build) -> Result<(), Stop> {
+/// Builds a revision in its folder, unless it was.
+fn built(revision: &Revision, build: &Build) -> Result<Built, Stop> {
+    if let Some(built) = revision.built(build) {
+        return Ok(built);
+    }
     let asked = &revision.asked;
     note(format!(
         "building git:{asked} ({})",
         build.command.join(" ")
     ));
-    let (program, args) = build
-        .command
-        .split_first()
-        .ok_or_else(|| Stop::Usage(anyhow!("{}: an empty command", build.origin)))?;
-    let error = |what: String| Stop::Usage(anyhow!("git:{asked}: {}: {what}", build.origin));
-    let streams = Streams {
-        stdin: Stdio::null(),
-        stdout: Stdio::null(),
-        stderr: Stdio::inherit(),
-    };
-    let started = Program {
-        program: program.into(),
-        args: args.to_vec(),
-        env: Vec::new(),
-        directory: Some(revision.directory.clone()),
-        leaves: Leaves::Nothing,
-    }
-    .start(streams, Vec::new());
-    let mut started = started.map_err(|e| error(why(Path::new(program), &e)))?;
-    let status = started.wait().map_err(|e| error(e.to_string()))?;
-    if !status.success() {
-        return Err(error(format!(
-            "it does not build ({status}); its words are above"
-        )));
-    }
-    let missing = build
-        .makes
-        .iter()
-        .find(|path| !revision.directory.join(path).exists());
-    if let Some(path) = missing {
-        return Err(error(format!(
-            "it built, and there is no {} in {}",
-            path.display(),
-            revision.directory.display()
-        )));
-    }
-    let noted = revision.note_built(build);
-    noted
-        .with_context(|| format!("git:{asked}"))
-        .map_err(Stop::Usage)
+    let context = || format!("git:{asked}: {}", build.origin);
+    let built = building::of_suite(build, &revision.directory, None);
+    let built = built.with_context(context).map_err(Stop::Usage)?;
+    let noted = revision.note_built(build, &built);
+    noted.with_context(context).map_err(Stop::Usage)?;
+    Ok(built)
 }
 
 /// Makes an environment that is not there yet.

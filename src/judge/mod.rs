@@ -6,6 +6,7 @@
 //! what it leaves undecided is in the next one ([`next_batch`]).
 
 mod batch;
+pub mod building;
 mod causes;
 mod comparable;
 mod complete;
@@ -78,7 +79,11 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
         needs_company: rows.needs_company,
         rows: rows.rows,
         expectations: held.results,
-        limits: structure::limits(head),
+        limits: [
+            structure::limits(head),
+            building::limits(&head.header.rules, &head.header.built),
+        ]
+        .concat(),
         gaps: held.gaps,
         disturbed: Vec::new(),
         notes: Vec::new(),

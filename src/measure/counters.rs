@@ -106,11 +106,10 @@ pub struct Machine {
 impl Machine {
     /// Looked at from now on.
     pub fn here() -> Machine {
-        let ticks = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100);
         let status = read("/proc/self/status").unwrap_or_default();
         Machine {
             began: Instant::now(),
-            tick_ns: 1e9 / ticks.max(1) as f64,
+            tick_ns: tick_ns(),
             cores: allowed(&status).unwrap_or_default(),
         }
     }
@@ -139,6 +138,12 @@ impl Watch for Machine {
     fn rest(&mut self, time: Duration) {
         thread::sleep(time);
     }
+}
+
+/// The unit of processor times under `/proc`, in nanoseconds.
+pub(super) fn tick_ns() -> f64 {
+    let ticks = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100);
+    1e9 / ticks.max(1) as f64
 }
 
 fn read(path: &str) -> Option<String> {
@@ -173,7 +178,7 @@ fn run_delay(text: &str) -> Option<f64> {
 
 /// `utime`, `stime` and those of children that were waited for, in ticks, of a process's
 /// `stat`: fields 14 to 17, counted from behind the name, which may hold anything.
-fn process_ticks(text: &str) -> Option<u64> {
+pub(super) fn process_ticks(text: &str) -> Option<u64> {
     let fields = text.rsplit_once(')')?.1.split_whitespace().skip(11);
     let times: Vec<u64> = fields
         .take(4)

@@ -11,17 +11,22 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use super::building::{self, BuildingError, Order, Part};
 use crate::attention::{NAME_RULE, is_name};
 use crate::cache;
-use crate::input;
+use crate::record::built::Built;
 use crate::suite::environment::Environment;
+use crate::units::Bytes;
 use crate::worker::program::{Leaves, Program, Started, Streams, why};
+use crate::{input, output};
 
 /// How pip is asked.
 const PIP: &[&str] = &["-m", "pip", "--disable-pip-version-check"];
 
 /// Name of the file of what is installed, a line each.
 const LOCK: &str = "regatta.lock";
+/// Name of the file of what building took, where something was built.
+const BUILT: &str = "regatta.built.json";
 /// Name of the file of all that pip says while it installs.
 const LOG: &str = "pip.log";
 /// The most that is read of that.
@@ -147,6 +152,14 @@ impl<'a> Made<'a> {
         said.map(str::to_owned)
     }
 
+    /// What building it took; `None` where nothing was built, since pip had wheels of all of
+    /// it, or it is not known.
+    pub fn built(&self) -> Option<Built> {
+        self.lock()?;
+        let text = input::text(&self.folder.join(BUILT), input::WRITTEN_BY_HAND).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+
     /// Its Python.
     ///
     /// # Errors
@@ -201,11 +214,51 @@ impl<'a> Made<'a> {
         let log = self.folder.join(LOG);
         let written = log.display().to_string();
         install.extend(["--log", &written]);
-        self.step("installing its requirements", &self.python(), &install)?;
+        if let Some(built) = self.installed(&install)? {
+            let made_bytes = wheels(&input::bytes(&log, LOG_SIZE).unwrap_or_default());
+            let built = Built {
+                made_bytes,
+                ..built
+            };
+            let path = self.folder.join(BUILT);
+            let text = serde_json::to_vec(&built).map_err(io::Error::from);
+            let kept = text.and_then(|text| Ok(output::write(&path, &text)?));
+            kept.map_err(|error| self.file(&path, error))?;
+        }
         let lock = self.listing()?;
         let path = self.folder.join(LOCK);
         fs::write(&path, &lock).map_err(|error| self.file(&path, error))?;
         Ok(lock)
+    }
+
+    /// Installs, and gives what building took, where something was built.
+    fn installed(&self, arguments: &[&str]) -> Result<Option<Built>, EnvironmentError> {
+        let python = self.python();
+        let program = python.display().to_string();
+        let words = [program.as_str()]
+            .into_iter()
+            .chain(arguments.iter().copied());
+        let command: Vec<String> = words.map(str::to_owned).collect();
+        let built = building::build(&Order {
+            command: &command,
+            env: Vec::new(),
+            // Requirements may be paths, which are looked up from where regatta is started.
+            folder: Path::new("."),
+            makes: &[],
+            limit: None,
+            log: None,
+            part: Part::Wheels,
+        });
+        built.map_err(|error| match error {
+            BuildingError::Failed { status, .. } => {
+                self.failed("installing its requirements", status)
+            }
+            error => EnvironmentError::Start {
+                name: self.name.to_owned(),
+                program,
+                why: error.to_string(),
+            },
+        })
     }
 
     /// What is installed, as pip tells it.
@@ -292,6 +345,20 @@ impl<'a> Made<'a> {
             error,
         }
     }
+}
+
+/// The size of all wheels that pip says it has built: `Created wheel for sloop:
+/// filename=sloop-1.2-py3-none-any.whl size=1234 sha256=…`.
+fn wheels(log: &[u8]) -> Option<Bytes> {
+    let text = String::from_utf8_lossy(log);
+    let created = text
+        .lines()
+        .filter(|line| line.contains("Created wheel for "));
+    let sizes = created.filter_map(|line| {
+        let mut words = line.split_whitespace();
+        words.find_map(|word| word.strip_prefix("size=")?.parse().ok())
+    });
+    sizes.map(Bytes).reduce(|sum, size| sum + size)
 }
 
 /// A folder's path, and the name and size of each file in it, in the order of names. One

@@ -1,5 +1,7 @@
 //! How it is measured: schedule, invocations, checks, machine.
 
+pub mod building;
+pub mod builds;
 pub mod checkout;
 mod command;
 pub mod conformance;

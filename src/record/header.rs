@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::built::Built;
 use super::identity::Identity;
 use crate::attention::{CaseId, VariantId};
 use crate::suite::count::Count;
@@ -42,6 +43,10 @@ pub struct RunHeader {
     /// Which code was measured; `None` in older files, and where another tool measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
+    /// What was built for it and what that took, by what it is: [`super::built::SUITE`], or
+    /// `environment NAME`. Empty where nothing is known of it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub built: BTreeMap<String, Built>,
     /// Present where another tool measured: much of the above is then taken on trust.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub imported: Option<Imported>,

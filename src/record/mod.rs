@@ -1,6 +1,7 @@
 //! What is kept: runs and baselines, on disk and as one side of a comparison.
 
 pub mod baseline;
+pub mod built;
 pub mod calibration;
 pub mod conditions;
 pub mod criterion;

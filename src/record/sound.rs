@@ -121,6 +121,11 @@ impl RunHeader {
         if !(1..=MOST_INVOCATIONS).contains(&invocations) {
             return Some(format!("settings.invocations is {invocations}"));
         }
+        for (what, built) in &self.built {
+            if let Some(problem) = built.objection() {
+                return Some(format!("the build of {what:?}: {problem}"));
+            }
+        }
         let mut seen = BTreeSet::new();
         for case in &self.plan {
             if let Err(problem) = case.case() {

@@ -53,6 +53,7 @@ pub fn header() -> RunHeader {
         }],
         plan: Vec::new(),
         identity: None,
+        built: BTreeMap::new(),
         imported: None,
         turn: None,
     }

@@ -231,7 +231,7 @@ fn of_limit(limit: &LimitResult) -> Test {
     };
     Test {
         class: "limit".into(),
-        name: format!("{}: {}", limit.name, limit.case),
+        name: format!("{}: {}", limit.name, limit.subject()),
         time: None,
         outcome,
     }

@@ -162,7 +162,7 @@ fn limits(out: &mut String, broken: &[&LimitResult]) {
             out,
             "- {}: {} {}<br>{}",
             prose(&limit.name),
-            code(&limit.case.0),
+            code(&limit.subject()),
             prose(&limit.told()),
             prose(reason)
         );

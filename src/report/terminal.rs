@@ -150,7 +150,7 @@ fn limits(screen: &mut Screen, broken: &[&LimitResult]) {
     screen.heading("Broken limits", broken.len(), bad());
     for limit in broken.iter().take(screen.most) {
         screen.wrapped(2, &limit.name);
-        screen.case(4, &limit.case.0);
+        screen.case(4, &limit.subject());
         screen.wrapped(4, &limit.told());
         if let Some(reason) = &limit.reason {
             screen.wrapped(4, reason);

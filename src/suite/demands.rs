@@ -162,10 +162,20 @@ pub(super) fn limit(table: &Table<'_>) -> Result<Limit, DocumentError> {
     let number = |key| table.get(key).map(|value| value.number()).transpose();
     let kernel = table.get("kernel");
     let count = table.require("count")?;
+    let quantity = Quantity::from(count.string()?);
+    let case = match (quantity.is_of_build(), table.get("case")) {
+        (false, _) => selector(&table.require("case")?)?,
+        (true, None) => Selector::default(),
+        (true, Some(case)) => {
+            return Err(case.key_error(format!(
+                "`{quantity}` is of what was built, whatever the case; leave `case` out"
+            )));
+        }
+    };
     let limit = Limit {
         name: table.require("name")?.string()?,
-        case: selector(&table.require("case")?)?,
-        count: Quantity::from(count.string()?),
+        case,
+        count: quantity,
         kernel: kernel.as_ref().map(Value::string).transpose()?,
         at_least: number("at_least")?,
         at_most: number("at_most")?,

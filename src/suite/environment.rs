@@ -114,7 +114,7 @@ fn requirements(value: &Value<'_>) -> Result<Vec<String>, DocumentError> {
         };
     };
     let lines = pinned_file(Path::new(&path));
-    lines.map_err(|problem| value.error(format!("requirements file {path}: {problem}")))
+    lines.map_err(|problem| value.error(problem))
 }
 
 /// The lines of a file of requirements, each of which would make the same environment for ever.
@@ -123,7 +123,9 @@ fn requirements(value: &Value<'_>) -> Result<Vec<String>, DocumentError> {
 /// When it cannot be read, or a line would not, as a sentence.
 pub fn pinned_file(path: &Path) -> Result<Vec<String>, String> {
     let text = input::text(path, input::WRITTEN_BY_HAND);
-    let text = text.map_err(|error| format!("it cannot be read: {error}"))?;
+    let shown = path.display();
+    let text =
+        text.map_err(|error| format!("requirements file {shown} cannot be read: {error}"))?;
     let lines = text.lines().map(|line| {
         // A comment begins at the line or after a space: URLs hold `#` too.
         let code = line.split(" #").next().unwrap_or_default().trim();
@@ -134,7 +136,7 @@ pub fn pinned_file(path: &Path) -> Result<Vec<String>, String> {
         .map(str::to_owned)
         .collect();
     match lines.iter().find_map(|line| objection(line)) {
-        Some(objection) => Err(objection),
+        Some(objection) => Err(format!("{shown}: {objection}")),
         None => Ok(lines),
     }
 }

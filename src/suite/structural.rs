@@ -215,12 +215,13 @@ impl StructurePolicy {
     }
 }
 
-/// A limit on the structure of each case that `case` selects, without any baseline.
+/// A limit on the structure of each case that `case` selects, or on each build, without any
+/// baseline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Limit {
     /// A sentence: `the automatic choice fills half of the device`.
     pub name: String,
-    /// The cases held to it.
+    /// The cases held to it; a build is of none.
     pub case: Selector,
     /// What is limited.
     pub count: Quantity,
@@ -235,7 +236,15 @@ pub struct Limit {
     pub at_most: Option<f64>,
 }
 
-/// A figure of one call's structure.
+impl Limit {
+    /// True for a value within it.
+    pub fn allows(&self, value: f64) -> bool {
+        self.at_least.is_none_or(|least| value >= least)
+            && self.at_most.is_none_or(|most| value <= most)
+    }
+}
+
+/// A figure of one call's structure, or of a build.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum Quantity {
@@ -247,6 +256,10 @@ pub enum Quantity {
     Blocks,
     /// The share of the multiprocessors that the largest grid has a block for, 0 to 1.
     SmFill,
+    /// Seconds that a build took.
+    BuildSeconds,
+    /// Cores that were busy while it was built, on average.
+    BuildCores,
     /// A count of the worker's: `calls.backend_selections`.
     Count(String),
 }
@@ -254,7 +267,15 @@ pub enum Quantity {
 impl Quantity {
     /// True where it speaks of launches, so that a kernel may be named.
     pub fn is_of_launches(&self) -> bool {
-        !matches!(self, Quantity::Copies | Quantity::Count(_))
+        matches!(
+            self,
+            Quantity::Launches | Quantity::Blocks | Quantity::SmFill
+        )
+    }
+
+    /// True where it speaks of a build, which is of no case.
+    pub fn is_of_build(&self) -> bool {
+        matches!(self, Quantity::BuildSeconds | Quantity::BuildCores)
     }
 }
 
@@ -265,6 +286,8 @@ impl From<String> for Quantity {
             "copies" => Quantity::Copies,
             "blocks" => Quantity::Blocks,
             "sm_fill" => Quantity::SmFill,
+            "build_seconds" => Quantity::BuildSeconds,
+            "build_cores" => Quantity::BuildCores,
             _ => Quantity::Count(word),
         }
     }
@@ -283,6 +306,8 @@ impl std::fmt::Display for Quantity {
             Quantity::Copies => "copies",
             Quantity::Blocks => "blocks",
             Quantity::SmFill => "sm_fill",
+            Quantity::BuildSeconds => "build_seconds",
+            Quantity::BuildCores => "build_cores",
             Quantity::Count(name) => name,
         })
     }

@@ -144,6 +144,7 @@ fn header(cases: &BTreeMap<CaseId, CaseRecord>, design: Design, policy: Policy) 
         workers: Vec::new(),
         plan: cases.keys().cloned().collect(),
         identity: None,
+        built: BTreeMap::new(),
         imported: None,
         turn: None,
     }

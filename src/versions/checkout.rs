@@ -4,10 +4,13 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use super::git::{Checkout, Git, GitError, commit};
 use crate::cache;
-use crate::output;
+use crate::record::built::Built;
 use crate::suite::build::Build;
+use crate::{input, output};
 
 /// Why a revision cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -109,20 +112,35 @@ impl Revision {
         })
     }
 
-    /// True where it was built as `build` says, and all that is made of it is there.
-    pub fn is_built(&self, build: &Build) -> bool {
-        let noted = fs::read_to_string(&self.note).unwrap_or_default();
+    /// What it cost to build it as `build` says; `None` where it was not, or something that is
+    /// made of it is gone.
+    pub fn built(&self, build: &Build) -> Option<Built> {
+        let text = input::text(&self.note, input::WRITTEN_BY_HAND).ok()?;
+        let noted: Noted = serde_json::from_str(&text).ok()?;
         let there = |path: &PathBuf| self.directory.join(path).exists();
-        noted == recipe(build) && build.makes.iter().all(there)
+        let whole = noted.recipe == recipe(build) && build.makes.iter().all(there);
+        whole.then_some(noted.built)
     }
 
-    /// Notes that it was.
+    /// Notes that it was, and what that cost.
     ///
     /// # Errors
     /// When that cannot be written.
-    pub fn note_built(&self, build: &Build) -> io::Result<()> {
-        output::write(&self.note, recipe(build).as_bytes()).map_err(io::Error::other)
+    pub fn note_built(&self, build: &Build, built: &Built) -> io::Result<()> {
+        let noted = Noted {
+            recipe: recipe(build),
+            built: built.clone(),
+        };
+        let text = serde_json::to_vec(&noted)?;
+        output::write(&self.note, &text).map_err(io::Error::other)
     }
+}
+
+/// What is noted beside a worktree that was built.
+#[derive(Serialize, Deserialize)]
+struct Noted {
+    recipe: String,
+    built: Built,
 }
 
 /// What a build does, as it is noted.

@@ -157,6 +157,12 @@ impl Started {
         self.pid
     }
 
+    /// The process below which everything is that it started, orphans included, and whose
+    /// processor time is that of all: its supervisor, or itself where there is none.
+    pub fn root(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Its standard output, where that is a pipe, once.
     pub fn stdout(&mut self) -> Option<ChildStdout> {
         self.child.stdout.take()

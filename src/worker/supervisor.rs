@@ -118,6 +118,8 @@ fn oversee(mut leash: UnixStream) -> io::Result<i32> {
     let status = reap(child.id() as libc::pid_t)?;
     if program.leaves == Leaves::Nothing || ENDING.load(Ordering::SeqCst) {
         descendants::kill_own();
+        // What they worked is a part of what the program cost.
+        reap_the_ended();
     }
     Ok(status)
 }
@@ -162,6 +164,12 @@ fn reap(program: libc::pid_t) -> io::Result<i32> {
             _ => {}
         }
     }
+}
+
+/// Reaps every child that has ended, so that its processor time is in this process's.
+fn reap_the_ended() {
+    // SAFETY: writes nothing.
+    while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } > 0 {}
 }
 
 /// Closes all descriptors but the standard ones and one more.

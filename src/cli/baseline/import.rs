@@ -338,6 +338,7 @@ fn header(
             .collect(),
         plan: found.cases.keys().cloned().collect(),
         turn: None,
+        built: BTreeMap::new(),
         imported: Some(Imported {
             format: "criterion".to_owned(),
             from: args.criterion.display().to_string(),

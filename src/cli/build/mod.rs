@@ -1,7 +1,8 @@
 //! `regatta build`: every kernel for every architecture, with no GPU, and what each
-//! entry point takes.
+//! entry point takes; or what a suite says. Both with what building takes.
 
 mod outcome;
+mod suite;
 mod table;
 
 use std::collections::BTreeMap;
@@ -15,23 +16,29 @@ use serde_json::{Value, json};
 
 use outcome::{Outcome, rows};
 
-use super::{Ended, Stop, note, print, progress};
+use super::{Ended, Stop, indented, note, print, progress};
 use regatta::kernels::arch::Arch;
 use regatta::kernels::compile::{BuildError, Compiler, image};
 use regatta::kernels::device;
-use regatta::kernels::ledger::{Built, Comparison, Ledger};
+use regatta::kernels::ledger::{Built as Compiled, Comparison, Ledger};
 use regatta::kernels::source::{FILES, Source};
+use regatta::measure::building;
+use regatta::record::built::Built;
 use regatta::record::ledger as stored;
+use regatta::units::Bytes;
 
-/// Compile the kernels and show what each entry point takes; needs no GPU
+/// Compile the kernels, or build what a suite says, and show what that takes
 ///
-/// Exits 0 when everything compiles, 1 when a kernel does not, or takes more than the
-/// ledger of `--against` says, 2 when there is no compiler, 3 when the ledger is another
-/// compiler's.
+/// Kernels: what each entry point takes, with no GPU. A suite (its name or path): what its
+/// `[build]` takes, in seconds, cores busy, memory and size, held to its limits on builds.
+///
+/// Exits 0 when everything is built, 1 when something is not, or takes more than the ledger
+/// of `--against` or the suite allows, 2 when there is no compiler, 3 when the ledger is
+/// another compiler's.
 #[derive(Args, Debug)]
 pub struct BuildArgs {
-    /// Kernel files: a name such as `flash_mma`, or the path of a .cu file whose headers
-    /// lie beside it [default: all of regatta's]
+    /// A suite, or kernel files: a name such as `flash_mma`, or the path of a .cu file whose
+    /// headers lie beside it [default: all of regatta's]
     #[arg(value_name = "FILE")]
     files: Vec<String>,
 
@@ -65,6 +72,23 @@ pub struct BuildArgs {
     quiet: bool,
 }
 
+impl BuildArgs {
+    /// What of the command line is of kernels alone.
+    fn of_kernels(&self) -> Option<&str> {
+        let given = [
+            (self.files.len() > 1, "another file"),
+            (!self.arch.is_empty(), "--arch"),
+            (self.compiler.is_some(), "--compiler"),
+            (self.fresh, "--fresh"),
+            (self.save.is_some(), "--save"),
+            (self.against.is_some(), "--against"),
+        ];
+        given
+            .into_iter()
+            .find_map(|(given, word)| given.then_some(word))
+    }
+}
+
 fn compilers() -> impl TypedValueParser<Value = Compiler> {
     PossibleValuesParser::new(Compiler::ALL.map(Compiler::name))
         .try_map(|name| name.parse::<Compiler>())
@@ -75,19 +99,34 @@ fn compilers() -> impl TypedValueParser<Value = Compiler> {
 /// # Errors
 /// See [`super::Stop`].
 pub fn run(args: &BuildArgs) -> Ended {
+    if let Some(name) = args.files.iter().find(|name| suite::is_one(name)) {
+        return match args.of_kernels() {
+            None => suite::run(name, args.json),
+            Some(other) => Err(Stop::Usage(anyhow!(
+                "{name} is a suite, and {other} is of kernels; build one at a time"
+            ))),
+        };
+    }
     let base = args.against.as_deref().map(stored::read).transpose();
     let base = base.map_err(Stop::usage)?;
     let sources = sources(&args.files)?;
     let archs = archs(args, base.as_ref());
     let compiler = args.compiler.unwrap_or_else(|| compiler_of(base.as_ref()));
     let jobs = jobs(args, &sources, &archs)?;
-    let outcomes = built(&jobs, compiler, args)?;
+    let (outcomes, took) = building::own(|| built(&jobs, compiler, args));
+    let outcomes = outcomes?;
+    let took = took_of(&outcomes, took);
 
     let rows = outcomes.iter().flat_map(rows);
     let ledger = Ledger::new(&compiler_name(&outcomes, compiler), rows);
     let failed = outcomes.iter().any(|outcome| outcome.image.is_err());
     let comparison = base.map(|base| base.compare(&ledger, &compiled(&outcomes)));
-    show(args, &outcomes, &ledger, comparison.as_ref())?;
+    show(
+        args,
+        &outcomes,
+        &ledger,
+        (took.as_ref(), comparison.as_ref()),
+    )?;
     if failed {
         return Ok(1);
     }
@@ -210,7 +249,18 @@ fn built(jobs: &[Job], compiler: Compiler, args: &BuildArgs) -> Result<Vec<Outco
     }
 }
 
-fn compiled(outcomes: &[Outcome]) -> Built {
+/// What compiling took, where something was compiled, and the size of that.
+fn took_of(outcomes: &[Outcome], took: Built) -> Option<Built> {
+    let images = outcomes
+        .iter()
+        .filter_map(|outcome| outcome.image.as_ref().ok());
+    let compiled = images.filter(|image| !image.cached);
+    let size = compiled.map(|image| Bytes(image.cubin.len() as u64));
+    let made_bytes = size.reduce(|sum, own| sum + own);
+    made_bytes.is_some().then_some(Built { made_bytes, ..took })
+}
+
+fn compiled(outcomes: &[Outcome]) -> Compiled {
     let done = outcomes.iter().filter(|outcome| outcome.image.is_ok());
     done.map(|outcome| (outcome.file.clone(), outcome.arch))
         .collect()
@@ -230,13 +280,20 @@ fn show(
     args: &BuildArgs,
     outcomes: &[Outcome],
     ledger: &Ledger,
-    comparison: Option<&Result<Comparison, String>>,
+    (took, comparison): (Option<&Built>, Option<&Result<Comparison, String>>),
 ) -> Result<(), Stop> {
     if args.json {
-        let text = answer(outcomes, ledger, comparison);
+        let mut text = answer(outcomes, ledger, comparison);
+        if let Some(took) = took {
+            text["built"] = json!(took);
+            text["cores_busy"] = json!(took.cores_busy());
+        }
         return print(format!("{text}\n"));
     }
     print(table::builds(outcomes, &ledger.compiler))?;
+    if let Some(took) = took {
+        print(indented(&format!("compiled in {took}"), 0, 2))?;
+    }
     match comparison {
         Some(Ok(comparison)) => print(table::comparison(comparison)),
         _ => Ok(()),

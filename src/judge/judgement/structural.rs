@@ -131,13 +131,17 @@ impl Held {
     }
 }
 
-/// One case held to a limit on its structure.
+/// One case held to a limit on its structure, or one build to a limit on that.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LimitResult {
     /// The limit's name.
     pub name: String,
-    /// The case held to it.
-    pub case: CaseId,
+    /// The case held to it; `None` where it is on a build.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub case: Option<CaseId>,
+    /// What was built, where it is on a build and one is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub built: Option<String>,
     /// What is limited.
     pub count: Quantity,
     /// Smallest allowed value.
@@ -155,6 +159,15 @@ pub struct LimitResult {
 }
 
 impl LimitResult {
+    /// What is held to it: a case, or what was built.
+    pub fn subject(&self) -> String {
+        match (&self.case, &self.built) {
+            (Some(case), _) => case.0.clone(),
+            (None, Some(built)) => format!("the build of {built}"),
+            (None, None) => "the build".to_owned(),
+        }
+    }
+
     /// `sm_fill is 0.008, at least 0.5 is allowed`.
     pub fn told(&self) -> String {
         // Three decimals tell one of 132 multiprocessors; whole counts have none.

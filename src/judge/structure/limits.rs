@@ -15,7 +15,7 @@ use crate::suite::structural::{Limit, Quantity};
 pub fn limits(side: &Side) -> Vec<LimitResult> {
     let rules = &side.header.rules;
     let mut results = Vec::new();
-    for limit in &rules.limits {
+    for limit in rules.limits.iter().filter(|l| !l.count.is_of_build()) {
         for (id, record) in &side.cases {
             let selected = id.case().is_ok_and(|case| limit.case.matches(&case));
             let excused = match record.status {
@@ -31,14 +31,15 @@ pub fn limits(side: &Side) -> Vec<LimitResult> {
             let value = figure.as_ref().ok().map(|figure| figure.value);
             results.push(LimitResult {
                 name: limit.name.clone(),
-                case: id.clone(),
+                case: Some(id.clone()),
+                built: None,
                 count: limit.count.clone(),
                 at_least: limit.at_least,
                 at_most: limit.at_most,
                 value,
                 held: match value {
                     None => Held::NotJudged,
-                    Some(value) if holds(limit, value) => Held::Yes,
+                    Some(value) if limit.allows(value) => Held::Yes,
                     Some(_) => Held::Broken,
                 },
                 reason: match figure {
@@ -49,11 +50,6 @@ pub fn limits(side: &Side) -> Vec<LimitResult> {
         }
     }
     results
-}
-
-fn holds(limit: &Limit, value: f64) -> bool {
-    limit.at_least.is_none_or(|least| value >= least)
-        && limit.at_most.is_none_or(|most| value <= most)
 }
 
 /// A value and what it was read off.
@@ -106,6 +102,7 @@ fn figure(limit: &Limit, record: &CaseRecord, sms: Option<u32>) -> Result<Figure
                 None => format!("its worker does not count {name}"),
             }),
         },
+        Quantity::BuildSeconds | Quantity::BuildCores => Err("it is of no case".to_owned()),
         Quantity::Blocks => {
             let launch = largest(limit, structure)?;
             Ok(Figure {

@@ -2,7 +2,6 @@
 //! where there is nothing of the kind.
 
 use super::families::family;
-use crate::attention::CaseId;
 use crate::judge::judgement::{
     ExpectationResult, Held, Judgement, LimitResult, Row, Uncounted, Word,
 };
@@ -194,7 +193,7 @@ pub fn over_limit(judgement: &Judgement) -> Option<String> {
         "{} broken, first `{}`: on {} {}{of}",
         are(broken.len(), "limit"),
         first.name,
-        first.case,
+        first.subject(),
         first.told(),
     ))
 }
@@ -214,32 +213,26 @@ pub fn restructured(judgement: &Judgement) -> Option<String> {
 }
 
 /// `1 limit could not be judged, first `, and which it is and why.
-fn unjudged(number: usize, what: &str, name: &str, case: &CaseId, why: &Option<String>) -> String {
+fn unjudged(number: usize, what: &str, name: &str, of: &str, why: &Option<String>) -> String {
     let number = counted(number, what);
     let why = or(why, UNKNOWN);
-    format!("{number} could not be judged, first `{name}` on {case}: {why}")
+    format!("{number} could not be judged, first `{name}` on {of}: {why}")
 }
 
 /// A limit that nobody could hold a case to is a gap, like a case without a time.
 pub fn unlimited(judgement: &Judgement) -> Option<String> {
     let open = limits(judgement, Held::NotJudged);
     let first = open.first()?;
-    let (name, case) = (&first.name, &first.case);
-    Some(unjudged(open.len(), "limit", name, case, &first.reason))
+    let (name, of) = (&first.name, first.subject());
+    Some(unjudged(open.len(), "limit", name, &of, &first.reason))
 }
 
 /// Expectations are on time: where none was taken they are no gap.
 pub fn not_judged(judgement: &Judgement) -> Option<String> {
     let open = held(judgement, |result| result.held == Held::NotJudged);
     let first = open.first().filter(|_| !judgement.structure_only)?;
-    let (name, case) = (&first.name, &first.case);
-    Some(unjudged(
-        open.len(),
-        "expectation",
-        name,
-        case,
-        &first.reason,
-    ))
+    let (name, of) = (&first.name, &first.case.0);
+    Some(unjudged(open.len(), "expectation", name, of, &first.reason))
 }
 
 /// A structure that the base knows and the head does not: nobody can say that it is the same.

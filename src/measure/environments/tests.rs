@@ -1,5 +1,3 @@
-//! Where environments lie, and when they are made.
-
 use super::*;
 
 fn pinned(version: &str) -> Environment {
@@ -45,22 +43,6 @@ fn another_wheel_is_another_environment() {
 }
 
 #[test]
-fn pips_last_error_is_why_it_is_not_made() {
-    let cache = tempfile::tempdir().unwrap();
-    let environment = pinned("0.8.2");
-    let made = Made::within(cache.path(), "te", &environment);
-    assert_eq!(made.complaint(), None);
-    fs::create_dir_all(made.folder()).unwrap();
-    let log = "2026-11-22T15:12:45,1 Collecting einops\n\
-               2026-11-22T15:12:46,1 ERROR: Could not find a version\n\
-               2026-11-22T15:12:46,2 ERROR: No matching distribution found for einops==0\n\
-               2026-11-22T15:12:46,3 Exception information:\n";
-    fs::write(made.folder().join(LOG), log).unwrap();
-    let said = made.complaint().unwrap();
-    assert_eq!(said, "No matching distribution found for einops==0");
-}
-
-#[test]
 fn a_name_that_leads_out_of_the_cache_is_refused() {
     for environment in [pinned("0.8.1"), Environment::default()] {
         for name in ["a/../../b", "/tmp/b", "", "a b", "a\u{1b}[2J", "ä"] {
@@ -98,4 +80,47 @@ fn one_without_requirements_is_used_as_it_is() {
     };
     assert!(Made::of("plain", &environment).unwrap().is_none());
     assert_eq!(interpreter_of(&environment), "/opt/python");
+}
+
+#[test]
+fn the_size_of_what_was_built_is_what_pip_says_of_its_wheels() {
+    let log = "2026-11-22T15:00:00,1   Created wheel for sloop: \
+               filename=sloop-1.2-py3-none-any.whl size=1200 sha256=ab\n\
+               2026-11-22T15:00:00,2   Stored in directory: /tmp/x size=9\n\
+               2026-11-22T15:00:00,3   Created wheel for yawl: filename=y.whl size=34 sha256=c\n";
+    assert_eq!(wheels(log.as_bytes()), Some(Bytes(1234)));
+    assert_eq!(
+        wheels(b"Using cached sloop-1.2-py3-none-any.whl (3 kB)"),
+        None
+    );
+}
+
+#[test]
+fn an_environment_tells_what_building_it_took_once_it_is_made() {
+    let cache = tempfile::tempdir().unwrap();
+    let environment = pinned("0.8.2");
+    let made = Made::within(cache.path(), "te", &environment);
+    fs::create_dir_all(made.folder()).unwrap();
+    fs::write(made.folder().join(BUILT), r#"{"wall_ns":5.0,"cores":2}"#).unwrap();
+    assert_eq!(made.built(), None);
+    fs::write(made.folder().join(LOCK), "einops==0.8.2\n").unwrap();
+    assert_eq!(made.built().unwrap().cores, 2);
+    fs::write(made.folder().join(BUILT), "torn").unwrap();
+    assert_eq!(made.built(), None);
+}
+
+#[test]
+fn pips_last_error_is_why_it_is_not_made() {
+    let cache = tempfile::tempdir().unwrap();
+    let environment = pinned("0.8.2");
+    let made = Made::within(cache.path(), "te", &environment);
+    assert_eq!(made.complaint(), None);
+    fs::create_dir_all(made.folder()).unwrap();
+    let log = "2026-11-22T15:12:45,1 Collecting einops\n\
+               2026-11-22T15:12:46,1 ERROR: Could not find a version\n\
+               2026-11-22T15:12:46,2 ERROR: No matching distribution found for einops==0\n\
+               2026-11-22T15:12:46,3 Exception information:\n";
+    fs::write(made.folder().join(LOG), log).unwrap();
+    let said = made.complaint().unwrap();
+    assert_eq!(said, "No matching distribution found for einops==0");
 }

@@ -36,7 +36,12 @@ pub(super) fn in_full(judgement: &Judgement, summary: &Summary) -> Vec<usize> {
     ]);
     let doubtful = (0..rows.len()).filter(|&place| rows[place].looks_worse);
     let broken = summary.broken.iter().map(|broken| &broken.case);
-    let broken = broken.chain(summary.limits.iter().map(|limit| &limit.case));
+    let broken = broken.chain(
+        summary
+            .limits
+            .iter()
+            .filter_map(|limit| limit.case.as_ref()),
+    );
     let broken = broken.filter_map(|case| places.get(case).copied());
     let restructured: Vec<&Vec<&Row>> = summary.restructured.iter().map(|(_, rows)| rows).collect();
     let other = [of_rows(&restructured), of_rows(&[&summary.improved])].concat();

@@ -59,7 +59,7 @@ impl LimitView {
         };
         LimitView {
             name: one_line(&result.name),
-            case: one_line(&result.case.0),
+            case: one_line(&result.subject()),
             told: one_line(&result.told()),
             reason: result.reason.as_deref().map(clean),
             held: held.text(),

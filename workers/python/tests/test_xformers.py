@@ -20,7 +20,7 @@ import torch
 import plain_attention
 from plain_attention import flash_mask
 
-from regatta_worker.libraries.xformers import XformersWorker
+from regatta_worker.libraries.xformers import XformersWorker, _sentinel
 from regatta_worker.problem.attention import Mask
 from regatta_worker.protocol.channel import Unsupported
 
@@ -157,6 +157,21 @@ def on_the_cpu(fmha: Any) -> contextlib.ExitStack:
             held.enter_context(mock.patch.object(operator, "SUPPORTED_DEVICES", {"cpu"}))
     held.enter_context(mock.patch("torch.cuda.get_device_capability", lambda device=None: (9, 0)))
     return held
+
+
+class Backward:
+    """A backward of 0.0.28.post3, of which the source is all that is looked at."""
+
+    @staticmethod
+    def apply(operator: Any) -> Any:
+        return operator(num_splits_key=-1)
+
+
+class Sentinel(unittest.TestCase):
+    def test_what_a_release_hands_over_is_in_its_source(self) -> None:
+        self.assertEqual(_sentinel(Backward), -1)
+        self.assertIsNone(_sentinel(Sentinel.setUp))
+        self.assertIsNone(_sentinel(len))
 
 
 @unittest.skipUnless(INSTALLED, "xFormers is not installed")

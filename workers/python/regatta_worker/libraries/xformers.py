@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -58,7 +59,8 @@ class XformersWorker(TorchLibrary):
                 raise Unsupported("memory_efficient_attention's forward has no num_splits_key")
             asked.settings.enter_context(_splitting(self._xformers.fmha.cutlass.BwOp, splits))
         if used and used[1] is self._xformers.fmha.cutlass.BwOp:
-            effective |= splits_here(problem, splits, self._device)
+            handed_over = _sentinel(used[1]) if splits is None else splits
+            effective |= splits_here(problem, handed_over, self._device)
         chosen = {} if op is None else {"op": op}
 
         def attend(*logical: torch.Tensor) -> torch.Tensor:
@@ -115,6 +117,14 @@ def _names(problem: Problem, used: tuple[Any, Any] | None) -> dict[str, str]:
     forward, backward = used
     ran = {"forward_operator": forward.NAME} if problem.has_forward else {}
     return ran | ({} if backward is None else {"backward_operator": backward.NAME})
+
+
+def _sentinel(operator: Any) -> int | None:
+    """What the CUTLASS backward hands over where nothing is asked for: -1 from 0.0.26 to
+    0.0.28.post3, which its kernel takes for 1, and None since. Only its source tells."""
+    with contextlib.suppress(OSError, TypeError):
+        return -1 if "num_splits_key=-1" in inspect.getsource(operator) else None
+    return None
 
 
 @contextlib.contextmanager

@@ -1,0 +1,97 @@
+//! `regatta build SUITE`: the suite's own command, measured.
+
+use anyhow::anyhow;
+use serde_json::json;
+
+use crate::cli::measuring::reports;
+use crate::cli::{Ended, Stop, indented, interrupt, note, print};
+use regatta::judge::building;
+use regatta::judge::judgement::{Held, LimitResult};
+use regatta::measure::building::BuildingError;
+use regatta::measure::builds::{self, Outcome};
+use regatta::record::built;
+use regatta::suite::{self, BUILTIN, Suite};
+
+/// True for what can only be a suite: the name of one, or the path of a TOML file.
+pub fn is_one(name: &str) -> bool {
+    name.ends_with(".toml") || BUILTIN.iter().any(|(known, _)| *known == name)
+}
+
+/// Builds what the suite says, and holds it to the suite's limits on builds.
+///
+/// # Errors
+/// A suite that cannot be read or builds nothing, and a command that cannot be started.
+pub fn run(name: &str, json: bool) -> Ended {
+    let suite = suite::load(name).map_err(Stop::usage)?;
+    let Some(build) = &suite.build else {
+        return Err(Stop::Usage(anyhow!(
+            "suite {name} has no [build]; give it `command = [\"make\", ...]` there, and what \
+             comes out as `makes`"
+        )));
+    };
+    interrupt::watch_for("; what was built so far is left as it is");
+    note(format!("building: {}", build.command.join(" ")));
+    let outcome = match builds::build(build, &reports(&suite.name)) {
+        Ok(outcome) => outcome,
+        Err(error @ (BuildingError::Start { .. } | BuildingError::File { .. })) => {
+            let origin = &build.origin;
+            return Err(Stop::usage(anyhow!(error).context(origin.clone())));
+        }
+        // What does not build is worse than what does.
+        Err(error) => {
+            note(format!("error: {error}"));
+            if json {
+                let told = json!({"suite": suite.name, "error": error.to_string()});
+                print(format!("{told}\n"))?;
+            }
+            return Ok(1);
+        }
+    };
+    let limits = held(&suite, &outcome);
+    show(&suite, &outcome, &limits, json)?;
+    let any = |held| limits.iter().any(|limit| limit.held == held);
+    Ok(match (any(Held::Broken), any(Held::NotJudged)) {
+        (true, _) => 1,
+        (false, true) => 3,
+        (false, false) => 0,
+    })
+}
+
+/// What a command that left everything as it was took is no build's.
+fn held(suite: &Suite, outcome: &Outcome) -> Vec<LimitResult> {
+    match outcome.anew {
+        true => {
+            let built = (built::SUITE.to_owned(), outcome.built.clone());
+            building::limits(&suite.rules, &[built].into())
+        }
+        false => Vec::new(),
+    }
+}
+
+fn show(suite: &Suite, outcome: &Outcome, limits: &[LimitResult], json: bool) -> Result<(), Stop> {
+    if json {
+        return print(format!(
+            "{}\n",
+            json!({
+                "suite": suite.name,
+                "built": outcome.built,
+                "anew": outcome.anew,
+                "cores_busy": outcome.built.cores_busy(),
+                "limits": limits,
+            })
+        ));
+    }
+    let mut text = format!("{}\n", suite.name);
+    for part in outcome.built.to_string().split("; ") {
+        text += &indented(part, 2, 4);
+    }
+    if !outcome.anew {
+        let told = "what it makes was there, and is as it was: this is no time of a build";
+        text += &indented(told, 2, 4);
+    }
+    for limit in limits.iter().filter(|limit| limit.held != Held::Yes) {
+        let told = format!("{} {}: {}", limit.held.text(), limit.name, limit.told());
+        text += &indented(&told, 2, 4);
+    }
+    print(text)
+}

@@ -1,0 +1,3 @@
+#include "boat.hpp"
+
+double boat3(int times) { return fleet::boat<300>(times); }

@@ -1,0 +1,3 @@
+#include "boat.hpp"
+
+double boat4(int times) { return fleet::boat<400>(times); }

@@ -1,0 +1,3 @@
+#include "boat.hpp"
+
+double boat5(int times) { return fleet::boat<500>(times); }
