@@ -21,13 +21,16 @@ use crate::record::{self, baseline, criterion, run_file};
 use crate::report::{self, Format, Report};
 use crate::suite;
 use crate::units::Bytes;
+use crate::versions::hunt::{Edge, Outcome, Step, Tried, hunt};
+use crate::versions::journal;
+use crate::versions::span::Version;
 use crate::worker::protocol::{Cache, Device, Measure, Reply, ReplyBody};
 
 /// A reader by its name: bytes, and a folder to lay them in.
 pub type Target = (&'static str, fn(&Path, &[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 11] = [
     ("suite", suite_file),
     ("requirements", requirements),
     ("case_id", case_id),
@@ -38,6 +41,7 @@ pub const TARGETS: [Target; 10] = [
     ("raw_recording", raw_recording),
     ("criterion", criterion_files),
     ("ledger", ledger),
+    ("bisect", bisect),
 ];
 
 /// The target of this name, in a folder that this process keeps for it.
@@ -251,6 +255,60 @@ fn criterion_files(folder: &Path, data: &[u8]) {
         }
         assert!(!benchmark.invocations.is_empty());
     }
+}
+
+/// Whoever is asked for a comparison that is not in the journal: the search ends there.
+struct Nobody;
+
+impl Edge for Nobody {
+    type Stop = ();
+
+    fn compare(&mut self, _: &Version, _: &Version) -> Result<Outcome, ()> {
+        Err(())
+    }
+
+    fn brought(&mut self, _: &Version, _: &Version) -> Result<Vec<Vec<Version>>, ()> {
+        Ok(Vec::new())
+    }
+
+    fn keep(&mut self, _: &Tried) -> Result<(), ()> {
+        Ok(())
+    }
+
+    fn tell(&mut self, _: &Step) {}
+}
+
+fn bisect(folder: &Path, data: &[u8]) {
+    let path = laid(folder, "bisect.jsonl", &sealed(data));
+    let read = match journal::read(&path) {
+        Ok(read) => read,
+        Err(error) => return is_plain(&error.to_string()),
+    };
+    let version = |spec: &String| Version {
+        spec: spec.clone(),
+        name: spec.clone(),
+        subject: None,
+        author: None,
+        date: None,
+        parents: Vec::new(),
+    };
+    let row: Vec<Version> = read.question.row.iter().map(version).collect();
+    let mut tried = read.tried.clone();
+    let Ok(ending) = hunt(&row, read.question.towards, &mut tried, &mut Nobody) else {
+        return;
+    };
+    let shown = report::bisect::Bisect {
+        question: &read.question,
+        row: &row,
+        tried: &tried,
+        ending: &ending,
+        moved: &[],
+        apart: &read.apart,
+        suite: &[],
+    };
+    report::bisect::text(&shown);
+    report::bisect::page(&shown).expect("a page of any journal");
+    shown.json().expect("a document of any journal");
 }
 
 fn ledger(folder: &Path, data: &[u8]) {

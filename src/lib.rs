@@ -69,6 +69,7 @@
 //! | [`record`] | what is kept: runs, baselines, traces | [`record::run_file`] |
 //! | [`measure`] | how: preflight, schedule, invocations, checks | [`measure::session`] |
 //! | [`judge`] | what it means: statistics, verdict, causes | [`judge::judge`] |
+//! | [`versions`] | which versions there are, and the search between them | [`versions::search`] |
 //! | [`report`] | how it is shown: one file a format | [`report::render`] |
 //!
 //! A room imports only from those above it; `docs/ARCHITECTURE.md` says which, and
@@ -93,11 +94,11 @@ pub mod variants;
 
 pub mod record;
 
-pub mod versions;
-
 pub mod measure;
 
 pub mod judge;
+
+pub mod versions;
 
 pub mod report;
 

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use cli::{
-    Ended, Stop, baseline, build, calibrate, compare, completions, diff, doctor, env, gate,
+    Ended, Stop, baseline, bisect, build, calibrate, compare, completions, diff, doctor, env, gate,
     leave_nothing, list, note, report, run, trace, verdicts, worker,
 };
 use owo_colors::OwoColorize;
@@ -38,6 +38,7 @@ enum Command {
     Run(run::RunArgs),
     Gate(gate::GateArgs),
     Compare(compare::CompareArgs),
+    Bisect(bisect::BisectArgs),
     Diff(diff::DiffArgs),
     Baseline(baseline::BaselineArgs),
     Calibrate(calibrate::CalibrateArgs),
@@ -67,6 +68,7 @@ fn dispatch(command: &Command) -> Ended {
         Command::Run(args) => run::run(args),
         Command::Gate(args) => gate::run(args),
         Command::Compare(args) => compare::run(args),
+        Command::Bisect(args) => bisect::run(args),
         Command::Diff(args) => diff::run(args),
         Command::Baseline(args) => baseline::run(args),
         Command::Calibrate(args) => calibrate::run(args),

@@ -25,6 +25,7 @@ use regatta::versions::spec::Spec;
     pypi:jax==0.5.0          releases, in an environment that is made for them;\n                           \
     several as one: pypi:jax==0.5.0,jaxlib==0.5.0\n  \
     git:HEAD~1               a revision of this checkout, built by the suite's [build]\n  \
+    lock:old.txt             what a lock lists (pip freeze --all), and nothing else\n  \
     env:old                  an environment of the suite or regatta.toml\n  \
     worker:mine=./old/serve  another command for a worker\n  \
     cuda/flash-mma           a variant, against one on the other side\n  \

@@ -36,7 +36,9 @@ pub fn watch() {
 pub fn watch_for(rest: &'static str) {
     // What a supervisor leaves that was itself killed comes to this process.
     let _ = prctl::set_child_subreaper(true);
-    WATCHING.store(true, Ordering::Relaxed);
+    if WATCHING.swap(true, Ordering::Relaxed) {
+        return;
+    }
     let signals = signals::stopping();
     if signals.thread_block().is_err() {
         return;

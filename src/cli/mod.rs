@@ -1,6 +1,7 @@
 //! One file a subcommand: arguments in, calls, what is printed.
 
 pub mod baseline;
+pub mod bisect;
 pub mod build;
 pub mod calibrate;
 pub mod compare;

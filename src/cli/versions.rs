@@ -11,10 +11,11 @@ use super::{Stop, note};
 use regatta::attention::VariantId;
 use regatta::measure::building;
 use regatta::measure::environments::Made;
-use regatta::measure::released::released;
+use regatta::measure::released::{locked, released};
 use regatta::record::built::Built;
 use regatta::suite::build::Build;
 use regatta::suite::document::nearest;
+use regatta::suite::environment::pinned_file;
 use regatta::suite::{Suite, WorkerCommand};
 use regatta::versions::checkout::Revision;
 use regatta::versions::spec::{Pin, Spec};
@@ -77,6 +78,10 @@ impl Version {
                 self.one_environment(spec)?;
                 self.release(pins)?;
             }
+            Spec::Lock(path) => {
+                self.one_environment(spec)?;
+                self.lock(path)?;
+            }
             Spec::Revision(revision) => self.revise(revision)?,
             Spec::Worker { name, command } => self.replace(name, command)?,
             Spec::Parameter(text) => {
@@ -111,7 +116,11 @@ impl Version {
         match self
             .asked
             .iter()
-            .filter(|asked| asked.starts_with("env:") || asked.starts_with("pypi:"))
+            .filter(|asked| {
+                ["env:", "pypi:", "lock:"]
+                    .iter()
+                    .any(|form| asked.starts_with(form))
+            })
             .count()
         {
             0 | 1 => Ok(()),
@@ -127,6 +136,22 @@ impl Version {
         let default = self.environment.as_deref();
         let (name, environment) =
             released(&self.suite, default, &requirements).map_err(Stop::usage)?;
+        self.suite.environments.insert(name.clone(), environment);
+        self.environment = Some(name);
+        Ok(())
+    }
+
+    fn lock(&mut self, path: &str) -> Result<(), Stop> {
+        let file = Path::new(path);
+        let lines = lock_file(file).with_context(|| format!("lock:{path}"));
+        let lines = lines.map_err(Stop::Usage)?;
+        let default = self.environment.as_deref();
+        let asked = format!("lock:{path}");
+        let environment = locked(&self.suite, default, &asked, &lines).map_err(Stop::usage)?;
+        let stem = file.file_stem().map_or_else(String::new, |stem| {
+            stem.to_string_lossy().replace(|c: char| !is_plain(c), "-")
+        });
+        let name = format!("lock-{stem}");
         self.suite.environments.insert(name.clone(), environment);
         self.environment = Some(name);
         Ok(())
@@ -186,6 +211,21 @@ impl Version {
     }
 }
 
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "-_.".contains(c)
+}
+
+/// The requirements of a lock: those of a suite's environment, each pinned.
+fn lock_file(path: &Path) -> anyhow::Result<Vec<String>> {
+    let lines = pinned_file(path).map_err(anyhow::Error::msg)?;
+    match lines.is_empty() {
+        true => Err(anyhow!(
+            "it lists nothing; write what `pip freeze --all` prints"
+        )),
+        false => Ok(lines),
+    }
+}
+
 /// Builds a revision in its folder, unless it was.
 fn built(revision: &Revision, build: &Build) -> Result<Built, Stop> {
     if let Some(built) = revision.built(build) {
@@ -214,7 +254,12 @@ fn made(suite: &Suite, name: &str, quiet: bool) -> Result<(), Stop> {
     if !quiet {
         note(format!("making environment {name}"));
     }
-    made.make().map(drop).map_err(Stop::usage)
+    made.make()
+        .map(drop)
+        .map_err(|error| match made.complaint() {
+            Some(words) => Stop::Usage(anyhow!("environment `{name}`: pip says: {words}")),
+            None => Stop::usage(error),
+        })
 }
 
 fn declared<'a>(

@@ -112,6 +112,9 @@ impl<'a> Made<'a> {
         let mut hasher = crc32fast::Hasher::new();
         hasher.update(interpreter_of(environment).as_bytes());
         hasher.update(&[u8::from(environment.system_packages)]);
+        if environment.alone {
+            hasher.update(b"alone");
+        }
         for line in &environment.requirements {
             hasher.update(b"\n");
             hasher.update(line.as_bytes());
@@ -136,6 +139,17 @@ impl<'a> Made<'a> {
     /// What is installed in it, `name==version` a line; `None` where it is not made.
     pub fn lock(&self) -> Option<String> {
         fs::read_to_string(self.folder.join(LOCK)).ok()
+    }
+
+    /// Why pip could not install it, by its last error, where it was tried.
+    pub fn complaint(&self) -> Option<String> {
+        let log = input::bytes(&self.folder.join(LOG), LOG_SIZE).ok()?;
+        let text = String::from_utf8_lossy(&log);
+        let said = text
+            .lines()
+            .filter_map(|line| Some(line.split_once(" ERROR: ")?.1));
+        let said = said.map(str::trim).rfind(|words| !words.is_empty());
+        said.map(str::to_owned)
     }
 
     /// What building it took; `None` where nothing was built, since pip had wheels of all of
@@ -191,6 +205,9 @@ impl<'a> Made<'a> {
         let mut install = [PIP, &["install", "--no-input"]].concat();
         if let Some(wheels) = &self.environment.wheels {
             install.extend(["--no-index", "--find-links", wheels]);
+        }
+        if self.environment.alone {
+            install.push("--no-deps");
         }
         let listed = requirements.display().to_string();
         install.extend(["-r", &listed]);

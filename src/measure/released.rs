@@ -16,20 +16,7 @@ pub fn released(
     requirements: &[String],
 ) -> Result<(String, Environment), NoCommand> {
     let asked = requirements.join(",");
-    let mut variants = suite.cases.iter().map(|case| &case.variant);
-    let python = variants.find(|variant| {
-        let worker = variant.worker.as_str();
-        let replaced = suite.workers.contains_key(worker) || OWN.contains(&worker);
-        variant.environment.is_none() && !replaced && python::LIBRARIES.contains(&worker)
-    });
-    let Some(variant) = python else {
-        return Err(NoCommand(format!(
-            "pypi:{asked} changes nothing: no variant of suite {} is of a Python worker that \
-             leaves its environment open",
-            suite.name
-        )));
-    };
-    let (_, declared) = environment_of(&variant.worker, suite, default)?;
+    let declared = replaced(suite, default, &format!("pypi:{asked}"))?;
     let name: String = asked
         .chars()
         .map(|c| match c.is_ascii_alphanumeric() || "-_.".contains(c) {
@@ -39,6 +26,44 @@ pub fn released(
         .collect();
     let name = name.replace("--", "-");
     Ok((name, with(&declared, requirements)))
+}
+
+/// The same of exactly these requirements, which are all that is installed in it, whatever they
+/// say that they depend on. `spec` is what asked for it, and `name` what it is called.
+///
+/// # Errors
+/// When no worker of the suite would run in it.
+pub fn locked(
+    suite: &Suite,
+    default: Option<&str>,
+    spec: &str,
+    requirements: &[String],
+) -> Result<Environment, NoCommand> {
+    Ok(Environment {
+        requirements: requirements.to_vec(),
+        alone: true,
+        workers: Vec::new(),
+        ..replaced(suite, default, spec)?
+    })
+}
+
+/// The environment that another would take the place of.
+fn replaced(suite: &Suite, default: Option<&str>, spec: &str) -> Result<Environment, NoCommand> {
+    let mut variants = suite.cases.iter().map(|case| &case.variant);
+    let python = variants.find(|variant| {
+        let worker = variant.worker.as_str();
+        let replaced = suite.workers.contains_key(worker) || OWN.contains(&worker);
+        variant.environment.is_none() && !replaced && python::LIBRARIES.contains(&worker)
+    });
+    let Some(variant) = python else {
+        return Err(NoCommand(format!(
+            "{spec} changes nothing: no variant of suite {} is of a Python worker that \
+             leaves its environment open",
+            suite.name
+        )));
+    };
+    let (_, declared) = environment_of(&variant.worker, suite, default)?;
+    Ok(declared)
 }
 
 /// An environment with these requirements before its own, of which those of the same packages
@@ -100,6 +125,19 @@ mod tests {
         let two = ["jax==0.5.0".to_owned(), "jaxlib==0.5.0".to_owned()];
         let (name, _) = released(&suite("jax/sdpa"), None, &two).unwrap();
         assert_eq!(name, "jax-0.5.0-jaxlib-0.5.0");
+    }
+
+    #[test]
+    fn a_lock_is_all_that_is_installed() {
+        let lines = ["jax==0.5.0".to_owned(), "jaxlib==0.5.1".to_owned()];
+        let made = locked(&suite("jax/sdpa"), None, "lock:a.txt", &lines).unwrap();
+        assert_eq!(made.requirements, lines);
+        assert!(made.alone);
+        let error = locked(&suite("cpu/flash"), None, "lock:a.txt", &lines).unwrap_err();
+        assert!(
+            error.to_string().starts_with("lock:a.txt changes nothing"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -184,7 +184,7 @@ pub fn going_on(directory: &Path, header: &RunHeader, opening: &Opening) -> Opti
 }
 
 /// Takes the lock of a report directory.
-fn lock(directory: &Path) -> Result<File, RecordError> {
+pub(crate) fn lock(directory: &Path) -> Result<File, RecordError> {
     let path = directory.join(".lock");
     let file = File::create(&path).map_err(|error| RecordError::io(&path, error))?;
     match file.try_lock() {
@@ -216,7 +216,7 @@ fn rewritten(run: &Run) -> Result<String, RecordError> {
 }
 
 /// Moves a run's file to `past/`, named after the time it was started.
-fn move_aside(path: &Path, started: Option<Timestamp>) -> Result<PathBuf, RecordError> {
+pub(crate) fn move_aside(path: &Path, started: Option<Timestamp>) -> Result<PathBuf, RecordError> {
     let past = path.with_file_name("past");
     fs::create_dir_all(&past).map_err(|error| RecordError::io(&past, error))?;
     let stem = match started {

@@ -22,6 +22,9 @@ pub struct Environment {
     pub requirements: Vec<String>,
     /// A folder of wheels to install from, and from nowhere else.
     pub wheels: Option<String>,
+    /// True when the requirements are all that is installed, whatever they say that they depend
+    /// on. No suite says so: it is how packages are tried apart.
+    pub alone: bool,
     /// True when the interpreter's own packages are seen too.
     pub system_packages: bool,
     /// Workers that run in it where a variant names no environment.
@@ -110,9 +113,19 @@ fn requirements(value: &Value<'_>) -> Result<Vec<String>, DocumentError> {
             None => Ok(lines),
         };
     };
-    let text = input::text(Path::new(&path), input::WRITTEN_BY_HAND).map_err(|error| {
-        value.error(format!("requirements file {path} cannot be read: {error}"))
-    })?;
+    let lines = pinned_file(Path::new(&path));
+    lines.map_err(|problem| value.error(problem))
+}
+
+/// The lines of a file of requirements, each of which would make the same environment for ever.
+///
+/// # Errors
+/// When it cannot be read, or a line would not, as a sentence.
+pub fn pinned_file(path: &Path) -> Result<Vec<String>, String> {
+    let text = input::text(path, input::WRITTEN_BY_HAND);
+    let shown = path.display();
+    let text =
+        text.map_err(|error| format!("requirements file {shown} cannot be read: {error}"))?;
     let lines = text.lines().map(|line| {
         // A comment begins at the line or after a space: URLs hold `#` too.
         let code = line.split(" #").next().unwrap_or_default().trim();
@@ -123,7 +136,7 @@ fn requirements(value: &Value<'_>) -> Result<Vec<String>, DocumentError> {
         .map(str::to_owned)
         .collect();
     match lines.iter().find_map(|line| objection(line)) {
-        Some(objection) => Err(value.error(format!("{path}: {objection}"))),
+        Some(objection) => Err(format!("{shown}: {objection}")),
         None => Ok(lines),
     }
 }

@@ -15,6 +15,9 @@ pub enum Spec {
     Environment(String),
     /// `pypi:NAME==VERSION,...`: releases of packages, in an environment made for them.
     Release(Vec<Pin>),
+    /// `lock:FILE`: exactly what a lock lists (`pip freeze`), in an environment made for it,
+    /// whatever the packages say that they depend on.
+    Lock(String),
     /// `git:REVISION`: a revision of this checkout, built by the suite's `[build]`.
     Revision(String),
     /// `worker:NAME=COMMAND ARGUMENT...`: a worker that is started by another command.
@@ -48,8 +51,8 @@ impl fmt::Display for Pin {
 }
 
 /// What a version can be, in a line.
-pub const FORMS: &str = "pypi:NAME==VERSION, git:REVISION, env:NAME, worker:NAME=COMMAND, \
-                         VARIANT, VARIANT.PARAMETER=VALUE, run:PATH, or here";
+pub const FORMS: &str = "pypi:NAME==VERSION, git:REVISION, env:NAME, lock:FILE, \
+                         worker:NAME=COMMAND, VARIANT, VARIANT.PARAMETER=VALUE, run:PATH, or here";
 
 impl FromStr for Spec {
     type Err = ParseError;
@@ -75,6 +78,8 @@ impl FromStr for Spec {
             Some(("git", _)) => Err(wrong("name a revision: git:HEAD~1".to_owned())),
             Some(("worker", rest)) => worker(rest)
                 .ok_or_else(|| wrong("write worker:NAME=COMMAND ARGUMENT...".to_owned())),
+            Some(("lock", "")) => Err(wrong("name a file: lock:old.txt".to_owned())),
+            Some(("lock", path)) => Ok(Spec::Lock(path.to_owned())),
             Some(("run", "")) => Err(wrong("name a run: run:reports/quick".to_owned())),
             Some(("run", path)) => Ok(Spec::Run(path.to_owned())),
             _ => unprefixed(text).ok_or_else(|| wrong(hint(text))),
@@ -152,6 +157,7 @@ impl fmt::Display for Spec {
                 let pins: Vec<String> = pins.iter().map(Pin::to_string).collect();
                 write!(f, "pypi:{}", pins.join(","))
             }
+            Spec::Lock(path) => write!(f, "lock:{path}"),
             Spec::Revision(revision) => write!(f, "git:{revision}"),
             Spec::Worker { name, command } => write!(f, "worker:{name}={}", command.join(" ")),
             Spec::Parameter(text) => f.write_str(text),
@@ -173,6 +179,7 @@ mod tests {
             "pypi:jax==0.5.0",
             "pypi:jax==0.5.0,jaxlib==0.5.1",
             "pypi:torch==2.11.0+cpu",
+            "lock:reports/jax-bisect/apart/jaxlib.txt",
             "git:HEAD~3",
             "git:v1.2/rc",
             "worker:mine=python3 worker.py --fast",
@@ -205,6 +212,7 @@ mod tests {
             ("env:a b", "the name of an environment is"),
             ("worker:mine", "write worker:NAME=COMMAND"),
             ("worker:mine=  ", "write worker:NAME=COMMAND"),
+            ("lock:", "name a file"),
             ("run:", "name a run"),
             ("cpu/flash.threads=", "a version is"),
             ("\u{1b}[2J", "a version is"),

@@ -46,16 +46,31 @@ const MAY: [(&str, &[&str]); 12] = [
             "kernels",
         ],
     ),
-    (
-        "versions",
-        &["attention", "suite", "worker", "record", "measure"],
-    ),
     ("judge", &["attention", "machine", "suite", "record"]),
     (
         "report",
-        &["attention", "machine", "suite", "record", "judge"],
+        &[
+            "attention",
+            "machine",
+            "suite",
+            "record",
+            "judge",
+            "versions",
+        ],
     ),
     ("verdicts", &["attention", "suite", "record", "judge"]),
+    // Of the judge it knows what is said of a case, not how that comes about.
+    (
+        "versions",
+        &[
+            "attention",
+            "suite",
+            "worker",
+            "record",
+            "measure",
+            "judge::judgement",
+        ],
+    ),
 ];
 
 /// The binary: it knows every room, and no room knows it.

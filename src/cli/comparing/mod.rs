@@ -85,6 +85,27 @@ enum Before {
     Stored(Box<Base>),
 }
 
+/// Why there is no comparison.
+pub struct Refused {
+    /// The side that cannot be had, where it is one of them.
+    pub side: Option<TurnSide>,
+    /// Why.
+    pub stop: Stop,
+}
+
+impl From<Stop> for Refused {
+    fn from(stop: Stop) -> Refused {
+        Refused { side: None, stop }
+    }
+}
+
+fn of(side: TurnSide) -> impl Fn(Stop) -> Refused {
+    move |stop| Refused {
+        side: Some(side),
+        stop,
+    }
+}
+
 impl Comparison {
     /// Makes both versions, and has their workers introduce themselves. Nothing is measured.
     ///
@@ -92,18 +113,27 @@ impl Comparison {
     /// Whatever is wrong with a version, the suite or a worker: exit code 2; sides that cannot
     /// be compared: 3.
     pub fn prepare(question: &Question<'_>) -> Result<Comparison, Stop> {
+        Comparison::of(question).map_err(|refused| refused.stop)
+    }
+
+    /// The same for whoever goes on where one side cannot be had.
+    ///
+    /// # Errors
+    /// As [`prepare`](Comparison::prepare), and of which side.
+    pub fn of(question: &Question<'_>) -> Result<Comparison, Refused> {
         interrupt::watch();
         let began = Instant::now();
         let clock = Monotonic::begin();
         let args = question.measure;
-        let mut base = Version::of(question.base, args)?;
-        let mut head = Version::of(question.head, args)?;
+        let mut base = Version::of(question.base, args).map_err(of(TurnSide::Base))?;
+        let mut head = Version::of(question.head, args).map_err(of(TurnSide::Head))?;
         if head.stored.is_some() {
             return Err(Stop::Usage(anyhow!(
                 "--head {} is stored: name it as --base, and what is to be measured as --head; \
                  two stored runs are judged by `regatta diff`",
                 head.asked.join(" ")
-            )));
+            ))
+            .into());
         }
         let stands_in = pairs::variants(&mut base, &mut head)?;
         for version in [&mut base, &mut head] {
@@ -139,7 +169,7 @@ impl Comparison {
                     stands_in: turn,
                 }),
             };
-            Ready::of(asked, args, clock)
+            Ready::of(asked, args, clock).map_err(of(side))
         };
         let base = match base.stored.take() {
             Some(path) => Before::Stored(Box::new(stored(&path)?)),

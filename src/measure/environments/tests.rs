@@ -108,3 +108,19 @@ fn an_environment_tells_what_building_it_took_once_it_is_made() {
     fs::write(made.folder().join(BUILT), "torn").unwrap();
     assert_eq!(made.built(), None);
 }
+
+#[test]
+fn pips_last_error_is_why_it_is_not_made() {
+    let cache = tempfile::tempdir().unwrap();
+    let environment = pinned("0.8.2");
+    let made = Made::within(cache.path(), "te", &environment);
+    assert_eq!(made.complaint(), None);
+    fs::create_dir_all(made.folder()).unwrap();
+    let log = "2026-11-22T15:12:45,1 Collecting einops\n\
+               2026-11-22T15:12:46,1 ERROR: Could not find a version\n\
+               2026-11-22T15:12:46,2 ERROR: No matching distribution found for einops==0\n\
+               2026-11-22T15:12:46,3 Exception information:\n";
+    fs::write(made.folder().join(LOG), log).unwrap();
+    let said = made.complaint().unwrap();
+    assert_eq!(said, "No matching distribution found for einops==0");
+}

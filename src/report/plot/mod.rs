@@ -15,6 +15,7 @@ mod scale;
 mod splits;
 mod throughput;
 mod timeline;
+mod versions;
 
 pub(super) use forest::{NAMED, Whisker, forest};
 pub(super) use gantt::{Stage, Track, gantt};
@@ -24,3 +25,4 @@ pub(super) use samples::{Invocation, Strip, strip};
 pub(super) use splits::{Splits, splits};
 pub(super) use throughput::{Bar, throughput};
 pub(super) use timeline::{DRAWN, Timeline, busiest, timeline};
+pub(super) use versions::{Stop, versions};

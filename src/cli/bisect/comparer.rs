@@ -1,0 +1,198 @@
+//! The edge of a bisect: compares two versions as `regatta compare` does, and keeps what came
+//! of it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::super::comparing::{Comparison, Question, Refused};
+use super::super::measure_args::MeasureArgs;
+use super::super::versions::Version as Made;
+use super::super::{Stop, note};
+use super::lock_of;
+use anyhow::anyhow;
+use regatta::judge::Options;
+use regatta::record::header::TurnSide;
+use regatta::report::bisect::reading;
+use regatta::report::text::one_line;
+use regatta::units::Share;
+use regatta::versions::apart::{Trial, Verdict};
+use regatta::versions::commits::{self, Commit};
+use regatta::versions::git::Checkout;
+use regatta::versions::hunt::{Edge, Found, Outcome, Side, Step, Tried, readings};
+use regatta::versions::journal::Journal;
+use regatta::versions::span::{Version, of_commit};
+use regatta::versions::spec::Spec;
+
+/// Where the runs of the comparisons lie, in the report directory.
+const COMPARED: &str = "compared";
+/// Where the locks lie of what was tried apart.
+const APART: &str = "apart";
+
+/// Compares, and keeps.
+pub struct Comparer<'a> {
+    /// What is measured, and how.
+    pub measure: &'a MeasureArgs,
+    /// The smallest change that counts, where that is not the suite's.
+    pub floor: Option<Share>,
+    /// The report directory.
+    pub directory: &'a Path,
+    /// The checkout whose commits are searched.
+    pub git: &'a Checkout,
+    /// True where merges are taken as they are.
+    pub first_parent: bool,
+    /// What was compared.
+    pub journal: &'a mut Journal,
+}
+
+impl Comparer<'_> {
+    /// What is installed in the environment of a version.
+    ///
+    /// # Errors
+    /// When its spec cannot be read again, which it was.
+    pub fn lock(&self, version: &Version) -> Result<Option<String>, Stop> {
+        let spec = spec(version)?;
+        // It was measured: nothing is made anew.
+        Ok(Made::of(&[spec], self.measure)
+            .ok()
+            .as_ref()
+            .and_then(lock_of))
+    }
+
+    /// Compares all as it was before a step with one package as it is after.
+    ///
+    /// # Errors
+    /// When the lock cannot be written, or as [`Edge::compare`].
+    pub fn try_apart(&mut self, trial: &Trial, found: &Found) -> Result<Verdict, Stop> {
+        let folder = self.directory.join(APART);
+        fs::create_dir_all(&folder)
+            .map_err(|error| Stop::not_judged(anyhow!("{}: {error}", folder.display())))?;
+        let path = folder.join(format!("{}.txt", file_name(&trial.name)));
+        let text = trial.requirements.join("\n") + "\n";
+        regatta::report::files::write(&path, &text).map_err(Stop::not_judged)?;
+        let head = Version {
+            spec: Spec::Lock(path.display().to_string()).to_string(),
+            name: trial.name.clone(),
+            ..found.after.clone()
+        };
+        let outcome = self.compare(&found.before, &head)?;
+        Ok(trial.verdict(&outcome, &found.case.case))
+    }
+
+    fn place(&self, base: &Version, head: &Version) -> PathBuf {
+        let name = format!(
+            "{}-against-{}",
+            file_name(&head.name),
+            file_name(&base.name)
+        );
+        self.directory.join(COMPARED).join(name)
+    }
+}
+
+fn spec(version: &Version) -> Result<Spec, Stop> {
+    version.spec.parse().map_err(Stop::usage)
+}
+
+/// A name that a folder can have.
+fn file_name(name: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+".contains(c);
+    name.replace(|c: char| !plain(c), "-")
+}
+
+/// Why a version is passed over, in a line, without its name before it.
+fn reason(stop: &Stop, version: &Version) -> Option<String> {
+    match stop {
+        Stop::Usage(error) | Stop::NotJudged(error) => {
+            let said = one_line(&format!("{error:#}"));
+            let named = format!("{}: ", version.spec);
+            Some(said.strip_prefix(&named).unwrap_or(&said).to_owned())
+        }
+        Stop::Unread => None,
+    }
+}
+
+impl Edge for Comparer<'_> {
+    type Stop = Stop;
+
+    fn compare(&mut self, base: &Version, head: &Version) -> Result<Outcome, Stop> {
+        let question = Question {
+            measure: self.measure,
+            base: &[spec(base)?],
+            head: &[spec(head)?],
+            directory: self.place(base, head),
+            floor: self.floor,
+            budget: None,
+            demands: false,
+            options: Options {
+                strict: false,
+                same_suite: false,
+                wants_base: true,
+                batches: true,
+            },
+        };
+        let comparison = match Comparison::of(&question) {
+            Ok(comparison) => comparison,
+            Err(Refused { side, stop }) => {
+                let (side, version) = match side {
+                    Some(TurnSide::Base) => (Side::Base, base),
+                    Some(TurnSide::Head) | None => (Side::Head, head),
+                };
+                let Some(reason) = reason(&stop, version) else {
+                    return Err(stop);
+                };
+                return Ok(Outcome::Unusable { side, reason });
+            }
+        };
+        let judgement = comparison.judged()?;
+        Ok(Outcome::Measured {
+            cases: readings(&judgement),
+        })
+    }
+
+    fn brought(&mut self, low: &Version, merge: &Version) -> Result<Vec<Vec<Version>>, Stop> {
+        if self.first_parent {
+            return Ok(Vec::new());
+        }
+        let commit = |version: &Version| Commit {
+            id: version.spec.trim_start_matches("git:").to_owned(),
+            short: version.name.clone(),
+            parents: version.parents.clone(),
+            author: String::new(),
+            date: String::new(),
+            subject: String::new(),
+        };
+        let rows = commits::brought(self.git, &commit(low), &commit(merge));
+        let rows = rows.map_err(Stop::not_judged)?.into_iter();
+        Ok(rows
+            .map(|row| row.into_iter().map(of_commit).collect())
+            .collect())
+    }
+
+    fn keep(&mut self, tried: &Tried) -> Result<(), Stop> {
+        self.journal.keep(tried).map_err(Stop::not_judged)
+    }
+
+    fn tell(&mut self, step: &Step) {
+        if self.measure.quiet {
+            return;
+        }
+        let found = step
+            .case
+            .and_then(|case| step.outcome.cases().iter().find(|of| of.case == *case));
+        let said = match (step.outcome, found) {
+            (Outcome::Unusable { reason, .. }, _) => format!("skipped: {reason}"),
+            (_, Some(of)) => match (reading(of), of.reading) {
+                (Some(said), Some(reading)) => format!("{said}, {}", reading.word.text()),
+                _ => "skipped: it gave no time".to_owned(),
+            },
+            (_, None) => "skipped: it gave no time".to_owned(),
+        };
+        let against = match step.direct {
+            true => format!(" against {}", step.base.name),
+            false => String::new(),
+        };
+        note(format!(
+            "{} of about {}: {}{against} ... {said}",
+            step.number, step.about, step.head.name
+        ));
+    }
+}

@@ -1,0 +1,274 @@
+//! `regatta bisect`: which version made it slower.
+
+mod comparer;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+use clap::Args;
+use jiff::Timestamp;
+
+use super::compare::share;
+use super::measure_args::{MeasureArgs, load};
+use super::versions::Version as Side;
+use super::{Ended, Stop, interrupt, note, print, reporting};
+use comparer::Comparer;
+use regatta::judge::judgement::VerdictOutcome;
+use regatta::measure::environments::interpreter_of;
+use regatta::measure::released::released;
+use regatta::report::bisect::{Bisect, page, text};
+use regatta::report::files;
+use regatta::suite::Suite;
+use regatta::units::{Share, counted};
+use regatta::versions::apart::{Moved, moved, trials};
+use regatta::versions::git::Checkout;
+use regatta::versions::hunt::{Ending, Found, hunt};
+use regatta::versions::journal::{Before, JOURNAL_FILE, Journal, Question};
+use regatta::versions::releases::{Index, Pip};
+use regatta::versions::search::Towards;
+use regatta::versions::span::{self, Version};
+use regatta::versions::spec::{Pin, Spec};
+
+/// Find the release or the commit that made a case slower
+///
+/// Each version tried is compared with the good end in turn, as `regatta compare` does it, and
+/// the part of the history with the largest change is split first, until it is one version; the
+/// last word is a comparison of that one with the one before it. Versions that cannot be made,
+/// built or run are passed over and named. Exits 0 when one version is named, 3 when none can
+/// be: the ends do not differ, the change is spread over many, or only versions that do not run
+/// lie between. A bisect that was stopped goes on where it was.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    regatta bisect jax-sdpa --good pypi:jax==0.4.38 --bad pypi:jax==0.6.2\n  \
+    regatta bisect jax-sdpa --good pypi:jax==0.4.38 --bad pypi:jax==0.10.2 --fixed\n  \
+    regatta bisect ./mine.toml --good git:v1.2 --bad git:HEAD")]
+pub struct BisectArgs {
+    #[command(flatten)]
+    measure: MeasureArgs,
+
+    /// An older version, that all others are compared with: pypi:NAME==VERSION or git:REVISION
+    #[arg(long, value_name = "SPEC")]
+    good: Spec,
+
+    /// A newer version of the same
+    #[arg(long, value_name = "SPEC")]
+    bad: Spec,
+
+    /// Look for the version that is good again, in the same range
+    #[arg(long)]
+    fixed: bool,
+
+    /// Of commits: name a merge, and do not search what it brought
+    #[arg(long)]
+    first_parent: bool,
+
+    /// The smallest change that counts, 0.01 for 1 % [default: the suite's]
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    floor: Option<Share>,
+
+    /// Machine-readable output
+    #[arg(long)]
+    json: bool,
+}
+
+/// Name of the page in the report directory.
+const PAGE: &str = "report.html";
+
+/// Runs the command.
+///
+/// # Errors
+/// See [`super::Stop`].
+pub fn run(args: &BisectArgs) -> Ended {
+    reporting::told_as_json(bisect(args), args.json)
+}
+
+fn bisect(args: &BisectArgs) -> Ended {
+    interrupt::watch_for("; what was compared is kept, and the same command goes on");
+    if args.measure.structure_only {
+        return Err(Stop::Usage(anyhow!(
+            "--structure-only takes no times, and versions are told apart by nothing else here"
+        )));
+    }
+    let suite = load(&args.measure)?;
+    let directory = match &args.measure.out {
+        Some(directory) => directory.clone(),
+        None => Path::new("reports").join(format!("{}-bisect", suite.name)),
+    };
+    files::check_writable(&directory.join(PAGE)).map_err(Stop::usage)?;
+    let git = Checkout::at(".");
+    let index = index(args, &suite)?;
+    let row = span::row(&args.good, &args.bad, index.as_ref(), &git).map_err(Stop::usage)?;
+    let question = question(args, &suite, &row);
+    let (mut journal, before) =
+        Journal::open(&directory, &question, Timestamp::now(), args.measure.fresh)
+            .map_err(Stop::not_judged)?;
+    let say = |text: String| {
+        if !args.measure.quiet {
+            note(text);
+        }
+    };
+    tell(before, &say);
+    if journal.tried.is_empty() {
+        let between = counted(row.len().saturating_sub(2), "version");
+        say(format!("{between} between {} and {}", args.good, args.bad));
+    }
+    let mut tried = journal.tried.clone();
+    let mut comparer = Comparer {
+        measure: &args.measure,
+        floor: args.floor,
+        directory: &directory,
+        git: &git,
+        first_parent: args.first_parent,
+        journal: &mut journal,
+    };
+    let ending = hunt(&row, question.towards, &mut tried, &mut comparer)?;
+    let moved = match &ending {
+        Ending::Found(found) => apart(found, args, &mut comparer)?,
+        _ => Vec::new(),
+    };
+    let words = suite_words(&args.measure, args.floor);
+    let answer = Bisect {
+        question: &question,
+        row: &row,
+        tried: &tried,
+        ending: &ending,
+        moved: &moved,
+        apart: &journal.apart,
+        suite: &words,
+    };
+    let path = directory.join(PAGE);
+    let html = page(&answer).map_err(Stop::not_judged)?;
+    files::write(&path, &html).map_err(Stop::not_judged)?;
+    match args.json {
+        true => print(format!("{}\n", answer.json().map_err(Stop::not_judged)?))?,
+        false => print(text(&answer))?,
+    }
+    say(format!("the page is {}", path.display()));
+    Ok(match ending.names_one() {
+        true => 0,
+        false => VerdictOutcome::NotJudged.exit_code(),
+    })
+}
+
+/// What is asked, as the journal has it.
+fn question(args: &BisectArgs, suite: &Suite, row: &[Version]) -> Question {
+    // Whatever a comparison depends on beside its versions.
+    let plan = format!(
+        "{:?}",
+        (
+            &suite.cases,
+            &suite.settings,
+            &suite.rules.policy,
+            &suite.overrides,
+            &suite.workers,
+            &suite.environments,
+            &suite.build,
+            args.floor,
+            &args.measure.environment,
+        )
+    );
+    Question {
+        suite: suite.name.clone(),
+        plan: format!("{:08x}", crc32fast::hash(plan.as_bytes())),
+        good: args.good.to_string(),
+        bad: args.bad.to_string(),
+        towards: match args.fixed {
+            true => Towards::Fixed,
+            false => Towards::Bad,
+        },
+        first_parent: args.first_parent,
+        row: row.iter().map(|version| version.spec.clone()).collect(),
+        tool: env!("CARGO_PKG_VERSION").to_owned(),
+    }
+}
+
+/// The pip of the interpreter that releases would be made with.
+fn index(args: &BisectArgs, suite: &Suite) -> Result<Box<dyn Index>, Stop> {
+    let Spec::Release(pins) = &args.good else {
+        return Ok(Box::new(Pip {
+            interpreter: PathBuf::from("python3"),
+            wheels: None,
+        }));
+    };
+    let requirements: Vec<String> = pins.iter().map(Pin::to_string).collect();
+    let default = args.measure.environment.as_deref();
+    let (_, environment) = released(suite, default, &requirements).map_err(Stop::usage)?;
+    Ok(Box::new(Pip {
+        interpreter: PathBuf::from(interpreter_of(&environment)),
+        wheels: environment.wheels,
+    }))
+}
+
+/// Says what became of the bisect that was there before.
+fn tell(before: Before, say: &dyn Fn(String)) {
+    match before {
+        Before::Nothing => {}
+        Before::GoesOn {
+            comparisons,
+            damaged,
+        } => {
+            if comparisons > 0 {
+                let kept = counted(comparisons, "comparison");
+                say(format!("resuming: {kept} of this bisect are kept"));
+            }
+            if damaged > 0 {
+                let lines = counted(damaged, "line");
+                say(format!(
+                    "{lines} of {JOURNAL_FILE} could not be used, and what was in them is \
+                     compared again"
+                ));
+            }
+        }
+        Before::Kept { path, because } => say(format!(
+            "a bisect before this one is kept as {} ({because})",
+            path.display()
+        )),
+    }
+}
+
+/// What moved at the step, once that was tried apart.
+fn apart(found: &Found, args: &BisectArgs, comparer: &mut Comparer) -> Result<Vec<Moved>, Stop> {
+    let Spec::Release(pins) = &args.good else {
+        return Ok(Vec::new());
+    };
+    let (before, after) = (comparer.lock(&found.before)?, comparer.lock(&found.after)?);
+    let (Some(before), Some(after)) = (before, after) else {
+        return Ok(Vec::new());
+    };
+    let lead = pins.first().map_or("", |pin| pin.package.as_str());
+    for trial in trials(&before, &after, lead) {
+        let mut known = comparer.journal.apart.iter();
+        if known.any(|verdict| verdict.name == trial.name) {
+            continue;
+        }
+        let verdict = comparer.try_apart(&trial, found)?;
+        comparer
+            .journal
+            .keep_apart(&verdict)
+            .map_err(Stop::not_judged)?;
+        if !args.measure.quiet {
+            note(format!("apart: {}", verdict.told()));
+        }
+    }
+    Ok(moved(&before, &after))
+}
+
+/// The suite and what of it, as `regatta compare` takes it.
+fn suite_words(args: &MeasureArgs, floor: Option<Share>) -> Vec<String> {
+    let mut words = args.choosing();
+    for pattern in &args.filter {
+        words.extend(["--filter".to_owned(), pattern.clone()]);
+    }
+    if let Some(floor) = floor {
+        words.extend(["--floor".to_owned(), floor.0.to_string()]);
+    }
+    words
+}
+
+/// The environment of a side, where it was made for it: its lock.
+fn lock_of(side: &Side) -> Option<String> {
+    let name = side.environment.as_ref()?;
+    let environment = side.suite.environments.get(name)?;
+    let made = regatta::measure::environments::Made::of(name, environment).ok()??;
+    made.lock()
+}

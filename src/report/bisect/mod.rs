@@ -1,0 +1,224 @@
+//! The answer of a bisect: a text for the terminal, one document of JSON, a page.
+
+mod page;
+mod text;
+
+pub use page::page;
+pub use text::{reading, text};
+
+use serde::Serialize;
+
+use super::text::shell_quoted;
+use crate::record::SCHEMA_VERSION;
+use crate::units::Ratio;
+use crate::versions::apart::{Moved, Verdict, concluded};
+use crate::versions::hunt::{Ending, Found, Tried, skipped};
+use crate::versions::journal::Question;
+use crate::versions::search::Towards;
+use crate::versions::span::Version;
+
+/// All that is known of a bisect.
+#[derive(Clone, Debug)]
+pub struct Bisect<'a> {
+    /// What was asked.
+    pub question: &'a Question,
+    /// The versions between the ends, both included.
+    pub row: &'a [Version],
+    /// What was compared, in order.
+    pub tried: &'a [Tried],
+    /// What it came to.
+    pub ending: &'a Ending,
+    /// What moved from the environment before the step to that after it.
+    pub moved: &'a [Moved],
+    /// What came of trying those apart.
+    pub apart: &'a [Verdict],
+    /// The suite, and what of it, as `regatta compare` takes it: `quick`, `--filter`, `cpu`.
+    pub suite: &'a [String],
+}
+
+/// A version that was passed over.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Skipped {
+    /// Which.
+    pub version: Version,
+    /// Why.
+    pub reason: String,
+}
+
+/// The document of `--json`.
+#[derive(Serialize)]
+struct Written<'a> {
+    schema: u32,
+    suite: &'a str,
+    good: &'a str,
+    bad: &'a str,
+    towards: Towards,
+    versions: usize,
+    #[serde(flatten)]
+    ending: &'a Ending,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    moved: &'a [Moved],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    apart: &'a [Verdict],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    apart_says: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    skipped: Vec<Skipped>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    again: Option<String>,
+    tried: &'a [Tried],
+}
+
+impl Bisect<'_> {
+    /// The whole answer as JSON.
+    ///
+    /// # Errors
+    /// None that its values could bring about.
+    pub fn json(&self) -> serde_json::Result<String> {
+        let written = Written {
+            schema: SCHEMA_VERSION,
+            suite: &self.question.suite,
+            good: &self.question.good,
+            bad: &self.question.bad,
+            towards: self.question.towards,
+            versions: self.row.len(),
+            ending: self.ending,
+            moved: self.moved,
+            apart: self.apart,
+            apart_says: self.concluded(),
+            skipped: self.skipped(),
+            again: self.again().map(|words| words.join(" ")),
+            tried: self.tried,
+        };
+        serde_json::to_string_pretty(&written)
+    }
+
+    /// Versions that were tried and passed over.
+    pub fn skipped(&self) -> Vec<Skipped> {
+        let case = match self.ending {
+            Ending::Found(found) => Some(&found.case.case),
+            Ending::NoDifference { case, .. } => case.as_ref().map(|of| &of.case),
+            Ending::Spread { case, .. } => case.as_ref(),
+            Ending::NoEnd { .. } => None,
+        };
+        let found = skipped(self.row, self.tried, case).into_iter();
+        let found = found.map(|(version, reason)| Skipped { version, reason });
+        found.collect()
+    }
+
+    fn found(&self) -> Option<&Found> {
+        match self.ending {
+            Ending::Found(found) => Some(found),
+            _ => None,
+        }
+    }
+
+    /// What follows from trying packages apart.
+    fn concluded(&self) -> Option<String> {
+        concluded(self.apart, self.question.towards.word())
+    }
+
+    /// The words of the command that shows the step again.
+    fn again(&self) -> Option<Vec<String>> {
+        let found = self.found()?;
+        let suite = self.suite.iter().map(|word| shell_quoted(word));
+        let first = std::iter::once("regatta compare".to_owned()).chain(suite);
+        let mut words = vec![first.collect::<Vec<_>>().join(" ")];
+        for (option, version) in [("--base", &found.before), ("--head", &found.after)] {
+            words.push(format!("{option} {}", shell_quoted(&short(version))));
+        }
+        Some(words)
+    }
+
+    /// The verdict in a word or two, and in a sentence.
+    fn headline(&self) -> (&'static str, String) {
+        let ends = match (self.row.first(), self.row.last()) {
+            (Some(good), Some(bad)) => format!("{} and {}", good.name, bad.name),
+            _ => "its ends".to_owned(),
+        };
+        let what = match self.question.towards {
+            Towards::Bad => "the first bad version",
+            Towards::Fixed => "the first version that is good again",
+        };
+        match self.ending {
+            Ending::Found(found) if found.suspects.is_empty() => {
+                ("FOUND", format!("{} is {what}", found.after.name))
+            }
+            Ending::Found(found) => {
+                let names: Vec<&str> = found.suspects.iter().map(|v| v.name.as_str()).collect();
+                (
+                    "ONE OF THESE",
+                    format!("{what} is one of {}", names.join(", ")),
+                )
+            }
+            Ending::NoDifference { looked_at, .. } => {
+                let between = looked_at.iter().rev().skip(1).next_back();
+                let between =
+                    between.map(|version| format!(", nor does {} between them", version.name));
+                let change = match self.question.towards {
+                    Towards::Bad => "no change for the worse",
+                    Towards::Fixed => "no change for the better",
+                };
+                (
+                    "NO DIFFERENCE",
+                    format!("{ends} show {change}{}", between.unwrap_or_default()),
+                )
+            }
+            Ending::Spread { .. } => (
+                "NO ONE STEP",
+                format!("the change between {ends} is spread over several versions"),
+            ),
+            Ending::NoEnd { end, .. } => ("NOT JUDGED", format!("{} cannot be measured", end.name)),
+        }
+    }
+}
+
+impl Ending {
+    /// True where one version is named.
+    pub fn names_one(&self) -> bool {
+        matches!(self, Ending::Found(found) if found.suspects.is_empty())
+    }
+}
+
+/// A version as a command line takes it, a commit by its short id.
+fn short(version: &Version) -> String {
+    match version.spec.starts_with("git:") {
+        true => format!("git:{}", version.name),
+        false => version.spec.clone(),
+    }
+}
+
+/// A version with what a commit says of itself: `1f3c9a0 Make it slow (Ann, 2026-11-22)`.
+fn told(version: &Version) -> String {
+    let mut said = version.name.clone();
+    if let Some(subject) = &version.subject {
+        said += &format!(" {subject}");
+    }
+    let by: Vec<&str> = [&version.author, &version.date]
+        .into_iter()
+        .flatten()
+        .map(String::as_str)
+        .collect();
+    match by.is_empty() {
+        true => said,
+        false => format!("{said} ({})", by.join(", ")),
+    }
+}
+
+/// The version of a comparison, by its spec; what a merge brought is not in the row.
+fn named<'a>(bisect: &'a Bisect, spec: &'a str) -> &'a str {
+    let found = bisect.row.iter().find(|version| version.spec == spec);
+    match (found, spec.strip_prefix("git:")) {
+        (Some(version), _) => &version.name,
+        (None, Some(id)) => id.get(..12).unwrap_or(id),
+        (None, None) => spec,
+    }
+}
+
+/// True for a ratio that prints.
+fn is_printable(ratio: Ratio) -> bool {
+    ratio.is_finite() && ratio.0 > 0.0
+}
+
+#[cfg(test)]
+mod tests;

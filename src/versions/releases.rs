@@ -1,0 +1,282 @@
+//! The releases of a package between two, as the environment's own pip lists them.
+//!
+//! Pip knows the user's indexes, mirrors and credentials, and which releases have something for
+//! this Python and platform; and it lists them in the order of PEP 440, so that no version is
+//! parsed here. What it lists may still not be installable: that is a version that is skipped.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::thread;
+
+use crate::worker::program::{Leaves, Program, Streams, why};
+
+/// Why there are no releases to search.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReleasesError {
+    /// Pip did not answer, or knows nothing of this name.
+    #[error("pip does not list the releases of {package}: {problem}")]
+    Unlisted {
+        /// The package.
+        package: String,
+        /// Pip's last line, or why it was not started.
+        problem: String,
+    },
+    /// An end that is not in the list.
+    #[error(
+        "pip lists no {package} {version} for this Python (yanked, or only for others?); \
+         name one that it lists: {listed}"
+    )]
+    Absent {
+        /// The package.
+        package: String,
+        /// The version.
+        version: String,
+        /// Some of those it lists.
+        listed: String,
+    },
+    /// The ends are the wrong way round.
+    #[error(
+        "{package} {good} (--good) is no older than {bad} (--bad); the good end is the older \
+         one, and --fixed searches the same range for the version that is good again"
+    )]
+    Order {
+        /// The package.
+        package: String,
+        /// The good end.
+        good: String,
+        /// The bad end.
+        bad: String,
+    },
+}
+
+/// What lists releases.
+pub trait Index {
+    /// What pip prints about the versions of a package; with `pre`, of pre-releases too.
+    ///
+    /// # Errors
+    /// Its last line where it fails, or why it was not started.
+    fn ask(&self, package: &str, pre: bool) -> Result<String, String>;
+}
+
+/// The pip of an interpreter.
+#[derive(Clone, Debug)]
+pub struct Pip {
+    /// The Python whose pip is asked.
+    pub interpreter: PathBuf,
+    /// A folder of wheels, where these alone are installed.
+    pub wheels: Option<String>,
+}
+
+impl Index for Pip {
+    fn ask(&self, package: &str, pre: bool) -> Result<String, String> {
+        let arguments = "-m pip --disable-pip-version-check --no-input index versions";
+        let mut args: Vec<String> = arguments.split(' ').map(str::to_owned).collect();
+        if pre {
+            args.push("--pre".to_owned());
+        }
+        if let Some(wheels) = &self.wheels {
+            args.extend(["--no-index", "--find-links", wheels].map(str::to_owned));
+        }
+        args.push(package.to_owned());
+        let streams = Streams {
+            stdin: Stdio::null(),
+            stdout: Stdio::piped(),
+            stderr: Stdio::piped(),
+        };
+        let program = Program {
+            program: self.interpreter.clone(),
+            args,
+            env: Vec::new(),
+            directory: None,
+            leaves: Leaves::Nothing,
+        };
+        let started = program.start(streams, Vec::new());
+        let mut started = started.map_err(|error| {
+            let shown = self.interpreter.display();
+            format!("cannot start {shown}: {}", why(&self.interpreter, &error))
+        })?;
+        // Both at once: a pipe that nobody reads holds up who writes into it.
+        let words = started.stderr().map(|pipe| thread::spawn(|| all_of(pipe)));
+        let printed = started.stdout().map(all_of).unwrap_or_default();
+        let words = words
+            .and_then(|words| words.join().ok())
+            .unwrap_or_default();
+        match started.wait() {
+            Ok(status) if status.success() => Ok(String::from_utf8_lossy(&printed).into_owned()),
+            Ok(status) => {
+                let words = String::from_utf8_lossy(&words);
+                Err(last_line(&words).map_or_else(|| status.to_string(), str::to_owned))
+            }
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+fn all_of(mut pipe: impl Read) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    // What came before an error is what there is.
+    let _ = pipe.read_to_end(&mut bytes);
+    bytes
+}
+
+/// The last line that says something.
+pub fn last_line(text: &str) -> Option<&str> {
+    text.lines().map(str::trim).rfind(|line| !line.is_empty())
+}
+
+/// The releases from `good` to `bad`, both included, the oldest first. Pre-releases are among
+/// them only where an end is one.
+///
+/// # Errors
+/// When pip does not list an end, or they are the wrong way round.
+pub fn between(
+    index: &dyn Index,
+    package: &str,
+    good: &str,
+    bad: &str,
+) -> Result<Vec<String>, ReleasesError> {
+    let mut listed = listed(index, package, false)?;
+    let place = |listed: &[String], version: &str| {
+        let version = normal(version);
+        listed.iter().position(|other| normal(other) == version)
+    };
+    if [good, bad].iter().any(|end| place(&listed, end).is_none()) {
+        listed = self::listed(index, package, true)?;
+    }
+    let found = |version: &str| {
+        place(&listed, version).ok_or_else(|| ReleasesError::Absent {
+            package: package.to_owned(),
+            version: version.to_owned(),
+            listed: some(&listed),
+        })
+    };
+    let (first, last) = (found(good)?, found(bad)?);
+    match first < last {
+        true => Ok(listed[first..=last].to_vec()),
+        false => Err(ReleasesError::Order {
+            package: package.to_owned(),
+            good: good.to_owned(),
+            bad: bad.to_owned(),
+        }),
+    }
+}
+
+/// Before the versions in what pip prints, the newest first.
+const MARK: &str = "Available versions:";
+
+fn listed(index: &dyn Index, package: &str, pre: bool) -> Result<Vec<String>, ReleasesError> {
+    let unlisted = |problem: String| ReleasesError::Unlisted {
+        package: package.to_owned(),
+        problem,
+    };
+    let text = index.ask(package, pre).map_err(unlisted)?;
+    let line = text.lines().find_map(|line| line.trim().strip_prefix(MARK));
+    let versions = line.into_iter().flat_map(|line| line.split(','));
+    let mut versions: Vec<String> = versions
+        .map(|version| version.trim().to_owned())
+        .filter(|version| !version.is_empty())
+        .collect();
+    versions.reverse();
+    match versions.is_empty() {
+        true => Err(unlisted("it names none".to_owned())),
+        false => Ok(versions),
+    }
+}
+
+/// The newest ones, in words.
+fn some(listed: &[String]) -> String {
+    const MOST: usize = 12;
+    let newest: Vec<&str> = listed.iter().rev().take(MOST).map(String::as_str).collect();
+    let more = if listed.len() > MOST { ", ..." } else { "" };
+    format!("{}{more}", newest.join(", "))
+}
+
+/// A version as others that are equal to it are written, by PEP 440: `v1.0` is `1`, `1.0RC1` is
+/// `1rc1`, and `1.0+CPU` is `1+cpu`.
+fn normal(version: &str) -> String {
+    let lower = version.trim().to_ascii_lowercase();
+    let plain = lower.strip_prefix('v').unwrap_or(&lower);
+    let (public, local) = match plain.split_once('+') {
+        Some((public, local)) => (public, format!("+{local}")),
+        None => (plain, String::new()),
+    };
+    let numbers = |c: char| !(c.is_ascii_digit() || c == '.' || c == '!');
+    let end = public.find(numbers).unwrap_or(public.len());
+    let (mut release, rest) = public.split_at(end);
+    release = release.trim_end_matches('.');
+    while let Some(shorter) = release.strip_suffix(".0") {
+        release = shorter;
+    }
+    let rest = rest.trim_start_matches(['.', '-', '_']);
+    format!("{release}{rest}{local}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An index of one package.
+    struct Fake;
+
+    impl Index for Fake {
+        fn ask(&self, package: &str, pre: bool) -> Result<String, String> {
+            match (package, pre) {
+                ("jax", false) => Ok("jax (0.5.3)\nAvailable versions: 0.5.3, 0.5.2, 0.5.1, \
+                                      0.5.0, 0.4.38\n  LATEST: 0.5.3\n"
+                    .to_owned()),
+                ("jax", true) => {
+                    Ok("Available versions: 0.6.0rc1, 0.5.3, 0.5.2, 0.5.1, 0.5.0".to_owned())
+                }
+                ("empty", _) => Ok("nothing".to_owned()),
+                _ => Err("ERROR: No matching distribution found for none".to_owned()),
+            }
+        }
+    }
+
+    #[test]
+    fn releases_are_listed_from_the_good_end_on() {
+        let found = between(&Fake, "jax", "0.5", "v0.5.2").unwrap();
+        assert_eq!(found, ["0.5.0", "0.5.1", "0.5.2"]);
+        // A pre-release is asked for only where an end is one.
+        let found = between(&Fake, "jax", "0.5.3", "0.6.0RC1").unwrap();
+        assert_eq!(found, ["0.5.3", "0.6.0rc1"]);
+    }
+
+    #[test]
+    fn what_is_not_there_is_refused_with_what_is() {
+        let said = |package, good, bad| {
+            let error = between(&Fake, package, good, bad).unwrap_err();
+            error.to_string()
+        };
+        let words = said("jax", "0.5.0", "0.5.9");
+        assert!(words.contains("no jax 0.5.9 for this Python"), "{words}");
+        assert!(words.contains("0.6.0rc1, 0.5.3, 0.5.2"), "{words}");
+        let words = said("jax", "0.5.3", "0.5.0");
+        assert!(words.contains("0.5.3 (--good) is no older"), "{words}");
+        assert!(said("jax", "0.5.3", "0.5.3").contains("no older"));
+        assert!(said("none", "1", "2").contains("No matching distribution"));
+        assert!(said("empty", "1", "2").contains("it names none"));
+    }
+
+    #[test]
+    fn versions_that_are_equal_are_written_alike() {
+        for (one, other) in [
+            ("1.0", "1"),
+            ("v1.2.0", "1.2"),
+            ("2.11.0+CPU", "2.11+cpu"),
+            ("1.0-rc1", "1.0rc1"),
+            ("1!2.0", "1!2"),
+        ] {
+            assert_eq!(normal(one), normal(other));
+        }
+        for (one, other) in [
+            ("1.0", "1.0.1"),
+            ("1.0", "1.0rc1"),
+            ("1.0", "10"),
+            ("1.0", "1.0+c"),
+        ] {
+            assert_ne!(normal(one), normal(other));
+        }
+    }
+}
