@@ -7,6 +7,7 @@ use anyhow::anyhow;
 use clap::Args;
 
 use super::calibrate;
+use super::history::{Keep, kept};
 use super::measure_args::MeasureArgs;
 use super::measuring::Ready;
 use super::reporting::{self, Base, Show};
@@ -53,6 +54,9 @@ pub struct GateArgs {
     /// Call an inconclusive result not judged (exit code 3)
     #[arg(long)]
     strict: bool,
+
+    #[command(flatten)]
+    keep: Keep,
 
     #[command(flatten)]
     show: Show,
@@ -116,7 +120,7 @@ fn gate(args: &GateArgs) -> Ended {
     if !args.measure.structure_only {
         ready.say(sight);
     }
-    ended
+    kept(ended, &args.keep, &ready.directory, ready.quiet())
 }
 
 /// Takes fresh invocations, batch after batch, of what is not decided: those that were owed

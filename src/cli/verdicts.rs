@@ -9,6 +9,7 @@ use regatta::record::baseline::Store;
 use regatta::record::run_file::Known;
 use regatta::units::Share;
 use regatta::verdicts::draw::{Recorded, World};
+use regatta::verdicts::history;
 use regatta::verdicts::noise::MODELS;
 use regatta::verdicts::rules::{RULES, Rule};
 use regatta::verdicts::show;
@@ -47,6 +48,11 @@ pub struct VerdictsArgs {
     #[arg(long)]
     medians: bool,
 
+    /// Print in place of that how often so many histories in which nothing changed show a
+    /// change, and how soon one that did shows it
+    #[arg(long, value_name = "N", conflicts_with_all = ["run", "noise", "medians", "rules"])]
+    histories: Option<u32>,
+
     /// Print where each rule is defined, and what is simplified
     #[arg(long, conflicts_with_all = ["json", "markdown"])]
     rules: bool,
@@ -75,6 +81,15 @@ fn percent(text: &str) -> Result<f64, String> {
 pub fn run(args: &VerdictsArgs) -> Ended {
     if args.rules {
         print(sources())?;
+        return Ok(0);
+    }
+    if let Some(number) = args.histories {
+        let rows = history::table(number as usize, args.seed);
+        let json = || serde_json::to_string_pretty(&rows).map_err(Stop::not_judged);
+        print(match args.json {
+            true => json()? + "\n",
+            false => history::text(&rows, args.markdown),
+        })?;
         return Ok(0);
     }
     let noises = match args.run.is_empty() {

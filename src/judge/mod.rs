@@ -13,6 +13,7 @@ mod conditions;
 mod counts;
 mod expect;
 mod floor;
+pub mod history;
 pub mod judgement;
 mod reasons;
 mod rows;
@@ -31,7 +32,8 @@ pub use verdict::Options;
 
 use crate::record::side::Side;
 use crate::units::counted;
-use comparable::{Differences, differences, revision_text};
+pub use comparable::revision_text;
+use comparable::{Differences, differences};
 use judgement::{Judgement, SideSummary, Verdict, VerdictOutcome, Word};
 use rows::Sides;
 

@@ -296,11 +296,18 @@ fn head(path: &Path, text: &str, of: Option<(&str, &str)>) -> Result<First, Hist
     }
 }
 
-/// Reads a history. Lines that cannot be used are reported, not fatal: the good ones are kept.
-///
-/// # Errors
-/// When there is none, or its first line is not that of a history this version reads.
-pub(super) fn read(path: &Path) -> Result<History, HistoryError> {
+impl History {
+    /// Reads a history. Lines that cannot be used are reported, not fatal: the good ones are
+    /// kept.
+    ///
+    /// # Errors
+    /// When there is none, or its first line is not that of a history this version reads.
+    pub fn read(path: &Path) -> Result<History, HistoryError> {
+        read(path)
+    }
+}
+
+fn read(path: &Path) -> Result<History, HistoryError> {
     let io = |error| HistoryError::from(RecordError::io(path, error));
     let file = input::open(path, input::HISTORY).map_err(io)?;
     let mut lines = BufReader::with_capacity(1 << 16, file);

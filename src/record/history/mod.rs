@@ -9,7 +9,7 @@ mod reduce;
 mod wire;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -146,17 +146,6 @@ impl Figures {
             Clock::Host => self.host_ns,
             Clock::Processor => self.cpu_ns,
         }
-    }
-}
-
-impl History {
-    /// Reads a history. Lines that cannot be used are reported, not fatal: the good ones are
-    /// kept.
-    ///
-    /// # Errors
-    /// When there is none, or its first line is not that of a history this version reads.
-    pub fn read(path: &Path) -> Result<History, HistoryError> {
-        file::read(path)
     }
 }
 
