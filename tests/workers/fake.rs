@@ -80,6 +80,8 @@ struct Fake {
     /// What it says of its clock; with none it has one way to time a call.
     clock: Option<String>,
     absent: Option<String>,
+    /// Times as long: another build of the same library.
+    slower: f64,
     rng: ChaCha8Rng,
     prepared: Option<Prepare>,
 }
@@ -123,6 +125,7 @@ fn main() {
         kind: value("--kind").unwrap_or_else(|| "cpu".to_owned()),
         clock: value("--clock"),
         absent,
+        slower: value("--slower").map_or(1.0, |factor| factor.parse().expect("a number")),
         rng: ChaCha8Rng::seed_from_u64(seed),
         prepared: None,
     };
@@ -305,7 +308,8 @@ impl Worker for Fake {
             _ => {}
         }
         let fault = fault::of(&case);
-        let slower = fault.slows()
+        let slower = self.slower
+            * fault.slows()
             * match case.params.get("slower_percent") {
                 ParamValue::Int(percent) => 1.0 + percent as f64 / 100.0,
                 ParamValue::Word(_) => 1.0,

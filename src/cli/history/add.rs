@@ -13,7 +13,7 @@ use crate::cli::sides::{self, Stored};
 use crate::cli::{Ended, Stop, note, print};
 use regatta::judge::judgement::VerdictOutcome;
 use regatta::record::baseline;
-use regatta::record::history::{Added, HistoryError, Store, reduced};
+use regatta::record::history::{Added, Book, HistoryError, Store, reduced};
 use regatta::record::run_file::{Known, RUN_FILE};
 use regatta::units::counted;
 
@@ -53,8 +53,15 @@ pub(super) fn run(args: &AddArgs) -> Ended {
         .map(|run| found(run, at, &mut known))
         .collect::<Result<_, Stop>>()?;
     let mut told = Vec::new();
+    let mut book: Option<Book> = None;
     for run in &all {
-        let added = store.add(run).map_err(refused)?;
+        // Whoever adds a thousand runs does not read the history as often.
+        let mut open = match book.take().filter(|book| book.is_of(run)) {
+            Some(open) => open,
+            None => store.open(&run.suite, &run.machine).map_err(refused)?,
+        };
+        let added = open.add(run).map_err(refused)?;
+        book = Some(open);
         let label = &run.about.label;
         match &added {
             Added::New {

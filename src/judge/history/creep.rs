@@ -14,6 +14,9 @@ use crate::units::{Nanoseconds, Probability, Ratio};
 /// In floors, what counts as creep: it has no day that one could look at.
 const FLOORS: f64 = 2.0;
 
+/// In the level of changes, that of creep: its p is exact, and steps are to have what there is.
+const TENTH: f64 = 10.0;
+
 /// The places of the reference in a series.
 pub(super) fn reference(series: &Series, options: &Options) -> Range<usize> {
     let from = series
@@ -52,7 +55,7 @@ pub(super) fn creep(
     }
     let worth = flat.len() as f64 * (1.0 - scan.memory) / (1.0 + scan.memory);
     let z = order.abs() * (worth - 1.0).max(0.0).sqrt();
-    let ln_p = (2.0 * normal_upper(z)).max(f64::MIN_POSITIVE).ln();
+    let ln_p = (TENTH * 2.0 * normal_upper(z)).max(f64::MIN_POSITIVE).ln();
     let level = |times: &[Nanoseconds]| crate::record::side::median(times);
     (ln_p <= scan.ln_level).then_some(Creep {
         from_ns: level(&series.times[reference])?,

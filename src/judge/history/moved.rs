@@ -23,6 +23,9 @@ const MOST: f64 = 0.8;
 /// Runs on each side that tell whether a case moved with all others.
 const BESIDE: usize = 20;
 
+/// How facts begin that are of the way of measuring.
+const METHOD: &str = "measure.";
+
 /// A change of a case.
 struct Change<'t> {
     case: usize,
@@ -105,7 +108,7 @@ pub(super) fn crept(
             let timed = cases.iter().enumerate().filter(|(_, trend)| trend.runs > 0);
             let with: Vec<usize> = timed.map(|(case, _)| case).collect();
             found.push(Crept {
-                who: context.who(&with, true, false),
+                who: context.who(&with, true),
                 cases: with,
                 ratio: creep.ratio,
             });
@@ -114,7 +117,7 @@ pub(super) fn crept(
             let ratios: Vec<f64> = crept.iter().map(|(_, ratio)| *ratio).collect();
             let with: Vec<usize> = crept.into_iter().map(|(case, _)| case).collect();
             found.push(Crept {
-                who: context.who(&with, false, false),
+                who: context.who(&with, false),
                 cases: with,
                 ratio: Ratio(middle(&ratios).exp()),
             });
@@ -205,7 +208,11 @@ impl Context<'_> {
         Event {
             run: step.run,
             before,
-            who: self.who(&cases, all, !machine.is_empty()),
+            who: match machine.iter().all(|of| of.field.starts_with(METHOD)) {
+                true if !machine.is_empty() => Who::Method,
+                true => self.who(&cases, all),
+                false => Who::Machine,
+            },
             cases,
             ratio: step.ratio,
             most: step.clone(),
@@ -214,13 +221,13 @@ impl Context<'_> {
         }
     }
 
-    fn who(&self, moved: &[usize], all: bool, facts: bool) -> Who {
+    fn who(&self, moved: &[usize], all: bool) -> Who {
         let present = self.all.iter().filter(|series| !series.runs.is_empty());
         let many = all || moved.len() as f64 >= MOST * present.count() as f64;
         let many = many && moved.len() >= FEWEST;
         let workers: BTreeSet<&str> = moved.iter().map(|case| self.worker(*case)).collect();
         match moved {
-            _ if facts || many && workers.len() > 1 => Who::Machine,
+            _ if many && workers.len() > 1 => Who::Machine,
             _ if many => Who::Suite,
             [_] => Who::Case,
             _ => {

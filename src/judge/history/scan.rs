@@ -53,6 +53,8 @@ struct Searched<'v> {
     /// Standard deviation by the differences of neighbours: a step is one of many.
     deviation: f64,
     degrees: f64,
+    /// The same by the middle one of these differences, which no step moves.
+    usual: f64,
 }
 
 impl Scan {
@@ -68,6 +70,8 @@ impl Scan {
         let seeds = intervals(values.len(), 2 * self.shortest);
         let squares = values.windows(2).map(|pair| (pair[1] - pair[0]).powi(2));
         let steps = values.len().saturating_sub(1).max(1) as f64;
+        let apart = values.windows(2).map(|pair| (pair[1] - pair[0]).abs());
+        let apart: Vec<f64> = apart.collect();
         let searched = Searched {
             scan: self,
             values,
@@ -76,6 +80,7 @@ impl Scan {
             // the deviations from a mean.
             deviation: (squares.sum::<f64>() / (2.0 * steps)).sqrt(),
             degrees: 2.0 * steps / 3.0,
+            usual: TO_DEVIATION * middle(&apart) / f64::sqrt(2.0),
         };
         let found = seeds.iter().map(|&(from, to)| searched.within(from, to));
         let mut found: Vec<((usize, usize), Option<Place>)> = seeds
@@ -212,11 +217,25 @@ impl Searched<'_> {
         }
     }
 
-    /// True where a step fits an interval plainly better than a line does: what creeps has no
-    /// day on which it changed.
+    /// True where an interval changes at a place, and not all along: what creeps or drifts has
+    /// no day on which it changed.
     fn stands_out(&self, from: usize, to: usize, at: usize) -> bool {
         let (left, right) = (&self.values[from..at], &self.values[at..to]);
         let (low, high) = (middle(left), middle(right));
+        let change = high - low;
+        // As many runs next to it as tell half of the change from none, by two deviations.
+        let memory = self.scan.memory;
+        let noise = self.usual / (1.0 - memory).sqrt();
+        let runs = 32.0 * (noise / change).powi(2) * (1.0 + memory) / (1.0 - memory);
+        let runs = (runs.ceil() as usize).max(self.scan.shortest);
+        let beside = &left[left.len().saturating_sub(runs)..];
+        let next = &right[..runs.min(right.len())];
+        let jump = middle(next) - middle(beside);
+        jump / change >= 0.5 && self.is_step(left, right, [low, high])
+    }
+
+    /// True where a step fits plainly better than a line does.
+    fn is_step(&self, left: &[f64], right: &[f64], [low, high]: [f64; 2]) -> bool {
         let away = left.iter().map(|value| (value - low).abs());
         let away: Vec<f64> = away
             .chain(right.iter().map(|value| (value - high).abs()))
@@ -230,7 +249,7 @@ impl Searched<'_> {
         let (left, right) = (cut(left, low), cut(right, high));
         let by_step = off_mean(&left) + off_mean(&right);
         let by_line = off_line(&[left, right].concat());
-        let worth = self.worth(to - from);
+        let worth = self.worth(away.len());
         by_step <= 0.0 || worth * (by_line / by_step).ln() >= PLAINLY
     }
 }

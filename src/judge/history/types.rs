@@ -153,6 +153,8 @@ pub enum Who {
     Suite,
     /// Nearly all cases of several workers, or what they run on is no longer the same.
     Machine,
+    /// They are no longer measured in the same way.
+    Method,
 }
 
 /// A change that several cases may share.
@@ -175,6 +177,13 @@ pub struct Event {
     pub code: Vec<Difference>,
     /// The same of what a time depends on beside the code: hard facts, the way of measuring.
     pub machine: Vec<Difference>,
+}
+
+impl Who {
+    /// True where it is no change of the code that is measured.
+    pub fn is_beside_the_code(&self) -> bool {
+        matches!(self, Who::Machine | Who::Method)
+    }
 }
 
 impl Event {

@@ -4,7 +4,9 @@
 //! order of adding, each with a checksum as those of run files. Nothing in it is ever changed.
 //! A case is a number in it: the line of the run that has it first names it.
 
+mod book;
 mod file;
+mod head;
 mod reduce;
 mod wire;
 
@@ -14,7 +16,8 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-pub use file::{Added, Store, Stored};
+pub use book::{Added, Book};
+pub use file::{Store, Stored};
 pub use reduce::{Reduced, reduced};
 
 use super::RecordError;

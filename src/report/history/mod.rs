@@ -91,8 +91,16 @@ impl<'a> Shown<'a> {
             (Who::Case, [case, ..]) => self.id(*case),
             (Who::Family(family), _) => family.clone(),
             (Who::Suite, _) => format!("the suite: {}", counted(cases.len(), "case")),
-            (Who::Machine, [case]) => format!("the machine: {}", self.id(*case)),
-            (Who::Machine, _) => format!("the machine: {}", counted(cases.len(), "case")),
+            (Who::Machine | Who::Method, _) => {
+                let what = match who {
+                    Who::Machine => "the machine",
+                    _ => "the way of measuring",
+                };
+                match cases {
+                    [case] => format!("{what}: {}", self.id(*case)),
+                    _ => format!("{what}: {}", counted(cases.len(), "case")),
+                }
+            }
             _ => format!("{} with nothing in common", counted(cases.len(), "case")),
         }
     }
@@ -118,8 +126,8 @@ impl<'a> Shown<'a> {
         let since = day(self.since);
         let (mut slower, mut faster, mut machine) = (0, 0, 0);
         for event in self.events(true) {
-            match (&event.who, event.is_slower()) {
-                (Who::Machine, _) => machine += 1,
+            match (event.who.is_beside_the_code(), event.is_slower()) {
+                (true, _) => machine += 1,
                 (_, true) => slower += 1,
                 (_, false) => faster += 1,
             }
@@ -127,7 +135,7 @@ impl<'a> Shown<'a> {
         let parts = [
             (slower, "slower"),
             (faster, "faster"),
-            (machine, "of the machine"),
+            (machine, "beside the code"),
         ];
         let parts = parts.iter().filter(|(count, _)| *count > 0);
         let parts: Vec<String> = parts
@@ -198,7 +206,7 @@ fn differences(all: &[Difference]) -> Vec<String> {
 /// How the tone of a change is called in the style sheet.
 fn tone(who: &Who, ratio: Ratio) -> &'static str {
     match who {
-        Who::Machine => "doubtful",
+        _ if who.is_beside_the_code() => "doubtful",
         _ if ratio > Ratio::ONE => "bad",
         _ => "good",
     }

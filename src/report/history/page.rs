@@ -133,7 +133,7 @@ fn groups(shown: &Shown) -> Vec<Group> {
     events.sort_by(|a, b| b.ratio.0.ln().abs().total_cmp(&a.ratio.0.ln().abs()));
     let kinds = [
         ("Slower", "bad"),
-        ("The machine", "doubtful"),
+        ("Beside the code", "doubtful"),
         ("Faster", "good"),
     ];
     let groups = kinds.into_iter().map(|(name, wanted)| {

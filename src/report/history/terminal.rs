@@ -2,7 +2,7 @@
 
 use super::spark::spark;
 use super::{Shown, day, differences};
-use crate::judge::history::{Event, Who};
+use crate::judge::history::Event;
 use crate::report::terminal::COLUMNS;
 use crate::report::terminal::screen::{Screen, bad, doubtful, good};
 use crate::report::text::{one_line, shorten_middle};
@@ -50,15 +50,15 @@ fn write(screen: &mut Screen, shown: &Shown, all: bool) {
             .filter(|event| wanted(event))
             .collect()
     };
-    let slower = of(|event| event.who != Who::Machine && event.is_slower());
-    let faster = of(|event| event.who != Who::Machine && !event.is_slower());
+    let slower = of(|event| !event.who.is_beside_the_code() && event.is_slower());
+    let faster = of(|event| !event.who.is_beside_the_code() && !event.is_slower());
     list(screen, shown, "Slower", &slower, bad());
     creeping(screen, shown);
     list(
         screen,
         shown,
-        "The machine",
-        &of(|event| event.who == Who::Machine),
+        "Beside the code",
+        &of(|event| event.who.is_beside_the_code()),
         doubtful(),
     );
     list(screen, shown, "Faster", &faster, good());
