@@ -13,16 +13,13 @@ use crate::judge::statistics::normal_upper;
 /// From so many ranks on their sum is normal, or a little less far out.
 const NORMAL: f64 = 64.0;
 
-/// Nearer than this to the centre it is normal as well.
-const NEAR: f64 = 3.0;
-
 /// Logarithm of p against "these `few` ranks among `few + many` are as any others", of their
 /// standardised sum, two-sided. Numbers of ranks need not be whole, where values remember those
 /// before them.
 pub(super) fn ln_p(z: f64, few: f64, many: f64) -> f64 {
     let z = z.abs();
     let few = few.floor().max(1.0);
-    let one_side = match few < NORMAL && z >= NEAR {
+    let one_side = match few < NORMAL {
         true => irwin_hall(z, few).unwrap_or_else(|| normal(z)),
         false => normal(z),
     };
@@ -91,11 +88,9 @@ mod tests {
         ] {
             let (z, p) = exact(few, many, short);
             let found = ln_p(z, few as f64, many as f64);
-            assert!(
-                (found - p.ln()).abs() < 0.8,
-                "{few} {many} {short}: {found} {}",
-                p.ln()
-            );
+            // Where the many are not so many, it is the larger one.
+            let off = found - p.ln();
+            assert!((-0.8..2.5).contains(&off), "{few} {many} {short}: {off}");
         }
     }
 

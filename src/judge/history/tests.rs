@@ -121,8 +121,10 @@ fn what_all_share_is_taken_out_as_far_as_it_comes_and_goes() {
     let (shared, cases) = found(&all, 100, &Options::default());
     assert!(shared.unwrap().steps.is_empty());
     for (case, trend) in cases.iter().enumerate() {
-        let expected: &[usize] = if case == 3 { &[60] } else { &[] };
-        assert_eq!(at(trend), expected, "{case}");
+        let found = at(trend);
+        assert_eq!(found.len(), usize::from(case == 3), "{case}: {found:?}");
+        // Of three per cent, a neighbour may be as likely.
+        assert!(found.iter().all(|run| run.abs_diff(60) <= 1), "{found:?}");
     }
 }
 
@@ -172,7 +174,7 @@ fn about(run: usize) -> About {
         started: None,
         label: format!("reports/{run}"),
         git: Some(Git {
-            revision: format!("{run:0>40}"),
+            revision: format!("{run:0<40}"),
             dirty: false,
             changes: None,
         }),
@@ -210,10 +212,7 @@ fn who_moved_is_a_case_a_family_the_suite_or_the_machine() {
     assert!(family.machine.is_empty());
 
     let half = one_event(&history(|id| id.starts_with("cpu")));
-    assert_eq!(
-        half.who,
-        Who::Family("all 12 cases of cpu/flash".to_owned())
-    );
+    assert_eq!(half.who, Who::Family("all 12 cases of cpu".to_owned()));
 
     let all = one_event(&history(|_| true));
     assert_eq!((&all.who, all.cases.len()), (&Who::Machine, 24));

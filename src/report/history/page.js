@@ -5,6 +5,7 @@
     ["cards", "filter", "sort", "across", "shown", "more"].map((id) => document.getElementById(id));
   const chips = [...document.querySelectorAll(".chips button")];
   const STEP = 100;
+  const RECENT = 100;
   const SPACE = "http://www.w3.org/2000/svg";
   let limit = STEP;
 
@@ -65,17 +66,20 @@
     const svg = one.svg;
     const width = svg.clientWidth;
     const height = svg.clientHeight;
-    const all = points(one);
+    const first = across.value === "recent" ? Math.max(0, runs.length - RECENT) : 0;
+    const all = points(one).filter((point) => point.run >= first);
+    const steps = one.steps.filter((step) => step.run > first);
     if (!width) return;
+    one.place = { all };
     svg.replaceChildren();
     svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     if (all.length === 0) {
-      element("text", { x: FRAME.left, y: height / 2 }, svg, "no time in any run");
+      element("text", { x: FRAME.left, y: height / 2 }, svg, "no time in any of these runs");
       one.drawn = width + across.value;
       return;
     }
     const sorted = all.map((point) => point.ns).sort((a, b) => a - b);
-    const levels = [one.raw.r, ...one.steps.flatMap((step) => [step.from, step.to])].filter((ns) => ns);
+    const levels = [one.raw.r, ...steps.flatMap((step) => [step.from, step.to])].filter((ns) => ns);
     // A few wild runs must not flatten all others: they are drawn at the edge.
     const at = (share) => sorted[Math.round(share * (sorted.length - 1))];
     const room = 3 * (at(0.9) - at(0.1)) || 0.02 * at(0.5);
@@ -86,7 +90,7 @@
     const last = runs.length - 1;
     const span = runs[last].at - runs[0].at;
     const part = (run) => across.value === "date" && span > 0
-      ? (runs[run].at - runs[0].at) / span : last > 0 ? run / last : 0.5;
+      ? (runs[run].at - runs[0].at) / span : last > first ? (run - first) / (last - first) : 0.5;
     const inner = width - FRAME.left - FRAME.right;
     const x = (run) => FRAME.left + 3 + part(run) * (inner - 6);
     const y = (ns) => {
@@ -104,16 +108,16 @@
     element("path", { class: all.length > 150 ? "dots many" : "dots", d: marks }, svg);
     let from = all[0].run;
     let line = "";
-    one.steps.forEach((step, number) => {
-      const level = number === 0 ? step.from : one.steps[number - 1].to;
+    steps.forEach((step, number) => {
+      const level = number === 0 ? step.from : steps[number - 1].to;
       line += `M${x(from)} ${y(level)}H${x(step.run)}`;
       from = step.run;
     });
-    if (one.steps.length > 0) {
-      line += `M${x(from)} ${y(one.steps[one.steps.length - 1].to)}H${x(all[all.length - 1].run)}`;
+    if (steps.length > 0) {
+      line += `M${x(from)} ${y(steps[steps.length - 1].to)}H${x(all[all.length - 1].run)}`;
       element("path", { class: "level", d: line }, svg);
     }
-    for (const step of one.steps) {
+    for (const step of steps) {
       const mark = element("path", {
         class: "step " + (step.size > 0 ? "bad" : "good"), d: `M${x(step.run)} ${FRAME.top - 6}V${floor}`,
       }, svg);
@@ -121,7 +125,7 @@
     }
     element("text", { x: right + 4, y: y(high) + 4 }, svg, time(high));
     element("text", { x: right + 4, y: y(low) + 4 }, svg, time(low));
-    element("text", { x: FRAME.left, y: height - 4 }, svg, day(runs[0].at));
+    element("text", { x: FRAME.left, y: height - 4 }, svg, day(runs[first].at));
     element("text", { x: right, y: height - 4, "text-anchor": "end" }, svg, day(runs[last].at));
     one.drawn = width + across.value;
     if (one.at !== undefined) point(one, one.at);
@@ -129,7 +133,7 @@
 
   // Shows the run at a place of those that have a time.
   function point(one, at) {
-    if (!one.place || one.place.all.length === 0) return;
+    if (!one.place?.x) return;
     one.at = Math.max(0, Math.min(at, one.place.all.length - 1));
     const { run, ns } = one.place.all[one.at];
     one.svg.querySelectorAll(".hair, .here").forEach((old) => old.remove());
@@ -179,7 +183,7 @@
     one.readout.setAttribute("aria-live", "polite");
     made.replaceChildren(name, figures, one.svg, one.readout);
     one.svg.addEventListener("pointermove", (event) => {
-      if (!one.place) return;
+      if (!one.place?.x) return;
       const x = event.clientX - one.svg.getBoundingClientRect().left;
       const all = one.place.all;
       let best = 0;
@@ -189,12 +193,14 @@
       point(one, best);
     });
     const open = () => {
-      const link = one.at !== undefined && runs[one.place.all[one.at].run].link;
+      const chosen = one.at !== undefined && one.place?.all[one.at];
+      const link = chosen && runs[chosen.run].link;
       if (link) location.href = link;
     };
     one.svg.addEventListener("click", open);
     one.svg.addEventListener("keydown", (event) => {
-      const end = points(one).length - 1;
+      if (!one.place) draw(one);
+      const end = (one.place?.all.length ?? 0) - 1;
       const now = one.at ?? end + 1;
       const next = { ArrowLeft: now - 1, ArrowRight: now + 1, Home: 0, End: end }[event.key];
       if (next !== undefined) {
@@ -249,7 +255,11 @@
   filter.addEventListener("input", anew);
   sort.addEventListener("change", anew);
   across.addEventListener("change", () => {
-    for (const { of } of cards.children) of.drawn = undefined;
+    for (const { of } of cards.children) {
+      of.drawn = undefined;
+      of.at = undefined;
+      of.readout.textContent = "";
+    }
     again();
   });
   more.addEventListener("click", () => {

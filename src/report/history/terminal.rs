@@ -90,7 +90,7 @@ fn list(screen: &mut Screen, shown: &Shown, name: &str, events: &[&Event], style
         let spark = match event.cases.len() {
             1 => spark(&shown.series[most], shown.history.runs.len(), SPARK),
             _ => {
-                let middle = format!("{} in the middle, most:", event.ratio);
+                let middle = format!("{} in the median, most:", event.ratio);
                 screen.line(format!("    {middle}"));
                 screen.case(4, &shown.id(most));
                 spark(&shown.series[most], shown.history.runs.len(), SPARK)
@@ -157,7 +157,7 @@ fn creeping(screen: &mut Screen, shown: &Shown) {
             None => crept.ratio.to_string(),
         };
         if crept.cases.len() > 1 {
-            screen.line(format!("    {} in the middle, most:", crept.ratio));
+            screen.line(format!("    {} in the median, most:", crept.ratio));
             screen.case(4, &shown.id(most));
         }
         screen.line(format!("    {spark}  {told}"));
