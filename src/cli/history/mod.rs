@@ -11,6 +11,7 @@ use clap::{Args, Subcommand};
 
 use self::args::{AddArgs, ListArgs, ShowArgs};
 use super::Ended;
+use super::reporting::told_as_json;
 
 pub use add::{Keep, kept};
 
@@ -44,8 +45,8 @@ enum Command {
 /// See [`super::Stop`].
 pub fn run(args: &HistoryArgs) -> Ended {
     match &args.command {
-        Some(Command::Add(args)) => add::run(args),
-        Some(Command::List(args)) => list::run(args),
-        None => show::run(&args.show),
+        Some(Command::Add(args)) => told_as_json(add::run(args), args.json),
+        Some(Command::List(args)) => told_as_json(list::run(args), args.json),
+        None => told_as_json(show::run(&args.show), args.show.json),
     }
 }

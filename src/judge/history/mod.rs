@@ -5,6 +5,7 @@
 //! value here, since what differs from day to day is in all of them.
 
 mod creep;
+mod memory;
 mod moved;
 mod scan;
 mod shared;
@@ -18,7 +19,8 @@ pub use types::{Creep, Crept, Event, Lost, Options, Series, Step, Trend, Trends,
 use super::statistics::two_sample_ratio;
 use crate::record::history::{Came, Clock, History};
 use crate::units::{Nanoseconds, Probability};
-use scan::{Place, Scan, memory, middle};
+use memory::Memory;
+use scan::{Place, Scan};
 
 /// Reads a history.
 pub fn trends(history: &History, options: &Options) -> Trends {
@@ -64,7 +66,7 @@ pub fn found(all: &[Series], runs: usize, options: &Options) -> (Option<Trend>, 
     };
     let shared = shared::shared(all, &logs, runs).map(|shared| {
         let own = Scan {
-            memory: by_itself(memory(&shared.logs)),
+            memory: Memory::of(&shared.logs).by_itself(),
             ..scan
         };
         let changes = own.changes(&shared.logs);
@@ -76,37 +78,17 @@ pub fn found(all: &[Series], runs: usize, options: &Options) -> (Option<Trend>, 
         };
         told(&series, &shared.logs, &changes, own, options)
     });
-    let memories: Vec<(f64, f64)> = logs.par_iter().map(|logs| memory(logs)).collect();
-    let usual = usual(&memories);
+    let memories: Vec<Memory> = logs.par_iter().map(|logs| Memory::of(logs)).collect();
+    let usual = Memory::usual(&memories);
     let cases = all.par_iter().zip(&logs).zip(&memories);
     let cases = cases.map(|((series, logs), own)| {
         let scan = Scan {
-            memory: usual.max(by_itself(*own)).min(MOST_MEMORY),
+            memory: usual.max(own.by_itself()),
             ..scan
         };
         told(series, logs, &scan.changes(logs), scan, options)
     });
     (shared, cases.collect())
-}
-
-/// More memory than this is no noise, and a change would not be told from it.
-const MOST_MEMORY: f64 = 0.9;
-
-/// Of so many cases the middle one's memory is well known.
-const SEVERAL: usize = 5;
-
-/// The memory of the middle one of all cases: what a machine remembers is in most of them.
-fn usual(memories: &[(f64, f64)]) -> f64 {
-    let own: Vec<f64> = memories.iter().map(|(memory, _)| *memory).collect();
-    match own.len() < SEVERAL {
-        true => 0.0,
-        false => middle(&own).clamp(0.0, MOST_MEMORY),
-    }
-}
-
-/// What a series by itself shows of a memory: as much of it as cannot be chance.
-fn by_itself((memory, error): (f64, f64)) -> f64 {
-    (memory - 2.0 * error).clamp(0.0, MOST_MEMORY)
 }
 
 fn logarithms(series: &Series) -> Vec<f64> {

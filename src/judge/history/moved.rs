@@ -23,6 +23,9 @@ const MOST: f64 = 0.8;
 /// Runs on each side that tell whether a case moved with all others.
 const BESIDE: usize = 20;
 
+/// What a difference of revisions is called.
+const REVISION: &str = "revision";
+
 /// How facts begin that are of the way of measuring.
 const METHOD: &str = "measure.";
 
@@ -205,9 +208,21 @@ impl Context<'_> {
             compare(base, head, &mut code);
             maps(&mut machine, "", &base.facts, &head.facts);
         }
+        let mut nearby = Vec::new();
+        let last = self.history.runs.len().saturating_sub(1);
+        let around = [before.saturating_sub(NEAR), last.min(step.run + NEAR)];
+        if let [Some(base), Some(head)] = around.map(about) {
+            compare(base, head, &mut nearby);
+            maps(&mut nearby, "", &base.facts, &head.facts);
+            // A nightly run is of another revision each time.
+            let with_it = code.iter().chain(&machine);
+            let with_it: BTreeSet<&String> = with_it.map(|of| &of.field).collect();
+            nearby.retain(|of| of.field != REVISION && !with_it.contains(&of.field));
+        }
         Event {
             run: step.run,
             before,
+            nearby,
             who: match machine.iter().all(|of| of.field.starts_with(METHOD)) {
                 true if !machine.is_empty() => Who::Method,
                 true => self.who(&cases, all),
@@ -255,7 +270,7 @@ impl Context<'_> {
 fn compare(base: &About, head: &About, found: &mut Vec<Difference>) {
     let revision = |about: &About| about.git.as_ref().map(revision_text);
     if let (Some(base), Some(head)) = (revision(base), revision(head)) {
-        differ(found, "revision", base, head);
+        differ(found, REVISION, base, head);
     }
     differ(found, "regatta", &base.tool, &head.tool);
     let none = BTreeMap::new();

@@ -324,18 +324,3 @@ fn off_line(values: &[f64]) -> f64 {
     let spread: f64 = places().map(|place| place * place).sum();
     off_mean(values) - along * along / spread.max(1.0)
 }
-
-/// The correlation of a value with the next, and its standard error. By the differences of
-/// ranks, since a change of level is one of many of these: where values remember nothing, the
-/// correlation of one difference with the next is minus one half.
-pub(super) fn memory(values: &[f64]) -> (f64, f64) {
-    let ranks = ranks(values);
-    let steps: Vec<f64> = ranks.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    let squares: f64 = steps.iter().map(|step| step * step).sum();
-    let products: f64 = steps.windows(2).map(|pair| pair[0] * pair[1]).sum();
-    let count = values.len().max(1) as f64;
-    match squares > 0.0 {
-        true => (1.0 + 2.0 * products / squares, 1.5 / count.sqrt()),
-        false => (0.0, 1.0),
-    }
-}

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 
 use super::*;
 use crate::attention::CaseId;
+use crate::judge::judgement::Difference;
 use crate::record::history::{About, Figures, Kept};
 use crate::record::types::Git;
 use crate::units::{Ratio, quantities};
@@ -225,6 +226,17 @@ fn who_moved_is_a_case_a_family_the_suite_or_the_machine() {
     let event = one_event(&driver);
     assert_eq!(event.who, Who::Machine);
     assert_eq!(event.machine[0].head, "590");
+}
+
+#[test]
+fn a_version_that_changed_a_run_later_is_told_as_nearby() {
+    let mut history = history(|id| id == "cpu/flash:s64,d64");
+    let torch = history.runs[39].about.versions.clone();
+    history.runs[40].about.versions = torch;
+    let event = one_event(&history);
+    let fields = |all: &[Difference]| all.iter().map(|of| of.field.clone()).collect::<Vec<_>>();
+    assert_eq!(fields(&event.code), ["revision"]);
+    assert_eq!(fields(&event.nearby), ["torch.torch"]);
 }
 
 #[test]

@@ -177,6 +177,10 @@ pub struct Event {
     pub code: Vec<Difference>,
     /// The same of what a time depends on beside the code: hard facts, the way of measuring.
     pub machine: Vec<Difference>,
+    /// Versions and facts that changed within two runs of it: noise moves the place of a small
+    /// change.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nearby: Vec<Difference>,
 }
 
 impl Who {

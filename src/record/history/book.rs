@@ -125,6 +125,10 @@ impl Book {
             let path = self.path.clone();
             return Ok(Added::Already { path });
         }
+        if u32::MAX - there.beyond < run.cases.len() as u32 {
+            let problem = "its numbers of cases are used up: one of its lines was edited";
+            return Err(RecordError::invalid(&self.path, 1, problem).into());
+        }
         let mut new = New {
             from: there.beyond,
             ids: Vec::new(),
@@ -248,7 +252,8 @@ impl There {
             .max(wire::beyond(&brief.timed, brief.new.as_ref()));
         if let Some(new) = brief.new {
             for (place, id) in new.ids.into_iter().enumerate() {
-                self.numbers.insert(id, new.from + place as u32);
+                self.numbers
+                    .insert(id, new.from.saturating_add(place as u32));
             }
         }
         self.runs.insert(brief.run.id);

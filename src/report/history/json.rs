@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Shown, differences};
+use super::{Shown, changed};
 use crate::judge::history::{Step, Trend};
 
 /// One document, without a line feed.
@@ -19,7 +19,7 @@ pub fn json(shown: &Shown) -> serde_json::Result<String> {
         value["most"] = stepped(shown, &event.most)?;
         value["told"] = json!({
             "who": shown.who(&event.who, &event.cases),
-            "changed": differences(&[&event.machine[..], &event.code].concat()),
+            "changed": changed(event),
         });
         Ok(value)
     });

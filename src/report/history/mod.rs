@@ -194,6 +194,15 @@ pub(super) fn day(at: Timestamp) -> String {
     at.to_zoned(TimeZone::UTC).strftime("%Y-%m-%d").to_string()
 }
 
+/// What changed with an event, in words.
+fn changed(event: &Event) -> Vec<String> {
+    let mut told = differences(&event.machine);
+    told.extend(differences(&event.code));
+    let nearby = differences(&event.nearby).into_iter();
+    told.extend(nearby.map(|change| format!("within two runs of it {change}")));
+    told
+}
+
 /// Differences in words: `torch.torch 2.10.0 → 2.11.0`.
 fn differences(all: &[Difference]) -> Vec<String> {
     let each = all.iter().map(|difference| {

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::spark::spark;
-use super::{Shown, differences, tone};
+use super::{Shown, changed, tone};
 use crate::judge::history::{Event, Series, Step, Who};
 use crate::judge::revision_text;
 use crate::record::side::median;
@@ -125,7 +125,7 @@ pub fn page(shown: &Shown) -> Result<String, RenderError> {
             .collect(),
         data: data(shown)?,
     };
-    Ok(rendered(include_str!("page.html"), view)?)
+    rendered(include_str!("page.html"), view)
 }
 
 fn groups(shown: &Shown) -> Vec<Group> {
@@ -161,8 +161,6 @@ fn change(shown: &Shown, event: &Event) -> Change {
         .steps
         .iter()
         .find(|step| step.run.abs_diff(event.run) <= 2);
-    let mut changed = differences(&event.machine);
-    changed.extend(differences(&event.code));
     Change {
         who: shown.who(&event.who, &event.cases),
         tone: tone(&event.who, event.ratio),
@@ -175,7 +173,7 @@ fn change(shown: &Shown, event: &Event) -> Change {
         interval: (event.cases.len() == 1).then(|| event.interval().to_string()),
         day: Some(shown.day(event.run)),
         link: shown.links.get(event.run).cloned().flatten(),
-        changed,
+        changed: changed(event),
     }
 }
 

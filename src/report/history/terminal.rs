@@ -1,7 +1,7 @@
 //! A history on standard output, in lines of at most [`COLUMNS`] columns.
 
 use super::spark::spark;
-use super::{Shown, day, differences};
+use super::{Shown, changed, day};
 use crate::judge::history::Event;
 use crate::report::terminal::COLUMNS;
 use crate::report::terminal::screen::{Screen, bad, doubtful, good};
@@ -110,8 +110,7 @@ fn list(screen: &mut Screen, shown: &Shown, name: &str, events: &[&Event], style
             "    {spark}  {times}{ratio}   {}",
             shown.day(event.run)
         ));
-        let mut changed = differences(&event.machine);
-        changed.extend(differences(&event.code));
+        let changed = changed(event);
         match changed.is_empty() {
             true => screen.wrapped(4, &unchanged(shown, event)),
             false => screen.wrapped(4, &changed.join("; ")),
