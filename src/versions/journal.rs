@@ -110,8 +110,14 @@ pub struct Journal {
     pub tried: Vec<Tried>,
     /// What came of trying packages apart.
     pub apart: Vec<Verdict>,
-    /// Held until it is dropped.
-    _lock: File,
+    lock: File,
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        // Closing alone would leave it to a process that is just being started with a copy.
+        let _ = self.lock.unlock();
+    }
 }
 
 /// What a file holds.
@@ -195,7 +201,7 @@ impl Journal {
             started: read.started,
             tried: read.tried,
             apart: read.apart,
-            _lock: held,
+            lock: held,
         };
         Ok((journal, before))
     }

@@ -8,9 +8,9 @@ use super::super::comparing::{Comparison, Question, Refused};
 use super::super::measure_args::MeasureArgs;
 use super::super::versions::Version as Made;
 use super::super::{Stop, note};
-use super::lock_of;
 use anyhow::anyhow;
 use regatta::judge::Options;
+use regatta::measure::environments;
 use regatta::record::header::TurnSide;
 use regatta::report::bisect::reading;
 use regatta::report::text::one_line;
@@ -86,6 +86,13 @@ impl Comparer<'_> {
         );
         self.directory.join(COMPARED).join(name)
     }
+}
+
+/// What is installed in the environment that was made for a side.
+fn lock_of(side: &Made) -> Option<String> {
+    let name = side.environment.as_ref()?;
+    let environment = side.suite.environments.get(name)?;
+    environments::Made::of(name, environment).ok()??.lock()
 }
 
 fn spec(version: &Version) -> Result<Spec, Stop> {

@@ -10,7 +10,6 @@ use jiff::Timestamp;
 
 use super::compare::share;
 use super::measure_args::{MeasureArgs, load};
-use super::versions::Version as Side;
 use super::{Ended, Stop, interrupt, note, print, reporting};
 use comparer::Comparer;
 use regatta::judge::judgement::VerdictOutcome;
@@ -263,12 +262,4 @@ fn suite_words(args: &MeasureArgs, floor: Option<Share>) -> Vec<String> {
         words.extend(["--floor".to_owned(), floor.0.to_string()]);
     }
     words
-}
-
-/// The environment of a side, where it was made for it: its lock.
-fn lock_of(side: &Side) -> Option<String> {
-    let name = side.environment.as_ref()?;
-    let environment = side.suite.environments.get(name)?;
-    let made = regatta::measure::environments::Made::of(name, environment).ok()??;
-    made.lock()
 }
