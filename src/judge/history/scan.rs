@@ -42,7 +42,7 @@ const PLAINLY: f64 = 6.0;
 const CUT: f64 = 3.5;
 
 /// From a median of absolute deviations to a standard deviation.
-const TO_DEVIATION: f64 = 1.4826;
+pub(super) const TO_DEVIATION: f64 = 1.4826;
 
 /// A series, with what is known of the whole of it.
 struct Searched<'v> {
