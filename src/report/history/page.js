@@ -16,7 +16,7 @@
   const cases = data.cases.map((raw) => {
     const id = before.slice(0, raw.i[0]) + raw.i[1];
     before = id;
-    const steps = raw.t.map(([run, from, to, told]) => ({ run, from, to, told, size: Math.log(to / from) }));
+    const steps = raw.t.map(([run, from, to, ratio, told]) => ({ run, from, to, ratio, told, size: Math.log(ratio) }));
     const recent = steps.filter((step) => runs[step.run].at >= data.since).map((step) => step.size);
     const creep = raw.c === null ? 0 : Math.log(raw.c);
     return {
@@ -170,7 +170,7 @@
     if (one.raw.l) figure(one.raw.l + " now", "");
     if (one.raw.s) figure(change(one.raw.s) + " since the reference", "muted");
     for (const step of one.steps.slice(-2)) {
-      figure(`${day(runs[step.run].at)}: ${change(step.to / step.from)}`, "word " + (step.size > 0 ? "bad" : "good"));
+      figure(`${day(runs[step.run].at)}: ${change(step.ratio)}`, "word " + (step.size > 0 ? "bad" : "good"));
     }
     if (one.creeping) figure("creeps " + change(one.raw.c), "word doubtful");
     if (one.lost) figure("without a time now", "word bad");
@@ -199,7 +199,7 @@
     };
     one.svg.addEventListener("click", open);
     one.svg.addEventListener("keydown", (event) => {
-      if (!one.place) draw(one);
+      if (one.drawn !== one.svg.clientWidth + across.value) draw(one);
       const end = (one.place?.all.length ?? 0) - 1;
       const now = one.at ?? end + 1;
       const next = { ArrowLeft: now - 1, ArrowRight: now + 1, Home: 0, End: end }[event.key];

@@ -271,6 +271,7 @@ fn marked(shown: &Shown, step: &Step) -> serde_json::Value {
         step.run,
         short(Ratio(step.from_ns.0)),
         short(Ratio(step.to_ns.0)),
+        short(step.ratio),
         told
     ])
 }
