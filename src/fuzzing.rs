@@ -9,15 +9,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::attention::{Case, CaseId, Problem, work};
-use crate::judge::{self, Options, trace as traces};
+use crate::judge::{self, Options, history, trace as traces};
 use crate::kernels::cache;
 use crate::measure::machine::{fingerprint, worker_record};
 use crate::measure::verify;
 use crate::record::entries::Entries;
+use crate::record::history::{Clock, History, Store};
 use crate::record::side::Side;
 use crate::record::trace::{file, raw};
 use crate::record::types::Run;
 use crate::record::{self, baseline, criterion, run_file};
+use crate::report::history::Shown;
 use crate::report::{self, Format, Report};
 use crate::suite;
 use crate::units::Bytes;
@@ -30,7 +32,7 @@ use crate::worker::protocol::{Cache, Device, Measure, Reply, ReplyBody};
 pub type Target = (&'static str, fn(&Path, &[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 12] = [
     ("suite", suite_file),
     ("requirements", requirements),
     ("case_id", case_id),
@@ -42,6 +44,7 @@ pub const TARGETS: [Target; 11] = [
     ("criterion", criterion_files),
     ("ledger", ledger),
     ("bisect", bisect),
+    ("history", history_file),
 ];
 
 /// The target of this name, in a folder that this process keeps for it.
@@ -327,4 +330,35 @@ fn ledger(folder: &Path, data: &[u8]) {
     image.extend(crc32fast::hash(data).to_le_bytes());
     let _ = fs::write(key.path(folder), image);
     cache::load(folder, &key);
+}
+
+fn history_file(folder: &Path, data: &[u8]) {
+    let root = folder.join("history");
+    fs::create_dir_all(root.join("s")).expect("a folder in the temporary folder");
+    let path = laid(&root.join("s"), "m.jsonl", &sealed(data));
+    if let Ok(history) = History::read(&path)
+        && let Some(newest) = history.runs.last()
+    {
+        for clock in [Clock::Device, Clock::Host] {
+            let options = history::Options {
+                clock,
+                ..history::Options::default()
+            };
+            let shown = Shown {
+                history: &history,
+                series: &history::series(&history, clock),
+                trends: &history::trends(&history, &options),
+                options: &options,
+                since: newest.about.at,
+                patterns: &[],
+                links: &[],
+            };
+            let text = report::history::text(&shown, false, true);
+            text.lines().for_each(is_plain);
+            report::history::json(&shown).expect("values are JSON");
+            report::history::page(&shown).expect("the template fits");
+        }
+    }
+    // What adding reads of it.
+    let _ = Store::new(root).open("s", "m");
 }

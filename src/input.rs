@@ -19,6 +19,8 @@ const MIB: u64 = 1 << 20;
 pub const WRITTEN_BY_HAND: u64 = 4 * MIB;
 /// A run or a baseline.
 pub const RUN: u64 = 2048 * MIB;
+/// A history, which is read line by line.
+pub const HISTORY: u64 = 4 * RUN;
 /// A trace or a raw recording, which are read line by line.
 pub const TRACE: u64 = 64 * KIB * MIB;
 /// One line of a trace.

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use cli::{
     Ended, Stop, baseline, bisect, build, calibrate, compare, completions, diff, doctor, env, gate,
-    leave_nothing, list, note, report, run, trace, verdicts, worker,
+    history, leave_nothing, list, note, report, run, trace, verdicts, worker,
 };
 use owo_colors::OwoColorize;
 use regatta::worker::supervisor;
@@ -43,6 +43,7 @@ enum Command {
     Baseline(baseline::BaselineArgs),
     Calibrate(calibrate::CalibrateArgs),
     Report(report::ReportArgs),
+    History(history::HistoryArgs),
     Trace(trace::TraceArgs),
     Build(build::BuildArgs),
     List(list::ListArgs),
@@ -73,6 +74,7 @@ fn dispatch(command: &Command) -> Ended {
         Command::Baseline(args) => baseline::run(args),
         Command::Calibrate(args) => calibrate::run(args),
         Command::Report(args) => report::run(args),
+        Command::History(args) => history::run(args),
         Command::Trace(args) => trace::run(args),
         Command::Build(args) => build::run(args),
         Command::List(args) => list::run(args),

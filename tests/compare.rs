@@ -323,10 +323,7 @@ fn a_revision_is_built_once_in_a_folder_of_its_own() {
     );
     let (_, stderr) = exits!(place, 2, ["compare", "./s.toml", "--base", "git:HEAD~1"]);
     assert!(stderr.contains("git:HEAD~1: ./s.toml:"), "{stderr}");
-    assert!(
-        stderr.contains("does not build (exit status: 3)"),
-        "{stderr}"
-    );
+    assert!(stderr.contains("failed (exit status: 3)"), "{stderr}");
     assert!(stderr.contains("cannot build this"), "{stderr}");
     let (_, stderr) = exits!(place, 2, ["compare", "./s.toml", "--base", "git:nowhere"]);
     assert!(stderr.contains("`nowhere` names no commit"), "{stderr}");

@@ -70,7 +70,7 @@ pub fn write(folder: &Path, cases: usize, which: Which) {
 }
 
 /// The case of a number: eight variants of shapes of every kind.
-fn id(case: usize) -> CaseId {
+pub fn id(case: usize) -> CaseId {
     let pick = |below: &mut usize, of: &[&str]| {
         let word = of[*below % of.len()].to_owned();
         *below /= of.len();
@@ -94,7 +94,7 @@ fn id(case: usize) -> CaseId {
 }
 
 /// The same number for the same place in every run, within ±1.
-fn noise(place: [usize; 4]) -> f64 {
+pub fn noise(place: [usize; 4]) -> f64 {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     for part in place {
         state = (state ^ part as u64).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -9,6 +9,7 @@ use clap::Args;
 use super::calibrate;
 use super::comparing::{self, Comparison, Question};
 use super::deciding::{decide, duration};
+use super::history::{Keep, kept};
 use super::measure_args::MeasureArgs;
 use super::measuring::Ready;
 use super::reporting::{self, Base, Show};
@@ -57,6 +58,9 @@ pub struct GateArgs {
     /// Call an inconclusive result not judged (exit code 3)
     #[arg(long)]
     strict: bool,
+
+    #[command(flatten)]
+    keep: Keep,
 
     #[command(flatten)]
     show: Show,
@@ -150,7 +154,7 @@ fn gate(args: &GateArgs) -> Ended {
     if !args.measure.structure_only {
         ready.say(sight);
     }
-    ended
+    kept(ended, &args.keep, &ready.directory, ready.quiet())
 }
 
 /// The baseline of this name for this machine, or else for another; `None` where there is

@@ -14,6 +14,7 @@ pub mod doctor;
 pub mod env;
 pub mod gate;
 mod harmless;
+pub mod history;
 mod interrupt;
 mod introductions;
 pub mod list;

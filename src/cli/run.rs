@@ -3,6 +3,7 @@
 use clap::Args;
 
 use super::Ended;
+use super::history::{Keep, kept};
 use super::measure_args::MeasureArgs;
 use super::measuring::Ready;
 use super::reporting::{self, Show};
@@ -25,6 +26,9 @@ pub struct RunArgs {
     strict: bool,
 
     #[command(flatten)]
+    keep: Keep,
+
+    #[command(flatten)]
     show: Show,
 }
 
@@ -45,5 +49,6 @@ fn measured(args: &RunArgs) -> Ended {
         wants_base: false,
         ..Options::default()
     };
-    reporting::conclude(&ready, &ready.directory, writer, None, &options, &args.show)
+    let ended = reporting::conclude(&ready, &ready.directory, writer, None, &options, &args.show);
+    kept(ended, &args.keep, &ready.directory, ready.quiet())
 }

@@ -12,6 +12,7 @@ use regatta::record::run_file::Known;
 use regatta::suite::rules::Policy;
 use regatta::units::Share;
 use regatta::verdicts::draw::{Recorded, World};
+use regatta::verdicts::history;
 use regatta::verdicts::noise::MODELS;
 use regatta::verdicts::pairs::{Deal, dealt};
 use regatta::verdicts::rules::{RULES, Rule};
@@ -60,6 +61,11 @@ pub struct VerdictsArgs {
     #[arg(long)]
     medians: bool,
 
+    /// Print in place of that how often so many histories in which nothing changed show a
+    /// change, and how soon one that did shows it
+    #[arg(long, value_name = "N", conflicts_with_all = ["run", "noise", "medians", "rules"])]
+    histories: Option<u32>,
+
     /// Print where each rule is defined, and what is simplified
     #[arg(long, conflicts_with_all = ["json", "markdown"])]
     rules: bool,
@@ -92,6 +98,15 @@ pub fn run(args: &VerdictsArgs) -> Ended {
     }
     if let Some(folder) = &args.pairs {
         return pairs(folder, args);
+    }
+    if let Some(number) = args.histories {
+        let rows = history::table(number as usize, args.seed);
+        let json = || serde_json::to_string_pretty(&rows).map_err(Stop::not_judged);
+        print(match args.json {
+            true => json()? + "\n",
+            false => history::text(&rows, args.markdown),
+        })?;
+        return Ok(0);
     }
     let noises = match args.run.is_empty() {
         true => chosen(&args.noise)?,

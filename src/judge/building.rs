@@ -29,8 +29,8 @@ fn result(limit: &Limit, of: Option<(&String, &Built)>) -> LimitResult {
     });
     let reason = match (of, value) {
         (None, _) => Some(
-            "no build is known: `regatta build SUITE` measures that of the suite, `regatta env \
-             make NAME` one of an environment in which something is compiled"
+            "no build of what is there is known: `regatta build SUITE` measures that of a suite, \
+             by its `makes`, `regatta env make NAME` what an environment compiles"
                 .to_owned(),
         ),
         (Some(_), None) => Some("its processor time is not known".to_owned()),

@@ -128,7 +128,7 @@ fn revision(header: &RunHeader) -> String {
     git.map_or_else(|| ABSENT.to_owned(), revision_text)
 }
 
-fn differ(
+pub(in crate::judge) fn differ(
     found: &mut Vec<Difference>,
     field: impl ToString,
     base: impl ToString,
@@ -144,7 +144,7 @@ fn differ(
     }
 }
 
-fn maps(
+pub(in crate::judge) fn maps(
     found: &mut Vec<Difference>,
     prefix: &str,
     base: &BTreeMap<String, String>,

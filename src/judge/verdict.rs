@@ -1,6 +1,6 @@
 //! What follows from all of it: an outcome and its reasons.
 
-mod families;
+pub(super) mod families;
 mod machine;
 mod metrics;
 mod sentences;

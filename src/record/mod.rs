@@ -9,6 +9,7 @@ pub mod disturbance;
 pub mod entries;
 pub mod ground;
 pub mod header;
+pub mod history;
 pub mod identity;
 pub mod ledger;
 pub mod line;

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 pub use quick::{Beside, Known};
-pub use read::{Looks, each, read};
+pub use read::{Looks, each, read, started};
 pub use resume::Opening;
 
 use super::types::{Entry, Owed, Part, Run, RunEnd, RunHeader, Stretch};

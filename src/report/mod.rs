@@ -10,6 +10,7 @@ mod csv;
 mod exporter;
 pub mod files;
 mod fill;
+pub mod history;
 mod html;
 mod json;
 mod junit;

@@ -4,7 +4,7 @@
 //! printed through `anstream`, which drops it in pipes and under `NO_COLOR`.
 
 mod cases;
-mod screen;
+pub(super) mod screen;
 
 use std::io::{self, Write};
 

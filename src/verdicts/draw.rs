@@ -292,7 +292,7 @@ impl Replay<'_> {
 }
 
 /// A draw from the standard normal distribution (Box and Muller).
-fn normal(rng: &mut ChaCha8Rng) -> f64 {
+pub(super) fn normal(rng: &mut ChaCha8Rng) -> f64 {
     let (u, v): (f64, f64) = (rng.random(), rng.random());
     (-2.0 * (1.0 - u).ln()).sqrt() * (TAU * v).cos()
 }

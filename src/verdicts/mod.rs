@@ -8,6 +8,7 @@ mod bootstrap;
 pub mod calibrate;
 pub mod draw;
 pub mod gate;
+pub mod history;
 pub mod noise;
 pub mod pairs;
 pub mod rate;

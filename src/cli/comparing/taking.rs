@@ -25,6 +25,9 @@ use regatta::record::side::Side;
 use regatta::record::spent::Phase;
 use regatta::record::types::{BaseId, Owed, Run};
 
+/// A run that was read back, and what is judged of it.
+type Read = (Run, Side);
+
 /// Both runs of a comparison, being written.
 pub struct Writers {
     /// The base's.
@@ -239,7 +242,7 @@ impl Comparison {
     }
 
     /// Reads both runs back, the base under the names of the head's cases.
-    fn read(&self, writers: &Writers) -> Result<((Run, Side), (Run, Side)), Stop> {
+    fn read(&self, writers: &Writers) -> Result<(Read, Read), Stop> {
         let mut known = Known::default();
         let read = |writer: &RunWriter, ready: &Ready, known: &mut Known| {
             Side::read(writer.path(), &ready.label(), known).map_err(Stop::not_judged)

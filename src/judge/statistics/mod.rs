@@ -29,7 +29,7 @@ pub fn coefficient_of_variation(values: &[f64]) -> f64 {
 }
 
 /// Upper tail of the standard normal distribution.
-fn normal_upper(z: f64) -> f64 {
+pub(super) fn normal_upper(z: f64) -> f64 {
     Normal::standard().sf(z)
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::attention::FACETS;
+use crate::attention::{CaseId, FACETS};
 use crate::judge::judgement::Row;
 use crate::units::counted;
 
@@ -16,18 +16,25 @@ const SHARE: f64 = 0.8;
 /// torch/efficient, direction backward`. `None` where they are few, everything, or have
 /// nothing in common.
 pub fn family(moved: &[&Row], compared: &[&Row]) -> Option<String> {
+    let moved: Vec<&CaseId> = moved.iter().map(|row| &row.case).collect();
+    let compared: Vec<&CaseId> = compared.iter().map(|row| &row.case).collect();
+    common(&moved, &compared)
+}
+
+/// The same of cases by their ids.
+pub fn common(moved: &[&CaseId], compared: &[&CaseId]) -> Option<String> {
     if moved.len() < FEWEST || moved.len() == compared.len() {
         return None;
     }
     // What nearly all that moved have: few things, of which the others are then counted.
     let mut hits: BTreeMap<Key, usize> = BTreeMap::new();
-    for key in moved.iter().flat_map(|row| keys(&facets(row))) {
+    for key in moved.iter().flat_map(|case| keys(&facets(case))) {
         *hits.entry(key).or_default() += 1;
     }
     hits.retain(|_, hits| *hits as f64 >= SHARE * moved.len() as f64);
     let mut counts: BTreeMap<Key, usize> = hits.keys().map(|key| (key.clone(), 0)).collect();
-    for row in compared {
-        let facets = facets(row);
+    for case in compared {
+        let facets = facets(case);
         for (key, of) in &mut counts {
             *of += usize::from(key.iter().all(|facet| facets.contains(facet)));
         }
@@ -65,8 +72,8 @@ fn keys(facets: &[(&'static str, String)]) -> Vec<Key> {
     single.chain(paired).collect()
 }
 
-fn facets(row: &Row) -> Vec<(&'static str, String)> {
-    let Ok(case) = row.case.case() else {
+fn facets(case: &CaseId) -> Vec<(&'static str, String)> {
+    let Ok(case) = case.case() else {
         return Vec::new();
     };
     let named = FACETS.iter().map(|name| (*name, case.facet(name)));

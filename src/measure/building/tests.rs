@@ -40,6 +40,20 @@ fn a_real_build_is_measured_with_what_it_starts_and_what_it_makes() {
 }
 
 #[test]
+fn what_this_process_does_is_measured_while_it_does_it() {
+    let (answer, built) = own(|| {
+        let status = std::process::Command::new("sh")
+            .args(["-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"])
+            .status();
+        status.is_ok_and(|status| status.success())
+    });
+    assert!(answer);
+    assert!(built.wall_ns > Nanoseconds::ZERO && built.cores > 0);
+    assert!(built.cpu_ns.unwrap() > Nanoseconds::ZERO, "{built:?}");
+    assert!(built.peak_bytes.unwrap() > Bytes(0));
+}
+
+#[test]
 fn what_goes_wrong_is_said_with_its_words() {
     let place = tempfile::tempdir().unwrap();
     let said = |script: &str, makes: &[PathBuf]| {

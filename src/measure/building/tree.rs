@@ -31,9 +31,29 @@ pub(super) struct Tree {
     known: BTreeMap<u32, Known>,
 }
 
+/// Which program a process runs: its name, and where the kernel put its stack, which is
+/// elsewhere after each exec.
+#[derive(PartialEq, Eq)]
+struct Image {
+    name: String,
+    stack: String,
+}
+
+impl Image {
+    /// Of a process's `stat`: fields 2 and 28.
+    fn of(stat: &str) -> Image {
+        let name = stat.split_once('(').map_or("", |(_, rest)| rest);
+        let (name, fields) = name.rsplit_once(')').unwrap_or_default();
+        Image {
+            name: name.to_owned(),
+            stack: fields.split_whitespace().nth(25).unwrap_or("").to_owned(),
+        }
+    }
+}
+
 /// What a process is.
 struct Known {
-    name: String,
+    image: Image,
     hints: Vec<Hint>,
     wheel: bool,
 }
@@ -80,10 +100,14 @@ impl Tree {
                 .into_iter()
                 .chain(memory)
                 .reduce(|sum, own| sum + own);
-            // A process that was started by a fork has another name soon.
-            let name = name(&stat);
-            if self.known.get(&pid).is_none_or(|known| known.name != name) {
-                self.known.insert(pid, met(pid, name));
+            // A process that was started by a fork is soon another program.
+            let image = Image::of(&stat);
+            if self
+                .known
+                .get(&pid)
+                .is_none_or(|known| known.image != image)
+            {
+                self.known.insert(pid, met(pid, image));
             }
         }
         self.known.retain(|pid, _| below.contains(pid));
@@ -99,7 +123,7 @@ impl Tree {
 }
 
 /// Looks at a process that is new, or has become another program.
-fn met(pid: u32, name: &str) -> Known {
+fn met(pid: u32, image: Image) -> Known {
     let mut tool = Tool {
         words: words(pid, "cmdline").unwrap_or_default(),
         variables: environment(pid),
@@ -113,12 +137,12 @@ fn met(pid: u32, name: &str) -> Known {
             .iter()
             .any(|word| setup.contains(word))
     };
-    if name.starts_with("python") && wants(setup()) {
+    if image.name.starts_with("python") && wants(setup()) {
         tool.wants_ninja = true;
         tool.has_ninja = has_ninja(&tool, &link("exe"));
     }
     Known {
-        name: name.to_owned(),
+        image,
         hints: tool.hints(),
         wheel: tool.builds_wheel(),
     }
@@ -143,12 +167,6 @@ fn environment(pid: u32) -> BTreeMap<String, String> {
             Some((name.to_owned(), value.to_owned()))
         })
         .collect()
-}
-
-/// The name of a process in its `stat`, which may hold anything.
-fn name(stat: &str) -> &str {
-    let name = stat.split_once('(').map_or("", |(_, rest)| rest);
-    name.rsplit_once(')').map_or("", |(name, _)| name)
 }
 
 /// Memory of a process that no file backs: `resident` less `shared` of its `statm`. Pages of
@@ -202,10 +220,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_may_hold_anything_and_memory_is_what_no_file_backs() {
-        assert_eq!(name("12 (cc1plus) R 1 2"), "cc1plus");
-        assert_eq!(name("12 (a) (b c) R 1 2"), "a) (b c");
-        assert_eq!(name("nothing"), "");
+    fn a_program_is_known_by_its_name_and_its_stack() {
+        let stat = |name: &str, stack: u32| {
+            let between = "0 ".repeat(24);
+            Image::of(&format!("12 ({name}) R {between}{stack} 0"))
+        };
+        assert_eq!(stat("cc1plus", 7).name, "cc1plus");
+        assert_eq!(stat("a) (b c", 7).name, "a) (b c");
+        assert!(stat("python", 7) == stat("python", 7));
+        assert!(stat("python", 7) != stat("python", 8));
+        assert_eq!(Image::of("nothing").name, "");
+    }
+
+    #[test]
+    fn memory_is_what_no_file_backs() {
         assert_eq!(
             anonymous("900 500 100 20 0 60 0", 4096),
             Some(Bytes(400 * 4096))

@@ -4,6 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
+use jiff::Timestamp;
+use serde::Deserialize;
+
 use super::quick::{Beside, Known, Quick};
 use super::wire::{First, Line};
 use crate::attention::CaseId;
@@ -21,6 +24,18 @@ pub fn read(path: &Path) -> Result<Run, RecordError> {
     let mut run = lines(path, &mut entries)?;
     run.entries = entries;
     Ok(run)
+}
+
+/// When the run of a file began; `None` where it is none.
+pub fn started(path: &Path) -> Option<Timestamp> {
+    #[derive(Deserialize)]
+    struct Began {
+        started: Timestamp,
+    }
+    let mut file = Lines::of(path).ok()?;
+    let first = file.next().ok()??;
+    let first: Began = line::read(first).ok()?;
+    Some(first.started)
 }
 
 /// What looks at the entries of a run's file.

@@ -16,32 +16,32 @@ pub const COLUMNS: usize = 80;
 const REASON: usize = 320;
 
 /// The style of what is against the verdict.
-pub(super) fn bad() -> Style {
+pub(in crate::report) fn bad() -> Style {
     Style::new().red().bold()
 }
 
 /// The style of what is for it.
-pub(super) fn good() -> Style {
+pub(in crate::report) fn good() -> Style {
     Style::new().green().bold()
 }
 
 /// The style of what is neither.
-pub(super) fn doubtful() -> Style {
+pub(in crate::report) fn doubtful() -> Style {
     Style::new().yellow().bold()
 }
 
 /// Text being laid out.
-pub(super) struct Screen<'o> {
-    pub(super) out: &'o mut dyn Write,
+pub(in crate::report) struct Screen<'o> {
+    pub(in crate::report) out: &'o mut dyn Write,
     /// Whether everything until now was.
-    pub(super) written: io::Result<()>,
-    pub(super) colour: bool,
+    pub(in crate::report) written: io::Result<()>,
+    pub(in crate::report) colour: bool,
     /// Cases of one list.
-    pub(super) most: usize,
+    pub(in crate::report) most: usize,
 }
 
 impl Screen<'_> {
-    pub(super) fn paint(&self, text: impl Display, style: Style) -> String {
+    pub(in crate::report) fn paint(&self, text: impl Display, style: Style) -> String {
         if self.colour {
             text.style(style).to_string()
         } else {
@@ -49,34 +49,34 @@ impl Screen<'_> {
         }
     }
 
-    pub(super) fn line(&mut self, line: impl AsRef<str>) {
+    pub(in crate::report) fn line(&mut self, line: impl AsRef<str>) {
         if self.written.is_ok() {
             self.written = writeln!(self.out, "{}", line.as_ref());
         }
     }
 
     /// A paragraph from outside, on one indent.
-    pub(super) fn wrapped(&mut self, indent: usize, text: &str) {
+    pub(in crate::report) fn wrapped(&mut self, indent: usize, text: &str) {
         let text = shorten(&one_line(text), REASON);
         for line in wrap(&text, COLUMNS - indent) {
             self.line(format!("{:indent$}{line}", ""));
         }
     }
 
-    pub(super) fn heading(&mut self, name: &str, count: usize, style: Style) {
+    pub(in crate::report) fn heading(&mut self, name: &str, count: usize, style: Style) {
         let heading = self.paint(format!("{name} ({count})"), style);
         self.line("");
         self.line(heading);
     }
 
-    pub(super) fn case(&mut self, indent: usize, id: &str) {
+    pub(in crate::report) fn case(&mut self, indent: usize, id: &str) {
         let id = shorten_middle(&one_line(id), COLUMNS - indent);
         let id = self.paint(id, Style::new().bold());
         self.line(format!("{:indent$}{id}", ""));
     }
 
     /// Says how many of a list were left out.
-    pub(super) fn left_out(&mut self, count: usize) {
+    pub(in crate::report) fn left_out(&mut self, count: usize) {
         if count > self.most {
             let more = count - self.most;
             self.line(format!("  and {more} more, which --all prints"));
@@ -100,7 +100,7 @@ impl Screen<'_> {
         self.line(format!("{:indent$}{line}", ""));
     }
 
-    pub(super) fn rows(&mut self, name: &str, rows: &[&Row], style: Style) {
+    pub(in crate::report) fn rows(&mut self, name: &str, rows: &[&Row], style: Style) {
         if rows.is_empty() {
             return;
         }

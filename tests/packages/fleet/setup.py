@@ -35,13 +35,15 @@ class Build(build_ext):
             return super().build_extension(ext)
         folder = Path(self.build_temp).resolve()
         folder.mkdir(parents=True, exist_ok=True)
-        include = sysconfig.get_path("include")
-        flags = " ".join(["-fPIC", "-I", include, *ext.extra_compile_args])
+        # As setuptools compiles and links, so that nothing differs but the number of jobs.
+        compiler = getattr(self.compiler, "compiler_so_cxx", self.compiler.compiler_so)
+        linker = getattr(self.compiler, "linker_so_cxx", self.compiler.linker_so)
+        include = ["-I", sysconfig.get_path("include"), *ext.extra_compile_args]
         lines = [
             "rule compile",
-            f"  command = c++ {flags} -c $in -o $out",
+            f"  command = {' '.join([*compiler, *include])} -c $in -o $out",
             "rule link",
-            "  command = c++ -shared $in -o $out",
+            f"  command = {' '.join(linker)} $in -o $out",
         ]
         objects = []
         for source in ext.sources:

@@ -1,0 +1,183 @@
+//! `regatta history add`, and what `run` and `gate` add when they have ended.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+use clap::Args;
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::args::AddArgs;
+use super::since::time;
+use crate::cli::sides::{self, Stored};
+use crate::cli::{Ended, Stop, note, print};
+use regatta::judge::judgement::VerdictOutcome;
+use regatta::record::baseline;
+use regatta::record::history::{Added, Book, HistoryError, Store, reduced};
+use regatta::record::run_file::{Known, RUN_FILE};
+use regatta::units::counted;
+
+/// Whether a run is added to the history of its suite.
+#[derive(Args, Clone, Debug)]
+pub struct Keep {
+    /// Add the run to the history in this folder when it has ended, whatever is said of it
+    #[arg(
+        long,
+        value_name = "DIR",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "history"
+    )]
+    history: Option<PathBuf>,
+}
+
+/// Adds runs.
+///
+/// # Errors
+/// When one cannot be read or is not to be added, before any is: exit code 2; when one cannot be
+/// written: 3.
+pub(super) fn run(args: &AddArgs) -> Ended {
+    let at = match &args.at {
+        Some(text) => Some(time(text).ok_or_else(|| {
+            Stop::Usage(anyhow!(
+                "--at {text}: use a date such as 2026-05-01, or a time such as 2026-05-01T12:00:00Z"
+            ))
+        })?),
+        None => None,
+    };
+    let store = Store::new(&args.root);
+    let mut known = Known::default();
+    let all: Vec<_> = args
+        .runs
+        .iter()
+        .map(|run| found(run, at, &mut known))
+        .collect::<Result<_, Stop>>()?;
+    let mut told = Vec::new();
+    let mut book: Option<Book> = None;
+    for run in &all {
+        // Whoever adds a thousand runs does not read the history as often.
+        let mut open = match book.take().filter(|book| book.is_of(run)) {
+            Some(open) => open,
+            None => store.open(&run.suite, &run.machine).map_err(refused)?,
+        };
+        let added = open.add(run).map_err(refused)?;
+        book = Some(open);
+        let label = &run.about.label;
+        match &added {
+            Added::New {
+                path,
+                runs,
+                new,
+                damage,
+            } => {
+                damage.iter().for_each(note);
+                told.push(json!({
+                    "run": label, "added": true, "history": path, "runs": runs, "new_cases": new,
+                }));
+                if !args.json {
+                    print(format!("{label}: {}\n", said(path, *runs, *new)))?;
+                }
+            }
+            Added::Already { path } => {
+                told.push(json!({ "run": label, "added": false, "history": path }));
+                if !args.json {
+                    let path = path.display();
+                    print(format!("{label}: skipped, this run is in {path} already\n"))?;
+                }
+            }
+        }
+    }
+    if args.json {
+        print(format!("{}\n", serde_json::Value::from(told)))?;
+    }
+    Ok(0)
+}
+
+fn said(path: &Path, runs: usize, new: usize) -> String {
+    let new = match new {
+        0 => String::new(),
+        new => format!(", {} it did not have before", counted(new, "case")),
+    };
+    format!(
+        "added to {}, which has {} now{new}",
+        path.display(),
+        counted(runs, "run")
+    )
+}
+
+/// A run as it is to be added.
+fn found(
+    what: &str,
+    at: Option<Timestamp>,
+    known: &mut Known,
+) -> Result<regatta::record::history::Reduced, Stop> {
+    let path = match Path::new(what).is_dir() {
+        true => Path::new(what).join(RUN_FILE),
+        false => PathBuf::from(what),
+    };
+    if !path.exists() {
+        return Err(Stop::Usage(anyhow!(
+            "{what} is neither a run's file nor a folder with a {RUN_FILE}"
+        )));
+    }
+    let store = baseline::Store::new("baselines");
+    let Stored {
+        side,
+        run,
+        is_baseline,
+        path,
+    } = sides::find(&path.display().to_string(), &store, None, known)?;
+    if is_baseline {
+        return Err(refused(HistoryError::Baseline(path)));
+    }
+    reduced(&path, &run, &side, at).map_err(refused)
+}
+
+/// What was asked for cannot be; or what can be could not be done.
+fn refused(error: HistoryError) -> Stop {
+    match error {
+        HistoryError::Busy(_) => Stop::not_judged(error),
+        error => Stop::usage(error),
+    }
+}
+
+/// What `run` and `gate` come to when the run is added, where that was asked for. The exit code
+/// is the verdict's; where nothing is worse and the run could not be added, it is 3.
+///
+/// # Errors
+/// As the command itself.
+pub fn kept(ended: Ended, keep: &Keep, directory: &Path, quiet: bool) -> Ended {
+    let (Some(root), Ok(code)) = (&keep.history, &ended) else {
+        return ended;
+    };
+    let add = || -> Result<(), Stop> {
+        let path = directory.join(RUN_FILE).display().to_string();
+        let run = found(&path, None, &mut Known::default())?;
+        match Store::new(root).add(&run).map_err(refused)? {
+            Added::New {
+                path,
+                runs,
+                new,
+                damage,
+            } => {
+                damage.iter().for_each(note);
+                if !quiet {
+                    note(said(&path, runs, new));
+                }
+            }
+            Added::Already { .. } => {}
+        }
+        Ok(())
+    };
+    match (add(), *code) {
+        (Ok(()), code) => Ok(code),
+        (Err(Stop::Usage(error) | Stop::NotJudged(error)), code) => {
+            note(format!("the run was not added to the history: {error:#}"));
+            match code {
+                0 => Ok(VerdictOutcome::NotJudged.exit_code()),
+                code => Ok(code),
+            }
+        }
+        (Err(Stop::Unread), code) => Ok(code),
+    }
+}

@@ -1,0 +1,123 @@
+//! `regatta history list`: the histories that there are, or the runs of one.
+
+use serde_json::json;
+
+use super::args::ListArgs;
+use super::show::{chosen, read};
+use crate::cli::{Ended, note, print};
+use regatta::record::history::{History, Store};
+use regatta::report::text::{one_line, shorten_middle};
+use regatta::units::counted;
+
+/// Lists them.
+///
+/// # Errors
+/// When the one that is asked for is not there or cannot be read: exit code 2.
+pub(super) fn run(args: &ListArgs) -> Ended {
+    match &args.which.suite {
+        Some(_) => runs(args),
+        None => histories(args),
+    }
+}
+
+fn histories(args: &ListArgs) -> Ended {
+    let store = Store::new(&args.which.root);
+    let mut told = Vec::new();
+    for stored in store.list() {
+        if args
+            .which
+            .machine
+            .as_ref()
+            .is_some_and(|machine| *machine != stored.machine)
+        {
+            continue;
+        }
+        let name = format!(
+            "{} on {}",
+            one_line(&stored.suite),
+            one_line(&stored.machine)
+        );
+        let history = match History::read(&stored.path) {
+            Ok(history) => history,
+            // The others can be listed none the less.
+            Err(error) => {
+                note(format!("{name}: {error}"));
+                continue;
+            }
+        };
+        let ends = [history.runs.first(), history.runs.last()];
+        let ends = ends.map(|run| run.map(|run| run.about.at));
+        told.push(json!({
+            "suite": stored.suite,
+            "machine": stored.machine,
+            "path": stored.path,
+            "runs": history.runs.len(),
+            "cases": history.cases.len(),
+            "from": ends[0],
+            "to": ends[1],
+            "damage": history.damage,
+        }));
+        if args.json {
+            continue;
+        }
+        let day = |place: usize| ends[place].map(|at| at.strftime("%Y-%m-%d").to_string());
+        let from_to = match (day(0), day(1)) {
+            (Some(from), Some(to)) => format!(", {from} to {to}"),
+            _ => String::new(),
+        };
+        let damage = match history.damage.len() {
+            0 => String::new(),
+            lines => format!(", {} damaged", counted(lines, "line")),
+        };
+        print(format!(
+            "{name}\n  {} of {}{from_to}{damage}\n",
+            counted(history.runs.len(), "run"),
+            counted(history.cases.len(), "case"),
+        ))?;
+    }
+    if args.json {
+        print(format!("{}\n", serde_json::Value::from(told)))?;
+    } else if told.is_empty() {
+        note(format!(
+            "no history in {}; `regatta history add RUN` or `regatta gate --history` begins one",
+            store.root().display()
+        ));
+    }
+    Ok(0)
+}
+
+fn runs(args: &ListArgs) -> Ended {
+    let history = read(&chosen(&args.which)?)?;
+    if args.json {
+        let runs = history.runs.iter().map(|kept| {
+            json!({
+                "run": kept.about,
+                "timed": timed(kept),
+                "cases": kept.results.len(),
+            })
+        });
+        print(format!("{}\n", runs.collect::<serde_json::Value>()))?;
+        return Ok(0);
+    }
+    for kept in &history.runs {
+        let about = &kept.about;
+        let revision = about.git.as_ref();
+        let revision = revision.map_or_else(String::new, regatta::judge::revision_text);
+        print(format!(
+            "{}  {:>5} of {:<5}  {revision:<13} {}\n",
+            about.at.strftime("%Y-%m-%d %H:%M"),
+            timed(kept),
+            kept.results.len(),
+            shorten_middle(&one_line(&about.label), 33),
+        ))?;
+    }
+    Ok(0)
+}
+
+fn timed(kept: &regatta::record::history::Kept) -> usize {
+    use regatta::record::history::Came;
+    let results = kept.results.iter();
+    results
+        .filter(|(_, came)| matches!(came, Came::Timed(_)))
+        .count()
+}

@@ -1,0 +1,238 @@
+//! `regatta history SUITE`: what changed.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::anyhow;
+use jiff::Timestamp;
+
+use super::args::{ShowArgs, Which};
+use super::since::{since, time};
+use crate::cli::reporting::{is_stdout, put};
+use crate::cli::{Ended, Stop, note, print};
+use regatta::judge::history::{Options, series, trends};
+use regatta::record::history::{About, History, Store, Stored};
+use regatta::record::run_file;
+use regatta::report::files::{check_writable, place};
+use regatta::report::history::{self, Shown};
+use regatta::suite::matches_id;
+
+/// Shows it.
+///
+/// # Errors
+/// When there is none, it cannot be read, or what is asked for is not in it: exit code 2; when
+/// the page cannot be written: 3.
+pub(super) fn run(args: &ShowArgs) -> Ended {
+    if let Some(page) = &args.html {
+        match is_stdout(page) {
+            true if args.json => {
+                return Err(Stop::Usage(anyhow!(
+                    "--html - --json: both would go to standard output; name a file for the page"
+                )));
+            }
+            true => {}
+            false => check_writable(page).map_err(Stop::usage)?,
+        }
+    }
+    let stored = chosen(&args.which)?;
+    let history = read(&stored)?;
+    let (Some(newest), Some(_)) = (history.runs.last(), history.runs.first()) else {
+        return Err(Stop::Usage(anyhow!(
+            "{} has no run that can be read",
+            stored.path.display()
+        )));
+    };
+    for pattern in &args.case {
+        if !history.cases.iter().any(|id| matches_id(pattern, &id.0)) {
+            return Err(Stop::Usage(anyhow!(
+                "--case {pattern}: no case of {} matches; `regatta history {} --all` lists them",
+                stored.path.display(),
+                stored.suite,
+            )));
+        }
+    }
+    let options = Options {
+        clock: args.clock.into(),
+        reference_from: reference(&history, args.reference.as_deref())?,
+        ..Options::default()
+    };
+    let links = match &args.html {
+        Some(page) if !is_stdout(page) => links(&history, page),
+        _ => Vec::new(),
+    };
+    let all = series(&history, options.clock);
+    if all.iter().all(|series| series.runs.is_empty()) {
+        return Err(Stop::Usage(anyhow!(
+            "no run of {} has a {}",
+            stored.path.display(),
+            options.clock.name()
+        )));
+    }
+    let found = trends(&history, &options);
+    let shown = Shown {
+        history: &history,
+        series: &all,
+        trends: &found,
+        options: &options,
+        since: since(&args.since, newest.about.at)?,
+        patterns: &args.case,
+        links: &links,
+    };
+    if let Some(page) = &args.html {
+        put(page, history::page(&shown).map_err(Stop::not_judged)?)?;
+        match is_stdout(page) {
+            true => return Ok(0),
+            false => note(format!("page: {}", page.display())),
+        }
+    }
+    match args.json {
+        true => print(history::json(&shown).map_err(Stop::not_judged)? + "\n")?,
+        false => print(history::text(&shown, true, args.all))?,
+    }
+    Ok(0)
+}
+
+/// Reads a history, and tells what in it could not be used.
+pub(super) fn read(stored: &Stored) -> Result<History, Stop> {
+    let history = History::read(&stored.path).map_err(Stop::usage)?;
+    /// More is a file that somebody else wrote.
+    const MOST: usize = 10;
+    for damage in history.damage.iter().take(MOST) {
+        let path = stored.path.display();
+        note(format!("{path}:{}: {}", damage.line, damage.problem));
+    }
+    if history.damage.len() > MOST {
+        let more = history.damage.len() - MOST;
+        note(format!("and {more} more lines that could not be used"));
+    }
+    Ok(history)
+}
+
+/// The history that is meant, where that can be one only.
+pub(super) fn chosen(which: &Which) -> Result<Stored, Stop> {
+    let store = Store::new(&which.root);
+    let there = store.list();
+    let fits = |wanted: &Option<String>, name: &str| wanted.as_ref().is_none_or(|w| w == name);
+    let mut found = there.clone();
+    found.retain(|stored| {
+        fits(&which.suite, &stored.suite) && fits(&which.machine, &stored.machine)
+    });
+    let names = |all: &[Stored]| -> String {
+        let names = all.iter();
+        let names = names.map(|stored| format!("{} --machine {}", stored.suite, stored.machine));
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let root = store.root().display();
+    match found.as_slice() {
+        [one] => Ok(one.clone()),
+        [] if there.is_empty() => Err(Stop::Usage(anyhow!(
+            "there is no history in {root}; `regatta history add RUN` or `regatta gate --history` \
+             begins one"
+        ))),
+        [] => Err(Stop::Usage(anyhow!(
+            "there is no such history in {root}; there are: {}",
+            names(&there)
+        ))),
+        several => Err(Stop::Usage(anyhow!(
+            "several histories are in {root}; choose one: {}",
+            names(several)
+        ))),
+    }
+}
+
+/// The run that the reference begins with: the first since a time, or with a label.
+fn reference(history: &History, asked: Option<&str>) -> Result<usize, Stop> {
+    let Some(asked) = asked else {
+        return Ok(0);
+    };
+    let is_meant = |about: &About| match time(asked) {
+        Some(at) => about.at >= at,
+        None => about.label == asked,
+    };
+    let place = history.runs.iter().position(|kept| is_meant(&kept.about));
+    place.ok_or_else(|| {
+        Stop::Usage(anyhow!(
+            "--reference {asked}: no run of the history is of that time or later, or has that \
+             label; `regatta history list {}` shows them",
+            history.suite
+        ))
+    })
+}
+
+/// Where the pages of runs are, as links from a page.
+fn links(history: &History, page: &Path) -> Vec<Option<String>> {
+    let folder = place(page);
+    let folder = folder.parent().unwrap_or(Path::new("/")).to_owned();
+    let mut started: HashMap<PathBuf, Option<Timestamp>> = HashMap::new();
+    let runs = history.runs.iter().map(|kept| {
+        let report = report(&kept.about, &mut started)?;
+        let report = fs::canonicalize(report).ok()?;
+        Some(link(&report, &folder))
+    });
+    runs.collect()
+}
+
+/// The page of a run, where it is: beside its file, or where its file was moved to when another
+/// run took its place.
+fn report(about: &About, started: &mut HashMap<PathBuf, Option<Timestamp>>) -> Option<PathBuf> {
+    let run = Path::new(&about.label);
+    let folder = run.parent()?;
+    let moved = about.measured().strftime("%Y%m%dT%H%M%SZ").to_string();
+    let past = folder.join("past").join(&moved);
+    let candidates = [
+        (run.to_owned(), folder.join("index.html")),
+        (run.to_owned(), run.with_extension("").join("index.html")),
+        (past.with_extension("jsonl"), past.join("index.html")),
+    ];
+    let mut is_of = |file: &PathBuf| {
+        let known = started.entry(file.clone());
+        let at = known.or_insert_with(|| run_file::started(file));
+        *at == Some(about.measured())
+    };
+    let found = candidates.into_iter();
+    let mut found = found.filter(|(file, page)| page.is_file() && is_of(file));
+    found.next().map(|(_, page)| page)
+}
+
+/// The way from a folder to a file, both whole paths, as a link.
+fn link(file: &Path, folder: &Path) -> String {
+    let (file, folder): (Vec<Component>, Vec<Component>) =
+        (file.components().collect(), folder.components().collect());
+    let same = file.iter().zip(&folder).take_while(|(a, b)| a == b).count();
+    let up = folder[same..].iter().map(|_| "..".to_owned());
+    let down = file[same..]
+        .iter()
+        .map(|part| escaped(&part.as_os_str().to_string_lossy()));
+    up.chain(down).collect::<Vec<_>>().join("/")
+}
+
+/// A part of a path as a link has it (RFC 3986).
+fn escaped(part: &str) -> String {
+    let mut out = String::new();
+    for byte in part.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'+' | b'@' => {
+                out.push(char::from(byte));
+            }
+            byte => out += &format!("%{byte:02X}"),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_go_up_and_down_and_are_escaped() {
+        let told = |file: &str, folder: &str| link(Path::new(file), Path::new(folder));
+        assert_eq!(told("/a/b/index.html", "/a"), "b/index.html");
+        assert_eq!(told("/a/b/i.html", "/a/c/d"), "../../b/i.html");
+        assert_eq!(
+            told("/a b/#1/javascript:x", "/"),
+            "a%20b/%231/javascript%3Ax"
+        );
+    }
+}

@@ -1,0 +1,250 @@
+use std::fs;
+
+use super::wire::First;
+use super::*;
+use crate::record::line;
+use crate::record::testing::header;
+
+fn timed(ns: f64) -> Came {
+    Came::Timed(Figures {
+        device_ns: Nanoseconds(ns),
+        spread: Some(Share(0.0125)),
+        host_ns: Some(Nanoseconds(9_012.0)),
+        cpu_ns: None,
+    })
+}
+
+fn run(number: i64, cases: &[(&str, Came)]) -> Reduced {
+    let header = header();
+    Reduced {
+        suite: "quick".to_owned(),
+        machine: "xeon-2c".to_owned(),
+        about: About {
+            id: format!("{number:08x}-100"),
+            at: Timestamp::from_second(1_700_000_000 + 86_400 * number).unwrap(),
+            started: None,
+            label: format!("reports/{number}"),
+            git: header.git,
+            tool: header.tool,
+            verdict: Some(VerdictOutcome::Passed),
+            versions: BTreeMap::from([("cpu".to_owned(), BTreeMap::new())]),
+            facts: header.machine.hard,
+        },
+        cases: cases
+            .iter()
+            .map(|(id, came)| (CaseId((*id).to_owned()), came.clone()))
+            .collect(),
+    }
+}
+
+const A: &str = "cpu/a:s64,d64";
+const B: &str = "cpu/b:s64,d64";
+const C: &str = "cpu/c:s64,d64";
+
+fn path(store: &Store) -> PathBuf {
+    store.root().join("quick/xeon-2c.jsonl")
+}
+
+fn damage(added: Added) -> Vec<String> {
+    match added {
+        Added::New { damage, .. } => damage,
+        Added::Already { .. } => panic!("it was there already"),
+    }
+}
+
+#[test]
+fn what_was_added_reads_back_by_case_and_in_the_order_of_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path());
+    let runs = [
+        run(2, &[(B, timed(118_632.0)), (A, timed(1_000.25))]),
+        run(1, &[(C, Came::Unsupported), (A, timed(0.5))]),
+        run(
+            3,
+            &[
+                (B, Came::Failed("signal 11".to_owned())),
+                (C, Came::Disturbed),
+                (A, Came::Missing("no sample".to_owned())),
+            ],
+        ),
+    ];
+    for (place, run) in runs.iter().enumerate() {
+        let Added::New { runs, new, .. } = store.add(run).unwrap() else {
+            panic!("{place}");
+        };
+        assert_eq!((runs, new), (place + 1, [2, 1, 0][place]));
+    }
+    let history = History::read(&path(&store)).unwrap();
+    assert!(history.damage.is_empty(), "{:?}", history.damage);
+    let ids: Vec<&str> = history.cases.iter().map(|id| id.0.as_str()).collect();
+    assert_eq!(ids, [A, B, C]);
+    let order: Vec<&str> = history
+        .runs
+        .iter()
+        .map(|r| r.about.label.as_str())
+        .collect();
+    assert_eq!(order, ["reports/1", "reports/2", "reports/3"]);
+    for (kept, added) in history.runs.iter().zip([&runs[1], &runs[0], &runs[2]]) {
+        assert_eq!(kept.about, added.about);
+        let mut results: Vec<(CaseId, Came)> = kept
+            .results
+            .iter()
+            .map(|(number, came)| (history.cases[*number as usize].clone(), came.clone()))
+            .collect();
+        let mut expected = added.cases.clone();
+        results.sort_by(|a, b| a.0.cmp(&b.0));
+        expected.sort_by(|a, b| a.0.cmp(&b.0));
+        assert_eq!(results, expected);
+    }
+    let listed = store.list();
+    assert_eq!(listed.len(), 1);
+    assert_eq!(listed[0].suite, "quick");
+}
+
+#[test]
+fn a_run_is_added_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path());
+    store.add(&run(1, &[(A, timed(1.0))])).unwrap();
+    let before = fs::read(path(&store)).unwrap();
+    let mut again = run(1, &[(A, timed(1.0))]);
+    again.about.at = Timestamp::from_second(1_800_000_000).unwrap();
+    assert!(matches!(store.add(&again).unwrap(), Added::Already { .. }));
+    assert_eq!(fs::read(path(&store)).unwrap(), before);
+}
+
+#[test]
+fn a_line_that_was_cut_off_is_named_and_the_rest_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path());
+    store.add(&run(1, &[(A, timed(1.0))])).unwrap();
+    let one = fs::read_to_string(path(&store)).unwrap();
+    store
+        .add(&run(2, &[(A, timed(2.0)), (B, timed(3.0))]))
+        .unwrap();
+    let whole = fs::read_to_string(path(&store)).unwrap();
+    for length in one.len() + 1..whole.len() - 1 {
+        fs::write(path(&store), &whole[..length]).unwrap();
+        let read = History::read(&path(&store)).unwrap();
+        assert_eq!((read.runs.len(), read.damage.len()), (1, 1), "{length}");
+        assert_eq!(read.damage[0].line, 3);
+    }
+    let told = damage(store.add(&run(3, &[(B, timed(4.0))])).unwrap());
+    assert_eq!(told.len(), 1);
+    assert!(told[0].contains("xeon-2c.jsonl:3"), "{told:?}");
+    assert!(told[0].contains("(reports/2)"), "{told:?}");
+    let read = History::read(&path(&store)).unwrap();
+    assert_eq!((read.runs.len(), read.damage.len()), (2, 0));
+    assert_eq!(read.runs[1].results, [(1, timed(4.0))]);
+
+    // Whole but for its line feed, it is no less whole.
+    fs::write(path(&store), whole.trim_end()).unwrap();
+    assert!(damage(store.add(&run(3, &[(C, timed(4.0))])).unwrap()).is_empty());
+    let read = History::read(&path(&store)).unwrap();
+    assert_eq!((read.runs.len(), read.damage.len()), (3, 0));
+}
+
+#[test]
+fn cases_that_a_damaged_line_named_are_no_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path());
+    store.add(&run(1, &[(A, timed(1.0))])).unwrap();
+    store
+        .add(&run(2, &[(A, timed(2.0)), (B, timed(3.0))]))
+        .unwrap();
+    store
+        .add(&run(3, &[(A, timed(4.0)), (B, timed(5.0))]))
+        .unwrap();
+    let text = fs::read_to_string(path(&store)).unwrap();
+    fs::write(path(&store), text.replace("reports/2", "reports/9")).unwrap();
+    let told = damage(
+        store
+            .add(&run(4, &[(C, timed(6.0)), (B, timed(7.0))]))
+            .unwrap(),
+    );
+    assert!(told[0].contains(":3: it was edited"), "{told:?}");
+    let read = History::read(&path(&store)).unwrap();
+    let problems: Vec<(usize, &str)> = read
+        .damage
+        .iter()
+        .map(|damage| (damage.line, damage.problem.as_str()))
+        .collect();
+    assert_eq!(
+        problems[0],
+        (3, "it was edited: its checksum does not match")
+    );
+    assert_eq!(problems[1].0, 4);
+    assert!(problems[1].1.starts_with("1 of its cases"), "{problems:?}");
+    let named = |kept: &Kept| -> Vec<(String, Came)> {
+        let results = kept.results.iter();
+        results
+            .map(|(number, came)| (read.cases[*number as usize].0.clone(), came.clone()))
+            .collect()
+    };
+    assert_eq!(named(&read.runs[1]), [(A.to_owned(), timed(4.0))]);
+    let last = [(B.to_owned(), timed(7.0)), (C.to_owned(), timed(6.0))];
+    assert_eq!(named(&read.runs[2]), last);
+}
+
+#[test]
+fn another_file_is_refused_in_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path());
+    let one = run(1, &[(A, timed(1.0))]);
+    store.add(&one).unwrap();
+    let text = fs::read_to_string(path(&store)).unwrap();
+    let refused = |text: &str| {
+        fs::write(path(&store), text).unwrap();
+        let error = store.add(&run(2, &[])).unwrap_err().to_string();
+        assert_eq!(fs::read_to_string(path(&store)).unwrap(), text);
+        assert_eq!(
+            History::read(&path(&store)).is_ok(),
+            error.contains("other")
+        );
+        error
+    };
+    let newer = text.replace("\"schema\":1", "\"schema\":2");
+    assert!(refused(&newer).contains("its schema is 2"));
+    assert!(refused("{}\n").contains("no checksum"));
+    let first = First {
+        kind: wire::Kind::History,
+        schema: SCHEMA,
+        suite: "other".to_owned(),
+        machine: "xeon-2c".to_owned(),
+    };
+    let error = refused(&line::write(&first).unwrap());
+    assert!(error.contains("the history of other on xeon-2c"), "{error}");
+
+    let mut odd = one;
+    odd.machine = "../elsewhere".to_owned();
+    assert!(store.add(&odd).is_err());
+    odd.suite = "a/b".to_owned();
+    assert!(matches!(store.add(&odd), Err(HistoryError::Suite(_))));
+}
+
+#[test]
+fn a_line_that_cannot_be_is_damage() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path());
+    store.add(&run(1, &[(A, timed(1_000.0))])).unwrap();
+    let text = fs::read_to_string(path(&store)).unwrap();
+    let (first, second) = text.split_once('\n').unwrap();
+    for (from, to, problem) in [
+        ("[1000]", "[1000,2]", "1 cases are timed, but 2 values"),
+        ("[1000]", "[-5]", "a time of -5 ns"),
+        ("[[0,1]]", "[[0,4000000000]]", "4000000000 cases are timed"),
+        ("\"kind\":\"run\"", "\"kind\":\"history\"", "a second first"),
+    ] {
+        let body = line::body(second.trim_end()).unwrap().replace(from, to);
+        let value: serde_json::Value = serde_json::from_str(&format!("{body}}}")).unwrap();
+        let edited = line::write(&value).unwrap();
+        fs::write(path(&store), format!("{first}\n{edited}")).unwrap();
+        let read = History::read(&path(&store)).unwrap();
+        assert!(read.runs.is_empty(), "{to}");
+        assert!(
+            read.damage[0].problem.contains(problem),
+            "{:?}",
+            read.damage
+        );
+    }
+}
