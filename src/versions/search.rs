@@ -138,7 +138,8 @@ pub enum Next {
         /// About how many comparisons there are still to come, this one included.
         left: usize,
     },
-    /// Compare two neighbours with each other: the last word.
+    /// Compare two versions with each other: neighbours for the last word, others where noise
+    /// hides what lies between them.
     Direct {
         /// The older one.
         low: usize,
@@ -207,7 +208,10 @@ pub fn next(versions: usize, towards: Towards, known: &Known) -> Next {
         };
     }
     let Some(best) = best else {
-        return Next::Done(Answer::Spread(by_size(parts)));
+        return match vague(&parts, towards, known) {
+            Some((low, high)) => Next::Direct { low, high },
+            None => Next::Done(Answer::Spread(by_size(parts))),
+        };
     };
     let rival = |part: &&Part| {
         part.stands_out() && !part.open.is_empty() && part.change + part.noise > best.change
@@ -233,6 +237,22 @@ pub fn next(versions: usize, towards: Towards, known: &Known) -> Next {
         // A pair that cannot be compared is refuted, and is not the best part.
         Some(Probe::Skipped) | None => Next::Direct { low, high },
     }
+}
+
+/// So many comparisons that show nothing are spent on parts that do not stand out.
+const VAGUE: usize = 2;
+
+/// The largest part, where its change is lost in the noise of two comparisons with the good end:
+/// one of its ends with each other may still show it.
+fn vague(parts: &[Part], towards: Towards, known: &Known) -> Option<(usize, usize)> {
+    let shows =
+        |probe: &&Probe| matches!(probe, Probe::Read(reading) if reading.word == towards.word());
+    let in_vain = known.direct.values().filter(|probe| !shows(probe)).count();
+    let unclear = parts.iter().filter(|part| {
+        !part.refuted && part.change > 0.0 && direct(part.low, part.high, known).is_none()
+    });
+    let part = largest(unclear).filter(|_| in_vain < VAGUE)?;
+    Some((part.low, part.high))
 }
 
 /// How often a number of versions can be halved until one is left, and that one's probe.
@@ -307,10 +327,11 @@ fn parts(last: usize, towards: Towards, known: &Known) -> Vec<Part> {
     pairs.map(part).collect()
 }
 
-/// True when two neighbours were compared with each other, and did not show the change.
+/// True when two versions were compared with each other, and did not show the change. Of a
+/// comparison with the good end that is not the last word, unless they are neighbours.
 fn is_refuted(low: usize, high: usize, towards: Towards, known: &Known) -> bool {
-    let neighbours = open(low, high, known).is_empty();
-    neighbours
+    let last_word = low > 0 || open(low, high, known).is_empty();
+    last_word
         && match direct(low, high, known) {
             Some(Probe::Read(reading)) => reading.word != towards.word(),
             Some(Probe::Skipped) => true,

@@ -176,8 +176,7 @@ fn a_step_among_creep_is_found_in_noise() {
         right += usize::from(matches!(answer, Answer::Found { high, .. } if high == step));
     }
     println!("named in {right} of 200, {comparisons} comparisons in all");
-    assert!(right >= 190, "{right} of 200");
-    assert!(comparisons < 200 * 18, "{comparisons}");
+    assert!(right >= 190 && comparisons < 200 * 18);
 }
 
 #[test]
@@ -235,7 +234,6 @@ fn the_middle_is_looked_at_where_the_ends_agree() {
             ..
         }
     ));
-    // Too short to be in the middle: refused, and that is said.
     let (answer, asked) = searched(&history("0110000000"), Towards::Bad);
     assert_eq!((answer, asked.probed), (Answer::NoDifference, vec![9, 5]));
     // Nothing is good again at a bad end.
@@ -293,6 +291,44 @@ fn a_step_that_its_neighbours_do_not_show_is_not_named() {
     let answer = next(3, Towards::Bad, &known);
     assert!(
         matches!(answer, Next::Done(Answer::Spread(_))),
+        "{answer:?}"
+    );
+}
+
+#[test]
+fn what_noise_hides_is_compared_once_more_by_itself() {
+    let read = |ratio: f64, factor: f64, word| {
+        let ratio = Ratio(ratio);
+        Probe::Read(Reading {
+            ratio,
+            low: ratio / factor,
+            high: ratio * factor,
+            word,
+        })
+    };
+    // A loaded machine: levels are known to 30 %, and the step back of 29 % is lost in that.
+    let mut known = Known {
+        probes: BTreeMap::from([
+            (4, read(1.67, 1.2, Word::Regressed)),
+            (1, read(2.83, 1.4, Word::Regressed)),
+            (2, read(2.3, 1.35, Word::Regressed)),
+            (3, read(2.36, 1.38, Word::Regressed)),
+        ]),
+        ..Known::default()
+    };
+    let asked = next(5, Towards::Fixed, &known);
+    assert_eq!(asked, Next::Direct { low: 3, high: 4 });
+    known.direct.insert((3, 4), read(0.71, 1.1, Word::Improved));
+    let answer = next(5, Towards::Fixed, &known);
+    assert!(
+        matches!(
+            answer,
+            Next::Done(Answer::Found {
+                low: 3,
+                high: 4,
+                ..
+            })
+        ),
         "{answer:?}"
     );
 }
