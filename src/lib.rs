@@ -66,7 +66,7 @@
 //! | [`worker`] | the one boundary: processes that run what is measured | [`worker::host`] |
 //! | [`kernels`] | our CUDA sources, and how they become code | [`kernels::compile`] |
 //! | [`variants`] | our own kernels under test, as workers | [`variants::worker`] |
-//! | [`record`] | what is kept: runs, baselines, traces | [`record::run_file`] |
+//! | [`record`] | what is kept: runs, baselines, histories, traces | [`record::run_file`] |
 //! | [`measure`] | how: preflight, schedule, invocations, checks | [`measure::session`] |
 //! | [`judge`] | what it means: statistics, verdict, causes | [`judge::judge`] |
 //! | [`versions`] | which versions there are, and the search between them | [`versions::search`] |
