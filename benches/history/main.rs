@@ -9,17 +9,19 @@
 //! The runs are made up: most cases only vary, some change or creep. Wall and processor time
 //! are of one start of the command each.
 
+#[path = "../common/cost.rs"]
+mod cost;
 #[path = "../many/runs.rs"]
 #[allow(dead_code, reason = "a run of it is added")]
 mod runs;
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
+use cost::{cost, mb, size};
 use jiff::Timestamp;
-use nix::libc;
 use regatta::record::history::{About, Came, Figures, Reduced, Store};
 use regatta::record::types::Git;
 use regatta::units::{Nanoseconds, Share};
@@ -137,33 +139,4 @@ fn made(run: usize, runs: usize, cases: usize) -> Reduced {
         },
         cases: results.collect(),
     }
-}
-
-/// Processor time in seconds and the most resident memory in bytes of a command.
-fn cost(command: &mut Command) -> (f64, u64) {
-    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    let pid = child.unwrap().id() as libc::pid_t;
-    // SAFETY: `usage` and `status` are plain data that the call writes to, and the child is
-    // waited for nowhere else.
-    let usage = unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        let mut status = 0;
-        assert_eq!(libc::wait4(pid, &mut status, 0, &mut usage), pid);
-        assert!(
-            libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0,
-            "it failed"
-        );
-        usage
-    };
-    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
-    let cpu = seconds(usage.ru_utime) + seconds(usage.ru_stime);
-    (cpu, usage.ru_maxrss as u64 * 1024)
-}
-
-fn size(path: &Path) -> u64 {
-    fs::metadata(path).map_or(0, |file| file.len())
-}
-
-fn mb(bytes: u64) -> String {
-    format!("{:.1} MB", bytes as f64 / 1e6)
 }

@@ -10,13 +10,15 @@
 //! Two runs of so many cases of 5 invocations of 20 samples are made up, and each line is one
 //! start of the command.
 
+#[path = "../common/cost.rs"]
+mod cost;
 mod runs;
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use nix::libc;
+use cost::{cost, mb, size};
 use runs::Which;
 
 fn main() {
@@ -71,33 +73,4 @@ fn main() {
             );
         }
     }
-}
-
-/// Processor time in seconds and the most resident memory in bytes of a command.
-fn cost(command: &mut Command) -> (f64, u64) {
-    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    let pid = child.unwrap().id() as libc::pid_t;
-    // SAFETY: `usage` and `status` are plain data that the call writes to, and the child is
-    // waited for nowhere else.
-    let usage = unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        let mut status = 0;
-        assert_eq!(libc::wait4(pid, &mut status, 0, &mut usage), pid);
-        assert!(libc::WIFEXITED(status), "it was ended by a signal");
-        usage
-    };
-    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
-    let cpu = seconds(usage.ru_utime) + seconds(usage.ru_stime);
-    (cpu, usage.ru_maxrss as u64 * 1024)
-}
-
-fn size(path: &Path) -> u64 {
-    match fs::read_dir(path) {
-        Ok(files) => files.map(|file| size(&file.unwrap().path())).sum(),
-        Err(_) => fs::metadata(path).map_or(0, |file| file.len()),
-    }
-}
-
-fn mb(bytes: u64) -> String {
-    format!("{:.1} MB", bytes as f64 / 1e6)
 }
