@@ -1,16 +1,18 @@
 //! What a gate makes of a machine: gates drawn from invocations of unchanged code.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
+use super::batches::decided;
 use super::draw::Place;
 use crate::attention::CaseId;
+use crate::judge::Options;
 use crate::judge::judgement::{Judgement, VerdictOutcome, Word};
 use crate::judge::rule::variance;
-use crate::judge::{Options, judge, next_batch};
 use crate::record::calibration::{Calibration, Gate, Noise, Rates, SCHEMA};
 use crate::record::side::{CaseRecord, Side, Status, median};
 use crate::suite::rules::Metric;
@@ -247,7 +249,7 @@ fn judged(run: &Side, gate: Gate, order: &[usize], factor: &dyn Fn(&CaseId) -> R
         }
         side
     };
-    let base = side(base_at, &|_| Ratio::ONE);
+    let mut base = side(base_at, &|_| Ratio::ONE);
     let mut head = side(head_at, factor);
     let options = Options {
         same_suite: true,
@@ -255,30 +257,22 @@ fn judged(run: &Side, gate: Gate, order: &[usize], factor: &dyn Fn(&CaseId) -> R
         batches: true,
         ..Options::default()
     };
-    let policy = head.header.rules.policy.clone();
-    let mut fresh = 0;
-    loop {
-        let judgement = judge(&head, Some(&base), &options);
-        let Some(batch) = next_batch(&judgement, &policy, fresh, 1) else {
-            return judgement;
+    let give = |case: &CaseId, more: Range<usize>, (_, head): (&mut Side, &mut Side)| {
+        let (Some(record), Some(all)) = (head.cases.get_mut(case), run.cases.get(case)) else {
+            return;
         };
-        for case in batch.undecided.iter().chain(&batch.company) {
-            let (Some(record), Some(all)) = (head.cases.get_mut(case), run.cases.get(case)) else {
-                continue;
-            };
-            let at = (fresh..batch.fresh).map(|n| fresh_at[n as usize % fresh_at.len()]);
-            let at: Vec<usize> = at.collect();
-            let device = at.iter().filter_map(|&at| all.device_ns.get(at));
-            record
-                .confirm_ns
-                .extend(device.map(|&time| time * factor(case)));
-            let host = at.iter().filter_map(|&at| all.host_ns.get(at));
-            record.host_ns.extend(host);
-            let first = at.iter().filter_map(|&at| all.first_call_ns.get(at));
-            record.first_call_ns.extend(first);
-        }
-        fresh = batch.fresh;
-    }
+        let at: Vec<usize> = more.map(|n| fresh_at[n % fresh_at.len()]).collect();
+        let of = |values: &[Nanoseconds]| -> Vec<Nanoseconds> {
+            let there = at.iter().filter_map(|&at| values.get(at));
+            there.copied().collect()
+        };
+        let device = of(&all.device_ns);
+        let device = device.into_iter().map(|time| time * factor(case));
+        record.confirm_ns.extend(device);
+        record.host_ns.extend(of(&all.host_ns));
+        record.first_call_ns.extend(of(&all.first_call_ns));
+    };
+    decided((&mut base, &mut head), &options, give)
 }
 
 #[cfg(test)]

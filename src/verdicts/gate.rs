@@ -1,12 +1,14 @@
 //! What this gate says of a sweep. It is the gate's own code: sides are filled with times,
 //! and `judge` judges them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::ops::Range;
 
+use super::batches::decided;
 use super::sweep::{Against, Design, Measured, Sweep};
 use crate::attention::CaseId;
+use crate::judge::Options;
 use crate::judge::judgement::Judgement;
-use crate::judge::{Options, judge, next_batch};
 use crate::record::header::{Turn, TurnSide};
 use crate::record::side::{CaseRecord, Side, Status};
 use crate::record::types::{Fingerprint, RunHeader, SuiteRecord};
@@ -48,33 +50,25 @@ pub fn judged(sweep: &mut Sweep, design: Design, floor: Share, against: Against)
         wants_base: true,
         batches: against != Against::Once,
     };
-    let policy = after.header.rules.policy.clone();
-    let (mut fresh, mut taken) = (0, 0);
-    loop {
-        let judgement = judge(&after, Some(&before), &options);
-        let batch = match against {
-            Against::Once => None,
-            _ => next_batch(&judgement, &policy, fresh, 1),
+    let ids: Vec<CaseId> = after.cases.keys().cloned().collect();
+    let mut taken = 0;
+    let give = |case: &CaseId, more: Range<usize>, (before, after): (&mut Side, &mut Side)| {
+        let Ok(index) = ids.binary_search(case) else {
+            return;
         };
-        let Some(batch) = batch else {
-            return Judged {
-                judgement,
-                fresh: taken,
-            };
-        };
-        let more = (batch.fresh - fresh) as usize;
-        let cases: BTreeSet<&CaseId> = batch.undecided.iter().chain(&batch.company).collect();
-        for (index, (id, record)) in after.cases.iter_mut().enumerate() {
-            if !cases.contains(id) {
-                continue;
-            }
-            taken += more;
+        let more = more.len();
+        taken += more;
+        if let Some(record) = after.cases.get_mut(case) {
             record.confirm_ns.extend(head.fresh(index, more));
-            if let (Against::Beside, Some(stored)) = (against, before.cases.get_mut(id)) {
-                stored.confirm_ns.extend(base.fresh(index, more));
-            }
         }
-        fresh = batch.fresh;
+        if let (Against::Beside, Some(stored)) = (against, before.cases.get_mut(case)) {
+            stored.confirm_ns.extend(base.fresh(index, more));
+        }
+    };
+    let judgement = decided((&mut before, &mut after), &options, give);
+    Judged {
+        judgement,
+        fresh: taken,
     }
 }
 

@@ -4,6 +4,7 @@
 //! Pure: values in, values out, and the same seed gives the same table on any number of
 //! threads.
 
+mod batches;
 mod bootstrap;
 pub mod calibrate;
 pub mod draw;

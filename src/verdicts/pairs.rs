@@ -2,16 +2,18 @@
 //! long one of the same code.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use rand::RngExt;
 use rand::seq::SliceRandom;
 use rayon::prelude::*;
 
+use super::batches::decided;
 use super::draw::Place;
 use super::rate::Rate;
 use crate::attention::CaseId;
+use crate::judge::Options;
 use crate::judge::judgement::{Judgement, VerdictOutcome, Word};
-use crate::judge::{Options, judge, next_batch};
 use crate::record::side::{CaseRecord, Side, Status, median};
 use crate::units::{Nanoseconds, Ratio, Share};
 
@@ -187,25 +189,16 @@ impl Times<'_> {
             batches: true,
             ..Options::default()
         };
-        let policy = after.header.rules.policy.clone();
-        let mut fresh = 0;
-        loop {
-            let judgement = judge(&after, Some(&before), &options);
-            let Some(batch) = next_batch(&judgement, &policy, fresh, 1) else {
-                return judgement;
-            };
-            let from = deal.pairs + fresh as usize;
-            let more = &self.order[from..deal.pairs + batch.fresh as usize];
-            for case in batch.undecided.iter().chain(&batch.company) {
-                let (base, head) = self.of(case, more, |record| &record.device_ns);
-                for (side, times) in [(&mut before, base), (&mut after, head)] {
-                    if let Some(record) = side.cases.get_mut(case) {
-                        record.confirm_ns.extend(times);
-                    }
+        let give = |case: &CaseId, more: Range<usize>, (base, head): (&mut Side, &mut Side)| {
+            let more = &self.order[deal.pairs + more.start..deal.pairs + more.end];
+            let (of_base, of_head) = self.of(case, more, |record| &record.device_ns);
+            for (side, times) in [(base, of_base), (head, of_head)] {
+                if let Some(record) = side.cases.get_mut(case) {
+                    record.confirm_ns.extend(times);
                 }
             }
-            fresh = batch.fresh;
-        }
+        };
+        decided((&mut before, &mut after), &options, give)
     }
 }
 
