@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::judgement::{Held, LimitResult};
+use super::judgement::LimitResult;
 use crate::record::built::Built;
 use crate::suite::rules::Rules;
 use crate::suite::structural::{Limit, Quantity};
@@ -37,25 +37,15 @@ fn result(limit: &Limit, of: Option<(&String, &Built)>) -> LimitResult {
         (Some((_, built)), Some(_)) => built.cores_told(),
     };
     LimitResult {
-        name: limit.name.clone(),
-        case: None,
         built: of.map(|(what, _)| what.clone()),
-        count: limit.count.clone(),
-        at_least: limit.at_least,
-        at_most: limit.at_most,
-        value,
-        held: match value {
-            None => Held::NotJudged,
-            Some(value) if limit.allows(value) => Held::Yes,
-            Some(_) => Held::Broken,
-        },
-        reason,
+        ..LimitResult::of(limit, value, reason)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::judge::judgement::Held;
     use crate::suite::rules::Selector;
     use crate::units::Nanoseconds;
 

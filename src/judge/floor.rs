@@ -1,6 +1,6 @@
 //! The floor: the smallest change that counts.
 
-use crate::suite::rules::Policy;
+use crate::suite::rules::{Metric, Policy};
 use crate::units::{Ratio, Share};
 
 /// The floor of a policy; the default where an edited file holds nonsense.
@@ -9,6 +9,15 @@ pub fn floor(policy: &Policy) -> Share {
         policy.floor
     } else {
         Policy::default().floor
+    }
+}
+
+/// The floor of a metric. The processor's time is a witness in place of the device's, and is
+/// held to what that would be.
+pub fn of_metric(metric: Metric, policy: &Policy) -> Share {
+    match metric {
+        Metric::Device | Metric::Processor => floor(policy),
+        Metric::Host | Metric::FirstCall => policy.metric(metric).floor,
     }
 }
 

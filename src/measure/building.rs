@@ -304,11 +304,8 @@ impl Watched for Own {
     }
 
     fn look(&mut self) -> Look {
-        let at = self.began.elapsed();
-        let look = self.tree.look();
+        let look = self.tree.look_since(self.began);
         Look {
-            at,
-            took: self.began.elapsed() - at,
             cpu: look.cpu.zip(self.before).map(|(now, before)| now - before),
             ..look
         }
@@ -328,13 +325,7 @@ impl Watched for Process<'_> {
     }
 
     fn look(&mut self) -> Look {
-        let at = self.began.elapsed();
-        let look = self.tree.look();
-        Look {
-            at,
-            took: self.began.elapsed() - at,
-            ..look
-        }
+        self.tree.look_since(self.began)
     }
 }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::attention::CaseId;
 use crate::machine::{DRIVER_ALLOCATIONS, DRIVER_FREES, SYNCHRONISATIONS};
-use crate::suite::structural::{Action, Kind, Quantity};
+use crate::suite::structural::{Action, Kind, Limit, Quantity};
 
 /// An exact difference between the structures of two calls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -159,6 +159,25 @@ pub struct LimitResult {
 }
 
 impl LimitResult {
+    /// Holds a value to a limit, of no case and no build yet.
+    pub fn of(limit: &Limit, value: Option<f64>, reason: Option<String>) -> LimitResult {
+        LimitResult {
+            name: limit.name.clone(),
+            case: None,
+            built: None,
+            count: limit.count.clone(),
+            at_least: limit.at_least,
+            at_most: limit.at_most,
+            value,
+            held: match value {
+                None => Held::NotJudged,
+                Some(value) if limit.allows(value) => Held::Yes,
+                Some(_) => Held::Broken,
+            },
+            reason,
+        }
+    }
+
     /// What is held to it: a case, or what was built.
     pub fn subject(&self) -> String {
         match (&self.case, &self.built) {

@@ -18,6 +18,16 @@ const MARGIN: f64 = 1.08;
 /// More invocations than these are not asked for: they would not help.
 const MOST_ASKED: f64 = 200.0;
 
+/// The values of a case.
+pub struct Values<'a> {
+    /// Without what its invocations share.
+    pub case: &'a Series,
+    /// With it.
+    pub raw: &'a Series,
+    /// The head's less the base's of each pair, where they were measured in turn.
+    pub differences: &'a [f64],
+}
+
 /// What the values of a case show.
 pub struct Evidence<'a> {
     known: &'a Known<'a>,
@@ -39,14 +49,18 @@ pub struct Evidence<'a> {
 }
 
 impl<'a> Evidence<'a> {
-    /// Looks at a case. `raw` has what its invocations share still in it.
+    /// Looks at the values of case number `at`.
     pub fn of(
         at: usize,
-        case: &Series,
-        raw: &Series,
+        values: &Values,
         known: &'a Known<'a>,
         tables: &mut Tables,
     ) -> Evidence<'a> {
+        let &Values {
+            case,
+            raw,
+            differences,
+        } = values;
         let held = known.between.and_then(|between| between.held(at));
         let base = match held {
             Some(held) => held.pooled.clone(),
@@ -64,11 +78,10 @@ impl<'a> Evidence<'a> {
         let shared = known.suite.map_or(Shared::default(), |(_, shared)| *shared);
         let share = looks.share(case.head.fresh.len() as u32);
         let last = known.error * looks.last_share() / 2.0;
-        let differences = case.differences();
         let sides = Sides {
             base: &base,
             head: &head,
-            differences: &differences,
+            differences,
             most: (base.len() + more_base, most),
             out: shared.out,
             last,

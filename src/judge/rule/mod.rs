@@ -46,7 +46,7 @@ pub use looks::Looks;
 pub use moderated::{Variance, variance};
 pub use terms::{Because, ERROR, Plan, Ruling, Rulings, Series, SuiteRuling, Trace};
 
-use evidence::Evidence;
+use evidence::{Evidence, Values};
 use level::{Levelled, level};
 use memory::Memory;
 use moderated::{Prior, pooled};
@@ -85,8 +85,12 @@ pub fn rule(series: &[Series], plan: &Plan) -> Rulings {
         plan,
     };
     let judged = cases.iter().enumerate().map(|(at, case)| {
-        let raw = &series[at];
-        Evidence::of(at, case, raw, &known, &mut tables).ruling()
+        let values = Values {
+            case,
+            raw: &series[at],
+            differences: &differences[at],
+        };
+        Evidence::of(at, &values, &known, &mut tables).ruling()
     });
     Rulings {
         cases: judged.collect(),

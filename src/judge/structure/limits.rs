@@ -3,7 +3,7 @@
 use super::standing::multiprocessors;
 use crate::judge::complete::allowed;
 use crate::judge::counts;
-use crate::judge::judgement::{Held, LimitResult};
+use crate::judge::judgement::LimitResult;
 use crate::machine::{CENSUS, Launch, Structure, moves_data};
 use crate::machine::{normalised, short};
 use crate::record::side::{CaseRecord, Side, Status};
@@ -27,25 +27,13 @@ pub fn limits(side: &Side) -> Vec<LimitResult> {
                 continue;
             }
             let sms = multiprocessors(&side.header, id);
-            let figure = figure(limit, record, sms);
-            let value = figure.as_ref().ok().map(|figure| figure.value);
+            let (value, reason) = match figure(limit, record, sms) {
+                Ok(figure) => (Some(figure.value), figure.of),
+                Err(reason) => (None, Some(reason)),
+            };
             results.push(LimitResult {
-                name: limit.name.clone(),
                 case: Some(id.clone()),
-                built: None,
-                count: limit.count.clone(),
-                at_least: limit.at_least,
-                at_most: limit.at_most,
-                value,
-                held: match value {
-                    None => Held::NotJudged,
-                    Some(value) if limit.allows(value) => Held::Yes,
-                    Some(_) => Held::Broken,
-                },
-                reason: match figure {
-                    Ok(figure) => figure.of,
-                    Err(reason) => Some(reason),
-                },
+                ..LimitResult::of(limit, value, reason)
             });
         }
     }

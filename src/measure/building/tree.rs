@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use nix::unistd::{SysconfVar, sysconf};
 
@@ -75,6 +76,17 @@ impl Tree {
         Tree {
             with_root: true,
             ..Tree::below(root)
+        }
+    }
+
+    /// The same with when it was looked, since `began`, and what looking took.
+    pub(super) fn look_since(&mut self, began: Instant) -> Look {
+        let at = began.elapsed();
+        let look = self.look();
+        Look {
+            at,
+            took: began.elapsed() - at,
+            ..look
         }
     }
 

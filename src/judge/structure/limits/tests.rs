@@ -1,4 +1,5 @@
 use super::*;
+use crate::judge::judgement::Held;
 use crate::judge::testing::{failed, side, timed, unsupported};
 use crate::machine::{ActivitySummary, DeviceTime};
 use crate::record::shared::Shared;
