@@ -1,8 +1,8 @@
 //! The checkout that a run is started in: its revision, and what is changed in it.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
 
+use super::git::{Checkout, Git as _};
 use super::identity::checksum;
 use crate::record::types::Git;
 
@@ -18,14 +18,17 @@ const WRITTEN: [&str; 4] = [
 /// The state of the checkout this was started in, if it is one. What lies in `output` is no
 /// change of it.
 pub fn checkout(output: &Path) -> Option<Git> {
-    let revision = text(git(&["rev-parse", "HEAD"])?);
-    let dirty = !git(&["status", "--porcelain", "--untracked-files=no"])?.is_empty();
+    let git = Checkout::at(".");
+    let revision = git.ask(&["rev-parse", "HEAD"]).ok()?;
+    let changed_files = git.ask(&["status", "--porcelain", "--untracked-files=no"]);
+    let dirty = !changed_files.ok()?.is_empty();
     let written = output
         .is_relative()
         .then(|| format!(":(exclude){}", output.display()));
     let changed = |what: &[&str]| {
         let but = WRITTEN.into_iter().chain(written.as_deref());
-        git(&what.iter().copied().chain(but).collect::<Vec<_>>())
+        git.bytes(&what.iter().copied().chain(but).collect::<Vec<_>>())
+            .ok()
     };
     let changes = changed(&["diff", "HEAD", "--binary", "--no-ext-diff", "--", ":/"])?;
     let untracked = changed(&[
@@ -49,17 +52,4 @@ pub fn checkout(output: &Path) -> Option<Git> {
         dirty,
         changes: (!clean).then(|| format!("{:08x}", hasher.finalize())),
     })
-}
-
-fn git(args: &[&str]) -> Option<Vec<u8>> {
-    let mut command = Command::new("git");
-    // Options of the caller's own git must not run programs or page.
-    command.args(["-c", "core.quotepath=off", "-c", "core.fsmonitor=false"]);
-    command.args(args).stdin(Stdio::null());
-    let output = command.output().ok()?;
-    output.status.success().then_some(output.stdout)
-}
-
-fn text(bytes: Vec<u8>) -> String {
-    String::from_utf8_lossy(&bytes).trim().to_owned()
 }

@@ -17,14 +17,7 @@ pub fn released(
 ) -> Result<(String, Environment), NoCommand> {
     let asked = requirements.join(",");
     let declared = replaced(suite, default, &format!("pypi:{asked}"))?;
-    let name: String = asked
-        .chars()
-        .map(|c| match c.is_ascii_alphanumeric() || "-_.".contains(c) {
-            true => c,
-            false => '-',
-        })
-        .collect();
-    let name = name.replace("--", "-");
+    let name = plain_name(&asked).replace("--", "-");
     Ok((name, with(&declared, requirements)))
 }
 
@@ -45,6 +38,15 @@ pub fn locked(
         workers: Vec::new(),
         ..replaced(suite, default, spec)?
     })
+}
+
+/// A name as one that any file system takes: what is no ASCII letter or digit and none of `-_.`
+/// is a dash. Two names may be one so.
+pub fn plain_name(name: &str) -> String {
+    name.replace(
+        |c: char| !(c.is_ascii_alphanumeric() || "-_.".contains(c)),
+        "-",
+    )
 }
 
 /// The environment that another would take the place of.

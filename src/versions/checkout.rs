@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::git::{Checkout, Git, GitError, commit};
 use crate::cache;
+use crate::measure::git::{Checkout, Git, GitError, commit};
+use crate::measure::released::plain_name;
 use crate::record::built::Built;
 use crate::suite::build::Build;
 use crate::{input, output};
@@ -152,13 +153,10 @@ fn recipe(build: &Build) -> String {
 
 /// Where the worktrees of a checkout lie: two of one name are told apart by their paths.
 fn folder(cache: &Path, root: &Path) -> PathBuf {
-    let name = root.file_name().map_or_else(String::new, |name| {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        let name = name.to_string_lossy();
-        name.chars()
-            .map(|c| if plain(c) { c } else { '_' })
-            .collect()
-    });
+    let name = root
+        .file_name()
+        .map(|name| plain_name(&name.to_string_lossy()));
+    let name = name.unwrap_or_default();
     let sum = crc32fast::hash(root.as_os_str().as_encoded_bytes());
     cache.join("revisions").join(format!("{name}-{sum:08x}"))
 }

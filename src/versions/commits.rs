@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use super::git::{Git, GitError, commit};
+use crate::measure::git::{Git, GitError, commit};
 
 /// A commit, for the reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -227,7 +227,13 @@ mod tests {
     }
 
     impl Git for Fake {
-        fn ask(&self, arguments: &[&str]) -> Result<String, GitError> {
+        fn bytes(&self, arguments: &[&str]) -> Result<Vec<u8>, GitError> {
+            self.answer(arguments).map(String::into_bytes)
+        }
+    }
+
+    impl Fake {
+        fn answer(&self, arguments: &[&str]) -> Result<String, GitError> {
             let ids = || self.0.iter().map(|(id, _)| *id);
             let refuse = || Err(GitError(format!("git {}: no", arguments.join(" "))));
             match arguments {

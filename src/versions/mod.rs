@@ -10,7 +10,6 @@
 pub mod apart;
 pub mod checkout;
 pub mod commits;
-pub mod git;
 pub mod hunt;
 pub mod journal;
 pub mod releases;

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::commits::{self, Commit, CommitsError};
-use super::git::Git;
 use super::releases::{self, Index, ReleasesError};
 use super::spec::{Pin, Spec};
+use crate::measure::git::Git;
 
 /// One of a row of versions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -168,7 +168,7 @@ pub fn of_commit(commit: Commit) -> Version {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::versions::git::GitError;
+    use crate::measure::git::GitError;
 
     struct Fake;
 
@@ -179,7 +179,7 @@ mod tests {
     }
 
     impl Git for Fake {
-        fn ask(&self, _: &[&str]) -> Result<String, GitError> {
+        fn bytes(&self, _: &[&str]) -> Result<Vec<u8>, GitError> {
             Err(GitError("no checkout".to_owned()))
         }
     }

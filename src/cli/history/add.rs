@@ -63,27 +63,20 @@ pub(super) fn run(args: &AddArgs) -> Ended {
         let added = open.add(run).map_err(refused)?;
         book = Some(open);
         let label = &run.about.label;
+        let said = said(&added);
+        if !args.json {
+            print(format!("{label}: {said}\n"))?;
+        }
         match &added {
             Added::New {
-                path,
-                runs,
-                new,
-                damage,
+                path, runs, new, ..
             } => {
-                damage.iter().for_each(note);
                 told.push(json!({
                     "run": label, "added": true, "history": path, "runs": runs, "new_cases": new,
                 }));
-                if !args.json {
-                    print(format!("{label}: {}\n", said(path, *runs, *new)))?;
-                }
             }
             Added::Already { path } => {
                 told.push(json!({ "run": label, "added": false, "history": path }));
-                if !args.json {
-                    let path = path.display();
-                    print(format!("{label}: skipped, this run is in {path} already\n"))?;
-                }
             }
         }
     }
@@ -93,16 +86,27 @@ pub(super) fn run(args: &AddArgs) -> Ended {
     Ok(0)
 }
 
-fn said(path: &Path, runs: usize, new: usize) -> String {
+/// What came of adding, in words; tells what is damaged of the history.
+fn said(added: &Added) -> String {
+    let (path, runs, new) = match added {
+        Added::Already { path } => {
+            return format!("skipped, this run is in {} already", path.display());
+        }
+        Added::New {
+            path,
+            runs,
+            new,
+            damage,
+        } => {
+            damage.iter().for_each(note);
+            (path.display(), counted(*runs, "run"), *new)
+        }
+    };
     let new = match new {
         0 => String::new(),
         new => format!(", {} it did not have before", counted(new, "case")),
     };
-    format!(
-        "added to {}, which has {} now{new}",
-        path.display(),
-        counted(runs, "run")
-    )
+    format!("added to {path}, which has {runs} now{new}")
 }
 
 /// A run as it is to be added.
@@ -153,19 +157,9 @@ pub fn kept(ended: Ended, keep: &Keep, directory: &Path, quiet: bool) -> Ended {
     let add = || -> Result<(), Stop> {
         let path = directory.join(RUN_FILE).display().to_string();
         let run = found(&path, None, &mut Known::default())?;
-        match Store::new(root).add(&run).map_err(refused)? {
-            Added::New {
-                path,
-                runs,
-                new,
-                damage,
-            } => {
-                damage.iter().for_each(note);
-                if !quiet {
-                    note(said(&path, runs, new));
-                }
-            }
-            Added::Already { .. } => {}
+        let said = said(&Store::new(root).add(&run).map_err(refused)?);
+        if !quiet {
+            note(said);
         }
         Ok(())
     };

@@ -23,11 +23,21 @@ pub struct GitError(pub String);
 
 /// Asks git something.
 pub trait Git {
-    /// What it prints, without the last line's end.
+    /// What it prints.
     ///
     /// # Errors
     /// Its words, where it fails or is not there.
-    fn ask(&self, arguments: &[&str]) -> Result<String, GitError>;
+    fn bytes(&self, arguments: &[&str]) -> Result<Vec<u8>, GitError>;
+
+    /// The same as text, without the last line's end.
+    ///
+    /// # Errors
+    /// As [`bytes`](Git::bytes).
+    fn ask(&self, arguments: &[&str]) -> Result<String, GitError> {
+        let printed = self.bytes(arguments)?;
+        let text = String::from_utf8_lossy(&printed);
+        Ok(text.trim_end_matches('\n').to_owned())
+    }
 }
 
 /// The git of a checkout.
@@ -47,7 +57,7 @@ impl Checkout {
 }
 
 impl Git for Checkout {
-    fn ask(&self, arguments: &[&str]) -> Result<String, GitError> {
+    fn bytes(&self, arguments: &[&str]) -> Result<Vec<u8>, GitError> {
         let mut command = Command::new("git");
         command.arg("-C").arg(&self.directory).args(PLAIN);
         command.args(arguments).stdin(Stdio::null());
@@ -56,8 +66,7 @@ impl Git for Checkout {
             .output()
             .map_err(|error| GitError(format!("cannot start git: {error}")))?;
         if output.status.success() {
-            let text = String::from_utf8_lossy(&output.stdout);
-            return Ok(text.trim_end_matches('\n').to_owned());
+            return Ok(output.stdout);
         }
         let words = String::from_utf8_lossy(&output.stderr);
         let first = words.lines().find(|line| !line.trim().is_empty());
