@@ -4,7 +4,6 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::process::Command;
 
 use common::{Place, fake_worker};
 use serde_json::Value;
@@ -20,18 +19,6 @@ enum Change {
 
 use Change::{Broken, Slower};
 
-fn git(place: &Place, words: &[&str]) -> String {
-    let output = Command::new("git")
-        .args(["-c", "user.name=Ann", "-c", "user.email=ann@example.org"])
-        .args(["-c", "commit.gpgsign=false"])
-        .args(words)
-        .current_dir(place.path())
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{words:?}: {output:?}");
-    String::from_utf8_lossy(&output.stdout).trim().to_owned()
-}
-
 fn commit(place: &Place, number: usize, change: Change) {
     let script = match change {
         Broken => "echo cannot build this >&2; exit 3\n".to_owned(),
@@ -41,21 +28,16 @@ fn commit(place: &Place, number: usize, change: Change) {
         ),
     };
     place.write("build.sh", &format!("{script}# {number}\n"));
-    git(place, &["add", "-A"]);
+    place.git(&["add", "-A"]);
     let message = format!("Change number {number}");
-    git(place, &["commit", "-q", "-m", &message]);
-    git(place, &["tag", &format!("c{number}")]);
+    place.git(&["commit", "-q", "-m", &message]);
+    place.git(&["tag", &format!("c{number}")]);
 }
 
 /// A checkout with a commit a change, each tagged `c0`, `c1`, ....
 fn history(changes: &[Change]) -> Place {
     let place = Place::new();
-    let build = "[build]\ncommand = [\"sh\", \"build.sh\"]\nmakes = [\"made/serve.sh\"]\n";
-    place.suite("s", &["fake/steady"], &[], build);
-    let worker = format!("command = [\"{}\"", fake_worker().display());
-    place.edit("s.toml", &worker, "command = [\"sh\", \"made/serve.sh\"");
-    place.write(".gitignore", "made\nreports\ncache\n");
-    git(&place, &["init", "-q", "-b", "main"]);
+    place.checkout();
     for (number, change) in changes.iter().enumerate() {
         commit(&place, number, *change);
     }
@@ -94,7 +76,7 @@ fn the_commit_with_the_step_is_named_past_creep_and_what_does_not_build() {
     let words = asked("git:c0", "git:c9", &[]);
     let (stdout, stderr) = exits!(place, 0, words);
     assert!(stdout.starts_with("FOUND  s\n"), "{stdout}");
-    let short = git(&place, &["rev-parse", "--short", "c7"]);
+    let short = place.git(&["rev-parse", "--short", "c7"]);
     assert!(
         stdout.contains(&format!("{short} is the first bad version")),
         "{stdout}"
@@ -139,7 +121,7 @@ fn the_commit_with_the_step_is_named_past_creep_and_what_does_not_build() {
     let (stdout, _) = exits!(place, 0, asked("git:c0", "git:c9", &["--json", "-q"]));
     let json: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!(json["answer"], "found");
-    let id = git(&place, &["rev-parse", "c7"]);
+    let id = place.git(&["rev-parse", "c7"]);
     assert_eq!(json["after"]["spec"], format!("git:{id}"));
     assert_eq!(json["tried"].as_array().unwrap().len(), lines.len() - 1);
     let page = fs::read_to_string(place.path().join("reports/s-bisect/report.html")).unwrap();
@@ -195,10 +177,10 @@ fn where_only_broken_ones_lie_between_it_is_one_of_them() {
 #[test]
 fn a_merge_is_looked_into() {
     let place = history(&[Slower(0.0), Slower(0.0)]);
-    git(&place, &["checkout", "-q", "-b", "branch", "c0"]);
+    place.git(&["checkout", "-q", "-b", "branch", "c0"]);
     commit(&place, 10, Slower(0.0));
     commit(&place, 11, Slower(30.0));
-    git(&place, &["checkout", "-q", "main"]);
+    place.git(&["checkout", "-q", "main"]);
     let merge = [
         "merge",
         "-q",
@@ -209,7 +191,7 @@ fn a_merge_is_looked_into() {
         "Merge the branch",
         "branch",
     ];
-    git(&place, &merge);
+    place.git(&merge);
     commit(&place, 3, Slower(30.0));
     let words = asked("git:c0", "git:c3", &["--json", "-q"]);
     let (stdout, _) = exits!(place, 0, words);

@@ -4,7 +4,6 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::process::Command;
 
 use common::{Place, fake_worker};
 use regatta::record::run_file;
@@ -164,6 +163,12 @@ fn sides_that_cannot_be_compared_are_refused_in_words() {
     let (_, stderr) = exits!(place, 3, ["compare", "./s.toml", "--base", &gpu]);
     assert!(stderr.contains("fake.device: cuda"), "{stderr}");
     assert!(stderr.contains("nothing was measured"), "{stderr}");
+    let words = ["compare", "./s.toml", "--base", &gpu, "--head", &gpu];
+    let (_, stderr) = exits!(place, 2, [&words[..], &["--processor"]].concat());
+    assert!(
+        stderr.contains("no case of s runs on the processor"),
+        "{stderr}"
+    );
 }
 
 #[test]
@@ -246,36 +251,10 @@ fn a_comparison_that_was_stopped_goes_on_by_whole_pairs() {
     assert!(!stderr.contains("resuming"), "{stderr}");
 }
 
-fn git(place: &Place, words: &[&str]) {
-    let output = Command::new("git")
-        .args([
-            "-c",
-            "user.name=a",
-            "-c",
-            "user.email=a@b",
-            "-c",
-            "commit.gpgsign=false",
-        ])
-        .args(words)
-        .current_dir(place.path())
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{words:?}: {output:?}");
-}
-
 /// A checkout whose worker is a script that is built, with a commit a percentage.
 fn checkout(percents: &[&str]) -> Place {
     let place = Place::new();
-    place.suite(
-        "s",
-        &["fake/steady"],
-        &[],
-        "[build]\ncommand = [\"sh\", \"build.sh\"]\nmakes = [\"made/serve.sh\"]\n",
-    );
-    let worker = format!("command = [\"{}\"", fake_worker().display());
-    place.edit("s.toml", &worker, "command = [\"sh\", \"made/serve.sh\"");
-    place.write(".gitignore", "made\nreports\ncache\n");
-    git(&place, &["init", "-q"]);
+    place.checkout();
     for percent in percents {
         let script = match *percent {
             "broken" => "echo cannot build this >&2; exit 3\n".to_owned(),
@@ -286,8 +265,8 @@ fn checkout(percents: &[&str]) -> Place {
             ),
         };
         place.write("build.sh", &script);
-        git(&place, &["add", "-A"]);
-        git(&place, &["commit", "-q", "-m", percent]);
+        place.git(&["add", "-A"]);
+        place.git(&["commit", "-q", "-m", percent]);
     }
     place
 }

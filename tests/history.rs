@@ -125,6 +125,14 @@ fn a_gate_adds_its_run_whatever_it_says_of_it() {
     assert_eq!(runs[0]["run"]["verdict"], "failed");
     assert_eq!(runs[0]["timed"], 6);
 
+    // So does one that is held against another version.
+    let worker = format!("worker:fake={}", common::fake_worker().display());
+    let words = ["gate", "./s.toml", "--against", &worker, "--history=beside"];
+    exits!(place, 1, words);
+    let runs = json(&place, &["list", "s", "--history", "beside"]);
+    assert_eq!(runs.as_array().unwrap().len(), 1);
+    assert_eq!(runs[0]["run"]["verdict"], "failed");
+
     // A green run that could not be kept is not told as if it had been.
     place.suite("s", &["fake/steady"], &[], "");
     place.write("taken", "");

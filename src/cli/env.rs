@@ -7,9 +7,9 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::{Ended, Stop, indented, interrupt, note, print};
+use regatta::measure::declared::find_environment;
 use regatta::measure::environments::{EnvironmentError, Made, interpreter_of};
 use regatta::record::built::Built;
-use regatta::suite::document::nearest;
 use regatta::suite::environment::Environment;
 use regatta::suite::{self, Suite};
 
@@ -177,17 +177,7 @@ fn show(suite: &Suite, name: &str, json: bool) -> Ended {
 }
 
 fn declared<'a>(suite: &'a Suite, name: &str) -> Result<&'a Environment, Stop> {
-    suite.environments.get(name).ok_or_else(|| {
-        let known = suite.environments.keys().map(String::as_str);
-        let hint = match nearest(name, known.clone()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None if suite.environments.is_empty() => {
-                format!("declare it as [environments.{name}] in regatta.toml, or name its --suite")
-            }
-            None => format!("there are {}", known.collect::<Vec<_>>().join(", ")),
-        };
-        Stop::Usage(anyhow!("no environment is called `{name}`; {hint}"))
-    })
+    find_environment(name, suite).map_err(Stop::usage)
 }
 
 fn stop(error: EnvironmentError) -> Stop {

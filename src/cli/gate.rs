@@ -7,14 +7,14 @@ use anyhow::anyhow;
 use clap::Args;
 
 use super::calibrate;
-use super::comparing::{self, Comparison, Question};
-use super::deciding::{decide, duration};
+use super::comparing::{Comparison, Question};
+use super::deciding::{AgainstStored, decide, duration, incomparable};
 use super::history::{Keep, kept};
 use super::measure_args::MeasureArgs;
 use super::measuring::Ready;
 use super::reporting::{self, Base, Show};
 use super::{Ended, Stop, sides};
-use regatta::judge::{self, Options};
+use regatta::judge::Options;
 use regatta::measure::identity::checksum;
 use regatta::record::baseline::Store;
 use regatta::record::side::Side;
@@ -84,8 +84,9 @@ fn against(args: &GateArgs) -> Ended {
         measure: &args.measure,
         base: &args.against,
         head: &[Spec::Here],
-        directory: comparing::directory(&args.measure)?,
+        directory: None,
         floor: None,
+        processor: false,
         budget: args.budget,
         demands: true,
         options: Options {
@@ -95,7 +96,14 @@ fn against(args: &GateArgs) -> Ended {
             batches: true,
         },
     };
-    Comparison::prepare(&question)?.conclude(&args.show)
+    let comparison = Comparison::prepare(&question)?;
+    let run = comparison.of_head().to_owned();
+    kept(
+        comparison.conclude(&args.show),
+        &args.keep,
+        &run,
+        args.measure.quiet,
+    )
 }
 
 fn gate(args: &GateArgs) -> Ended {
@@ -141,7 +149,13 @@ fn gate(args: &GateArgs) -> Ended {
     ready.header.rules.policy = policy;
     let mut writer = ready.measure(base.as_ref().map(|base| base.id.clone()))?;
     if let Some(base) = &base {
-        decide(&mut ready, &mut writer, base, &options, args.budget)?;
+        let mut batches = AgainstStored {
+            ready: &mut ready,
+            writer: &mut writer,
+            base,
+            options: &options,
+        };
+        decide(&mut batches, args.budget)?;
     }
     let ended = reporting::conclude(
         &ready,
@@ -184,25 +198,13 @@ fn refuse_before_measuring(
     options: &Options,
     store: &Store,
 ) -> Result<(), Stop> {
-    let head = Side {
-        label: String::new(),
-        header: ready.header.clone(),
-        cases: Default::default(),
-        damage: Vec::new(),
-    };
-    let differs = judge::judge(&head, Some(base), options).incomparable;
-    if differs.is_empty() {
+    let Some(lines) = incomparable(ready, base, options, ["there", "here"]) else {
         return Ok(());
-    }
-    let lines: Vec<String> = differs
-        .iter()
-        .map(|d| format!("  {}: {} there, {} here", d.field, d.base, d.head))
-        .collect();
+    };
     Err(Stop::NotJudged(anyhow!(
-        "baseline `{}` cannot be compared with this machine and suite (nothing was measured):\n{}\n\
-         make one here:\n  {}",
+        "baseline `{}` cannot be compared with this machine and suite (nothing was measured):\n\
+         {lines}\nmake one here:\n  {}",
         base.label,
-        lines.join("\n"),
         making(store, &base.label, ready),
     )))
 }

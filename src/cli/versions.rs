@@ -1,18 +1,20 @@
 //! From what a command line calls a version to what is measured: the suite, an environment
 //! that is made, a revision that is built.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 
 use super::measure_args::{MeasureArgs, load, parse_override};
-use super::measuring::Worktree;
+use super::measuring::{Asked, Worktree};
 use super::{Stop, note};
 use regatta::attention::VariantId;
 use regatta::measure::building;
+use regatta::measure::declared::{OWN, find_environment};
 use regatta::measure::environments::Made;
-use regatta::measure::released::{locked, released};
+use regatta::measure::released::{locked, plain_name, released};
 use regatta::record::built::Built;
+use regatta::record::header::Turn;
 use regatta::suite::build::Build;
 use regatta::suite::document::nearest;
 use regatta::suite::environment::pinned_file;
@@ -33,8 +35,6 @@ pub struct Version {
     pub revision: Option<Worktree>,
     /// The variant, where one is compared with another.
     pub variant: Option<VariantId>,
-    /// A run that is stored: nothing of this side is measured.
-    pub stored: Option<String>,
 }
 
 impl Version {
@@ -50,10 +50,16 @@ impl Version {
             environment: args.environment.clone(),
             revision: None,
             variant: None,
-            stored: None,
         };
+        let mut environments = specs.iter().filter(|spec| spec.is_environment());
+        if let (Some(_), Some(second)) = (environments.next(), environments.next()) {
+            return Err(Stop::Usage(anyhow!(
+                "{second}: a side runs in one environment; write several releases as one: \
+                 pypi:jax==0.5.0,jaxlib==0.5.0"
+            )));
+        }
         for spec in specs {
-            version.add(spec, specs.len() == 1)?;
+            version.add(spec)?;
         }
         if let Some(name) = &version.environment {
             made(&version.suite, name, args.quiet)?;
@@ -66,22 +72,15 @@ impl Version {
         Ok(version)
     }
 
-    fn add(&mut self, spec: &Spec, alone: bool) -> Result<(), Stop> {
+    fn add(&mut self, spec: &Spec) -> Result<(), Stop> {
         match spec {
             Spec::Here => {}
             Spec::Environment(name) => {
-                self.one_environment(spec)?;
-                declared(&self.suite, name)?;
+                find_environment(name, &self.suite).map_err(Stop::usage)?;
                 self.environment = Some(name.clone());
             }
-            Spec::Release(pins) => {
-                self.one_environment(spec)?;
-                self.release(pins)?;
-            }
-            Spec::Lock(path) => {
-                self.one_environment(spec)?;
-                self.lock(path)?;
-            }
+            Spec::Release(pins) => self.release(pins)?,
+            Spec::Lock(path) => self.lock(path)?,
             Spec::Revision(revision) => self.revise(revision)?,
             Spec::Worker { name, command } => self.replace(name, command)?,
             Spec::Parameter(text) => {
@@ -102,32 +101,24 @@ impl Version {
                     )));
                 }
             }
-            Spec::Run(path) if alone => self.stored = Some(path.clone()),
             Spec::Run(path) => {
                 return Err(Stop::Usage(anyhow!(
-                    "run:{path} is measured already; name it alone"
+                    "run:{path} is stored: name it as --base, alone, and what is to be measured \
+                     as --head; two stored runs are judged by `regatta diff`"
                 )));
             }
         }
         Ok(())
     }
 
-    fn one_environment(&self, spec: &Spec) -> Result<(), Stop> {
-        match self
-            .asked
-            .iter()
-            .filter(|asked| {
-                ["env:", "pypi:", "lock:"]
-                    .iter()
-                    .any(|form| asked.starts_with(form))
-            })
-            .count()
-        {
-            0 | 1 => Ok(()),
-            _ => Err(Stop::Usage(anyhow!(
-                "{spec}: a side runs in one environment; write several releases as one: \
-                 pypi:jax==0.5.0,jaxlib==0.5.0"
-            ))),
+    /// What is asked for, as it is measured into `directory`.
+    pub fn asked(self, directory: PathBuf, turn: Option<Turn>) -> Asked {
+        Asked {
+            suite: self.suite,
+            directory,
+            environment: self.environment,
+            revision: self.revision,
+            turn,
         }
     }
 
@@ -148,9 +139,10 @@ impl Version {
         let default = self.environment.as_deref();
         let asked = format!("lock:{path}");
         let environment = locked(&self.suite, default, &asked, &lines).map_err(Stop::usage)?;
-        let stem = file.file_stem().map_or_else(String::new, |stem| {
-            stem.to_string_lossy().replace(|c: char| !is_plain(c), "-")
-        });
+        let stem = file
+            .file_stem()
+            .map(|stem| plain_name(&stem.to_string_lossy()));
+        let stem = stem.unwrap_or_default();
         let name = format!("lock-{stem}");
         self.suite.environments.insert(name.clone(), environment);
         self.environment = Some(name);
@@ -184,14 +176,13 @@ impl Version {
             )));
         }
         let build = self.suite.build.as_ref();
-        let own = |name: &str| matches!(name, "cpu" | "cuda");
         let mut workers = self
             .suite
             .cases
             .iter()
             .map(|case| case.variant.worker.as_str());
         let unmoved = build.and_then(|build| build.serves.as_ref()).is_none()
-            && workers.all(|name| own(name) && !self.suite.workers.contains_key(name));
+            && workers.all(|name| OWN.contains(&name) && !self.suite.workers.contains_key(name));
         if unmoved {
             return Err(Stop::Usage(anyhow!(
                 "git:{revision} changes nothing: `cpu` and `cuda` are served by this regatta; say \
@@ -209,10 +200,6 @@ impl Version {
         });
         Ok(())
     }
-}
-
-fn is_plain(c: char) -> bool {
-    c.is_ascii_alphanumeric() || "-_.".contains(c)
 }
 
 /// The requirements of a lock: those of a suite's environment, each pinned.
@@ -246,7 +233,7 @@ fn built(revision: &Revision, build: &Build) -> Result<Built, Stop> {
 
 /// Makes an environment that is not there yet.
 fn made(suite: &Suite, name: &str, quiet: bool) -> Result<(), Stop> {
-    let environment = declared(suite, name)?;
+    let environment = find_environment(name, suite).map_err(Stop::usage)?;
     let made = Made::of(name, environment).map_err(Stop::usage)?;
     let Some(made) = made.filter(|made| made.lock().is_none()) else {
         return Ok(());
@@ -260,18 +247,4 @@ fn made(suite: &Suite, name: &str, quiet: bool) -> Result<(), Stop> {
             Some(words) => Stop::Usage(anyhow!("environment `{name}`: pip says: {words}")),
             None => Stop::usage(error),
         })
-}
-
-fn declared<'a>(
-    suite: &'a Suite,
-    name: &str,
-) -> Result<&'a regatta::suite::environment::Environment, Stop> {
-    suite.environments.get(name).ok_or_else(|| {
-        let known = suite.environments.keys().map(String::as_str);
-        let hint = nearest(name, known).map(|near| format!("did you mean `{near}`?"));
-        let hint = hint.unwrap_or_else(|| {
-            format!("declare it as [environments.{name}] in the suite or in regatta.toml")
-        });
-        Stop::Usage(anyhow!("no environment is called `{name}`; {hint}"))
-    })
 }

@@ -7,7 +7,7 @@ use crate::suite::start::{Start, Starting};
 use crate::worker::python;
 
 /// Workers that are this executable.
-pub(super) const OWN: [&str; 2] = ["cpu", "cuda"];
+pub const OWN: [&str; 2] = ["cpu", "cuda"];
 
 /// Why a worker has no command.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -103,14 +103,24 @@ pub(super) fn unknown(worker: &str, suite: &Suite) -> NoCommand {
     NoCommand(format!("no worker is called `{worker}`; {hint}"))
 }
 
-fn find_environment(wanted: &str, suite: &Suite) -> Result<Environment, NoCommand> {
+/// The environment of this name.
+///
+/// # Errors
+/// When none is declared, with the one that may have been meant, or those that there are.
+pub fn find_environment<'a>(wanted: &str, suite: &'a Suite) -> Result<&'a Environment, NoCommand> {
     if let Some(environment) = suite.environments.get(wanted) {
-        return Ok(environment.clone());
+        return Ok(environment);
     }
     let known = suite.environments.keys().map(String::as_str);
-    let hint = match nearest(wanted, known) {
+    let hint = match nearest(wanted, known.clone()) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => format!("declare it as [environments.{wanted}] in the suite or in regatta.toml"),
+        None => format!(
+            "declare it as [environments.{wanted}] in the suite or in regatta.toml{}",
+            match known.clone().next() {
+                None => String::new(),
+                Some(_) => format!(" (there are {})", known.collect::<Vec<_>>().join(", ")),
+            }
+        ),
     };
     Err(NoCommand(format!(
         "no environment is called `{wanted}`; {hint}"
@@ -134,7 +144,7 @@ pub(super) fn environment_of<'a>(
         all.find(|(_, environment)| environment.workers.iter().any(|name| name == worker))
     };
     let (found, mut environment) = if let Some(wanted) = named.or(default) {
-        let environment = find_environment(wanted, suite)?;
+        let environment = find_environment(wanted, suite)?.clone();
         if named.is_some() && is_known(worker, suite) {
             serves(wanted, &environment, worker, suite)?;
         }

@@ -35,6 +35,16 @@ pub enum Spec {
     Run(String),
 }
 
+impl Spec {
+    /// True where it says in which environment Python workers run.
+    pub fn is_environment(&self) -> bool {
+        matches!(
+            self,
+            Spec::Environment(_) | Spec::Release(_) | Spec::Lock(_)
+        )
+    }
+}
+
 /// A package at a version.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pin {

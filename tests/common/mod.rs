@@ -47,6 +47,30 @@ impl Place {
         self.folder.path()
     }
 
+    /// Makes it a checkout with a suite `s`, whose worker is `made/serve.sh`, which `build.sh`
+    /// makes.
+    pub fn checkout(&self) {
+        let build = "[build]\ncommand = [\"sh\", \"build.sh\"]\nmakes = [\"made/serve.sh\"]\n";
+        self.suite("s", &["fake/steady"], &[], build);
+        let worker = format!("command = [\"{}\"", fake_worker().display());
+        self.edit("s.toml", &worker, "command = [\"sh\", \"made/serve.sh\"");
+        self.write(".gitignore", "made\nreports\ncache\n");
+        self.git(&["init", "-q", "-b", "main"]);
+    }
+
+    /// What git prints here.
+    pub fn git(&self, words: &[&str]) -> String {
+        let output = std::process::Command::new("git")
+            .args(["-c", "user.name=Ann", "-c", "user.email=ann@example.org"])
+            .args(["-c", "commit.gpgsign=false"])
+            .args(words)
+            .current_dir(self.path())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{words:?}: {output:?}");
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
     pub fn write(&self, name: &str, text: &str) {
         fs::write(self.path().join(name), text).unwrap();
     }

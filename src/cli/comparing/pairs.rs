@@ -29,9 +29,7 @@ pub fn variants(
         (None, None) => return Ok(Vec::new()),
         (Some(was), Some(is)) => (was, is),
         (Some(one), None) | (None, Some(one)) => {
-            return Err(Stop::Usage(anyhow!(
-                "{one} is a variant: name the one it is compared with on the other side too"
-            )));
+            return Err(Stop::Usage(alone(&one)));
         }
     };
     let of_either = head.suite.cases.iter().filter(|case| {
@@ -57,6 +55,11 @@ pub fn variants(
         true => Vec::new(),
         false => vec![(was, is)],
     })
+}
+
+/// What to do about a side that is a variant where the other is none.
+pub fn alone(variant: &VariantId) -> anyhow::Error {
+    anyhow!("{variant} is a variant: name the one it is compared with on the other side too")
 }
 
 /// The cases of both sides, each beside the other: they are the same but for their variants.

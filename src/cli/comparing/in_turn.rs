@@ -1,0 +1,345 @@
+//! Two sides measured in turn: takes pairs of invocations, batch after batch, and keeps both
+//! runs.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use jiff::Timestamp;
+
+use super::super::deciding::{Batches, decide, incomparable, unmeasured};
+use super::super::measuring::Ready;
+use super::super::progress::Progress;
+use super::super::reporting::{self, Base, Show};
+use super::super::versions::Version;
+use super::super::{Ended, Stop, interrupt};
+use super::pairs;
+use super::question::{How, Question, Refused, SIDES, calibrated, not_comparable, of};
+use regatta::attention::{Case, CaseId};
+use regatta::judge;
+use regatta::judge::judgement::Judgement;
+use regatta::measure::counters::Machine;
+use regatta::measure::held::Held;
+use regatta::measure::laps::Monotonic;
+use regatta::measure::schedule::{self, Block};
+use regatta::measure::session::Session;
+use regatta::record::RecordError;
+use regatta::record::header::{Turn, TurnSide};
+use regatta::record::run_file::{Known, Opening, RunWriter, going_on};
+use regatta::record::side::Side;
+use regatta::record::types::{BaseId, Owed, Run, RunEnd};
+
+/// Two sides that are ready to be measured in turn.
+pub struct InTurn {
+    base: Ready,
+    pub(super) head: Ready,
+    /// Cases of both sides, each beside the other.
+    cases: Vec<(Case, Case)>,
+    how: How,
+}
+
+/// Both runs of a comparison, being written.
+struct Writers {
+    base: RunWriter,
+    head: RunWriter,
+}
+
+/// A comparison that is being measured.
+struct Taking<'a> {
+    of: &'a mut InTurn,
+    writers: Writers,
+    /// The base as it was read last.
+    base: Option<Side>,
+}
+
+impl InTurn {
+    /// Makes both versions, and has their workers introduce themselves. Nothing is measured.
+    ///
+    /// # Errors
+    /// Whatever is wrong with a version, the suite or a worker: exit code 2; sides that cannot
+    /// be compared: 3. It names the side that cannot be had.
+    pub fn of(question: &Question<'_>) -> Result<InTurn, Refused> {
+        let clock = Monotonic::begin();
+        let args = question.measure;
+        let mut base = Version::of(question.base, args).map_err(of(TurnSide::Base))?;
+        let mut head = Version::of(question.head, args).map_err(of(TurnSide::Head))?;
+        let stands_in = pairs::variants(&mut base, &mut head)?;
+        question.rule(&mut base.suite);
+        question.rule(&mut head.suite);
+        let cases = pairs::beside(&base, &head);
+        let pair = pairs::pair(&base, &head);
+        let how = question.how(&head.suite);
+        let ready = |version: Version, side: TurnSide| {
+            let stands_in = match side {
+                TurnSide::Base => stands_in.iter().cloned().collect(),
+                TurnSide::Head => Default::default(),
+            };
+            let turn = Turn {
+                pair: pair.clone(),
+                side,
+                of: version.asked.clone(),
+                stands_in,
+            };
+            let name = match side {
+                TurnSide::Base => "base",
+                TurnSide::Head => "head",
+            };
+            let asked = version.asked(how.directory.join(name), Some(turn));
+            Ready::of(asked, args, clock).map_err(of(side))
+        };
+        let base = ready(base, TurnSide::Base)?;
+        let mut head = ready(head, TurnSide::Head)?;
+        calibrated(&mut head)?;
+        question.refuse_without_processor(&head)?;
+        let in_turn = InTurn {
+            base,
+            head,
+            cases,
+            how,
+        };
+        in_turn.refuse_what_cannot_be_compared()?;
+        Ok(in_turn)
+    }
+
+    /// A comparison that will be refused need not be measured for.
+    pub(super) fn refuse_what_cannot_be_compared(&self) -> Result<(), Stop> {
+        let base = unmeasured(&self.base);
+        match incomparable(&self.head, &base, &self.how.options, SIDES) {
+            None => Ok(()),
+            Some(lines) => Err(not_comparable(&lines)),
+        }
+    }
+
+    /// Measures all invocations, and batch after batch of what is not decided, and tells.
+    ///
+    /// # Errors
+    /// When a run cannot be written or read back: exit code 3.
+    pub(super) fn conclude(mut self, show: &Show) -> Ended {
+        let (writers, base, _) = self.measure()?;
+        let How {
+            directory, options, ..
+        } = &self.how;
+        let ended = reporting::conclude(
+            &self.head,
+            directory,
+            writers.head,
+            Some(&base),
+            options,
+            show,
+        );
+        finish(writers.base)?;
+        ended
+    }
+
+    /// The same for a step of something larger: no report is written, and nothing is printed.
+    ///
+    /// # Errors
+    /// When a run cannot be written or read back: exit code 3.
+    pub fn judged(mut self) -> Result<Judgement, Stop> {
+        let (writers, _, judgement) = self.measure()?;
+        finish(writers.head)?;
+        finish(writers.base)?;
+        Ok(judgement)
+    }
+
+    fn measure(&mut self) -> Result<(Writers, Base, Judgement), Stop> {
+        let writers = self.open()?;
+        let id = self.other();
+        let budget = self.how.budget;
+        let mut taking = Taking {
+            of: self,
+            writers,
+            base: None,
+        };
+        let first = taking.of.head.suite.settings.invocations;
+        taking.pairs(None, 0..first)?;
+        let judgement = decide(&mut taking, budget)?;
+        let base = match taking.base.take() {
+            Some(side) => side,
+            None => taking.read()?.0,
+        };
+        Ok((taking.writers, Base { id, side: base }, judgement))
+    }
+
+    /// Opens both runs: both go on where both were stopped, or both begin anew. An invocation
+    /// that one side alone came to is measured again in both, since nothing lies beside it.
+    fn open(&mut self) -> Result<Writers, Stop> {
+        let opening = Opening {
+            fresh: self.head.fresh,
+            base: Some(self.other()),
+            ..Opening::default()
+        };
+        let there = |ready: &Ready| going_on(&ready.directory, &ready.header, &opening);
+        let one_pair = |base: &Run, head: &Run| {
+            let pair = |run: &Run| run.header.turn.as_ref().map(|turn| turn.pair.clone());
+            pair(base) == pair(head)
+        };
+        let both = there(&self.base).zip(there(&self.head));
+        let opening = match both.filter(|(base, head)| one_pair(base, head)) {
+            None => Opening {
+                fresh: true,
+                ..opening
+            },
+            Some((base, head)) => Opening {
+                only: Some(self.in_both(&base, &head)),
+                ..opening
+            },
+        };
+        Ok(Writers {
+            head: self.head.open(opening.clone())?,
+            base: self.base.open(opening)?,
+        })
+    }
+
+    /// The entries of both runs whose counterparts are there.
+    fn in_both(&self, base: &Run, head: &Run) -> BTreeSet<(u32, CaseId)> {
+        let done = |run: &Run| -> BTreeSet<(u32, CaseId)> {
+            let entries = run.entries.iter();
+            entries.map(|e| (e.invocation, e.case.clone())).collect()
+        };
+        let (base, head) = (done(base), done(head));
+        let numbers: BTreeSet<u32> = base.iter().chain(&head).map(|(at, _)| *at).collect();
+        let pairs = self.cases.iter().map(|(b, h)| (b.id(), h.id()));
+        let pairs: Vec<(CaseId, CaseId)> = pairs.collect();
+        let both = numbers.into_iter().flat_map(|at| {
+            let there = pairs.iter().filter(|(b, h)| {
+                base.contains(&(at, b.clone())) && head.contains(&(at, h.clone()))
+            });
+            let names = there.flat_map(|(b, h)| [b.clone(), h.clone()]);
+            names.map(|id| (at, id)).collect::<Vec<_>>()
+        });
+        both.collect()
+    }
+
+    /// What each run owes its fresh invocations against: the other.
+    fn other(&self) -> BaseId {
+        BaseId {
+            name: self.base.label(),
+            sum: "measured in turn".to_owned(),
+        }
+    }
+}
+
+impl Taking<'_> {
+    /// Takes the pairs of invocations in `range`, less what is there: of all cases, or of those
+    /// of the head that are named.
+    fn pairs(&mut self, named: Option<&[CaseId]>, range: Range<u32>) -> Result<(), Stop> {
+        let InTurn {
+            base, head, cases, ..
+        } = &mut *self.of;
+        let writers = &mut self.writers;
+        let wanted =
+            |(_, head): &&(Case, Case)| named.is_none_or(|named| named.contains(&head.id()));
+        let cases: Vec<(Case, Case)> = cases.iter().filter(wanted).cloned().collect();
+        let sides = schedule::Sides {
+            cases: &cases,
+            base_done: &writers.base.done,
+            head_done: &writers.head.done,
+        };
+        let seed = head.suite.settings.seed;
+        let turns = schedule::in_turn(&sides, range.clone(), seed);
+        let blocks: Vec<Block> = turns.iter().map(|(_, block)| block.clone()).collect();
+        let mut progress = Progress::new(&blocks, range, head.quiet);
+        let watched = head.suite.settings.wants_quiet();
+        let mut launchers = (
+            Held::new(&mut base.processes, &base.hellos),
+            Held::new(&mut head.processes, &head.hellos),
+        );
+        let mut sessions = (
+            Session::new(&base.suite, &mut launchers.0, &base.clock, &mut base.known),
+            Session::new(&head.suite, &mut launchers.1, &head.clock, &mut head.known),
+        );
+        if watched {
+            sessions.0 = sessions.0.watched_by(Box::new(Machine::here()));
+            sessions.1 = sessions.1.watched_by(Box::new(Machine::here()));
+        }
+        for (side, block) in &turns {
+            let (session, writer) = match side {
+                TurnSide::Base => (&mut sessions.0, &mut writers.base),
+                TurnSide::Head => (&mut sessions.1, &mut writers.head),
+            };
+            let ran = session.run(std::slice::from_ref(block), &mut progress, &mut |entry| {
+                interrupt::hold_if_stopping();
+                writer.append(entry)
+            });
+            ran.map_err(|error: RecordError| {
+                Stop::NotJudged(anyhow::Error::new(error).context(
+                    "the comparison stops here; what was measured is kept, and the same command \
+                     goes on",
+                ))
+            })?;
+        }
+        if let Some(said) = progress.of_the_machine() {
+            head.say(said);
+        }
+        Ok(())
+    }
+
+    /// Reads both runs back, the base under the names of the head's cases.
+    fn read(&self) -> Result<(Side, Side), Stop> {
+        let mut known = Known::default();
+        let mut read = |writer: &RunWriter, ready: &Ready| {
+            Side::read(writer.path(), &ready.label(), &mut known).map_err(Stop::not_judged)
+        };
+        let (_, head) = read(&self.writers.head, &self.of.head)?;
+        let (_, base) = read(&self.writers.base, &self.of.base)?;
+        Ok((base.as_base_of(&head.header), head))
+    }
+}
+
+impl Batches for Taking<'_> {
+    const FRESH: &'static str = "fresh pairs";
+
+    fn head(&mut self) -> &mut Ready {
+        &mut self.of.head
+    }
+
+    fn owed(&self) -> Option<&Owed> {
+        self.writers.head.owed.last()
+    }
+
+    fn judge(&mut self) -> Result<Judgement, Stop> {
+        let (base, head) = self.read()?;
+        let judgement = judge::judge(&head, Some(&base), &self.of.how.options);
+        self.base = Some(base);
+        Ok(judgement)
+    }
+
+    /// Both sides owe, `cases` by the head's names.
+    fn owe(&mut self, cases: Vec<CaseId>, fresh: u32) -> Result<(), Stop> {
+        let wanted: BTreeSet<&CaseId> = cases.iter().collect();
+        let pairs = self
+            .of
+            .cases
+            .iter()
+            .map(|(base, head)| (base.id(), head.id()));
+        let of_base = pairs.filter(|(_, head)| wanted.contains(head));
+        let of_base = of_base.map(|(base, _)| base).collect();
+        let owed = |cases| Owed {
+            base: self.of.other(),
+            cases,
+            fresh,
+        };
+        let writers = &mut self.writers;
+        let (of_base, of_head) = (owed(of_base), owed(cases));
+        writers.base.owe(of_base).map_err(Stop::not_judged)?;
+        writers.head.owe(of_head).map_err(Stop::not_judged)
+    }
+
+    fn take(&mut self) -> Result<(), Stop> {
+        let Some(owed) = self.owed().cloned() else {
+            return Ok(());
+        };
+        let first = self.of.head.suite.settings.invocations;
+        self.pairs(Some(&owed.cases), first..first + owed.fresh)
+    }
+}
+
+/// Ends a run that nothing was said of.
+fn finish(mut writer: RunWriter) -> Result<(), Stop> {
+    let end = RunEnd {
+        finished: Timestamp::now(),
+        judged: None,
+        spent: Vec::new(),
+    };
+    writer.finish(end).map_err(Stop::not_judged)
+}
