@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::Ended;
-use super::comparing::{self, Comparison, Question};
+use super::comparing::{Comparison, Question};
 use super::deciding::duration;
 use super::measure_args::MeasureArgs;
 use super::reporting::{self, Show};
@@ -53,6 +53,11 @@ pub struct CompareArgs {
     #[arg(long, value_name = "SHARE", value_parser = share)]
     floor: Option<Share>,
 
+    /// Judge the processor time of each case too: what others on its cores do is not in it, nor
+    /// what waiting costs
+    #[arg(long)]
+    processor: bool,
+
     /// Take no batch of fresh pairs that would end later than this after the start: `90s`, `15m`
     #[arg(long, value_name = "TIME", value_parser = duration)]
     budget: Option<Duration>,
@@ -78,8 +83,9 @@ fn compare(args: &CompareArgs) -> Ended {
         measure: &args.measure,
         base: &args.base,
         head: &args.head,
-        directory: comparing::directory(&args.measure)?,
+        directory: None,
         floor: args.floor,
+        processor: args.processor,
         budget: args.budget,
         demands: false,
         options: Options {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::causes::{self, Clock, findings};
 use super::complete::{Standing, allowed, median_ns, standing, standing_untimed};
-use super::floor::floor;
+use super::floor::{floor, of_metric};
 use super::judgement::{CommonShift, Difference, Finding, MetricRow, Row, Word};
 use super::structure::{self, changes, multiprocessors, vanished};
 use super::time::{Compared, Taken, Together, all, compare, too_small};
@@ -93,6 +93,7 @@ pub fn rows(sides: &Sides) -> Rows {
         };
         let mut row = row(sides, id, &standing, compared.next().flatten());
         row.metrics = beside.next().unwrap_or_default();
+        row.metrics.extend(witnesses.remove(id).map(|(row, _)| row));
         row.findings = causes_of(sides, &row, (base, head), machine);
         row
     });
@@ -139,7 +140,7 @@ fn causes_of(
     ] {
         if let Some(of) = other(metric) {
             let times = [of.base_ns, of.head_ns].map(Some);
-            let floor = policy.metric(metric).floor;
+            let floor = of_metric(metric, policy);
             return pair(of.change.ratio, floor, times, [clock; 2]);
         }
     }
@@ -181,13 +182,13 @@ fn metrics(pairs: &[(&CaseRecord, &CaseRecord)], sides: &Sides) -> Vec<Vec<Metri
     rows
 }
 
-/// A case whose times the machine was in, as its processor time shows it.
+/// Cases whose processor time is judged, and what it shows.
 type Witnesses<'a> = BTreeMap<&'a CaseId, (MetricRow, (&'a CaseRecord, &'a CaseRecord))>;
 
 /// What the processor time shows of cases whose times the machine was in, of sides that were
 /// measured in turn: whoever else was on the cores was so for both, and the time that a call
 /// took of them says what it cost. It can show that a case got worse, never that it did not: a
-/// thread that waits takes none.
+/// thread that waits takes none. Of the others only where that is asked for.
 fn witnesses<'a>(sides: &Sides<'a>) -> Witnesses<'a> {
     let policy = &sides.head.header.rules.policy;
     let of = policy.metric(Metric::Processor);
@@ -200,10 +201,10 @@ fn witnesses<'a>(sides: &Sides<'a>) -> Witnesses<'a> {
     if of.action == Action::Ignore || sides.head.header.settings.structure_only {
         return Witnesses::new();
     }
-    let cases = sides.head.cases.iter().filter_map(|(id, head)| {
+    let cases = sides.head.cases.keys().filter_map(|id| {
         let pair = (measured(base, id)?, measured(sides.head, id)?);
-        let shaken = pair.0.is_disturbed() || head.is_disturbed();
-        let case = id.case().ok().filter(|_| shaken)?;
+        let wanted = policy.processor || is_shaken(pair);
+        let case = id.case().ok().filter(|_| wanted)?;
         let header = &sides.head.header;
         let known = header.runs_on_processor(&case.variant.worker_name());
         let both = |times: fn(&CaseRecord) -> Vec<Nanoseconds>| {
@@ -219,12 +220,18 @@ fn witnesses<'a>(sides: &Sides<'a>) -> Witnesses<'a> {
             let times = |record| median_ns(&all(record, Metric::Processor));
             let times = (times(pair.0)?, times(pair.1)?);
             let mut row = metric_row(Metric::Processor, &of, compared?, times);
-            if matches!(row.word, Word::Same | Word::Improved) {
+            let unseen = matches!(row.word, Word::Same | Word::Improved) && is_shaken(pair);
+            if unseen {
                 row.reason = Some("what it takes on the wall was not seen".to_owned());
             }
             Some((id, (row, pair)))
         })
         .collect()
+}
+
+/// True where the machine was in the times of a side.
+fn is_shaken((base, head): (&CaseRecord, &CaseRecord)) -> bool {
+    base.is_disturbed() || head.is_disturbed()
 }
 
 /// A change that is too small to count by its size alone is none.

@@ -1,4 +1,5 @@
 mod machine;
+mod witness;
 
 use super::judgement::{Held, Row, Stage};
 use super::testing::{around, confirmed, failed, side, timed, unsupported};

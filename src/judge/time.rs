@@ -64,12 +64,7 @@ pub fn compare(
     policy: &Policy,
     taken: Taken,
 ) -> Together {
-    let floor = match metric {
-        Metric::Device => super::floor::floor(policy),
-        // A witness in place of the device's time is held to what that would be.
-        Metric::Processor => super::floor::floor(policy),
-        _ => policy.metric(metric).floor,
-    };
+    let floor = super::floor::of_metric(metric, policy);
     let own = |at: usize| {
         let own = ids.get(at).and_then(|id| policy.floors.get(*id)).copied();
         own.filter(|_| matches!(metric, Metric::Device | Metric::Processor))
@@ -127,7 +122,7 @@ pub fn plan(policy: &Policy, taken: Taken) -> Plan {
             false => Looks::once(),
         },
         beside: taken.beside,
-        part: 1.0 / (1 + failing.count()) as f64,
+        part: 1.0 / (1 + failing.count() + usize::from(taken.beside && policy.processor)) as f64,
     }
 }
 

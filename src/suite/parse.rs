@@ -222,6 +222,9 @@ fn policy(table: &Table<'_>, policy: &mut Policy) -> Result<(), DocumentError> {
     if let Some(value) = table.get("metrics") {
         demands::metrics(&value.table()?, policy)?;
     }
+    if let Some(value) = table.get("processor") {
+        policy.processor = value.truth()?;
+    }
     if let Some(value) = table.get("sight") {
         policy.sight = Some(demands::sight(&value.table()?)?);
     }

@@ -156,6 +156,10 @@ pub struct Policy {
     /// Metrics that are judged otherwise than [`MetricPolicy::default_of`] says.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metrics: BTreeMap<Metric, MetricPolicy>,
+    /// True where the processor time of cases that were measured in turn is judged as well, and
+    /// not only where others were on the cores.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub processor: bool,
     /// How much of a suite a gate must have been able to judge, where it says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sight: Option<Sight>,
@@ -195,6 +199,7 @@ impl Default for Policy {
             floors: BTreeMap::new(),
             confirm: 30,
             metrics: BTreeMap::new(),
+            processor: false,
             sight: None,
             allow: Vec::new(),
             step_share: None,

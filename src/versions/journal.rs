@@ -37,6 +37,9 @@ pub struct Question {
     pub first_parent: bool,
     /// Every version between the ends, both included: an index or a branch may have moved on.
     pub row: Vec<String>,
+    /// True where versions are told apart by their processor time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub processor: bool,
     /// The version of regatta that measures.
     pub tool: String,
 }
@@ -56,6 +59,7 @@ impl Question {
                 self.first_parent != now.first_parent,
                 "--first-parent was other",
             ),
+            (self.processor != now.processor, "--processor was other"),
             (self.row != now.row, "the versions between its ends changed"),
             (self.tool != now.tool, "the version of regatta changed"),
         ];
@@ -289,6 +293,7 @@ mod tests {
             row: ["pypi:a==1", "pypi:a==2", "pypi:a==3"]
                 .map(str::to_owned)
                 .into(),
+            processor: false,
             tool: "0.1.0".to_owned(),
         }
     }

@@ -4,20 +4,22 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::super::comparing::{Comparison, Question, Refused};
+use super::super::comparing::{InTurn, Question, Refused};
 use super::super::measure_args::MeasureArgs;
 use super::super::versions::Version as Made;
 use super::super::{Stop, note};
 use anyhow::anyhow;
 use regatta::judge::Options;
 use regatta::measure::environments;
+use regatta::measure::git::Checkout;
+use regatta::measure::released::plain_name;
 use regatta::record::header::TurnSide;
 use regatta::report::bisect::reading;
 use regatta::report::text::one_line;
+use regatta::suite::rules::Metric;
 use regatta::units::Share;
 use regatta::versions::apart::{Trial, Verdict};
 use regatta::versions::commits::{self, Commit};
-use regatta::versions::git::Checkout;
 use regatta::versions::hunt::{Edge, Found, Outcome, Side, Step, Tried, readings};
 use regatta::versions::journal::Journal;
 use regatta::versions::span::{Version, of_commit};
@@ -34,6 +36,8 @@ pub struct Comparer<'a> {
     pub measure: &'a MeasureArgs,
     /// The smallest change that counts, where that is not the suite's.
     pub floor: Option<Share>,
+    /// By what versions are told apart.
+    pub metric: Metric,
     /// The report directory.
     pub directory: &'a Path,
     /// The checkout whose commits are searched.
@@ -66,7 +70,7 @@ impl Comparer<'_> {
         let folder = self.directory.join(APART);
         fs::create_dir_all(&folder)
             .map_err(|error| Stop::not_judged(anyhow!("{}: {error}", folder.display())))?;
-        let path = folder.join(format!("{}.txt", file_name(&trial.name)));
+        let path = folder.join(format!("{}.txt", plain_name(&trial.name)));
         let text = trial.requirements.join("\n") + "\n";
         regatta::report::files::write(&path, &text).map_err(Stop::not_judged)?;
         let head = Version {
@@ -81,8 +85,8 @@ impl Comparer<'_> {
     fn place(&self, base: &Version, head: &Version) -> PathBuf {
         let name = format!(
             "{}-against-{}",
-            file_name(&head.name),
-            file_name(&base.name)
+            plain_name(&head.name),
+            plain_name(&base.name)
         );
         self.directory.join(COMPARED).join(name)
     }
@@ -97,12 +101,6 @@ fn lock_of(side: &Made) -> Option<String> {
 
 fn spec(version: &Version) -> Result<Spec, Stop> {
     version.spec.parse().map_err(Stop::usage)
-}
-
-/// A name that a folder can have.
-fn file_name(name: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+".contains(c);
-    name.replace(|c: char| !plain(c), "-")
 }
 
 /// Why a version is passed over, in a line, without its name before it.
@@ -125,8 +123,9 @@ impl Edge for Comparer<'_> {
             measure: self.measure,
             base: &[spec(base)?],
             head: &[spec(head)?],
-            directory: self.place(base, head),
+            directory: Some(self.place(base, head)),
             floor: self.floor,
+            processor: self.metric == Metric::Processor,
             budget: None,
             demands: false,
             options: Options {
@@ -136,7 +135,7 @@ impl Edge for Comparer<'_> {
                 batches: true,
             },
         };
-        let comparison = match Comparison::of(&question) {
+        let comparison = match InTurn::of(&question) {
             Ok(comparison) => comparison,
             Err(Refused { side, stop }) => {
                 let (side, version) = match side {
@@ -151,7 +150,7 @@ impl Edge for Comparer<'_> {
         };
         let judgement = comparison.judged()?;
         Ok(Outcome::Measured {
-            cases: readings(&judgement),
+            cases: readings(&judgement, self.metric),
         })
     }
 

@@ -14,13 +14,14 @@ use super::{Ended, Stop, interrupt, note, print, reporting};
 use comparer::Comparer;
 use regatta::judge::judgement::VerdictOutcome;
 use regatta::measure::environments::interpreter_of;
+use regatta::measure::git::Checkout;
 use regatta::measure::released::released;
 use regatta::report::bisect::{Bisect, page, text};
 use regatta::report::files;
 use regatta::suite::Suite;
+use regatta::suite::rules::Metric;
 use regatta::units::{Share, counted};
 use regatta::versions::apart::{Moved, moved, trials};
-use regatta::versions::git::Checkout;
 use regatta::versions::hunt::{Ending, Found, hunt};
 use regatta::versions::journal::{Before, JOURNAL_FILE, Journal, Question};
 use regatta::versions::releases::{Index, Pip};
@@ -64,6 +65,11 @@ pub struct BisectArgs {
     /// The smallest change that counts, 0.01 for 1 % [default: the suite's]
     #[arg(long, value_name = "SHARE", value_parser = share)]
     floor: Option<Share>,
+
+    /// Follow the processor time of a call, not its time on the wall: what others on its cores
+    /// do is not in it, nor what waiting costs
+    #[arg(long)]
+    processor: bool,
 
     /// Machine-readable output
     #[arg(long)]
@@ -111,10 +117,15 @@ fn bisect(args: &BisectArgs) -> Ended {
         let between = counted(row.len().saturating_sub(2), "version");
         say(format!("{between} between {} and {}", args.good, args.bad));
     }
+    let metric = match args.processor {
+        true => Metric::Processor,
+        false => Metric::Device,
+    };
     let mut tried = journal.tried.clone();
     let mut comparer = Comparer {
         measure: &args.measure,
         floor: args.floor,
+        metric,
         directory: &directory,
         git: &git,
         first_parent: args.first_parent,
@@ -125,7 +136,7 @@ fn bisect(args: &BisectArgs) -> Ended {
         Ending::Found(found) => apart(found, args, &mut comparer)?,
         _ => Vec::new(),
     };
-    let words = suite_words(&args.measure, args.floor);
+    let words = suite_words(args);
     let answer = Bisect {
         question: &question,
         row: &row,
@@ -177,6 +188,7 @@ fn question(args: &BisectArgs, suite: &Suite, row: &[Version]) -> Question {
         },
         first_parent: args.first_parent,
         row: row.iter().map(|version| version.spec.clone()).collect(),
+        processor: args.processor,
         tool: env!("CARGO_PKG_VERSION").to_owned(),
     }
 }
@@ -253,13 +265,16 @@ fn apart(found: &Found, args: &BisectArgs, comparer: &mut Comparer) -> Result<Ve
 }
 
 /// The suite and what of it, as `regatta compare` takes it.
-fn suite_words(args: &MeasureArgs, floor: Option<Share>) -> Vec<String> {
-    let mut words = args.choosing();
-    for pattern in &args.filter {
+fn suite_words(args: &BisectArgs) -> Vec<String> {
+    let mut words = args.measure.choosing();
+    for pattern in &args.measure.filter {
         words.extend(["--filter".to_owned(), pattern.clone()]);
     }
-    if let Some(floor) = floor {
+    if let Some(floor) = args.floor {
         words.extend(["--floor".to_owned(), floor.0.to_string()]);
+    }
+    if args.processor {
+        words.push("--processor".to_owned());
     }
     words
 }

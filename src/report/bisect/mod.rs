@@ -1,5 +1,6 @@
 //! The answer of a bisect: a text for the terminal, one document of JSON, a page.
 
+mod headline;
 mod page;
 mod text;
 
@@ -12,7 +13,7 @@ use super::text::shell_quoted;
 use crate::record::SCHEMA_VERSION;
 use crate::units::Ratio;
 use crate::versions::apart::{Moved, Verdict, concluded};
-use crate::versions::hunt::{Ending, Found, Tried, skipped};
+use crate::versions::hunt::{CaseReading, Ending, Found, Tried, skipped};
 use crate::versions::journal::Question;
 use crate::versions::search::Towards;
 use crate::versions::span::Version;
@@ -56,6 +57,8 @@ struct Written<'a> {
     versions: usize,
     #[serde(flatten)]
     ending: &'a Ending,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left: Option<&'a CaseReading>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     moved: &'a [Moved],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
@@ -83,6 +86,7 @@ impl Bisect<'_> {
             towards: self.question.towards,
             versions: self.row.len(),
             ending: self.ending,
+            left: self.left(),
             moved: self.moved,
             apart: self.apart,
             apart_says: self.concluded(),
@@ -128,48 +132,6 @@ impl Bisect<'_> {
             words.push(format!("{option} {}", shell_quoted(&short(version))));
         }
         Some(words)
-    }
-
-    /// The verdict in a word or two, and in a sentence.
-    fn headline(&self) -> (&'static str, String) {
-        let ends = match (self.row.first(), self.row.last()) {
-            (Some(good), Some(bad)) => format!("{} and {}", good.name, bad.name),
-            _ => "its ends".to_owned(),
-        };
-        let what = match self.question.towards {
-            Towards::Bad => "the first bad version",
-            Towards::Fixed => "the first version that is good again",
-        };
-        match self.ending {
-            Ending::Found(found) if found.suspects.is_empty() => {
-                ("FOUND", format!("{} is {what}", found.after.name))
-            }
-            Ending::Found(found) => {
-                let names: Vec<&str> = found.suspects.iter().map(|v| v.name.as_str()).collect();
-                (
-                    "ONE OF THESE",
-                    format!("{what} is one of {}", names.join(", ")),
-                )
-            }
-            Ending::NoDifference { looked_at, .. } => {
-                let between = looked_at.iter().rev().skip(1).next_back();
-                let between =
-                    between.map(|version| format!(", nor does {} between them", version.name));
-                let change = match self.question.towards {
-                    Towards::Bad => "no change for the worse",
-                    Towards::Fixed => "no change for the better",
-                };
-                (
-                    "NO DIFFERENCE",
-                    format!("{ends} show {change}{}", between.unwrap_or_default()),
-                )
-            }
-            Ending::Spread { .. } => (
-                "NO ONE STEP",
-                format!("the change between {ends} is spread over several versions"),
-            ),
-            Ending::NoEnd { end, .. } => ("NOT JUDGED", format!("{} cannot be measured", end.name)),
-        }
     }
 }
 

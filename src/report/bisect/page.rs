@@ -8,7 +8,7 @@ use crate::report::RenderError;
 use crate::report::plot::{self, Stop};
 use crate::report::template::{STYLE, rendered};
 use crate::report::text::one_line;
-use crate::units::{ARROW, counted, from_to};
+use crate::units::{ARROW, from_to};
 use crate::versions::apart::Moved;
 use crate::versions::hunt::{CaseReading, Ending, Found, Outcome, Tried};
 use crate::versions::search::Towards;
@@ -125,11 +125,7 @@ fn facts(bisect: &Bisect, found: Option<&Found>) -> Vec<String> {
         })),
         _ => {}
     }
-    facts.push(format!(
-        "{} of {}",
-        counted(bisect.tried.len(), "comparison"),
-        counted(bisect.row.len(), "version")
-    ));
+    facts.push(bisect.effort());
     facts.iter().map(|fact| one_line(fact)).collect()
 }
 

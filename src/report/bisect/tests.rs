@@ -93,6 +93,7 @@ impl Scene {
                 towards: Towards::Bad,
                 first_parent: false,
                 row: Vec::new(),
+                processor: false,
                 tool: String::new(),
             },
             row,
@@ -171,6 +172,35 @@ fn a_release_that_was_found() {
     insta::assert_snapshot!(text);
     assert_eq!(page.matches("<svg").count(), 1);
     assert!(page.contains("&lt;i&gt;"));
+}
+
+#[test]
+fn a_version_that_gave_back_a_part_is_not_called_good_again() {
+    let row = releases();
+    let ending = found(row[3].clone(), row[4].clone(), Vec::new());
+    let ratios = [(4, Some(1.22)), (2, Some(1.74)), (3, Some(1.74))];
+    let mut scene = Scene::of(row, &ratios, ending);
+    scene.question.towards = Towards::Fixed;
+    scene.question.processor = true;
+    let (text, page) = scene.shown();
+    assert!(text.starts_with("PARTLY BETTER"), "{text}");
+    for shown in [text, page] {
+        assert!(
+            shown.contains("and is still 22.0 % slower than jax 0.4.38"),
+            "{shown}"
+        );
+        assert!(shown.contains("by processor time"), "{shown}");
+    }
+    let good = [(4, Some(1.0)), (2, Some(1.74)), (3, Some(1.74))];
+    let good = Scene {
+        tried: Scene::of(scene.row.clone(), &good, scene.ending.clone()).tried,
+        ..scene
+    };
+    let (text, _) = good.shown();
+    assert!(
+        text.contains("jax 0.5.3 is the first version that is good again"),
+        "{text}"
+    );
 }
 
 #[test]

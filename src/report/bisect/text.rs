@@ -78,14 +78,7 @@ pub fn text(bisect: &Bisect) -> String {
             &format!("and {} more (--json has all)", skipped.len() - MOST),
         );
     }
-    lines.say(
-        2,
-        &format!(
-            "{} of {}",
-            counted(bisect.tried.len(), "comparison"),
-            counted(bisect.row.len(), "version")
-        ),
-    );
+    lines.say(2, &bisect.effort());
     if let Some(words) = bisect.again() {
         lines.say(2, "to see it again:");
         lines.0 += &format!("    {}\n", command(&words));

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::attention::CaseId;
-use crate::judge::judgement::{Judgement, Row};
+use crate::judge::judgement::{Change, Judgement, Row, Word};
+use crate::suite::rules::Metric;
 use crate::units::{Nanoseconds, Ratio, Share};
 use crate::versions::search::Reading;
 
@@ -126,32 +127,58 @@ impl Tried {
     }
 }
 
-/// What a judgement says of each case.
-pub fn readings(judgement: &Judgement) -> Vec<CaseReading> {
-    judgement.rows.iter().map(of_row).collect()
+/// What a judgement says of each case, by its device's time or by that of the processor.
+pub fn readings(judgement: &Judgement, metric: Metric) -> Vec<CaseReading> {
+    let rows = judgement.rows.iter();
+    match metric {
+        Metric::Processor => rows.map(by_processor).collect(),
+        Metric::Device | Metric::Host | Metric::FirstCall => rows.map(of_row).collect(),
+    }
+}
+
+fn by_processor(row: &Row) -> CaseReading {
+    let mut of = row.metrics.iter();
+    let of = of.find(|of| of.metric == Metric::Processor);
+    let none = || format!("no processor time of {} is known", row.case.0);
+    CaseReading {
+        case: row.case.clone(),
+        reading: of.and_then(|of| reading(&of.change, of.word)),
+        base_ns: of.map(|of| of.base_ns),
+        head_ns: of.map(|of| of.head_ns),
+        sees: of.and_then(|of| sees(&of.change)),
+        cause: row.findings.first().map(ToString::to_string),
+        reason: match of {
+            Some(of) => of.reason.clone(),
+            None => Some(row.reason.clone().unwrap_or_else(none)),
+        },
+    }
+}
+
+fn reading(change: &Change, word: Word) -> Option<Reading> {
+    let reading = Reading {
+        ratio: change.ratio,
+        low: change.low,
+        high: change.high,
+        word,
+    };
+    (reading.ratio > Ratio(0.0)).then_some(reading)
+}
+
+fn sees(change: &Change) -> Option<Share> {
+    Some(change.smallest_effect).filter(|share| share.is_finite())
 }
 
 fn of_row(row: &Row) -> CaseReading {
     let median = |timing: &Option<crate::judge::judgement::Timing>| {
         timing.as_ref().map(|timing| timing.median_ns)
     };
-    let reading = row.change.as_ref().map(|change| Reading {
-        ratio: change.ratio,
-        low: change.low,
-        high: change.high,
-        word: row.word,
-    });
-    let finite = |share: &Share| share.is_finite();
+    let change = row.change.as_ref();
     CaseReading {
         case: row.case.clone(),
-        reading: reading.filter(|reading| reading.ratio > Ratio(0.0)),
+        reading: change.and_then(|change| reading(change, row.word)),
         base_ns: median(&row.base),
         head_ns: median(&row.head),
-        sees: row
-            .change
-            .as_ref()
-            .map(|change| change.smallest_effect)
-            .filter(finite),
+        sees: change.and_then(sees),
         cause: row.findings.first().map(ToString::to_string),
         reason: row.reason.clone(),
     }
