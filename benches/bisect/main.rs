@@ -25,6 +25,7 @@ const STEP: f64 = 4.0;
 const ROWS: f64 = 1024.0;
 
 const SUITE: &str = r#"schema = 1
+description = "a kernel of many commits"
 
 [measure]
 invocations = 5
@@ -149,7 +150,10 @@ fn history(checkout: &Path, target: &Path, commits: usize, planted: usize, broke
             true => "compile_error!(\"this one does not build\");\n",
             false => "",
         };
-        write("src/main.rs", &format!("{kernel}{again}{broken}"));
+        write(
+            "src/main.rs",
+            &format!("{kernel}{again}// {number}\n{broken}"),
+        );
         git(&["add", "-A"]);
         git(&["commit", "-q", "-m", &subject(number)]);
         git(&["tag", &format!("c{number}")]);

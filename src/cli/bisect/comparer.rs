@@ -12,7 +12,7 @@ use anyhow::anyhow;
 use regatta::judge::Options;
 use regatta::measure::environments;
 use regatta::measure::git::Checkout;
-use regatta::measure::released::plain_name;
+use regatta::names::plain_name;
 use regatta::record::header::TurnSide;
 use regatta::report::bisect::reading;
 use regatta::report::text::one_line;
@@ -27,6 +27,8 @@ use regatta::versions::spec::Spec;
 
 /// Where the runs of the comparisons lie, in the report directory.
 const COMPARED: &str = "compared";
+/// What is said of a version of which nothing better is known.
+const NO_TIME: &str = "it gave no time";
 /// Where the locks lie of what was tried apart.
 const APART: &str = "apart";
 
@@ -188,9 +190,12 @@ impl Edge for Comparer<'_> {
             (Outcome::Unusable { reason, .. }, _) => format!("skipped: {reason}"),
             (_, Some(of)) => match (reading(of), of.reading) {
                 (Some(said), Some(reading)) => format!("{said}, {}", reading.word.text()),
-                _ => "skipped: it gave no time".to_owned(),
+                _ => format!("skipped: {}", of.reason.as_deref().unwrap_or(NO_TIME)),
             },
-            (_, None) => "skipped: it gave no time".to_owned(),
+            (outcome, None) => {
+                let mut reasons = outcome.cases().iter().filter_map(|of| of.reason.as_deref());
+                format!("skipped: {}", reasons.next().unwrap_or(NO_TIME))
+            }
         };
         let against = match step.direct {
             true => format!(" against {}", step.base.name),

@@ -122,7 +122,11 @@ impl Tried {
                 None => format!("{} has no time that can be compared", of.case.0),
             }),
             (None, Some(case)) => Some(format!("it has no case {}", case.0)),
-            (None, None) => Some("it has no case that was measured".to_owned()),
+            (None, None) => {
+                let mut reasons = self.cases().iter().filter_map(|of| of.reason.as_deref());
+                let why = reasons.next().unwrap_or("it has no case");
+                Some(format!("no case was measured: {why}"))
+            }
         }
     }
 }
