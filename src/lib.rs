@@ -71,6 +71,7 @@
 //! | [`judge`] | what it means: statistics, verdict, causes | [`judge::judge`] |
 //! | [`versions`] | which versions there are, and the search between them | [`versions::search`] |
 //! | [`report`] | how it is shown: one file a format | [`report::render`] |
+//! | [`forge`] | the one comment on a pull request | [`forge::put`] |
 //!
 //! A room imports only from those above it; `docs/ARCHITECTURE.md` says which, and
 //! `tests/layering/` holds them to it. Times are nanoseconds, and what is not known is
@@ -79,6 +80,7 @@
 mod cache;
 mod input;
 pub mod last_words;
+pub mod names;
 mod output;
 
 pub use regatta_worker::{attention, units};
@@ -101,6 +103,8 @@ pub mod judge;
 pub mod versions;
 
 pub mod report;
+
+pub mod forge;
 
 pub mod verdicts;
 

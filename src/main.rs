@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use cli::{
-    Ended, Stop, baseline, bisect, build, calibrate, compare, completions, diff, doctor, env, gate,
-    history, leave_nothing, list, note, report, run, trace, verdicts, worker,
+    Ended, Stop, baseline, bisect, build, calibrate, comment, compare, completions, diff, doctor,
+    env, gate, history, leave_nothing, list, note, report, run, trace, verdicts, worker,
 };
 use owo_colors::OwoColorize;
 use regatta::worker::supervisor;
@@ -44,6 +44,7 @@ enum Command {
     Calibrate(calibrate::CalibrateArgs),
     Report(report::ReportArgs),
     History(history::HistoryArgs),
+    Comment(comment::CommentArgs),
     Trace(trace::TraceArgs),
     Build(build::BuildArgs),
     List(list::ListArgs),
@@ -75,6 +76,7 @@ fn dispatch(command: &Command) -> Ended {
         Command::Calibrate(args) => calibrate::run(args),
         Command::Report(args) => report::run(args),
         Command::History(args) => history::run(args),
+        Command::Comment(args) => comment::run(args),
         Command::Trace(args) => trace::run(args),
         Command::Build(args) => build::run(args),
         Command::List(args) => list::run(args),

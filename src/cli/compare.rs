@@ -8,7 +8,7 @@ use super::Ended;
 use super::comparing::{Comparison, Question};
 use super::deciding::duration;
 use super::measure_args::MeasureArgs;
-use super::reporting::{self, Show};
+use super::reporting::{self, Answers};
 use regatta::judge::Options;
 use regatta::units::Share;
 use regatta::versions::spec::Spec;
@@ -67,7 +67,7 @@ pub struct CompareArgs {
     strict: bool,
 
     #[command(flatten)]
-    show: Show,
+    answers: Answers,
 }
 
 /// Runs the command.
@@ -75,7 +75,7 @@ pub struct CompareArgs {
 /// # Errors
 /// See [`super::Stop`].
 pub fn run(args: &CompareArgs) -> Ended {
-    reporting::told_as_json(compare(args), args.show.json)
+    reporting::told(compare(args), &args.answers)
 }
 
 fn compare(args: &CompareArgs) -> Ended {
@@ -95,7 +95,8 @@ fn compare(args: &CompareArgs) -> Ended {
             batches: true,
         },
     };
-    Comparison::prepare(&question)?.conclude(&args.show)
+    args.answers.check()?;
+    Comparison::prepare(&question)?.conclude(&args.answers)
 }
 
 /// A share of a time, 0 to 1.

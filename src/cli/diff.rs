@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::anyhow;
 use clap::Args;
 
-use super::reporting::{self, Outputs, Show};
+use super::reporting::{self, Answers};
 use super::{Ended, Stop, sides, trace};
 use regatta::judge::trace::FLOOR;
 use regatta::judge::{self, Options};
@@ -40,10 +40,7 @@ pub struct DiffArgs {
     floor: Option<f64>,
 
     #[command(flatten)]
-    show: Show,
-
-    #[command(flatten)]
-    outputs: Outputs,
+    answers: Answers,
 }
 
 /// Runs the command.
@@ -67,12 +64,7 @@ pub fn run(args: &DiffArgs) -> Ended {
             )));
         }
     }
-    args.outputs.check()?;
-    if args.outputs.prints() && args.show.json {
-        return Err(Stop::Usage(anyhow!(
-            "--json and a report named `-` both go to standard output; name a file for one"
-        )));
-    }
+    args.answers.check()?;
     let store = Store::new(&args.baselines);
     let mut known = Known::default();
     let head = sides::find(&args.head, &store, None, &mut known)?;
@@ -93,29 +85,33 @@ pub fn run(args: &DiffArgs) -> Ended {
         entries: head.entries(),
         base: Some(&base.side),
     };
-    let show = (!args.outputs.prints()).then_some(&args.show);
-    reporting::show(&report, show, args.outputs.write(&report))
+    reporting::show(&report, &args.answers)
 }
 
 fn traces(args: &DiffArgs) -> Ended {
-    if args.outputs.beside_html() || args.strict || args.show.all {
+    let Answers {
+        show,
+        outputs,
+        github,
+    } = &args.answers;
+    if outputs.beside_html() || args.strict || show.all || *github {
         return Err(Stop::Usage(anyhow!(
-            "of two traces there is the text, --json and --html; --strict, --all and other \
-             report files are for runs"
+            "of two traces there is the text, --json and --html; --strict, --all, --github and \
+             other report files are for runs"
         )));
     }
-    args.outputs.check()?;
+    outputs.check()?;
     let floor = args.floor.unwrap_or(FLOOR.0);
     if !(0.0..=100.0).contains(&floor) {
         return Err(Stop::Usage(anyhow!(
             "--floor {floor} is no share; 0.1 stands for 10 %"
         )));
     }
-    let page = args.outputs.html();
-    if args.outputs.prints() && args.show.json {
+    let page = outputs.html();
+    if outputs.prints() && show.json {
         return Err(Stop::Usage(anyhow!(
             "--json and --html - both go to standard output; name a file for the page"
         )));
     }
-    trace::diff((&args.base, &args.head), Share(floor), args.show.json, page)
+    trace::diff((&args.base, &args.head), Share(floor), show.json, page)
 }

@@ -12,7 +12,7 @@ use super::deciding::{AgainstStored, decide, duration, incomparable};
 use super::history::{Keep, kept};
 use super::measure_args::MeasureArgs;
 use super::measuring::Ready;
-use super::reporting::{self, Base, Show};
+use super::reporting::{self, Answers, Base};
 use super::{Ended, Stop, sides};
 use regatta::judge::Options;
 use regatta::measure::identity::checksum;
@@ -63,7 +63,7 @@ pub struct GateArgs {
     keep: Keep,
 
     #[command(flatten)]
-    show: Show,
+    answers: Answers,
 }
 
 /// Runs the command.
@@ -75,7 +75,7 @@ pub fn run(args: &GateArgs) -> Ended {
         true => gate(args),
         false => against(args),
     };
-    reporting::told_as_json(ended, args.show.json)
+    reporting::told(ended, &args.answers)
 }
 
 /// The gate against another version: a comparison in which what the suite demands counts.
@@ -96,10 +96,11 @@ fn against(args: &GateArgs) -> Ended {
             batches: true,
         },
     };
+    args.answers.check()?;
     let comparison = Comparison::prepare(&question)?;
     let run = comparison.of_head().to_owned();
     kept(
-        comparison.conclude(&args.show),
+        comparison.conclude(&args.answers),
         &args.keep,
         &run,
         args.measure.quiet,
@@ -107,6 +108,7 @@ fn against(args: &GateArgs) -> Ended {
 }
 
 fn gate(args: &GateArgs) -> Ended {
+    args.answers.check()?;
     let mut ready = Ready::prepare(&args.measure)?;
     let options = Options {
         strict: args.strict,
@@ -163,7 +165,7 @@ fn gate(args: &GateArgs) -> Ended {
         writer,
         base.as_ref(),
         &options,
-        &args.show,
+        &args.answers,
     );
     if !args.measure.structure_only {
         ready.say(sight);

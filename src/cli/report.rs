@@ -8,7 +8,8 @@ use anyhow::anyhow;
 use clap::Args;
 use serde_json::json;
 
-use super::reporting::{self, Outputs};
+use super::outputs::Outputs;
+use super::reporting;
 use super::sides::{self, Stored};
 use super::{Ended, Stop, criterion, print, timings, trace};
 use regatta::judge::spread::Spreads;

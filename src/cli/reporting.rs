@@ -1,7 +1,6 @@
 //! Where a judgement goes: the terminal, a report folder, files of chosen formats.
 
 use std::borrow::Cow;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
@@ -10,7 +9,8 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::measuring::Ready;
-use super::{Ended, Stop, note, print, print_as_made};
+use super::outputs::Outputs;
+use super::{Ended, Stop, github, note, print, print_as_made};
 use regatta::judge;
 use regatta::judge::judgement::{Judgement, VerdictOutcome};
 use regatta::measure::laps::Laps;
@@ -34,129 +34,52 @@ pub struct Show {
     pub all: bool,
 }
 
-/// Report files of chosen formats.
+/// How the answer is printed, and where else it goes.
 #[derive(Args, Clone, Debug)]
-pub struct Outputs {
-    /// Write one self-contained page
-    #[arg(long, value_name = "PATH")]
-    html: Option<PathBuf>,
+pub struct Answers {
+    /// How it is printed.
+    #[command(flatten)]
+    pub show: Show,
 
-    /// Write cases.csv and samples.csv into a folder
-    #[arg(long, value_name = "DIR")]
-    csv: Option<PathBuf>,
+    /// The files it goes to.
+    #[command(flatten)]
+    pub outputs: Outputs,
 
-    /// Write Markdown, for a comment on a pull request
-    #[arg(long, value_name = "PATH")]
-    markdown: Option<PathBuf>,
-
-    /// Write JUnit XML, for the test view of a CI system
-    #[arg(long, value_name = "PATH")]
-    junit: Option<PathBuf>,
+    /// For GitHub Actions: annotations, the worst first, and the report in the step's summary
+    #[arg(long)]
+    pub github: bool,
 }
 
-impl Outputs {
-    fn wanted(&self) -> impl Iterator<Item = (Format, &PathBuf)> {
-        let pairs = [
-            (Format::Html, &self.html),
-            (Format::Csv, &self.csv),
-            (Format::Markdown, &self.markdown),
-            (Format::Junit, &self.junit),
-        ];
-        pairs
-            .into_iter()
-            .filter_map(|(format, path)| Some((format, path.as_ref()?)))
-    }
-
-    /// The page that was asked for.
-    pub fn html(&self) -> Option<&Path> {
-        self.html.as_deref()
-    }
-
-    /// True when a file was asked for.
-    pub fn any(&self) -> bool {
-        self.wanted().next().is_some()
-    }
-
-    /// True when a file was asked for that is not the page.
-    pub fn beside_html(&self) -> bool {
-        self.wanted().any(|(format, _)| format != Format::Html)
-    }
-
-    /// True when one goes to standard output, which nothing else may then go to.
-    pub fn prints(&self) -> bool {
-        self.wanted().any(|(_, path)| is_stdout(path))
-    }
-
-    /// Finds out before any work whether the files can be written, each in a place of its own.
+impl Answers {
+    /// Finds out before any work whether the files can be written, and that one thing alone
+    /// goes to standard output.
     ///
     /// # Errors
     /// The first that cannot: exit code 2.
     pub fn check(&self) -> Result<(), Stop> {
-        let mut taken: Vec<PathBuf> = Vec::new();
-        for (format, path) in self.wanted() {
-            let targets = match format {
-                Format::Csv if is_stdout(path) => {
-                    return Err(Stop::Usage(anyhow!(
-                        "--csv -: these are two tables; name a folder for them"
-                    )));
-                }
-                Format::Csv => vec![path.join("cases.csv"), path.join("samples.csv")],
-                _ => vec![path.clone()],
-            };
-            for target in targets {
-                if !is_stdout(&target) {
-                    files::check_writable(&target).map_err(Stop::usage)?;
-                }
-                let place = files::place(&target);
-                if taken.contains(&place) {
-                    return Err(Stop::Usage(anyhow!(
-                        "{} is named for two formats",
-                        target.display()
-                    )));
-                }
-                taken.push(place);
-            }
+        self.outputs.check()?;
+        match self.outputs.prints() && (self.show.json || self.github) {
+            false => Ok(()),
+            true => Err(Stop::Usage(anyhow!(
+                "--{} and a report named `-` both go to standard output; name a file for one",
+                if self.show.json { "json" } else { "github" }
+            ))),
         }
-        Ok(())
     }
 
-    /// Writes the files asked for.
-    ///
-    /// # Errors
-    /// When one cannot be written: exit code 3.
-    pub fn write(&self, report: &Report) -> Result<(), Stop> {
-        for (format, path) in self.wanted() {
-            if format == Format::Csv {
-                files::write_format(path, format, report).map_err(Stop::not_judged)?;
-                continue;
-            }
-            for name in report::names(format) {
-                match is_stdout(path) {
-                    true => print_as_made(|out| report::write(format, report, name, out))?,
-                    false => {
-                        let make = |out: &mut dyn Write| report::write(format, report, name, out);
-                        files::write_as_made(path, make).map_err(Stop::not_judged)?;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// `-` stands for standard output.
-pub fn is_stdout(path: &Path) -> bool {
-    path == Path::new("-")
-}
-
-/// Writes a document where the command line wants it.
-///
-/// # Errors
-/// When it cannot be written: exit code 3.
-pub fn put(path: &Path, text: String) -> Result<(), Stop> {
-    match is_stdout(path) {
-        true => print(text),
-        false => files::write(path, &text).map_err(Stop::not_judged),
+    /// Writes the files, prints the answer unless one of them went where it would go, and
+    /// annotates.
+    fn tell(&self, report: &Report) -> [Result<(), Stop>; 3] {
+        let files = self.outputs.write(report);
+        let told = match self.outputs.prints() {
+            true => Ok(()),
+            false => answer(report, &self.show),
+        };
+        let noted = match self.github {
+            true => github::annotate(report, self.show.json),
+            false => Ok(()),
+        };
+        [files, told, noted]
     }
 }
 
@@ -192,7 +115,7 @@ pub fn conclude(
     mut writer: RunWriter,
     base: Option<&Base>,
     options: &judge::Options,
-    show: &Show,
+    answers: &Answers,
 ) -> Ended {
     let mut laps = Laps::begin(&ready.clock);
     let label = ready.label();
@@ -230,7 +153,7 @@ pub fn conclude(
              again without measuring",
         ),
     }
-    let told = answer(&report, show);
+    let told = answers.tell(&report);
     run.end = Some(end);
     // Whoever asks for no word on it need not wait for it either.
     if !ready.quiet()
@@ -238,11 +161,11 @@ pub fn conclude(
     {
         ready.say(timings.said());
     }
-    ended(&judgement, [written, told])
+    ended(&judgement, std::iter::once(written).chain(told))
 }
 
 /// The exit code of a verdict, after telling what kept it from being told.
-fn ended(judgement: &Judgement, told: [Result<(), Stop>; 2]) -> Ended {
+fn ended(judgement: &Judgement, told: impl IntoIterator<Item = Result<(), Stop>>) -> Ended {
     let outcome = judgement.verdict.outcome;
     let mut untold = false;
     for stop in told.into_iter().filter_map(Result::err) {
@@ -261,14 +184,12 @@ fn ended(judgement: &Judgement, told: [Result<(), Stop>; 2]) -> Ended {
     }
 }
 
-/// Prints the answer to a stored run, unless a report went where it would go, and gives the
-/// exit code; `files` is what came of writing its reports.
+/// Tells the answer to a stored run, and gives the exit code.
 ///
 /// # Errors
 /// None: what cannot be written or printed is told.
-pub fn show(report: &Report, show: Option<&Show>, files: Result<(), Stop>) -> Ended {
-    let told = show.map_or(Ok(()), |show| answer(report, show));
-    ended(report.judgement, [files, told])
+pub fn show(report: &Report, answers: &Answers) -> Ended {
+    ended(report.judgement, answers.tell(report))
 }
 
 /// Prints the answer.
@@ -284,6 +205,17 @@ fn answer(report: &Report, show: &Show) -> Result<(), Stop> {
         all: show.all,
     };
     print_as_made(|out| terminal::write(report.judgement, options, out))
+}
+
+/// Where a command ends before there is anything to judge, says so as JSON and as an annotation,
+/// where these were asked for.
+pub fn told(ended: Ended, answers: &Answers) -> Ended {
+    if answers.github
+        && let Err(Stop::Usage(error) | Stop::NotJudged(error)) = &ended
+    {
+        github::complain(&format!("{error:#}"), answers.show.json);
+    }
+    told_as_json(ended, answers.show.json)
 }
 
 /// Where a command ends before there is anything to judge, and JSON was asked for, says so

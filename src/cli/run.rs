@@ -6,7 +6,7 @@ use super::Ended;
 use super::history::{Keep, kept};
 use super::measure_args::MeasureArgs;
 use super::measuring::Ready;
-use super::reporting::{self, Show};
+use super::reporting::{self, Answers};
 use regatta::judge::Options;
 
 /// Measure a suite, write the run and its reports
@@ -29,7 +29,7 @@ pub struct RunArgs {
     keep: Keep,
 
     #[command(flatten)]
-    show: Show,
+    answers: Answers,
 }
 
 /// Runs the command.
@@ -37,10 +37,11 @@ pub struct RunArgs {
 /// # Errors
 /// See [`super::Stop`].
 pub fn run(args: &RunArgs) -> Ended {
-    reporting::told_as_json(measured(args), args.show.json)
+    reporting::told(measured(args), &args.answers)
 }
 
 fn measured(args: &RunArgs) -> Ended {
+    args.answers.check()?;
     let mut ready = Ready::prepare(&args.measure)?;
     let writer = ready.measure(None)?;
     let options = Options {
@@ -49,6 +50,13 @@ fn measured(args: &RunArgs) -> Ended {
         wants_base: false,
         ..Options::default()
     };
-    let ended = reporting::conclude(&ready, &ready.directory, writer, None, &options, &args.show);
+    let ended = reporting::conclude(
+        &ready,
+        &ready.directory,
+        writer,
+        None,
+        &options,
+        &args.answers,
+    );
     kept(ended, &args.keep, &ready.directory, ready.quiet())
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::anyhow;
 
-use super::reporting::{is_stdout, put};
+use super::outputs::{is_stdout, put};
 use super::saying::indented;
 use super::sides::Stored;
 use super::{Ended, Stop, print};

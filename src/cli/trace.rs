@@ -8,7 +8,8 @@ use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{Ended, Stop, measuring, note, print, reporting};
+use super::outputs::{is_stdout, put};
+use super::{Ended, Stop, measuring, note, print};
 use regatta::judge::trace::{Analysis, analyse, compare};
 use regatta::machine::Recording;
 use regatta::measure::checkout::checkout;
@@ -126,7 +127,7 @@ fn check(args: &TraceArgs, out: &Path) -> Result<(), Stop> {
     }
     files::check_folder(out).map_err(Stop::usage)?;
     if let Some(html) = &args.html {
-        if reporting::is_stdout(html) {
+        if is_stdout(html) {
             return Err(Stop::Usage(anyhow!(
                 "--html -: standard output is the program's; name a file"
             )));
@@ -251,7 +252,7 @@ pub fn write_page(path: &Path, trace: &Trace, analysis: &Analysis) -> Result<(),
 }
 
 fn keep_page(path: &Path, text: String) -> Result<(), Stop> {
-    reporting::put(path, text)?;
+    put(path, text)?;
     note(format!("page: {}", path.display()));
     Ok(())
 }
@@ -291,7 +292,7 @@ pub fn diff((base, head): (&str, &str), floor: Share, as_json: bool, page: Optio
     }
     match as_json {
         true => json(&comparison)?,
-        false if page.is_some_and(reporting::is_stdout) => {}
+        false if page.is_some_and(is_stdout) => {}
         false => print(shown::difference(&comparison, true))?,
     }
     Ok(comparison.verdict.outcome.exit_code())

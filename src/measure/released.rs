@@ -1,6 +1,7 @@
 //! An environment for releases that a command line names, made after one that is declared.
 
 use super::declared::{NoCommand, OWN, environment_of};
+use crate::names::plain_name;
 use crate::suite::Suite;
 use crate::suite::environment::Environment;
 use crate::worker::python;
@@ -38,15 +39,6 @@ pub fn locked(
         workers: Vec::new(),
         ..replaced(suite, default, spec)?
     })
-}
-
-/// A name as one that any file system takes: what is no ASCII letter or digit and none of `-_.`
-/// is a dash. Two names may be one so.
-pub fn plain_name(name: &str) -> String {
-    name.replace(
-        |c: char| !(c.is_ascii_alphanumeric() || "-_.".contains(c)),
-        "-",
-    )
 }
 
 /// The environment that another would take the place of.

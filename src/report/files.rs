@@ -147,6 +147,30 @@ pub fn write_as_made(
     draft.keep().map_err(|error| failed(error.error))
 }
 
+/// Appends a text to a file that others append to as well, where it has room below `most` bytes
+/// in all; `false` where it has none.
+///
+/// # Errors
+/// As [`write()`].
+pub fn append(path: &Path, text: &str, most: u64) -> Result<bool, WriteError> {
+    let failed = |error| WriteError::Write {
+        path: path.to_owned(),
+        error,
+    };
+    let mut options = File::options();
+    let mut file = options
+        .append(true)
+        .create(true)
+        .open(path)
+        .map_err(failed)?;
+    let there = file.metadata().map_err(failed)?.len();
+    if there.saturating_add(text.len() as u64) > most {
+        return Ok(false);
+    }
+    file.write_all(text.as_bytes()).map_err(failed)?;
+    Ok(true)
+}
+
 /// True for a pipe, a terminal or a device: written to, never replaced.
 fn special(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir())

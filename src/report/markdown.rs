@@ -12,6 +12,7 @@ use super::text::{one_line, shorten};
 use crate::judge::judgement::{
     ExpectationResult, Judgement, LimitResult, Row, Timing, Uncounted, VerdictOutcome,
 };
+use crate::names::plain_name;
 use crate::units::{NONE, Ratio};
 
 /// Writes `report.md`.
@@ -33,6 +34,54 @@ impl Exporter for Markdown {
     }
 }
 
+/// What the first line says, which nobody sees: of what the report is, so that the comment of
+/// an earlier one is found, and how it ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    beginning: String,
+    outcome: String,
+}
+
+impl Mark {
+    fn made(judgement: &Judgement) -> String {
+        format!(
+            "<!-- regatta suite={} machine={} outcome={} -->",
+            plain_name(&judgement.suite),
+            plain_name(&judgement.head.machine),
+            outcome(judgement.verdict.outcome),
+        )
+    }
+
+    /// The mark of a report; `None` of another text.
+    pub fn of(text: &str) -> Option<Mark> {
+        let line = text.trim_start().lines().next()?;
+        let (beginning, rest) = line.split_once("outcome=")?;
+        let outcome = rest.strip_suffix(" -->")?;
+        beginning.starts_with("<!-- regatta suite=").then(|| Mark {
+            beginning: beginning.to_owned(),
+            outcome: outcome.to_owned(),
+        })
+    }
+
+    /// How reports of this suite on this machine begin, however they ended.
+    pub fn beginning(&self) -> String {
+        self.beginning.clone()
+    }
+
+    /// True where nothing is worse or may be.
+    pub fn is_green(&self) -> bool {
+        self.outcome == outcome(VerdictOutcome::Passed)
+    }
+}
+
+fn outcome(outcome: VerdictOutcome) -> &'static str {
+    match outcome {
+        VerdictOutcome::Passed => "passed",
+        VerdictOutcome::Failed => "failed",
+        VerdictOutcome::NotJudged => "not-judged",
+    }
+}
+
 /// Rows of one table at the most.
 const MOST_ROWS: usize = 40;
 
@@ -42,7 +91,7 @@ const REASON: usize = 240;
 fn document(report: &Report) -> String {
     let judgement = report.judgement;
     let summary = Summary::of(judgement);
-    let mut out = String::new();
+    let mut out = format!("{}\n", Mark::made(judgement));
     verdict(&mut out, judgement);
     changes(&mut out, "Regressed", &summary.regressed);
     changes(&mut out, METRICS, &summary.metrics);

@@ -10,6 +10,7 @@ mod csv;
 mod exporter;
 pub mod files;
 mod fill;
+mod github;
 pub mod history;
 mod html;
 mod json;
@@ -32,6 +33,8 @@ use std::io::Write;
 
 use exporter::Exporter;
 pub use exporter::{Document, RenderError, Report};
+pub use github::complaint;
+pub use markdown::Mark;
 
 /// A format a report can be written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -46,16 +49,19 @@ pub enum Format {
     Junit,
     /// The judgement as one document.
     Json,
+    /// Workflow commands of GitHub Actions: annotations.
+    Github,
 }
 
 impl Format {
     /// Every format, in the order of its declaration.
-    pub const ALL: [Format; 5] = [
+    pub const ALL: [Format; 6] = [
         Format::Html,
         Format::Csv,
         Format::Markdown,
         Format::Junit,
         Format::Json,
+        Format::Github,
     ];
 
     fn exporter(self) -> &'static dyn Exporter {
@@ -65,6 +71,7 @@ impl Format {
             Format::Markdown => &markdown::Markdown,
             Format::Junit => &junit::Junit,
             Format::Json => &json::Json,
+            Format::Github => &github::Github,
         }
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cache;
 use crate::measure::git::{Checkout, Git, GitError, commit};
-use crate::measure::released::plain_name;
+use crate::names::plain_name;
 use crate::record::built::Built;
 use crate::suite::build::Build;
 use crate::{input, output};

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What each room may import. A room always knows itself.
-const MAY: [(&str, &[&str]); 12] = [
+const MAY: [(&str, &[&str]); 13] = [
     ("attention", &[]),
     ("machine", &[]),
     // What a suite asks for is what the protocol carries.
@@ -58,6 +58,8 @@ const MAY: [(&str, &[&str]); 12] = [
             "versions",
         ],
     ),
+    // It carries a text, whatever it says.
+    ("forge", &[]),
     ("verdicts", &["attention", "suite", "record", "judge"]),
     // Of the judge it knows what is said of a case, not how that comes about.
     (

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::super::deciding::{Batches, decide, incomparable, unmeasured};
 use super::super::measuring::Ready;
 use super::super::progress::Progress;
-use super::super::reporting::{self, Base, Show};
+use super::super::reporting::{self, Answers, Base};
 use super::super::versions::Version;
 use super::super::{Ended, Stop, interrupt};
 use super::pairs;
@@ -113,7 +113,7 @@ impl InTurn {
     ///
     /// # Errors
     /// When a run cannot be written or read back: exit code 3.
-    pub(super) fn conclude(mut self, show: &Show) -> Ended {
+    pub(super) fn conclude(mut self, answers: &Answers) -> Ended {
         let (writers, base, _) = self.measure()?;
         let How {
             directory, options, ..
@@ -124,7 +124,7 @@ impl InTurn {
             writers.head,
             Some(&base),
             options,
-            show,
+            answers,
         );
         finish(writers.base)?;
         ended

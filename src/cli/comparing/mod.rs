@@ -7,7 +7,7 @@ mod stored;
 
 use std::path::Path;
 
-use super::reporting::Show;
+use super::reporting::Answers;
 use super::{Ended, Stop, interrupt};
 use regatta::versions::spec::Spec;
 use stored::Stored;
@@ -55,10 +55,10 @@ impl Comparison {
     ///
     /// # Errors
     /// When a run cannot be written or read back: exit code 3.
-    pub fn conclude(self, show: &Show) -> Ended {
+    pub fn conclude(self, answers: &Answers) -> Ended {
         match self {
-            Comparison::InTurn(of) => of.conclude(show),
-            Comparison::Stored(of) => of.conclude(show),
+            Comparison::InTurn(of) => of.conclude(answers),
+            Comparison::Stored(of) => of.conclude(answers),
         }
     }
 }

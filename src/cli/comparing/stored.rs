@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::super::deciding::{AgainstStored, decide, incomparable};
 use super::super::measuring::Ready;
-use super::super::reporting::{self, Base, Show};
+use super::super::reporting::{self, Answers, Base};
 use super::super::versions::Version;
 use super::super::{Ended, Stop, sides};
 use super::pairs;
@@ -42,7 +42,7 @@ impl Stored {
         }
     }
 
-    pub(super) fn conclude(mut self, show: &Show) -> Ended {
+    pub(super) fn conclude(mut self, answers: &Answers) -> Ended {
         let mut writer = self.head.measure(Some(self.base.id.clone()))?;
         let mut batches = AgainstStored {
             ready: &mut self.head,
@@ -60,7 +60,7 @@ impl Stored {
             writer,
             Some(&self.base),
             options,
-            show,
+            answers,
         )
     }
 }

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::args::{ShowArgs, Which};
 use super::since::{since, time};
-use crate::cli::reporting::{is_stdout, put};
+use crate::cli::outputs::{is_stdout, put};
 use crate::cli::{Ended, Stop, note, print};
 use regatta::judge::history::{Options, series, trends};
 use regatta::record::history::{About, History, Store, Stored};
