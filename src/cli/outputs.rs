@@ -1,14 +1,15 @@
 //! Report files of chosen formats.
 
-use std::io::Write;
+use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use clap::Args;
 
 use super::github;
 use super::{Stop, print, print_as_made};
-use regatta::report::{self, Format, Report, files};
+use regatta::report::{self, Format, Report, files, foreign};
 
 /// Report files of chosen formats.
 #[derive(Args, Clone, Debug)]
@@ -28,7 +29,30 @@ pub struct Outputs {
     /// Write JUnit XML, for the test view of a CI system
     #[arg(long, value_name = "PATH")]
     junit: Option<PathBuf>,
+
+    /// Write the Metric Format of Bencher
+    #[arg(long, value_name = "PATH", help_heading = OTHERS)]
+    bencher: Option<PathBuf>,
+
+    /// Write customSmallerIsBetter of github-action-benchmark
+    #[arg(long, value_name = "PATH", help_heading = OTHERS)]
+    benchmark_action: Option<PathBuf>,
+
+    /// Write the JSON of Google Benchmark, for its compare.py
+    #[arg(long, value_name = "PATH", help_heading = OTHERS)]
+    google_benchmark: Option<PathBuf>,
+
+    /// Write OpenMetrics text, for Prometheus
+    #[arg(long, value_name = "PATH", help_heading = OTHERS)]
+    openmetrics: Option<PathBuf>,
+
+    /// Add to a results folder of asv (needs a run of a commit)
+    #[arg(long, value_name = "DIR", help_heading = OTHERS)]
+    asv: Option<PathBuf>,
 }
+
+/// Where `--help` lists what other tools read.
+const OTHERS: &str = "For other tools";
 
 impl Outputs {
     fn wanted(&self) -> impl Iterator<Item = (Format, &PathBuf)> {
@@ -37,6 +61,10 @@ impl Outputs {
             (Format::Csv, &self.csv),
             (Format::Markdown, &self.markdown),
             (Format::Junit, &self.junit),
+            (Format::Bencher, &self.bencher),
+            (Format::BenchmarkAction, &self.benchmark_action),
+            (Format::GoogleBenchmark, &self.google_benchmark),
+            (Format::OpenMetrics, &self.openmetrics),
         ];
         pairs
             .into_iter()
@@ -50,12 +78,12 @@ impl Outputs {
 
     /// True when a file was asked for.
     pub fn any(&self) -> bool {
-        self.wanted().next().is_some()
+        self.wanted().next().is_some() || self.asv.is_some()
     }
 
     /// True when a file was asked for that is not the page.
     pub fn beside_html(&self) -> bool {
-        self.wanted().any(|(format, _)| format != Format::Html)
+        self.wanted().any(|(format, _)| format != Format::Html) || self.asv.is_some()
     }
 
     /// True when one goes to standard output, which nothing else may then go to.
@@ -117,8 +145,39 @@ impl Outputs {
                 }
             }
         }
+        if let Some(folder) = &self.asv {
+            asv(folder, report)?;
+        }
         Ok(())
     }
+}
+
+/// Adds a run to a results folder of asv, whose list of benchmarks keeps what is in it.
+fn asv(folder: &Path, report: &Report) -> Result<(), Stop> {
+    let list = folder.join("benchmarks.json");
+    let there = match fs::read_to_string(&list) {
+        Ok(text) => {
+            let read = serde_json::from_str(&text);
+            Some(
+                read.with_context(|| format!("{}", list.display()))
+                    .map_err(Stop::NotJudged)?,
+            )
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => {
+            let context = format!("cannot read {}", list.display());
+            return Err(Stop::NotJudged(anyhow::Error::new(error).context(context)));
+        }
+    };
+    let listed = foreign::asv::benchmarks(report, there).map_err(Stop::not_judged)?;
+    let results = foreign::asv::results(report).map_err(Stop::not_judged)?;
+    for (path, text) in results
+        .into_iter()
+        .chain([("benchmarks.json".into(), listed)])
+    {
+        files::write(&folder.join(path), &text).map_err(Stop::not_judged)?;
+    }
+    Ok(())
 }
 
 /// `-` stands for standard output.

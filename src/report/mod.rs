@@ -10,6 +10,7 @@ mod csv;
 mod exporter;
 pub mod files;
 mod fill;
+pub mod foreign;
 mod github;
 pub mod history;
 mod html;
@@ -51,17 +52,29 @@ pub enum Format {
     Json,
     /// Workflow commands of GitHub Actions: annotations.
     Github,
+    /// Bencher Metric Format.
+    Bencher,
+    /// `customSmallerIsBetter` of github-action-benchmark.
+    BenchmarkAction,
+    /// The JSON of Google Benchmark.
+    GoogleBenchmark,
+    /// OpenMetrics text, for Prometheus.
+    OpenMetrics,
 }
 
 impl Format {
     /// Every format, in the order of its declaration.
-    pub const ALL: [Format; 6] = [
+    pub const ALL: [Format; 10] = [
         Format::Html,
         Format::Csv,
         Format::Markdown,
         Format::Junit,
         Format::Json,
         Format::Github,
+        Format::Bencher,
+        Format::BenchmarkAction,
+        Format::GoogleBenchmark,
+        Format::OpenMetrics,
     ];
 
     fn exporter(self) -> &'static dyn Exporter {
@@ -72,6 +85,10 @@ impl Format {
             Format::Junit => &junit::Junit,
             Format::Json => &json::Json,
             Format::Github => &github::Github,
+            Format::Bencher => &foreign::Bencher,
+            Format::BenchmarkAction => &foreign::BenchmarkAction,
+            Format::GoogleBenchmark => &foreign::GoogleBenchmark,
+            Format::OpenMetrics => &foreign::OpenMetrics,
         }
     }
 }
