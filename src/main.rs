@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use cli::{
     Ended, Stop, baseline, bisect, build, calibrate, comment, compare, completions, diff, doctor,
-    env, gate, history, leave_nothing, list, note, report, run, trace, verdicts, worker,
+    env, gate, history, init, leave_nothing, list, note, report, run, trace, verdicts, worker,
 };
 use owo_colors::OwoColorize;
 use regatta::worker::supervisor;
@@ -50,6 +50,7 @@ enum Command {
     List(list::ListArgs),
     Env(env::EnvArgs),
     Doctor(doctor::DoctorArgs),
+    Init(init::InitArgs),
     Worker(worker::WorkerArgs),
     Verdicts(verdicts::VerdictsArgs),
     Completions(completions::CompletionsArgs),
@@ -82,6 +83,7 @@ fn dispatch(command: &Command) -> Ended {
         Command::List(args) => list::run(args),
         Command::Env(args) => env::run(args),
         Command::Doctor(args) => doctor::run(args),
+        Command::Init(args) => init::run(args),
         Command::Worker(args) => worker::run(args),
         Command::Verdicts(args) => verdicts::run(args),
         Command::Completions(args) => completions::run(args, Cli::command()),

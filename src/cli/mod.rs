@@ -17,6 +17,7 @@ pub mod gate;
 mod github;
 mod harmless;
 pub mod history;
+pub mod init;
 mod interrupt;
 mod introductions;
 pub mod list;

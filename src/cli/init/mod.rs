@@ -1,0 +1,174 @@
+//! `regatta init`: what a repository needs for a gate of its own.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+use clap::{Args, ValueEnum};
+use serde_json::json;
+
+use super::reporting::told_as_json;
+use super::{Ended, Stop, print};
+use regatta::measure::git::{Checkout, Git};
+use regatta::report::files;
+
+/// Write a suite, a function and a CI job into this repository, so that the next command works
+///
+/// Asks nothing and replaces nothing: a file that is there stays, which it says. The function is
+/// an example in NumPy; docs/GUIDE.md goes on from there.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  regatta init\n  regatta init --ci gitlab --dir bench")]
+pub struct InitArgs {
+    /// The CI whose job is written [default: as the repository's remote says]
+    #[arg(long, value_enum)]
+    ci: Option<Ci>,
+
+    /// The folder, which is made where it is not there
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+
+    /// Machine-readable output
+    #[arg(long)]
+    json: bool,
+}
+
+/// A CI that there is a job for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Ci {
+    /// GitHub Actions: .github/workflows/speed.yml
+    Github,
+    /// GitLab: speed.gitlab-ci.yml, to be included
+    Gitlab,
+    /// None
+    None,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// See [`super::Stop`].
+pub fn run(args: &InitArgs) -> Ended {
+    told_as_json(init(args), args.json)
+}
+
+const FUNCTION: &str = include_str!("attention.py");
+const SUITE: &str = include_str!("speed.toml");
+const SECTION: &str = include_str!("README.md");
+const GITHUB: &str = include_str!("github.yml");
+const GITLAB: &str = include_str!("gitlab.yml");
+
+/// What became of a file.
+struct Written {
+    path: PathBuf,
+    what: &'static str,
+}
+
+fn init(args: &InitArgs) -> Ended {
+    let root = &args.dir;
+    fs::create_dir_all(root).map_err(|error| at(root, error))?;
+    let ci = args.ci.unwrap_or_else(|| of_remote(root));
+    let mut all = vec![
+        begun(root, "attention.py", FUNCTION)?,
+        begun(root, "speed.toml", SUITE)?,
+    ];
+    all.extend(match ci {
+        Ci::Github => Some(begun(root, ".github/workflows/speed.yml", GITHUB)?),
+        Ci::Gitlab => Some(begun(root, "speed.gitlab-ci.yml", GITLAB)?),
+        Ci::None => None,
+    });
+    all.push(ignored(root)?);
+    all.push(described(root)?);
+    let next = match root == Path::new(".") {
+        true => "regatta run ./speed.toml".to_owned(),
+        false => format!("cd {} && regatta run ./speed.toml", root.display()),
+    };
+    if args.json {
+        let files = all
+            .iter()
+            .map(|one| json!({ "path": one.path, "what": one.what }));
+        let files: Vec<_> = files.collect();
+        print(format!("{}\n", json!({ "files": files, "next": next })))?;
+        return Ok(0);
+    }
+    for one in &all {
+        print(format!("{:10} {}\n", one.what, one.path.display()))?;
+    }
+    print(format!("next: {next}\n"))?;
+    Ok(0)
+}
+
+fn at(path: &Path, error: std::io::Error) -> Stop {
+    Stop::Usage(anyhow!("{}: {error}", path.display()))
+}
+
+fn of_remote(root: &Path) -> Ci {
+    let remote = Checkout::at(root).ask(&["remote", "get-url", "origin"]);
+    let remote = remote.unwrap_or_default();
+    match () {
+        () if remote.contains("github") || root.join(".github").is_dir() => Ci::Github,
+        () if remote.contains("gitlab") || root.join(".gitlab-ci.yml").is_file() => Ci::Gitlab,
+        () => Ci::None,
+    }
+}
+
+/// What a file holds; `None` where it is not there.
+fn there(path: &Path) -> Result<Option<String>, Stop> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(at(path, error)),
+    }
+}
+
+fn begun(root: &Path, name: &str, text: &str) -> Result<Written, Stop> {
+    let path = root.join(name);
+    let what = match there(&path)? {
+        Some(own) if own == text => "unchanged",
+        Some(_) => "kept",
+        None => {
+            files::write(&path, text).map_err(Stop::usage)?;
+            "written"
+        }
+    };
+    Ok(Written { path, what })
+}
+
+/// Adds what runs write to `.gitignore`.
+fn ignored(root: &Path) -> Result<Written, Stop> {
+    let own = there(&root.join(".gitignore"))?.unwrap_or_default();
+    let named = |line: &str| matches!(line.trim().trim_matches('/'), "reports");
+    match own.lines().any(named) {
+        true => appended(root, ".gitignore", ""),
+        false => appended(root, ".gitignore", "reports/\n"),
+    }
+}
+
+/// Adds a section to the README.
+fn described(root: &Path) -> Result<Written, Stop> {
+    let own = there(&root.join("README.md"))?.unwrap_or_default();
+    match own.contains("./speed.toml") {
+        true => appended(root, "README.md", ""),
+        false if own.trim().is_empty() => appended(root, "README.md", SECTION),
+        false => appended(root, "README.md", &format!("\n{SECTION}")),
+    }
+}
+
+fn appended(root: &Path, name: &str, text: &str) -> Result<Written, Stop> {
+    let path = root.join(name);
+    let own = there(&path)?;
+    let what = match (&own, text.is_empty()) {
+        (_, true) => "unchanged",
+        (None, false) => "written",
+        (Some(_), false) => "added to",
+    };
+    if !text.is_empty() {
+        let own = own.unwrap_or_default();
+        let end = match own.is_empty() || own.ends_with('\n') {
+            true => "",
+            false => "\n",
+        };
+        files::write(&path, &format!("{own}{end}{text}")).map_err(Stop::usage)?;
+    }
+    Ok(Written { path, what })
+}
