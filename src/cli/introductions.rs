@@ -61,7 +61,8 @@ pub(super) fn introductions(
     let names = variants::NAMES.into_iter().chain(LIBRARIES.iter().copied());
     let names = names
         .map(str::to_owned)
-        .chain(config.workers.keys().cloned());
+        .chain(config.workers.keys().cloned())
+        .chain(config.callables.keys().cloned());
     let names: VecDeque<(usize, String)> = names.enumerate().collect();
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     let at_once = cores.min(names.len());
@@ -133,6 +134,9 @@ fn remedy(worker: &str, config: &Suite) -> String {
     match worker {
         _ if config.workers.contains_key(worker) => {
             format!("see `command` of [workers.{worker}] in regatta.toml")
+        }
+        _ if config.callables.contains_key(worker) => {
+            format!("see `python` of [workers.{worker}] in regatta.toml; or {ANOTHER_PYTHON}")
         }
         variants::cpu::NAME => "it is part of regatta: please report this".to_owned(),
         variants::cuda::NAME => {

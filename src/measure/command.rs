@@ -1,11 +1,12 @@
 //! Which command starts a worker.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::declared::{NoCommand, OWN, environment_of, unknown};
 use super::environments::{Made, interpreter_of};
 use crate::suite::Suite;
+use crate::suite::callable::{Callable, PythonCode};
 use crate::suite::environment::Environment;
 use crate::suite::start::Start;
 use crate::worker::host::Spec;
@@ -35,6 +36,11 @@ pub(super) fn spec(name: &str, suite: &Suite, default: Option<&str>) -> Result<S
             forking: Forking::Never,
         });
     }
+    if let Some(callable) = suite.callables.get(worker) {
+        let forking = forking(worker, suite);
+        let code = functions(worker, callable);
+        return python_spec(name, code, environment_name, &environment, forking);
+    }
     if OWN.contains(&worker) {
         let program = std::env::current_exe()
             .map_err(|error| NoCommand(format!("cannot find regatta's own executable: {error}")))?;
@@ -50,7 +56,8 @@ pub(super) fn spec(name: &str, suite: &Suite, default: Option<&str>) -> Result<S
     }
     if python::LIBRARIES.contains(&worker) {
         let forking = forking(worker, suite);
-        return python_spec(name, worker, environment_name, &environment, forking);
+        let code = vec!["--library".to_owned(), worker.to_owned()];
+        return python_spec(name, code, environment_name, &environment, forking);
     }
     Err(unknown(worker, suite))
 }
@@ -67,9 +74,33 @@ fn forking(worker: &str, suite: &Suite) -> Forking {
     }
 }
 
+/// How the Python worker is told of somebody's functions: a file and a module as words of their
+/// own, by which the code that is measured is known (`identity`).
+fn functions(worker: &str, callable: &Callable) -> Vec<String> {
+    let mut words = match &callable.code {
+        PythonCode::File(path) => vec!["--file".to_owned(), from_here(path).display().to_string()],
+        PythonCode::Module(module) => vec!["-m".to_owned(), module.clone()],
+    };
+    words.extend(["--name".to_owned(), worker.to_owned()]);
+    if let Some(function) = &callable.function {
+        words.extend(["--function".to_owned(), function.clone()]);
+    }
+    if let Some(framework) = &callable.framework {
+        words.extend(["--framework".to_owned(), framework.to_string()]);
+    }
+    words
+}
+
+/// A path below the folder that regatta was started in, from there: the worker of another version
+/// is started in the folder that stands for it, and has its own file there.
+fn from_here(path: &Path) -> PathBuf {
+    let here = std::env::current_dir().unwrap_or_default();
+    path.strip_prefix(here).unwrap_or(path).to_owned()
+}
+
 fn python_spec(
     name: &str,
-    library: &str,
+    code: Vec<String>,
     environment_name: &str,
     environment: &Environment,
     forking: Forking,
@@ -102,11 +133,7 @@ fn python_spec(
     Ok(Spec {
         name: name.to_owned(),
         program: interpreter,
-        args: vec![
-            worker.display().to_string(),
-            "--library".to_owned(),
-            library.to_owned(),
-        ],
+        args: [vec![worker.display().to_string()], code].concat(),
         env,
         directory: None,
         fix: "name the interpreter in [environments.default] of regatta.toml or in \

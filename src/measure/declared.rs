@@ -50,13 +50,14 @@ fn startable(name: &str, starting: &Starting, suite: &Suite) -> Result<(), NoCom
         return match starting.start {
             Start::Auto | Start::Exec => Ok(()),
             Start::Fork => Err(NoCommand(format!(
-                "{place}: only regatta's own workers in Python ({}) can be forked; leave `start` \
-                 out, and `{name}` is started for each invocation",
+                "{place}: only workers in Python that regatta serves ({}, and yours by \
+                 `python = ...`) can be forked; leave `start` out, and `{name}` is started for \
+                 each invocation",
                 python::LIBRARIES.join(", ")
             ))),
         };
     }
-    match python::LIBRARIES.contains(&name) {
+    match is_python(name, suite) {
         true => Ok(()),
         false => Err(NoCommand(format!("{place}: {}", unknown(name, suite)))),
     }
@@ -69,8 +70,7 @@ fn serves(
     worker: &str,
     suite: &Suite,
 ) -> Result<(), NoCommand> {
-    let python = python::LIBRARIES.contains(&worker) && !suite.workers.contains_key(worker);
-    if environment.requirements.is_empty() || python {
+    if environment.requirements.is_empty() || is_python(worker, suite) {
         return Ok(());
     }
     Err(NoCommand(format!(
@@ -85,13 +85,20 @@ fn is_own(worker: &str) -> bool {
 }
 
 fn is_known(worker: &str, suite: &Suite) -> bool {
-    is_own(worker) || suite.workers.contains_key(worker)
+    is_own(worker) || suite.workers.contains_key(worker) || suite.callables.contains_key(worker)
+}
+
+/// True for a worker that the Python worker which comes with regatta serves.
+pub(super) fn is_python(worker: &str, suite: &Suite) -> bool {
+    !suite.workers.contains_key(worker)
+        && (python::LIBRARIES.contains(&worker) || suite.callables.contains_key(worker))
 }
 
 pub(super) fn unknown(worker: &str, suite: &Suite) -> NoCommand {
     let known = OWN.iter().chain(python::LIBRARIES).copied();
     let known: Vec<&str> = known
         .chain(suite.workers.keys().map(String::as_str))
+        .chain(suite.callables.keys().map(String::as_str))
         .collect();
     let hint = match nearest(worker, known.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),

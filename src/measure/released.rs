@@ -1,10 +1,9 @@
 //! An environment for releases that a command line names, made after one that is declared.
 
-use super::declared::{NoCommand, OWN, environment_of};
+use super::declared::{NoCommand, environment_of, is_python};
 use crate::names::plain_name;
 use crate::suite::Suite;
 use crate::suite::environment::Environment;
-use crate::worker::python;
 
 /// The environment in which the suite's Python workers run that name none, with these
 /// requirements (`jax==0.5.0`) in place of its own of the same packages, and its name.
@@ -44,11 +43,8 @@ pub fn locked(
 /// The environment that another would take the place of.
 fn replaced(suite: &Suite, default: Option<&str>, spec: &str) -> Result<Environment, NoCommand> {
     let mut variants = suite.cases.iter().map(|case| &case.variant);
-    let python = variants.find(|variant| {
-        let worker = variant.worker.as_str();
-        let replaced = suite.workers.contains_key(worker) || OWN.contains(&worker);
-        variant.environment.is_none() && !replaced && python::LIBRARIES.contains(&worker)
-    });
+    let python =
+        variants.find(|variant| variant.environment.is_none() && is_python(&variant.worker, suite));
     let Some(variant) = python else {
         return Err(NoCommand(format!(
             "{spec} changes nothing: no variant of suite {} is of a Python worker that \

@@ -152,7 +152,14 @@ pub fn configure(suite: &mut Suite, path: &Path) -> Result<(), DocumentError> {
         own.complete(&environment);
     }
     for (name, command) in found.workers {
-        suite.workers.entry(name).or_insert(command);
+        if !suite.callables.contains_key(&name) {
+            suite.workers.entry(name).or_insert(command);
+        }
+    }
+    for (name, callable) in found.callables {
+        if !suite.workers.contains_key(&name) {
+            suite.callables.entry(name).or_insert(callable);
+        }
     }
     for (name, starting) in found.starts {
         suite.starts.entry(name).or_insert(starting);

@@ -1,6 +1,7 @@
 //! TOML read with positions, so that every complaint names file, line, key and value.
 
 use std::cell::RefCell;
+use std::path::Path;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -103,6 +104,12 @@ impl<'a> Table<'a> {
     pub fn place(&self) -> String {
         let error = self.error("");
         error.to_string().trim_end_matches(": ").to_owned()
+    }
+
+    /// The folder of the file that it stands in, from which paths in it are.
+    pub fn folder(&self) -> &'a Path {
+        let file = Path::new(&self.lines.source.label);
+        file.parent().unwrap_or(Path::new(""))
     }
 
     /// An error about this table.

@@ -3,6 +3,7 @@
 mod axes;
 pub mod build;
 mod builtin;
+pub mod callable;
 pub mod count;
 mod demands;
 pub mod document;
@@ -27,6 +28,7 @@ pub use crate::worker::protocol::Cache;
 
 use crate::attention::{Case, ParamValue, Params, ParseError, VariantId};
 use build::Build;
+use callable::Callable;
 use count::Count;
 use environment::Environment;
 use rules::Rules;
@@ -57,6 +59,8 @@ pub struct Suite {
     pub environments: BTreeMap<String, Environment>,
     /// Workers of the suite's own, by name.
     pub workers: BTreeMap<String, WorkerCommand>,
+    /// Workers that are made of Python functions, by name; none of them is in `workers`.
+    pub callables: BTreeMap<String, Callable>,
     /// How the processes of workers come to be, where that is said.
     pub starts: BTreeMap<String, Starting>,
     /// Where each variant was asked for: file, line and key.

@@ -1,5 +1,6 @@
 //! `[workers.NAME]`: workers of a suite's own, and how the processes of any come to be.
 
+use super::callable;
 use super::document::{DocumentError, Table, Value};
 use super::start::{Start, Starting};
 use super::{Suite, WorkerCommand};
@@ -29,17 +30,30 @@ pub(super) fn read(root: &Table<'_>, suite: &mut Suite) -> Result<(), DocumentEr
             };
             suite.starts.insert(name.clone(), starting);
         }
+        let command = table.get("command");
+        let callable = callable::read(&table)?;
+        if let (Some(command), Some(_)) = (&command, &callable) {
+            return Err(command.error(
+                "a worker is a `command` or the functions that `python` names; leave one out",
+            ));
+        }
         // One of regatta's own has its command.
-        let command = match start {
-            None => Some(table.require("command")?),
-            Some(_) => table.get("command"),
-        };
-        if let Some(command) = command {
+        if command.is_none() && callable.is_none() && start.is_none() {
+            return Err(table.error(
+                "`command` is missing, or `python = \"bench.py:attention\"` for functions",
+            ));
+        }
+        if let Some(callable) = callable {
+            suite.workers.remove(&name);
+            suite.origins_of_workers.insert(name.clone(), value.place());
+            suite.callables.insert(name, callable);
+        } else if let Some(command) = command {
             let words = command.arguments()?;
             if words.first().is_none_or(String::is_empty) {
                 return Err(command.error("an empty command starts nothing"));
             }
             suite.origins_of_workers.insert(name.clone(), value.place());
+            suite.callables.remove(&name);
             suite.workers.insert(name, WorkerCommand(words));
         }
         table.finish()?;

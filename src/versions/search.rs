@@ -300,7 +300,13 @@ fn has_changed(last: usize, towards: Towards, known: &Known) -> bool {
         .iter()
         .enumerate()
         .flat_map(|(i, a)| levels[i + 1..].iter().map(move |b| (a, b)));
-    pairs.any(|(a, b)| towards.along(b.1 - a.1) > a.2.hypot(b.2))
+    pairs.any(|(a, b)| towards.along(b.1 - a.1) > together(a.2, b.2))
+}
+
+/// The uncertainty of a difference of two. Not `hypot`, whose symbol is of glibc 2.35: the
+/// program is to run where 2.34 is, as on RHEL 9.
+fn together(a: f64, b: f64) -> f64 {
+    (a * a + b * b).sqrt()
 }
 
 /// The parts of a row, from the good end on.
@@ -313,7 +319,7 @@ fn parts(last: usize, towards: Towards, known: &Known) -> Vec<Part> {
             Some(Probe::Read(reading)) => Some((reading.level(), reading.half())),
             _ => None,
         };
-        let (change, noise) = own.unwrap_or((after - before, a.hypot(b)));
+        let (change, noise) = own.unwrap_or((after - before, together(a, b)));
         Part {
             low,
             high,

@@ -171,6 +171,7 @@ fn question(args: &BisectArgs, suite: &Suite, row: &[Version]) -> Question {
             &suite.rules.policy,
             &suite.overrides,
             &suite.workers,
+            &suite.callables,
             &suite.environments,
             &suite.build,
             args.floor,

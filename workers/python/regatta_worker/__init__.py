@@ -13,6 +13,7 @@ LAYERS = (
     "on_jax",
     "ranks",
     "libraries",
+    "callables",
     "serving",
     "forking",
     "main",

@@ -1,4 +1,8 @@
-"""Serves one library, or one rank of it: `python3 PATH/regatta_worker --library torch`."""
+"""Serves one library, one rank of it, or somebody's functions.
+
+python3 PATH/regatta_worker --library torch
+python3 PATH/regatta_worker --file bench.py --function attention --name mine
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,8 @@ from pathlib import Path
 from typing import cast
 
 from regatta_worker import libraries
+from regatta_worker.callables import serve as callables
+from regatta_worker.callables.load import Target
 from regatta_worker.forking import fork_workers
 from regatta_worker.protocol.absence import absence
 from regatta_worker.protocol.channel import Absent, Worker
@@ -47,7 +53,13 @@ def load(library: str) -> None:
 def main() -> None:
     """Serves requests on descriptors 3 and 4 until told to stop."""
     parser = argparse.ArgumentParser("regatta_worker", description=__doc__)
-    parser.add_argument("--library", required=True, choices=names())
+    served = parser.add_mutually_exclusive_group(required=True)
+    served.add_argument("--library", choices=names())
+    served.add_argument("--file", help="a file of functions")
+    served.add_argument("-m", dest="module", help="a module of functions")
+    parser.add_argument("--function", help="the one function; else each that begins with q, k, v")
+    parser.add_argument("--name", default="mine", help="what the worker of functions is called")
+    parser.add_argument("--framework", choices=("torch", "jax", "numpy"), help="of their arrays")
     parser.add_argument("--rank", type=int, help="one rank of a library of several processes")
     parser.add_argument(
         "--forks",
@@ -55,9 +67,17 @@ def main() -> None:
         help="import the library and fork workers: where a GPU is seen, or always",
     )
     asked = parser.parse_args()
+    if asked.library:
+        name: str = asked.library
+        loading = functools.partial(load, name)
+        opening = functools.partial(open_worker, name, asked.rank)
+    else:
+        target = Target(asked.name, asked.file, asked.module, asked.function, asked.framework)
+        name = target.name
+        loading = functools.partial(callables.preload, target)
+        opening = functools.partial(callables.open_worker, target)
     if asked.forks:
         # Returns in each worker, which goes on as one that was started.
-        fork_workers(functools.partial(load, asked.library), asked.forks == "always")
+        fork_workers(loading, asked.forks == "always")
     requests, replies = open_descriptors()
-    opening = functools.partial(open_worker, asked.library, asked.rank)
-    serve(Session(opening, asked.library), requests, replies)
+    serve(Session(opening, name), requests, replies)

@@ -98,13 +98,15 @@ def _pipe_above_nine() -> list[int]:
 class StartedWorker:
     """A worker process as the harness starts it: requests on 3, replies on 4."""
 
-    def __init__(self, library: str, *interpreter_options: str) -> None:
+    def __init__(self, served: str | tuple[str, ...], *interpreter_options: str) -> None:
+        """`served` is a library, or the words that name somebody's functions."""
+        words = ("--library", served) if isinstance(served, str) else served
         request_read, request_write = _pipe_above_nine()
         reply_read, reply_write = _pipe_above_nine()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the worker)
         self.pid = os.posix_spawn(
             sys.executable,
-            [sys.executable, *interpreter_options, str(WORKER), "--library", library],
+            [sys.executable, *interpreter_options, str(WORKER), *words],
             os.environ,
             file_actions=[
                 # First, because the log itself may lie on 3 or 4.

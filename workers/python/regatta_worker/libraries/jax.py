@@ -13,7 +13,7 @@ import importlib.metadata
 import platform
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,10 +26,10 @@ from regatta_worker import device
 from regatta_worker.census.launches import CensusError, of_call
 from regatta_worker.clock import timing
 from regatta_worker.on_jax import clock as jax_clock
-from regatta_worker.on_jax.attention import attention, with_gradients
+from regatta_worker.on_jax.attention import Attend, attention, with_gradients
 from regatta_worker.on_jax.inputs import Held, refill
 from regatta_worker.problem import inputs
-from regatta_worker.problem.attention import DIRECTIONS, Problem
+from regatta_worker.problem.attention import Problem
 from regatta_worker.problem.input_sets import Inputs, InputSets, fresh, seed_of
 from regatta_worker.problem.planes import Plane, chosen
 from regatta_worker.problem.reference import (
@@ -39,6 +39,7 @@ from regatta_worker.problem.reference import (
     difference_of_planes,
     probes,
 )
+from regatta_worker.problem.variant import HALVES, Variant
 from regatta_worker.protocol.channel import Failed, Message, Unsupported, required
 
 DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": jnp.bfloat16}
@@ -103,6 +104,10 @@ def _versions() -> dict[str, str]:
 class JaxWorker:
     """Holds at most one compiled case, on the first device that JAX sees."""
 
+    NAME = "jax"
+    REFUSALS: tuple[type[Exception], ...] = (ValueError, NotImplementedError, RuntimeError)
+    """What is raised for a case that a variant does not do."""
+
     def __init__(self) -> None:
         self._device = jax.devices()[0]
         self._gpu = device.NvidiaDevice() if self._device.platform == "gpu" else None
@@ -114,31 +119,35 @@ class JaxWorker:
     def hello(self) -> Message:
         """Versions, device and variants."""
         return {
-            "worker": "jax",
+            "worker": self.NAME,
             "versions": _versions() | self._device_versions(),
             "device": self._describe_device(),
-            "variants": [
-                {
-                    "name": "xla",
-                    "summary": "jax.nn.dot_product_attention as XLA compiles it",
-                    "dtypes": list(DTYPES),
-                    "directions": list(DIRECTIONS),
-                    "parameters": {},
-                    "stores_scores": True,
-                    # XLA's default precision for float32 products on Ampere and later.
-                    "tf32": self._gpu is not None,
-                },
-                {
-                    "name": "cudnn",
-                    "summary": "jax.nn.dot_product_attention handed to cuDNN's fused attention",
-                    "dtypes": ["f16", "bf16"],
-                    "directions": list(DIRECTIONS),
-                    "parameters": {},
-                    "stores_scores": False,
-                    "tf32": False,
-                },
-            ],
+            "variants": [variant.wire(name) for name, variant in self.variants().items()],
         }
+
+    def variants(self) -> dict[str, Variant]:
+        """XLA's own attention, and cuDNN's."""
+        return {
+            "xla": Variant(
+                "jax.nn.dot_product_attention as XLA compiles it",
+                dtypes=tuple(DTYPES),
+                stores_scores=True,
+                # XLA's default precision for float32 products on Ampere and later.
+                tf32=self._gpu is not None,
+            ),
+            "cudnn": Variant(
+                "jax.nn.dot_product_attention handed to cuDNN's fused attention", dtypes=HALVES
+            ),
+        }
+
+    def attend(self, problem: Problem, variant: str, params: Mapping[str, Any]) -> Attend:
+        """How a case is computed, on tensors in the caller's layout."""
+        if problem.varlen:
+            raise Unsupported(
+                "jax.nn.dot_product_attention takes padded sequences with their lengths; "
+                "it has no packed ragged batch"
+            )
+        return Attend(attention(problem, variant))
 
     def _device_versions(self) -> dict[str, str]:
         if self._gpu is None:
@@ -162,18 +171,10 @@ class JaxWorker:
         self.release()
         problem = Problem.from_wire(required(request, "problem"))
         variant, seed = required(request, "variant"), required(request, "seed")
-        if variant not in ("xla", "cudnn"):
-            raise Failed(f"library jax has no variant `{variant}`")
-        if unknown := [
-            name for name, value in request.get("params", {}).items() if value != "auto"
-        ]:
-            raise Failed(f"variant `{variant}` has no parameter `{unknown[0]}`")
-        if problem.varlen:
-            raise Unsupported(
-                "jax.nn.dot_product_attention takes padded sequences with their lengths; "
-                "it has no packed ragged batch"
-            )
-        attend = attention(problem, variant)
+        if variant not in (variants := self.variants()):
+            raise Failed(f"library {self.NAME} has no variant `{variant}`")
+        params = variants[variant].taken(variant, request.get("params", {}))
+        attend = self.attend(problem, variant, params)
         host = {
             name: inputs.numpy_input(problem, name, seed, DTYPES[problem.dtype])
             for name in (inputs.TENSORS if problem.has_backward else ("q", "k", "v"))
@@ -193,27 +194,30 @@ class JaxWorker:
         }
 
     def _first_call(
-        self, problem: Problem, attend: Callable[..., Any], host: dict[str, np.ndarray]
+        self, problem: Problem, attend: Attend, host: dict[str, np.ndarray]
     ) -> tuple[dict[str, np.ndarray], float]:
         """Compiles and calls once; results in logical order on the host, and the time of both.
 
         JAX allocates its own results, so they cannot be poisoned beforehand.
         """
         held = {name: self._put(problem, value) for name, value in host.items()}
+        forward, results_of = attend.forward, attend.results
         if problem.direction == "forward":
-            function = self._timed(lambda *qkv: (attend(*qkv),))
+            function = self._timed(lambda *qkv: (forward(*qkv),))
+        elif results_of is not None:
+            function = self._timed(lambda dout, *qkv: results_of(*qkv, dout))
         elif problem.direction == "both":
-            function = self._timed(lambda dout, *qkv: with_gradients(attend, qkv, dout))
+            function = self._timed(lambda dout, *qkv: with_gradients(forward, qkv, dout))
         else:
             function = self._timed(lambda pull_back, dout: pull_back(dout))
             # One compiled function, which gives the same structure each time.
-            pulled_back = jax.jit(lambda *qkv: jax.vjp(attend, *qkv)[1])
+            pulled_back = jax.jit(lambda *qkv: jax.vjp(forward, *qkv)[1])
 
         def arranged(held: Held) -> tuple[Any, ...]:
             qkv = (held["q"], held["k"], held["v"])
             if problem.direction == "forward":
                 return qkv
-            if problem.direction == "both":
+            if problem.direction == "both" or results_of is not None:
                 return (held["dout"], *qkv)
             # What forward saved travels as the leaves of the pulled-back function.
             return (pulled_back(*qkv), held["dout"])
@@ -223,7 +227,7 @@ class JaxWorker:
             begin = time.perf_counter_ns()
             compiled = function.lower(*arguments).compile()
         except Exception as error:
-            raise _refusal(error) from error
+            raise _refusal(error, self.REFUSALS) from error
         results = jax.block_until_ready(compiled(*arguments))
         first_call_ns = float(time.perf_counter_ns() - begin)
         case = _Case(problem, compiled, arguments, held, arranged)
@@ -338,7 +342,7 @@ def _no_memory(error: Exception) -> bool:
     return "RESOURCE_EXHAUSTED" in str(error)
 
 
-def _refusal(error: Exception) -> Exception:
+def _refusal(error: Exception, refusals: tuple[type[Exception], ...]) -> Exception:
     """What an error before the first call means: mostly that the case is not supported.
 
     Running out of memory is a failure; so is anything that is not a library's refusal.
@@ -346,7 +350,7 @@ def _refusal(error: Exception) -> Exception:
     words = str(error).strip()
     if _no_memory(error):
         return Failed(words)
-    if isinstance(error, (ValueError, NotImplementedError, RuntimeError)):
+    if isinstance(error, refusals):
         return Unsupported(words or type(error).__name__)
     return error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -11,6 +12,16 @@ import numpy as np
 
 from regatta_worker.problem.attention import Problem
 from regatta_worker.protocol.channel import Unsupported
+
+
+@dataclass(frozen=True)
+class Attend:
+    """How a case is computed, on tensors in the caller's layout."""
+
+    forward: Callable[..., Any]
+    """Of `q, k, v`."""
+    results: Callable[..., tuple[Any, ...]] | None = None
+    """Of `q, k, v, dout`: all results of the direction. None: JAX differentiates `forward`."""
 
 
 def _mask_arguments(problem: Problem) -> dict[str, Any]:

@@ -9,60 +9,16 @@ from typing import Any
 
 import torch
 
-from regatta_worker.problem.attention import DIRECTIONS, Problem
-from regatta_worker.protocol.channel import Failed, Message
+from regatta_worker.problem.attention import Problem
+from regatta_worker.problem.variant import HALVES as HALVES
+from regatta_worker.problem.variant import Variant as Variant
+from regatta_worker.protocol.channel import Message
 
 Results = tuple[torch.Tensor, ...]
 Call = Callable[[], Results]
 Tensors = dict[str, torch.Tensor]
 
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
-HALVES = ("f16", "bf16")
-
-
-@dataclass(frozen=True)
-class Variant:
-    """What a worker tells of a variant before it is asked to run it."""
-
-    summary: str
-    dtypes: tuple[str, ...] = HALVES
-    directions: tuple[str, ...] = DIRECTIONS
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    """By name: `"integer"`, or the words that it may be."""
-    stores_scores: bool = False
-    tf32: bool = False
-    projections: tuple[str, ...] = ()
-    """Kinds of projection that it computes; none: it computes attention."""
-
-    def wire(self, name: str) -> Message:
-        """As `hello` has it."""
-        return {
-            "name": name,
-            "summary": self.summary,
-            "dtypes": list(self.dtypes),
-            "directions": list(self.directions),
-            "parameters": {
-                parameter: kind if isinstance(kind, str) else list(kind)
-                for parameter, kind in self.parameters.items()
-            },
-            "stores_scores": self.stores_scores,
-            "tf32": self.tf32,
-        } | ({"projections": list(self.projections)} if self.projections else {})
-
-    def taken(self, name: str, given: Message) -> dict[str, Any]:
-        """The parameters that are not `auto`, held to what the variant takes."""
-        taken = {key: value for key, value in given.items() if value != "auto"}
-        for key, value in taken.items():
-            kind = self.parameters.get(key)
-            if kind is None:
-                raise Failed(f"variant `{name}` has no parameter `{key}`")
-            if kind == "integer":
-                if not isinstance(value, int) or isinstance(value, bool):
-                    raise Failed(f"parameter {key}={value!r} is no integer")
-            elif value not in kind:
-                words = " nor ".join(f"`{word}`" for word in kind)
-                raise Failed(f"parameter {key}={value!r} is neither {words}")
-        return taken
 
 
 @dataclass(frozen=True)

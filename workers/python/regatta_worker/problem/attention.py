@@ -116,6 +116,11 @@ class Problem:
         return out + (GRADIENTS if self.has_backward else ())
 
     @property
+    def scale(self) -> float:
+        """Of the scores: `1 / sqrt(head_dim)`."""
+        return float(self.head_dim**-0.5)
+
+    @property
     def is_square(self) -> bool:
         """Both alignments of a mask mean the same."""
         return self.varlen[0] == self.varlen[1] if self.varlen else self.seq_q == self.seq_k

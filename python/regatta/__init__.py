@@ -1,0 +1,65 @@
+"""regatta from Python: what a function tells of itself, comparisons, and a pytest fixture.
+
+    import regatta
+
+    @regatta.variant(dtypes=("f16", "bf16"))
+    def attention(q, k, v, problem): ...
+
+    regatta.compare(before, after, {"seq": [1024, 4096], "head_dim": 64, "heads": 16})
+
+The program `regatta` measures and judges; this module asks it. docs/GUIDE.md says what a
+function is given and returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from regatta.comparison import Compared, Problem, compare
+from regatta.executable import RegattaError, program
+
+__all__ = [
+    "Compared",
+    "Problem",
+    "RegattaError",
+    "Unsupported",
+    "compare",
+    "program",
+    "variant",
+]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Unsupported(NotImplementedError):
+    """What a function raises for a case that it does not do: no failure of the case."""
+
+
+def variant(
+    *,
+    summary: str | None = None,
+    dtypes: Sequence[str] | None = None,
+    directions: Sequence[str] | None = None,
+    tf32: bool | None = None,
+    stores_scores: bool | None = None,
+) -> Callable[[Function], Function]:
+    """Says of a function what its signature cannot; what is left out is as without this.
+
+    `dtypes` are of `f32`, `f16` and `bf16`, `directions` of `forward`, `backward` and `both`;
+    `tf32`: float32 products are rounded to TF32; `stores_scores`: it keeps all scores.
+    """
+    said = {
+        "summary": summary,
+        "dtypes": None if dtypes is None else tuple(dtypes),
+        "directions": None if directions is None else tuple(directions),
+        "tf32": tf32,
+        "stores_scores": stores_scores,
+    }
+
+    def tell(function: Function) -> Function:
+        told: Any = function
+        told.regatta_variant = {key: value for key, value in said.items() if value is not None}
+        return function
+
+    return tell

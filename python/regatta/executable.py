@@ -1,0 +1,74 @@
+"""Where the program is, and one call of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+OK, WORSE, USAGE, CANNOT_SAY = 0, 1, 2, 3
+"""Its exit codes."""
+
+
+class RegattaError(Exception):
+    """The program is not there, or says that command or suite is wrong: nothing was measured."""
+
+
+def program() -> Path:
+    """The program `regatta`: `REGATTA_PROGRAM`, that of this installation, or on the path.
+
+    Raises RegattaError where there is none.
+    """
+    if chosen := os.environ.get("REGATTA_PROGRAM"):
+        return Path(chosen)
+    schemes = [sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user")]
+    for scheme in schemes:
+        found = Path(sysconfig.get_path("scripts", scheme)) / "regatta"
+        if found.is_file():
+            return found
+    if on_path := shutil.which("regatta"):
+        return Path(on_path)
+    raise RegattaError(
+        "there is no program `regatta` in this installation or on the path; install the wheel "
+        "again, or name one in REGATTA_PROGRAM"
+    )
+
+
+def asked(
+    words: Sequence[str],
+    folder: Path | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """One call, with environment variables beside those of this process. Workers run in this
+    Python, unless `REGATTA_PYTHON` names another.
+
+    Raises RegattaError, in the program's words, where it says that it was asked wrongly.
+    """
+    environment = {"REGATTA_PYTHON": sys.executable, **os.environ, **(variables or {})}
+    done = subprocess.run(
+        [str(program()), *words],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode not in (OK, WORSE, CANNOT_SAY):
+        words_of_it = done.stderr.strip() or done.stdout.strip()
+        raise RegattaError(words_of_it or f"regatta ended with {done.returncode}")
+    return done
+
+
+def document(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """The JSON that a call printed."""
+    try:
+        found: dict[str, Any] = json.loads(done.stdout)
+    except ValueError as error:
+        raise RegattaError(f"regatta printed no JSON: {done.stderr.strip()}") from error
+    return found

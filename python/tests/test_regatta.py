@@ -1,0 +1,126 @@
+"""The thin module: suites it writes, what it says of functions, figures, and where the program is.
+
+With `REGATTA_PROGRAM` and NumPy a comparison and a gate are made as well.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from typing import Any
+from unittest import mock
+from xml.etree import ElementTree
+
+import tomllib
+
+FOLDER = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(FOLDER))
+
+import regatta
+from regatta import comparison, executable
+
+CAN_MEASURE = "REGATTA_PROGRAM" in os.environ and importlib.util.find_spec("numpy") is not None
+
+BENCH = """
+import numpy as np
+
+def once(q, k, v, problem):
+    scores = np.einsum("bihd,bjhd->bhij", q, k) * np.float32(problem.scale)
+    weights = np.exp(scores)
+    return np.einsum("bhij,bjhd->bihd", weights / weights.sum(-1, keepdims=True), v)
+
+def thrice(q, k, v, problem):
+    return [once(q, k, v, problem) for _ in range(3)][0]
+"""
+
+
+def here(q: Any, k: Any, v: Any) -> None: ...
+
+
+def there(q: Any, k: Any, v: Any) -> None: ...
+
+
+class Suites(unittest.TestCase):
+    def test_both_functions_are_workers_by_their_files(self) -> None:
+        problems: list[dict[str, Any]] = [
+            {"seq": [64, 128], "params": {"block": ["auto", 32]}},
+            {"mask": "causal"},
+        ]
+        suite = tomllib.loads(comparison.suite(here, there, problems))
+        file = Path(__file__).resolve()
+        self.assertEqual(suite["workers"]["base"]["python"], f"{file}:here")
+        self.assertEqual(suite["workers"]["head"]["python"], f"{file}:there")
+        first, second = suite["sweep"]
+        self.assertEqual(first["variants"], ["base/here", "head/there"])
+        self.assertEqual(first["params"], {"block": ["auto", 32]})
+        self.assertEqual((first["seq"], second["mask"]), ([64, 128], "causal"))
+
+    def test_a_function_in_no_file_is_refused_with_the_way_out(self) -> None:
+        for function in (lambda q, k, v: q, print, eval("lambda: 0")):
+            with self.assertRaisesRegex(regatta.RegattaError, "%%writefile bench.py"):
+                comparison.suite(function, here, {"seq": 64})
+
+    def test_a_file_that_compares_while_it_is_imported_is_told_so(self) -> None:
+        with (
+            mock.patch.dict(os.environ, {comparison.WITHIN: "1"}),
+            self.assertRaisesRegex(regatta.RegattaError, '__name__ == "__main__"'),
+        ):
+            regatta.compare(here, there, {"seq": 64})
+
+
+class Said(unittest.TestCase):
+    def test_what_is_left_out_is_not_said(self) -> None:
+        told: Any = regatta.variant(dtypes=["f32"], tf32=False)(here)
+        self.assertIs(told, here)
+        self.assertEqual(told.regatta_variant, {"dtypes": ("f32",), "tf32": False})
+        self.assertTrue(issubclass(regatta.Unsupported, NotImplementedError))
+
+
+class Figures(unittest.TestCase):
+    def test_each_invocation_is_a_dot_and_names_are_text(self) -> None:
+        side = {"median_ns": 100.0, "invocations_ns": [90.0, 100.0, 130.0]}
+        row = {"case": "head/f:<b>&", "word": "same", "base": side, "head": side}
+        alone = {"case": "head/f:x", "word": "added", "base": None, "head": side}
+        figure = ElementTree.fromstring(comparison.plot([row, alone]))
+        space = "{http://www.w3.org/2000/svg}"
+        self.assertEqual(len(figure.findall(f"{space}circle")), 6)
+        self.assertEqual(figure.findall(f"{space}text")[0].text, "<b>&: same")
+        self.assertEqual(comparison.plot([alone]), "")
+
+
+class Program(unittest.TestCase):
+    def test_one_that_is_not_there_is_said_with_the_variable(self) -> None:
+        with (
+            mock.patch.dict(os.environ, {"PATH": "/nowhere"}),
+            mock.patch("sysconfig.get_path", return_value="/nowhere"),
+        ):
+            os.environ.pop("REGATTA_PROGRAM", None)
+            with self.assertRaisesRegex(regatta.RegattaError, "REGATTA_PROGRAM"):
+                executable.program()
+
+    @unittest.skipUnless(CAN_MEASURE, "REGATTA_PROGRAM names no regatta, or NumPy is not here")
+    def test_three_times_the_work_is_worse(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "own_bench.py"
+            file.write_text(BENCH)
+            sys.path.insert(0, folder)
+            bench = __import__("own_bench")
+            out = Path(folder) / "reports"
+            few = ("--invocations", "3")
+            problem = {"seq": 128, "head_dim": 32, "heads": 4}
+            compared = regatta.compare(bench.once, bench.thrice, problem, *few, out=out)
+            self.assertTrue(compared.worse, compared)
+            self.assertEqual([row["word"] for row in compared.rows], ["regressed"])
+            self.assertIn("FAILED", str(compared))
+            self.assertIn("<svg", compared._repr_html_())
+            self.assertTrue(compared.page.is_file())
+            with self.assertRaisesRegex(regatta.RegattaError, "sequ"):
+                regatta.compare(bench.once, bench.thrice, {"sequ": 128})
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,114 @@
+//! docs/GUIDE.md, followed word by word.
+//!
+//! `REGATTA_TEST_PYTHON` names an interpreter that has NumPy; CI makes one from
+//! `workers/python/requirements-jax-cpu.txt`. Without it the page is counted and not followed.
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+
+use common::Place;
+
+const GUIDE: &str = include_str!("../docs/GUIDE.md");
+
+/// What a reader does.
+#[derive(Debug)]
+enum Step<'a> {
+    /// Writes a file, which the paragraph before the block names first.
+    Writes { file: &'a str, text: &'a str },
+    /// Types a command, which ends so.
+    Types { command: &'a str, exit: i32 },
+}
+
+/// The steps of the page, in its order.
+fn steps() -> Vec<Step<'static>> {
+    let mut found = Vec::new();
+    let mut before = "";
+    for (number, part) in GUIDE.split("```").enumerate() {
+        if number % 2 == 0 {
+            before = part;
+            continue;
+        }
+        let (language, text) = part.split_once('\n').unwrap();
+        match language {
+            "sh" => found.extend(text.lines().map(typed)),
+            "python" | "toml" => {
+                let paragraph = before.trim().rsplit("\n\n").next().unwrap();
+                let file = paragraph.split('`').nth(1).unwrap();
+                found.push(Step::Writes { file, text });
+            }
+            // What comes out, and what one may write besides.
+            "text" | "py" => {}
+            other => panic!("a block of {other:?} is neither done nor read"),
+        }
+    }
+    found
+}
+
+fn typed(line: &'static str) -> Step<'static> {
+    let (command, exit) = match line.split_once("# exit ") {
+        Some((command, code)) => (command, code.parse().unwrap()),
+        None => (line, 0),
+    };
+    Step::Types { command, exit }
+}
+
+#[test]
+fn the_page_asks_for_ten_commands_and_25_lines_at_the_most() {
+    let (mut commands, mut lines) = (0, 0);
+    for step in steps() {
+        match step {
+            Step::Writes { text, .. } => lines += text.lines().filter(|l| !l.is_empty()).count(),
+            Step::Types { .. } => commands += 1,
+        }
+    }
+    assert!((1..=10).contains(&commands), "{commands} commands");
+    assert!((1..=25).contains(&lines), "{lines} lines");
+}
+
+#[test]
+fn the_page_works_as_it_is_written() {
+    let Ok(python) = std::env::var("REGATTA_TEST_PYTHON") else {
+        eprintln!("not run: REGATTA_TEST_PYTHON names no interpreter with NumPy");
+        return;
+    };
+    let place = Place::new();
+    let folder = |path: &Path| path.parent().unwrap().display().to_string();
+    let path = format!(
+        "{}:{}:{}",
+        folder(assert_cmd::cargo::cargo_bin!("regatta")),
+        folder(&std::path::absolute(python).unwrap()),
+        std::env::var("PATH").unwrap_or_default()
+    );
+    for step in steps() {
+        match step {
+            Step::Writes { file, text } => place.write(file, text),
+            Step::Types { command, exit } => {
+                let output = Command::new("sh")
+                    .args(["-c", command])
+                    .current_dir(place.path())
+                    .env("PATH", &path)
+                    .env_remove("REGATTA_PYTHON")
+                    .env("XDG_CACHE_HOME", place.path().join(".git/cache"))
+                    // Whoever reads the page has told git a name.
+                    .env("GIT_AUTHOR_NAME", "Ann")
+                    .env("GIT_AUTHOR_EMAIL", "ann@example.org")
+                    .env("GIT_COMMITTER_NAME", "Ann")
+                    .env("GIT_COMMITTER_EMAIL", "ann@example.org")
+                    .output()
+                    .unwrap();
+                let said = |bytes| String::from_utf8_lossy(bytes).into_owned();
+                assert_eq!(
+                    output.status.code(),
+                    Some(exit),
+                    "{command}\n{}\n{}",
+                    said(&output.stdout),
+                    said(&output.stderr)
+                );
+            }
+        }
+    }
+    let page = place.path().join("reports/speed/index.html");
+    assert!(page.is_file(), "the page is where the guide says");
+}

@@ -1,0 +1,181 @@
+"""The code that a suite names, imported, and the functions in it."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import os
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from regatta_worker.callables.function import Function, begins_as_attention, read
+from regatta_worker.protocol.channel import Failed
+
+
+@dataclass(frozen=True)
+class Target:
+    """What `python` of a `[workers.NAME]` says."""
+
+    name: str
+    """The worker's."""
+    file: str | None = None
+    module: str | None = None
+    function: str | None = None
+    framework: str | None = None
+
+    @property
+    def code(self) -> str:
+        """The file or the module, for messages."""
+        return self.file or self.module or ""
+
+    def where(self, function: str) -> str:
+        """A function of it, for messages."""
+        return f"{self.code}:{function}"
+
+
+@functools.cache
+def imported(target: Target) -> ModuleType:
+    """The code, imported once, of which forks have their part.
+
+    Raises Failed, in words that say where, for whatever is wrong there.
+    """
+    try:
+        if target.file is not None:
+            return _from_file(target, Path(target.file))
+        # As `python -m` finds it: from the folder that regatta was started in.
+        sys.path.insert(1, os.getcwd())
+        return importlib.import_module(target.code)
+    except (Failed, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        traceback.print_exc()
+        raise Failed(not_imported(target, error)) from error
+
+
+def _from_file(target: Target, path: Path) -> ModuleType:
+    if not path.is_file():
+        raise Failed(
+            f"there is no file {path}; `python` of [workers.{target.name}] is a path from the "
+            f"folder of the file that says it"
+        )
+    name = path.stem
+    if other := _of_that_name(name, path):
+        raise Failed(
+            f"{path} has the name of the module `{name}` of {other}, which it would hide from "
+            f"all that import it; call the file something else"
+        )
+    # As Python does for a script; behind this package itself.
+    sys.path.insert(1, str(path.resolve().parent))
+    spec = importlib.util.spec_from_file_location(name, path.resolve())
+    if spec is None or spec.loader is None:
+        raise Failed(f"{path} cannot be imported: it does not end in `.py`")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _of_that_name(name: str, path: Path) -> str:
+    """Where another module of this name comes from; empty where there is none."""
+    if name == "__main__" or name in sys.builtin_module_names:
+        return "Python itself"
+    if not name.isidentifier() or (found := importlib.util.find_spec(name)) is None:
+        return ""
+    origin = found.origin
+    if origin is None or (Path(origin).is_file() and Path(origin).samefile(path)):
+        return ""
+    return origin
+
+
+def not_imported(target: Target, error: BaseException) -> str:
+    """Why the code cannot be imported, and what would help."""
+    words = f"{target.code} cannot be imported: {placed(target.file, error)}"
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        package = error.name.partition(".")[0]
+        return (
+            f"{words}. Install it with `{sys.executable} -m pip install {package}`, or name an "
+            f"interpreter that has it in the suite's environment table"
+        )
+    if isinstance(error, SystemExit):
+        return f'{words}. Put what a script does behind `if __name__ == "__main__":`'
+    return words
+
+
+def placed(file: str | None, error: BaseException) -> str:
+    """An exception in a line, with the last line of the file that it came through."""
+    # Without the notes that are added to exceptions: they may be of any length.
+    first = next(iter(str(error).strip().splitlines()), "")
+    words = f"{type(error).__name__}: {first}".removesuffix(": ")
+    if isinstance(error, SyntaxError):
+        return f"{Path(error.filename or '').name}:{error.lineno}: {words}"
+    frames = traceback.extract_tb(error.__traceback__)
+    path = None if file is None else Path(file).resolve()
+    own = [frame for frame in frames if path and Path(frame.filename) == path]
+    if not own:
+        return words
+    last = own[-1]
+    inside = "" if last.name == "<module>" else f", in {last.name}"
+    return f"line {last.lineno}{inside}: {words}"
+
+
+def functions(target: Target, module: ModuleType) -> dict[str, Function]:
+    """The one that is named, or each public one that begins with `q, k, v`."""
+    if target.function is not None:
+        if (named := getattr(module, target.function, None)) is None:
+            raise Failed(f"{target.code} has no function `{target.function}`; {_those(module)}")
+        return {target.function: read(target.function, target.where(target.function), named)}
+    found = {
+        name: read(name, target.where(name), function) for name, function in _public(module).items()
+    }
+    if not found:
+        raise Failed(
+            f"{target.code} has no public function that begins with the parameters q, k, v; "
+            f"{_those(module)}"
+        )
+    return found
+
+
+def _public(module: ModuleType) -> dict[str, Any]:
+    """Those of the module's own: what it imports from others is theirs."""
+    return {
+        name: thing
+        for name, thing in vars(module).items()
+        if not name.startswith("_")
+        and callable(thing)
+        and getattr(thing, "__module__", None) == module.__name__
+        and begins_as_attention(thing)
+    }
+
+
+def _those(module: ModuleType) -> str:
+    own = [
+        name
+        for name, thing in vars(module).items()
+        if callable(thing) and getattr(thing, "__module__", None) == module.__name__
+    ]
+    return f"there are {', '.join(own)}" if own else "there are none in it"
+
+
+def framework(target: Target, found: dict[str, Function]) -> str:
+    """Whose arrays the functions take: what the suite says; else what the annotation of `q`
+    says; else torch where importing the code imported it, else jax, else numpy."""
+    if target.framework is not None:
+        return target.framework
+    told = {function.framework: function.where for function in found.values() if function.framework}
+    if len(told) > 1:
+        listed = " and ".join(f"{where} takes {name}" for name, where in told.items())
+        raise Failed(
+            f"{listed}, and a worker has arrays of one; give each a [workers.NAME] of its own"
+        )
+    if told:
+        return str(next(iter(told)))
+    return next((name for name in ("torch", "jax") if name in sys.modules), "numpy")

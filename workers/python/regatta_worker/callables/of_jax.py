@@ -1,0 +1,53 @@
+"""Functions of JAX arrays, compiled and timed as JAX's own attention is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from regatta_worker.callables.function import Function
+from regatta_worker.callables.guarded import Guarded
+from regatta_worker.callables.load import Target
+from regatta_worker.libraries.jax import DTYPES, JaxWorker
+from regatta_worker.on_jax.attention import Attend
+from regatta_worker.problem.attention import Problem
+from regatta_worker.problem.variant import Variant
+
+
+class JaxFunctions(Guarded, JaxWorker):
+    """A function is jitted; gradients are `jax.vjp`'s, of one that does not name `dout`."""
+
+    # Any other exception is a mistake of the function's, which no suite may allow.
+    REFUSALS = (NotImplementedError,)
+
+    def __init__(self, target: Target, functions: dict[str, Function]) -> None:
+        self.NAME = target.name
+        self._target, self._functions = target, functions
+        super().__init__()
+
+    def variants(self) -> dict[str, Variant]:
+        """A function each."""
+        # XLA's default precision for float32 products on Ampere and later.
+        found = {name: function.variant(True) for name, function in self._functions.items()}
+        return {
+            name: replace(variant, tf32=variant.tf32 or self._gpu is not None)
+            for name, variant in found.items()
+        }
+
+    def attend(self, problem: Problem, variant: str, params: Mapping[str, Any]) -> Attend:
+        """The function; its results are held to their shapes while it is traced."""
+        function = self._functions[variant]
+        bound = function.bound(problem, params)
+
+        def results(*tensors: Any) -> tuple[Any, ...]:
+            found = function.several(bound(*tensors), problem)
+            function.check(found, problem, DTYPES[problem.dtype])
+            return found
+
+        if function.makes_gradients and problem.has_backward:
+            return Attend(results, results)
+        return Attend(lambda *tensors: results(*tensors)[0])
+
+
+WORKER = JaxFunctions

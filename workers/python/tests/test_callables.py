@@ -1,0 +1,306 @@
+"""Somebody's own functions as variants, on NumPy and JAX, and on torch where it is there."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import unittest
+from pathlib import Path
+from typing import Any
+
+import support
+
+from regatta_worker.callables.function import Function, read
+from regatta_worker.callables.load import Target, framework
+from regatta_worker.protocol.channel import Failed
+
+NUMPY = '''
+import numpy as np
+from typing import Literal
+
+def attention(q, k, v, problem, block: int = 64, order: Literal["rows", "columns"] = "rows"):
+    """Attention as it is written on a board."""
+    if not problem.mask.is_full or problem.varlen or problem.kv_heads != problem.heads:
+        raise NotImplementedError("full masks alone")
+    if block == 13:
+        raise ValueError("13 is no block")
+    q, k, v = (x if problem.layout == "bhsd" else x.swapaxes(1, 2) for x in (q, k, v))
+    scores = q @ k.swapaxes(2, 3) * np.float32(problem.head_dim**-0.5)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    out = (weights / weights.sum(-1, keepdims=True)) @ v
+    return (out if problem.layout == "bhsd" else out.swapaxes(1, 2)).astype(q.dtype)
+
+def gradients(q, k, v, dout):
+    q, k, v, dout = (x.swapaxes(1, 2) for x in (q, k, v, dout))
+    scale = np.float32(q.shape[-1] ** -0.5)
+    scores = q @ k.swapaxes(2, 3) * scale
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    seen = dout @ v.swapaxes(2, 3)
+    inner = weights * (seen - (seen * weights).sum(-1, keepdims=True)) * scale
+    found = inner @ k, inner.swapaxes(2, 3) @ q, weights.swapaxes(2, 3) @ dout
+    return tuple(x.swapaxes(1, 2) for x in found)
+
+def twice(q, k, v):
+    return q, q
+
+def nothing(q, k, v):
+    return None
+
+def turned(q, k, v):
+    return q.swapaxes(1, 2)
+
+def wide(q, k, v):
+    return q.astype(np.float64)
+
+def softmax(x):
+    return x
+
+def _own(q, k, v):
+    return q
+'''
+
+JAX = """
+import jax
+import jax.numpy as jnp
+
+def attention(q: jax.Array, k: jax.Array, v: jax.Array, problem, repeats: int = 1):
+    if problem.layout == "bhsd":
+        q, k, v = (jnp.swapaxes(x, 1, 2) for x in (q, k, v))
+    if problem.mask.is_causal and not problem.is_square:
+        raise NotImplementedError("square alone")
+    for _ in range(repeats):
+        out = jax.nn.dot_product_attention(q, k, v, is_causal=problem.mask.is_causal)
+    return jnp.swapaxes(out, 1, 2) if problem.layout == "bhsd" else out
+
+@jax.jit
+def gradients(q, k, v, dout):
+    return jax.vjp(jax.nn.dot_product_attention, q, k, v)[1](dout)
+
+def wide(q, k, v):
+    return (q, k)
+
+def wrong(q, k, v):
+    return jnp.dot(q, k)
+"""
+
+TORCH = """
+import torch
+import torch.nn.functional as F
+
+def attention(q, k, v, problem):
+    if problem.layout == "bshd":
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    if not problem.mask.is_full and not problem.mask.is_causal:
+        raise NotImplementedError("causal or full")
+    out = F.scaled_dot_product_attention(q, k, v, is_causal=problem.mask.is_causal)
+    return out.transpose(1, 2) if problem.layout == "bshd" else out
+
+def gradients(q, k, v, dout):
+    inputs = tuple(x.detach().requires_grad_() for x in (q, k, v))
+    out = attention(*inputs, WHOLE)
+    return torch.autograd.grad(out, inputs, dout)
+
+class WHOLE:
+    layout = "bshd"
+    class mask:
+        is_full = True
+        is_causal = False
+
+def wide(q, k, v):
+    return q.float().double()
+
+def broken(q, k, v):
+    return q @ v[..., :3]
+"""
+
+
+class OfFile(support.Conversing):
+    """A worker of a file's functions."""
+
+    CODE = ""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        os.environ.update(cls.HIDES)
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.folder.cleanup)
+        file = Path(cls.folder.name) / "bench.py"
+        file.write_text(cls.CODE)
+        cls.worker = support.StartedWorker(("--file", str(file), "--name", "mine"))
+        cls.hello = cls.worker.ask("hello", protocol=1)
+
+    folder: tempfile.TemporaryDirectory[str]
+
+    def variants(self) -> dict[str, Any]:
+        return {variant["name"]: variant for variant in self.hello["variants"]}
+
+    def measured(self, variant: str, tolerance: float, **axes: Any) -> None:
+        prepared = self.worker.prepare(variant, **axes)
+        self.assertEqual(prepared["type"], "prepared", prepared)
+        for name, error in prepared["errors"].items():
+            self.assertLess(error["relative_l2"], tolerance, name)
+        measured = self.worker.ask("measure", **support.PLAN)
+        support.right_after_timing(self, measured, tolerance, prepared)
+        self.assertEqual(self.worker.ask("census")["type"], "census")
+
+    def fails(self, words: str, variant: str, **axes: Any) -> None:
+        prepared = self.worker.prepare(variant, **axes)
+        self.assertEqual(prepared["type"], "failed", prepared)
+        self.assertIn(words, prepared["reason"])
+
+
+class OfNumpy(OfFile):
+    CODE = NUMPY
+
+    def test_each_public_function_of_q_k_and_v_is_a_variant(self) -> None:
+        known = ["attention", "gradients", "twice", "nothing", "turned", "wide"]
+        self.assertEqual(list(self.variants()), known)
+        attention = self.variants()["attention"]
+        self.assertEqual(attention["summary"], "Attention as it is written on a board.")
+        self.assertEqual(attention["directions"], ["forward"])
+        parameters = {"block": "integer", "order": ["rows", "columns"]}
+        self.assertEqual(attention["parameters"], parameters)
+        self.assertEqual(self.variants()["gradients"]["directions"], ["backward", "both"])
+        self.assertEqual(self.hello["worker"], "mine")
+        self.assertIn("numpy", self.hello["versions"])
+
+    def test_it_is_measured_in_either_layout(self) -> None:
+        self.measured("attention", 1e-5)
+        self.measured("attention", 1e-5, layout="bhsd", head_dim_v=8)
+        self.measured("attention", 3e-3, dtype="f16")
+
+    def test_gradients_of_its_own(self) -> None:
+        self.measured("gradients", 1e-5, direction="backward")
+        self.fails(
+            "bench.py:gradients returned 3 results, and direction = both is of 4 results: return "
+            "out, dq, dk, dv",
+            "gradients",
+            direction="both",
+        )
+
+    def test_what_it_does_not_do_is_unsupported(self) -> None:
+        prepared = self.worker.prepare("attention", mask=support.CAUSAL)
+        self.assertEqual(prepared["type"], "unsupported")
+        self.assertEqual(prepared["reason"], "full masks alone")
+        prepared = self.worker.prepare("attention", direction="backward")
+        self.assertEqual(prepared["type"], "unsupported")
+        self.assertIn("names no `dout`", prepared["reason"])
+
+    def test_what_is_wrong_is_said_with_the_function(self) -> None:
+        self.fails("bench.py:twice returned 2 results, and direction = forward is of 1", "twice")
+        self.fails("bench.py:nothing returned out as NoneType; return an array", "nothing")
+        self.fails(
+            "returned out of shape (2, 4, 24, 16); layout = bshd wants (2, 24, 4, 16)", "turned"
+        )
+        self.fails("returned out as float64; return it as", "wide")
+        given = {"variant": "attention", "params": {"block": 13}, "problem": support.wire()}
+        failed = self.worker.ask("prepare", **given, seed=support.SEED)
+        words = "bench.py:attention: line 10, in attention: ValueError: 13 is no block"
+        self.assertIn(words, failed["reason"])
+        self.assertEqual(failed["type"], "failed")
+
+
+@unittest.skipUnless(support.installed("jax"), "JAX is not installed")
+class OfJax(OfFile):
+    CODE = JAX
+    HIDES = support.Conversing.HIDES | {"JAX_PLATFORMS": "cpu"}
+
+    def test_it_is_measured_and_differentiated(self) -> None:
+        self.assertIn("jax", self.hello["versions"])
+        for direction in ("forward", "backward", "both"):
+            for layout in ("bshd", "bhsd"):
+                with self.subTest(direction, layout=layout):
+                    self.measured("attention", 1e-5, direction=direction, layout=layout)
+
+    def test_gradients_of_its_own(self) -> None:
+        self.measured("gradients", 1e-5, direction="backward")
+
+    def test_what_is_wrong_is_said_and_what_is_not_done_is_unsupported(self) -> None:
+        prepared = self.worker.prepare("attention", mask=support.CAUSAL, seq_k=48)
+        self.assertEqual(prepared["type"], "unsupported")
+        self.assertEqual(prepared["reason"], "square alone")
+        self.fails("bench.py:wide returned 2 results", "wide")
+        self.fails("bench.py:wrong: line 22, in wrong: TypeError: dot_general", "wrong")
+
+
+@unittest.skipUnless(support.installed("torch"), "torch is not installed")
+class OfTorch(OfFile):
+    CODE = TORCH
+
+    def test_it_is_measured_and_differentiated(self) -> None:
+        for direction in ("forward", "backward", "both"):
+            for layout in ("bshd", "bhsd"):
+                with self.subTest(direction, layout=layout):
+                    self.measured("attention", 1e-5, direction=direction, layout=layout)
+
+    def test_gradients_of_its_own(self) -> None:
+        self.measured("gradients", 1e-5, direction="backward")
+
+    def test_what_is_wrong_is_said_and_what_is_not_done_is_unsupported(self) -> None:
+        window = {"left": 3, "right": 0, "align": "top-left"}
+        prepared = self.worker.prepare("attention", mask=window)
+        self.assertEqual(prepared["type"], "unsupported")
+        self.fails("returned out as torch.float64; return it as torch.float32", "wide")
+        self.fails("bench.py:broken: line 28, in broken: RuntimeError", "broken")
+
+
+class Named(unittest.TestCase):
+    """What is said of code that cannot be served; no library is needed for it."""
+
+    def refused(self, words: str, code: str | None, *more: str, file: str = "bench.py") -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / file
+            if code is not None:
+                path.write_text(code)
+            worker = support.StartedWorker(("--file", str(path), "--name", "mine", *more))
+            hello = worker.ask("hello", protocol=1)
+            self.assertEqual(hello["type"], "failed")
+            self.assertIn(words, hello["reason"])
+            worker.ask("shutdown")
+            worker.exit_status()
+
+    def test_code_that_is_not_there(self) -> None:
+        self.refused("there is no file /", None)
+        self.refused("has no function `f`; there are g", "def g(x): pass\n", "--function", "f")
+        self.refused("no public function that begins with the parameters q, k, v", "x = 1\n")
+
+    def test_code_that_cannot_be_imported(self) -> None:
+        self.refused("cannot be imported: line 2: ZeroDivisionError", "x = 1\ny = x / 0\n")
+        self.refused("bench.py:1: SyntaxError", "def f(:\n")
+        self.refused("-m pip install no_such_thing`", "import no_such_thing\n")
+        self.refused('behind `if __name__ == "__main__":`', "import sys\nsys.exit(3)\n")
+        self.refused("it would hide from all that import it", "x = 1\n", file="numpy.py")
+
+    def test_a_function_that_cannot_be_called(self) -> None:
+        code = "def f(q, k): pass\ndef g(q, k, v, scale): pass\nh = 3\n"
+        self.refused("it is called with q, k and v in their places", code, "--function", "f")
+        self.refused("`scale` without a default", code, "--function", "g")
+        self.refused("h is no function", code, "--function", "h")
+
+    def test_what_a_function_tells_of_itself(self) -> None:
+        def attention(q: Any, k: Any, v: Any) -> None: ...
+
+        told: Any = attention
+        told.regatta_variant = {"dtypes": ("f32",), "tf32": True}
+        variant = read("attention", "bench.py:attention", told).variant(True)
+        self.assertEqual((variant.dtypes, variant.tf32), (("f32",), True))
+        told.regatta_variant = {"dtype": ("f32",)}
+        with self.assertRaisesRegex(Failed, "a variant has no `dtype`; known: summary, dtypes"):
+            read("attention", "bench.py:attention", told)
+
+    def test_functions_of_two_frameworks(self) -> None:
+        functions = {
+            name: Function(name, f"bench.py:{name}", print, frozenset(), {}, False, name)
+            for name in ("jax", "torch")
+        }
+        with self.assertRaisesRegex(Failed, "jax takes jax and bench.py:torch takes torch"):
+            framework(Target("mine", "bench.py"), functions)
+        del functions["torch"]
+        self.assertEqual(framework(Target("mine", "bench.py"), functions), "jax")
+        said = Target("mine", "bench.py", framework="numpy")
+        self.assertEqual(framework(said, functions), "numpy")
+
+
+if __name__ == "__main__":
+    unittest.main()
