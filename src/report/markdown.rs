@@ -6,6 +6,7 @@
 use std::fmt::Write;
 use std::io;
 
+use super::by_axes::by_axes;
 use super::exporter::{Exporter, RenderError, Report};
 use super::summary::{METRICS, Summary, judged, reproduce};
 use super::text::{one_line, shorten};
@@ -93,6 +94,10 @@ fn document(report: &Report) -> String {
     let summary = Summary::of(judgement);
     let mut out = format!("{}\n", Mark::made(judgement));
     verdict(&mut out, judgement);
+    let by_axes = by_axes(judgement);
+    if !by_axes.is_empty() {
+        let _ = writeln!(out, "\n{}", prose(&by_axes));
+    }
     changes(&mut out, "Regressed", &summary.regressed);
     changes(&mut out, METRICS, &summary.metrics);
     changes(&mut out, "Structure got worse", &summary.structure);

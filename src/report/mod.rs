@@ -5,6 +5,7 @@
 //! reason, a kernel's name, a path) passes [`text`] before it is shown.
 
 pub mod bisect;
+pub mod by_axes;
 pub mod criterion;
 mod csv;
 mod exporter;

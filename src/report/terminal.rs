@@ -11,6 +11,7 @@ use std::io::{self, Write};
 use self::cases::{table, table_alone};
 pub use self::screen::COLUMNS;
 use self::screen::{Screen, bad, doubtful, good};
+use super::by_axes::by_axes;
 use super::summary::{METRICS, Summary};
 use super::text::{one_line, shorten};
 use crate::judge::judgement::{
@@ -19,7 +20,7 @@ use crate::judge::judgement::{
 use crate::units::{Ratio, counted};
 
 /// Cases of one list, where not all were asked for.
-const MOST_ROWS: usize = 40;
+const MOST_ROWS: usize = 20;
 
 /// How to print.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,6 +88,10 @@ fn verdict(screen: &mut Screen, judgement: &Judgement) {
     screen.line(format!("{word}  {suite}"));
     for reason in &verdict.reasons {
         screen.wrapped(2, reason);
+    }
+    let summary = by_axes(judgement);
+    if !summary.is_empty() {
+        screen.wrapped(2, &summary);
     }
     let side = |name: &str, side: &SideSummary| {
         let revision = side.revision.as_deref().unwrap_or("no revision");

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::chosen::EXCERPT;
 use super::context::Context;
 use crate::judge::judgement::{Change, Row, Timing, Uncounted, Word};
 use crate::report::summary::{Fresh, fresh, judged, reproduce};
@@ -11,7 +12,8 @@ use crate::units::{Ratio, Share};
 /// A case that changed, as the template takes it.
 #[derive(Serialize)]
 pub(super) struct ChangeView {
-    number: Option<usize>,
+    /// True where the table has it.
+    linked: bool,
     case: String,
     base: Option<String>,
     head: Option<String>,
@@ -25,9 +27,9 @@ pub(super) struct ChangeView {
 /// A cause with its evidence.
 #[derive(Serialize)]
 pub(super) struct FindingView {
-    cause: String,
-    evidence: String,
-    confidence: String,
+    pub(super) cause: String,
+    pub(super) evidence: String,
+    pub(super) confidence: String,
 }
 
 /// Head against base, in words and as a whisker.
@@ -36,12 +38,11 @@ pub(super) struct Comparison {
     /// The ratio of the two times that are shown.
     change: String,
     /// The estimate that was judged, where it reads otherwise, and its interval.
-    judged: String,
-    confidence: String,
-    p: String,
-    reachable_p: String,
-    smallest_effect: String,
-    stage: &'static str,
+    pub(super) judged: String,
+    pub(super) confidence: String,
+    pub(super) p: String,
+    pub(super) reachable_p: String,
+    pub(super) stage: &'static str,
     /// Of `change`.
     tone: &'static str,
     whisker: Option<WhiskerView>,
@@ -66,12 +67,12 @@ impl ChangeView {
             Some(timing.median_ns.to_string())
         };
         ChangeView {
-            number: context.numbers.get(&row.case).copied(),
+            linked: context.cases.contains(&row.case),
             case: one_line(&row.case.0),
             base: time(&row.base),
             head: time(&row.head),
             comparison: comparison(context, row),
-            reason: reason(row),
+            reason: reason(row, EXCERPT),
             structure: structure(row),
             findings: findings(row),
             reproduce: reproduce(context.report, &row.case.0),
@@ -79,13 +80,9 @@ impl ChangeView {
     }
 }
 
-/// Columns of one reason or log at the most: a thousand of them must still be a
-/// page that opens.
-pub(super) const EXCERPT: usize = 4000;
-
-/// The row's reason, lines kept apart; `None` when it has none.
-pub(super) fn reason(row: &Row) -> Option<String> {
-    let reason = shorten(&clean(row.reason.as_deref()?), EXCERPT);
+/// The row's reason, lines kept apart, `most` columns of it; `None` when it has none.
+pub(super) fn reason(row: &Row, most: usize) -> Option<String> {
+    let reason = shorten(&clean(row.reason.as_deref()?), most);
     (!reason.trim().is_empty()).then_some(reason)
 }
 
@@ -117,7 +114,6 @@ pub(super) fn comparison(context: &Context, row: &Row) -> Option<Comparison> {
         confidence: change.confidence.to_string(),
         p: change.p.to_string(),
         reachable_p: change.reachable_p.to_string(),
-        smallest_effect: change.smallest_effect.to_string(),
         stage: match fresh(row) {
             None => "from the screening invocations",
             Some(Fresh::Confirmed) => "confirmed by fresh invocations",

@@ -1,14 +1,15 @@
 //! What every part of the page looks up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::chosen::in_full;
+use super::case::log;
+use super::chosen::{EXCERPT, in_full};
+use super::samples::{Taken, most};
 use crate::attention::CaseId;
 use crate::judge::judgement::Word;
 use crate::record::side::CaseRecord;
-use crate::record::types::Entry;
 use crate::report::exporter::{RenderError, Report};
 use crate::report::summary::Summary;
 use crate::report::text::one_line;
@@ -18,41 +19,60 @@ use crate::units::Share;
 pub struct Context<'a> {
     pub report: &'a Report<'a>,
     pub summary: Summary<'a>,
-    /// The places of the rows that are shown in full, in the order in which they are shown.
-    pub in_full: Vec<usize>,
-    /// What was measured of each of these cases, in the order of invocations.
-    pub entries: BTreeMap<&'a CaseId, Vec<Entry>>,
-    /// The number of each case in the table, which names its row.
-    pub numbers: BTreeMap<&'a CaseId, usize>,
+    /// The cases that are shown in full, with what was measured of each.
+    pub in_full: BTreeMap<&'a CaseId, InFull>,
+    /// The cases of the table.
+    pub cases: BTreeSet<&'a CaseId>,
 }
+
+/// What is shown of a case's entries.
+#[derive(Default)]
+pub struct InFull {
+    /// Its samples, in the order of invocations.
+    pub invocations: Vec<Taken>,
+    /// The last lines of a worker that failed.
+    pub log: Option<String>,
+}
+
+/// Columns of all reasons, and of all logs, together.
+const EXCERPTS: usize = 2_000_000;
 
 impl<'a> Context<'a> {
     /// # Errors
     /// When the samples cannot be read again.
     pub fn of(report: &'a Report<'a>) -> Result<Context<'a>, RenderError> {
         let summary = Summary::of(report.judgement);
-        let in_full = in_full(report.judgement, &summary);
         let rows = &report.judgement.rows;
-        let shown = in_full.iter().map(|&place| (&rows[place].case, Vec::new()));
-        let mut entries: BTreeMap<&CaseId, Vec<Entry>> = shown.collect();
-        report.entries.each(|entry| {
-            if let Some(of_case) = entries.get_mut(&entry.case) {
-                of_case.push(entry.clone());
-            }
-        })?;
-        let rows = rows.iter().enumerate();
-        Ok(Context {
+        let places = in_full(report.judgement, &summary);
+        let planned = report.head.header.settings.invocations;
+        let most = most(places.len(), planned);
+        let shown = places.iter();
+        let shown = shown.map(|&place| (&rows[place].case, InFull::default()));
+        let mut context = Context {
             report,
             summary,
-            in_full,
-            entries,
-            numbers: rows.map(|(i, row)| (&row.case, i)).collect(),
-        })
+            in_full: shown.collect(),
+            cases: rows.iter().map(|row| &row.case).collect(),
+        };
+        let excerpt = context.excerpt();
+        report.entries.each(|entry| {
+            if let Some(of_case) = context.in_full.get_mut(&entry.case) {
+                of_case.invocations.extend(Taken::of(entry, planned, most));
+                of_case.log = log(entry, excerpt).or(of_case.log.take());
+            }
+        })?;
+        Ok(context)
     }
 
     /// True where every case is shown in full.
     pub fn few(&self) -> bool {
         self.in_full.len() == self.report.judgement.rows.len()
+    }
+
+    /// Columns of one reason or log at the most: thousands of them must still be a page that
+    /// opens.
+    pub fn excerpt(&self) -> usize {
+        (EXCERPTS / self.in_full.len().max(1)).clamp(200, EXCERPT)
     }
 
     pub fn head_record(&self, case: &CaseId) -> Option<&CaseRecord> {
@@ -97,5 +117,20 @@ pub fn tone(word: Word) -> &'static str {
         Word::Improved => "good",
         Word::NotMeasured | Word::Inconclusive => "doubtful",
         _ => "calm",
+    }
+}
+
+/// What stands before a word, for those who do not tell its colour from another.
+pub fn sign(word: Word) -> &'static str {
+    match word {
+        Word::Regressed => "▲",
+        Word::Improved => "▼",
+        Word::Same => "=",
+        Word::Inconclusive => "?",
+        Word::NotMeasured => "✕",
+        Word::Unsupported => "∅",
+        Word::Added => "+",
+        Word::Removed => "−",
+        Word::Measured | Word::Counted => "·",
     }
 }

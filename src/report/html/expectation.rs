@@ -15,7 +15,8 @@ use crate::units::{NONE, Nanoseconds};
 #[derive(Serialize)]
 pub(super) struct ExpectationView {
     name: String,
-    number: Option<usize>,
+    /// True where the table has its case.
+    linked: bool,
     case: String,
     against: Option<String>,
     metric: &'static str,
@@ -24,7 +25,8 @@ pub(super) struct ExpectationView {
     interval: Option<String>,
     held: &'static str,
     tone: &'static str,
-    broken: bool,
+    /// True for one that is shown by itself, and not in the table.
+    card: bool,
     reason: Option<String>,
     figure: Option<String>,
     reproduce: String,
@@ -69,14 +71,14 @@ impl LimitView {
 }
 
 impl ExpectationView {
-    pub(super) fn of(context: &Context, result: &ExpectationResult) -> ExpectationView {
-        let broken = result.held == Held::Broken;
+    /// One of several, as a card or as a row.
+    pub(super) fn of(context: &Context, result: &ExpectationResult, card: bool) -> ExpectationView {
         let figure = dependence(context, result)
-            .filter(|_| broken)
+            .filter(|_| card)
             .and_then(|dependence| splits(&dependence.figure()));
         ExpectationView {
             name: one_line(&result.name),
-            number: context.numbers.get(&result.case).copied(),
+            linked: context.cases.contains(&result.case),
             case: one_line(&result.case.0),
             against: result.against.as_ref().map(|case| one_line(&case.0)),
             metric: result.metric.text(),
@@ -90,7 +92,7 @@ impl ExpectationView {
                 .map(|(low, high)| format!("[{}, {}]", low.factor(), high.factor())),
             held: result.held.text(),
             tone: tone(result.held),
-            broken,
+            card,
             reason: result.reason.as_deref().map(clean),
             figure,
             reproduce: reproduce(context.report, &family(&result.case.0)),

@@ -1,35 +1,45 @@
 //! One self-contained page: no network, no font of its own, works from a file.
 //!
-//! The template escapes everything but the figures, which escape their own text.
-//! Without scripts the page is complete: every case lies open.
+//! The template escapes everything but the figures, which escape their own text. What is known
+//! of each case is data, of which the page's script draws what is asked for; without scripts
+//! the worst cases are a table.
 
 mod activity;
 mod case;
 mod change;
 mod chosen;
 mod context;
+mod data;
 mod expectation;
 mod fact;
-mod many;
+mod figures;
+mod kinds;
 mod measured;
+mod samples;
+mod worst;
 
 use std::io::Write;
 
 use minijinja::Environment;
 use serde::Serialize;
 
-use self::case::CaseView;
 use self::change::ChangeView;
-use self::chosen::{LONGEST, MANY};
-use self::context::{Context, DifferenceView, difference, tone};
+use self::chosen::{LONGEST, WORST, worst_first};
+use self::context::{Context, DifferenceView, difference, sign, tone};
 use self::expectation::{ExpectationView, LimitView};
-use self::many::Rest;
+use self::figures::{Plots, all_ratios, side_by_side};
+use self::kinds::{Kind, kinds};
 use self::measured::MeasuredView;
+use self::worst::{WorstRow, worst_rows};
+use super::by_axes::{Table, by_axes};
 use super::exporter::{Exporter, RenderError, Report};
-use super::plot::{Bar, Ink, NAMED, Whisker, forest, throughput};
+use super::plot::NAMED;
 use super::summary::{METRICS, Summary, tally};
+use super::template::COLOURED;
 use super::text::{clean, one_line};
-use crate::judge::judgement::{Held, SideSummary, VerdictOutcome, Word};
+use crate::judge::judgement::{
+    ExpectationResult, Held, Judgement, Row, SideSummary, VerdictOutcome,
+};
 use crate::units::counted;
 
 /// Writes `index.html`.
@@ -50,6 +60,7 @@ impl Exporter for Html {
         let mut templates = Environment::new();
         templates.set_undefined_behavior(minijinja::UndefinedBehavior::Strict);
         templates.add_filter("breakable", breakable);
+        templates.add_filter("linked", linked);
         // The file's extension turns escaping on.
         templates.add_template("page.html", include_str!("page.html"))?;
         templates.add_template("cases.html", include_str!("cases.html"))?;
@@ -80,11 +91,43 @@ fn breakable(id: &str) -> minijinja::Value {
     minijinja::Value::from_safe_string(out)
 }
 
+/// An id as a link to its case. The script writes it likewise.
+fn linked(id: &str) -> String {
+    let mut out = "#case=".to_owned();
+    for byte in id.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' => out.push(char::from(byte)),
+            b'-' | b'_' | b'.' | b'~' | b',' | b':' | b'/' | b'@' | b'=' => {
+                out.push(char::from(byte))
+            }
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+/// The script, in the order in which its parts build on each other.
+const SCRIPT: &str = concat!(
+    include_str!("script/data.js"),
+    include_str!("script/draw.js"),
+    include_str!("script/details.js"),
+    include_str!("script/sweep.js"),
+    include_str!("script/table.js"),
+);
+
 /// The whole page, as the template takes it.
 #[derive(Serialize)]
 struct Page {
-    style: &'static str,
+    style: [&'static str; 3],
     script: &'static str,
+    plots: Option<Plots>,
+    data: String,
+    worst: Vec<WorstRow>,
+    in_full: String,
+    kinds: Vec<Kind>,
+    count: usize,
+    /// What moved, by axes.
+    summary: String,
     suite: String,
     description: String,
     outcome: &'static str,
@@ -102,23 +145,22 @@ struct Page {
     limits: Vec<LimitView>,
     more_limits: usize,
     forest: Option<String>,
-    /// True when the figure has no room for names.
-    forest_unnamed: bool,
+    /// How many cases are in the figure at the most.
+    named: usize,
     throughput: Option<String>,
-    cases: Vec<CaseView>,
-    /// Of many cases, those that are not shown in full.
-    rest_of_cases: Option<Rest>,
     words: Vec<WordCount>,
     floor: String,
     measured: MeasuredView,
 }
 
-/// Changes of one kind.
+/// Changes of one kind, the worst of them shown.
 #[derive(Serialize)]
 struct Group {
     name: &'static str,
     tone: &'static str,
     changes: Vec<ChangeView>,
+    /// Where the table has all of them.
+    link: String,
     count: usize,
     more: usize,
 }
@@ -128,6 +170,7 @@ struct Group {
 struct WordCount {
     word: &'static str,
     tone: &'static str,
+    sign: &'static str,
     count: usize,
 }
 
@@ -151,13 +194,21 @@ fn page(context: &Context) -> Page {
         VerdictOutcome::Failed => ("bad", "Failed"),
         VerdictOutcome::NotJudged => ("doubtful", "Not judged"),
     };
-    let shown = context.in_full.iter();
-    let cases = shown.map(|&place| CaseView::of(context, &judgement.rows[place], place));
-    let expectations = listed(&judgement.expectations, |result| result.held);
+    let rows: Vec<&Row> = judgement.rows.iter().collect();
+    let table = Table::of(&rows);
+    let worst = worst_first(&judgement.rows);
+    let expectations = expectations(judgement);
     let limits = listed(&judgement.limits, |result| result.held);
     Page {
-        style: include_str!("style.css"),
-        script: include_str!("page.js"),
+        style: [COLOURED[0], COLOURED[1], include_str!("page.css")],
+        script: SCRIPT,
+        plots: Plots::of(&table),
+        data: data::document(context, &table, &worst),
+        worst: worst_rows(&judgement.rows, &worst),
+        in_full: in_full(context),
+        kinds: kinds(&judgement.rows),
+        count: judgement.rows.len(),
+        summary: by_axes(judgement),
         suite: one_line(&judgement.suite),
         description: one_line(&header.suite.description),
         outcome,
@@ -173,15 +224,17 @@ fn page(context: &Context) -> Page {
         more_expectations: judgement.expectations.len() - expectations.len(),
         expectations: expectations
             .into_iter()
-            .map(|result| ExpectationView::of(context, result))
+            .enumerate()
+            .map(|(place, result)| {
+                let card = place < WORST && result.held == Held::Broken;
+                ExpectationView::of(context, result, card)
+            })
             .collect(),
         more_limits: judgement.limits.len() - limits.len(),
         limits: limits.into_iter().map(LimitView::of).collect(),
         forest: all_ratios(context),
-        forest_unnamed: judgement.rows.len() > NAMED,
+        named: NAMED,
         throughput: side_by_side(context),
-        cases: cases.collect(),
-        rest_of_cases: Rest::of(context),
         words: words(context),
         floor: header.rules.policy.floor.to_string(),
         measured: MeasuredView::of(context),
@@ -202,15 +255,18 @@ fn groups(context: &Context, summary: &Summary) -> Vec<Group> {
         .chain([("Improved", "good", &summary.improved)])
         .filter(|(_, _, rows)| !rows.is_empty())
         .map(|(name, tone, rows)| {
-            let shown = match context.few() {
-                true => rows.len(),
-                false => rows.len().min(LONGEST),
-            };
+            let shown = rows.len().min(WORST);
             let changes = rows[..shown].iter();
             Group {
                 name,
                 tone,
                 changes: changes.map(|row| ChangeView::of(context, row)).collect(),
+                link: match name {
+                    "Regressed" => "#word=regressed".to_owned(),
+                    "Not measured" => "#word=not%20measured".to_owned(),
+                    "Improved" => "#word=improved".to_owned(),
+                    _ => "#cases".to_owned(),
+                },
                 count: rows.len(),
                 more: rows.len() - shown,
             }
@@ -218,12 +274,8 @@ fn groups(context: &Context, summary: &Summary) -> Vec<Group> {
         .collect()
 }
 
-/// What a list of results shows: all of them, or of many those that do not hold, as far as
-/// there is room.
+/// What a list of results shows, those that do not hold first, as far as there is room.
 fn listed<T>(results: &[T], held: impl Fn(&T) -> Held) -> Vec<&T> {
-    if results.len() <= MANY {
-        return results.iter().collect();
-    }
     let mut listed: Vec<&T> = results.iter().collect();
     listed.sort_by_key(|result| match held(result) {
         Held::Broken => 0,
@@ -235,12 +287,37 @@ fn listed<T>(results: &[T], held: impl Fn(&T) -> Held) -> Vec<&T> {
     listed
 }
 
+/// The same of expectations, of which the worst comes first.
+fn expectations(judgement: &Judgement) -> Vec<&ExpectationResult> {
+    let excess = |of: &ExpectationResult| {
+        of.ratio
+            .map_or(f64::INFINITY, |ratio| ratio.0 / of.within.0)
+    };
+    let mut sorted: Vec<&ExpectationResult> = judgement.expectations.iter().collect();
+    sorted.sort_by(|a, b| excess(b).total_cmp(&excess(a)));
+    let listed = listed(&sorted, |result| result.held);
+    listed.into_iter().copied().collect()
+}
+
+/// Which cases have details, where not all of them have.
+fn in_full(context: &Context) -> String {
+    if context.few() {
+        return String::new();
+    }
+    format!(
+        "{} can be opened, those to act upon first; the others are figures in the table. \
+         Everything about every case is in cases.csv and samples.csv, which --csv DIR writes.",
+        counted(context.in_full.len(), "case")
+    )
+}
+
 fn words(context: &Context) -> Vec<WordCount> {
     tally(&context.report.judgement.rows)
         .into_iter()
         .map(|(word, count)| WordCount {
             word: word.text(),
             tone: tone(word),
+            sign: sign(word),
             count,
         })
         .collect()
@@ -254,55 +331,6 @@ fn side(side: &SideSummary) -> SideView {
         started: one_line(&side.started),
         invocations: counted(side.invocations as usize, "invocation"),
     }
-}
-
-fn all_ratios(context: &Context) -> Option<String> {
-    let shown = context.in_full.iter();
-    let whiskers: Vec<Whisker> = shown
-        .map(|&place| &context.report.judgement.rows[place])
-        .filter_map(|row| {
-            let change = row.change.as_ref()?;
-            Some(Whisker {
-                case: &row.case.0,
-                ratio: change.ratio.0,
-                interval: (change.low.0, change.high.0),
-                ink: match row.word {
-                    Word::Regressed => Ink::Slow,
-                    Word::Improved => Ink::Fast,
-                    _ => Ink::Base,
-                },
-            })
-        })
-        .collect();
-    forest(&whiskers, context.floor().0)
-}
-
-fn side_by_side(context: &Context) -> Option<String> {
-    if !context.few() {
-        return None;
-    }
-    let bars: Vec<Bar> = context
-        .report
-        .judgement
-        .rows
-        .iter()
-        .filter_map(|row| {
-            let case = row.case.case().ok()?;
-            let params: Vec<String> = case
-                .params
-                .iter()
-                .map(|(name, value)| format!("{name}={value}"))
-                .collect();
-            Some(Bar {
-                problem: case.problem.to_string(),
-                variant: format!("{} {}", case.variant, params.join(" "))
-                    .trim()
-                    .to_owned(),
-                tflops: row.head.as_ref()?.tflops?.0,
-            })
-        })
-        .collect();
-    throughput(&bars)
 }
 
 #[cfg(test)]

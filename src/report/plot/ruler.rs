@@ -12,6 +12,12 @@ const RIGHT: i32 = 700;
 const TOP: i32 = 28;
 const BOTTOM: i32 = 206;
 
+/// Where nothing was seen: a line of its own, below the least share of the axis.
+const NOTHING: i32 = BOTTOM;
+
+/// Where the axis of shares ends.
+const LEAST: i32 = BOTTOM - 24;
+
 /// Shares that the axis has room for: a hundredth of a percent to all of it.
 const SHARES: [f64; 5] = [1e-4, 1e-3, 1e-2, 1e-1, 1.0];
 
@@ -24,9 +30,16 @@ pub(in crate::report) fn ruler(ruled: &[Ruled]) -> Option<String> {
         return None;
     };
     let across = Scale::log(ruled.iter().map(|ruled| ruled.nominal_ns.0), LEFT, RIGHT);
-    let up = Scale::log_between(SHARES[0], SHARES[4], BOTTOM, TOP);
-    let within = |share: f64| share.clamp(SHARES[0], SHARES[4]);
-    let percent = |share: f64| format!("{} %", share * 100.0);
+    let up = Scale::log_between(SHARES[0], SHARES[4], LEAST, TOP);
+    // By logarithms 0 has no place, and it is not the least share either.
+    let height = |share: f64| match share > 0.0 {
+        true => up.at(share.clamp(SHARES[0], SHARES[4])),
+        false => NOTHING,
+    };
+    let percent = |share: f64| match share {
+        least if least == SHARES[0] => format!("≤ {} %", least * 100.0),
+        share => format!("{} %", share * 100.0),
+    };
     let series: [Series; 2] = [
         ("spread of samples", Ink::Base, |ruled| ruled.spread.0),
         ("smallest visible difference", Ink::Head, |ruled| {
@@ -46,6 +59,8 @@ pub(in crate::report) fn ruler(ruled: &[Ruled]) -> Option<String> {
         for share in SHARES {
             canvas.line((LEFT, up.at(share)), (RIGHT, up.at(share)), Ink::Grid, 1);
         }
+        canvas.line((LEFT, NOTHING), (RIGHT, NOTHING), Ink::Grid, 1);
+        canvas.text("0", (LEFT - 8, NOTHING), Anchor::End, 11, Ink::Muted);
         for share in SHARES {
             let at = (LEFT - 8, up.at(share));
             canvas.text(&percent(share), at, Anchor::End, 11, Ink::Muted);
@@ -58,7 +73,7 @@ pub(in crate::report) fn ruler(ruled: &[Ruled]) -> Option<String> {
         for (_, ink, share) in &series {
             let points: Vec<(i32, i32)> = ruled
                 .iter()
-                .map(|of| (across.at(of.nominal_ns.0), up.at(within(share(of)))))
+                .map(|of| (across.at(of.nominal_ns.0), height(share(of))))
                 .collect();
             canvas.path(&points, *ink, 2);
             for at in points {
@@ -73,4 +88,32 @@ pub(in crate::report) fn ruler(ruled: &[Ruled]) -> Option<String> {
         let middle = ((LEFT + RIGHT) / 2, BOTTOM + 38);
         canvas.text("length of the work", middle, Anchor::Middle, 11, Ink::Muted)
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::{Nanoseconds, Share};
+
+    #[test]
+    fn nothing_seen_is_below_the_least_share() {
+        let of = |nominal: f64, visible: f64| Ruled {
+            nominal_ns: Nanoseconds(nominal),
+            read_ns: Nanoseconds(nominal),
+            bias_ns: Nanoseconds::ZERO,
+            spread: Share(0.01),
+            visible: Share(visible),
+            added: Vec::new(),
+        };
+        let svg = ruler(&[of(1e3, 1e-4), of(1e6, 0.0)]).unwrap();
+        assert!(
+            svg.contains("≤ 0.01 %") && svg.contains(">0</text>"),
+            "{svg}"
+        );
+        let drawn = svg.split("class=\"s-head\"").nth(1).unwrap();
+        assert!(
+            drawn.contains(&NOTHING.to_string()) && drawn.contains(&LEAST.to_string()),
+            "{svg}"
+        );
+    }
 }

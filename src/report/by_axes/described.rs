@@ -1,0 +1,184 @@
+//! Which axes describe the cases that moved.
+
+use super::table::{Axis, Table};
+
+/// A description, and the cases that it is told of.
+pub(super) struct Described {
+    /// Its terms in words: ` of cpu/flash with head_dim 32 and causal`; empty: every case.
+    pub terms: String,
+    /// Places of the cases that moved among those it holds for.
+    pub hits: Vec<usize>,
+    /// How many it holds for.
+    pub covers: usize,
+}
+
+/// Terms of one description.
+const MOST_TERMS: usize = 3;
+
+/// Of the cases that a description holds for, so many at least must have moved.
+const PRECISION: f64 = 0.8;
+
+/// A condition on one axis.
+#[derive(Clone, Copy)]
+struct Term {
+    axis: usize,
+    value: usize,
+    kind: Comparison,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Comparison {
+    Is,
+    IsNot,
+    AtLeast,
+    AtMost,
+}
+
+impl Term {
+    fn holds(self, table: &Table, place: usize) -> bool {
+        table.axes[self.axis].of[place].is_some_and(|value| match self.kind {
+            Comparison::Is => value == self.value,
+            Comparison::IsNot => value != self.value,
+            Comparison::AtLeast => value >= self.value,
+            Comparison::AtMost => value <= self.value,
+        })
+    }
+
+    fn text(self, axis: &Axis) -> String {
+        let value = &axis.values[self.value];
+        let value = super::super::text::one_line(value);
+        match (self.kind, &*axis.name) {
+            (Comparison::IsNot, name) if value.is_empty() => format!("any {name}"),
+            (Comparison::IsNot, name) => format!("{name} other than {value}"),
+            (Comparison::AtLeast, name) => format!("{name} ≥ {value}"),
+            (Comparison::AtMost, name) => format!("{name} ≤ {value}"),
+            (_, "mask") if value != "full" => value,
+            (_, "dtype" | "direction" | "projection") if !value.is_empty() => value,
+            (_, name) if value.is_empty() => format!("no {name}"),
+            (_, name) => format!("{name} {value}"),
+        }
+    }
+}
+
+/// What describes best those that moved: at least two of them, and few others. Cases that are
+/// `None` were told already.
+pub(super) fn described(table: &Table, moved: &[Option<bool>]) -> Option<Described> {
+    let total = moved.iter().filter(|yes| **yes == Some(true)).count();
+    if total < 2 {
+        return None;
+    }
+    let mut terms: Vec<Term> = Vec::new();
+    let mut holds: Vec<usize> = (0..moved.len())
+        .filter(|&place| moved[place].is_some())
+        .collect();
+    let mut best = score(total, holds.len(), total);
+    while terms.len() < MOST_TERMS {
+        let Some((term, found)) = better(table, moved, &holds, total, best) else {
+            break;
+        };
+        best = found;
+        holds.retain(|&place| term.holds(table, place));
+        terms.retain(|other| {
+            other.axis != term.axis || (other.kind != term.kind && term.kind != Comparison::Is)
+        });
+        terms.push(term);
+    }
+    let hits: Vec<usize> = holds
+        .iter()
+        .copied()
+        .filter(|&place| moved[place] == Some(true))
+        .collect();
+    let precise = hits.len() as f64 >= PRECISION * holds.len() as f64;
+    (precise && hits.len() >= 2).then(|| Described {
+        terms: words(table, terms),
+        covers: holds.len(),
+        hits,
+    })
+}
+
+/// The term that narrows best, where one does.
+fn better(
+    table: &Table,
+    moved: &[Option<bool>],
+    holds: &[usize],
+    total: usize,
+    best: f64,
+) -> Option<(Term, f64)> {
+    let mut found: Option<(Term, f64)> = None;
+    for (axis, values) in table.axes.iter().enumerate() {
+        // How many cases have each value, and how many of them moved.
+        let mut counts = vec![(0_usize, 0_usize); values.values.len()];
+        for &place in holds {
+            if let Some(value) = values.of[place] {
+                counts[value].0 += 1;
+                counts[value].1 += usize::from(moved[place] == Some(true));
+            }
+        }
+        let mut consider = |kind, value, (covers, hits): (usize, usize)| {
+            let score = score(hits, covers, total);
+            let least = found.map_or(best, |(_, score)| score) + 1e-9;
+            if covers > 0 && score > least {
+                found = Some((Term { axis, value, kind }, score));
+            }
+        };
+        for (value, count) in counts.iter().enumerate() {
+            consider(Comparison::Is, value, *count);
+        }
+        if counts.len() < 3 {
+            continue;
+        }
+        if !values.numeric {
+            let all = counts
+                .iter()
+                .fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+            for (value, of) in counts.iter().enumerate() {
+                consider(Comparison::IsNot, value, (all.0 - of.0, all.1 - of.1));
+            }
+            continue;
+        }
+        let add = |sum: &mut (usize, usize), count: &(usize, usize)| {
+            *sum = (sum.0 + count.0, sum.1 + count.1);
+            Some(*sum)
+        };
+        for (value, sum) in counts.iter().scan((0, 0), add).enumerate() {
+            consider(Comparison::AtMost, value, sum);
+        }
+        let from_above = counts.iter().rev().scan((0, 0), add);
+        for (value, sum) in (0..counts.len()).rev().zip(from_above) {
+            consider(Comparison::AtLeast, value, sum);
+        }
+    }
+    found
+}
+
+/// The F-measure.
+fn score(hits: usize, covers: usize, total: usize) -> f64 {
+    2.0 * hits as f64 / (covers + total).max(1) as f64
+}
+
+fn words(table: &Table, mut terms: Vec<Term>) -> String {
+    terms.sort_by_key(|term| term.axis);
+    let name = |term: &Term| &*table.axes[term.axis].name;
+    let mut text = String::new();
+    let (of, with): (Vec<Term>, Vec<Term>) = terms
+        .iter()
+        .partition(|term| name(term) == "variant" && term.kind == Comparison::Is);
+    for term in of {
+        text += &format!(
+            " of {}",
+            super::super::text::one_line(&table.axes[term.axis].values[term.value])
+        );
+    }
+    let with: Vec<String> = with
+        .iter()
+        .map(|term| term.text(&table.axes[term.axis]))
+        .collect();
+    if let [first @ .., last] = &with[..] {
+        text += " with ";
+        text += &match first {
+            [] => last.clone(),
+            first => format!("{} and {last}", first.join(", ")),
+        };
+    }
+    text
+}

@@ -1,0 +1,192 @@
+//! The document in the page, of which its script draws rows, details and figures when they are
+//! asked for.
+//!
+//! Every text is printed here, once for every format; the script shows texts and compares
+//! numbers. What repeats is said once and named by its place: a page of ten thousand cases
+//! must be one that opens.
+
+mod calls;
+mod strings;
+
+use serde_json::{Value, json};
+
+use self::calls::Calls;
+use self::strings::Strings;
+use super::case::{self, Facts};
+use super::change::{Comparison, comparison, findings, reason};
+use super::context::{Context, sign, tone};
+use super::samples::samples;
+use crate::judge::judgement::{Row, Timing, Word};
+use crate::report::by_axes::Table;
+use crate::report::fill;
+use crate::report::summary::{reproduce, tally};
+use crate::report::text::one_line;
+use crate::units::{Digits, numbers};
+
+/// The document as text that ends no element it stands in.
+pub(super) fn document(context: &Context, table: &Table, worst: &[usize]) -> String {
+    let rows = &context.report.judgement.rows;
+    let words: Vec<Word> = tally(rows).into_iter().map(|(word, _)| word).collect();
+    let mut strings = Strings::default();
+    let mut calls = Calls::default();
+    let details: Vec<Value> = rows
+        .iter()
+        .map(|row| match context.in_full.contains_key(&row.case) {
+            true => details(context, row, &mut strings, &mut calls),
+            false => json!(0),
+        })
+        .collect();
+    let timing = |read: fn(&Row) -> Option<String>| -> Vec<String> {
+        rows.iter()
+            .map(|row| read(row).unwrap_or_default())
+            .collect()
+    };
+    let prefix = reproduce(context.report, "");
+    let prefix = prefix.strip_suffix("''").unwrap_or(&prefix).to_owned();
+    let commands = rows.iter().enumerate().filter_map(|(place, row)| {
+        let command = reproduce(context.report, &row.case.0);
+        (command != format!("{prefix}{}", one_line(&row.case.0))).then(|| json!([place, command]))
+    });
+    let axes = table.axes.iter().map(|axis| {
+        let values: Vec<String> = axis.values.iter().map(|value| one_line(value)).collect();
+        json!({ "name": one_line(&axis.name), "values": values, "of": axis.of })
+    });
+    let document = json!({
+        "floor": context.floor().0,
+        "words": words.iter().map(|word| [word.text(), tone(*word), sign(*word)]).collect::<Vec<_>>(),
+        "ids": ids(rows),
+        "word": rows.iter().map(|row| words.iter().position(|word| *word == row.word)).collect::<Vec<_>>(),
+        "allowed": places(rows, |row| row.allowed && row.head.is_none()),
+        "worst": worst,
+        "base": timing(|row| Some(time(row.base.as_ref()?))),
+        "head": timing(|row| Some(time(row.head.as_ref()?))),
+        "change": timing(|row| Some(row.times_ratio()?.to_string())),
+        "sees": timing(|row| Some(row.change.as_ref()?.smallest_effect.to_string())),
+        "flops": timing(|row| Some(row.head.as_ref()?.tflops?.to_string())),
+        "bytes": timing(|row| Some(Digits(row.head.as_ref()?.gbps?).to_string())),
+        "ratio": rows.iter().map(ratios).collect::<Vec<_>>(),
+        "axes": axes.collect::<Vec<_>>(),
+        "details": details,
+        "strings": strings.into_texts(),
+        "calls": calls.into_calls(),
+        "command": prefix,
+        "commands": commands.collect::<Vec<_>>(),
+    });
+    // Nothing in it ends the element that it stands in, or begins another.
+    document.to_string().replace('<', "\\u003c")
+}
+
+fn time(timing: &Timing) -> String {
+    timing.median_ns.to_string()
+}
+
+/// The ids in their order: how many characters one has in common with the one before, and the
+/// others.
+fn ids(rows: &[Row]) -> Vec<Value> {
+    let mut before = String::new();
+    let ids = rows.iter().map(|row| {
+        let id = one_line(&row.case.0);
+        let same = id.bytes().zip(before.bytes());
+        let mut same = same.take_while(|(a, b)| a == b).count();
+        while !id.is_char_boundary(same) {
+            same -= 1;
+        }
+        let common = id[..same].encode_utf16().count();
+        let told = json!([common, &id[same..]]);
+        before = id;
+        told
+    });
+    ids.collect()
+}
+
+fn places(rows: &[Row], of: impl Fn(&Row) -> bool) -> Vec<usize> {
+    let rows = rows.iter().enumerate();
+    rows.filter(|(_, row)| of(row))
+        .map(|(place, _)| place)
+        .collect()
+}
+
+/// The ratio of the times that are shown, and the one that was judged with its ends, which a
+/// whisker is drawn of.
+fn ratios(row: &Row) -> Value {
+    let short = |value: f64| -> Option<f64> { format!("{value:.4}").parse().ok() };
+    let finite = |value: f64| value.is_finite().then(|| short(value)).flatten();
+    let Some(change) = &row.change else {
+        return json!(0);
+    };
+    let shown = row.times_ratio().and_then(|ratio| finite(ratio.0));
+    match [change.ratio, change.low, change.high].map(|ratio| finite(ratio.0)) {
+        [Some(ratio), Some(low), Some(high)] => json!([shown, ratio, low, high]),
+        _ => json!([shown]),
+    }
+}
+
+/// All that is known of a case; what is not known of it is absent.
+fn details(context: &Context, row: &Row, strings: &mut Strings, calls: &mut Calls) -> Value {
+    let head = context.head_record(&row.case);
+    let base = context.base_record(&row.case);
+    let mut found = serde_json::Map::new();
+    let mut add = |key: &str, value: Value| {
+        found.insert(key.to_owned(), value);
+    };
+    if let Some(reason) = reason(row, context.excerpt()) {
+        add("reason", json!(strings.place(reason)));
+    }
+    let findings: Vec<[usize; 3]> = findings(row)
+        .into_iter()
+        .map(|of| [of.cause, of.evidence, of.confidence].map(|text| strings.place(text)))
+        .collect();
+    if !findings.is_empty() {
+        add("findings", json!(findings));
+    }
+    if let Some(told) = comparison(context, row) {
+        let Comparison {
+            judged,
+            confidence,
+            p,
+            reachable_p,
+            stage,
+            ..
+        } = told;
+        let parts = [judged, confidence, stage.to_owned(), p, reachable_p];
+        add("judged", json!(parts.map(|text| strings.place(text))));
+    }
+    let facts: Facts = case::facts(row, head, base);
+    let facts: Vec<Value> = facts
+        .into_iter()
+        .map(|fact| {
+            let (name, value) = (strings.place(fact.name), strings.place(fact.value));
+            match fact.differs {
+                true => json!([name, value, 1]),
+                false => json!([name, value]),
+            }
+        })
+        .collect();
+    if !facts.is_empty() {
+        add("facts", json!(facts));
+    }
+    let changes = case::changes(row).into_iter();
+    let changes: Vec<usize> = changes.map(|change| strings.place(change)).collect();
+    if !changes.is_empty() {
+        add("changes", json!(changes));
+    }
+    let sms = fill::sms(&context.report.head.header);
+    for (side, record) in [("head", head), ("base", base)] {
+        if let Some(structure) = record.and_then(|record| record.structure.as_ref()) {
+            add(side, json!(calls.place(structure, sms, strings)));
+        }
+    }
+    let taken = context.in_full.get(&row.case);
+    if let Some(log) = taken.and_then(|taken| taken.log.as_ref()) {
+        add("log", json!(strings.place(log.as_str())));
+    }
+    let base_ns = row
+        .base
+        .as_ref()
+        .map(|timing| numbers(&timing.invocations_ns));
+    let taken = taken.map_or(&[][..], |taken| &taken.invocations);
+    if let Some(samples) = samples(&base_ns.unwrap_or_default(), taken) {
+        add("samples", samples);
+    }
+    Value::Object(found)
+}

@@ -1,0 +1,163 @@
+// Times and rates against an axis, a line a variant; what the other axes are is chosen.
+const sweep = (() => {
+  const section = document.getElementById("sweep");
+  if (!section || typeof uPlot === "undefined") return undefined;
+  const { element: el } = draw;
+  const { doc, cases } = page;
+  const axis = (name) => doc.axes.find((of) => of.name === name);
+  const whole = (text) => (/^\d+$/.test(text) ? +text : undefined);
+  const PRODUCT = "batch × heads";
+
+  // An axis to plot against: its number of each case, and the axes that it is made of.
+  function along(name, of, made) {
+    const several = new Set(of.filter((value) => value > 0)).size >= 3;
+    return several ? [{ name, of, made }] : [];
+  }
+  const numbers = (of) => of && of.of.map((value) => (value === null ? undefined : whole(of.values[value])));
+  const choices = doc.axes.flatMap((of) => along(of.name, numbers(of), [of.name]));
+  const [batch, heads] = ["batch", "heads"].map((name) => numbers(axis(name)));
+  if (batch && heads) choices.push(...along(PRODUCT, batch.map((value, place) => value * heads[place]), ["batch", "heads"]));
+  if (!choices.length) return undefined;
+  // Length is what one asks for first.
+  choices.sort((a, b) => b.name.startsWith("seq") - a.name.startsWith("seq"));
+
+  const YS = [
+    { name: "time", of: "head", base: "base", print: draw.time },
+    { name: "FLOP/s", of: "flops", print: draw.rate },
+  ];
+  const variant = axis("variant");
+  const chosen = { x: choices[0], y: YS[0], fixed: new Map() };
+  const controls = document.getElementById("sweep-controls");
+  const target = document.getElementById("sweep-plot");
+  let plot;
+
+  const others = () => doc.axes.filter((of) => of !== variant && !chosen.x.made.includes(of.name));
+
+  // The others as most of the line's points have them.
+  function usual() {
+    const points = new Map();
+    for (const one of cases) {
+      if (!(chosen.x.of[one.place] > 0) || page.column(chosen.y.of)[one.place] === undefined) continue;
+      const key = others().map((of) => of.of[one.place]).join(",");
+      if (!points.has(key)) points.set(key, new Set());
+      points.get(key).add(chosen.x.of[one.place]);
+    }
+    const [most] = [...points].sort((a, b) => b[1].size - a[1].size)[0] ?? [""];
+    const values = most.split(",");
+    chosen.fixed = new Map(others().map((of, number) => [of.name, values[number] === "" ? null : +values[number]]));
+  }
+
+  function select(name, options, value, change) {
+    const made = el("select", {}, options.map(([text, key]) => el("option", { value: String(key) }, text)));
+    made.value = String(value);
+    made.addEventListener("change", () => change(made.value));
+    return el("label", {}, `${name} `, made);
+  }
+
+  function choose() {
+    const x = select("against", choices.map((of, number) => [of.name, number]), choices.indexOf(chosen.x), (value) => {
+      chosen.x = choices[+value];
+      usual();
+      choose();
+      show();
+    });
+    const y = select("of", YS.map((of, number) => [of.name, number]), YS.indexOf(chosen.y), (value) => {
+      chosen.y = YS[+value];
+      show();
+    });
+    const fixed = others().map((of) => select(of.name, of.values.map((value, number) => [value || "none", number]), chosen.fixed.get(of.name), (value) => {
+      chosen.fixed.set(of.name, +value);
+      show();
+    }));
+    const had = document.activeElement?.closest("label")?.firstChild?.textContent;
+    controls.replaceChildren(y, x, ...fixed);
+    // Whoever chose by keyboard goes on from there.
+    [...controls.children].find((label) => label.firstChild.textContent === had)?.querySelector("select").focus();
+  }
+
+  function lines() {
+    const there = cases.filter((one) => chosen.x.of[one.place] > 0 &&
+      others().every((of) => of.of[one.place] === chosen.fixed.get(of.name)));
+    const xs = [...new Set(there.map((one) => chosen.x.of[one.place]))].sort((a, b) => a - b);
+    const series = new Map();
+    const add = (name, key, dashed, number) => {
+      const values = page.column(key);
+      for (const one of there) {
+        const value = values[one.place];
+        if (value === undefined || !name(one)) continue;
+        const label = name(one) + (dashed ? ", base" : "");
+        if (!series.has(label)) series.set(label, { label, dashed, colour: number(one), ys: xs.map(() => null) });
+        series.get(label).ys[xs.indexOf(chosen.x.of[one.place])] = value;
+      }
+    };
+    const number = (one) => (variant ? variant.of[one.place] : 0);
+    const name = (one) => (variant ? variant.values[variant.of[one.place]] : one.id.split(":")[0]);
+    add(name, chosen.y.of, false, number);
+    if (chosen.y.base) add(name, chosen.y.base, true, number);
+    return { xs, series: [...series.values()] };
+  }
+
+  // Marks of an axis by logarithms: 1, 2 and 5 of each power of ten.
+  function round(_, __, low, high) {
+    const found = [];
+    for (let power = 10 ** Math.floor(Math.log10(low)); power <= high; power *= 10) {
+      for (const part of [1, 2, 5]) if (part * power >= low && part * power <= high) found.push(part * power);
+    }
+    return found;
+  }
+
+  function show() {
+    const { xs, series } = lines();
+    plot?.destroy();
+    plot = undefined;
+    if (!xs.length) {
+      target.replaceChildren(el("p", { class: "muted" }, "No case is measured there."));
+      return;
+    }
+    target.replaceChildren();
+    const style = getComputedStyle(document.documentElement);
+    const colour = (name) => style.getPropertyValue(`--${name}`).trim();
+    const values = series.flatMap((of) => of.ys).filter((value) => value !== null);
+    const [least, most] = [Math.min(...values), Math.max(...values)];
+    const logarithmic = least > 0 && most > 8 * least;
+    const ink = { stroke: colour("muted"), grid: { stroke: colour("line"), width: 1 }, ticks: { stroke: colour("line"), width: 1 } };
+    const y = logarithmic ? { distr: 3, range: [least / 1.3, most * 1.3] } : { range: [0, most * 1.08] };
+    const many = xs.length > 1 && xs[xs.length - 1] > 4 * xs[0];
+    plot = new uPlot({
+      width: target.clientWidth, height: 340,
+      scales: {
+        x: many ? { time: false, distr: 3, log: 2, range: [xs[0] / 1.1, xs[xs.length - 1] * 1.1] } : { time: false },
+        y,
+      },
+      axes: [
+        { ...ink, label: chosen.x.name, splits: () => xs, filter: (_, splits) => splits, space: 40,
+          values: (_, splits) => splits.map((value, number) => (splits.length > 12 && number % Math.ceil(splits.length / 10) ? "" : value)) },
+        { ...ink, label: `${chosen.y.name} of the head`, size: 76, ...(logarithmic ? { splits: round, filter: (_, splits) => splits } : {}),
+          values: (_, splits) => splits.map((value) => (value === null ? "" : chosen.y.print(value))) },
+      ],
+      series: [
+        { label: chosen.x.name, value: (_, value) => value ?? "–" },
+        ...series.map((of) => ({
+          label: of.label, stroke: colour(of.colour < 7 ? `k${of.colour}` : "muted"), width: of.dashed ? 1.5 : 2,
+          dash: of.dashed ? [6, 4] : undefined, points: { show: true, size: of.dashed ? 4 : 7 }, spanGaps: true,
+          value: (_, value) => (value === null || value === undefined ? "–" : chosen.y.print(value)),
+        })),
+      ],
+    }, [xs, ...series.map((of) => of.ys)], target);
+    for (const head of target.querySelectorAll("th")) head.setAttribute("scope", "row");
+    target.setAttribute("role", "img");
+    target.setAttribute("aria-label", `${chosen.y.name} against ${chosen.x.name}: ${series.map((of) => of.label).join(", ")}`);
+  }
+
+  section.hidden = false;
+  for (const link of document.querySelectorAll('nav a[href="#sweep"]')) link.hidden = false;
+  usual();
+  choose();
+  // The table comes first.
+  setTimeout(show, 30);
+  new ResizeObserver(() => {
+    if (plot && Math.abs(plot.width - target.clientWidth) > 1) plot.setSize({ width: target.clientWidth, height: 340 });
+  }).observe(target);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => plot && show());
+  return { chosen, choices, show };
+})();

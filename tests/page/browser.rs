@@ -1,0 +1,231 @@
+//! Headless Chromium, and what the script in a page found.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A script that is put into copies of pages.
+const PROBE: &str = include_str!("probe.js");
+
+/// axe-core by version, and its `axe.min.js` by its SHA-256.
+const AXE: (&str, &str) = (
+    "4.14.1",
+    "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c",
+);
+
+/// Longest that one page may take, in seconds.
+const LIMIT: &str = "240";
+
+pub struct Browser {
+    program: &'static str,
+    axe: Option<String>,
+}
+
+/// How a page is looked at.
+#[derive(Clone, Copy, Default)]
+pub struct Ask {
+    /// In its dark colours.
+    pub dark: bool,
+    /// By axe-core as well, which takes its time.
+    pub axe: bool,
+}
+
+/// What was found at a width.
+pub struct Found {
+    pub width: u32,
+    pub json: serde_json::Value,
+    /// The same as text, without the longest part.
+    pub text: String,
+}
+
+impl Found {
+    pub fn number(&self, key: &str) -> u64 {
+        let value = &self.json[key];
+        value
+            .as_f64()
+            .unwrap_or_else(|| panic!("no {key} in {}", self.text)) as u64
+    }
+
+    pub fn list(&self, key: &str) -> Vec<String> {
+        let values = self.json[key].as_array().into_iter().flatten();
+        values
+            .map(|value| value.as_str().unwrap_or_default().to_owned())
+            .collect()
+    }
+}
+
+impl Browser {
+    /// `None`, with a message, where there is none and none is required.
+    pub fn found() -> Option<Browser> {
+        let there = |program: &&str| {
+            let mut command = Command::new(program);
+            command
+                .arg("--version")
+                .stdout(Stdio::null())
+                .stderr(Stdio::null());
+            command.status().is_ok_and(|status| status.success())
+        };
+        let names = ["chromium", "chromium-browser", "google-chrome"];
+        let program = names.into_iter().find(there);
+        let required = std::env::var("REGATTA_CHROMIUM").is_ok_and(|value| value == "required");
+        assert!(
+            program.is_some() || !required,
+            "REGATTA_CHROMIUM=required, and there is no chromium"
+        );
+        if program.is_none() {
+            eprintln!("skipped: there is no chromium");
+        }
+        program.map(|program| Browser {
+            program,
+            axe: axe(),
+        })
+    }
+
+    /// Opens a copy of a page at each width, one after the other, and gives what its script
+    /// finds.
+    pub fn asks(&self, page: &Path, widths: &[u32], ask: Ask) -> Vec<Found> {
+        let folder = tempfile::tempdir().unwrap();
+        let text = fs::read_to_string(page).unwrap();
+        fs::write(folder.path().join("page.html"), self.probed(&text, ask)).unwrap();
+        // A window is never narrow; a frame is as narrow as it is told to be.
+        let harness = format!(
+            r#"<!doctype html><body><script>
+const widths = {widths:?}, all = [];
+addEventListener("message", (event) => {{
+  all.push(event.data);
+  document.querySelector("iframe").remove();
+  next();
+}});
+function next() {{
+  const width = widths[all.length];
+  if (width === undefined) {{
+    const found = document.createElement("pre");
+    found.id = "found";
+    found.textContent = `[${{all.join(",")}}]`;
+    document.body.append(found);
+    return;
+  }}
+  const frame = document.createElement("iframe");
+  Object.assign(frame, {{ src: "page.html", width, height: 900 }});
+  document.body.append(frame);
+}}
+next();
+</script></body>"#
+        );
+        let path = folder.path().join("harness.html");
+        fs::write(&path, harness).unwrap();
+        let mut arguments = vec![
+            "--dump-dom".to_owned(),
+            "--virtual-time-budget=600000".to_owned(),
+        ];
+        if ask.dark {
+            arguments.push("--blink-settings=preferredColorScheme=0".to_owned());
+        }
+        let dumped = self.run(&path, folder.path(), &arguments);
+        let found = dumped
+            .split_once("<pre id=\"found\">")
+            .and_then(|(_, rest)| rest.split_once("</pre>"));
+        let (found, _) = found.unwrap_or_else(|| panic!("nothing was found in {}", page.display()));
+        let found = found
+            .replace("&lt;", "<")
+            .replace("&gt;", ">")
+            .replace("&nbsp;", "\u{a0}")
+            .replace("&amp;", "&");
+        let all: Vec<serde_json::Value> = serde_json::from_str(&found).unwrap();
+        assert_eq!(all.len(), widths.len());
+        let each = all.into_iter().zip(widths);
+        each.map(|(json, width)| {
+            let mut short = json.clone();
+            for long in ["details", "ids", "axe", "words"] {
+                short[long] = serde_json::Value::Null;
+            }
+            Found {
+                width: *width,
+                json,
+                text: short.to_string(),
+            }
+        })
+        .collect()
+    }
+
+    /// The page as a PDF.
+    pub fn prints(&self, page: &Path, folder: &Path) -> Vec<u8> {
+        let out = folder.join("printed.pdf");
+        self.run(page, folder, &[format!("--print-to-pdf={}", out.display())]);
+        fs::read(out).unwrap()
+    }
+
+    fn run(&self, page: &Path, folder: &Path, arguments: &[String]) -> String {
+        let profile = folder.join("profile");
+        let output = Command::new("timeout")
+            .args(["--kill-after=5", LIMIT, self.program])
+            .args([
+                "--headless=new",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--no-first-run",
+            ])
+            .arg("--disable-dev-shm-usage")
+            .arg(format!("--user-data-dir={}", profile.display()))
+            .arg("--window-size=1600,1000")
+            .args(arguments)
+            .arg(format!("file://{}", page.display()))
+            .stderr(Stdio::null())
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{}: {}",
+            self.program,
+            output.status
+        );
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// A copy of a page with the script in it, and one that hears its errors from the start.
+    fn probed(&self, page: &str, ask: Ask) -> String {
+        const HEARS: &str = r#"<head><script>window.probeErrors = [];
+addEventListener("error", (event) => probeErrors.push(event.message));
+addEventListener("unhandledrejection", (event) => probeErrors.push(String(event.reason)));</script>"#;
+        let (before, after) = page.rsplit_once("</body>").unwrap();
+        let axe = self.axe.as_ref().filter(|_| ask.axe);
+        let axe = axe.map_or(String::new(), |axe| {
+            format!(
+                "<script>{axe}</script><script>window.probeAxe = async () => {{
+const found = await axe.run(document, {{ resultTypes: [\"violations\"] }});
+return found.violations.map((of) => ({{ id: of.id, impact: of.impact, nodes: of.nodes.slice(0, 3).map((node) => node.html.slice(0, 200)) }}));
+}};</script>"
+            )
+        });
+        let page = format!("{before}{axe}<script>{PROBE}</script></body>{after}");
+        page.replacen("<head>", HEARS, 1)
+    }
+}
+
+/// axe-core's script, if it can be had. It is under MPL-2.0 and is not kept here.
+fn axe() -> Option<String> {
+    let (version, checksum) = AXE;
+    let named = std::env::var_os("REGATTA_AXE").map(PathBuf::from);
+    let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("axe-{version}.min.js"));
+    let path = named.unwrap_or(kept);
+    if !path.exists() {
+        let address = format!("https://registry.npmjs.org/axe-core/-/axe-core-{version}.tgz");
+        let fetch = "curl -sfL --max-time 60 \"$1\" | tar -xzO package/axe.min.js";
+        let fetched = Command::new("sh")
+            .args(["-c", fetch, "sh", &address])
+            .output()
+            .ok()?;
+        // Whole or not at all: tests run beside each other.
+        let draft = tempfile::NamedTempFile::new_in(path.parent()?).ok()?;
+        fs::write(draft.path(), fetched.stdout).ok()?;
+        draft.persist(&path).ok()?;
+    }
+    let summed = Command::new("sha256sum").arg(&path).output().ok()?;
+    let summed = String::from_utf8_lossy(&summed.stdout).into_owned();
+    if !summed.contains(checksum) {
+        eprintln!("axe-core {version} cannot be had: accessibility is not asked of it");
+        let _ = fs::remove_file(&path);
+        return None;
+    }
+    fs::read_to_string(path).ok()
+}

@@ -1,0 +1,266 @@
+//! The report page in a real browser: headless Chromium opens copies of pages with a script in
+//! them that opens, filters, sorts and measures, at three widths.
+//!
+//! Where there is no Chromium the tests say so and pass, unless `REGATTA_CHROMIUM=required`.
+//! axe-core is asked where it is at hand: `REGATTA_AXE` names an `axe.min.js`, or it is fetched
+//! once, by version and checksum. How long things take is printed, and nothing is made of it.
+
+#[path = "../../benches/many/runs.rs"]
+#[allow(dead_code, reason = "the benchmark uses more of it")]
+mod runs;
+
+mod browser;
+mod hostile;
+
+use std::path::{Path, PathBuf};
+
+use browser::{Ask, Browser, Found};
+use regatta::record::ruler::Readings;
+use regatta::report::ruler::Ruling;
+use runs::Which;
+
+/// A telephone, a tablet and a desk.
+const WIDTHS: [u32; 3] = [390, 800, 1440];
+
+fn sample(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("reports/samples")
+        .join(name)
+}
+
+/// The page that regatta writes when it is started so.
+fn page(folder: &Path, words: &[&str]) -> PathBuf {
+    let page = folder.join("page.html");
+    let mut command = assert_cmd::Command::cargo_bin("regatta").unwrap();
+    let output = command
+        .args(words)
+        .arg("--html")
+        .arg(&page)
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(page.exists(), "{words:?} wrote no page: {told}");
+    page
+}
+
+fn made(folder: &Path, cases: usize) -> PathBuf {
+    runs::write(&folder.join("base"), cases, Which::Base);
+    runs::write(&folder.join("head"), cases, Which::Head);
+    page(folder, &["diff", "base", "head"])
+}
+
+/// What must hold of any page, at any width.
+fn holds(name: &str, found: &Found) {
+    let told = format!("{name} at {}: {}", found.width, found.text);
+    assert!(found.list("errors").is_empty(), "{told}");
+    let opened = found.number("opened");
+    assert!(opened > 0 && opened == found.number("rows"), "{told}");
+    assert_eq!(found.number("closed"), 0, "{told}");
+    assert!(
+        found.number("openTable") <= found.number("closedTable"),
+        "{told}"
+    );
+    for which in ["overflow", "sweepOverflow"] {
+        let Some(measured) = found.json.get(which) else {
+            continue;
+        };
+        assert_eq!(
+            measured["innerWidth"].as_u64(),
+            Some(u64::from(found.width)),
+            "{told}"
+        );
+        let wide = measured["scrollWidth"].as_u64().unwrap();
+        assert!(wide <= u64::from(found.width), "{told}");
+    }
+    for yes in [
+        "expanded",
+        "verdictsInView",
+        "names",
+        "escaped",
+        "filtered",
+        "filteredAll",
+        "linked",
+        "links",
+    ] {
+        assert_eq!(found.json[yes], true, "{yes}: {told}");
+    }
+    assert_eq!(found.json["injected"], false, "{told}");
+    assert_eq!(found.list("unsorted"), [""; 0], "{told}");
+    assert_eq!(found.number("ariaSorts"), 1, "{told}");
+    assert_eq!(found.number("ariaOnButtons"), 0, "{told}");
+    assert_eq!(found.number("scopes"), 0, "heads without a scope: {told}");
+    assert!(
+        found.json["hash"].as_str().unwrap().starts_with("#q="),
+        "{told}"
+    );
+    assert_eq!(found.json["chip"]["all"], true, "{told}");
+    assert_eq!(found.json["chip"]["pressed"], "true", "{told}");
+    if let Some(facet) = found.json.get("facet") {
+        assert_eq!(facet["all"], true, "{told}");
+        assert!(
+            facet["hash"].as_str().unwrap().starts_with("#at."),
+            "{told}"
+        );
+    }
+    assert_eq!(found.json["reset"]["hash"], "", "{told}");
+    let sections = found.json["sections"].as_array().unwrap();
+    assert!(
+        sections.iter().all(|full| *full == true),
+        "an empty section: {told}"
+    );
+    let signs = found.list("signs");
+    let distinct: std::collections::BTreeSet<&String> = signs.iter().collect();
+    assert_eq!(distinct.len(), signs.len(), "{told}");
+    for violation in found
+        .json
+        .get("axe")
+        .into_iter()
+        .flat_map(|all| all.as_array().unwrap())
+    {
+        let impact = violation["impact"].as_str().unwrap_or_default();
+        assert!(
+            !["serious", "critical"].contains(&impact),
+            "{name} at {}: {violation}",
+            found.width
+        );
+    }
+}
+
+#[test]
+fn two_thousand_cases_with_a_base() {
+    let Some(browser) = Browser::found() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let page = made(folder.path(), 2_000);
+    let bytes = std::fs::metadata(&page).unwrap().len();
+    assert!(bytes <= 2_000_000, "{bytes} bytes");
+    for found in browser.asks(&page, &WIDTHS, Ask::default()) {
+        holds("2,000 cases", &found);
+        // The browser's clock stands still once a page is there: the first says how long.
+        if found.width == WIDTHS[0] {
+            let ready = found.number("interactive");
+            println!(
+                "2,000 cases: {ready} ms to interactive, {}",
+                found.json["times"]
+            );
+        }
+        assert!(found.number("nodes") < 12_000, "{}", found.text);
+        assert_eq!(found.number("cases"), 2_000);
+        // Of the first page all but one were measured.
+        assert!(found.number("figures") >= 90, "{}", found.text);
+        let words = found.list("words");
+        let regressed = |word: &String| word.ends_with("regressed");
+        assert!(words[..2].iter().all(regressed) && !words[2..].iter().any(regressed));
+        assert!(
+            found.json["details"]
+                .as_str()
+                .unwrap()
+                .contains("less-parallel")
+        );
+        assert_eq!(found.json["sweep"]["canvas"], 1, "{}", found.text);
+        assert_eq!(found.json["sweep"]["axes"][0], "seq", "{}", found.text);
+    }
+}
+
+#[test]
+fn runs_of_a_gpu() {
+    let Some(browser) = Browser::found() else {
+        return;
+    };
+    for name in ["xformers-0.0.26", "providers"] {
+        let folder = tempfile::tempdir().unwrap();
+        let run = sample(name);
+        let page = page(folder.path(), &["report", run.to_str().unwrap()]);
+        for dark in [false, true] {
+            for found in browser.asks(&page, &WIDTHS, Ask { dark, axe: true }) {
+                holds(name, &found);
+            }
+        }
+    }
+}
+
+#[test]
+fn names_that_mean_harm() {
+    let Some(browser) = Browser::found() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    hostile::write(folder.path(), Which::Base);
+    hostile::write(folder.path(), Which::Head);
+    let page = page(folder.path(), &["diff", "base", "head"]);
+    for found in browser.asks(&page, &WIDTHS, Ask::default()) {
+        holds("hostile texts", &found);
+    }
+    hostile::rename(&page);
+    for found in browser.asks(&page, &WIDTHS, Ask::default()) {
+        holds("hostile ids", &found);
+        let shown = found.list("first").concat() + &found.list("ids").concat();
+        for name in hostile::SEEN {
+            assert!(
+                shown.contains(name),
+                "{name:?} is not shown: {}",
+                found.text
+            );
+        }
+    }
+}
+
+#[test]
+fn a_page_prints() {
+    let Some(browser) = Browser::found() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let page = made(folder.path(), 60);
+    let printed = browser.prints(&page, folder.path());
+    assert!(printed.starts_with(b"%PDF") && printed.len() > 10_000);
+}
+
+/// The page of a clock that saw no difference at some lengths.
+fn ruler(folder: &Path) -> PathBuf {
+    let lengths = [2_000.0, 20_000.0, 200_000.0].map(|nominal: f64| {
+        let sets = [0.0, 0.0, 0.01, 0.02, 0.05, 0.1];
+        let sets = sets.map(|share| [nominal * (1.0 + share) + 600.0; 3]);
+        serde_json::json!({ "nominal_ns": nominal, "rounds": [sets, sets, sets, sets] })
+    });
+    let readings: Readings = serde_json::from_value(serde_json::json!({
+        "device": "NVIDIA H200", "clock": "probe 0.2", "timer": "globaltimer",
+        "timer_step_ns": 32.0, "own_ns": 600.0, "subtracted": null, "host": null,
+        "lengths": lengths,
+    }))
+    .unwrap();
+    let ruled = regatta::judge::ruler::ruled(&readings);
+    assert_eq!(ruled.len(), 3);
+    let documents = regatta::report::ruler::documents(&[Ruling { readings, ruled }]).unwrap();
+    let path = folder.join("ruler.html");
+    std::fs::write(&path, &documents[0].text).unwrap();
+    path
+}
+
+#[test]
+fn pages_of_other_commands_fit_too() {
+    let Some(browser) = Browser::found() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let timings = folder.path().join("timings.html");
+    let mut command = assert_cmd::Command::cargo_bin("regatta").unwrap();
+    command
+        .arg("report")
+        .arg(sample("timings"))
+        .arg("--timings")
+        .arg(&timings);
+    command.assert().success();
+    let trace = sample("trace/one.trace");
+    let trace = page(folder.path(), &["report", trace.to_str().unwrap()]);
+    for page in [timings, trace, ruler(folder.path())] {
+        for found in browser.asks(&page, &WIDTHS, Ask::default()) {
+            let told = format!("{}: {}", page.display(), found.text);
+            assert!(found.list("errors").is_empty(), "{told}");
+            let wide = found.json["overflow"]["scrollWidth"].as_u64().unwrap();
+            assert!(wide <= u64::from(found.width), "{told}");
+        }
+    }
+}
