@@ -302,7 +302,7 @@ fn a_job_is_told_by_annotations_and_its_summary() {
     );
     let text = std::fs::read_to_string(&summary).unwrap();
     assert!(
-        text.starts_with("from a step before\n<!-- regatta suite=s "),
+        text.starts_with("from a step before\n### ❌ Failed: s"),
         "{text}"
     );
     let junit = std::fs::read_to_string(place.path().join("j.xml")).unwrap();
@@ -337,5 +337,6 @@ fn a_job_is_told_by_annotations_and_its_summary() {
     let (_, stderr) = exits!(place, 2, words);
     assert!(stderr.contains("both go to standard output"), "{stderr}");
     let (stdout, _) = exits!(place, 1, ["gate", "./s.toml", "--markdown", "-"]);
-    assert!(stdout.starts_with("<!-- regatta suite=s "), "{stdout}");
+    assert!(stdout.starts_with("### ❌ Failed: s"), "{stdout}");
+    assert!(stdout.ends_with(" outcome=failed -->\n"), "{stdout}");
 }

@@ -19,9 +19,9 @@ use regatta::report::Mark;
 
 /// Put a report on a pull request, as one comment that is replaced by the next
 ///
-/// The report is the Markdown of `run`, `gate`, `compare`, `diff` or `report` (--markdown). Its
-/// first line names the suite and the machine: the comment that begins alike is replaced, and
-/// there is one for each suite and machine. On GitHub Actions and GitLab CI it finds the
+/// The report is the Markdown of `run`, `gate`, `compare`, `diff` or `report` (--markdown). A
+/// line that nobody sees names the suite and the machine: the comment with such a line is
+/// replaced, and there is one for each suite and machine. On GitHub Actions and GitLab CI it finds the
 /// repository and the number itself; the token is GITHUB_TOKEN (or GH_TOKEN), with
 /// `pull-requests: write`, or GITLAB_TOKEN, of the scope `api`. Sent by curl. Exits 0 when the
 /// comment is there, 2 when it cannot be asked for, 3 when the forge refused: the exit code of
@@ -87,8 +87,8 @@ fn comment(args: &CommentArgs) -> Ended {
         (None, Some(mark)) => mark.beginning(),
         (None, None) => {
             return Err(Stop::Usage(anyhow!(
-                "{}: its first line does not say of which suite it is, as the Markdown of \
-                 regatta does; name the comment: --key NAME",
+                "{} does not say of which suite it is, as the Markdown of regatta does; name the \
+                 comment: --key NAME",
                 args.report.display()
             )));
         }
@@ -140,12 +140,12 @@ fn text(args: &CommentArgs) -> Result<String, Stop> {
     }
 }
 
-/// The text with what it is found by at its beginning, and a link at its end.
+/// The text with a link, and with what it is found by.
 fn body(args: &CommentArgs, marker: &str, text: &str) -> String {
-    let mut body = match args.key {
-        Some(_) => format!("{marker}-->\n{text}"),
-        None => text.to_owned(),
-    };
+    let mut body = text.trim_end().to_owned();
+    if args.key.is_some() {
+        body += &format!("\n\n{marker}-->");
+    }
     let job = || {
         let [server, name, run] = ["SERVER_URL", "REPOSITORY", "RUN_ID"]
             .map(|name| variable(&[&format!("GITHUB_{name}")]));
@@ -153,9 +153,9 @@ fn body(args: &CommentArgs, marker: &str, text: &str) -> String {
         github().or_else(|| variable(&["CI_JOB_URL"]))
     };
     if let Some(link) = args.link.clone().or_else(job) {
-        body = format!("{}\n\n[more]({link})\n", body.trim_end());
+        body += &format!("\n\n[more]({link})");
     }
-    body
+    body + "\n"
 }
 
 fn dry_run(args: &CommentArgs, body: &str) -> Ended {

@@ -1,4 +1,4 @@
-//! The one comment on a pull request: found by what its first line says, and replaced.
+//! The one comment on a pull request: found by a line that nobody sees, and replaced.
 //!
 //! [`put`] is the whole of it: it asks for the comments page by page, and sends one request. How
 //! a forge spells that is [`place`]'s, and who sends it [`curl`]'s.
@@ -38,8 +38,8 @@ const PAGE: usize = 100;
 /// Pages that are looked through: on a pull request with more comments a second one is begun.
 const PAGES: usize = 50;
 
-/// Puts a text on a pull request: in place of the comment whose text begins with `marker`, as
-/// `body` does, or as a new one, which is not begun where `begin` is false.
+/// Puts a text on a pull request: in place of the comment of which a line begins with `marker`,
+/// as one of `body` does, or as a new one, which is not begun where `begin` is false.
 ///
 /// # Errors
 /// When the forge refuses, or does not answer.
@@ -67,7 +67,7 @@ fn find(http: &dyn Http, place: &Place, marker: &str) -> Result<Option<u64>, For
         let comments: Vec<Comment> = read(http, &place.list(page, PAGE))?;
         let own = |comment: &&Comment| {
             let body = comment.body.as_deref().unwrap_or_default();
-            body.trim_start().starts_with(marker)
+            body.lines().any(|line| line.starts_with(marker))
         };
         if let Some(comment) = comments.iter().find(own) {
             return Ok(Some(comment.id));

@@ -50,9 +50,8 @@ fn startable(name: &str, starting: &Starting, suite: &Suite) -> Result<(), NoCom
         return match starting.start {
             Start::Auto | Start::Exec => Ok(()),
             Start::Fork => Err(NoCommand(format!(
-                "{place}: only workers in Python that regatta serves ({}, and yours by \
-                 `python = ...`) can be forked; leave `start` out, and `{name}` is started for \
-                 each invocation",
+                "{place}: only regatta's own workers in Python ({}) and functions (`python = ...`) \
+                 can be forked; leave `start` out, and `{name}` is started for each invocation",
                 python::LIBRARIES.join(", ")
             ))),
         };

@@ -35,7 +35,7 @@ impl Exporter for Markdown {
     }
 }
 
-/// What the first line says, which nobody sees: of what the report is, so that the comment of
+/// What the last line says, which nobody sees: of what the report is, so that the comment of
 /// an earlier one is found, and how it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
@@ -55,16 +55,17 @@ impl Mark {
 
     /// The mark of a report; `None` of another text.
     pub fn of(text: &str) -> Option<Mark> {
-        let line = text.trim_start().lines().next()?;
+        let mut lines = text.lines().rev();
+        let line = lines.find(|line| line.starts_with("<!-- regatta suite="))?;
         let (beginning, rest) = line.split_once("outcome=")?;
         let outcome = rest.strip_suffix(" -->")?;
-        beginning.starts_with("<!-- regatta suite=").then(|| Mark {
+        Some(Mark {
             beginning: beginning.to_owned(),
             outcome: outcome.to_owned(),
         })
     }
 
-    /// How reports of this suite on this machine begin, however they ended.
+    /// How the line begins in reports of this suite on this machine, however they ended.
     pub fn beginning(&self) -> String {
         self.beginning.clone()
     }
@@ -92,7 +93,7 @@ const REASON: usize = 240;
 fn document(report: &Report) -> String {
     let judgement = report.judgement;
     let summary = Summary::of(judgement);
-    let mut out = format!("{}\n", Mark::made(judgement));
+    let mut out = String::new();
     verdict(&mut out, judgement);
     let by_axes = by_axes(judgement);
     if !by_axes.is_empty() {
@@ -115,6 +116,7 @@ fn document(report: &Report) -> String {
         let _ = writeln!(out, "\n{before}{rest}.");
     }
     details(&mut out, report, &summary);
+    let _ = writeln!(out, "\n{}", Mark::made(judgement));
     out
 }
 

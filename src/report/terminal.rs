@@ -257,7 +257,7 @@ mod tests {
         let scene = fixture::large(9_700);
         let text = plain(&scene);
         assert!(text.contains("Regressed (100)"), "{text}");
-        assert!(text.contains("  and 60 more, which --all prints\n"));
+        assert!(text.contains("  and 80 more, which --all prints\n"));
         let options = Options {
             all: true,
             ..Options::default()
