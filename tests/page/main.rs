@@ -75,6 +75,7 @@ fn holds(name: &str, found: &Found) {
     }
     for yes in [
         "expanded",
+        "filled",
         "verdictsInView",
         "names",
         "escaped",

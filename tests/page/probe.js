@@ -44,6 +44,9 @@
     found.opened = body.querySelectorAll("tr.detail").length;
     found.expanded = rows().every((row) => row.querySelector(".open").getAttribute("aria-expanded") === "true");
     found.openTable = root.getBoundingClientRect().width;
+    // The columns that are seen fill the table.
+    const first = [...rows()[0].cells].filter((cell) => cell.offsetParent).map((cell) => cell.getBoundingClientRect());
+    found.filled = Math.max(...first.map((cell) => cell.right)) >= root.getBoundingClientRect().right - 2;
     found.verdictsInView = rows().every((row) => [...row.cells].filter((cell) => cell.offsetParent)
       .every((cell) => cell.getBoundingClientRect().right <= innerWidth + 1));
     found.names = rows().slice(0, 20).every((row) =>

@@ -64,10 +64,13 @@ const table = (() => {
     return opened ? [made, detail(one)] : [made];
   }
 
+  // As many columns as are seen: one more would take its part of the width.
+  const columns = () => [...root.tHead.rows[0].cells].filter((cell) => getComputedStyle(cell).display !== "none").length;
+
   function detail(one) {
     const wide = Math.min(root.clientWidth, innerWidth) - 40;
     const link = el("p", { class: "muted" }, el("a", { href: `#case=${page.encoded(one.id)}` }, "Link to this case"));
-    return el("tr", { class: "detail", role: "row" }, el("td", { colspan: "9", role: "cell" }, details.of(one, wide), link));
+    return el("tr", { class: "detail", role: "row" }, el("td", { colspan: String(columns()), role: "cell" }, details.of(one, wide), link));
   }
 
   let listed = [];
@@ -209,6 +212,10 @@ const table = (() => {
     anew();
   });
   addEventListener("hashchange", follow);
+  addEventListener("resize", () => {
+    const seen = columns();
+    for (const cell of body.querySelectorAll(".detail > td")) cell.colSpan = seen;
+  });
   if (read()) reflect();
   apply();
   if (state.pinned) rowOf(state.pinned)?.scrollIntoView();
