@@ -17,10 +17,7 @@ fn it_writes_what_the_guide_says_and_replaces_nothing() {
     place.write("README.md", "# Mine");
     place.write(".gitignore", "target\n");
     let (stdout, _) = exits!(place, 0, ["init"]);
-    assert!(
-        stdout.ends_with("next: regatta run ./speed.toml\n"),
-        "{stdout}"
-    );
+    assert!(stdout.ends_with("regatta run ./speed.toml\n"), "{stdout}");
     assert!(
         stdout.contains("written    attention.py\n") || stdout.contains("./attention.py"),
         "{stdout}"
@@ -31,6 +28,11 @@ fn it_writes_what_the_guide_says_and_replaces_nothing() {
     assert!(text(&place, "README.md").starts_with("# Mine\n\n## Speed\n"));
     assert!(!place.path().join(".github").exists());
     exits!(place, 0, ["list", "./speed.toml"]);
+    let brings = text(&place, "speed.toml").contains("numpy==");
+    assert_eq!(
+        brings,
+        stdout.contains("env --suite ./speed.toml make default")
+    );
 
     // A second time nothing changes; what somebody changed stays.
     place.write("attention.py", "mine = 1\n");

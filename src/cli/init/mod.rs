@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
@@ -10,8 +11,11 @@ use serde_json::json;
 
 use super::reporting::told_as_json;
 use super::{Ended, Stop, print};
+use regatta::measure::environments::interpreter_of;
 use regatta::measure::git::{Checkout, Git};
 use regatta::report::files;
+use regatta::report::text::shell_quoted;
+use regatta::suite::environment::Environment;
 
 /// Write a suite, a function and a CI job into this repository, so that the next command works
 ///
@@ -58,6 +62,20 @@ const SECTION: &str = include_str!("README.md");
 const GITHUB: &str = include_str!("github.yml");
 const GITLAB: &str = include_str!("gitlab.yml");
 
+/// The beginning of the line of the suite that its environment's requirements go before.
+const ENVIRONMENT: &str = "environments.default.";
+const NUMPY: &str = "requirements = [\"numpy==2.2.6\"]\nenvironments.default.";
+
+/// True where the function can be imported as it is.
+fn has_numpy() -> bool {
+    let python = interpreter_of(&Environment::default());
+    let asked = Command::new(python)
+        .args(["-c", "import numpy"])
+        .stdin(Stdio::null())
+        .output();
+    asked.is_ok_and(|output| output.status.success())
+}
+
 /// What became of a file.
 struct Written {
     path: PathBuf,
@@ -68,9 +86,19 @@ fn init(args: &InitArgs) -> Ended {
     let root = &args.dir;
     fs::create_dir_all(root).map_err(|error| at(root, error))?;
     let ci = args.ci.unwrap_or_else(|| of_remote(root));
+    // Where Python has no NumPy, the suite brings it.
+    let bringing = SUITE.replace(ENVIRONMENT, &format!("{ENVIRONMENT}{NUMPY}"));
+    let made = match there(&root.join("speed.toml"))? {
+        Some(own) => own == bringing,
+        None => !has_numpy(),
+    };
+    let suite = match made {
+        true => bringing,
+        false => SUITE.to_owned(),
+    };
     let mut all = vec![
         begun(root, "attention.py", FUNCTION)?,
-        begun(root, "speed.toml", SUITE)?,
+        begun(root, "speed.toml", &suite)?,
     ];
     all.extend(match ci {
         Ci::Github => Some(begun(root, ".github/workflows/speed.yml", GITHUB)?),
@@ -79,10 +107,13 @@ fn init(args: &InitArgs) -> Ended {
     });
     all.push(ignored(root)?);
     all.push(described(root)?);
-    let next = match root == Path::new(".") {
-        true => "regatta run ./speed.toml".to_owned(),
-        false => format!("cd {} && regatta run ./speed.toml", root.display()),
-    };
+    let mut next = "regatta run ./speed.toml".to_owned();
+    if made {
+        next = format!("regatta env --suite ./speed.toml make default && {next}");
+    }
+    if root != Path::new(".") {
+        next = format!("cd {} && {next}", shell_quoted(&root.display().to_string()));
+    }
     if args.json {
         let files = all
             .iter()
