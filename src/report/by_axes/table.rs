@@ -16,6 +16,8 @@ pub(in crate::report) struct Table {
 pub(in crate::report) struct Axis {
     /// What it is called.
     pub name: String,
+    /// Other axes that differ just where it does: what is told of it is told of them.
+    pub also: Vec<String>,
     /// Its values, in their order.
     pub values: Vec<String>,
     /// True where all of them are whole numbers.
@@ -50,7 +52,9 @@ impl Table {
                 {
                     other.name = SEQ.to_owned();
                 }
-                Some(_) => {}
+                // Of the same values it is the same: key-value heads of as many heads.
+                Some(other) if other.values == axis.values => {}
+                Some(other) => other.also.push(axis.name),
                 None => axes.push(axis),
             }
         }
@@ -77,6 +81,7 @@ fn axis(name: String, cases: &[Option<Case>]) -> Axis {
         .collect();
     Axis {
         name,
+        also: Vec::new(),
         numeric,
         of,
         values,

@@ -49,7 +49,8 @@ pub(super) fn document(context: &Context, table: &Table, worst: &[usize]) -> Str
     });
     let axes = table.axes.iter().map(|axis| {
         let values: Vec<String> = axis.values.iter().map(|value| one_line(value)).collect();
-        json!({ "name": one_line(&axis.name), "values": values, "of": axis.of })
+        let also: Vec<String> = axis.also.iter().map(|name| one_line(name)).collect();
+        json!({ "name": one_line(&axis.name), "also": also, "values": values, "of": axis.of })
     });
     let document = json!({
         "floor": context.floor().0,

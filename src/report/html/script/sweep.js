@@ -14,9 +14,12 @@ const sweep = (() => {
     return several ? [{ name, of, made }] : [];
   }
   const numbers = (of) => of && of.of.map((value) => (value === null ? undefined : whole(of.values[value])));
-  const choices = doc.axes.flatMap((of) => along(of.name, numbers(of), [of.name]));
+  const called = (of) => (of.also.length ? `${of.name} (with ${of.also.join(", ")})` : of.name);
+  const choices = doc.axes.flatMap((of) => along(called(of), numbers(of), [of.name]));
+  // A product of axes with which others change would be a sweep of those.
+  const alone = ["batch", "heads"].every((name) => axis(name) && !axis(name).also.length);
   const [batch, heads] = ["batch", "heads"].map((name) => numbers(axis(name)));
-  if (batch && heads) choices.push(...along(PRODUCT, batch.map((value, place) => value * heads[place]), ["batch", "heads"]));
+  if (batch && heads && alone) choices.push(...along(PRODUCT, batch.map((value, place) => value * heads[place]), ["batch", "heads"]));
   if (!choices.length) return undefined;
   // Length is what one asks for first.
   choices.sort((a, b) => b.name.startsWith("seq") - a.name.startsWith("seq"));
@@ -25,15 +28,16 @@ const sweep = (() => {
     { name: "time", of: "head", base: "base", print: draw.time },
     { name: "FLOP/s", of: "flops", print: draw.rate },
   ];
-  const variant = axis("variant");
+  // A line is a variant in an environment.
+  const [variant, environment] = ["variant", "environment"].map(axis);
   const chosen = { x: choices[0], y: YS[0], fixed: new Map() };
   const controls = document.getElementById("sweep-controls");
   const target = document.getElementById("sweep-plot");
   let plot;
 
-  const others = () => doc.axes.filter((of) => of !== variant && !chosen.x.made.includes(of.name));
+  const others = () => doc.axes.filter((of) => of !== variant && of !== environment && !chosen.x.made.includes(of.name));
 
-  // The others as most of the line's points have them.
+  // The others as most of the line's points have them; gives how many these are.
   function usual() {
     const points = new Map();
     for (const one of cases) {
@@ -42,10 +46,20 @@ const sweep = (() => {
       if (!points.has(key)) points.set(key, new Set());
       points.get(key).add(chosen.x.of[one.place]);
     }
-    const [most] = [...points].sort((a, b) => b[1].size - a[1].size)[0] ?? [""];
+    const [most, found] = [...points].sort((a, b) => b[1].size - a[1].size)[0] ?? ["", new Set()];
     const values = most.split(",");
     chosen.fixed = new Map(others().map((of, number) => [of.name, values[number] === "" ? null : +values[number]]));
+    return found.size;
   }
+
+  // An axis that never varies alone has no line: lengths may come with other heads each.
+  const lined = choices.filter((choice) => {
+    chosen.x = choice;
+    return usual() > 1;
+  });
+  if (!lined.length) return undefined;
+  choices.splice(0, choices.length, ...lined);
+  chosen.x = choices[0];
 
   function select(name, options, value, change) {
     const made = el("select", {}, options.map(([text, key]) => el("option", { value: String(key) }, text)));
@@ -75,25 +89,28 @@ const sweep = (() => {
     [...controls.children].find((label) => label.firstChild.textContent === had)?.querySelector("select").focus();
   }
 
+  const colours = new Map();
   function lines() {
+    colours.clear();
     const there = cases.filter((one) => chosen.x.of[one.place] > 0 &&
       others().every((of) => of.of[one.place] === chosen.fixed.get(of.name)));
     const xs = [...new Set(there.map((one) => chosen.x.of[one.place]))].sort((a, b) => a - b);
     const series = new Map();
-    const add = (name, key, dashed, number) => {
+    const add = (name, key, dashed) => {
       const values = page.column(key);
       for (const one of there) {
         const value = values[one.place];
         if (value === undefined || !name(one)) continue;
         const label = name(one) + (dashed ? ", base" : "");
-        if (!series.has(label)) series.set(label, { label, dashed, colour: number(one), ys: xs.map(() => null) });
+        if (!colours.has(name(one))) colours.set(name(one), colours.size);
+        if (!series.has(label)) series.set(label, { label, dashed, colour: colours.get(name(one)), ys: xs.map(() => null) });
         series.get(label).ys[xs.indexOf(chosen.x.of[one.place])] = value;
       }
     };
-    const number = (one) => (variant ? variant.of[one.place] : 0);
-    const name = (one) => (variant ? variant.values[variant.of[one.place]] : one.id.split(":")[0]);
-    add(name, chosen.y.of, false, number);
-    if (chosen.y.base) add(name, chosen.y.base, true, number);
+    // A case's id begins with both.
+    const name = (one) => one.id.split(":")[0];
+    add(name, chosen.y.of, false);
+    if (chosen.y.base) add(name, chosen.y.base, true);
     return { xs, series: [...series.values()] };
   }
 
