@@ -325,6 +325,14 @@ fn a_job_is_told_by_annotations_and_its_summary() {
         "{stdout}"
     );
 
+    // Named as the Markdown's file too, it holds the report once.
+    place.write("summary.md", "");
+    let words = ["gate", "./s.toml", "--github", "--markdown", "summary.md"];
+    let (code, _, stderr) = place.ran_with(&words, &job);
+    assert_eq!(code, 1, "{stderr}");
+    let text = std::fs::read_to_string(&summary).unwrap();
+    assert_eq!(text.matches("### ❌ Failed: s").count(), 1, "{text}");
+
     // A summary that is full stays as it is.
     place.write("summary.md", &"x".repeat(1 << 20));
     let (_, _, stderr) = place.ran_with(&["gate", "./s.toml", "--markdown", "summary.md"], &job);

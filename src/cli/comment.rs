@@ -21,8 +21,8 @@ use regatta::report::Mark;
 ///
 /// The report is the Markdown of `run`, `gate`, `compare`, `diff` or `report` (--markdown). A
 /// line that nobody sees names the suite and the machine: the comment with such a line is
-/// replaced, and there is one for each suite and machine. On GitHub Actions and GitLab CI it finds the
-/// repository and the number itself; the token is GITHUB_TOKEN (or GH_TOKEN), with
+/// replaced, and there is one for each suite and machine. On GitHub Actions and GitLab CI it
+/// finds the repository and the number itself; the token is GITHUB_TOKEN (or GH_TOKEN), with
 /// `pull-requests: write`, or GITLAB_TOKEN, of the scope `api`. Sent by curl. Exits 0 when the
 /// comment is there, 2 when it cannot be asked for, 3 when the forge refused: the exit code of
 /// the gate is the gate's alone.

@@ -49,15 +49,19 @@ pub fn complain(why: &str, aside: bool) {
     }
 }
 
-/// Prints the annotations of a report, to standard error where standard output holds JSON, and
-/// appends to the step's summary, where there is one.
+/// Appends a report to the step's summary, where there is one.
+///
+/// # Errors
+/// When it cannot be written: exit code 3.
+pub fn fill_summary(report: &Report) -> Result<(), Stop> {
+    summary().map_or(Ok(()), |path| summarise(report, &path))
+}
+
+/// Prints the annotations of a report, to standard error where standard output holds JSON.
 ///
 /// # Errors
 /// When one cannot be written: exit code 3.
 pub fn annotate(report: &Report, aside: bool) -> Result<(), Stop> {
-    if let Some(path) = summary() {
-        summarise(report, &path)?;
-    }
     for name in report::names(Format::Github) {
         let make = |out: &mut dyn Write| report::write(Format::Github, report, name, out);
         match aside {

@@ -124,6 +124,11 @@ impl Outputs {
         Ok(())
     }
 
+    /// True where the Markdown goes to the step's summary.
+    pub fn summarises(&self) -> bool {
+        self.markdown.as_deref().is_some_and(github::is_summary)
+    }
+
     /// Writes the files asked for.
     ///
     /// # Errors

@@ -76,7 +76,11 @@ impl Answers {
             false => answer(report, &self.show),
         };
         let noted = match self.github {
-            true => github::annotate(report, self.show.json),
+            true => match self.outputs.summarises() {
+                true => Ok(()),
+                false => github::fill_summary(report),
+            }
+            .and_then(|()| github::annotate(report, self.show.json)),
             false => Ok(()),
         };
         [files, told, noted]

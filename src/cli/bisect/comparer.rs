@@ -192,10 +192,7 @@ impl Edge for Comparer<'_> {
                 (Some(said), Some(reading)) => format!("{said}, {}", reading.word.text()),
                 _ => format!("skipped: {}", of.reason.as_deref().unwrap_or(NO_TIME)),
             },
-            (outcome, None) => {
-                let mut reasons = outcome.cases().iter().filter_map(|of| of.reason.as_deref());
-                format!("skipped: {}", reasons.next().unwrap_or(NO_TIME))
-            }
+            (outcome, None) => format!("skipped: {}", outcome.first_reason().unwrap_or(NO_TIME)),
         };
         let against = match step.direct {
             true => format!(" against {}", step.base.name),

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::time::Instant;
 
 use jiff::Timestamp;
 
@@ -58,7 +59,7 @@ impl InTurn {
     /// Whatever is wrong with a version, the suite or a worker: exit code 2; sides that cannot
     /// be compared: 3. It names the side that cannot be had.
     pub fn of(question: &Question<'_>) -> Result<InTurn, Refused> {
-        let clock = Monotonic::begin();
+        let (began, clock) = (Instant::now(), Monotonic::begin());
         let args = question.measure;
         let mut base = Version::of(question.base, args).map_err(of(TurnSide::Base))?;
         let mut head = Version::of(question.head, args).map_err(of(TurnSide::Head))?;
@@ -88,6 +89,8 @@ impl InTurn {
         };
         let base = ready(base, TurnSide::Base)?;
         let mut head = ready(head, TurnSide::Head)?;
+        // What making the versions took is a part of the budget.
+        head.began = began;
         calibrated(&mut head)?;
         question.refuse_without_processor(&head)?;
         let in_turn = InTurn {

@@ -1,6 +1,7 @@
 //! One version, held against a run that is stored.
 
 use std::path::Path;
+use std::time::Instant;
 
 use super::super::deciding::{AgainstStored, decide, incomparable};
 use super::super::measuring::Ready;
@@ -24,7 +25,7 @@ pub struct Stored {
 
 impl Stored {
     pub(super) fn of(question: &Question<'_>, path: &str) -> Result<Stored, Stop> {
-        let clock = Monotonic::begin();
+        let (began, clock) = (Instant::now(), Monotonic::begin());
         let args = question.measure;
         let base = stored(path)?;
         let mut head = Version::of(question.head, args)?;
@@ -35,6 +36,7 @@ impl Stored {
         let how = question.how(&head.suite);
         let asked = head.asked(how.directory.join("head"), None);
         let mut head = Ready::of(asked, args, clock)?;
+        head.began = began;
         calibrated(&mut head)?;
         match incomparable(&head, &base.side, &how.options, SIDES) {
             None => Ok(Stored { base, head, how }),

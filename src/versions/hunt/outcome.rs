@@ -88,6 +88,11 @@ impl Outcome {
         measured.max_by(|a, b| a.size().total_cmp(&b.size()))
     }
 
+    /// Why the first case that has no time has none.
+    pub fn first_reason(&self) -> Option<&str> {
+        self.cases().iter().find_map(|of| of.reason.as_deref())
+    }
+
     /// Its cases; none where a side is unusable.
     pub fn cases(&self) -> &[CaseReading] {
         match self {
@@ -123,8 +128,7 @@ impl Tried {
             }),
             (None, Some(case)) => Some(format!("it has no case {}", case.0)),
             (None, None) => {
-                let mut reasons = self.cases().iter().filter_map(|of| of.reason.as_deref());
-                let why = reasons.next().unwrap_or("it has no case");
+                let why = self.outcome.first_reason().unwrap_or("it has no case");
                 Some(format!("no case was measured: {why}"))
             }
         }
