@@ -261,6 +261,18 @@ pub struct ExpectationResult {
     pub looks_worse: bool,
 }
 
+impl ExpectationResult {
+    /// What it takes and what it may, in words.
+    pub fn told(&self) -> String {
+        format!(
+            "takes {}{}, at most {} is allowed",
+            self.ratio.unwrap_or(Ratio(f64::NAN)).factor(),
+            self.metric.where_timed(),
+            self.within.factor()
+        )
+    }
+}
+
 /// What follows: the exit code and its reasons.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {

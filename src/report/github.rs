@@ -11,7 +11,6 @@ use super::summary::{Summary, evidence};
 use super::text::{one_line, shorten};
 use crate::judge::judgement::{ExpectationResult, LimitResult, MetricRow, Row, VerdictOutcome};
 use crate::suite::structural::Action;
-use crate::units::Ratio;
 
 /// Writes `annotations.txt`.
 pub(super) struct Github;
@@ -160,13 +159,10 @@ fn of_expectation(of: &ExpectationResult) -> Annotation {
     Annotation {
         level: Level::Error,
         title: format!("broken expectation `{}`: {}", of.name, of.case),
-        message: format!(
-            "takes {}{}, at most {} is allowed{}",
-            of.ratio.unwrap_or(Ratio(f64::NAN)).factor(),
-            of.metric.where_timed(),
-            of.within.factor(),
-            against.map_or(String::new(), |case| format!(", against {case}")),
-        ),
+        message: match against {
+            Some(case) => format!("{}, against {case}", of.told()),
+            None => of.told(),
+        },
     }
 }
 

@@ -16,7 +16,7 @@ use crate::judge::judgement::{
     VerdictOutcome, Word,
 };
 use crate::suite::structural::Action;
-use crate::units::{Nanoseconds, Ratio};
+use crate::units::Nanoseconds;
 
 /// Writes `junit.xml`.
 pub(super) struct Junit;
@@ -190,12 +190,7 @@ fn of_expectation(expectation: &ExpectationResult) -> Test {
         Held::Yes => Outcome::Passed,
         Held::Broken => Outcome::Failure {
             kind: "expectation",
-            message: format!(
-                "takes {}{}, at most {} is allowed",
-                expectation.ratio.unwrap_or(Ratio(f64::NAN)).factor(),
-                expectation.metric.where_timed(),
-                expectation.within.factor()
-            ),
+            message: expectation.told(),
             body: match &expectation.against {
                 Some(against) => format!("held against {against}\n{reason}"),
                 None => reason,

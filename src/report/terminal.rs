@@ -17,7 +17,7 @@ use super::text::{one_line, shorten};
 use crate::judge::judgement::{
     ExpectationResult, Held, Judgement, LimitResult, SideSummary, VerdictOutcome,
 };
-use crate::units::{Ratio, counted};
+use crate::units::counted;
 
 /// Cases of one list, where not all were asked for.
 const MOST_ROWS: usize = 20;
@@ -127,19 +127,13 @@ fn expectations(screen: &mut Screen, broken: &[&ExpectationResult]) {
     for expectation in broken.iter().take(screen.most) {
         screen.wrapped(2, &expectation.name);
         screen.case(4, &expectation.case.0);
-        let ratio = expectation.ratio.unwrap_or(Ratio(f64::NAN)).factor();
-        let limit = expectation.within.factor();
-        let host = expectation.metric.where_timed();
+        let told = expectation.told();
         match &expectation.against {
             Some(against) => {
-                screen.line(format!(
-                    "    takes {ratio}{host}, at most {limit} is allowed, of"
-                ));
+                screen.line(format!("    {told}, of"));
                 screen.case(4, &against.0);
             }
-            None => screen.line(format!(
-                "    takes {ratio}{host}, at most {limit} is allowed"
-            )),
+            None => screen.line(format!("    {told}")),
         }
         if let Some(reason) = &expectation.reason {
             screen.wrapped(4, reason);
