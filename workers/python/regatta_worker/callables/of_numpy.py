@@ -19,12 +19,12 @@ from regatta_worker.clock import timing
 from regatta_worker.problem import inputs
 from regatta_worker.problem.attention import Problem
 from regatta_worker.problem.input_sets import Inputs, InputSets, fresh, seed_of
-from regatta_worker.problem.planes import Plane, chosen
+from regatta_worker.problem.planes import Plane
 from regatta_worker.problem.reference import (
     Arrays,
     ReferenceCache,
+    checked,
     difference,
-    difference_of_planes,
     probes,
 )
 from regatta_worker.problem.variant import Variant
@@ -141,21 +141,13 @@ class NumpyFunctions:
     def _checked(self, case: _Case, sets: InputSets) -> Message:
         """What the last timed call computed: some planes held to float64, of inputs made anew,
         and no element that is not finite."""
-        problem, results = case.problem, case.named(sets.kept.pop())
-        seed, dtype = seed_of(case.seed, sets.number), DTYPES[case.problem.dtype]
+        problem, seed = case.problem, seed_of(case.seed, sets.number)
 
         def make(name: str, plane: Plane) -> np.ndarray:
-            return inputs.numpy_part(problem, name, seed, plane, dtype)
+            return inputs.numpy_part(problem, name, seed, plane, DTYPES[problem.dtype])
 
-        exact = self._references.planes(problem, seed, chosen(problem), make)
-        return {
-            "seed": seed,
-            "errors": {
-                name: difference_of_planes(self._arrays, name, value, exact)
-                for name, value in results.items()
-            },
-            "probes": {name: probes(value) for name, value in results.items()},
-        }
+        results = case.named(sets.kept.pop())
+        return checked(self._arrays, self._references, problem, seed, results, make)
 
     def call(self) -> Any:
         """One call of the prepared case."""

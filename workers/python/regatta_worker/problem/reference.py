@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from regatta_worker.problem.attention import GRADIENTS, Problem, Sequence, probe_indices
-from regatta_worker.problem.planes import Plane
+from regatta_worker.problem.planes import Plane, chosen
 from regatta_worker.problem.shelf import Shelf
 
 CHUNK = 1 << 22
@@ -344,6 +344,27 @@ def difference_of_planes(
     if not math.isfinite(float(result.sum(dtype=arrays.xp.float32))):
         return {"relative_l2": math.nan, "max_abs": math.nan}
     return distance.told()
+
+
+def checked(
+    arrays: Arrays,
+    references: ReferenceCache,
+    problem: Problem,
+    set_seed: int,
+    results: dict[str, Any],
+    make: Make,
+) -> dict[str, Any]:
+    """What the last timed call computed, on the inputs of `set_seed`: `errors` over some planes
+    against float64, of inputs made anew, and `probes` of the whole."""
+    exact = references.planes(problem, set_seed, chosen(problem), make)
+    return {
+        "seed": set_seed,
+        "errors": {
+            name: difference_of_planes(arrays, name, value, exact)
+            for name, value in results.items()
+        },
+        "probes": {name: probes(value) for name, value in results.items()},
+    }
 
 
 def probes(result: Any) -> list[float]:
