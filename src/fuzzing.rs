@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::attention::{Case, CaseId, Problem, work};
+use crate::attention::{Case, CaseId, Params, Problem, work};
 use crate::judge::{self, Options, history, trace as traces};
 use crate::kernels::cache;
 use crate::measure::machine::{fingerprint, worker_record};
@@ -23,6 +23,7 @@ use crate::report::history::Shown;
 use crate::report::{self, Format, Report};
 use crate::suite;
 use crate::units::Bytes;
+use crate::variants::cuda::{Asked, Limits, Offer, Own};
 use crate::versions::hunt::{Edge, Outcome, Step, Tried, hunt};
 use crate::versions::journal;
 use crate::versions::span::Version;
@@ -32,7 +33,7 @@ use crate::worker::protocol::{Cache, Device, Measure, Reply, ReplyBody};
 pub type Target = (&'static str, fn(&Path, &[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 13] = [
     ("suite", suite_file),
     ("requirements", requirements),
     ("case_id", case_id),
@@ -43,6 +44,7 @@ pub const TARGETS: [Target; 12] = [
     ("raw_recording", raw_recording),
     ("criterion", criterion_files),
     ("ledger", ledger),
+    ("contract", contract),
     ("bisect", bisect),
     ("history", history_file),
 ];
@@ -312,6 +314,37 @@ fn bisect(folder: &Path, data: &[u8]) {
     report::bisect::text(&shown);
     report::bisect::page(&shown).expect("a page of any journal");
     shown.json().expect("a document of any journal");
+}
+
+/// Of somebody's CUDA file: where it is read, what each variant launches for a few problems.
+fn contract(folder: &Path, data: &[u8]) {
+    let path = laid(folder, "attention.toml", data);
+    let code = laid(folder, "attention.cu", b"");
+    let Ok(own) = Own::read("mine", &code, &path) else {
+        return;
+    };
+    for text in [
+        "s128,d64",
+        "b2,h8,kv2,s9,sk5,d8,dv4,causal-br,bhsd,f16,both",
+    ] {
+        let problem: Problem = text.parse().expect("a problem");
+        let limits = Limits {
+            capability: (9, 0),
+            sms: 132,
+            l2_bytes: 60 << 20,
+            shared_bytes: 232_448,
+        };
+        let asked = Asked {
+            problem: &problem,
+            params: &Params::default(),
+            limits,
+        };
+        for variant in own.variants() {
+            if let Ok(plan) = own.plan(&variant.name, &asked) {
+                let _ = plan.fits(&problem, limits);
+            }
+        }
+    }
 }
 
 fn ledger(folder: &Path, data: &[u8]) {

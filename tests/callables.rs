@@ -49,7 +49,7 @@ fn a_worker_is_a_command_or_functions() {
         ("framework = \"torch\"", "it names none"),
         (
             "python = \"a.py\"\nframework = \"tf\"",
-            "use `torch`, `jax` or `numpy`",
+            "use `torch`, `jax`, `numpy` or `cupy`",
         ),
         ("", "`command` is missing, or `python"),
     ] {

@@ -178,3 +178,97 @@ fn a_kernel_that_writes_nothing_is_found_out() {
         assert!(outcome.contains("never written"), "{outcome}");
     }
 }
+
+/// The place of `examples/cuda`: a kernel of somebody's, its contract, and a suite.
+fn own(place: &Place) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/cuda");
+    for name in ["attention.cu", "attention.toml", "cuda.toml"] {
+        std::fs::copy(folder.join(name), place.path().join(name)).unwrap();
+    }
+}
+
+/// How the cases of `examples/cuda` ended.
+fn of_own(place: &Place, cuda: &str) -> Vec<String> {
+    let run = ["run", "./cuda.toml", "--invocations", "1"];
+    let (code, _, stderr) = ran(place, "", cuda, &run);
+    assert_eq!(code, 1, "{stderr}");
+    let run = place.run("cuda");
+    let entries = run.entries.iter();
+    entries
+        .map(|entry| format!("{:?}", entry.outcome))
+        .collect()
+}
+
+#[test]
+fn a_contract_that_cannot_stand_is_told_with_file_and_key() {
+    let place = Place::new();
+    own(&place);
+    let told = |expected: &[&str]| {
+        let (code, _, stderr) = ran(&place, "", NOWHERE, &["run", "./cuda.toml"]);
+        assert_eq!(code, 2, "{stderr}");
+        let line = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        for words in expected {
+            assert!(line.contains(words), "{words}: {stderr}");
+        }
+    };
+    place.edit("attention.toml", "\"scale\"", "\"scales\"");
+    told(&[
+        "attention.toml",
+        "[variants.attention] forward 1, arguments",
+        "no `scales`",
+    ]);
+    place.edit("attention.toml", "grid =", "grids =");
+    told(&["attention.toml", "grids"]);
+    std::fs::remove_file(place.path().join("attention.toml")).unwrap();
+    told(&["cannot read", "attention.toml", "launch contract"]);
+    own(&place);
+    std::fs::remove_file(place.path().join("attention.cu")).unwrap();
+    told(&["cannot read", "attention.cu"]);
+}
+
+#[test]
+fn what_somebodys_kernel_does_not_take_is_unsupported() {
+    let place = Place::new();
+    own(&place);
+    place.edit("cuda.toml", "heads = 4", "heads = 4\nkv_heads = 2");
+    let run = ["run", "./cuda.toml", "--invocations", "1"];
+    let (code, _, stderr) = ran(&place, "", NOWHERE, &run);
+    assert_ne!(code, 1, "{stderr}");
+    for entry in place.run("cuda").entries {
+        let outcome = format!("{:?}", entry.outcome);
+        assert!(
+            outcome.contains("mine/attention requires heads == kv_heads"),
+            "{outcome}"
+        );
+    }
+}
+
+/// With a compiler and a device that executes nothing.
+#[test]
+fn somebodys_kernel_is_compiled_and_held_to_the_reference() {
+    let Ok(cuda) = std::env::var("REGATTA_TEST_CUDA") else {
+        eprintln!("not run: REGATTA_TEST_CUDA names no CUDA toolkit");
+        return;
+    };
+    let place = Place::new();
+    own(&place);
+    for outcome in of_own(&place, &cuda) {
+        assert!(outcome.contains("never written"), "{outcome}");
+    }
+    place.edit(
+        "attention.toml",
+        "entry = \"attention\"",
+        "entry = \"forward\"",
+    );
+    for outcome in of_own(&place, &cuda) {
+        assert!(
+            outcome.contains("no entry point `forward`; it has attention"),
+            "{outcome}"
+        );
+    }
+    own(&place);
+    place.edit("attention.cu", "total = 0, sum = 0", "total = 0; sum = 0");
+    for outcome in of_own(&place, &cuda) {
+        assert!(outcome.contains("attention.cu(17)"), "{outcome}");
+    }
+}

@@ -101,7 +101,7 @@ fn rust_runs() {
 #[test]
 fn every_function_has_30_lines_at_the_most() {
     let mut looked_at = 0;
-    for name in ["numpy", "torch", "jax", "triton", "cpp", "cuda"] {
+    for name in ["numpy", "torch", "jax", "triton", "cupy", "cpp", "cuda"] {
         for file in fs::read_dir(folder(name)).unwrap().flatten() {
             let path = file.path();
             if !path
@@ -118,4 +118,6 @@ fn every_function_has_30_lines_at_the_most() {
         assert!(folder(name).join(format!("{name}.toml")).is_file());
     }
     assert_eq!(looked_at, 8);
+    let text = fs::read_to_string(folder("probe").join("clock.cu")).unwrap();
+    assert!(text.lines().filter(|line| !line.trim().is_empty()).count() <= 30);
 }

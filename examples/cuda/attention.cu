@@ -1,6 +1,6 @@
-// Attention in bshd, a block of threads a query: the kernel and what launches it on a stream.
-extern "C" __global__ void kernel(const float *q, const float *k, const float *v, float *out,
-                                  int seq_q, int seq_k, int heads, int width, float scale) {
+// Attention in bshd, a block of threads for each query of each head.
+extern "C" __global__ void attention(const float *q, const float *k, const float *v, float *out,
+                                     int seq_q, int seq_k, int heads, int width, float scale) {
   extern __shared__ float weight[];
   const long row = blockIdx.x, first = row / heads / seq_q * seq_k * heads + row % heads;
   for (int j = threadIdx.x; j < seq_k; j += blockDim.x) {
@@ -18,11 +18,4 @@ extern "C" __global__ void kernel(const float *q, const float *k, const float *v
     }
     out[row * width + d] = sum / total;
   }
-}
-
-extern "C" int attention(const float *q, const float *k, const float *v, float *out, int batch,
-                         int seq_q, int seq_k, int heads, int width, float scale, void *stream) {
-  kernel<<<batch * seq_q * heads, 128, seq_k * sizeof(float), (cudaStream_t)stream>>>(
-      q, k, v, out, seq_q, seq_k, heads, width, scale);
-  return cudaGetLastError();
 }

@@ -14,6 +14,7 @@ use regatta::measure::preflight;
 use regatta::measure::workers::{self, Processes};
 use regatta::report::text::one_line;
 use regatta::suite::Suite;
+use regatta::suite::callable::Callable;
 use regatta::variants;
 use regatta::worker::host::HostError;
 use regatta::worker::protocol::Hello;
@@ -22,6 +23,9 @@ use regatta::worker::python::LIBRARIES;
 /// Where a Python with the library is to be named.
 const ANOTHER_PYTHON: &str =
     "name a Python that has it in [environments.default] of regatta.toml, or in REGATTA_PYTHON";
+
+/// What regatta's own CUDA kernels and somebody's take.
+const A_GPU: &str = "an NVIDIA GPU with its driver, and CUDA's compiler (nvrtc or nvcc)";
 
 /// A worker, and what it says of itself or why it is not here.
 pub(super) struct Introduction {
@@ -131,18 +135,24 @@ impl Absence {
 
 /// What would help a worker that does not come up.
 fn remedy(worker: &str, config: &Suite) -> String {
+    match config.callables.get(worker) {
+        Some(Callable::Python(_)) => {
+            return format!(
+                "see `python` of [workers.{worker}] in regatta.toml; or {ANOTHER_PYTHON}"
+            );
+        }
+        Some(Callable::Cuda(_)) => {
+            return format!("see `cuda` of [workers.{worker}] in regatta.toml; it takes {A_GPU}");
+        }
+        None => {}
+    }
     match worker {
         _ if config.workers.contains_key(worker) => {
             format!("see `command` of [workers.{worker}] in regatta.toml")
         }
-        _ if config.callables.contains_key(worker) => {
-            format!("see `python` of [workers.{worker}] in regatta.toml; or {ANOTHER_PYTHON}")
-        }
         variants::cpu::NAME => "it is part of regatta: please report this".to_owned(),
         variants::cuda::NAME => {
-            "it takes an NVIDIA GPU with its driver, and CUDA's compiler (nvrtc or nvcc); \
-                   suites without cuda/ variants need none of them"
-                .to_owned()
+            format!("it takes {A_GPU}; suites without cuda/ variants need none of them")
         }
         _ => ANOTHER_PYTHON.to_owned(),
     }

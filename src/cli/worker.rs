@@ -1,6 +1,6 @@
 //! `regatta worker`: be a worker, or hold one to the protocol.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -11,8 +11,9 @@ use regatta::measure::conformance::{self, Check, CheckResult};
 use regatta::report::text::{clean, one_line};
 use regatta::suite::Settings;
 use regatta::variants;
+use regatta::variants::cuda::{CudaWorker, Own};
 use regatta::worker::host::{Process, Spec};
-use regatta::worker::serve::serve_on_descriptors;
+use regatta::worker::serve::{Worker, serve_on_descriptors};
 
 /// Serve the built-in variants, or check somebody's worker
 #[derive(Args, Debug)]
@@ -27,7 +28,16 @@ enum Action {
     #[command(hide = true)]
     Serve {
         /// The worker
-        name: String,
+        worker: String,
+        /// The name of a worker of somebody's kernels
+        #[arg(long, requires = "file", requires = "contract")]
+        name: Option<String>,
+        /// Their CUDA file
+        #[arg(long, requires = "name")]
+        file: Option<PathBuf>,
+        /// How its entry points are launched
+        #[arg(long, requires = "name")]
+        contract: Option<PathBuf>,
     },
     /// Rule a clock and print its readings (started by `doctor --ruler`)
     #[command(hide = true)]
@@ -54,15 +64,32 @@ enum Action {
 /// See [`super::Stop`].
 pub fn run(args: &WorkerArgs) -> Ended {
     match &args.action {
-        Action::Serve { name } => serve(name),
+        Action::Serve {
+            worker,
+            name,
+            file,
+            contract,
+        } => match (name, file, contract) {
+            (Some(name), Some(file), Some(contract)) => serve(kernels(name, file, contract)?),
+            _ => serve(own(worker)?),
+        },
         Action::Ruler { clock } => ruler::serve(*clock),
         Action::Check { json, command } => check(command, *json),
     }
 }
 
-fn serve(name: &str) -> Ended {
-    let mut worker = variants::worker(name)
-        .ok_or_else(|| Stop::Usage(anyhow!("regatta has no worker `{name}` of its own")))?;
+fn own(name: &str) -> Result<Box<dyn Worker>, Stop> {
+    variants::worker(name)
+        .ok_or_else(|| Stop::Usage(anyhow!("regatta has no worker `{name}` of its own")))
+}
+
+fn kernels(name: &str, file: &Path, contract: &Path) -> Result<Box<dyn Worker>, Stop> {
+    let read = Own::read(name, file, contract);
+    let own = read.map_err(|why| Stop::Usage(anyhow!(why)))?;
+    Ok(Box::new(CudaWorker::of(Box::new(own))))
+}
+
+fn serve(mut worker: Box<dyn Worker>) -> Ended {
     serve_on_descriptors(worker.as_mut()).map_err(Stop::usage)?;
     Ok(0)
 }

@@ -80,7 +80,8 @@ fn key(source: &Source, arch: Arch, compiler: Compiler, toolkit: &Toolkit) -> Ke
     let own = [stamp.as_str(), &arch, &options, &source.name, &source.text];
     let headers = source.headers.iter();
     let headers = headers.flat_map(|(name, text)| [name.as_str(), text.as_ref()]);
-    Key::new(&label, own.into_iter().chain(headers))
+    let asked = source.options.iter().map(String::as_str);
+    Key::new(&label, own.into_iter().chain(headers).chain(asked))
 }
 
 #[cfg(test)]
@@ -121,6 +122,21 @@ mod tests {
             stated.sort_unstable();
             assert_eq!(names, stated, "{compiler}");
             assert!(found.iter().all(|resources| resources.registers > 0));
+        }
+    }
+
+    /// NVRTC's own cache, where it works, gives the code of the first for the second.
+    #[test]
+    fn what_entry_points_take_is_told_each_time() {
+        for (compiler, toolkit) in installed() {
+            let source = Source::embedded("naive").unwrap();
+            let told = ["-DONE=1", "-DOTHER=1"].map(|option| {
+                let source = source.clone().with_options(&[option.to_owned()]);
+                let compiled = run(compiler, &toolkit, &source).unwrap();
+                resources::parse(&compiled.log)
+            });
+            assert!(!told[0].is_empty());
+            assert_eq!(told[0], told[1], "{compiler}");
         }
     }
 

@@ -28,6 +28,7 @@ pub fn compile(toolkit: &Toolkit, source: &Source, arch: Arch) -> Result<Compile
     let arch_option = format!("-arch={arch}");
     let mut arguments = vec![arch_option.as_str()];
     arguments.extend(OPTIONS);
+    arguments.extend(source.options.iter().map(String::as_str));
     arguments.extend(["-o", "kernel.cubin", file.as_str()]);
     let output = started(nvcc, &arguments, work.path())?;
     let mut log = String::from_utf8_lossy(&output.stderr).into_owned()

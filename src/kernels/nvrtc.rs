@@ -43,6 +43,9 @@ struct Nvrtc {
 /// Options of every compilation, beside architecture and folders of headers.
 pub const OPTIONS: [&str; 3] = ["-std=c++17", "-lineinfo", "--ptxas-options=-v"];
 
+/// Leaves NVRTC's own cache aside; versions before it had one do not know the option.
+const NO_CACHE: &str = "--no-cache";
+
 /// Compiles a kernel file to a cubin. Several threads may do so at once.
 ///
 /// # Errors
@@ -119,6 +122,23 @@ impl Nvrtc {
         source: &Source,
         arch: Arch,
     ) -> Result<Compiled, BuildError> {
+        // What comes from NVRTC's own cache comes without the log, and so without what each
+        // entry point takes.
+        match self.compile_with(toolkit, source, arch, &[NO_CACHE]) {
+            Err(BuildError::Unsupported { why, .. }) if why.contains(NO_CACHE) => {
+                self.compile_with(toolkit, source, arch, &[])
+            }
+            found => found,
+        }
+    }
+
+    fn compile_with(
+        &self,
+        toolkit: &Toolkit,
+        source: &Source,
+        arch: Arch,
+        more: &[&str],
+    ) -> Result<Compiled, BuildError> {
         let rejected = |log: String| BuildError::Rejected {
             file: source.file_name(),
             arch,
@@ -131,7 +151,8 @@ impl Nvrtc {
             strings(source.headers.iter().map(|(_, text)| text.as_bytes())).map_err(nul)?;
         let names = strings(source.headers.iter().map(|(name, _)| name.as_bytes())).map_err(nul)?;
         let mut options = vec![format!("-arch={arch}")];
-        options.extend(OPTIONS.map(str::to_owned));
+        options.extend(OPTIONS.iter().chain(more).map(|&option| option.to_owned()));
+        options.extend(source.options.iter().cloned());
         for folder in &toolkit.includes {
             options.push(format!("-I{}", folder.display()));
         }

@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::arch::{Arch, Features};
+use crate::input;
 
 /// Where a kernel file can be compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +37,7 @@ macro_rules! kernel {
     };
 }
 
-macro_rules! header {
+macro_rules! embedded {
     ($name:literal) => {
         ($name, include_str!(concat!("../../kernels/", $name)))
     };
@@ -60,15 +61,15 @@ pub const FILES: [File; 10] = [
 
 /// The headers they share: name and text.
 const HEADERS: [(&str, &str); 9] = [
-    header!("device.cuh"),
-    header!("hopper.cuh"),
-    header!("mma_tile.cuh"),
-    header!("problem.cuh"),
-    header!("simt_backward.cuh"),
-    header!("simt_tile.cuh"),
-    header!("split_kv_part.cuh"),
-    header!("wgmma_backward.cuh"),
-    header!("wgmma_forward.cuh"),
+    embedded!("device.cuh"),
+    embedded!("hopper.cuh"),
+    embedded!("mma_tile.cuh"),
+    embedded!("problem.cuh"),
+    embedded!("simt_backward.cuh"),
+    embedded!("simt_tile.cuh"),
+    embedded!("split_kv_part.cuh"),
+    embedded!("wgmma_backward.cuh"),
+    embedded!("wgmma_forward.cuh"),
 ];
 
 /// What a compiler is given: one kernel file and the headers it includes.
@@ -82,6 +83,8 @@ pub struct Source {
     pub headers: Vec<(String, Cow<'static, str>)>,
     /// Where it can be compiled.
     pub needs: Needs,
+    /// Options for the compiler, beside those of every compilation.
+    pub options: Vec<String>,
 }
 
 impl Needs {
@@ -104,31 +107,27 @@ impl Source {
     /// A kernel file of the binary, by its name without the ending.
     pub fn embedded(name: &str) -> Option<Source> {
         let file = FILES.iter().find(|file| file.name == name)?;
-        let find = |name: &str| {
-            let found = HEADERS.iter().find(|(header, _)| *header == name);
-            found.map(|(_, text)| Cow::Borrowed(*text))
-        };
         Some(Source {
             name: name.to_owned(),
-            headers: closure(file.text, find),
+            headers: closure(file.text, header),
             text: Cow::Borrowed(file.text),
             needs: file.needs,
+            options: Vec::new(),
         })
     }
 
-    /// A kernel file on disk, whose headers lie beside it.
+    /// A kernel file on disk, whose headers lie beside it; others are those of the binary.
     ///
     /// # Errors
     /// When it cannot be read, or has no name.
     pub fn read(path: &Path) -> io::Result<Source> {
-        let text = std::fs::read_to_string(path)?;
+        let text = input::text(path, input::WRITTEN_BY_HAND)?;
         let name = path.file_stem().and_then(|stem| stem.to_str());
         let name = name.ok_or_else(|| io::Error::other("its name is no text"))?;
         let folder: PathBuf = path.parent().unwrap_or(Path::new(".")).to_owned();
         let find = |name: &str| {
-            std::fs::read_to_string(folder.join(name))
-                .ok()
-                .map(Cow::Owned)
+            let beside = input::text(&folder.join(name), input::WRITTEN_BY_HAND);
+            beside.ok().map(Cow::Owned).or_else(|| header(name))
         };
         let known = FILES.iter().find(|file| file.name == name);
         Ok(Source {
@@ -136,13 +135,26 @@ impl Source {
             headers: closure(&text, find),
             text: Cow::Owned(text),
             needs: known.map_or(ANY, |file| file.needs),
+            options: Vec::new(),
         })
+    }
+
+    /// The same source, compiled with these options too.
+    pub fn with_options(mut self, options: &[String]) -> Source {
+        self.options = options.to_vec();
+        self
     }
 
     /// The file's name with its ending, as in the compiler's messages.
     pub fn file_name(&self) -> String {
         format!("{}.cu", self.name)
     }
+}
+
+/// A header in the binary.
+fn header(name: &str) -> Option<Cow<'static, str>> {
+    let found = HEADERS.iter().find(|(header, _)| *header == name);
+    found.map(|(_, text)| Cow::Borrowed(*text))
 }
 
 /// Every header that a text includes in quotes, and that those include. One that is not

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::declared::{NoCommand, OWN, environment_of, unknown};
 use super::environments::{Made, interpreter_of};
 use crate::suite::Suite;
-use crate::suite::callable::{Callable, PythonCode};
+use crate::suite::callable::{Callable, CudaFile, Functions, PythonCode};
 use crate::suite::environment::Environment;
 use crate::suite::start::Start;
 use crate::worker::host::Spec;
@@ -36,23 +36,17 @@ pub(super) fn spec(name: &str, suite: &Suite, default: Option<&str>) -> Result<S
             forking: Forking::Never,
         });
     }
-    if let Some(callable) = suite.callables.get(worker) {
-        let forking = forking(worker, suite);
-        let code = functions(worker, callable);
-        return python_spec(name, code, environment_name, &environment, forking);
+    match suite.callables.get(worker) {
+        Some(Callable::Python(callable)) => {
+            let forking = forking(worker, suite);
+            let code = functions(worker, callable);
+            return python_spec(name, code, environment_name, &environment, forking);
+        }
+        Some(Callable::Cuda(file)) => return own_spec(name, kernels(worker, file), env),
+        None => {}
     }
     if OWN.contains(&worker) {
-        let program = std::env::current_exe()
-            .map_err(|error| NoCommand(format!("cannot find regatta's own executable: {error}")))?;
-        return Ok(Spec {
-            name: name.to_owned(),
-            program,
-            args: vec!["worker".to_owned(), "serve".to_owned(), worker.to_owned()],
-            env,
-            directory: None,
-            fix: "is the executable still there?".to_owned(),
-            forking: Forking::Never,
-        });
+        return own_spec(name, vec![worker.to_owned()], env);
     }
     if python::LIBRARIES.contains(&worker) {
         let forking = forking(worker, suite);
@@ -60,6 +54,37 @@ pub(super) fn spec(name: &str, suite: &Suite, default: Option<&str>) -> Result<S
         return python_spec(name, code, environment_name, &environment, forking);
     }
     Err(unknown(worker, suite))
+}
+
+/// A worker that is this executable.
+fn own_spec(name: &str, words: Vec<String>, env: Vec<(String, String)>) -> Result<Spec, NoCommand> {
+    let program = std::env::current_exe()
+        .map_err(|error| NoCommand(format!("cannot find regatta's own executable: {error}")))?;
+    let serve = ["worker", "serve"].map(str::to_owned);
+    Ok(Spec {
+        name: name.to_owned(),
+        program,
+        args: [serve.to_vec(), words].concat(),
+        env,
+        directory: None,
+        fix: "is the executable still there?".to_owned(),
+        forking: Forking::Never,
+    })
+}
+
+/// How regatta's own worker is told of somebody's kernels: both files as words of their own, by
+/// which the code that is measured is known (`identity`).
+fn kernels(worker: &str, file: &CudaFile) -> Vec<String> {
+    let path = |path: &Path| from_here(path).display().to_string();
+    vec![
+        "cuda".to_owned(),
+        "--name".to_owned(),
+        worker.to_owned(),
+        "--file".to_owned(),
+        path(&file.code),
+        "--contract".to_owned(),
+        path(&file.contract),
+    ]
 }
 
 /// Whether the processes of a Python worker are forked. One of several ranks imports nothing
@@ -76,7 +101,7 @@ fn forking(worker: &str, suite: &Suite) -> Forking {
 
 /// How the Python worker is told of somebody's functions: a file and a module as words of their
 /// own, by which the code that is measured is known (`identity`).
-fn functions(worker: &str, callable: &Callable) -> Vec<String> {
+fn functions(worker: &str, callable: &Functions) -> Vec<String> {
     let mut words = match &callable.code {
         PythonCode::File(path) => vec!["--file".to_owned(), from_here(path).display().to_string()],
         PythonCode::Module(module) => vec!["-m".to_owned(), module.clone()],

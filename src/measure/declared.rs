@@ -1,6 +1,7 @@
 //! Which workers and environments there are, and in which environment a worker runs.
 
 use crate::suite::Suite;
+use crate::suite::callable::Callable;
 use crate::suite::document::nearest;
 use crate::suite::environment::Environment;
 use crate::suite::start::{Start, Starting};
@@ -46,7 +47,8 @@ pub fn declared(suite: &Suite, default: Option<&str>) -> Result<(), NoCommand> {
 /// Holds a `start` to the workers that have one: those in Python that come with regatta.
 fn startable(name: &str, starting: &Starting, suite: &Suite) -> Result<(), NoCommand> {
     let place = &starting.place;
-    if suite.workers.contains_key(name) || OWN.contains(&name) {
+    let is_cuda = matches!(suite.callables.get(name), Some(Callable::Cuda(_)));
+    if suite.workers.contains_key(name) || OWN.contains(&name) || is_cuda {
         return match starting.start {
             Start::Auto | Start::Exec => Ok(()),
             Start::Fork => Err(NoCommand(format!(
@@ -90,7 +92,10 @@ fn is_known(worker: &str, suite: &Suite) -> bool {
 /// True for a worker that the Python worker which comes with regatta serves.
 pub(super) fn is_python(worker: &str, suite: &Suite) -> bool {
     !suite.workers.contains_key(worker)
-        && (python::LIBRARIES.contains(&worker) || suite.callables.contains_key(worker))
+        && match suite.callables.get(worker) {
+            Some(callable) => matches!(callable, Callable::Python(_)),
+            None => python::LIBRARIES.contains(&worker),
+        }
 }
 
 pub(super) fn unknown(worker: &str, suite: &Suite) -> NoCommand {

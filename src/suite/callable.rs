@@ -1,13 +1,32 @@
-//! Python functions as a worker: `python = "bench.py:attention"`.
+//! Somebody's code as a worker: Python functions, `python = "bench.py:attention"`, or the kernels of
+//! a CUDA file, `cuda = "attention.cu"`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::document::{DocumentError, Table, Value};
 
-/// A worker that is made of somebody's Python functions.
+/// A worker that is made of somebody's code.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Callable {
+pub enum Callable {
+    /// Python functions, which the Python worker calls.
+    Python(Functions),
+    /// A CUDA file, whose kernels regatta's own worker launches.
+    Cuda(CudaFile),
+}
+
+/// A CUDA file and its launch contract.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CudaFile {
+    /// The file, from the folder of the suite that names it.
+    pub code: PathBuf,
+    /// How its entry points are launched: the file beside it that ends in `.toml`.
+    pub contract: PathBuf,
+}
+
+/// Python functions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Functions {
     /// Where the functions are.
     pub code: PythonCode,
     /// The one function; `None`: each public one that begins with `q, k, v` is a variant.
@@ -34,11 +53,18 @@ pub enum Framework {
     Jax,
     /// `numpy.ndarray`
     Numpy,
+    /// `cupy.ndarray`
+    Cupy,
 }
 
 impl Framework {
     /// All of them.
-    pub const ALL: [Framework; 3] = [Framework::Torch, Framework::Jax, Framework::Numpy];
+    pub const ALL: [Framework; 4] = [
+        Framework::Torch,
+        Framework::Jax,
+        Framework::Numpy,
+        Framework::Cupy,
+    ];
 }
 
 impl fmt::Display for Framework {
@@ -47,17 +73,28 @@ impl fmt::Display for Framework {
             Framework::Torch => "torch",
             Framework::Jax => "jax",
             Framework::Numpy => "numpy",
+            Framework::Cupy => "cupy",
         })
     }
 }
 
-/// Reads `python` and `framework` of a `[workers.NAME]`; `None` where neither is there.
+/// Reads `python`, `framework` and `cuda` of a `[workers.NAME]`; `None` where none is there.
 ///
 /// # Errors
-/// A `python` that names no code, or a framework that there is not.
+/// A `python` or a `cuda` that names no code, both at once, or a framework that there is not.
 pub(super) fn read(table: &Table<'_>) -> Result<Option<Callable>, DocumentError> {
-    let framework = table.get("framework");
-    let Some(python) = table.get("python") else {
+    let (framework, cuda) = (table.get("framework"), table.get("cuda"));
+    let python = table.get("python");
+    if let (Some(python), Some(_)) = (&python, &cuda) {
+        return Err(python.error(
+            "a worker is the functions that `python` names or the kernels of the file that \
+             `cuda` names; leave one out",
+        ));
+    }
+    if let Some(cuda) = cuda {
+        return Ok(Some(Callable::Cuda(cuda_file(&cuda, table.folder())?)));
+    }
+    let Some(python) = python else {
         return match framework {
             Some(framework) => Err(framework
                 .error("`framework` is of the functions that `python` names, and it names none")),
@@ -65,18 +102,29 @@ pub(super) fn read(table: &Table<'_>) -> Result<Option<Callable>, DocumentError>
         };
     };
     let (code, function) = named(&python, table.folder())?;
-    Ok(Some(Callable {
+    Ok(Some(Callable::Python(Functions {
         code,
         function,
         framework: framework.as_ref().map(known).transpose()?,
-    }))
+    })))
+}
+
+fn cuda_file(value: &Value<'_>, folder: &Path) -> Result<CudaFile, DocumentError> {
+    let code = folder.join(value.argument()?);
+    if code.extension().is_none_or(|ending| ending != "cu") {
+        return Err(value.error("this is no file that ends in `.cu`; write `attention.cu`"));
+    }
+    Ok(CudaFile {
+        contract: code.with_extension("toml"),
+        code,
+    })
 }
 
 fn known(value: &Value<'_>) -> Result<Framework, DocumentError> {
     let word = value.string()?;
     let found = Framework::ALL.into_iter();
     let mut found = found.filter(|framework| framework.to_string() == word);
-    let advice = "use `torch`, `jax` or `numpy`";
+    let advice = "use `torch`, `jax`, `numpy` or `cupy`";
     found.next().ok_or_else(|| value.error(advice))
 }
 
@@ -125,22 +173,35 @@ mod tests {
         source.read(read)
     }
 
+    fn functions(label: &str, text: &str) -> Functions {
+        match read_from(label, text) {
+            Ok(Some(Callable::Python(functions))) => functions,
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
     fn a_file_is_looked_for_beside_the_suite() {
         let text = "python = \"bench.py:attention\"\nframework = \"jax\"\n";
-        let found = read_from("suites/mine.toml", text).unwrap().unwrap();
+        let found = functions("suites/mine.toml", text);
         assert_eq!(found.code, PythonCode::File("suites/bench.py".into()));
         assert_eq!(found.function.as_deref(), Some("attention"));
         assert_eq!(found.framework, Some(Framework::Jax));
-        let here = read_from("mine.toml", "python = \"code/bench.py\"\n").unwrap();
-        let here = here.unwrap();
+        let here = functions("mine.toml", "python = \"code/bench.py\"\n");
         assert_eq!(here.code, PythonCode::File("code/bench.py".into()));
         assert_eq!((here.function, here.framework), (None, None));
-        let module = read_from("mine.toml", "python = \"my.ops:flash\"\n").unwrap();
-        assert_eq!(
-            module.unwrap().code,
-            PythonCode::Module("my.ops".to_owned())
-        );
+        let module = functions("mine.toml", "python = \"my.ops:flash\"\n");
+        assert_eq!(module.code, PythonCode::Module("my.ops".to_owned()));
+    }
+
+    #[test]
+    fn a_cuda_file_has_its_contract_beside_it() {
+        let found = read_from("suites/mine.toml", "cuda = \"code/attention.cu\"\n");
+        let expected = CudaFile {
+            code: "suites/code/attention.cu".into(),
+            contract: "suites/code/attention.toml".into(),
+        };
+        assert_eq!(found, Ok(Some(Callable::Cuda(expected))));
     }
 
     #[test]
@@ -156,9 +217,12 @@ mod tests {
             ("python = \"\"", "neither a file that ends in `.py`"),
             ("python = 3", "python"),
             ("framework = \"torch\"", "it names none"),
+            ("cuda = \"attention.py\"", "ends in `.cu`"),
+            ("cuda = \"\"", "ends in `.cu`"),
+            ("cuda = \"a.cu\"\npython = \"a.py\"", "leave one out"),
             (
                 "python = \"a.py\"\nframework = \"tf\"",
-                "`torch`, `jax` or `numpy`",
+                "`torch`, `jax`, `numpy` or `cupy`",
             ),
         ] {
             let error = read_from("mine.toml", text).unwrap_err().to_string();

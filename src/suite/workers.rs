@@ -34,13 +34,14 @@ pub(super) fn read(root: &Table<'_>, suite: &mut Suite) -> Result<(), DocumentEr
         let callable = callable::read(&table)?;
         if let (Some(command), Some(_)) = (&command, &callable) {
             return Err(command.error(
-                "a worker is a `command` or the functions that `python` names; leave one out",
+                "a worker is a `command`, or the code that `python` or `cuda` names; leave one out",
             ));
         }
         // One of regatta's own has its command.
         if command.is_none() && callable.is_none() && start.is_none() {
             return Err(table.error(
-                "`command` is missing, or `python = \"bench.py:attention\"` for functions",
+                "`command` is missing, or `python = \"bench.py:attention\"` for functions, or \
+                 `cuda = \"attention.cu\"` for kernels",
             ));
         }
         if let Some(callable) = callable {

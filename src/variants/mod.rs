@@ -15,7 +15,7 @@ pub const NAMES: [&str; 2] = [cpu::NAME, cuda::NAME];
 pub fn worker(name: &str) -> Option<Box<dyn Worker>> {
     match name {
         cpu::NAME => Some(Box::new(cpu::CpuWorker::new())),
-        cuda::NAME => Some(Box::new(cuda::CudaWorker::new())),
+        cuda::NAME => Some(Box::new(cuda::CudaWorker::default())),
         _ => None,
     }
 }

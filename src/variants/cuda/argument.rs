@@ -6,6 +6,7 @@ use std::ffi::c_void;
 use cudarc::driver::sys;
 
 use super::error::{CudaError, checked};
+use super::plan::Pointer;
 use crate::attention::{Align, Dtype, Layout, Problem};
 
 /// `Tensor` of `problem.cuh`: where it starts, and its strides in elements.
@@ -82,6 +83,23 @@ impl DeviceProblem {
             num_splits: num_splits as i32,
             scale: (1.0 / f64::from(problem.head_dim).sqrt()) as f32,
             ..DeviceProblem::default()
+        }
+    }
+
+    /// Where memory of the case lies; 0 for what it has not.
+    pub fn address(&self, of: Pointer) -> u64 {
+        match of {
+            Pointer::Q => self.q.data,
+            Pointer::K => self.k.data,
+            Pointer::V => self.v.data,
+            Pointer::Out => self.out.data,
+            Pointer::Lse => self.lse,
+            Pointer::Workspace => self.workspace,
+            Pointer::Dout => self.dout.data,
+            Pointer::Delta => self.delta,
+            Pointer::Dq => self.dq.data,
+            Pointer::Dk => self.dk.data,
+            Pointer::Dv => self.dv.data,
         }
     }
 

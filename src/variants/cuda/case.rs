@@ -11,7 +11,7 @@ use super::argument::{ArgumentList, DeviceProblem, DeviceTensor, TensorMap};
 use super::driver::{Device, Function};
 use super::error::{CudaError, checked};
 use super::memory::{Memory, NAN_IN_EVERY_TYPE};
-use super::plan::{Arguments, Plan, Step};
+use super::plan::{Arguments, Given, Plan, Step};
 use crate::attention::{Direction, Problem};
 use crate::machine::Launch as LaunchRecord;
 use crate::machine::Structure;
@@ -43,15 +43,16 @@ struct Launch {
 impl Launch {
     fn run(&mut self, stream: sys::CUstream) -> Result<(), CudaError> {
         let [x, y, z] = self.grid;
-        let block = self.function.block;
+        let shape = self.function.shape;
+        let [across, down, deep] = shape.block;
         // SAFETY: the function is loaded, its arguments are laid out as its file says, and
         // the memory they point to lives as long as the case.
         let launched = unsafe {
             result::launch_kernel(
                 self.function.handle,
                 (x, y, z),
-                (block.threads, 1, 1),
-                block.shared_bytes as c_uint,
+                (across, down, deep),
+                shape.shared_bytes as c_uint,
                 stream,
                 self.arguments.pointers(),
             )
@@ -60,12 +61,12 @@ impl Launch {
     }
 
     fn record(&self) -> LaunchRecord {
-        let block = self.function.block;
-        let shared = self.function.static_shared_bytes + block.shared_bytes;
+        let shape = self.function.shape;
+        let shared = self.function.static_shared_bytes + shape.shared_bytes;
         LaunchRecord {
             name: self.name.clone(),
             grid: self.grid,
-            block: [block.threads, 1, 1],
+            block: shape.block,
             cluster: None,
             registers: Some(self.function.registers),
             shared_bytes: Some(shared.into()),
@@ -185,16 +186,17 @@ impl Case {
         let bind = |step: &Step| {
             Ok(Launch {
                 name: step.entry.clone(),
-                function: device.function(step.file, &step.entry)?,
+                function: device.function(step.code, &step.entry, step.shape)?,
                 grid: step.grid,
-                arguments: self.arguments(step.arguments)?,
+                arguments: self.arguments(&step.arguments)?,
             })
         };
         steps.iter().map(bind).collect()
     }
 
-    fn arguments(&self, arguments: Arguments) -> Result<ArgumentList, CudaError> {
-        match arguments {
+    fn arguments(&self, arguments: &Arguments) -> Result<ArgumentList, CudaError> {
+        match *arguments {
+            Arguments::Listed(ref listed) => Ok(self.listed(listed)),
             Arguments::Problem => Ok(ArgumentList::default().push(self.figures)),
             Arguments::Wgmma {
                 tile_keys,
@@ -213,6 +215,19 @@ impl Case {
                     .push(*figures))
             }
         }
+    }
+
+    fn listed(&self, listed: &[Given]) -> ArgumentList {
+        let list = ArgumentList::default();
+        listed.iter().fold(list, |list, given| match *given {
+            Given::Problem => list.push(self.figures),
+            Given::Pointer(pointer) => list.push(self.figures.address(pointer)),
+            Given::Int(value) => list.push(value),
+            Given::Unsigned(value) => list.push(value),
+            Given::Long(value) => list.push(value),
+            Given::Float(value) => list.push(value),
+            Given::Double(value) => list.push(value),
+        })
     }
 
     fn wgmma(&self, tile_keys: u32, heads_per_section: u32) -> Result<ArgumentList, CudaError> {

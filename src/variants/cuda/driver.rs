@@ -8,10 +8,10 @@ use cudarc::driver::sys::{self, CUdevice_attribute, CUfunction_attribute, CUresu
 
 use super::error::{CudaError, checked};
 use super::memory::Memory;
-use super::plan::Limits;
+use super::plan::{Code, Limits, Shape};
 use crate::kernels::arch::Arch;
-use crate::kernels::compile::{self, Compiler};
-use crate::kernels::contract;
+use crate::kernels::compile::{self, Compiler, Image};
+use crate::kernels::source::Source;
 
 /// Device 0 as CUDA counts, in its primary context, and one stream.
 pub struct Device {
@@ -21,8 +21,19 @@ pub struct Device {
     compiler: Compiler,
     /// What plans depend on.
     pub limits: Limits,
-    functions: HashMap<String, Function>,
-    modules: HashMap<&'static str, (sys::CUmodule, u32)>,
+    /// Of `Code::Own`.
+    own: Option<Source>,
+    functions: HashMap<(Code, String, Shape), Function>,
+    modules: HashMap<Code, Module>,
+}
+
+/// The code of a file, loaded.
+struct Module {
+    handle: sys::CUmodule,
+    /// CRC-32 of its cubin.
+    code: u32,
+    /// Its entry points, as the compiler told them.
+    entries: Vec<String>,
 }
 
 /// An entry point, loaded.
@@ -30,7 +41,7 @@ pub struct Device {
 pub struct Function {
     pub(super) handle: sys::CUfunction,
     /// How its blocks are launched.
-    pub block: contract::Block,
+    pub shape: Shape,
     /// Registers of a thread.
     pub registers: u32,
     /// Static shared memory of a block in bytes.
@@ -44,11 +55,11 @@ pub struct Function {
 }
 
 impl Device {
-    /// Opens the device.
+    /// Opens the device; `own` is the file of [`Code::Own`].
     ///
     /// # Errors
     /// No driver, no device, or one that does not answer.
-    pub fn open(compiler: Compiler) -> Result<Device, CudaError> {
+    pub fn open(compiler: Compiler, own: Option<Source>) -> Result<Device, CudaError> {
         // Asked first: without a driver every other function of cudarc panics.
         // SAFETY: only opens a library, as every CUDA program does.
         if !unsafe { sys::is_culib_present() } {
@@ -85,6 +96,7 @@ impl Device {
             arch: Arch::of_device(limits.capability.0, limits.capability.1),
             compiler,
             limits,
+            own,
             functions: HashMap::new(),
             modules: HashMap::new(),
         })
@@ -168,24 +180,33 @@ impl Device {
     ///
     /// # Errors
     /// No compiler, a kernel that does not compile, or one that this device refuses.
-    pub fn function(&mut self, file: &'static str, entry: &str) -> Result<Function, CudaError> {
-        if let Some(function) = self.functions.get(entry) {
+    pub fn function(
+        &mut self,
+        file: Code,
+        entry: &str,
+        shape: Shape,
+    ) -> Result<Function, CudaError> {
+        let key = (file, entry.to_owned(), shape);
+        if let Some(function) = self.functions.get(&key) {
             return Ok(*function);
         }
-        let block = contract::block(file, entry)
-            .ok_or_else(|| CudaError::Build(format!("{file}.cu has no kernel `{entry}`")))?;
-        let (module, code) = self.module(file)?;
+        let module = self.module(file)?;
+        let told = !module.entries.is_empty();
+        if told && !module.entries.iter().any(|known| known == entry) {
+            return Err(no_entry(entry, &module.entries));
+        }
+        let (handle, code) = (module.handle, module.code);
         let name = CString::new(entry)
             .map_err(|_| CudaError::Build(format!("`{entry}` is no kernel's name")))?;
         // SAFETY: the module is loaded and never unloaded.
         let function = unsafe {
             let handle = checked(
                 "cuModuleGetFunction",
-                result::module::get_function(module, name),
+                result::module::get_function(handle, name),
             )?;
-            loaded(handle, block, code)?
+            loaded(handle, shape, code)?
         };
-        self.functions.insert(entry.to_owned(), function);
+        self.functions.insert(key, function);
         Ok(function)
     }
 
@@ -196,19 +217,42 @@ impl Device {
         image.map_or_else(|_| "none".to_owned(), |image| image.compiler)
     }
 
-    /// The module of a file, and the CRC-32 of its cubin.
-    fn module(&mut self, file: &'static str) -> Result<(sys::CUmodule, u32), CudaError> {
-        if let Some(module) = self.modules.get(file) {
-            return Ok(*module);
-        }
-        let image = compile::compiled(file, self.arch, self.compiler)?;
-        // SAFETY: a whole cubin, as the compiler wrote it.
-        let module = unsafe { result::module::load_data(image.cubin.as_ptr().cast()) };
-        let module = checked("cuModuleLoadData", module)?;
-        let module = (module, crc32fast::hash(&image.cubin));
-        self.modules.insert(file, module);
-        Ok(module)
+    fn image(&self, file: Code) -> Result<Image, CudaError> {
+        let image = match (file, &self.own) {
+            (Code::Ours(name), _) => compile::compiled(name, self.arch, self.compiler)?,
+            (Code::Own, Some(source)) => compile::image(source, self.arch, self.compiler, false)?,
+            (Code::Own, None) => {
+                return Err(CudaError::Build("this worker has no CUDA file".to_owned()));
+            }
+        };
+        Ok(image)
     }
+
+    /// The module of a file, loaded when first asked for.
+    fn module(&mut self, file: Code) -> Result<&Module, CudaError> {
+        if !self.modules.contains_key(&file) {
+            let image = self.image(file)?;
+            // SAFETY: a whole cubin, as the compiler wrote it.
+            let handle = unsafe { result::module::load_data(image.cubin.as_ptr().cast()) };
+            let resources = image.resources.iter();
+            let module = Module {
+                handle: checked("cuModuleLoadData", handle)?,
+                code: crc32fast::hash(&image.cubin),
+                entries: resources.map(|one| one.name.clone()).collect(),
+            };
+            self.modules.insert(file, module);
+        }
+        let found = self.modules.get(&file);
+        found.ok_or_else(|| CudaError::Build("a module is not there".to_owned()))
+    }
+}
+
+fn no_entry(entry: &str, entries: &[String]) -> CudaError {
+    CudaError::Build(format!(
+        "the CUDA file has no entry point `{entry}`; it has {}. Name one of them in `entry`, or \
+         leave the problem out by `requires`",
+        entries.join(", ")
+    ))
 }
 
 fn attribute_of(device: sys::CUdevice, attribute: CUdevice_attribute) -> Result<u32, CudaError> {
@@ -221,33 +265,30 @@ fn attribute_of(device: sys::CUdevice, attribute: CUdevice_attribute) -> Result<
 ///
 /// # Safety
 /// The function is loaded.
-unsafe fn loaded(
-    handle: sys::CUfunction,
-    block: contract::Block,
-    code: u32,
-) -> Result<Function, CudaError> {
+unsafe fn loaded(handle: sys::CUfunction, shape: Shape, code: u32) -> Result<Function, CudaError> {
     use CUfunction_attribute as A;
     // SAFETY: as demanded.
     unsafe {
-        let allowed = result::function::set_function_attribute(
-            handle,
-            A::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-            block.shared_bytes as c_int,
-        );
-        checked("cuFuncSetAttribute", allowed)?;
         let attribute = |attribute| {
             let value = result::function::get_function_attribute(handle, attribute);
             Ok::<u32, CudaError>(checked("cuFuncGetAttribute", value)?.unsigned_abs())
         };
+        // Raised, never lowered: another launch of the same code may have more.
+        let most = A::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        if attribute(most)? < shape.shared_bytes {
+            let bytes = shape.shared_bytes as c_int;
+            let allowed = result::function::set_function_attribute(handle, most, bytes);
+            checked("cuFuncSetAttribute", allowed)?;
+        }
         let blocks = result::occupancy::max_active_block_per_multiprocessor(
             handle,
-            block.threads as c_int,
-            block.shared_bytes as usize,
+            shape.threads() as c_int,
+            shape.shared_bytes as usize,
         );
         Ok(Function {
             code,
             handle,
-            block,
+            shape,
             registers: attribute(A::CU_FUNC_ATTRIBUTE_NUM_REGS)?,
             static_shared_bytes: attribute(A::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?,
             local_bytes: attribute(A::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,

@@ -7,6 +7,7 @@ use cudarc::driver::result;
 use super::argument::{ArgumentList, Results};
 use super::driver::Device;
 use super::error::{CudaError, checked};
+use super::plan::{Code, Shape};
 use crate::attention::Dtype;
 use crate::kernels::contract::Kernel;
 
@@ -23,21 +24,22 @@ pub fn launch<T: Copy + 'static>(
     second: Option<Results>,
 ) -> Result<(), CudaError> {
     let entry = kernel.entry(dtype.name(), kernel.tile());
-    let function = device.function(kernel.file, &entry)?;
+    let shape = Shape::of(kernel.tile().block());
+    let function = device.function(Code::Ours(kernel.file), &entry, shape)?;
     let mut arguments = ArgumentList::default().push(argument);
     if let Some(results) = second {
         arguments = arguments.push(results);
     }
     let [x, y, z] = grid;
-    let block = function.block;
+    let [across, down, deep] = shape.block;
     // SAFETY: the arguments are laid out as the kernel's file says, and the driver copies
     // them before it returns; the memory they point to is alive until the next wait.
     let launched = unsafe {
         result::launch_kernel(
             function.handle,
             (x, y, z),
-            (block.threads, 1, 1),
-            block.shared_bytes as c_uint,
+            (across, down, deep),
+            shape.shared_bytes as c_uint,
             device.stream(),
             arguments.pointers(),
         )

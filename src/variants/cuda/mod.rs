@@ -1,4 +1,4 @@
-//! The `cuda` worker: our own kernels (`kernels/`) on a GPU.
+//! The `cuda` worker: our own kernels (`kernels/`) on a GPU, or those of somebody's file (`own`).
 //!
 //! `plan` says what a variant launches for a problem, and knows no device beyond a
 //! few numbers: all of it is tested without a GPU. `case` makes that real, and
@@ -12,10 +12,18 @@ mod driver;
 mod error;
 mod launch;
 mod memory;
+mod offer;
+mod own;
 mod plan;
 mod reference;
 mod samples;
 mod view;
 mod worker;
 
-pub use worker::{CudaWorker, NAME};
+pub use offer::Offer;
+pub use own::Own;
+pub use plan::{Asked, Limits};
+pub use worker::CudaWorker;
+
+/// The name of the worker of our own kernels.
+pub const NAME: &str = "cuda";

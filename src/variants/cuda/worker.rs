@@ -9,31 +9,30 @@ use super::case::{self, Case};
 use super::check::{self, Compared};
 use super::driver::Device;
 use super::error::CudaError;
-use super::plan::{Asked, VARIANTS, Variant};
+use super::offer::{Offer, Ours};
+use super::plan::Asked;
 use super::reference::{Extent, Reference, reference_bytes};
 use super::samples::{self, Contents};
 use crate::attention::Problem;
 use crate::kernels::compile::Compiler;
+use crate::kernels::source::Source;
 use crate::machine::{Activity, Structure};
 use crate::units::{Bytes, quantities};
 use crate::worker::protocol::{
-    self, Checked, DeviceKind, DeviceState, Hello, Measure, Measured, PROTOCOL_VERSION, Parameter,
-    Prepare, Prepared, TensorError, VariantInfo, throttle_words,
+    self, Checked, DeviceKind, DeviceState, Hello, Measure, Measured, PROTOCOL_VERSION, Prepare,
+    Prepared, TensorError, throttle_words,
 };
 use crate::worker::serve::{Refusal, Worker};
 use regatta_worker::sets;
-
-/// The worker's name.
-pub const NAME: &str = "cuda";
 
 /// Names the compiler, `nvrtc` (default) or `nvcc`; set in a suite's environment.
 const COMPILER: &str = "REGATTA_COMPILER";
 
 const NO_CASE: &str = "no case is prepared";
 
-/// Runs our kernels on the first CUDA device.
-#[derive(Default)]
+/// Runs kernels on the first CUDA device.
 pub struct CudaWorker {
+    offer: Box<dyn Offer>,
     open: Option<Open>,
 }
 
@@ -44,8 +43,8 @@ struct Open {
     /// Of the case: the seed of its first inputs, and the sets asked for.
     seed: u64,
     input_sets: u32,
-    /// Its backward reads the scores that forward left in the workspace.
-    stores_scores: bool,
+    /// Its backward reads what forward left in the workspace.
+    remembers_forward: bool,
     references: Vec<Reference>,
     clock: Clock<Cuda>,
     device: Device,
@@ -53,13 +52,13 @@ struct Open {
 
 impl CudaWorker {
     /// A worker that opens the device when it is first asked something.
-    pub fn new() -> CudaWorker {
-        CudaWorker::default()
+    pub fn of(offer: Box<dyn Offer>) -> CudaWorker {
+        CudaWorker { offer, open: None }
     }
 
     fn open(&mut self) -> Result<&mut Open, Refusal> {
         if self.open.is_none() {
-            self.open = Some(Open::new()?);
+            self.open = Some(Open::new(self.offer.source().cloned())?);
         }
         self.open
             .as_mut()
@@ -67,12 +66,19 @@ impl CudaWorker {
     }
 }
 
+/// Of our kernels.
+impl Default for CudaWorker {
+    fn default() -> CudaWorker {
+        CudaWorker::of(Box::new(Ours))
+    }
+}
+
 impl Open {
-    fn new() -> Result<Open, Refusal> {
+    fn new(own: Option<Source>) -> Result<Open, Refusal> {
         let asked = std::env::var(COMPILER).ok().filter(|word| !word.is_empty());
         let compiler = asked.map_or(Ok(Compiler::default()), |word| word.parse());
         let compiler = compiler.map_err(|error| Refusal::Failed(format!("{COMPILER}: {error}")))?;
-        let device = Device::open(compiler).map_err(refusal)?;
+        let device = Device::open(compiler, own).map_err(refusal)?;
         // SAFETY: the stream lives as long as the device, which is dropped after.
         let timed = unsafe { Cuda::open(0, device.stream().cast()) };
         let mut clock = timed
@@ -83,21 +89,15 @@ impl Open {
             case: None,
             seed: 0,
             input_sets: 1,
-            stores_scores: false,
+            remembers_forward: false,
             references: Vec::new(),
             clock,
             device,
         })
     }
 
-    fn prepare(&mut self, request: &Prepare) -> Result<Prepared, Refusal> {
+    fn prepare(&mut self, offer: &dyn Offer, request: &Prepare) -> Result<Prepared, Refusal> {
         let unsupported = Refusal::Unsupported;
-        let variant = Variant::named(&request.variant).ok_or_else(|| {
-            unsupported(format!(
-                "the cuda worker has no variant `{}`",
-                request.variant
-            ))
-        })?;
         let validated = request.problem.clone().validated();
         let problem = validated.map_err(|error| unsupported(error.to_string()))?;
         let asked = Asked {
@@ -105,7 +105,8 @@ impl Open {
             params: &request.params,
             limits: self.device.limits,
         };
-        let plan = variant.plan(&asked).map_err(unsupported)?;
+        let plan = offer.plan(&request.variant, &asked).map_err(unsupported)?;
+        plan.fits(&problem, asked.limits).map_err(unsupported)?;
         let needed = case::bytes(&problem, &plan) + reference_bytes(&problem, Extent::Whole);
         self.make_room(needed)?;
         let mut case = Case::new(&self.device, &problem, plan).map_err(refusal)?;
@@ -126,7 +127,7 @@ impl Open {
         self.case = Some(case);
         self.seed = request.seed;
         self.input_sets = request.input_sets;
-        self.stores_scores = variant.stores_scores;
+        self.remembers_forward = offer.remembers_forward(&request.variant);
         Ok(prepared)
     }
 
@@ -200,7 +201,13 @@ impl Open {
             .configure(settings)
             .map_err(|error| refusal(error.into()))?;
         let device = &mut self.device;
-        let contents = Contents::of(device, case, self.seed, self.input_sets, self.stores_scores);
+        let contents = Contents::of(
+            device,
+            case,
+            self.seed,
+            self.input_sets,
+            self.remembers_forward,
+        );
         let mut contents = contents.map_err(refusal)?;
         let samples = samples::take(&mut self.clock, device, case, request, contents.as_mut());
         let samples = samples.map_err(refusal)?;
@@ -270,16 +277,18 @@ impl Worker for CudaWorker {
             packages: BTreeMap::new(),
             absent: None,
             protocol: PROTOCOL_VERSION,
-            worker: NAME.to_owned(),
+            worker: self.offer.worker().to_owned(),
             versions,
             device,
-            variants: VARIANTS.iter().map(described).collect(),
+            variants: self.offer.variants(),
         })
     }
 
     fn prepare(&mut self, request: &Prepare) -> Result<Prepared, Refusal> {
         self.release();
-        self.open()?.prepare(request)
+        self.open()?;
+        let open = self.open.as_mut().ok_or_else(no_case)?;
+        open.prepare(self.offer.as_ref(), request)
     }
 
     fn measure(&mut self, request: &Measure) -> Result<Measured, Refusal> {
@@ -304,20 +313,6 @@ impl Worker for CudaWorker {
         if let Some(open) = &mut self.open {
             open.case = None;
         }
-    }
-}
-
-fn described(variant: &Variant) -> VariantInfo {
-    let number = |name: &&str| ((*name).to_owned(), Parameter::INTEGER);
-    VariantInfo {
-        name: variant.name.to_owned(),
-        summary: variant.summary.to_owned(),
-        dtypes: variant.dtypes.to_vec(),
-        directions: variant.directions.to_vec(),
-        projections: Vec::new(),
-        parameters: variant.parameters.iter().map(number).collect(),
-        stores_scores: variant.stores_scores,
-        tf32: false,
     }
 }
 

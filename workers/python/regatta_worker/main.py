@@ -15,6 +15,7 @@ from typing import cast
 
 from regatta_worker import libraries
 from regatta_worker.callables import serve as callables
+from regatta_worker.callables.function import FRAMEWORKS
 from regatta_worker.callables.load import Target
 from regatta_worker.forking import fork_workers
 from regatta_worker.protocol.absence import absence
@@ -59,7 +60,7 @@ def main() -> None:
     served.add_argument("-m", dest="module", help="a module of functions")
     parser.add_argument("--function", help="the one function; else each that begins with q, k, v")
     parser.add_argument("--name", default="mine", help="what the worker of functions is called")
-    parser.add_argument("--framework", choices=("torch", "jax", "numpy"), help="of their arrays")
+    parser.add_argument("--framework", choices=FRAMEWORKS, help="of their arrays")
     parser.add_argument("--rank", type=int, help="one rank of a library of several processes")
     parser.add_argument(
         "--forks",

@@ -9,10 +9,12 @@ mod steps;
 mod tests;
 mod wgmma;
 
-pub use steps::{Arguments, Asked, Limits, NUM_SPLITS, NUM_SPLITS_KEY, Plan, Step, TILE_KEYS};
+pub use steps::{
+    Arguments, Asked, Code, Given, Limits, NUM_SPLITS, NUM_SPLITS_KEY, Plan, Pointer, Shape, Step,
+    TILE_KEYS,
+};
 
 use crate::attention::{Direction, Dtype, Problem};
-use crate::kernels::contract;
 use crate::worker::protocol::Parameter;
 
 /// A variant of this worker.
@@ -93,6 +95,9 @@ pub const VARIANTS: [Variant; 6] = [
     },
 ];
 
+/// Threads of a block, at the most, on any device.
+const MOST_THREADS: u64 = 1024;
+
 /// The oldest devices that any kernel is written for: cp.async, bf16.
 const OLDEST: (u32, u32) = (8, 0);
 
@@ -108,11 +113,7 @@ impl Variant {
     /// Why it does not do this, for a reader.
     pub fn plan(&self, asked: &Asked) -> Result<Plan, String> {
         self.accepts(asked)?;
-        let plan = (self.plan)(asked)?;
-        for step in plan.forward.iter().chain(&plan.backward) {
-            fits(step, asked.limits)?;
-        }
-        Ok(plan)
+        (self.plan)(asked)
     }
 
     fn accepts(&self, asked: &Asked) -> Result<(), String> {
@@ -148,7 +149,19 @@ impl Variant {
                 ));
             }
         }
-        launchable(problem)
+        Ok(())
+    }
+}
+
+impl Plan {
+    /// Holds the launches to what a device takes.
+    ///
+    /// # Errors
+    /// Which is too large, for a reader.
+    pub fn fits(&self, problem: &Problem, limits: Limits) -> Result<(), String> {
+        launchable(problem)?;
+        let mut steps = self.forward.iter().chain(&self.backward);
+        steps.try_for_each(|step| fits(step, limits))
     }
 }
 
@@ -171,13 +184,24 @@ fn launchable(problem: &Problem) -> Result<(), String> {
 }
 
 fn fits(step: &Step, limits: Limits) -> Result<(), String> {
-    let Some(block) = contract::block(step.file, &step.entry) else {
-        return Err(format!("{}.cu has no kernel `{}`", step.file, step.entry));
-    };
-    if block.shared_bytes > limits.shared_bytes {
+    let (entry, shape) = (&step.entry, step.shape);
+    if shape.shared_bytes > limits.shared_bytes {
         return Err(format!(
-            "{} needs {} bytes of shared memory a block; this device has {}",
-            step.entry, block.shared_bytes, limits.shared_bytes
+            "{entry} needs {} bytes of shared memory a block; this device has {}",
+            shape.shared_bytes, limits.shared_bytes
+        ));
+    }
+    if shape.threads() > MOST_THREADS {
+        return Err(format!(
+            "{entry} has {} threads a block; a block has at most {MOST_THREADS}",
+            shape.threads()
+        ));
+    }
+    // CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+    let [x, y, z] = step.grid;
+    if x >= 1 << 31 || y >= 1 << 16 || z >= 1 << 16 {
+        return Err(format!(
+            "{entry} has a grid of {x}x{y}x{z} blocks; a device takes 2147483647x65535x65535"
         ));
     }
     Ok(())

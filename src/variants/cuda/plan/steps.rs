@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::attention::{ParamValue, Params, Problem};
-use crate::kernels::contract::{Kernel, Tile};
+use crate::kernels::contract::{self, Block, Kernel, Tile};
 
 /// A device, as far as a plan depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,22 +18,59 @@ pub struct Limits {
     pub shared_bytes: u32,
 }
 
+/// The file that an entry point is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Code {
+    /// A kernel file of the binary, by its name without the ending.
+    Ours(&'static str),
+    /// The file that the worker was started for.
+    Own,
+}
+
+/// How blocks of an entry point are launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Shape {
+    /// Threads in x, y, z.
+    pub block: [u32; 3],
+    /// Dynamic shared memory of a block in bytes.
+    pub shared_bytes: u32,
+}
+
+impl Shape {
+    /// The shape of a block whose threads are all along x.
+    pub fn of(block: Block) -> Shape {
+        Shape {
+            block: [block.threads, 1, 1],
+            shared_bytes: block.shared_bytes,
+        }
+    }
+
+    /// Threads of a block.
+    pub fn threads(self) -> u64 {
+        self.block.into_iter().map(u64::from).product()
+    }
+}
+
 /// One kernel launch.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     /// The kernel file.
-    pub file: &'static str,
+    pub code: Code,
     /// The entry point in it.
     pub entry: String,
     /// Blocks in x, y, z.
     pub grid: [u32; 3],
+    /// How each block is launched.
+    pub shape: Shape,
     /// What it is given.
     pub arguments: Arguments,
 }
 
 /// What an entry point is given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Arguments {
+    /// One after the other, as a contract lists them.
+    Listed(Vec<Given>),
     /// `Problem` of `problem.cuh`, by value.
     Problem,
     /// Tensor maps and figures, as `flash_wgmma.cu` lists them.
@@ -53,8 +90,101 @@ pub enum Arguments {
     },
 }
 
+/// One argument, passed by value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Given {
+    /// `Problem` of `problem.cuh`.
+    Problem,
+    /// An address on the device.
+    Pointer(Pointer),
+    /// `int`
+    Int(i32),
+    /// `unsigned`
+    Unsigned(u32),
+    /// `long`
+    Long(i64),
+    /// `float`
+    Float(f32),
+    /// `double`
+    Double(f64),
+}
+
+/// Memory of a case that kernels are given the address of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pointer {
+    /// `q`, in the problem's layout, as all tensors are.
+    Q,
+    /// `k`
+    K,
+    /// `v`
+    V,
+    /// The result of the forward pass.
+    Out,
+    /// A float32 for each query of each head, `[batch, heads, seq_q]`.
+    Lse,
+    /// Memory of the size that the plan says.
+    Workspace,
+    /// The gradient of `out`.
+    Dout,
+    /// A float32 for each query of each head, for a backward pass alone.
+    Delta,
+    /// The gradient of `q`.
+    Dq,
+    /// The gradient of `k`.
+    Dk,
+    /// The gradient of `v`.
+    Dv,
+}
+
+impl Pointer {
+    /// All of them.
+    pub const ALL: [Pointer; 11] = [
+        Pointer::Q,
+        Pointer::K,
+        Pointer::V,
+        Pointer::Out,
+        Pointer::Lse,
+        Pointer::Workspace,
+        Pointer::Dout,
+        Pointer::Delta,
+        Pointer::Dq,
+        Pointer::Dk,
+        Pointer::Dv,
+    ];
+
+    /// Its name in a contract.
+    pub fn name(self) -> &'static str {
+        match self {
+            Pointer::Q => "q",
+            Pointer::K => "k",
+            Pointer::V => "v",
+            Pointer::Out => "out",
+            Pointer::Lse => "lse",
+            Pointer::Workspace => "workspace",
+            Pointer::Dout => "dout",
+            Pointer::Delta => "delta",
+            Pointer::Dq => "dq",
+            Pointer::Dk => "dk",
+            Pointer::Dv => "dv",
+        }
+    }
+
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<Pointer> {
+        Pointer::ALL.into_iter().find(|one| one.name() == name)
+    }
+
+    /// True for what is there where gradients are asked for, and only there.
+    pub fn is_of_backward(self) -> bool {
+        matches!(
+            self,
+            Pointer::Dout | Pointer::Delta | Pointer::Dq | Pointer::Dk | Pointer::Dv
+        )
+    }
+}
+
 /// What one variant does for one problem.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// Launches of the forward pass, in order.
     pub forward: Vec<Step>,
@@ -88,10 +218,14 @@ pub const TILE_KEYS: &str = "tile_keys";
 
 /// A step that is given the problem.
 pub fn step(problem: &Problem, kernel: &Kernel, tile: &Tile, grid: [u32; 3]) -> Step {
+    let entry = kernel.entry(problem.dtype.name(), tile);
+    // Grids may follow another kernel's tile; the block is the entry point's own.
+    let block = contract::block(kernel.file, &entry).unwrap_or(tile.block());
     Step {
-        file: kernel.file,
-        entry: kernel.entry(problem.dtype.name(), tile),
+        code: Code::Ours(kernel.file),
+        entry,
         grid,
+        shape: Shape::of(block),
         arguments: Arguments::Problem,
     }
 }

@@ -16,7 +16,9 @@ fn plan_on(variant: &str, problem: &str, params: &Params, limits: Limits) -> Res
         params,
         limits,
     };
-    Variant::named(variant).unwrap().plan(&asked)
+    let plan = Variant::named(variant).unwrap().plan(&asked)?;
+    plan.fits(&problem, limits)?;
+    Ok(plan)
 }
 
 fn plan(variant: &str, problem: &str) -> Result<Plan, String> {
@@ -52,10 +54,11 @@ fn every_step_is_an_entry_point_of_its_file() {
                 assert!(!plan.forward.is_empty(), "{}", variant.name);
                 assert_eq!(plan.backward.is_empty(), !direction.has_backward());
                 for step in plan.forward.iter().chain(&plan.backward) {
-                    assert!(
-                        contract::block(step.file, &step.entry).is_some(),
-                        "{step:?}"
-                    );
+                    let Code::Ours(file) = step.code else {
+                        panic!("{step:?}");
+                    };
+                    let block = contract::block(file, &step.entry).map(Shape::of);
+                    assert_eq!(block, Some(step.shape), "{step:?}");
                     assert!(step.grid.iter().all(|&n| n > 0), "{step:?}");
                 }
             }

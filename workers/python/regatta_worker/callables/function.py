@@ -12,6 +12,9 @@ from regatta_worker.problem.attention import DIRECTIONS, DTYPE_BYTES, Problem
 from regatta_worker.problem.variant import Variant
 from regatta_worker.protocol.channel import Failed
 
+FRAMEWORKS = ("torch", "jax", "numpy", "cupy")
+"""Whose arrays functions may take."""
+
 FIRST = ("q", "k", "v")
 """How a function begins that is taken for a variant without being named."""
 
@@ -197,7 +200,8 @@ def _kind(parameter: inspect.Parameter, annotation: Any) -> Any:
 
 def _framework(annotation: Any) -> str | None:
     root = str(getattr(annotation, "__module__", "")).partition(".")[0]
-    return {"torch": "torch", "jax": "jax", "jaxlib": "jax", "numpy": "numpy"}.get(root)
+    root = {"jaxlib": "jax"}.get(root, root)
+    return root if root in FRAMEWORKS else None
 
 
 def _counted(results: int) -> str:

@@ -167,7 +167,7 @@ def _those(module: ModuleType) -> str:
 
 def framework(target: Target, found: dict[str, Function]) -> str:
     """Whose arrays the functions take: what the suite says; else what the annotation of `q`
-    says; else torch where importing the code imported it, else jax, else numpy."""
+    says; else CuPy where importing the code imported it, else torch, else jax, else numpy."""
     if target.framework is not None:
         return target.framework
     told = {function.framework: function.where for function in found.values() if function.framework}
@@ -178,4 +178,4 @@ def framework(target: Target, found: dict[str, Function]) -> str:
         )
     if told:
         return str(next(iter(told)))
-    return next((name for name in ("torch", "jax") if name in sys.modules), "numpy")
+    return next((name for name in ("cupy", "torch", "jax") if name in sys.modules), "numpy")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -40,7 +40,7 @@ class TorchFunctions(Guarded, TorchLibrary):
         turn = _between(problem)
         names = ("q", "k", "v", "dout") if problem.has_backward else ("q", "k", "v")
         given = {name: turn(asked.tensors[name]) for name in names}
-        bound = function.bound(problem, asked.params)
+        bound = self._bound(function, problem, asked.params)
         unchecked = [DTYPES[problem.dtype]]
 
         def called(*tensors: torch.Tensor) -> Results:
@@ -63,6 +63,12 @@ class TorchFunctions(Guarded, TorchLibrary):
             return (*out, turn(dq), turn(dk), turn(dv))
 
         return Built(logical, earlier_stream=built.earlier_stream, refresh=built.refresh)
+
+    def _bound(
+        self, function: Function, problem: Problem, params: Mapping[str, Any]
+    ) -> Callable[..., Any]:
+        """The function, of tensors."""
+        return function.bound(problem, params)
 
 
 def _between(problem: Problem) -> Callable[[Any], Any]:

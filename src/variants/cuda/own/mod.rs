@@ -1,0 +1,219 @@
+//! Somebody's CUDA file as a worker: `cuda = "attention.cu"`, with its launch contract in
+//! `attention.toml` beside it.
+//!
+//! What it launches becomes a [`Plan`], as regatta's own kernels do, so that clock, inputs,
+//! checks and counts are the same for both.
+
+mod argument;
+mod contract;
+mod expression;
+mod figures;
+#[cfg(test)]
+mod tests;
+mod written;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::argument::DeviceProblem;
+use super::offer::Offer;
+use super::plan::{Arguments, Asked, Code, Plan, Shape, Step};
+use crate::attention::{Direction, Mask, ParamValue, Problem};
+use crate::kernels::source::Source;
+use crate::worker::protocol::{Parameter, VariantInfo};
+use contract::{Contract, Launch, Variant, entry_name};
+use expression::Expression;
+
+/// The kernels of one file.
+pub struct Own {
+    name: String,
+    contract: Contract,
+    source: Source,
+}
+
+impl Own {
+    /// Reads the file and its contract, for a worker of this name.
+    ///
+    /// # Errors
+    /// What cannot be read or stands wrong in the contract.
+    pub fn read(name: &str, file: &Path, contract: &Path) -> Result<Own, String> {
+        let contract = contract::read(contract)?;
+        let source = Source::read(file)
+            .map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+        Ok(Own {
+            name: name.to_owned(),
+            source: source.with_options(&contract.options),
+            contract,
+        })
+    }
+}
+
+impl Offer for Own {
+    fn worker(&self) -> &str {
+        &self.name
+    }
+
+    fn source(&self) -> Option<&Source> {
+        Some(&self.source)
+    }
+
+    fn variants(&self) -> Vec<VariantInfo> {
+        let variants = self.contract.variants.iter();
+        variants
+            .map(|(name, variant)| VariantInfo {
+                name: name.clone(),
+                summary: variant.summary.clone(),
+                dtypes: variant.dtypes.clone(),
+                directions: match variant.backward.is_empty() {
+                    true => vec![Direction::Forward],
+                    false => Direction::ALL.to_vec(),
+                },
+                projections: Vec::new(),
+                parameters: variant
+                    .parameters
+                    .keys()
+                    .map(|name| (name.clone(), Parameter::INTEGER))
+                    .collect(),
+                stores_scores: false,
+                tf32: false,
+            })
+            .collect()
+    }
+
+    fn plan(&self, name: &str, asked: &Asked) -> Result<Plan, String> {
+        let variant = self.contract.variants.get(name);
+        let variant =
+            variant.ok_or_else(|| format!("there is no variant `{}/{name}`", self.name))?;
+        let parameters = parameters(variant, asked)?;
+        let figure = |name: &str| {
+            let parameter = parameters.get(name).copied();
+            parameter.or_else(|| figures::figure(name, asked.problem, asked.limits.sms))
+        };
+        accepts(variant, asked.problem, &figure)
+            .map_err(|why| format!("{}/{name} {why}", self.name))?;
+        let steps = |launches: &[Launch]| {
+            let steps = launches
+                .iter()
+                .map(|launch| step(launch, asked.problem, &figure));
+            steps.collect::<Result<Vec<Step>, String>>()
+        };
+        let workspace = variant.workspace_bytes.value(&figure)?;
+        let backward = match asked.problem.direction.has_backward() {
+            true => steps(&variant.backward)?,
+            false => Vec::new(),
+        };
+        let effective = parameters.iter();
+        Ok(Plan {
+            forward: steps(&variant.forward)?,
+            backward,
+            workspace_bytes: u64::try_from(workspace).map_err(|_| {
+                format!(
+                    "workspace_bytes: `{}` is {workspace}",
+                    variant.workspace_bytes
+                )
+            })?,
+            num_splits: 1,
+            effective: effective
+                .map(|(name, value)| (name.clone(), ParamValue::Int(*value)))
+                .collect(),
+        })
+    }
+
+    /// What a forward pass leaves in the workspace may be what its backward pass reads.
+    fn remembers_forward(&self, name: &str) -> bool {
+        let variant = self.contract.variants.get(name);
+        variant.is_some_and(|variant| {
+            !variant.backward.is_empty() && variant.workspace_bytes.to_string() != "0"
+        })
+    }
+}
+
+/// The parameters of a case: those that are asked for, and the others as the contract has them.
+fn parameters(variant: &Variant, asked: &Asked) -> Result<BTreeMap<String, i64>, String> {
+    let mut parameters = variant.parameters.clone();
+    for (name, value) in asked.params.iter() {
+        let place = parameters
+            .get_mut(name)
+            .ok_or_else(|| format!("there is no parameter `{name}`"))?;
+        match value {
+            ParamValue::Int(number) => *place = *number,
+            ParamValue::Word(word) => {
+                return Err(format!("`{name}` is an integer, not `{word}`"));
+            }
+        }
+    }
+    Ok(parameters)
+}
+
+fn accepts(
+    variant: &Variant,
+    problem: &Problem,
+    figure: &dyn Fn(&str) -> Option<i64>,
+) -> Result<(), String> {
+    let (dtype, layout, direction) = (problem.dtype, problem.layout, problem.direction);
+    if problem.varlen.is_some() {
+        return Err("does not take ragged batches".to_owned());
+    }
+    if !variant.dtypes.contains(&dtype) {
+        return Err(format!("does not take {dtype}"));
+    }
+    if !variant.layouts.contains(&layout) {
+        return Err(format!("does not take the layout {layout}"));
+    }
+    if direction.has_backward() && variant.backward.is_empty() {
+        return Err(format!("has no {direction}"));
+    }
+    let square = problem.is_square();
+    let same = |name: &String| {
+        let mask = name.parse::<Mask>().map(|mask| mask.canonical(square));
+        // A causal mask whose diagonal nobody places is none of a problem that needs it placed.
+        mask.is_ok_and(|mask| mask == problem.mask) && Mask::parse(name, square).is_ok()
+    };
+    if variant
+        .masks
+        .as_ref()
+        .is_some_and(|all| !all.iter().any(same))
+    {
+        return Err(format!(
+            "does not take the mask {}",
+            problem.mask.name(square)
+        ));
+    }
+    for condition in &variant.requires {
+        if !condition.holds(figure)? {
+            return Err(format!("requires {condition}"));
+        }
+    }
+    Ok(())
+}
+
+fn step(
+    launch: &Launch,
+    problem: &Problem,
+    figure: &dyn Fn(&str) -> Option<i64>,
+) -> Result<Step, String> {
+    let extents = |all: &[Expression; 3], what: &str| {
+        let [x, y, z] = all;
+        let extent = |formula: &Expression| {
+            let value = formula.value(figure)?;
+            let held = u32::try_from(value).ok().filter(|extent| *extent > 0);
+            held.ok_or_else(|| format!("{what}: `{formula}` is {value}; it is 1 or more"))
+        };
+        Ok::<_, String>([extent(x)?, extent(y)?, extent(z)?])
+    };
+    let scale = DeviceProblem::sized(problem, 1).scale;
+    let shared = launch.shared_bytes.value(figure)?;
+    let arguments = launch.arguments.iter();
+    let arguments: Result<_, String> = arguments.map(|a| a.given(scale, figure)).collect();
+    Ok(Step {
+        code: Code::Own,
+        entry: entry_name(&launch.entry, problem.dtype, figure)?,
+        grid: extents(&launch.grid, "grid")?,
+        shape: Shape {
+            block: extents(&launch.block, "block")?,
+            shared_bytes: u32::try_from(shared)
+                .map_err(|_| format!("shared_bytes: `{}` is {shared}", launch.shared_bytes))?,
+        },
+        arguments: Arguments::Listed(arguments?),
+    })
+}

@@ -1,0 +1,178 @@
+//! Plans of somebody's contract.
+
+use super::*;
+use crate::attention::Params;
+use crate::variants::cuda::plan::{Given, Limits, Pointer};
+
+const CONTRACT: &str = r#"
+[variants.mine]
+dtypes = ["f32", "f16"]
+layouts = ["bshd", "bhsd"]
+masks = ["full", "causal"]
+requires = ["head_dim == head_dim_v", "heads == kv_heads"]
+parameters = { tile = 64 }
+workspace_bytes = "4 * batch * heads * seq_q"
+
+[[variants.mine.forward]]
+entry = "mine_{dtype}_d{head_dim}"
+arguments = ["q", "k", "v", "out", "workspace", "seq_q", "long q.seq", "scale"]
+grid = ["ceil_div(seq_q, tile)", "heads", "batch"]
+block = [32, 4]
+shared_bytes = "element_bytes * tile * head_dim"
+
+[[variants.mine.backward]]
+entry = "mine_backward"
+arguments = ["problem", "dq"]
+grid = 1
+block = 32
+"#;
+
+const H200: Limits = Limits {
+    capability: (9, 0),
+    sms: 132,
+    l2_bytes: 60 << 20,
+    shared_bytes: 232_448,
+};
+
+fn own() -> Own {
+    Own {
+        name: "my".to_owned(),
+        contract: contract::parse(CONTRACT).unwrap(),
+        source: Source::embedded("naive").unwrap(),
+    }
+}
+
+fn plan_with(problem: &str, params: &Params) -> Result<Plan, String> {
+    let problem: Problem = problem.parse().unwrap();
+    let asked = Asked {
+        problem: &problem,
+        params,
+        limits: H200,
+    };
+    let plan = own().plan("mine", &asked)?;
+    plan.fits(&problem, H200)?;
+    Ok(plan)
+}
+
+fn plan(problem: &str) -> Result<Plan, String> {
+    plan_with(problem, &Params::default())
+}
+
+#[test]
+fn a_contract_becomes_a_plan() {
+    let found = plan("b2,h8,s130,d64,f16").unwrap();
+    let [step] = &found.forward[..] else {
+        panic!("{found:?}");
+    };
+    assert_eq!(step.entry, "mine_f16_d64");
+    assert_eq!(step.grid, [3, 8, 2]);
+    assert_eq!(step.shape.block, [32, 4, 1]);
+    assert_eq!(step.shape.shared_bytes, 2 * 64 * 64);
+    let Arguments::Listed(given) = &step.arguments else {
+        panic!("{step:?}");
+    };
+    assert_eq!(
+        given[4..],
+        [
+            Given::Pointer(Pointer::Workspace),
+            Given::Int(130),
+            Given::Long(8 * 64),
+            Given::Float(0.125)
+        ]
+    );
+    assert_eq!(found.workspace_bytes, 4 * 2 * 8 * 130);
+    assert_eq!(found.effective["tile"], ParamValue::Int(64));
+    assert!(found.backward.is_empty());
+    let both = plan("s8,d8,both").unwrap();
+    assert_eq!(both.backward[0].entry, "mine_backward");
+}
+
+#[test]
+fn a_parameter_is_what_is_asked_for() {
+    let mut params = Params::default();
+    params.set("tile", ParamValue::Int(32));
+    let found = plan_with("s130,d64", &params).unwrap();
+    assert_eq!(found.forward[0].grid[0], 5);
+    assert_eq!(found.effective["tile"], ParamValue::Int(32));
+    params.set("tile", ParamValue::Int(0));
+    assert!(
+        plan_with("s130,d64", &params)
+            .unwrap_err()
+            .contains("divides by 0")
+    );
+    params.set("tile", ParamValue::from("wide"));
+    assert!(
+        plan_with("s130,d64", &params)
+            .unwrap_err()
+            .contains("not `wide`")
+    );
+    params = Params::default();
+    params.set("tiles", ParamValue::Int(1));
+    assert!(
+        plan_with("s8,d8", &params)
+            .unwrap_err()
+            .contains("no parameter `tiles`")
+    );
+}
+
+#[test]
+fn what_it_does_not_take_is_said() {
+    for (problem, words) in [
+        ("s8,d8,bf16", "my/mine does not take bf16"),
+        ("s8,d8,dv4", "my/mine requires head_dim == head_dim_v"),
+        ("h8,kv2,s8,d8", "requires heads == kv_heads"),
+        ("s8,d8,window-2-1", "does not take the mask window-2-1"),
+        ("s8,sk9,d8,causal-br", "does not take the mask causal-br"),
+        ("v5+7,d8", "ragged"),
+        // 2 bytes for each of 64 x 2048.
+        ("s8,d2048,f16", "262144 bytes of shared memory"),
+    ] {
+        let error = plan(problem).unwrap_err();
+        assert!(error.contains(words), "{problem}: {error}");
+    }
+    assert!(plan("s8,d8,causal,bhsd").is_ok());
+    assert!(plan("s8,sk9,d8").is_ok());
+}
+
+#[test]
+fn grids_are_held_to_what_a_device_takes() {
+    let with = |from: &str, to: &str| {
+        let mut own = own();
+        assert!(CONTRACT.contains(from));
+        own.contract = contract::parse(&CONTRACT.replacen(from, to, 1)).unwrap();
+        let problem: Problem = "s8,d8".parse().unwrap();
+        let params = Params::default();
+        let asked = Asked {
+            problem: &problem,
+            params: &params,
+            limits: H200,
+        };
+        let plan = own.plan("mine", &asked)?;
+        plan.fits(&problem, H200)
+    };
+    assert!(
+        with("\"heads\", \"batch\"", "70000")
+            .unwrap_err()
+            .contains("grid")
+    );
+    let zero = with("\"heads\", \"batch\"", "\"heads - 1\"").unwrap_err();
+    assert!(zero.contains("`heads - 1` is 0"), "{zero}");
+    assert!(
+        with("[32, 4]", "[32, 64]")
+            .unwrap_err()
+            .contains("2048 threads")
+    );
+    let negative = with("4 * batch * heads * seq_q", "1 - seq_q").unwrap_err();
+    assert!(negative.contains("workspace_bytes"), "{negative}");
+}
+
+#[test]
+fn a_variant_is_described() {
+    let [described] = &own().variants()[..] else {
+        panic!();
+    };
+    assert_eq!(described.directions, Direction::ALL);
+    assert_eq!(described.parameters["tile"], Parameter::INTEGER);
+    assert!(own().remembers_forward("mine"));
+    assert_eq!(own().worker(), "my");
+}

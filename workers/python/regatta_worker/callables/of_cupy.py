@@ -1,0 +1,67 @@
+"""Functions of CuPy arrays, which are views of torch's tensors on the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, cast
+
+import cupy
+import torch
+
+from regatta_worker.callables.function import Function
+from regatta_worker.callables.of_torch import TorchFunctions
+from regatta_worker.problem.attention import Problem
+from regatta_worker.problem.variant import Variant
+from regatta_worker.protocol.channel import Failed, Unsupported
+
+
+class CupyFunctions(TorchFunctions):
+    """Inputs, clock, counts and checks are torch's; arrays are handed over without a copy.
+
+    Nothing differentiates a function of CuPy arrays: one that makes gradients takes `dout`.
+    """
+
+    def variants(self) -> dict[str, Variant]:
+        """A function each."""
+        return {name: function.variant(False) for name, function in self._functions.items()}
+
+    def _bound(
+        self, function: Function, problem: Problem, params: Mapping[str, Any]
+    ) -> Callable[..., Any]:
+        if problem.dtype == "bf16":
+            raise Unsupported("CuPy has no bf16")
+        if self._gpu is None:
+            raise Failed("functions of CuPy arrays take an NVIDIA GPU, and torch finds none")
+        bound = function.bound(problem, params)
+        seen: tuple[torch.Tensor, ...] = ()
+        views: list[Any] = []
+
+        def called(*tensors: torch.Tensor) -> Any:
+            nonlocal seen, views
+            if not _same(seen, tensors):
+                # The inputs of a case stay where they are: their views are made once.
+                seen, views = tensors, [cupy.from_dlpack(tensor) for tensor in tensors]
+            with self._stream():
+                returned = bound(*views)
+            several = isinstance(returned, (tuple, list))
+            return tuple(map(_tensor, returned)) if several else _tensor(returned)
+
+        return called
+
+    def _stream(self) -> AbstractContextManager[Any]:
+        """What the function queues goes where torch's own work goes, which the clock sees."""
+        stream = cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream)
+        return cast("AbstractContextManager[Any]", stream)
+
+
+def _same(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))
+
+
+def _tensor(returned: Any) -> Any:
+    """An array as a tensor over the same memory; whatever else it is, as it is."""
+    return torch.from_dlpack(returned) if isinstance(returned, cupy.ndarray) else returned
+
+
+WORKER = CupyFunctions
