@@ -116,6 +116,7 @@ pub fn run(args: &CalibrateArgs) -> Ended {
 fn measured(args: &CalibrateArgs, suite: &str, each: u32) -> Result<Side, Stop> {
     let out = args.measure.out.clone();
     let measure = MeasureArgs {
+        peak: false,
         invocations: Some(args.measure.invocations.unwrap_or(TIMES * each)),
         out: out.or_else(|| Some(Path::new("reports").join(format!("{suite}-calibration")))),
         ..args.measure.clone()

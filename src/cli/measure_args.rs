@@ -43,6 +43,11 @@ pub struct MeasureArgs {
     #[arg(long, conflicts_with = "invocations")]
     pub structure_only: bool,
 
+    /// Measure first what each device reaches in products of matrices and in copies; the
+    /// page shows times beside it
+    #[arg(long)]
+    pub peak: bool,
+
     /// Where the run and its reports go [default: reports/SUITE, or
     /// reports/SUITE-structure with --structure-only]
     #[arg(long, value_name = "DIR")]
@@ -105,7 +110,9 @@ pub fn load(args: &MeasureArgs) -> Result<Suite, Stop> {
         let ground = ground.parse().with_context(|| format!("{GROUND}={ground}"));
         suite.settings.ground = ground.map_err(Stop::Usage)?;
     }
+    suite.settings.peak |= args.peak;
     if args.structure_only {
+        suite.settings.peak = false;
         suite.settings.structure_only = true;
         suite.settings.invocations = 1;
     }

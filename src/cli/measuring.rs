@@ -18,7 +18,7 @@ use regatta::measure::held::{Held, Waiting};
 use regatta::measure::known::Known;
 use regatta::measure::laps::{Clock, Monotonic};
 use regatta::measure::machine::{fingerprint, worker_record};
-use regatta::measure::preflight;
+use regatta::measure::preflight::{self, Introduced};
 use regatta::measure::schedule::blocks;
 use regatta::measure::session::Session;
 use regatta::measure::workers::Processes;
@@ -162,7 +162,11 @@ impl Ready {
             Some(_) => "",
         };
         let checked = preflight::check_keeping(&suite, &mut processes, first);
-        let (hellos, waiting) = checked.map_err(|error| {
+        let Introduced {
+            hellos,
+            waiting,
+            peaks,
+        } = checked.map_err(|error| {
             let log = match &error {
                 preflight::Preflight::Worker(error) => error.log().to_owned(),
                 preflight::Preflight::Plan(_) => String::new(),
@@ -211,6 +215,7 @@ impl Ready {
             plan: suite.cases.iter().map(|case| case.id()).collect(),
             identity: Some(processes.identity()),
             built,
+            peaks,
             imported: None,
             turn,
         };

@@ -2,15 +2,18 @@
 //! its variants and parameters, and has the memory for its cases.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::held::Waiting;
 use super::launcher::Launcher;
-use crate::attention::{Case, NAME_RULE, ParamValue, is_name, work};
+use crate::attention::{Case, Dtype, NAME_RULE, ParamValue, is_name, work};
 use crate::suite::Suite;
 use crate::suite::document::nearest;
 use crate::units::Bytes;
-use crate::worker::host::HostError;
-use crate::worker::protocol::{DeviceKind, Hello, Parameter, VariantInfo};
+use crate::worker::host::{Conversation, HostError};
+use crate::worker::protocol::{
+    DeviceKind, Hello, Parameter, Peak, ReplyBody, RequestBody, VariantInfo,
+};
 
 /// Why nothing can be measured.
 #[derive(Debug, thiserror::Error)]
@@ -31,11 +34,22 @@ pub fn check(
     suite: &Suite,
     launcher: &mut dyn Launcher,
 ) -> Result<BTreeMap<String, Hello>, Preflight> {
-    check_keeping(suite, launcher, "").map(|(hellos, _)| hellos)
+    check_keeping(suite, launcher, "").map(|found| found.hellos)
+}
+
+/// What workers said before anything is measured.
+pub struct Introduced {
+    /// Of themselves, by name.
+    pub hellos: BTreeMap<String, Hello>,
+    /// The one that was not ended.
+    pub waiting: Option<Waiting>,
+    /// What the devices of those that measured it reach, where the suite asks for it.
+    pub peaks: BTreeMap<String, Peak>,
 }
 
 /// The same, and the worker named is not ended: it is introduced last, so that it is alone,
-/// and serves the first invocation.
+/// and serves the first invocation. One that measures a peak is always ended: it has loaded
+/// libraries that a first call would find.
 ///
 /// # Errors
 /// As [`check`].
@@ -43,7 +57,10 @@ pub fn check_keeping(
     suite: &Suite,
     launcher: &mut dyn Launcher,
     kept: &str,
-) -> Result<(BTreeMap<String, Hello>, Option<Waiting>), Preflight> {
+) -> Result<Introduced, Preflight> {
+    let dtypes: BTreeSet<Dtype> = suite.cases.iter().map(|case| case.problem.dtype).collect();
+    let kept = if suite.settings.peak { "" } else { kept };
+    let mut peaks = BTreeMap::new();
     let names: BTreeSet<String> = suite
         .cases
         .iter()
@@ -53,10 +70,13 @@ pub fn check_keeping(
     let mut waiting = None;
     let others = names.iter().filter(|name| *name != kept);
     for name in others.chain(names.get(kept)) {
-        let conversation = launcher.start(name)?;
+        let mut conversation = launcher.start(name)?;
         let hello = conversation.hello().clone();
         device_known(name, &hello)?;
         nameable(name, &hello)?;
+        if suite.settings.peak && hello.absent.is_none() {
+            peaks.extend(peak(&mut *conversation, &dtypes).map(|peak| (name.clone(), peak)));
+        }
         hellos.insert(name.clone(), hello);
         if name == kept {
             waiting = Some((name.clone(), conversation));
@@ -104,7 +124,24 @@ pub fn check_keeping(
             )));
         }
     }
-    Ok((hellos, waiting))
+    Ok(Introduced {
+        hellos,
+        waiting,
+        peaks,
+    })
+}
+
+/// The longest that a peak may take to be measured.
+const PEAK_LIMIT: Duration = Duration::from_secs(60);
+
+/// `None` where the worker does not measure it: one that is older than the question, one that
+/// has nothing to measure it with, or one that it ended.
+fn peak(worker: &mut dyn Conversation, dtypes: &BTreeSet<Dtype>) -> Option<Peak> {
+    let dtypes = dtypes.iter().copied().collect();
+    match worker.ask(RequestBody::Peak { dtypes }, PEAK_LIMIT) {
+        Ok(ReplyBody::Peak(peak)) => Some(peak.sound()),
+        _ => None,
+    }
 }
 
 /// Holds the names of a worker's variants to what case ids are made of.

@@ -11,6 +11,7 @@ use crate::attention::{CaseId, VariantId};
 use crate::suite::count::Count;
 use crate::suite::rules::Rules;
 use crate::suite::{Override, Settings};
+use crate::worker::protocol::Peak;
 
 /// The first line of a run: everything needed to judge it later.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -47,6 +48,9 @@ pub struct RunHeader {
     /// `environment NAME`. Empty where nothing is known of it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub built: BTreeMap<String, Built>,
+    /// What the devices of workers reach at the most, by worker; empty where nobody asked.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub peaks: BTreeMap<String, Peak>,
     /// Present where another tool measured: much of the above is then taken on trust.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub imported: Option<Imported>,

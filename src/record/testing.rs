@@ -54,6 +54,7 @@ pub fn header() -> RunHeader {
         plan: Vec::new(),
         identity: None,
         built: BTreeMap::new(),
+        peaks: BTreeMap::new(),
         imported: None,
         turn: None,
     }

@@ -18,6 +18,7 @@ mod html;
 mod json;
 mod junit;
 mod markdown;
+mod peaks;
 mod plot;
 pub mod ruler;
 pub mod spread;

@@ -89,6 +89,9 @@ pub struct Settings {
     /// Time replays of a CUDA graph of the call in place of the call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub graph: bool,
+    /// Measure first what each device reaches at the most.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub peak: bool,
     /// Calls a sample, whose time is divided by it.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub calls_per_sample: u32,
@@ -181,6 +184,7 @@ impl Default for Settings {
             budget_ms: 500,
             cache: Cache::Cold,
             graph: false,
+            peak: false,
             calls_per_sample: 1,
             input_sets: 3,
             seed: 1,

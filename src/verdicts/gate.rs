@@ -139,6 +139,7 @@ fn header(cases: &BTreeMap<CaseId, CaseRecord>, design: Design, policy: Policy) 
         plan: cases.keys().cloned().collect(),
         identity: None,
         built: BTreeMap::new(),
+        peaks: BTreeMap::new(),
         imported: None,
         turn: None,
     }

@@ -7,12 +7,14 @@ use std::collections::BTreeMap;
 
 mod device;
 mod measured;
+mod peak;
 
 use serde::{Deserialize, Serialize};
 
 pub use self::device::{Cache, Device, DeviceKind};
 pub use self::measured::{Checked, Digests, Measured, TensorError};
 use self::measured::{is_one, one};
+pub use self::peak::Peak;
 use super::machine::{Activity, Structure};
 pub use super::machine::{DeviceState, throttle_words};
 use crate::attention::{Direction, Dtype, ParamValue, Params, Problem, ProjectionKind};
@@ -55,6 +57,12 @@ pub enum RequestBody {
     Measure(Measure),
     /// Count what one call of the prepared case does to the machine.
     Census,
+    /// Measure what the device reaches at the most; no case is prepared. A worker that does not
+    /// know the request, or has nothing to measure it with, refuses.
+    Peak {
+        /// The storage types of interest.
+        dtypes: Vec<Dtype>,
+    },
     /// Forget the prepared case and free its memory.
     Release,
     /// End the process.
@@ -69,6 +77,7 @@ impl RequestBody {
             RequestBody::Prepare(_) => "prepare",
             RequestBody::Measure(_) => "measure",
             RequestBody::Census => "census",
+            RequestBody::Peak { .. } => "peak",
             RequestBody::Release => "release",
             RequestBody::Shutdown => "shutdown",
         }
@@ -174,6 +183,8 @@ pub enum ReplyBody {
     Measured(Measured),
     /// Answers `Census`.
     Census(Census),
+    /// Answers `Peak`.
+    Peak(Peak),
     /// Answers `Release`.
     Released,
     /// Answers `Shutdown`.

@@ -7,9 +7,10 @@ use std::os::fd::{FromRawFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::protocol::{
-    Census, Hello, Measure, Measured, PROTOCOL_VERSION, Prepare, Prepared, REPLY_FD, REQUEST_FD,
-    Reply, ReplyBody, Request, RequestBody,
+    Census, Hello, Measure, Measured, PROTOCOL_VERSION, Peak, Prepare, Prepared, REPLY_FD,
+    REQUEST_FD, Reply, ReplyBody, Request, RequestBody,
 };
+use crate::attention::Dtype;
 use crate::machine::{Activity, Structure};
 
 /// Why a case was not made ready.
@@ -79,6 +80,17 @@ pub trait Worker {
     /// `None` where that is not known.
     fn activity(&mut self) -> Option<Activity> {
         None
+    }
+
+    /// Measures what the device reaches at the most, with no case prepared.
+    ///
+    /// # Errors
+    /// Why it is not known.
+    fn peak(&mut self, dtypes: &[Dtype]) -> Result<Peak, Refusal> {
+        let _ = dtypes;
+        Err(Refusal::Unsupported(
+            "this worker measures no peak".to_owned(),
+        ))
     }
 
     /// Drops the prepared case.
@@ -178,6 +190,9 @@ fn dispatch(worker: &mut dyn Worker, body: RequestBody) -> ReplyBody {
             }),
             Err(refusal) => ReplyBody::from(refusal),
         },
+        RequestBody::Peak { dtypes } => worker
+            .peak(&dtypes)
+            .map_or_else(ReplyBody::from, ReplyBody::Peak),
         RequestBody::Release => {
             worker.release();
             ReplyBody::Released

@@ -339,6 +339,7 @@ fn header(
         plan: found.cases.keys().cloned().collect(),
         turn: None,
         built: BTreeMap::new(),
+        peaks: BTreeMap::new(),
         imported: Some(Imported {
             format: "criterion".to_owned(),
             from: args.criterion.display().to_string(),

@@ -9,7 +9,9 @@ use crate::judge::judgement::{Row, Uncounted};
 use crate::record::conditions::Conditions;
 use crate::record::disturbance::told;
 use crate::record::side::{CaseRecord, median};
+use crate::record::types::RunHeader;
 use crate::record::types::{Entry, Outcome};
+use crate::report::peaks::reached;
 use crate::report::text::{clean, one_line};
 use crate::units::{ARROW, Nanoseconds, counted};
 
@@ -24,6 +26,25 @@ pub(super) fn facts(row: &Row, head: Option<&CaseRecord>, base: Option<&CaseReco
     facts.extend(effective(head, base));
     facts.extend(errors(head));
     facts
+}
+
+/// How near a case comes to what its device was measured to reach.
+pub(super) fn shares(row: &Row, header: &RunHeader) -> Facts {
+    let (Some(timing), Some(peak)) = (&row.head, reached(header, &row.case)) else {
+        return Vec::new();
+    };
+    let products = peak.share_of_products(timing.tflops);
+    let copies = peak.share_of_copies(timing.gbps);
+    let told = [
+        ("of what products of matrices reach here", products),
+        (
+            "of what copies reach here, by the least bytes to move",
+            copies,
+        ),
+    ];
+    let told = told.into_iter();
+    told.filter_map(|(name, share)| Some(fact(name, share?)))
+        .collect()
 }
 
 fn figures(row: &Row, record: Option<&CaseRecord>) -> Vec<Fact> {

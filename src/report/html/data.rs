@@ -16,9 +16,11 @@ use super::case::{self, Facts};
 use super::change::{Comparison, comparison, findings, reason};
 use super::context::{Context, sign, tone};
 use super::samples::samples;
+use crate::attention::work;
 use crate::judge::judgement::{Row, Timing, Word};
 use crate::report::by_axes::Table;
 use crate::report::fill;
+use crate::report::peaks::{Reached, reached};
 use crate::report::summary::{reproduce, tally};
 use crate::report::text::one_line;
 use crate::units::{Digits, numbers};
@@ -52,6 +54,7 @@ pub(super) fn document(context: &Context, table: &Table, worst: &[usize]) -> Str
         let also: Vec<String> = axis.also.iter().map(|name| one_line(name)).collect();
         json!({ "name": one_line(&axis.name), "also": also, "values": values, "of": axis.of })
     });
+    let (peaks, peak_of) = peaks(context, rows);
     let document = json!({
         "floor": context.floor().0,
         "words": words.iter().map(|word| [word.text(), tone(*word), sign(*word)]).collect::<Vec<_>>(),
@@ -65,6 +68,16 @@ pub(super) fn document(context: &Context, table: &Table, worst: &[usize]) -> Str
         "sees": timing(|row| Some(row.change.as_ref()?.smallest_effect.to_string())),
         "flops": timing(|row| Some(row.head.as_ref()?.tflops?.to_string())),
         "bytes": timing(|row| Some(Digits(row.head.as_ref()?.gbps?).to_string())),
+        "peaks": peaks.into_iter().map(|peak| json!({
+            "flops": peak.tflops.map(|rate| rate.0 * 1e12),
+            "bytes": peak.gbps.map(|rate| rate * 1e9),
+            "how": one_line(&peak.how),
+        })).collect::<Vec<_>>(),
+        "intensity": match peak_of.is_empty() {
+            true => Vec::new(),
+            false => rows.iter().map(intensity).collect(),
+        },
+        "peak": peak_of,
         "ratio": rows.iter().map(ratios).collect::<Vec<_>>(),
         "axes": axes.collect::<Vec<_>>(),
         "details": details,
@@ -75,6 +88,36 @@ pub(super) fn document(context: &Context, table: &Table, worst: &[usize]) -> Str
     });
     // Nothing in it ends the element that it stands in, or begins another.
     document.to_string().replace('<', "\\u003c")
+}
+
+/// What was measured of devices, each once, and which of them each case has; nothing where no
+/// case has any.
+fn peaks(context: &Context, rows: &[Row]) -> (Vec<Reached>, Vec<Option<usize>>) {
+    let header = &context.report.head.header;
+    if header.peaks.is_empty() {
+        return Default::default();
+    }
+    let mut all: Vec<Reached> = Vec::new();
+    let places = rows.iter().map(|row| {
+        let found = reached(header, &row.case)?;
+        let place = all.iter().position(|known| *known == found);
+        Some(place.unwrap_or_else(|| {
+            all.push(found);
+            all.len() - 1
+        }))
+    });
+    let places = places.collect();
+    (all, places)
+}
+
+/// Operations of a case for each byte that any implementation of it must move; 0 where its id
+/// says no problem.
+fn intensity(row: &Row) -> f64 {
+    let case = row.case.case();
+    case.map_or(0.0, |case| {
+        let intensity = work::flops(&case.problem) / work::bytes(&case.problem);
+        format!("{intensity:.4e}").parse().unwrap_or(0.0)
+    })
 }
 
 fn time(timing: &Timing) -> String {
@@ -152,7 +195,8 @@ fn details(context: &Context, row: &Row, strings: &mut Strings, calls: &mut Call
         let parts = [judged, confidence, stage.to_owned(), p, reachable_p];
         add("judged", json!(parts.map(|text| strings.place(text))));
     }
-    let facts: Facts = case::facts(row, head, base);
+    let mut facts: Facts = case::facts(row, head, base);
+    facts.extend(case::shares(row, &context.report.head.header));
     let facts: Vec<Value> = facts
         .into_iter()
         .map(|fact| {

@@ -40,6 +40,7 @@ use super::text::{clean, one_line};
 use crate::judge::judgement::{
     ExpectationResult, Held, Judgement, Row, SideSummary, VerdictOutcome,
 };
+use crate::record::types::RunHeader;
 use crate::units::counted;
 
 /// Writes `index.html`.
@@ -121,6 +122,8 @@ struct Page {
     style: [&'static str; 3],
     script: &'static str,
     plots: Option<Plots>,
+    /// What devices were measured to reach; empty where nobody asked.
+    roof: String,
     data: String,
     worst: Vec<WorstRow>,
     in_full: String,
@@ -184,6 +187,15 @@ struct SideView {
     invocations: String,
 }
 
+/// Who measured what, of devices: `torch by torch.matmul of 8192 x 8192`.
+fn roof(header: &RunHeader) -> String {
+    let peaks = header.peaks.iter();
+    let told: Vec<String> = peaks
+        .map(|(worker, peak)| one_line(&format!("{worker} by {}", peak.how)))
+        .collect();
+    told.join("; ")
+}
+
 fn page(context: &Context) -> Page {
     let judgement = context.report.judgement;
     let header = &context.report.head.header;
@@ -203,6 +215,7 @@ fn page(context: &Context) -> Page {
         style: [COLOURED[0], COLOURED[1], include_str!("page.css")],
         script: SCRIPT,
         plots: Plots::of(&table),
+        roof: roof(header),
         data: data::document(context, &table, &worst),
         worst: worst_rows(&judgement.rows, &worst),
         in_full: in_full(context),

@@ -11,6 +11,7 @@ pub mod gemm;
 pub mod kernel;
 pub mod naive;
 mod offered;
+mod peak;
 mod scratch;
 pub mod softmax;
 pub mod split_key;

@@ -6,10 +6,12 @@ use super::case::Case;
 use super::check::{self, References};
 use super::kernel::Tally;
 use super::offered::variants;
+use super::peak::peak;
 use super::softmax::Isa;
+use crate::attention::Dtype;
 use crate::machine::Structure;
 use crate::worker::protocol::{
-    Checked, Hello, Measure, Measured, PROTOCOL_VERSION, Prepare, Prepared,
+    Checked, Hello, Measure, Measured, PROTOCOL_VERSION, Peak, Prepare, Prepared,
 };
 use crate::worker::serve::{Refusal, Worker};
 use regatta_worker::on_processor::device;
@@ -143,6 +145,10 @@ impl Worker for CpuWorker {
             counts: counts.map(|(name, n)| (name.to_owned(), n)).into(),
             ..Structure::default()
         })
+    }
+
+    fn peak(&mut self, dtypes: &[Dtype]) -> Result<Peak, Refusal> {
+        Ok(peak(dtypes))
     }
 
     fn release(&mut self) {

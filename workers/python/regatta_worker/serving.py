@@ -80,6 +80,8 @@ class Session:
                 return {"type": "measured", **self._ready().measure(request)}
             case "census":
                 return {"type": "census", **self._census()}
+            case "peak":
+                return {"type": "peak", **self._peak(tuple(required(request, "dtypes")))}
             case "release":
                 self._ready().release()
                 return {"type": "released"}
@@ -130,6 +132,13 @@ class Session:
         counts, uncounted = count(worker.call, self._counters, agreed=agreed)
         census["counts"] = census["counts"] | counts
         return census | ({"uncounted": uncounted} if uncounted else {})
+
+    def _peak(self, dtypes: tuple[str, ...]) -> Message:
+        peak = getattr(self._ready(), "peak", None)
+        if peak is None:
+            raise Unsupported("this worker measures no peak")
+        found: Message = peak(dtypes)
+        return found
 
     def _ready(self) -> Worker:
         if self._worker is None:

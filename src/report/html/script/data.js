@@ -23,6 +23,9 @@ const page = (() => {
     return Number.isFinite(found) ? found : undefined;
   }
 
+  const peak = (one) => doc.peaks[doc.peak[one.place] ?? -1];
+  const ratio = (of, to) => (of === undefined || !to ? undefined : of / to);
+
   const READ = {
     id: (one) => one.place,
     word: (one) => doc.word[one.place],
@@ -32,6 +35,10 @@ const page = (() => {
     head: (one) => size(doc.head[one.place]),
     flops: (one) => size(doc.flops[one.place]),
     bytes: (one) => size(doc.bytes[one.place]),
+    // Of what the device was measured to reach; 1 is all of it.
+    share: (one) => ratio(column("flops")[one.place], peak(one)?.flops),
+    // Operations for each byte that any implementation must move.
+    intensity: (one) => doc.intensity[one.place] || undefined,
   };
   const columns = new Map();
   // The numbers of a column, by place; read when first asked for.
@@ -47,7 +54,7 @@ const page = (() => {
   }
 
   return {
-    doc, words, cases, byId, column, encoded,
+    doc, words, cases, byId, column, encoded, peak,
     text: (place) => doc.strings[place],
     command: (one) => commands.get(one.place) ?? doc.command + one.id,
   };

@@ -20,6 +20,14 @@ const sweep = (() => {
   const alone = ["batch", "heads"].every((name) => axis(name) && !axis(name).also.length);
   const [batch, heads] = ["batch", "heads"].map((name) => numbers(axis(name)));
   if (batch && heads && alone) choices.push(...along(PRODUCT, batch.map((value, place) => value * heads[place]), ["batch", "heads"]));
+  // Rates against operations for each byte, under the roof that the device was measured to have.
+  const ROOF = "FLOP for each byte moved";
+  if (doc.peaks.some((peak) => peak.flops && peak.bytes)) {
+    // No two cases at one place, or one would hide the other.
+    const of = page.column("intensity").map((value, place) => value && value * (1 + place * 1e-9));
+    const made = doc.axes.map((one) => one.name).filter((name) => name !== "dtype");
+    choices.push(...along(ROOF, of, made).map((choice) => ({ ...choice, roof: true })));
+  }
   if (!choices.length) return undefined;
   // Length is what one asks for first.
   choices.sort((a, b) => b.name.startsWith("seq") - a.name.startsWith("seq"));
@@ -28,6 +36,8 @@ const sweep = (() => {
     { name: "time", of: "head", base: "base", print: draw.time },
     { name: "FLOP/s", of: "flops", print: draw.rate },
   ];
+  const percent = (value) => `${draw.digits(100 * value)} %`;
+  if (doc.peaks.some((peak) => peak.flops)) YS.push({ name: "share of the measured peak", of: "share", print: percent });
   // A line is a variant in an environment.
   const [variant, environment] = ["variant", "environment"].map(axis);
   const chosen = { x: choices[0], y: YS[0], fixed: new Map() };
@@ -68,20 +78,26 @@ const sweep = (() => {
     return el("label", {}, `${name} `, made);
   }
 
+  function changed() {
+    choose();
+    show();
+    table?.keep();
+  }
+
   function choose() {
     const x = select("against", choices.map((of, number) => [of.name, number]), choices.indexOf(chosen.x), (value) => {
       chosen.x = choices[+value];
+      if (chosen.x.roof) chosen.y = YS[1];
       usual();
-      choose();
-      show();
+      changed();
     });
     const y = select("of", YS.map((of, number) => [of.name, number]), YS.indexOf(chosen.y), (value) => {
       chosen.y = YS[+value];
-      show();
+      changed();
     });
     const fixed = others().map((of) => select(of.name, of.values.map((value, number) => [value || "none", number]), chosen.fixed.get(of.name), (value) => {
       chosen.fixed.set(of.name, +value);
-      show();
+      changed();
     }));
     const had = document.activeElement?.closest("label")?.firstChild?.textContent;
     controls.replaceChildren(y, x, ...fixed);
@@ -111,7 +127,24 @@ const sweep = (() => {
     const name = (one) => one.id.split(":")[0];
     add(name, chosen.y.of, false);
     if (chosen.y.base) add(name, chosen.y.base, true);
-    return { xs, series: [...series.values()] };
+    // Cases of the roof are of one line each: what lies between two of them is no case.
+    const found = [...series.values()].map((of) => ({ ...of, points: chosen.x.roof }));
+    return chosen.x.roof && chosen.y.of === "flops" ? under(there, xs, found) : { xs, series: found };
+  }
+
+  // The same with the roofs of the devices of these cases: memory's slope up to where products
+  // are the limit. Its corner and its ends have no case.
+  function under(there, xs, series) {
+    const peaks = [...new Set(there.map((one) => page.peak(one)))].filter((peak) => peak?.flops && peak.bytes);
+    if (!xs.length || !peaks.length) return { xs, series };
+    const ends = [xs[0] / 2, xs[xs.length - 1] * 2, ...peaks.flatMap((peak) => [peak.flops / peak.bytes / 8, peak.flops / peak.bytes])];
+    const all = [...new Set([...xs, ...ends])].sort((a, b) => a - b);
+    const spread = series.map((of) => ({ ...of, ys: all.map((x) => of.ys[xs.indexOf(x)] ?? null) }));
+    const roofs = peaks.map((peak) => ({
+      label: `roof: ${draw.rate(peak.flops)}FLOP/s, ${draw.rate(peak.bytes)}B/s`, roof: true,
+      ys: all.map((x) => Math.min(peak.flops, peak.bytes * x)),
+    }));
+    return { xs: all, series: [...roofs, ...spread] };
   }
 
   // Marks of an axis by logarithms: 1, 2 and 5 of each power of ten.
@@ -136,7 +169,7 @@ const sweep = (() => {
     const colour = (name) => style.getPropertyValue(`--${name}`).trim();
     const values = series.flatMap((of) => of.ys).filter((value) => value !== null);
     const [least, most] = [Math.min(...values), Math.max(...values)];
-    const logarithmic = least > 0 && most > 8 * least;
+    const logarithmic = least > 0 && (most > 8 * least || series.some((of) => of.roof));
     const ink = { stroke: colour("muted"), grid: { stroke: colour("line"), width: 1 }, ticks: { stroke: colour("line"), width: 1 } };
     const y = logarithmic ? { distr: 3, range: [least / 1.3, most * 1.3] } : { range: [0, most * 1.08] };
     const many = xs.length > 1 && xs[xs.length - 1] > 4 * xs[0];
@@ -147,14 +180,19 @@ const sweep = (() => {
         y,
       },
       axes: [
-        { ...ink, label: chosen.x.name, splits: () => xs, filter: (_, splits) => splits, space: 40,
+        { ...ink, label: chosen.x.name, ...(chosen.x.roof ? { splits: round, filter: (_, splits) => splits } : {
+          splits: () => xs, filter: (_, splits) => splits }), space: 40,
           values: (_, splits) => splits.map((value, number) => (splits.length > 12 && number % Math.ceil(splits.length / 10) ? "" : value)) },
         { ...ink, label: `${chosen.y.name} of the head`, size: 76, ...(logarithmic ? { splits: round, filter: (_, splits) => splits } : {}),
           values: (_, splits) => splits.map((value) => (value === null ? "" : chosen.y.print(value))) },
       ],
       series: [
-        { label: chosen.x.name, value: (_, value) => value ?? "–" },
-        ...series.map((of) => ({
+        { label: chosen.x.name, value: (_, value) => (value && chosen.x.roof ? draw.digits(value) : value) ?? "–" },
+        ...series.map((of) => (of.roof ? {
+          label: of.label, stroke: colour("muted"), width: 1.5, points: { show: false },
+          value: (_, value) => (value ? draw.rate(value) : "–"),
+        } : {
+          ...(of.points ? { paths: () => null } : {}),
           label: of.label, stroke: colour(of.colour < 7 ? `k${of.colour}` : "muted"), width: of.dashed ? 1.5 : 2,
           dash: of.dashed ? [6, 4] : undefined, points: { show: true, size: of.dashed ? 4 : 7 }, spanGaps: true,
           value: (_, value) => (value === null || value === undefined ? "–" : chosen.y.print(value)),
@@ -176,5 +214,27 @@ const sweep = (() => {
     if (plot && Math.abs(plot.width - target.clientWidth) > 1) plot.setSize({ width: target.clientWidth, height: 340 });
   }).observe(target);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => plot && show());
-  return { chosen, choices, show };
+  const first = JSON.stringify(state());
+
+  // What is chosen, for the address; empty as long as nobody chose.
+  function state() {
+    const fixed = others().map((of) => [`plot.${of.name}`, of.values[chosen.fixed.get(of.name)] ?? ""]);
+    return [["plot", chosen.y.name], ["against", chosen.x.name], ...fixed];
+  }
+
+  // What an address says, as far as it is there to choose.
+  function read(said) {
+    const [x, y] = [choices.find((of) => of.name === said.get("against")), YS.find((of) => of.name === said.get("plot"))];
+    if (!x && !y) return;
+    Object.assign(chosen, { x: x ?? chosen.x, y: y ?? (x?.roof ? YS[1] : chosen.y) });
+    usual();
+    for (const of of others()) {
+      const value = of.values.indexOf(said.get(`plot.${of.name}`));
+      if (value >= 0) chosen.fixed.set(of.name, value);
+    }
+    choose();
+    show();
+  }
+
+  return { chosen, choices, show, read, kept: () => (JSON.stringify(state()) === first ? [] : state()) };
 })();

@@ -99,6 +99,7 @@ const table = (() => {
     if (state.words.size) add("word", [...state.words].join(","));
     for (const axis of axes) if (state.at.has(axis.name)) add(`at.${axis.name}`, axis.values[state.at.get(axis.name)]);
     if (state.sort) add("sort", state.sort);
+    for (const [key, value] of sweep?.kept() ?? []) add(key, value);
     const last = [...state.open].pop();
     if (last) add("case", last.id);
     const hash = parts.length ? `#${parts.join("&")}` : "";
@@ -123,6 +124,7 @@ const table = (() => {
       const value = axis.values.indexOf(said.get(`at.${axis.name}`));
       if (said.has(`at.${axis.name}`) && value >= 0) state.at.set(axis.name, value);
     }
+    sweep?.read(said);
     state.limit = STEP;
     state.pinned = page.byId.get(said.get("case"));
     if (state.pinned) state.open.add(state.pinned);
@@ -219,5 +221,16 @@ const table = (() => {
   if (read()) reflect();
   apply();
   if (state.pinned) rowOf(state.pinned)?.scrollIntoView();
-  return { state, toggle, rowOf };
+  // The address keeps what is chosen, so a section is gone to without being put there.
+  for (const link of document.querySelectorAll('nav a[href^="#"]')) {
+    link.addEventListener("click", (event) => {
+      const target = at(link.hash.slice(1));
+      if (!target) return;
+      event.preventDefault();
+      target.scrollIntoView();
+      target.setAttribute("tabindex", "-1");
+      target.focus({ preventScroll: true });
+    });
+  }
+  return { state, toggle, rowOf, keep };
 })();

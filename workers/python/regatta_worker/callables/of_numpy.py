@@ -16,6 +16,7 @@ from regatta_worker.callables.function import Function
 from regatta_worker.callables.guarded import Guarded
 from regatta_worker.callables.load import Target
 from regatta_worker.clock import timing
+from regatta_worker.clock.peak import CPU_COPY, CPU_SIDE, Called, flops, peak
 from regatta_worker.problem import inputs
 from regatta_worker.problem.attention import Problem
 from regatta_worker.problem.input_sets import Inputs, InputSets, fresh, seed_of
@@ -148,6 +149,24 @@ class NumpyFunctions:
 
         results = case.named(sets.kept.pop())
         return checked(self._arrays, self._references, problem, seed, results, make)
+
+    def peak(self, dtypes: tuple[str, ...]) -> Message:
+        """What `np.matmul` and a copy reach; float16 is emulated, and nothing to reach for."""
+
+        def product() -> Called:
+            rng = np.random.default_rng(1)
+            a, b = (rng.standard_normal((CPU_SIDE, CPU_SIDE), np.float32) for _ in range(2))
+            out = np.empty_like(a)
+            return Called(lambda: np.matmul(a, b, out=out), flops(CPU_SIDE))
+
+        def copy() -> Called:
+            source = np.ones(CPU_COPY, np.uint8)
+            target = np.empty_like(source)
+            return Called(lambda: np.copyto(target, source), 2.0 * CPU_COPY)
+
+        products = {"f32": product} if "f32" in dtypes else {}
+        how = f"np.matmul of {CPU_SIDE} x {CPU_SIDE}; a copy of {CPU_COPY >> 20} MiB"
+        return peak(products, copy, lambda result: None, how)
 
     def call(self) -> Any:
         """One call of the prepared case."""

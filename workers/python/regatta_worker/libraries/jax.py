@@ -28,6 +28,7 @@ from regatta_worker.clock import timing
 from regatta_worker.on_jax import clock as jax_clock
 from regatta_worker.on_jax.attention import Attend, attention, with_gradients
 from regatta_worker.on_jax.inputs import Held, refill
+from regatta_worker.on_jax.peak import jax_peak
 from regatta_worker.problem import inputs
 from regatta_worker.problem.attention import Problem
 from regatta_worker.problem.input_sets import Inputs, InputSets, fresh, seed_of
@@ -255,6 +256,11 @@ class JaxWorker:
         finally:
             case.place = sets.number
         return measured | sets.told() | {"checked": self._checked(case, sets)}
+
+    def peak(self, dtypes: tuple[str, ...]) -> Message:
+        """What the device reaches at the most."""
+        known = {dtype: DTYPES[dtype] for dtype in dtypes if self._gpu or dtype == "f32"}
+        return jax_peak(known, on_gpu=self._gpu is not None)
 
     def _checked(self, case: _Case, sets: InputSets) -> Message:
         """What the last timed call computed: some planes held to float64, of inputs made anew,

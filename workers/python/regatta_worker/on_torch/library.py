@@ -26,6 +26,7 @@ from regatta_worker.on_torch.census import census
 from regatta_worker.on_torch.digest import digest
 from regatta_worker.on_torch.inputs import TorchInputSets
 from regatta_worker.on_torch.kept import Kept, import_autograd
+from regatta_worker.on_torch.peak import torch_peak
 from regatta_worker.problem import inputs, planes
 from regatta_worker.problem.attention import Problem
 from regatta_worker.problem.input_sets import Inputs, fresh, seed_of
@@ -131,28 +132,29 @@ class TorchLibrary:
             for name, value in named.items()
         }
 
+    def peak(self, dtypes: tuple[str, ...]) -> Message:
+        """What the device reaches at the most."""
+        return torch_peak(self._device, dtypes)
+
     def hello(self) -> Message:
         """Versions, device and variants; and why none can run, where the library is not there."""
-        variants = self.variants()
         return {
             "worker": self.NAME,
             "versions": self.versions(),
             "device": self._describe_device(),
-            "variants": [variant.wire(name) for name, variant in variants.items()],
+            "variants": [variant.wire(name) for name, variant in self.variants().items()],
         } | ({"absent": self._absent} if self._absent else {})
 
     def versions(self) -> dict[str, str]:
         """What a reading depends on."""
         found = {"torch": torch.__version__, "python": platform.python_version()}
-        packages = self.PACKAGES
         if self._gpu:
             found["cuda"] = str(torch.version.cuda)
             found["cudnn"] = str(torch.backends.cudnn.version())
             found["driver"] = self._gpu.driver()
             # Readings of different clocks are not to be compared.
             found["clock"] = timing.cuda_clock()
-            packages = (*packages, "triton")
-        for package in packages:
+        for package in (*self.PACKAGES, "triton") if self._gpu else self.PACKAGES:
             with contextlib.suppress(importlib.metadata.PackageNotFoundError):
                 found[package] = importlib.metadata.version(package)
         return found
@@ -160,13 +162,9 @@ class TorchLibrary:
     def _describe_device(self) -> Message:
         if self._gpu is None:
             return device.cpu_device()
-        properties = torch.cuda.get_device_properties(self._device)
-        return {
-            "kind": "cuda",
-            "name": properties.name,
-            "memory_bytes": properties.total_memory,
-            "facts": self._gpu.facts(),
-        }
+        told = torch.cuda.get_device_properties(self._device)
+        facts = {"memory_bytes": told.total_memory, "facts": self._gpu.facts()}
+        return {"kind": "cuda", "name": told.name} | facts
 
     def prepare(self, request: Message) -> Message:
         """Inputs, first call, and the check against float64 on the device."""
