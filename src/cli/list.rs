@@ -1,13 +1,14 @@
 //! `regatta list`: variants, or the plan of a suite.
 
+mod here;
+mod plan;
+
 use clap::Args;
 use serde_json::json;
 
-use super::introductions::{Introduction, grouped, introductions};
-use super::{Ended, Stop, indented, note, print};
-use regatta::report::text::one_line;
+use super::introductions::{Introduction, introductions};
+use super::{Ended, Stop, print};
 use regatta::suite::{self, BUILTIN, Suite};
-use regatta::worker::protocol::{Hello, Parameter};
 
 /// List the variants of every worker, or the cases of a suite
 #[derive(Args, Debug)]
@@ -23,6 +24,10 @@ pub struct ListArgs {
     #[arg(long, value_name = "NAME")]
     environment: Option<String>,
 
+    /// Print the id of each case of the suite, one a line
+    #[arg(long, requires = "suite", conflicts_with = "json")]
+    ids: bool,
+
     /// Machine-readable output
     #[arg(long)]
     json: bool,
@@ -34,12 +39,12 @@ pub struct ListArgs {
 /// See [`super::Stop`].
 pub fn run(args: &ListArgs) -> Ended {
     match &args.suite {
-        Some(name) => plan(args, name),
+        Some(name) => cases(args, name),
         None => variants(args),
     }
 }
 
-fn plan(args: &ListArgs, name: &str) -> Ended {
+fn cases(args: &ListArgs, name: &str) -> Ended {
     let mut suite = suite::load(name).map_err(Stop::usage)?;
     suite.keep(&args.filter);
     if suite.cases.is_empty() {
@@ -62,16 +67,12 @@ fn plan(args: &ListArgs, name: &str) -> Ended {
         print(format!("{plan}\n"))?;
         return Ok(0);
     }
-    note(format!(
-        "{}: {}\n{} cases on {} invocations",
-        suite.name,
-        suite.description,
-        suite.cases.len(),
-        suite.settings.invocations
-    ));
-    for case in &suite.cases {
-        print(format!("{case}\n"))?;
+    if args.ids {
+        let ids: String = suite.cases.iter().map(|case| format!("{case}\n")).collect();
+        print(ids)?;
+        return Ok(0);
     }
+    print(plan::plan(&suite))?;
     Ok(0)
 }
 
@@ -94,40 +95,9 @@ fn variants(args: &ListArgs) -> Ended {
         ))?;
         return Ok(0);
     }
-    for Introduction { worker, found } in &found {
-        if let Ok(hello) = found {
-            print(described(worker, hello))?;
-        }
-    }
-    for (absence, workers) in grouped(&found) {
-        let verb = if workers.len() == 1 { "is" } else { "are" };
-        let text = format!("{} {verb} not here: {}", workers.join(", "), absence.lacks);
-        print(indented(&text, 0, 6))?;
-    }
-    let names: Vec<&str> = BUILTIN.iter().map(|(name, _)| *name).collect();
-    note(format!("built-in suites: {}", names.join(", ")));
+    let suites = BUILTIN.iter().map(|(name, _)| suite::load(name));
+    let suites = suites.collect::<Result<Vec<Suite>, _>>();
+    let suites = suites.map_err(Stop::usage)?;
+    print(here::workers(&found) + &here::suites(&suites, &found))?;
     Ok(0)
-}
-
-fn described(worker: &str, hello: &Hello) -> String {
-    let mut text = format!("{worker} on {}\n", one_line(&hello.device.name));
-    for variant in &hello.variants {
-        let dtypes: Vec<&str> = variant.dtypes.iter().map(|d| d.name()).collect();
-        let directions: Vec<&str> = variant.directions.iter().map(|d| d.short()).collect();
-        text += &format!("  {worker}/{}\n", variant.name);
-        if !variant.summary.is_empty() {
-            text += &format!("      {}\n", one_line(&variant.summary));
-        }
-        text += &format!("      {}; {}\n", dtypes.join(" "), directions.join(" "));
-        for (name, parameter) in &variant.parameters {
-            text += &match parameter {
-                Parameter::Integer(_) => format!("      {} = auto or a number\n", one_line(name)),
-                Parameter::Words(words) => {
-                    let words = one_line(&words.join(" or "));
-                    format!("      {} = {words}\n", one_line(name))
-                }
-            };
-        }
-    }
-    text
 }

@@ -1,12 +1,20 @@
-//! Progress of a measurement on standard error: a bar on a terminal, nothing else
-//! where nobody watches.
+//! Progress of a measurement on standard error: a bar on a terminal, a line now and then where
+//! nobody watches.
+
+mod estimate;
+mod lines;
 
 use std::io::IsTerminal;
 use std::ops::Range;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
+use self::estimate::Estimate;
+pub use self::estimate::about;
+use self::lines::{Pace, Place, Time};
+use super::note;
 use regatta::attention::Case;
 use regatta::measure::schedule::Block;
 use regatta::measure::session::Observer;
@@ -17,21 +25,56 @@ use regatta::units::counted;
 /// Shows where a schedule is.
 pub struct Progress {
     bar: ProgressBar,
+    /// Where lines are said in place of the bar.
+    pace: Option<Pace>,
+    now: Arc<Mutex<Now>>,
     range: Range<u32>,
+    all: usize,
+    done: usize,
+    invocation: String,
+    worker: String,
     failed: usize,
     again: usize,
     disturbed: usize,
     by: Vec<Disturbance>,
 }
 
+/// What the bar is drawn from, by a thread of its own.
+struct Now {
+    estimate: Estimate,
+    began: Instant,
+    /// When the case began that runs now.
+    case: Instant,
+}
+
+impl Now {
+    fn time(&self) -> Time {
+        Time {
+            since: self.began.elapsed(),
+            left: self.estimate.left(self.case.elapsed()),
+        }
+    }
+}
+
+/// True where somebody sees what is drawn on standard error, and it can be drawn over.
+fn is_watched() -> bool {
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    std::io::stderr().is_terminal() && !dumb
+}
+
 /// A bar over so many steps, hidden where nobody watches. Whoever makes it clears it.
 pub fn bar(steps: usize, quiet: bool) -> ProgressBar {
-    let bar = ProgressBar::new(steps as u64);
-    if quiet || !std::io::stderr().is_terminal() {
-        bar.set_draw_target(ProgressDrawTarget::hidden());
-    }
     let style = "{prefix} [{bar:20}] {pos}/{len} {eta:>4} left  {wide_msg}";
-    if let Ok(style) = ProgressStyle::with_template(style) {
+    drawn(steps, quiet, ProgressStyle::with_template(style).ok())
+}
+
+fn drawn(steps: usize, quiet: bool, style: Option<ProgressStyle>) -> ProgressBar {
+    let bar = ProgressBar::new(steps as u64);
+    if quiet || !is_watched() {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+        return bar;
+    }
+    if let Some(style) = style {
         bar.set_style(style.progress_chars("=> "));
     }
     bar.enable_steady_tick(Duration::from_millis(250));
@@ -39,12 +82,36 @@ pub fn bar(steps: usize, quiet: bool) -> ProgressBar {
 }
 
 impl Progress {
-    /// A bar over the cases of these blocks.
+    /// Over the cases of these blocks.
     pub fn new(blocks: &[Block], range: Range<u32>, quiet: bool) -> Progress {
-        let cases: usize = blocks.iter().map(|block| block.cases.len()).sum();
+        let all: usize = blocks.iter().map(|block| block.cases.len()).sum();
+        let began = Instant::now();
+        let now = Arc::new(Mutex::new(Now {
+            estimate: Estimate::of(blocks),
+            began,
+            case: began,
+        }));
+        let drawn_from = Arc::clone(&now);
+        let time = move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
+            // A bar that lacks its time is no reason to stop.
+            let now = drawn_from.lock().unwrap_or_else(PoisonError::into_inner);
+            let _ = write!(out, "{}", now.time());
+        };
+        let style = "{prefix} [{bar:12}] {pos}/{len}  {time}  {wide_msg}";
+        let style = ProgressStyle::with_template(style);
         Progress {
-            bar: bar(cases, quiet),
+            bar: drawn(
+                all,
+                quiet,
+                style.ok().map(|style| style.with_key("time", time)),
+            ),
+            pace: (!quiet && !is_watched()).then(Pace::default),
+            now,
             range,
+            all,
+            done: 0,
+            invocation: String::new(),
+            worker: String::new(),
             failed: 0,
             again: 0,
             disturbed: 0,
@@ -64,26 +131,51 @@ impl Progress {
             )
         })
     }
+
+    /// `2 failed`, `1 measured again`.
+    fn troubles(&self) -> Vec<String> {
+        let troubles = [
+            (self.failed, "failed"),
+            (self.disturbed, "disturbed"),
+            (self.again, "measured again"),
+        ];
+        let troubles = troubles.into_iter().filter(|(number, _)| *number > 0);
+        troubles
+            .map(|(number, what)| format!("{number} {what}"))
+            .collect()
+    }
 }
 
 impl Observer for Progress {
     fn block(&mut self, block: &Block) {
         let at = block.invocation - self.range.start + 1;
         let of = self.range.len();
-        self.bar.set_prefix(format!("invocation {at}/{of}"));
+        self.invocation = format!("invocation {at}/{of}");
+        self.worker.clone_from(&block.worker);
+        self.bar.set_prefix(self.invocation.clone());
     }
 
     fn case(&mut self, case: &Case) {
-        let mut before = String::new();
-        for (number, what) in [
-            (self.failed, "failed"),
-            (self.again, "measured again"),
-            (self.disturbed, "disturbed"),
-        ] {
-            if number > 0 {
-                before += &format!("{number} {what}  ");
+        let troubles = self.troubles();
+        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        now.case = Instant::now();
+        if let Some(pace) = &mut self.pace {
+            let case = case.to_string();
+            let place = Place {
+                done: self.done,
+                all: self.all,
+                invocation: &self.invocation,
+                troubles: &troubles,
+                time: now.time(),
+                case: &case,
+            };
+            if pace.is_due(place.time.since, self.done, self.all) {
+                note(place.line());
             }
         }
+        drop(now);
+        let before = troubles.iter().map(|trouble| format!("{trouble}  "));
+        let before: String = before.collect();
         self.bar.set_message(format!("{before}{case}"));
     }
 
@@ -94,6 +186,13 @@ impl Observer for Progress {
             self.disturbed += usize::from(!measured.disturbed.is_empty());
             let before = measured.again.iter().flat_map(|again| &again.by);
             self.by = worst(self.by.iter().chain(before).chain(&measured.disturbed));
+        }
+        self.done += 1;
+        {
+            let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+            let took = now.case.elapsed();
+            now.case = Instant::now();
+            now.estimate.done(&self.worker, &entry.case.0, took);
         }
         self.bar.inc(1);
     }

@@ -27,15 +27,45 @@ pub(super) fn indented(text: &str, first: usize, rest: usize) -> String {
         let words = paragraph.trim_start();
         let own = paragraph.len() - words.len();
         let columns = COLUMNS.saturating_sub(own + first.max(rest));
-        // A path that is longer than a line must stay whole to be of use.
-        let lines = match words.split_whitespace().any(|word| width(word) > columns) {
-            true => vec![words.to_owned()],
-            false => wrap(words, columns),
-        };
+        let lines = wrapped(words, columns);
         for (i, line) in lines.iter().enumerate() {
             let indent = own + if i == 0 { first } else { rest };
             out += &format!("{:indent$}{line}\n", "");
         }
     }
     out
+}
+
+/// Lines of at most `columns` columns; a path that is longer than a line has one of its own,
+/// and stays whole to be of use.
+fn wrapped(text: &str, columns: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut between: Vec<&str> = Vec::new();
+    for word in text.split_whitespace() {
+        if width(word) > columns {
+            lines.extend(wrap(&between.join(" "), columns));
+            lines.push(word.to_owned());
+            between.clear();
+        } else {
+            between.push(word);
+        }
+    }
+    lines.extend(wrap(&between.join(" "), columns));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_around_a_long_path_is_wrapped() {
+        let path = format!("/{}", "x".repeat(90));
+        let text = format!("{} {path} {}", "before ".repeat(12), "after ".repeat(12));
+        let lines = indented(&text, 0, 2);
+        let long = lines.lines().filter(|line| width(line) > COLUMNS);
+        assert_eq!(long.collect::<Vec<_>>(), [format!("  {path}")]);
+        assert_eq!(lines.matches("before").count(), 12);
+        assert_eq!(lines.matches("after").count(), 12);
+    }
 }

@@ -17,6 +17,7 @@ pub mod history;
 mod html;
 mod json;
 mod junit;
+pub mod labels;
 mod markdown;
 mod peaks;
 mod plot;

@@ -8,6 +8,9 @@ use crate::units::{Ratio, RatioInterval, Share, from_to};
 /// Heading of cases of which another metric got worse.
 pub const METRICS: &str = "Another metric regressed";
 
+/// Heading of cases of which another metric got worse, as the suite lets pass.
+pub const SLOWER_BESIDE: &str = "Slower beside the device";
+
 /// A judgement sorted by what a reader has to act upon.
 #[derive(Clone, Debug)]
 pub struct Summary<'a> {
@@ -61,7 +64,7 @@ impl<'a> Summary<'a> {
                 Word::NotMeasured if !row.allowed => summary.not_measured.push(row),
                 _ if row.structure_unjudged() => summary.uncounted.push(row),
                 _ if row.metrics_told().next().is_some() => {
-                    summary.beside("Slower beside the device", row);
+                    summary.beside(SLOWER_BESIDE, row);
                 }
                 _ if !row.findings.is_empty() || !row.structure_told().is_empty() => {
                     summary.restructure(row);
@@ -221,18 +224,24 @@ pub fn fresh(row: &Row) -> Option<Fresh> {
 /// ratio of the two times that are shown does, and else `judged +12.3 % [+10.1 %, +14.2 %]`.
 /// The estimate is over all invocations, and has the machine's share taken out.
 pub fn judged(row: &Row) -> Option<String> {
+    let interval = interval(row)?;
+    let estimate = row.change.as_ref()?.ratio.to_string();
+    let shown = row.times_ratio().unwrap_or(Ratio(f64::NAN)).to_string();
+    Some(match estimate == shown {
+        true => interval,
+        false => format!("judged {estimate} {interval}"),
+    })
+}
+
+/// The interval of what was judged, in the unit of its estimate: `[+10.1 %, +14.2 %]`.
+pub fn interval(row: &Row) -> Option<String> {
     let change = row.change.as_ref()?;
     let interval = RatioInterval {
         ratio: change.ratio,
         low: change.low,
         high: change.high,
     };
-    let estimate = change.ratio.to_string();
-    let shown = row.times_ratio().unwrap_or(Ratio(f64::NAN)).to_string();
-    Some(match estimate == shown {
-        true => interval.to_string(),
-        false => format!("judged {estimate} {interval}"),
-    })
+    Some(interval.to_string())
 }
 
 /// The command that measures again the cases whose id matches `pattern`.

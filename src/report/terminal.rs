@@ -5,14 +5,15 @@
 
 mod cases;
 pub(super) mod screen;
+mod table;
 
 use std::io::{self, Write};
 
-use self::cases::{table, table_alone};
+use self::cases::{Of, list, table, table_alone};
 pub use self::screen::COLUMNS;
 use self::screen::{Screen, bad, doubtful, good};
 use super::by_axes::by_axes;
-use super::summary::{METRICS, Summary};
+use super::summary::{METRICS, SLOWER_BESIDE, Summary};
 use super::text::{one_line, shorten};
 use crate::judge::judgement::{
     ExpectationResult, Held, Judgement, LimitResult, SideSummary, VerdictOutcome,
@@ -55,22 +56,37 @@ pub fn write(judgement: &Judgement, options: Options, out: &mut dyn Write) -> io
     };
     let summary = Summary::of(judgement);
     verdict(&mut screen, judgement);
-    screen.rows("Regressed", &summary.regressed, bad());
-    screen.rows(METRICS, &summary.metrics, bad());
-    screen.rows("Structure got worse", &summary.structure, bad());
-    expectations(&mut screen, &summary.broken);
-    limits(&mut screen, &summary.limits);
-    screen.rows("Not measured", &summary.not_measured, doubtful());
-    screen.rows("Structure not judged", &summary.uncounted, doubtful());
-    for (name, rows) in &summary.restructured {
-        screen.rows(name, rows, doubtful());
+    let out = &mut screen;
+    list(out, "Regressed", &summary.regressed, Of::Times, bad());
+    list(out, METRICS, &summary.metrics, Of::Beside, bad());
+    list(
+        out,
+        "Structure got worse",
+        &summary.structure,
+        Of::Times,
+        bad(),
+    );
+    expectations(out, &summary.broken);
+    limits(out, &summary.limits);
+    let doubted = [
+        ("Not measured", &summary.not_measured),
+        ("Structure not judged", &summary.uncounted),
+    ];
+    for (name, rows) in doubted {
+        list(out, name, rows, Of::Times, doubtful());
     }
-    screen.rows("Improved", &summary.improved, good());
-    let few = (1..=FEW).contains(&judgement.rows.len());
-    if judgement.base.is_none() && (options.all || few) {
-        table_alone(&mut screen, &judgement.rows);
+    for (name, rows) in &summary.restructured {
+        let of = match *name {
+            SLOWER_BESIDE => Of::Beside,
+            _ => Of::Times,
+        };
+        list(out, name, rows, of, doubtful());
+    }
+    list(out, "Improved", &summary.improved, Of::Times, good());
+    if judgement.base.is_none() && !judgement.rows.is_empty() {
+        table_alone(out, &judgement.rows);
     } else if options.all {
-        table(&mut screen, &judgement.rows);
+        table(out, &judgement.rows);
     }
     closing(&mut screen, judgement, &summary);
     screen.written
@@ -124,20 +140,14 @@ fn expectations(screen: &mut Screen, broken: &[&ExpectationResult]) {
         return;
     }
     screen.heading("Broken expectations", broken.len(), bad());
-    for expectation in broken.iter().take(screen.most) {
-        screen.wrapped(2, &expectation.name);
-        screen.case(4, &expectation.case.0);
-        let told = expectation.told();
-        match &expectation.against {
-            Some(against) => {
-                screen.line(format!("    {told}, of"));
-                screen.case(4, &against.0);
-            }
-            None => screen.line(format!("    {told}")),
-        }
-        if let Some(reason) = &expectation.reason {
-            screen.wrapped(4, reason);
-        }
+    // The worst first, and with it all others that broke the same.
+    let mut left: Vec<&ExpectationResult> = broken.iter().take(screen.most).copied().collect();
+    while let Some(first) = left.first().copied() {
+        let (same, others): (Vec<_>, Vec<_>) =
+            left.into_iter().partition(|one| one.name == first.name);
+        screen.wrapped(2, &first.name);
+        cases::broken(screen, &same);
+        left = others;
     }
     screen.left_out(broken.len());
 }
@@ -205,13 +215,14 @@ fn closing(screen: &mut Screen, judgement: &Judgement, summary: &Summary) {
     }
 }
 
-/// Cases of a run without a base that are printed unasked.
-const FEW: usize = 60;
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::judge::judgement::{Cause, Fact, Finding, MetricRow, Word};
     use crate::report::{fixture, text};
+    use crate::suite::rules::Metric;
+    use crate::suite::structural::Action;
+    use crate::units::Nanoseconds;
 
     fn plain(scene: &fixture::Scene) -> String {
         render(&scene.judgement, Options::default())
@@ -257,6 +268,108 @@ mod tests {
             ..Options::default()
         };
         assert!(!render(&scene.judgement, options).contains("--all prints"));
+    }
+
+    #[test]
+    fn what_is_told_of_each_case_of_a_list_is_said_once() {
+        let mut scene = fixture::failed();
+        let rows = &mut scene.judgement.rows;
+        let why = rows.iter().find(|row| row.findings.len() > 1).unwrap();
+        let mut row = why.clone();
+        row.case.0 = "torch/efficient:s9000,d32,bwd".to_owned();
+        rows.retain(|row| row.word != Word::Regressed || row.findings.len() > 1);
+        rows.push(row);
+        let text = plain(&scene);
+        assert!(text.contains("  all torch/efficient, d32, bwd; p 0.0022, all confirmed\n"));
+        assert_eq!(text.matches("each: less-parallel: ").count(), 1, "{text}");
+        assert_eq!(text.matches("less-parallel").count(), 1, "{text}");
+        for label in ["s10000", "s9000 "] {
+            assert!(text.contains(&format!("\n  {label}  1.03 ms")), "{text}");
+        }
+    }
+
+    #[test]
+    fn causes_stand_below_the_worst_and_below_whoever_has_a_new_one() {
+        let mut scene = fixture::large(9_700);
+        let rows = scene.judgement.rows.iter_mut();
+        let slow = rows.filter(|row| row.word == Word::Regressed);
+        for (place, row) in slow.enumerate() {
+            let cause = match place {
+                60 => Cause::CopiesAdded,
+                _ => Cause::LessParallel,
+            };
+            row.findings = vec![Finding {
+                cause,
+                facts: vec![Fact::said(&format!("figure {place}"))],
+                confidence: 0.9,
+            }];
+        }
+        let count = |all| {
+            let options = Options {
+                all,
+                ..Options::default()
+            };
+            let text = render(&scene.judgement, options);
+            text.matches("    less-parallel: ").count() + text.matches("copies-added: ").count()
+        };
+        assert!((5..=6).contains(&count(false)), "{}", count(false));
+        assert_eq!(count(true), 100);
+    }
+
+    #[test]
+    fn many_cases_without_a_base_end_with_how_many_more_there_are() {
+        let mut scene = fixture::large(9_700);
+        scene.judgement.base = None;
+        for row in &mut scene.judgement.rows {
+            (row.word, row.change) = (Word::Measured, None);
+            row.findings.clear();
+        }
+        let all = scene.judgement.rows.len();
+        let text = plain(&scene);
+        let more = format!("  and {} more, which --all prints\n", all - 20);
+        assert!(text.contains(&more), "{text}");
+        scene.judgement.rows.truncate(60);
+        assert!(!plain(&scene).contains("more, which"));
+    }
+
+    #[test]
+    fn another_metric_has_a_line_of_its_own() {
+        let mut scene = fixture::failed();
+        let rows = &mut scene.judgement.rows;
+        let row = rows.iter_mut().find(|row| row.word == Word::Regressed);
+        let row = row.unwrap();
+        row.word = Word::Same;
+        row.metrics = [
+            (Metric::Host, 52_100.0, 352_400.0),
+            (Metric::FirstCall, 1e6, 3e6),
+        ]
+        .map(|(metric, base, head)| MetricRow {
+            metric,
+            word: Word::Regressed,
+            reason: None,
+            action: Action::Fail,
+            looks_worse: false,
+            open: false,
+            base_ns: Nanoseconds(base),
+            head_ns: Nanoseconds(head),
+            change: row.change.clone().unwrap(),
+        })
+        .to_vec();
+        let text = plain(&scene);
+        let heading = "Another metric regressed (1)\n";
+        let list = text.split(heading).nth(1).unwrap();
+        let lines: Vec<&str> = list.lines().take(3).collect();
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(words(lines[0]), "case metric base head change");
+        assert!(
+            words(lines[1]).ends_with("host time 52.1 µs 352.4 µs 6.76x"),
+            "{text}"
+        );
+        assert_eq!(
+            words(lines[2]),
+            "first call 1.00 ms 3.00 ms 3.00x",
+            "{text}"
+        );
     }
 
     #[test]

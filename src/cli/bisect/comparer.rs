@@ -3,9 +3,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use super::super::comparing::{InTurn, Question, Refused};
 use super::super::measure_args::MeasureArgs;
+use super::super::progress::about;
 use super::super::versions::Version as Made;
 use super::super::{Stop, note};
 use anyhow::anyhow;
@@ -48,6 +50,10 @@ pub struct Comparer<'a> {
     pub first_parent: bool,
     /// What was compared.
     pub journal: &'a mut Journal,
+    /// When the first comparison began that is made here.
+    pub began: Instant,
+    /// How many were told of that were made here.
+    pub told: u32,
 }
 
 impl Comparer<'_> {
@@ -82,6 +88,16 @@ impl Comparer<'_> {
         };
         let outcome = self.compare(&found.before, &head)?;
         Ok(trial.verdict(&outcome, &found.case.case))
+    }
+
+    /// How long so many more comparisons take, by those that were made; empty: none is left.
+    fn left(&self, comparisons: usize) -> String {
+        let each = self.began.elapsed().as_secs_f64() / f64::from(self.told.max(1));
+        let left = Duration::try_from_secs_f64(each * comparisons as f64);
+        match left.ok().filter(|_| comparisons > 0) {
+            Some(left) => format!(" ({} left)", about(left)),
+            None => String::new(),
+        }
     }
 
     fn place(&self, base: &Version, head: &Version) -> PathBuf {
@@ -180,6 +196,7 @@ impl Edge for Comparer<'_> {
     }
 
     fn tell(&mut self, step: &Step) {
+        self.told += 1;
         if self.measure.quiet {
             return;
         }
@@ -199,8 +216,11 @@ impl Edge for Comparer<'_> {
             false => String::new(),
         };
         note(format!(
-            "{} of about {}: {}{against} ... {said}",
-            step.number, step.about, step.head.name
+            "{} of about {}: {}{against} ... {said}{}",
+            step.number,
+            step.about,
+            step.head.name,
+            self.left(step.about.saturating_sub(step.number))
         ));
     }
 }

@@ -3,6 +3,7 @@
 mod comparer;
 
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use anyhow::anyhow;
 use clap::Args;
@@ -130,6 +131,8 @@ fn bisect(args: &BisectArgs) -> Ended {
         git: &git,
         first_parent: args.first_parent,
         journal: &mut journal,
+        began: Instant::now(),
+        told: 0,
     };
     let ending = hunt(&row, question.towards, &mut tried, &mut comparer)?;
     let moved = match &ending {

@@ -5,9 +5,7 @@ use std::io::{self, Write};
 
 use owo_colors::{OwoColorize, Style};
 
-use crate::judge::judgement::{Row, Uncounted};
-use crate::report::summary::evidence;
-use crate::report::text::{one_line, shorten, shorten_middle, width, wrap};
+use crate::report::text::{one_line, shorten, shorten_middle, wrap};
 
 /// Widest line.
 pub const COLUMNS: usize = 80;
@@ -81,48 +79,5 @@ impl Screen<'_> {
             let more = count - self.most;
             self.line(format!("  and {more} more, which --all prints"));
         }
-    }
-
-    /// Parts on one line, or on as many as they take.
-    fn parts(&mut self, indent: usize, parts: &[String]) {
-        let mut line = String::new();
-        for part in parts {
-            let room = COLUMNS - indent;
-            if !line.is_empty() && width(&line) + 3 + width(part) > room {
-                self.line(format!("{:indent$}{line}", ""));
-                line.clear();
-            }
-            if !line.is_empty() {
-                line.push_str("   ");
-            }
-            line.push_str(part);
-        }
-        self.line(format!("{:indent$}{line}", ""));
-    }
-
-    pub(in crate::report) fn rows(&mut self, name: &str, rows: &[&Row], style: Style) {
-        if rows.is_empty() {
-            return;
-        }
-        self.heading(name, rows.len(), style);
-        for row in rows.iter().take(self.most) {
-            self.case(2, &row.case.0);
-            if let Some(evidence) = evidence(row) {
-                self.parts(4, &evidence);
-            }
-            if let Some(reason) = &row.reason {
-                self.wrapped(4, reason);
-            }
-            if let Some(uncounted) = Uncounted::told(&row.uncounted) {
-                self.wrapped(4, &uncounted);
-            }
-            for change in row.told() {
-                self.wrapped(4, &change);
-            }
-            for finding in &row.findings {
-                self.wrapped(4, &finding.to_string());
-            }
-        }
-        self.left_out(rows.len());
     }
 }

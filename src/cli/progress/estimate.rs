@@ -1,0 +1,198 @@
+//! How long what is left of a schedule will take, by what its cases took so far.
+//!
+//! A case that was measured before counts what it took then, on average, and what starting its
+//! worker took where it came first: over an invocation, that is what the invocation takes. One
+//! that was not counts as the others of its worker. Of a worker that was not seen yet nothing is
+//! known, and so nothing is said.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use regatta::measure::schedule::Block;
+use regatta::units::{Elapsed, Nanoseconds};
+
+/// Measurements before anything is said: one alone is that of a cold start.
+const ENOUGH: u32 = 3;
+
+/// Times, and how many there are.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mean {
+    sum: Duration,
+    count: u32,
+}
+
+impl Mean {
+    fn add(&mut self, took: Duration) {
+        self.sum += took;
+        self.count += 1;
+    }
+
+    fn seconds(self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum.as_secs_f64() / f64::from(self.count))
+    }
+}
+
+/// What is known of one case.
+#[derive(Debug, Default)]
+struct Known {
+    left: u32,
+    took: Mean,
+}
+
+/// What is known of one worker.
+#[derive(Debug, Default)]
+struct Worker {
+    /// Measurements that are left of cases that were not measured yet.
+    unseen: u32,
+    took: Mean,
+}
+
+/// What is known of a schedule.
+#[derive(Debug, Default)]
+pub struct Estimate {
+    cases: HashMap<String, Known>,
+    workers: HashMap<String, Worker>,
+    /// What is left of cases that were measured before, in seconds.
+    seen: f64,
+    measured: u32,
+}
+
+impl Estimate {
+    /// Of a schedule of which nothing has run.
+    pub fn of(blocks: &[Block]) -> Estimate {
+        let mut estimate = Estimate::default();
+        for block in blocks {
+            let worker = estimate.workers.entry(block.worker.clone()).or_default();
+            for case in &block.cases {
+                worker.unseen += 1;
+                estimate.cases.entry(case.to_string()).or_default().left += 1;
+            }
+        }
+        estimate
+    }
+
+    /// A case of this worker was measured.
+    pub fn done(&mut self, worker: &str, case: &str, took: Duration) {
+        self.measured += 1;
+        let (Some(known), Some(of)) = (self.cases.get_mut(case), self.workers.get_mut(worker))
+        else {
+            return;
+        };
+        let left = known.left;
+        match known.took.seconds() {
+            Some(seconds) => self.seen -= seconds * f64::from(left),
+            None => of.unseen = of.unseen.saturating_sub(left),
+        }
+        known.left = left.saturating_sub(1);
+        known.took.add(took);
+        of.took.add(took);
+        let seconds = known.took.seconds().unwrap_or_default();
+        self.seen += seconds * f64::from(known.left);
+    }
+
+    /// What is left, where the case that runs now has run for so long; `None`: too little is
+    /// known.
+    pub fn left(&self, running: Duration) -> Option<Duration> {
+        if self.measured < ENOUGH {
+            return None;
+        }
+        let mut seconds = self.seen;
+        for worker in self.workers.values().filter(|worker| worker.unseen > 0) {
+            seconds += f64::from(worker.unseen) * worker.took.seconds()?;
+        }
+        let left = seconds - running.as_secs_f64();
+        Some(Duration::try_from_secs_f64(left.max(0.0)).unwrap_or_default())
+    }
+}
+
+/// A time that was estimated, in no more digits than are meant: `about 40 s`, `about 3 min`.
+pub fn about(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    let step = match seconds {
+        seconds if seconds < 60.0 => 5.0,
+        seconds if seconds < 600.0 => 10.0,
+        _ => 60.0,
+    };
+    let seconds = (seconds / step).ceil().max(1.0) * step;
+    format!("about {}", watch(Duration::from_secs_f64(seconds)))
+}
+
+/// A time in whole seconds, as it is read off a watch: `41 s`, `2 min 7 s`.
+pub fn watch(time: Duration) -> String {
+    let seconds = time.as_secs_f64().round();
+    if seconds < 60.0 {
+        return format!("{seconds:.0} s");
+    }
+    let text = Elapsed(Nanoseconds::of_seconds(seconds)).to_string();
+    let whole = text.strip_suffix(" 0 s").or(text.strip_suffix(" 0 min"));
+    whole.unwrap_or(&text).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Two invocations of two workers with two cases each.
+    fn schedule() -> Vec<Block> {
+        let block = |invocation, worker: &str| Block {
+            invocation,
+            worker: worker.to_owned(),
+            cases: ["s8,d8", "s16,d8"]
+                .map(|problem| format!("{worker}/x:{problem}").parse().unwrap())
+                .to_vec(),
+        };
+        vec![block(0, "a"), block(0, "b"), block(1, "b"), block(1, "a")]
+    }
+
+    #[test]
+    fn nothing_is_said_of_a_worker_that_was_not_seen() {
+        let mut estimate = Estimate::of(&schedule());
+        assert_eq!(estimate.left(Duration::ZERO), None);
+        estimate.done("a", "a/x:s8,d8", SECOND);
+        estimate.done("a", "a/x:s16,d8", 3 * SECOND);
+        assert_eq!(estimate.left(Duration::ZERO), None, "b may take hours");
+        estimate.done("b", "b/x:s8,d8", 10 * SECOND);
+        // 10 s for b's other case twice and this one once, 4 s for those of a.
+        assert_eq!(estimate.left(Duration::ZERO), Some(34 * SECOND));
+        assert_eq!(estimate.left(4 * SECOND), Some(30 * SECOND));
+    }
+
+    #[test]
+    fn what_cases_took_is_what_they_will() {
+        let blocks = schedule();
+        let mut estimate = Estimate::of(&blocks);
+        for block in &blocks[..2] {
+            for (place, case) in block.cases.iter().enumerate() {
+                let took = SECOND * (place as u32 + 1);
+                estimate.done(&block.worker, &case.to_string(), took);
+            }
+        }
+        assert_eq!(estimate.left(Duration::ZERO), Some(6 * SECOND));
+        // One that takes longer than it did leaves the others what they were.
+        estimate.done("b", "b/x:s8,d8", 9 * SECOND);
+        assert_eq!(estimate.left(Duration::ZERO), Some(5 * SECOND));
+        estimate.done("b", "b/x:s16,d8", SECOND);
+        estimate.done("a", "a/x:s8,d8", SECOND);
+        estimate.done("a", "a/x:s16,d8", SECOND);
+        assert_eq!(estimate.left(Duration::ZERO), Some(Duration::ZERO));
+        assert_eq!(estimate.left(SECOND), Some(Duration::ZERO), "never less");
+    }
+
+    #[test]
+    fn an_estimate_has_few_digits() {
+        for (seconds, said) in [
+            (0.0, "about 5 s"),
+            (41.2, "about 45 s"),
+            (58.0, "about 1 min"),
+            (121.0, "about 2 min 10 s"),
+            (601.0, "about 11 min"),
+            (3_599.0, "about 1 h"),
+            (4_000.0, "about 1 h 7 min"),
+        ] {
+            assert_eq!(about(Duration::from_secs_f64(seconds)), said);
+        }
+        assert_eq!(watch(Duration::from_millis(41_600)), "42 s");
+    }
+}
