@@ -49,18 +49,22 @@ pub struct DoctorArgs {
 }
 
 /// One thing that was looked at.
-#[derive(Debug, Serialize)]
-struct Finding {
+#[derive(Debug, Serialize, schemars::JsonSchema)]
+pub(super) struct Finding {
+    /// What was looked at.
     what: String,
+    /// How it is.
     state: State,
+    /// What was found.
     detail: String,
+    /// What to do, where something is to be done.
     #[serde(skip_serializing_if = "String::is_empty")]
     fix: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum State {
+pub(super) enum State {
     /// It works.
     Ok,
     /// It is not here, and need not be.
