@@ -1,6 +1,6 @@
 //! `regatta doctor`: what this machine can run, and what is missing, with the fix.
 
-mod finding;
+pub(super) mod finding;
 mod group;
 mod machine;
 

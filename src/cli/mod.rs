@@ -30,6 +30,7 @@ mod reporting;
 pub mod ruler;
 pub mod run;
 mod saying;
+pub mod schema;
 mod sides;
 mod timings;
 pub mod trace;

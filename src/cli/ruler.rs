@@ -24,7 +24,9 @@ use regatta::worker::program::{Leaves, Program, Started, Streams};
 const LIMIT: Duration = Duration::from_secs(180);
 
 /// What can be ruled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum, schemars::JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Clock {
     /// The gated clock on the first GPU.
@@ -43,7 +45,7 @@ impl Clock {
 }
 
 /// What the ruling process prints.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Answer {
     Taken(Box<Readings>),
@@ -54,13 +56,17 @@ enum Answer {
 }
 
 /// What became of one clock, for `--json`.
-#[derive(Debug, Serialize)]
-struct Outcome {
+#[derive(Debug, Serialize, schemars::JsonSchema)]
+pub(super) struct Outcome {
+    /// Which clock.
     clock: Clock,
+    /// What it read.
     #[serde(skip_serializing_if = "Option::is_none")]
     ruling: Option<Ruling>,
+    /// Why there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     absent: Option<String>,
+    /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     failed: Option<String>,
 }

@@ -209,6 +209,17 @@ fn header(
     }
 }
 
+/// What `--json` prints.
+#[derive(Serialize, schemars::JsonSchema)]
+pub(super) struct Answer<'a> {
+    /// The trace's file.
+    trace: &'a Path,
+    /// How it was taken.
+    header: &'a TraceHeader,
+    #[serde(flatten)]
+    analysis: &'a Analysis,
+}
+
 /// Writes the trace and its page, and prints what it says.
 fn keep(args: &TraceArgs, out: &Path, trace: &Trace) -> Result<(), Stop> {
     file::write(out, trace, args.replace).map_err(Stop::not_judged)?;
@@ -218,13 +229,6 @@ fn keep(args: &TraceArgs, out: &Path, trace: &Trace) -> Result<(), Stop> {
     }
     match args.json {
         true => {
-            #[derive(Serialize)]
-            struct Answer<'a> {
-                trace: &'a Path,
-                header: &'a TraceHeader,
-                #[serde(flatten)]
-                analysis: &'a Analysis,
-            }
             json(&Answer {
                 trace: out,
                 header: &trace.header,

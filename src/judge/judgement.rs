@@ -30,7 +30,7 @@ use crate::suite::structural::Action;
 use crate::units::{Nanoseconds, Rate, Ratio, Share};
 
 /// The whole answer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Judgement {
     /// The suite of the head.
     pub suite: String,
@@ -81,7 +81,7 @@ pub struct Judgement {
 }
 
 /// A side, for the reader.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SideSummary {
     /// A path or a baseline's name.
     pub label: String,
@@ -98,7 +98,7 @@ pub struct SideSummary {
 }
 
 /// One case.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Row {
     /// Which.
     pub case: CaseId,
@@ -208,7 +208,7 @@ impl Row {
 }
 
 /// A time over invocations.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Timing {
     /// Median over the invocations that were judged.
     pub median_ns: Nanoseconds,
@@ -234,7 +234,7 @@ pub struct Timing {
 }
 
 /// One case held to an expectation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ExpectationResult {
     /// The expectation's name.
     pub name: String,
@@ -274,7 +274,7 @@ impl ExpectationResult {
 }
 
 /// What follows: the exit code and its reasons.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Verdict {
     /// Pass, fail or not judged.
     pub outcome: VerdictOutcome,

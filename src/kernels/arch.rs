@@ -7,7 +7,19 @@ use serde::{Deserialize, Serialize};
 
 /// What a cubin runs on: a compute capability, and whether it uses what only that one
 /// has. Written as compilers write it: `sm_80`, `sm_90a`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
+)]
 #[serde(into = "String", try_from = "String")]
 pub struct Arch {
     /// The capability's major version.

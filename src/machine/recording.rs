@@ -29,7 +29,7 @@ pub struct Recording {
 }
 
 /// A process that used CUDA.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Process {
     /// Its id.
     pub pid: u32,
@@ -67,7 +67,7 @@ fn is_zero(number: &u64) -> bool {
 }
 
 /// A GPU of a process.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Device {
     /// As the process numbers it.
     pub ordinal: u32,
@@ -83,7 +83,7 @@ pub struct Device {
 }
 
 /// API calls since a process began.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Calls {
     /// When they were counted.
     pub at: u64,

@@ -6,7 +6,9 @@ use regatta_worker::units::{Nanoseconds, Ratio, Share};
 use serde::{Deserialize, Serialize};
 
 /// A value of the base and of the head.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
 pub struct Sides<T> {
     /// What was.
     pub base: T,
@@ -42,7 +44,7 @@ impl<T: std::ops::Sub> Sides<T> {
 }
 
 /// What is held against each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
     /// One repetition of the part that repeats: structure of the last one, times the mean
@@ -53,7 +55,7 @@ pub enum Scope {
 }
 
 /// A side in figures, per repetition where that is the scope.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct SideFigures {
     /// What it is called.
     pub label: String,

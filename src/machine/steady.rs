@@ -26,7 +26,7 @@ const SEARCHED: usize = 50_000;
 const TAIL: usize = 64;
 
 /// A repeated sequence of operations.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Steady {
     /// Operations of the busiest stream in one repetition.
     pub period: usize,
@@ -64,7 +64,7 @@ impl Steady {
 }
 
 /// The part of a trace that repeats.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct SteadyPart {
     /// Where it is.
     #[serde(flatten)]

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::recording::{Recorded, Recording};
 
 /// A stretch of a trace in figures. Times are nanoseconds.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Summary {
     /// Operations of any kind.
     pub operations: usize,
@@ -27,7 +27,7 @@ pub struct Summary {
 }
 
 /// One kernel.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct KernelRow {
     /// Its name.
     pub name: String,
@@ -58,7 +58,7 @@ impl KernelRow {
 }
 
 /// One way in which a kernel was launched.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Shape {
     /// Blocks in x, y, z.
     pub grid: [u32; 3],
@@ -87,7 +87,7 @@ impl Shape {
 }
 
 /// Copies of one direction, or sets.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct CopyRow {
     /// `HtoD`, ..., or `set`.
     pub what: String,

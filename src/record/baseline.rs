@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use schemars::{Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
 use super::side::{CaseRecord, Side, Status};
@@ -58,28 +59,39 @@ pub fn joined(new: &Side, old: &Side) -> Side {
     side
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum Line {
     Baseline(Box<Head>),
     Case(Box<Case>),
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize, Deserialize, schemars::JsonSchema)]
 struct Head {
+    /// [`super::SCHEMA_VERSION`] of the writer.
     schema: u32,
+    /// Its name.
     name: String,
+    /// When it was saved.
     saved: Timestamp,
+    /// The header of the run it was made of.
     run: RunHeader,
+    /// When the sessions before that run were measured, the oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     earlier: Vec<Timestamp>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize, Deserialize, schemars::JsonSchema)]
 struct Case {
+    /// The case.
     case: CaseId,
     #[serde(flatten)]
     record: CaseRecord,
+}
+
+/// The JSON Schema of a line of a baseline's file, without its checksum.
+pub fn schema(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<Line>()
 }
 
 impl Store {

@@ -10,7 +10,7 @@ use crate::units::Share;
 
 /// Conditions that say something about a time beside the code that took it. Counts are
 /// of invocations, confirming ones included.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Conditions {
     /// Those after which the device's state is known.

@@ -11,10 +11,10 @@ use crate::attention::{CaseId, VariantId};
 use crate::suite::count::Count;
 use crate::suite::rules::Rules;
 use crate::suite::{Override, Settings};
-use crate::worker::protocol::Peak;
+pub use crate::worker::protocol::Peak;
 
 /// The first line of a run: everything needed to judge it later.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct RunHeader {
     /// [`super::SCHEMA_VERSION`] of the writer.
     pub schema: u32,
@@ -61,7 +61,7 @@ pub struct RunHeader {
 
 /// One of two runs that were measured in turn: an invocation of each, in random order, then
 /// the next of each. No day and no machine lies between them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Turn {
     /// What both runs have in common, and no other has.
     pub pair: String,
@@ -75,7 +75,7 @@ pub struct Turn {
 }
 
 /// The two sides of a comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TurnSide {
     /// What was.
@@ -91,7 +91,7 @@ pub fn in_turn(base: &RunHeader, head: &RunHeader) -> bool {
 }
 
 /// Where times come from that regatta did not take.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Imported {
     /// Whose files they were: `criterion`.
     pub format: String,
@@ -105,7 +105,7 @@ pub struct Imported {
 }
 
 /// State of a git checkout.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Git {
     /// Full hash of HEAD.
     pub revision: String,
@@ -117,7 +117,7 @@ pub struct Git {
 }
 
 /// Which suite, and what the command line changed in it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SuiteRecord {
     /// Its name.
     pub name: String,
@@ -139,7 +139,7 @@ pub struct SuiteRecord {
 }
 
 /// What a machine is. Times are compared only where all `hard` facts agree.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Fingerprint {
     /// A short name for files: `h200-132sm`, `xeon-2c`.
     pub name: String,
@@ -150,7 +150,7 @@ pub struct Fingerprint {
 }
 
 /// A worker as it introduced itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct WorkerRecord {
     /// `worker`, or `worker@environment`.
     pub name: String,

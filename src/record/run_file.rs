@@ -12,6 +12,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use schemars::{Schema, SchemaGenerator};
 
 pub use quick::{Beside, Known};
 pub use read::{Looks, each, read, started};
@@ -25,6 +26,11 @@ use wire::{First, Line};
 
 /// Name of a run's file in its report directory.
 pub const RUN_FILE: &str = "run.jsonl";
+
+/// The JSON Schema of a line of a run's file, without its checksum.
+pub fn schema(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<Line>()
+}
 
 /// Appends to a run's file. Each line is in the file when [`append`](Self::append)
 /// returns, so a killed harness loses at most the case in flight.

@@ -60,7 +60,7 @@ impl Side {
 }
 
 /// One case of a side.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct CaseRecord {
     /// Whether there is anything to judge.
     #[serde(flatten)]
@@ -127,7 +127,7 @@ fn none(parameters: &Shared<BTreeMap<String, ParamValue>>) -> bool {
 }
 
 /// Whether there is anything to judge.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "status", rename_all = "lowercase")]
 pub enum Status {
     /// Checked and timed in every invocation.
@@ -153,7 +153,7 @@ pub enum Status {
 }
 
 /// Fresh invocations of a suspect that did not all come to a time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Unconfirmed {
     /// What happened.
     pub reason: String,
@@ -163,7 +163,7 @@ pub struct Unconfirmed {
 }
 
 /// An invocation of a case that the machine was in, to the end.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Disturbed {
     /// Which.
     pub invocation: u32,

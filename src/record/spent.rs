@@ -13,7 +13,9 @@ use serde::{Deserialize, Serialize};
 use crate::units::Nanoseconds;
 
 /// A step of the harness's work, in the order in which they follow each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
     /// Reading the suite, finding its workers, asking which code and machine this is.
@@ -100,7 +102,7 @@ impl Phase {
 }
 
 /// How long each phase took; one that is not there is not known, or was not gone through.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(from = "BTreeMap<String, Nanoseconds>")]
 pub struct Spent(BTreeMap<Phase, Nanoseconds>);
 
@@ -148,7 +150,7 @@ impl Spent {
 }
 
 /// Phases that followed each other, from some moment on.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Stretch {
     /// When the first began, on the run's axis.
     pub from_ns: Nanoseconds,
@@ -164,7 +166,7 @@ impl Stretch {
 }
 
 /// What one process of the harness did of a run. A run has several where it was stopped.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Part {
     /// When its workers had introduced themselves, as `started` of a run's header.
     pub started: Timestamp,

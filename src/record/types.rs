@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::attention::{CaseId, ParamValue};
@@ -12,13 +13,13 @@ use crate::units::{Bytes, Nanoseconds};
 
 pub use super::disturbance::Disturbance;
 pub use super::ground::Ground;
-pub use super::header::{Fingerprint, Git, Imported, RunHeader, SuiteRecord, WorkerRecord};
+pub use super::header::{Fingerprint, Git, Imported, Peak, RunHeader, SuiteRecord, WorkerRecord};
 pub use super::spent::{Part, Stretch};
 pub use crate::input::Damage;
 pub use crate::machine::DeviceState;
 
 /// One case in one invocation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Entry {
     /// The case.
     pub case: CaseId,
@@ -37,7 +38,7 @@ pub struct Entry {
 }
 
 /// How the process of an invocation came to be.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Start {
     /// By which of the ways that there are.
     pub how: How,
@@ -47,7 +48,9 @@ pub struct Start {
 }
 
 /// The ways in which a worker's process comes to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum How {
     /// It was started by itself.
@@ -61,7 +64,7 @@ pub enum How {
     clippy::large_enum_variant,
     reason = "nearly every entry is a measurement"
 )]
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "status", rename_all = "lowercase")]
 pub enum Outcome {
     /// Checked and timed; or checked and counted, without a sample, where the run's
@@ -86,7 +89,9 @@ pub enum Outcome {
 }
 
 /// What a failed case failed of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fault {
     /// Its result is wrong, found before the case was timed or after.
@@ -114,7 +119,7 @@ impl Fault {
 }
 
 /// Samples and what belongs to them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Measurement {
     /// How long the device worked, a sample each.
     pub device_ns: Vec<Nanoseconds>,
@@ -183,7 +188,7 @@ pub struct Measurement {
 }
 
 /// Samples that were taken before those that are kept, and thrown away.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Again {
     /// How often.
     pub tries: u32,
@@ -237,7 +242,7 @@ fn is_one(number: &u32) -> bool {
 }
 
 /// The last line of a run that was measured to its end, judged, and reported.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunEnd {
     /// When it was measured.
     pub finished: Timestamp,
@@ -251,7 +256,7 @@ pub struct RunEnd {
 }
 
 /// What `run` or `gate` said of a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Judged {
     /// What it was held against; `None`: its own expectations and limits alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -264,7 +269,7 @@ pub struct Judged {
 }
 
 /// A baseline as it was when a run was held against it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BaseId {
     /// Its name.
     pub name: String,
@@ -273,7 +278,7 @@ pub struct BaseId {
 }
 
 /// A batch of fresh invocations that a gate owes: decided once, from what was there before.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Owed {
     /// What the cases are held against.
     pub base: BaseId,
@@ -284,7 +289,7 @@ pub struct Owed {
 }
 
 /// Pass, fail or not judged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum VerdictOutcome {
     /// Everything was measured and checked, and nothing is worse or may be: exit code 0.

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use schemars::{Schema, SchemaGenerator};
 use serde::Serialize;
 
 use super::exporter::{Exporter, RenderError, Report};
@@ -11,14 +12,23 @@ use crate::record::SCHEMA_VERSION;
 /// Writes `judgement.json`. Numbers that JSON cannot hold read `null`.
 pub(super) struct Json;
 
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 struct Envelope<'a> {
+    /// [`SCHEMA_VERSION`] of the writer.
     schema: u32,
+    /// `judgement`.
     kind: &'static str,
+    /// The version of regatta that measured.
     tool: &'a str,
+    /// 0, 1 or 3, as the command ends.
     exit_code: u8,
     #[serde(flatten)]
     judgement: &'a Judgement,
+}
+
+/// The JSON Schema of the document.
+pub fn schema(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<Envelope>()
 }
 
 impl Exporter for Json {

@@ -38,6 +38,7 @@ use std::io::Write;
 use exporter::Exporter;
 pub use exporter::{Document, RenderError, Report};
 pub use github::complaint;
+pub use json::schema;
 pub use markdown::Mark;
 
 /// A format a report can be written in.

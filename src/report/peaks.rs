@@ -63,8 +63,8 @@ mod tests {
     use super::*;
     use crate::attention::Dtype;
     use crate::record::testing;
+    use crate::record::types::Peak;
     use crate::record::types::WorkerRecord;
-    use crate::worker::protocol::Peak;
 
     fn peak(tflops: f64, how: &str) -> Peak {
         Peak {

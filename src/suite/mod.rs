@@ -10,6 +10,7 @@ pub mod document;
 pub mod environment;
 mod parse;
 pub mod rules;
+pub mod schema;
 mod selector;
 mod source;
 pub mod start;
@@ -72,7 +73,7 @@ pub struct Suite {
 }
 
 /// How samples are taken.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Settings {
     /// Starts of each worker process: the replicates.
     pub invocations: u32,
@@ -120,7 +121,7 @@ pub struct Settings {
 }
 
 /// On what ground times are judged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum GroundRule {
     /// Where the machine was not in them, by its own counters.
@@ -199,7 +200,7 @@ impl Default for Settings {
 
 /// Hands a variant another value than its cases ask for, while the cases keep
 /// their ids: how a caller's bug is put in front of a kernel.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Override {
     /// The variant.
     pub variant: VariantId,

@@ -13,7 +13,7 @@ use crate::attention::CaseId;
 use crate::units::{Nanoseconds, Ratio, Share};
 
 /// Everything a suite demands.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Rules {
     /// Relations between cases of one run.
     pub expectations: Vec<Expectation>,
@@ -27,7 +27,7 @@ pub struct Rules {
 /// A relation that must hold inside one run, without any baseline: each case
 /// that `case` selects takes at most `within` times the best of the cases that
 /// `against` selects and that are alike in everything neither of them names.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Expectation {
     /// A sentence: `automatic splits as good as the best explicit ones`.
     pub name: String,
@@ -43,7 +43,18 @@ pub struct Expectation {
 
 /// A time that is measured of each case.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Metric {
@@ -107,7 +118,7 @@ impl Metric {
 }
 
 /// How a metric is judged beside the device's time.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct MetricPolicy {
     /// Smallest relative change that counts.
     pub floor: Share,
@@ -140,7 +151,7 @@ impl MetricPolicy {
 }
 
 /// How differences are judged.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Policy {
     /// Smallest relative change that counts, for example 0.05. A real but
     /// smaller one is not called a regression.
@@ -175,7 +186,7 @@ pub struct Policy {
 }
 
 /// What a gate must have been able to see: else it cannot say, and does not pass.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Sight {
     /// A relative change.
     pub change: Share,

@@ -10,7 +10,7 @@ use crate::attention::axes::{SEQ, SEQ_AXES};
 
 /// Selects cases: every facet named must have one of the values listed.
 /// Facets are the axes, `variant`, `worker`, `environment`, and parameters.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(transparent)]
 pub struct Selector(pub BTreeMap<String, Vec<String>>);
 

@@ -10,7 +10,19 @@ use crate::machine::MODULE_LOADS;
 use crate::units::Share;
 
 /// A kind of structural change. Its words are stable: suites and scripts name them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// A launch leaves multiprocessors idle that were busy before.
@@ -117,7 +129,9 @@ impl Kind {
 }
 
 /// What a structural change does to the verdict.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
     /// Recorded, and shown on the page alone.
@@ -141,7 +155,7 @@ impl Action {
 }
 
 /// How structural changes are taken. A change for the better is recorded and no more.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct StructurePolicy {
     /// Kinds that are taken otherwise than by default.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -167,7 +181,7 @@ impl Default for StructurePolicy {
 }
 
 /// An exception to how structural changes are taken. What it leaves out is any.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct StructureRule {
     /// Pattern of the kernel, count or parameter that changed; `*` matches anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -217,7 +231,7 @@ impl StructurePolicy {
 
 /// A limit on the structure of each case that `case` selects, or on each build, without any
 /// baseline.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Limit {
     /// A sentence: `the automatic choice fills half of the device`.
     pub name: String,
@@ -245,7 +259,7 @@ impl Limit {
 }
 
 /// A figure of one call's structure, or of a build.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(from = "String", into = "String")]
 pub enum Quantity {
     /// Kernel launches.

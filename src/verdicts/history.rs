@@ -67,7 +67,7 @@ enum Planted {
 }
 
 /// Histories of a kind, and what was found in them.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
 pub struct Row {
     /// Of which noise.
     pub name: String,

@@ -1,5 +1,8 @@
 //! A rate that was counted, and how well it is known.
 
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 
 use crate::units::Share;
@@ -59,14 +62,6 @@ impl Rate {
 
 impl Serialize for Rate {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Written {
-            hits: usize,
-            of: usize,
-            share: Share,
-            low: Share,
-            high: Share,
-        }
         let (low, high) = self.interval();
         let written = Written {
             hits: self.hits,
@@ -76,6 +71,32 @@ impl Serialize for Rate {
             high,
         };
         written.serialize(serializer)
+    }
+}
+
+/// A rate as it is written.
+#[derive(Serialize, schemars::JsonSchema)]
+#[schemars(rename = "Rate")]
+struct Written {
+    /// How often it happened.
+    hits: usize,
+    /// Out of how many.
+    of: usize,
+    /// The share itself.
+    share: Share,
+    /// Lower end of the 95 % interval of Wilson.
+    low: Share,
+    /// Its upper end.
+    high: Share,
+}
+
+impl JsonSchema for Rate {
+    fn schema_name() -> Cow<'static, str> {
+        Written::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        Written::json_schema(generator)
     }
 }
 

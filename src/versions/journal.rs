@@ -8,6 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use schemars::{Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
 use super::apart::Verdict;
@@ -21,7 +22,7 @@ use crate::record::{RecordError, SCHEMA_VERSION, line, write_atomically};
 pub const JOURNAL_FILE: &str = "bisect.jsonl";
 
 /// What is asked. Another question is another bisect.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Question {
     /// The suite's name.
     pub suite: String,
@@ -69,17 +70,24 @@ impl Question {
 }
 
 /// A line of the file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum Line {
     Bisect {
+        /// [`SCHEMA_VERSION`] of the writer.
         schema: u32,
+        /// When it was begun.
         started: Timestamp,
         #[serde(flatten)]
         question: Question,
     },
     Tried(Tried),
     Apart(Verdict),
+}
+
+/// The JSON Schema of a line of a bisect's file, without its checksum.
+pub fn schema(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<Line>()
 }
 
 /// What was there before.

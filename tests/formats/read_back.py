@@ -2,11 +2,13 @@
 
     regatta report RUN --openmetrics F/metrics.txt --asv F/asv --bencher F/bencher.json \
         --benchmark-action F/action.json --google-benchmark F/google.json
+    compare.py --dump_to_json F/compared.json benchmarks F/google.json F/google.json
     python tests/formats/read_back.py F
 
-OpenMetrics is read by Prometheus' own parser, and results by airspeed velocity. The other three
-have no reader in Python: their fields are held to what is documented, and to what the `compare.py`
-of Google Benchmark takes out of its file.
+OpenMetrics is read by Prometheus' own parser, results by airspeed velocity, and Google Benchmark's
+file by its `compare.py` (Debian has it as libbenchmark-tools), whose answer is read here. The
+readers of Bencher and of github-action-benchmark are in no package: the fields of theirs are held
+to what is documented.
 """
 
 import glob
@@ -62,6 +64,19 @@ def main(folder):
         assert one["repetition_index"] < one["repetitions"]
         number(one["real_time"]), number(one["cpu_time"])
     assert {one["name"] for one in google["benchmarks"]} == times.keys()
+
+    # A file against itself: every case, each invocation a repetition, and nothing moved.
+    compared = {one["name"]: one for one in read("compared.json")}
+    overall = compared.pop("OVERALL_GEOMEAN")["measurements"][0]
+    assert compared.keys() == times.keys(), compared.keys() ^ times.keys()
+    assert overall["time"] == 0
+    for case, one in compared.items():
+        real = [measured["real_time"] for measured in one["measurements"]]
+        assert one["time_unit"] == "ns" and min(real) <= times[case] * 1e9 * (1 + 1e-9)
+        assert times[case] * 1e9 <= max(real) * (1 + 1e-9), case
+        assert all(measured["time"] == 0 for measured in one["measurements"]), case
+        if len(real) > 1:
+            assert one["utest"]["time_pvalue"] == 1, case
 
     (results,) = glob.glob(path("asv/*/*-regatta.json"))
     loaded = asv.results.Results.load(

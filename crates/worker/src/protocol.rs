@@ -34,6 +34,7 @@ pub const PROBES: usize = 16;
 
 /// One request line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Request {
     /// Repeated in the reply.
     pub id: u64,
@@ -44,6 +45,7 @@ pub struct Request {
 
 /// What the harness asks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum RequestBody {
     /// Who are you, and what can you run? Always the first request.
@@ -86,6 +88,7 @@ impl RequestBody {
 
 /// Asks for a case to be made ready.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Prepare {
     /// The variant's name within the worker.
     pub variant: String,
@@ -112,6 +115,7 @@ pub struct Prepare {
 
 /// Functions whose calls are one kind of event, such as selecting a backend.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Counter {
     /// What the census calls them: `calls.NAME`.
     pub name: String,
@@ -121,6 +125,7 @@ pub struct Counter {
 
 /// Asks for samples of the prepared case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Measure {
     /// Untimed calls first.
     pub warmup: u32,
@@ -147,6 +152,7 @@ pub struct Measure {
 
 /// One reply line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Reply {
     /// The request's id.
     pub id: u64,
@@ -157,6 +163,7 @@ pub struct Reply {
 
 /// What a worker answers. `Failed` and `Lost` may answer any request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum ReplyBody {
     /// Answers `Hello`.
@@ -193,6 +200,7 @@ pub enum ReplyBody {
 
 /// What one call of the prepared case does, counted apart from timing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Census {
     /// What it launches and allocates.
     #[serde(flatten)]
@@ -204,6 +212,7 @@ pub struct Census {
 
 /// A worker introduces itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Hello {
     /// The protocol version it speaks.
     pub protocol: u32,
@@ -227,6 +236,7 @@ pub struct Hello {
 
 /// One variant of a worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct VariantInfo {
     /// Its name within the worker.
     pub name: String,
@@ -274,6 +284,7 @@ impl VariantInfo {
 /// What values a parameter takes beside `auto`: on the wire, the word
 /// `"integer"` or a list of words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Parameter {
     /// A number.
@@ -284,6 +295,7 @@ pub enum Parameter {
 
 /// The word `integer`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum IntegerWord {
     /// Its only value.
@@ -307,6 +319,7 @@ impl Parameter {
 
 /// A case is ready.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Prepared {
     /// What each parameter became, so far as the variant knows:
     /// `num_splits_key` asked as `auto` may read 157 here.

@@ -4,21 +4,25 @@ use owo_colors::Style;
 use serde::Serialize;
 
 /// One thing that was looked at.
-#[derive(Debug, Serialize)]
-pub(super) struct Finding {
+#[derive(Debug, Serialize, schemars::JsonSchema)]
+pub(in crate::cli) struct Finding {
+    /// What was looked at.
     pub(super) what: String,
     /// What it is called in its group.
     #[serde(skip)]
     pub(super) name: String,
+    /// How it is.
     pub(super) state: State,
+    /// What was found.
     pub(super) detail: String,
+    /// What to do, where something is to be done.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) fix: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum State {
+pub(in crate::cli) enum State {
     /// It works.
     Ok,
     /// It is not here, and need not be.

@@ -6,7 +6,7 @@ use crate::attention::CaseId;
 use crate::record::disturbance::Disturbance;
 
 /// A case of one side whose quiet invocations are too few to speak for it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct DisturbedCase {
     /// Which.
     pub case: CaseId,

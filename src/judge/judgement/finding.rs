@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::fact::{Fact, told};
 
 /// A named cause with its evidence.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(from = "Written", into = "Written")]
 pub struct Finding {
     /// What it is.
@@ -34,12 +34,16 @@ impl fmt::Display for Finding {
 
 /// A finding in JSON: the sentence for people, the facts for machines. Older files have the
 /// sentence alone.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize, Deserialize, schemars::JsonSchema)]
 struct Written {
+    /// What it is.
     cause: Cause,
+    /// The facts as a sentence.
     evidence: String,
+    /// What was seen, most telling first.
     #[serde(default)]
     facts: Vec<Fact>,
+    /// 0 to 1.
     confidence: f64,
 }
 
@@ -72,7 +76,7 @@ impl From<Written> for Finding {
 macro_rules! causes {
     ($($(#[$doc:meta])* $cause:ident = $name:literal,)*) => {
         /// Why something takes longer, in a run or in a trace.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
         pub enum Cause {
             $($(#[$doc])* #[serde(rename = $name)] $cause,)*
         }

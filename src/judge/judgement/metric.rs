@@ -9,7 +9,7 @@ use crate::suite::structural::Action;
 use crate::units::{Nanoseconds, from_to};
 
 /// One metric of a case beside its device time.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct MetricRow {
     /// Which.
     pub metric: Metric,

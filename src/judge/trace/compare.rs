@@ -18,7 +18,7 @@ use crate::units::{Nanoseconds, Ratio, Share};
 pub const FLOOR: Share = Share(0.10);
 
 /// The whole answer.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Comparison {
     /// What was held against each other.
     pub scope: Scope,

@@ -8,7 +8,7 @@ mod book;
 mod file;
 mod head;
 mod reduce;
-mod wire;
+pub mod wire;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -54,7 +54,7 @@ pub struct Kept {
 }
 
 /// What is kept of a run itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct About {
     /// Checksum and length of its file.
     pub id: String,
@@ -118,7 +118,9 @@ pub struct Figures {
 }
 
 /// Which of its times.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Clock {
     /// The device's.

@@ -3,6 +3,7 @@
 //! A run's results stand in columns, a place for each case that was timed. A history of a
 //! thousand runs of a thousand cases is read in a second and is no larger than a picture.
 
+use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -15,7 +16,7 @@ use crate::units::{Nanoseconds, Share};
 const MOST_CASES: u64 = 1_000_000;
 
 /// Which line it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Kind {
     History,
@@ -23,48 +24,72 @@ pub(super) enum Kind {
 }
 
 /// The first line.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub(super) struct First {
+    /// `history`.
     pub(super) kind: Kind,
+    /// Version of the format.
     pub(super) schema: u32,
+    /// The suite.
     pub(super) suite: String,
+    /// The machine.
     pub(super) machine: String,
 }
 
 /// Cases that a line is the first to have, numbered on from a number.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub(super) struct New {
+    /// The number of the first of them.
     pub(super) from: u32,
+    /// Their ids, in the order of their numbers.
     pub(super) ids: Vec<CaseId>,
 }
 
 /// The line of a run.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub(super) struct RunLine {
+    /// `run`.
     pub(super) kind: Kind,
+    /// What is kept of the run itself.
     pub(super) run: About,
+    /// Cases that it is the first to have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) new: Option<New>,
     /// Numbers of the cases of the columns: the first of a row of them, and how many.
     #[serde(default)]
     pub(super) timed: Vec<(u32, u32)>,
+    /// Median device times, in nanoseconds, in the order of `timed`.
     #[serde(default)]
     device_ns: Vec<Option<Short>>,
     /// In parts of ten thousand.
     #[serde(default, skip_serializing_if = "none")]
     spread: Vec<Option<Short>>,
+    /// Medians of the host's times, in nanoseconds; empty where none is known.
     #[serde(default, skip_serializing_if = "none")]
     host_ns: Vec<Option<Short>>,
+    /// Medians of the processor's times, in nanoseconds; empty where none is known.
     #[serde(default, skip_serializing_if = "none")]
     cpu_ns: Vec<Option<Short>>,
+    /// Cases that their variant does not do, as `timed` counts them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     unsupported: Vec<(u32, u32)>,
+    /// Cases of which the machine was in all times, as `timed` counts them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     disturbed: Vec<(u32, u32)>,
+    /// Cases that failed, each with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     failed: Vec<(u32, String)>,
+    /// Cases whose time is missing, each with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     missing: Vec<(u32, String)>,
+}
+
+/// The JSON Schema of a line of a history's file, without its checksum.
+pub fn schema(generator: &mut SchemaGenerator) -> Schema {
+    let first = generator.subschema_for::<First>();
+    let run = generator.subschema_for::<RunLine>();
+    let of = |kind: &str, line: Schema| json_schema!({ "allOf": [line], "properties": { "kind": { "const": kind } } });
+    json_schema!({ "oneOf": [of("history", first), of("run", run)] })
 }
 
 /// As much of a run's line as adding another needs to know.
@@ -92,7 +117,7 @@ fn none(column: &[Option<Short>]) -> bool {
 }
 
 /// A number of six digits: no clock tells more.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, schemars::JsonSchema)]
 #[serde(transparent)]
 struct Short(f64);
 

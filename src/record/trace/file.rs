@@ -3,6 +3,7 @@
 use std::io::{self, BufReader, BufWriter, Write};
 use std::path::Path;
 
+use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::types::{Trace, TraceHeader};
@@ -16,21 +17,25 @@ use crate::record::{RecordError, check_schema, line};
 pub const EXTENSION: &str = "trace";
 
 /// A line that is not of an operation: those have kinds of their own.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum Line {
     Trace(Box<TraceHeader>),
     Process(Process),
     Name {
+        /// The name, demangled; its number is its place among the names.
         name: String,
     },
     Damage {
+        /// The file of the raw recording.
         file: String,
         #[serde(flatten)]
         damage: Damage,
     },
     End {
+        /// Operations in the trace.
         operations: usize,
+        /// Operations left out by a limit: the earliest ones.
         left_out: u64,
     },
 }
@@ -39,6 +44,13 @@ enum Line {
 #[derive(Deserialize)]
 struct Kind {
     kind: String,
+}
+
+/// The JSON Schema of a line of a trace's file, without its checksum.
+pub fn schema(generator: &mut SchemaGenerator) -> Schema {
+    let line = generator.subschema_for::<Line>();
+    let operation = generator.subschema_for::<Recorded>();
+    json_schema!({ "oneOf": [line, operation] })
 }
 
 /// Writes a trace, whole or not at all. What is there is replaced only where `replace`.

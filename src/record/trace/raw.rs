@@ -6,6 +6,7 @@ use std::fs;
 use std::io::{self, BufReader};
 use std::path::Path;
 
+use schemars::{Schema, SchemaGenerator};
 use serde::Deserialize;
 
 use crate::input;
@@ -22,60 +23,108 @@ const DAMAGE_KEPT: usize = 20;
 /// Longest line that is read: a kernel's name may be long, but not this long.
 const LONGEST_LINE: u64 = 1 << 20;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, schemars::JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum Line {
     Process(Process),
     Device(Device),
     Name {
+        /// Its number.
         id: u32,
+        /// The name, demangled.
         name: String,
     },
     Kernel(RawKernel),
     Copy {
+        /// `HtoD`, `DtoH`, `DtoD`, `PtoP` or `HtoH`.
         direction: String,
+        /// How much.
         bytes: u64,
         #[serde(flatten)]
         at: Place,
     },
     Set {
+        /// How much.
         bytes: u64,
         #[serde(flatten)]
         at: Place,
     },
     Calls(Calls),
     Dropped {
+        /// How many.
         records: u64,
     },
     /// What kept the library from recording, or from recording all of it.
     Problem {
+        /// What it was, as a sentence.
         text: String,
     },
-    End {},
+    End {
+        /// When, in nanoseconds of CUPTI's clock.
+        #[serde(default)]
+        #[expect(dead_code, reason = "told, and of no use yet")]
+        at: Option<u64>,
+    },
     /// A later library's line.
     #[serde(other)]
     Unknown,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, schemars::JsonSchema)]
 struct RawKernel {
     #[serde(flatten)]
     at: Place,
     #[serde(flatten)]
+    #[schemars(with = "RawLaunch")]
     kernel: Launch<u32>,
 }
 
+/// A launch as the injected library writes it; older libraries wrote it otherwise, too.
+#[derive(schemars::JsonSchema)]
+#[expect(dead_code, reason = "described, and read as a `Launch`")]
+struct RawLaunch {
+    /// The number of the kernel's name.
+    name: u32,
+    /// Blocks in x, y, z.
+    grid: [u32; 3],
+    /// Threads of a block in x, y, z.
+    block: [u32; 3],
+    /// Blocks of a cluster in x, y, z, where there are clusters.
+    cluster: Option<[u32; 3]>,
+    /// Registers of a thread.
+    registers: u32,
+    /// Static shared memory of a block, in bytes.
+    static_shared: u64,
+    /// Dynamic shared memory of a block, in bytes.
+    dynamic_shared: u64,
+    /// Local memory of a thread, in bytes.
+    local: u64,
+    /// Node of the CUDA graph that launched it, if one did.
+    graph: Option<u64>,
+}
+
 /// When and where something ran.
-#[derive(Deserialize)]
+#[derive(Deserialize, schemars::JsonSchema)]
 struct Place {
+    /// When it started on the device, in nanoseconds of CUPTI's clock.
     start: u64,
+    /// When it ended there.
     end: u64,
+    /// Number of its stream.
     stream: u32,
+    /// The device's ordinal in its process.
     device: u32,
+    /// When the host began to launch it, in nanoseconds of the same clock, where known.
     #[serde(default)]
     launched: Option<u64>,
+    /// How long launching it took the host, where known.
     #[serde(default)]
     launch_ns: Option<u64>,
+}
+
+/// The JSON Schema of a line of a raw recording.
+pub fn schema(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<Line>()
 }
 
 /// Reads every recording in a folder. Of more than `limit` operations the last are kept:
@@ -214,7 +263,7 @@ impl Reader {
             Line::Calls(calls) => process.calls.push(calls),
             Line::Dropped { records } => process.dropped = process.dropped.saturating_add(records),
             Line::Problem { text } => process.problems.push(text),
-            Line::End {} => process.ended = true,
+            Line::End { .. } => process.ended = true,
             Line::Unknown => return Err("it is of a kind that this regatta does not know".into()),
         }
         Ok(())

@@ -9,7 +9,7 @@ use crate::machine::Recording;
 use crate::record::types::{Fingerprint, Git};
 
 /// The first line of a trace.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct TraceHeader {
     /// [`crate::record::SCHEMA_VERSION`] of the writer.
     pub schema: u32,

@@ -7,6 +7,7 @@ mod text;
 pub use page::page;
 pub use text::{reading, text};
 
+use schemars::{Schema, SchemaGenerator};
 use serde::Serialize;
 
 use super::text::shell_quoted;
@@ -38,7 +39,7 @@ pub struct Bisect<'a> {
 }
 
 /// A version that was passed over.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Skipped {
     /// Which.
     pub version: Version,
@@ -47,29 +48,47 @@ pub struct Skipped {
 }
 
 /// The document of `--json`.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 struct Written<'a> {
+    /// [`SCHEMA_VERSION`] of the writer.
     schema: u32,
+    /// The suite.
     suite: &'a str,
+    /// The good end, as it was given.
     good: &'a str,
+    /// The bad end.
     bad: &'a str,
+    /// Which change was looked for.
     towards: Towards,
+    /// Versions between the ends, both included.
     versions: usize,
     #[serde(flatten)]
     ending: &'a Ending,
+    /// What is left of the change between the two versions beside it.
     #[serde(skip_serializing_if = "Option::is_none")]
     left: Option<&'a CaseReading>,
+    /// What moved from the environment before the step to that after it.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     moved: &'a [Moved],
+    /// What came of trying those apart.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     apart: &'a [Verdict],
+    /// The same as a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     apart_says: Option<String>,
+    /// Versions that were passed over.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     skipped: Vec<Skipped>,
+    /// The command that shows the step again.
     #[serde(skip_serializing_if = "Option::is_none")]
     again: Option<String>,
+    /// What was compared, in order.
     tried: &'a [Tried],
+}
+
+/// The JSON Schema of the document of `--json`.
+pub fn schema(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<Written>()
 }
 
 impl Bisect<'_> {

@@ -14,6 +14,7 @@ use super::{Params, ParseError, Problem, VariantId, parameter_name};
 /// Its id reads `torch/efficient:s10000,d32,bwd:num_splits_key=1` and parses
 /// back to the same case; the last part is absent when no parameter is set.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Case {
     /// The implementation.
     pub variant: VariantId,
@@ -99,6 +100,7 @@ impl FromStr for Case {
 
 /// The canonical id of a case, where the case itself is not needed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct CaseId(pub String);
 

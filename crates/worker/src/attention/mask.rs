@@ -12,6 +12,7 @@ use super::ParseError;
 /// PyTorch's SDPA and cuDNN's default align it top-left; FlashAttention (since
 /// 2.1), FlashInfer and decoding in general align it bottom-right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Align {
     /// Query 0 stands beside key 0.
@@ -27,6 +28,7 @@ pub enum Align {
 /// `seq_k - seq_q` (of each sequence) for [`Align::BottomRight`]. The same
 /// convention as FlashAttention's `window_size=(left, right)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Mask {
     /// Keys visible before the query's own position; `None`: all of them.
     pub left: Option<u32>,

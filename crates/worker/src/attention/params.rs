@@ -12,6 +12,7 @@ use super::variant::LONGEST_NAME;
 
 /// The value of a variant's parameter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum ParamValue {
     /// A number, such as an explicit `num_splits_key`.
@@ -93,6 +94,7 @@ impl From<&str> for ParamValue {
 
 /// Parameters by name. `auto` is the absence of a parameter, so it is never stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Params(BTreeMap<String, ParamValue>);
 

@@ -16,6 +16,7 @@ use super::{Direction, Dtype, Layout, Mask, Projection, Varlen};
 /// With a `projection` it is that linear layer around attention instead, on activations of
 /// these sizes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Problem {
     /// Independent sequences.
     pub batch: u32,

@@ -26,6 +26,7 @@ use super::ParseError;
 /// column-parallel layer whose `ranks · columns` outputs are spread over the ranks, and
 /// the second the row-parallel layer that takes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Projection {
     /// Which of the two.
     pub kind: ProjectionKind,
@@ -37,6 +38,7 @@ pub struct Projection {
 
 /// Which way the rows go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ProjectionKind {
     /// Gather the shards, then multiply: the layer before attention.

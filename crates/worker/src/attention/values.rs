@@ -14,6 +14,7 @@ pub const LONGEST_AXIS: u32 = 1 << 24;
 
 /// The type tensors are stored in. Arithmetic inside a kernel may be wider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Dtype {
     /// IEEE binary32.
@@ -48,6 +49,7 @@ impl Dtype {
 
 /// Physical order of a tensor's axes in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Layout {
     /// `[batch, seq, heads, head_dim]`: FlashAttention, xFormers.
@@ -71,6 +73,7 @@ impl Layout {
 
 /// What is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
     /// `out` from `q, k, v`.
@@ -147,6 +150,7 @@ const MOST_SEQUENCES: usize = 4096;
 /// Lengths of the sequences of a ragged ("varlen") batch, packed one after the
 /// other without padding, as `cu_seqlens` describes them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Varlen {
     /// Queries of each sequence.
     pub q: Vec<u32>,

@@ -26,6 +26,7 @@ pub fn is_name(text: &str) -> bool {
 /// One implementation: `worker/name`, or `worker/name@environment` where a suite
 /// runs it in an environment other than the worker's own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct VariantId {
     /// The worker that runs it: `cpu`, `torch`, `jax`, or one a suite declares.

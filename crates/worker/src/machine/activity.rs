@@ -15,6 +15,7 @@ use super::times::DeviceTime;
 
 /// One steady call, as the device recorded it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Activity {
     /// What ran, by start.
     pub operations: Vec<Operation<Named>>,
@@ -53,6 +54,7 @@ pub const DRIVER_FREES: &str = "driver_frees";
 
 /// An [`Activity`] in a few figures; what a baseline keeps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct ActivitySummary {
     /// How the device's time was spent. Where one gap's launch is not known, nobody knows
     /// what all of them owe to the host.

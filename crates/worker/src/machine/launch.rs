@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 /// of a million launches the name's number. Sizes of memory are bytes; a figure that is not
 /// known is absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(from = "Told<N>")]
 #[serde(bound(deserialize = "N: Deserialize<'de>"))]
 pub struct Launch<N = String> {
@@ -38,24 +39,36 @@ pub struct Launch<N = String> {
 /// A launch as it is written: by workers and in runs, or by the injected library and in
 /// older traces, which tell the two kinds of shared memory apart.
 #[derive(Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 struct Told<N> {
+    /// The kernel's name, demangled.
     name: N,
+    /// Blocks in x, y, z.
     grid: [u32; 3],
+    /// Threads of a block in x, y, z.
     block: [u32; 3],
+    /// Blocks of a cluster in x, y, z, where there are clusters.
     #[serde(default)]
     cluster: Option<[u32; 3]>,
+    /// Registers of a thread.
     #[serde(default)]
     registers: Option<u32>,
+    /// Static plus dynamic shared memory of a block.
     #[serde(default)]
     shared_bytes: Option<u64>,
+    /// Static shared memory of a block in bytes; of older traces and raw recordings.
     #[serde(default)]
     static_shared: Option<u64>,
+    /// Dynamic shared memory of a block in bytes; of the same.
     #[serde(default)]
     dynamic_shared: Option<u64>,
+    /// Local memory of a thread: spilled registers, and arrays that are indexed.
     #[serde(default, alias = "local")]
     local_bytes: Option<u64>,
+    /// Blocks that one multiprocessor holds at once.
     #[serde(default)]
     blocks_per_sm: Option<u32>,
+    /// Node of the CUDA graph that launched it, if one did.
     #[serde(default)]
     graph: Option<u64>,
 }

@@ -8,6 +8,7 @@ use super::intervals::Ran;
 /// clock, which host and device records of all processes share; of one call from the start of
 /// its first operation. `K` is what is known of a kernel: its launch, or its name alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Operation<K> {
     /// What it was.
     #[serde(flatten)]
@@ -42,6 +43,7 @@ fn is_zero(number: &u32) -> bool {
 
 /// What a device did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Work<K> {
     /// Ran a kernel.
@@ -69,6 +71,7 @@ fn unknown() -> String {
 
 /// A kernel that is known by its name alone: its launch is told elsewhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Named {
     /// The name, demangled.
     #[serde(default, skip_serializing_if = "String::is_empty")]

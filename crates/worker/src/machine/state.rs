@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// State of a device right after the samples of a case; what is not known is absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct DeviceState {
     /// Clock of the SMs.
     #[serde(default, skip_serializing_if = "Option::is_none")]

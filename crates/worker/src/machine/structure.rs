@@ -15,6 +15,7 @@ pub const CENSUS: &str = "census";
 
 /// The structure of one call, as the worker counted it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Structure {
     /// Kernel launches in order; empty off a GPU.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

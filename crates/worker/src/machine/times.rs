@@ -11,6 +11,7 @@ use crate::units::Share;
 /// How a device's time was spent between its first and its last operation; of several
 /// devices, the sum. Of one call and of a whole program alike. Nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct DeviceTime {
     /// With at least one operation.
     pub busy_ns: u64,

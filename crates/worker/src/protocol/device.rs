@@ -11,6 +11,7 @@ use crate::units::Bytes;
 
 /// The device a worker runs on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Device {
     /// A [`DeviceKind`]. Text, so that one that is none is refused in words, and is no
     /// malformed reply.
@@ -79,6 +80,7 @@ impl FromStr for DeviceKind {
 
 /// State of the last-level cache before a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Cache {
     /// Flushed.

@@ -15,6 +15,7 @@ pub type Digests = BTreeMap<String, String>;
 ///
 /// `None` stands for a figure that is not finite, which JSON cannot hold.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct TensorError {
     /// `‖result - reference‖₂ / ‖reference‖₂` over the whole tensor.
     pub relative_l2: Option<f64>,
@@ -24,6 +25,7 @@ pub struct TensorError {
 
 /// Samples of the prepared case, one entry a call in each list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Measured {
     /// How long the device worked on the call.
     pub device_ns: Vec<Nanoseconds>,
@@ -72,6 +74,7 @@ pub struct Measured {
 
 /// What the last timed call computed, held to float64 after the samples.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Checked {
     /// Seed of the inputs it was given: `seed + 1` of [`Prepare`](super::Prepare), or `seed` where there is
     /// one set alone.

@@ -10,6 +10,7 @@ use crate::units::Rate;
 /// The most that a worker's device did in a product of matrices and in a copy: what a kernel can
 /// be held beside, since the figure on a data sheet is one that nothing reaches.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Peak {
     /// Of products of large square matrices of random numbers, in TFLOP/s, by storage type;
     /// float32 without TF32. A type that was not measured is left out.

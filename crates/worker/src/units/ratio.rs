@@ -13,6 +13,7 @@ use super::{Digits, NONE, put};
 /// `3.10x faster` beyond. [`Ratio::told`] says the same within a sentence, [`Ratio::times`]
 /// how many times as long, and [`Ratio::factor`] is for what is held against a limit.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Ratio(pub f64);
 
@@ -196,6 +197,7 @@ impl fmt::Display for RatioInterval {
 /// Prints one decimal place, or as many as the precision says: `{:.2}` for spreads, which
 /// are small.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Share(pub f64);
 
@@ -238,6 +240,7 @@ impl fmt::Display for Share {
 
 /// A probability: `0.0002`, `< 0.0001`.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Probability(pub f64);
 

@@ -10,6 +10,7 @@ use super::{Digits, NONE, Nanoseconds, put};
 
 /// A size: `512 B`, `1.50 MiB`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Bytes(pub u64);
 
@@ -52,6 +53,7 @@ impl fmt::Display for Bytes {
 /// Floating-point operations over time, in TFLOP/s. Prints the prefix that fits, without
 /// its `FLOP/s`: `12.4 T`, `193.4 G`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Rate(pub f64);
 

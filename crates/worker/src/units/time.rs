@@ -11,6 +11,7 @@ use super::{ARROW, Digits, NONE, Ratio, Share, put};
 
 /// A time. Prints three or four digits and the unit that fits: `118.6 µs`, `2.64 ms`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Nanoseconds(pub f64);
 

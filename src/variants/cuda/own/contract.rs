@@ -7,7 +7,7 @@ use std::path::Path;
 use super::argument::Argument;
 use super::expression::{Condition, Expression};
 use super::figures;
-use super::written::{Extents, File, Formula, Written, WrittenLaunch};
+use super::written::{ContractFile, Extents, Formula, Written, WrittenLaunch};
 use crate::attention::{Dtype, Layout, Mask, is_name, parameter_name};
 use crate::input;
 
@@ -81,7 +81,7 @@ pub fn read(path: &Path) -> Result<Contract, String> {
 /// # Errors
 /// As [`read`].
 pub fn parse(text: &str) -> Result<Contract, String> {
-    let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
+    let file: ContractFile = toml::from_str(text).map_err(|error| error.to_string())?;
     if file.variants.is_empty() {
         return Err("`variants` is empty; write [variants.NAME]".to_owned());
     }

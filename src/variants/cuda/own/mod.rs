@@ -23,6 +23,7 @@ use crate::kernels::source::Source;
 use crate::worker::protocol::{Parameter, VariantInfo};
 use contract::{Contract, Launch, Variant, entry_name};
 use expression::Expression;
+pub use written::ContractFile;
 
 /// The kernels of one file.
 pub struct Own {

@@ -2,58 +2,77 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::attention::{Dtype, Layout};
 
 /// The file.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct File {
+pub struct ContractFile {
+    /// Options for the compiler, beside regatta's own.
     #[serde(default)]
     pub(super) options: Vec<String>,
+    /// The variants of the file, by name.
     pub(super) variants: BTreeMap<String, Written>,
 }
 
 /// `[variants.NAME]`.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Written {
+pub struct Written {
+    /// What it is, in a line.
     #[serde(default)]
     pub(super) summary: String,
+    /// Storage types it takes.
     pub(super) dtypes: Vec<Dtype>,
+    /// Layouts it takes; by default bshd.
     #[serde(default = "bshd")]
     pub(super) layouts: Vec<Layout>,
+    /// Names of masks it takes, or `any`; by default full.
     #[serde(default = "full")]
     pub(super) masks: Vec<String>,
+    /// Conditions on figures of the problem, such as `head_dim % 8 == 0`; else the case is unsupported.
     #[serde(default)]
     pub(super) requires: Vec<String>,
+    /// Whole numbers that a case may set, and what each is by default.
     #[serde(default)]
     pub(super) parameters: BTreeMap<String, i64>,
+    /// Bytes of device memory beside the tensors.
     #[serde(default)]
     pub(super) workspace_bytes: Formula,
+    /// Launches of the forward pass, in order.
     pub(super) forward: Vec<WrittenLaunch>,
+    /// Launches of the backward pass, in order; empty where there is none.
     #[serde(default)]
     pub(super) backward: Vec<WrittenLaunch>,
 }
 
 /// `[[variants.NAME.forward]]`.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct WrittenLaunch {
+pub struct WrittenLaunch {
+    /// The entry point, `extern "C"`; `{dtype}`, `{head_dim}` and parameters are put in.
     pub(super) entry: String,
+    /// What it is given, in order: tensors, `problem`, `scale`, or formulas with a type before them.
     pub(super) arguments: Vec<String>,
+    /// Blocks in x, y, z.
     pub(super) grid: Extents,
+    /// Threads of a block in x, y, z.
     pub(super) block: Extents,
+    /// Dynamic shared memory of a block, in bytes.
     #[serde(default)]
     pub(super) shared_bytes: Formula,
 }
 
 /// A number, or a formula.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
-pub(super) enum Formula {
+pub enum Formula {
+    /// A number.
     Number(i64),
+    /// A formula.
     Text(String),
 }
 
@@ -64,10 +83,12 @@ impl Default for Formula {
 }
 
 /// One extent, or up to three: x, y, z.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
-pub(super) enum Extents {
+pub enum Extents {
+    /// x; the others are 1.
     One(Formula),
+    /// x, then y, then z; those that are missing are 1.
     Several(Vec<Formula>),
 }
 
