@@ -1,5 +1,6 @@
 //! Every document that regatta writes, reads or prints, with its schema and its version.
 
+use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::Value;
 
@@ -27,7 +28,13 @@ fn of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<T>()
 }
 
-/// A schema that is written by hand, whose definitions the generator keeps.
+/// The schema of what is read alone: a member with a default may be left out.
+fn read<T: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().for_deserialize();
+    settings.into_generator().into_root_schema_for::<T>().into()
+}
+
+/// A schema that is written by hand, or apart, whose definitions the generator keeps.
 fn by_hand(mut schema: Value, generator: &mut SchemaGenerator) -> Schema {
     let defs = schema
         .as_object_mut()
@@ -76,7 +83,7 @@ pub const ALL: &[Document] = &[
         group: Group::Written,
         version: (1, 0),
         title: "How the kernels of a CUDA file are launched (TOML)",
-        of: of::<ContractFile>,
+        of: |generator| by_hand(read::<ContractFile>(), generator),
         ..FILE
     },
     Document {
