@@ -61,7 +61,7 @@ fn holds(name: &str, found: &Found) {
         found.number("openTable") <= found.number("closedTable"),
         "{told}"
     );
-    for which in ["overflow", "sweepOverflow"] {
+    for which in ["overflow", "sweepOverflow", "roofOverflow"] {
         let Some(measured) = found.json.get(which) else {
             continue;
         };
@@ -105,6 +105,18 @@ fn holds(name: &str, found: &Found) {
         );
     }
     assert_eq!(found.json["reset"]["hash"], "", "{told}");
+    if let Some(plotted) = found.json.get("plotted") {
+        let hash = plotted["hash"].as_str().unwrap();
+        assert!(hash.starts_with("#q=d&plot=FLOP"), "{told}");
+        assert_eq!(plotted["kept"], true, "{told}");
+        assert_eq!(plotted["focused"], "cases", "{told}");
+        let unplotted = found.json["unplotted"].as_str().unwrap();
+        assert!(
+            unplotted.starts_with("#q=d") && !unplotted.contains("plot"),
+            "{told}"
+        );
+        assert_eq!(found.json["followed"], "FLOP/s", "{told}");
+    }
     let sections = found.json["sections"].as_array().unwrap();
     assert!(
         sections.iter().all(|full| *full == true),
@@ -179,6 +191,27 @@ fn runs_of_a_gpu() {
                 holds(name, &found);
             }
         }
+    }
+}
+
+#[test]
+fn a_roof_that_was_measured() {
+    let Some(browser) = Browser::found() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let run = sample("roofline");
+    let page = page(folder.path(), &["report", run.to_str().unwrap()]);
+    for found in browser.asks(&page, &WIDTHS, Ask::default()) {
+        holds("roofline", &found);
+        let roof = &found.json["roof"];
+        assert_eq!(roof["y"], "FLOP/s", "{}", found.text);
+        assert_eq!(roof["legend"][1], "roof: 792 TFLOP/s, 4.25 TB/s");
+        assert_eq!(roof["above"].as_array().map(Vec::len), Some(0), "{roof}");
+        assert!(found.json["details"].as_str().is_some_and(|details| {
+            details.contains("of what products of matrices reach here")
+                && details.contains(" % of 792.3 TFLOP/s")
+        }));
     }
 }
 

@@ -127,6 +127,36 @@
       found.sweep = { canvas: document.querySelectorAll("#sweep-plot canvas").length, axes: sweep.choices.map((of) => of.name) };
       await frame();
       found.sweepOverflow = overflow();
+      // What is plotted is kept in the address beside the filter, read from there, and left alone
+      // by whoever goes to a section.
+      document.getElementById("reset").click();
+      filter.value = "d";
+      filter.dispatchEvent(new Event("input"));
+      const choose = (number, value) => {
+        const of = document.querySelectorAll("#sweep-controls select")[number];
+        of.value = String(value);
+        of.dispatchEvent(new Event("change"));
+      };
+      choose(0, 1);
+      const plotted = location.hash;
+      document.querySelector('nav a[href="#cases"]').click();
+      found.plotted = { hash: plotted, kept: location.hash === plotted && filter.value === "d",
+        focused: document.activeElement?.id };
+      choose(0, 0);
+      found.unplotted = location.hash;
+      location.hash = plotted;
+      await new Promise((done) => setTimeout(done, 50));
+      found.followed = sweep.chosen.y.name;
+      document.getElementById("reset").click();
+      const roofed = sweep.choices.findIndex((of) => of.roof);
+      if (roofed >= 0) {
+        choose(1, roofed);
+        const legend = [...document.querySelectorAll("#sweep-plot .u-legend th")].map((th) => th.textContent);
+        found.roof = { legend, y: sweep.chosen.y.name,
+          above: page.cases.filter((one) => page.column("share")[one.place] > 1.05).map((one) => one.id) };
+        await frame();
+        found.roofOverflow = overflow();
+      }
     }
   } catch (error) {
     found.errors.push(String(error.stack ?? error));
