@@ -91,6 +91,9 @@ fn the_commit_with_the_step_is_named_past_creep_and_what_does_not_build() {
     let skipped = stderr.matches("skipped: ").count();
     assert_eq!(stdout.matches("skipped: ").count(), skipped);
     assert!(stderr.contains("(exit status: 3)"), "{stderr}");
+    // What a build said is told where it is read, and nothing is said to be above.
+    let page = fs::read_to_string(place.path().join("reports/s-bisect/report.html")).unwrap();
+    assert!(page.contains("cannot build this") && !page.contains("words are above"));
 
     // The command that it prints shows it.
     let shown: String = stdout
