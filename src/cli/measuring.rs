@@ -173,6 +173,9 @@ impl Ready {
             };
             Stop::Usage(with_log(error, &log))
         })?;
+        if suite.settings.peak {
+            super::peaks::say(&peaks);
+        }
         before.add(Phase::Preflight, clock.now() - before.sum());
         let mut built = builds::of_run(&suite, &workers, environment, &reports(&suite.name));
         if let Some(worktree) = &revision {

@@ -24,6 +24,7 @@ pub mod list;
 mod measure_args;
 mod measuring;
 mod outputs;
+mod peaks;
 mod progress;
 pub mod report;
 mod reporting;
