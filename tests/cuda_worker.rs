@@ -187,11 +187,11 @@ fn own(place: &Place) {
     }
 }
 
-/// How the cases of `examples/cuda` ended.
-fn of_own(place: &Place, cuda: &str) -> Vec<String> {
+/// How the cases of `examples/cuda` ended, in a run that ends with this exit code.
+fn of_own(place: &Place, cuda: &str, expected: i32) -> Vec<String> {
     let run = ["run", "./cuda.toml", "--invocations", "1"];
     let (code, _, stderr) = ran(place, "", cuda, &run);
-    assert_eq!(code, 1, "{stderr}");
+    assert_eq!(code, expected, "{stderr}");
     let run = place.run("cuda");
     let entries = run.entries.iter();
     entries
@@ -217,6 +217,17 @@ fn a_contract_that_cannot_stand_is_told_with_file_and_key() {
         "[variants.attention] forward 1, arguments",
         "no `scales`",
     ]);
+    own(&place);
+    std::fs::copy(
+        place.path().join("cuda.toml"),
+        place.path().join("attention.toml"),
+    )
+    .unwrap();
+    told(&[
+        "attention.toml: this is a suite",
+        "give the suite another name",
+    ]);
+    own(&place);
     place.edit("attention.toml", "grid =", "grids =");
     told(&["attention.toml", "grids"]);
     std::fs::remove_file(place.path().join("attention.toml")).unwrap();
@@ -243,6 +254,22 @@ fn what_somebodys_kernel_does_not_take_is_unsupported() {
     }
 }
 
+/// As unsupported, it would pass a gate.
+#[test]
+fn a_formula_that_no_launch_can_have_fails_the_case() {
+    let place = Place::new();
+    own(&place);
+    place.edit(
+        "attention.toml",
+        "\"batch * seq_q * heads\"",
+        "\"seq_q - 128\"",
+    );
+    let outcomes = of_own(&place, NOWHERE, 3);
+    let words = "[variants.attention] forward 1, grid: `seq_q - 128` is 0; it is 1 or more";
+    let wrong = |outcome: &&String| outcome.starts_with("Failed") && outcome.contains(words);
+    assert_eq!(outcomes.iter().filter(wrong).count(), 1, "{outcomes:?}");
+}
+
 /// With a compiler and a device that executes nothing.
 #[test]
 fn somebodys_kernel_is_compiled_and_held_to_the_reference() {
@@ -252,7 +279,7 @@ fn somebodys_kernel_is_compiled_and_held_to_the_reference() {
     };
     let place = Place::new();
     own(&place);
-    for outcome in of_own(&place, &cuda) {
+    for outcome in of_own(&place, &cuda, 1) {
         assert!(outcome.contains("never written"), "{outcome}");
     }
     place.edit(
@@ -260,7 +287,7 @@ fn somebodys_kernel_is_compiled_and_held_to_the_reference() {
         "entry = \"attention\"",
         "entry = \"forward\"",
     );
-    for outcome in of_own(&place, &cuda) {
+    for outcome in of_own(&place, &cuda, 3) {
         assert!(
             outcome.contains("no entry point `forward`; it has attention"),
             "{outcome}"
@@ -268,7 +295,7 @@ fn somebodys_kernel_is_compiled_and_held_to_the_reference() {
     }
     own(&place);
     place.edit("attention.cu", "total = 0, sum = 0", "total = 0; sum = 0");
-    for outcome in of_own(&place, &cuda) {
-        assert!(outcome.contains("attention.cu(17)"), "{outcome}");
+    for outcome in of_own(&place, &cuda, 3) {
+        assert!(outcome.contains("attention.cu(14)"), "{outcome}");
     }
 }
