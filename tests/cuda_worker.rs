@@ -42,10 +42,10 @@ fn driver(place: &Place) -> PathBuf {
     folder
 }
 
-/// Runs regatta on a device that behaves as told; gives exit code, output and errors.
-fn ran(place: &Place, mode: &str, cuda: &str, args: &[&str]) -> (i32, String, String) {
-    let output = place
-        .regatta(args)
+/// regatta on a device that behaves as told.
+fn driven(place: &Place, mode: &str, cuda: &str, args: &[&str]) -> assert_cmd::Command {
+    let mut command = place.regatta(args);
+    command
         .env("LD_LIBRARY_PATH", driver(place))
         .env("MOCK_CUDA", mode)
         .env("MOCK_CUDA_STATE", place.path().join("lost"))
@@ -58,9 +58,13 @@ fn ran(place: &Place, mode: &str, cuda: &str, args: &[&str]) -> (i32, String, St
             } else {
                 "nvcc"
             },
-        )
-        .output()
-        .unwrap();
+        );
+    command
+}
+
+/// Runs it; gives exit code, output and errors.
+fn ran(place: &Place, mode: &str, cuda: &str, args: &[&str]) -> (i32, String, String) {
+    let output = driven(place, mode, cuda, args).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let code = output.status.code().unwrap_or(-1);
     (code, text(&output.stdout), text(&output.stderr))
@@ -281,6 +285,16 @@ fn somebodys_kernel_is_compiled_and_held_to_the_reference() {
     own(&place);
     for outcome in of_own(&place, &cuda, 1) {
         assert!(outcome.contains("never written"), "{outcome}");
+    }
+    let output = driven(&place, "", &cuda, &["run", "./cuda.toml", "--fresh"])
+        .env("MOCK_CUDA_PARAMETERS", "8 8 8 8 4 4 4 8 4")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    for entry in place.run("cuda").entries {
+        let outcome = format!("{:?}", entry.outcome);
+        let words = "attention takes 8 bytes as argument 8, and the `int` of its contract has 4";
+        assert!(outcome.contains(words), "{outcome}");
     }
     place.edit(
         "attention.toml",

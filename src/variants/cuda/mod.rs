@@ -14,6 +14,7 @@ mod launch;
 mod memory;
 mod offer;
 mod own;
+mod parameters;
 mod plan;
 mod reference;
 mod samples;
