@@ -42,10 +42,10 @@ fn driver(place: &Place) -> PathBuf {
     folder
 }
 
-/// Runs regatta on a device that behaves as told; gives exit code, output and errors.
-fn ran(place: &Place, mode: &str, cuda: &str, args: &[&str]) -> (i32, String, String) {
-    let output = place
-        .regatta(args)
+/// regatta on a device that behaves as told.
+fn driven(place: &Place, mode: &str, cuda: &str, args: &[&str]) -> assert_cmd::Command {
+    let mut command = place.regatta(args);
+    command
         .env("LD_LIBRARY_PATH", driver(place))
         .env("MOCK_CUDA", mode)
         .env("MOCK_CUDA_STATE", place.path().join("lost"))
@@ -58,9 +58,13 @@ fn ran(place: &Place, mode: &str, cuda: &str, args: &[&str]) -> (i32, String, St
             } else {
                 "nvcc"
             },
-        )
-        .output()
-        .unwrap();
+        );
+    command
+}
+
+/// Runs it; gives exit code, output and errors.
+fn ran(place: &Place, mode: &str, cuda: &str, args: &[&str]) -> (i32, String, String) {
+    let output = driven(place, mode, cuda, args).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let code = output.status.code().unwrap_or(-1);
     (code, text(&output.stdout), text(&output.stderr))
@@ -218,6 +222,17 @@ fn a_contract_that_cannot_stand_is_told_with_file_and_key() {
         "[variants.attention] forward 1, arguments",
         "no `scales`",
     ]);
+    own(&place);
+    std::fs::copy(
+        place.path().join("cuda.toml"),
+        place.path().join("attention.toml"),
+    )
+    .unwrap();
+    told(&[
+        "attention.toml: this is a suite",
+        "give the suite another name",
+    ]);
+    own(&place);
     place.edit("attention.toml", "grid =", "grids =");
     told(&["attention.toml", "grids"]);
     std::fs::remove_file(place.path().join("attention.toml")).unwrap();
@@ -244,6 +259,22 @@ fn what_somebodys_kernel_does_not_take_is_unsupported() {
     }
 }
 
+/// As unsupported, it would pass a gate.
+#[test]
+fn a_formula_that_no_launch_can_have_fails_the_case() {
+    let place = Place::new();
+    own(&place);
+    place.edit(
+        "attention.toml",
+        "\"batch * seq_q * heads\"",
+        "\"seq_q - 128\"",
+    );
+    let outcomes = of_own(&place, NOWHERE, 3);
+    let words = "[variants.attention] forward 1, grid: `seq_q - 128` is 0; it is 1 or more";
+    let wrong = |outcome: &&String| outcome.starts_with("Failed") && outcome.contains(words);
+    assert_eq!(outcomes.iter().filter(wrong).count(), 1, "{outcomes:?}");
+}
+
 /// With a compiler and a device that executes nothing.
 #[test]
 fn somebodys_kernel_is_compiled_and_held_to_the_reference() {
@@ -255,6 +286,16 @@ fn somebodys_kernel_is_compiled_and_held_to_the_reference() {
     own(&place);
     for outcome in of_own(&place, &cuda, 1) {
         assert!(outcome.contains("never written"), "{outcome}");
+    }
+    let output = driven(&place, "", &cuda, &["run", "./cuda.toml", "--fresh"])
+        .env("MOCK_CUDA_PARAMETERS", "8 8 8 8 4 4 4 8 4")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    for entry in place.run("cuda").entries {
+        let outcome = format!("{:?}", entry.outcome);
+        let words = "attention takes 8 bytes as argument 8, and the `int` of its contract has 4";
+        assert!(outcome.contains(words), "{outcome}");
     }
     place.edit(
         "attention.toml",

@@ -24,6 +24,16 @@ fn listed<'a>(text: &'a str, heading: &str) -> Vec<&'a str> {
 }
 
 #[test]
+fn who_asks_for_a_peak_that_nobody_measures_is_told() {
+    let place = Place::new();
+    place.suite("s", &["fake/steady"], &[], "");
+    let (_, stderr) = exits!(place, 0, ["run", "./s.toml", "--peak"]);
+    let line = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    let expected = "fake: the peak of its device is not measured: this worker measures no peak";
+    assert!(line.contains(expected), "{stderr}");
+}
+
+#[test]
 fn a_run_without_a_base_is_a_table() {
     let place = Place::new();
     place.suite("s", &["fake/steady", "fake/other"], &[], "");

@@ -29,7 +29,7 @@ use regatta::record::spent::{Phase, Spent};
 use regatta::record::types::{BaseId, Owed, Stretch};
 use regatta::record::{METHOD_VERSION, SCHEMA_VERSION};
 use regatta::report::files::check_writable;
-use regatta::report::text::clean;
+use regatta::report::text::{clean, one_line};
 use regatta::suite::Suite;
 use regatta::worker::protocol::Hello;
 
@@ -166,6 +166,7 @@ impl Ready {
             hellos,
             waiting,
             peaks,
+            unmeasured,
         } = checked.map_err(|error| {
             let log = match &error {
                 preflight::Preflight::Worker(error) => error.log().to_owned(),
@@ -173,9 +174,10 @@ impl Ready {
             };
             Stop::Usage(with_log(error, &log))
         })?;
-        if suite.settings.peak {
-            super::peaks::say(&peaks);
+        for why in unmeasured {
+            note(one_line(&why));
         }
+        super::peaks::say(&peaks);
         before.add(Phase::Preflight, clock.now() - before.sum());
         let mut built = builds::of_run(&suite, &workers, environment, &reports(&suite.name));
         if let Some(worktree) = &revision {

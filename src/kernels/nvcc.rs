@@ -1,7 +1,7 @@
 //! nvcc, CUDA's compiler as a program. It needs a host compiler on the `PATH`.
 
 use std::io;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use super::arch::Arch;
@@ -21,16 +21,13 @@ pub fn compile(toolkit: &Toolkit, source: &Source, arch: Arch) -> Result<Compile
     let nvcc = &toolkit.program;
     let work = tempfile::Builder::new().prefix("regatta-nvcc-").tempdir()?;
     let file = source.file_name();
-    std::fs::write(work.path().join(&file), source.text.as_bytes())?;
-    for (name, text) in &source.headers {
-        std::fs::write(work.path().join(name), text.as_bytes())?;
-    }
+    let folder = laid_out(source, work.path())?;
     let arch_option = format!("-arch={arch}");
     let mut arguments = vec![arch_option.as_str()];
     arguments.extend(OPTIONS);
     arguments.extend(source.options.iter().map(String::as_str));
     arguments.extend(["-o", "kernel.cubin", file.as_str()]);
-    let output = started(nvcc, &arguments, work.path())?;
+    let output = started(nvcc, &arguments, &folder)?;
     let mut log = String::from_utf8_lossy(&output.stderr).into_owned()
         + &String::from_utf8_lossy(&output.stdout);
     if !output.status.success() {
@@ -40,10 +37,46 @@ pub fn compile(toolkit: &Toolkit, source: &Source, arch: Arch) -> Result<Compile
         return Err(refusal(nvcc, file, arch, &log));
     }
     Ok(Compiled {
-        cubin: std::fs::read(work.path().join("kernel.cubin"))?,
-        compiler: version(nvcc, work.path())?,
+        cubin: std::fs::read(folder.join("kernel.cubin"))?,
+        compiler: version(nvcc, &folder)?,
         log,
     })
+}
+
+/// Writes the file and its headers below a folder of our own, and gives the folder that the file
+/// is in: so far down that a header of `../` has its place there too, and nothing is written
+/// anywhere else. A header of an absolute path is where the compiler looks for it.
+fn laid_out(source: &Source, work: &Path) -> io::Result<PathBuf> {
+    let headers = source.headers.iter();
+    let headers: Vec<_> = headers
+        .filter(|(name, _)| Path::new(name).is_relative())
+        .collect();
+    let deepest = headers.iter().map(|(name, _)| ups(Path::new(name))).max();
+    let folder = (0..deepest.unwrap_or(0)).fold(work.to_owned(), |at, _| at.join("in"));
+    std::fs::create_dir_all(&folder)?;
+    std::fs::write(folder.join(source.file_name()), source.text.as_bytes())?;
+    for (name, text) in headers {
+        let place = folder.join(name);
+        if let Some(parent) = place.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        std::fs::write(place, text.as_bytes())?;
+    }
+    Ok(folder)
+}
+
+/// How many folders above where it starts a path gets, at the most.
+fn ups(path: &Path) -> usize {
+    let (mut above, mut below) = (0, 0);
+    for part in path.components() {
+        match part {
+            Component::ParentDir if below == 0 => above += 1,
+            Component::ParentDir => below -= 1,
+            Component::Normal(_) => below += 1,
+            _ => {}
+        }
+    }
+    above
 }
 
 fn started(nvcc: &Path, arguments: &[&str], folder: &Path) -> Result<Output, BuildError> {
@@ -113,6 +146,31 @@ mod tests {
             Arch::SM_80,
             log,
         )
+    }
+
+    #[test]
+    fn headers_lie_where_the_file_looks_for_them_and_nowhere_else() {
+        let outer = tempfile::tempdir().unwrap();
+        let work = outer.path().join("work");
+        std::fs::write(outer.path().join("up.cuh"), "somebody's").unwrap();
+        let mut source = Source::embedded("naive").unwrap();
+        let names = [
+            "../up.cuh",
+            "in/../../../far.cuh",
+            "tiles/tile.cuh",
+            "/etc/no.cuh",
+        ];
+        source.headers = names.map(|name| (name.to_owned(), "ours".into())).to_vec();
+        let folder = laid_out(&source, &work).unwrap();
+        assert!(folder.join("naive.cu").is_file());
+        for name in &names[..3] {
+            let text = std::fs::read_to_string(folder.join(name)).unwrap();
+            assert_eq!(text, "ours", "{name}");
+        }
+        let entries = std::fs::read_dir(outer.path()).unwrap();
+        assert_eq!(entries.count(), 2, "the folder, and what was there");
+        let theirs = std::fs::read_to_string(outer.path().join("up.cuh")).unwrap();
+        assert_eq!(theirs, "somebody's");
     }
 
     #[test]

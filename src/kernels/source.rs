@@ -139,6 +139,18 @@ impl Source {
         })
     }
 
+    /// Files that a kernel file includes from where it lies, directly or not; none of a file that
+    /// cannot be read.
+    pub fn included_files(path: &Path) -> Vec<PathBuf> {
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let Ok(source) = Source::read(path) else {
+            return Vec::new();
+        };
+        let names = source.headers.into_iter();
+        let files = names.map(|(name, _)| folder.join(name));
+        files.filter(|file| file.is_file()).collect()
+    }
+
     /// The same source, compiled with these options too.
     pub fn with_options(mut self, options: &[String]) -> Source {
         self.options = options.to_vec();

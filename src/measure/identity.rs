@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use crate::kernels::source::Source;
 use crate::record::identity::{Identity, WorkerIdentity, is_kept};
 use crate::worker::host::Spec;
 
@@ -122,6 +123,10 @@ fn beside(path: &Path) -> Vec<PathBuf> {
         false => folder,
     };
     let mut found = vec![path.to_owned()];
+    // A kernel's tiles and loops are in its headers as often as not.
+    if ending == "cu" {
+        found.extend(Source::included_files(path));
+    }
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let others = entries
         .map(|entry| entry.path())
@@ -247,6 +252,25 @@ mod tests {
             .filter(|(name, sum)| after.files[*name] != **sum)
             .collect();
         assert_eq!(changed.len(), 1);
+    }
+
+    #[test]
+    fn a_cuda_file_is_its_headers_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("inc")).unwrap();
+        fs::write(at("mine.cu"), "#include \"inc/tile.cuh\"").unwrap();
+        fs::write(at("inc/tile.cuh"), "#include \"inc/size.h\"").unwrap();
+        fs::write(at("inc/size.h"), "#define TILE 64").unwrap();
+        fs::write(at("other.cuh"), "nobody includes it").unwrap();
+        let spec = spec(&[&at("mine.cu").display().to_string()], &[]);
+        let before = of_worker(&spec).files;
+        fs::write(at("inc/size.h"), "#define TILE 32").unwrap();
+        let after = of_worker(&spec).files;
+        let size = at("inc/size.h").display().to_string();
+        assert_ne!(before[&size], after[&size]);
+        assert!(before.contains_key(&at("inc/tile.cuh").display().to_string()));
+        assert!(!before.contains_key(&at("other.cuh").display().to_string()));
     }
 
     #[test]

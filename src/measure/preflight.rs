@@ -45,6 +45,8 @@ pub struct Introduced {
     pub waiting: Option<Waiting>,
     /// What the devices of those that measured it reach, where the suite asks for it.
     pub peaks: BTreeMap<String, Peak>,
+    /// Which workers did not, and why, a sentence each; none where another measured their device.
+    pub unmeasured: Vec<String>,
 }
 
 /// The same, and the worker named is not ended: it is introduced last, so that it is alone,
@@ -60,7 +62,7 @@ pub fn check_keeping(
 ) -> Result<Introduced, Preflight> {
     let dtypes: BTreeSet<Dtype> = suite.cases.iter().map(|case| case.problem.dtype).collect();
     let kept = if suite.settings.peak { "" } else { kept };
-    let mut peaks = BTreeMap::new();
+    let (mut peaks, mut unmeasured) = (BTreeMap::new(), BTreeMap::new());
     let names: BTreeSet<String> = suite
         .cases
         .iter()
@@ -75,13 +77,24 @@ pub fn check_keeping(
         device_known(name, &hello)?;
         nameable(name, &hello)?;
         if suite.settings.peak && hello.absent.is_none() {
-            peaks.extend(peak(&mut *conversation, &dtypes).map(|peak| (name.clone(), peak)));
+            match peak(&mut *conversation, &dtypes) {
+                Ok(peak) => drop(peaks.insert(name.clone(), peak)),
+                Err(why) => {
+                    let why = format!("{name}: the peak of its device is not measured: {why}");
+                    unmeasured.insert(name.clone(), why);
+                }
+            }
         }
         hellos.insert(name.clone(), hello);
         if name == kept {
             waiting = Some((name.clone(), conversation));
         }
     }
+    // One that leaves it to another worker on its device has nothing to tell.
+    unmeasured.retain(|name, _| {
+        let device = |of: &String| hellos.get(of).map(|hello: &Hello| &hello.device.name);
+        !peaks.keys().any(|other| device(other) == device(name))
+    });
     // Some libraries missing is what a suite over many of them expects; all of them is a
     // machine that was not set up.
     let mut absent = hellos.values().map(|hello| hello.absent.as_ref());
@@ -128,19 +141,30 @@ pub fn check_keeping(
         hellos,
         waiting,
         peaks,
+        unmeasured: unmeasured.into_values().collect(),
     })
 }
 
 /// The longest that a peak may take to be measured.
 const PEAK_LIMIT: Duration = Duration::from_secs(60);
 
-/// `None` where the worker does not measure it: one that is older than the question, one that
-/// has nothing to measure it with, or one that it ended.
-fn peak(worker: &mut dyn Conversation, dtypes: &BTreeSet<Dtype>) -> Option<Peak> {
+/// # Errors
+/// Why the worker does not measure it: one that is older than the question, one that has nothing
+/// to measure it with, or one that it ended.
+fn peak(worker: &mut dyn Conversation, dtypes: &BTreeSet<Dtype>) -> Result<Peak, String> {
     let dtypes = dtypes.iter().copied().collect();
     match worker.ask(RequestBody::Peak { dtypes }, PEAK_LIMIT) {
-        Ok(ReplyBody::Peak(peak)) => Some(peak.sound()),
-        _ => None,
+        Ok(ReplyBody::Peak(peak)) => match peak.sound() {
+            peak if peak.is_empty() => Err("its answer has no figure of a device".to_owned()),
+            peak => Ok(peak),
+        },
+        Ok(
+            ReplyBody::Failed { reason }
+            | ReplyBody::Unsupported { reason }
+            | ReplyBody::Lost { reason },
+        ) => Err(reason),
+        Ok(_) => Err("it answered something else".to_owned()),
+        Err(error) => Err(error.to_string()),
     }
 }
 

@@ -91,15 +91,15 @@ pub(super) fn read(table: &Table<'_>) -> Result<Option<Callable>, DocumentError>
              `cuda` names; leave one out",
         ));
     }
+    if let (Some(framework), None) = (&framework, &python) {
+        return Err(framework
+            .error("`framework` is of the functions that `python` names, and it names none"));
+    }
     if let Some(cuda) = cuda {
         return Ok(Some(Callable::Cuda(cuda_file(&cuda, table.folder())?)));
     }
     let Some(python) = python else {
-        return match framework {
-            Some(framework) => Err(framework
-                .error("`framework` is of the functions that `python` names, and it names none")),
-            None => Ok(None),
-        };
+        return Ok(None);
     };
     let (code, function) = named(&python, table.folder())?;
     Ok(Some(Callable::Python(Functions {
@@ -219,6 +219,7 @@ mod tests {
             ("framework = \"torch\"", "it names none"),
             ("cuda = \"attention.py\"", "ends in `.cu`"),
             ("cuda = \"\"", "ends in `.cu`"),
+            ("cuda = \"a.cu\"\nframework = \"torch\"", "it names none"),
             ("cuda = \"a.cu\"\npython = \"a.py\"", "leave one out"),
             (
                 "python = \"a.py\"\nframework = \"tf\"",

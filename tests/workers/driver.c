@@ -14,7 +14,7 @@
 #include <string.h>
 
 typedef unsigned long long Pointer;
-enum { SUCCESS = 0, OUT_OF_MEMORY = 2, NO_DEVICE = 100, ILLEGAL_ADDRESS = 700 };
+enum { SUCCESS = 0, INVALID_VALUE = 1, NOT_SUPPORTED = 801, OUT_OF_MEMORY = 2, NO_DEVICE = 100, ILLEGAL_ADDRESS = 700 };
 
 static int is(const char *mode) {
     const char *set = getenv("MOCK_CUDA");
@@ -129,6 +129,19 @@ int cuEventDestroy_v2(void *event) { return SUCCESS; }
 int cuModuleLoadData(void **module, const void *image) { return *module = &context, SUCCESS; }
 int cuModuleGetFunction(void **function, void *module, const char *name) {
     return *function = &context, SUCCESS;
+}
+// MOCK_CUDA_PARAMETERS: sizes of what every kernel takes, "8 8 4"; without it nothing is told.
+int cuFuncGetParamInfo(void *function, size_t index, size_t *offset, size_t *size) {
+    const char *told = getenv("MOCK_CUDA_PARAMETERS");
+    if (!told) return NOT_SUPPORTED;
+    for (size_t at = 0; *told; at++) {
+        char *end;
+        unsigned long found = strtoul(told, &end, 10);
+        if (end == told) break;
+        if (at == index) return *offset = 0, *size = found, SUCCESS;
+        told = end;
+    }
+    return INVALID_VALUE;
 }
 int cuModuleUnload(void *module) { return SUCCESS; }
 int cuFuncSetAttribute(void *function, int attribute, int value) { return SUCCESS; }

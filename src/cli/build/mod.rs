@@ -26,6 +26,7 @@ use regatta::measure::building;
 use regatta::record::built::Built;
 use regatta::record::ledger as stored;
 use regatta::units::Bytes;
+use regatta::variants::cuda;
 
 /// Compile the kernels, or build what a suite says, and show what that takes
 ///
@@ -158,8 +159,7 @@ fn source(file: &str) -> Result<Source, Stop> {
         return Ok(source);
     }
     if file.ends_with(".cu") {
-        let read = Source::read(Path::new(file));
-        return read.map_err(|error| Stop::Usage(anyhow!("{file}: {error}")));
+        return cuda::source(Path::new(file)).map_err(|why| Stop::Usage(anyhow!(why)));
     }
     let names = FILES.map(|file| file.name);
     Err(Stop::Usage(anyhow!(

@@ -175,6 +175,7 @@ impl TensorMap {
 pub struct ArgumentList {
     values: Vec<Box<dyn Any>>,
     pointers: Vec<*mut c_void>,
+    sizes: Vec<usize>,
 }
 
 impl ArgumentList {
@@ -183,7 +184,13 @@ impl ArgumentList {
         let mut boxed = Box::new(value);
         self.pointers.push((&raw mut *boxed).cast());
         self.values.push(boxed);
+        self.sizes.push(size_of::<T>());
         self
+    }
+
+    /// How many bytes each argument has.
+    pub fn sizes(&self) -> &[usize] {
+        &self.sizes
     }
 
     /// Where each argument lies.

@@ -11,6 +11,7 @@ use super::argument::{ArgumentList, DeviceProblem, DeviceTensor, TensorMap};
 use super::driver::{Device, Function};
 use super::error::{CudaError, checked};
 use super::memory::{Memory, NAN_IN_EVERY_TYPE};
+use super::parameters;
 use super::plan::{Arguments, Given, Plan, Step};
 use crate::attention::{Direction, Problem};
 use crate::machine::Launch as LaunchRecord;
@@ -184,11 +185,24 @@ impl Case {
 
     fn bound(&self, device: &mut Device, steps: &[Step]) -> Result<Vec<Launch>, CudaError> {
         let bind = |step: &Step| {
+            let function = device.function(step.code, &step.entry, step.shape)?;
+            let arguments = self.arguments(&step.arguments)?;
+            // Our own are held to their files by tests.
+            if let Arguments::Listed(listed) = &step.arguments {
+                let listed = listed
+                    .iter()
+                    .copied()
+                    .zip(arguments.sizes().iter().copied());
+                // SAFETY: the function is loaded.
+                if let Some(taken) = unsafe { parameters::sizes(function.handle) } {
+                    parameters::check(&step.entry, &listed.collect::<Vec<_>>(), &taken)?;
+                }
+            }
             Ok(Launch {
                 name: step.entry.clone(),
-                function: device.function(step.code, &step.entry, step.shape)?,
+                function,
                 grid: step.grid,
-                arguments: self.arguments(&step.arguments)?,
+                arguments,
             })
         };
         steps.iter().map(bind).collect()

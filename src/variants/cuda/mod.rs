@@ -14,6 +14,7 @@ mod launch;
 mod memory;
 mod offer;
 mod own;
+mod parameters;
 mod plan;
 mod reference;
 mod samples;
@@ -21,7 +22,7 @@ mod view;
 mod worker;
 
 pub use offer::Offer;
-pub use own::{ContractFile, Own};
+pub use own::{ContractFile, Own, source};
 pub use plan::{Asked, Limits};
 pub use worker::CudaWorker;
 

@@ -3,6 +3,7 @@
 use super::plan::{Asked, Plan, VARIANTS, Variant};
 use crate::kernels::source::Source;
 use crate::worker::protocol::{Parameter, VariantInfo};
+use crate::worker::serve::Refusal;
 
 /// Variants, and what each launches for a problem.
 pub trait Offer {
@@ -18,8 +19,8 @@ pub trait Offer {
     /// What the variant of this name launches for a problem.
     ///
     /// # Errors
-    /// Why it does not do this, for a reader.
-    fn plan(&self, name: &str, asked: &Asked) -> Result<Plan, String>;
+    /// Why it does not do this, or why it cannot be told what it would launch.
+    fn plan(&self, name: &str, asked: &Asked) -> Result<Plan, Refusal>;
 
     /// True when a backward pass reads more of the forward before it than `out` and `lse`.
     fn remembers_forward(&self, name: &str) -> bool;
@@ -42,10 +43,10 @@ impl Offer for Ours {
         VARIANTS.iter().map(described).collect()
     }
 
-    fn plan(&self, name: &str, asked: &Asked) -> Result<Plan, String> {
+    fn plan(&self, name: &str, asked: &Asked) -> Result<Plan, Refusal> {
         let variant = Variant::named(name);
         let variant = variant.ok_or_else(|| format!("the cuda worker has no variant `{name}`"))?;
-        variant.plan(asked)
+        variant.plan(asked).map_err(Refusal::Unsupported)
     }
 
     fn remembers_forward(&self, name: &str) -> bool {

@@ -105,7 +105,7 @@ impl Open {
             params: &request.params,
             limits: self.device.limits,
         };
-        let plan = offer.plan(&request.variant, &asked).map_err(unsupported)?;
+        let plan = offer.plan(&request.variant, &asked)?;
         plan.fits(&problem, asked.limits).map_err(unsupported)?;
         let needed = case::bytes(&problem, &plan) + reference_bytes(&problem, Extent::Whole);
         self.make_room(needed)?;

@@ -339,6 +339,15 @@ class Named(unittest.TestCase):
         with self.assertRaisesRegex(Failed, "a variant has no `dtype`; known: summary, dtypes"):
             read("attention", "bench.py:attention", told)
 
+    def test_an_annotation_whose_names_are_not_there(self) -> None:
+        def attention(q: "cupy.ndarray", k: Any, v: Any) -> None: ...  # type: ignore[name-defined]  # noqa: F821, UP037
+
+        self.assertEqual(read("attention", "bench.py:attention", attention).framework, "cupy")
+        attention.__annotations__["q"] = "'jax.Array'"
+        self.assertEqual(read("attention", "bench.py:attention", attention).framework, "jax")
+        attention.__annotations__["q"] = "Tensor"
+        self.assertIsNone(read("attention", "bench.py:attention", attention).framework)
+
     def test_functions_of_two_frameworks(self) -> None:
         functions = {
             name: Function(name, f"bench.py:{name}", print, frozenset(), {}, False, name)

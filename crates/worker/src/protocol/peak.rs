@@ -22,10 +22,22 @@ pub struct Peak {
     pub how: String,
 }
 
+/// A thousand times what a device of 2026 reaches: 10^18 FLOP/s, 10^15 B/s.
+const FASTEST: f64 = 1e6;
+
+/// Characters of a line that says what was called.
+const LONGEST: usize = 200;
+
 impl Peak {
-    /// The same without figures that no device has.
+    /// True where nothing was measured.
+    pub fn is_empty(&self) -> bool {
+        self.tflops.is_empty() && self.gbps.is_none()
+    }
+
+    /// The same without figures that no device has, and with a line of what was called.
     pub fn sound(mut self) -> Peak {
-        let real = |figure: f64| figure.is_finite() && figure > 0.0;
+        let real = |figure: f64| figure > 0.0 && figure <= FASTEST;
+        self.how = self.how.chars().take(LONGEST).collect();
         self.tflops.retain(|_, rate| real(rate.0));
         self.gbps = self.gbps.filter(|rate| real(*rate));
         self
@@ -43,5 +55,13 @@ mod tests {
         let sound = peak.sound();
         assert_eq!(sound.tflops, BTreeMap::from([(Dtype::Bf16, Rate(790.5))]));
         assert_eq!(sound.gbps, None);
+        assert!(!sound.is_empty());
+        let text = format!(
+            r#"{{"tflops":{{"f32":1e308}},"gbps":1e9,"how":"{}"}}"#,
+            "é".repeat(9999)
+        );
+        let sound = serde_json::from_str::<Peak>(&text).unwrap().sound();
+        assert!(sound.is_empty());
+        assert_eq!(sound.how.chars().count(), 200);
     }
 }

@@ -35,8 +35,17 @@ const TYPES: [(&str, Number); 5] = [
     ("double", Number::Double),
 ];
 
+/// The whole problem.
+const PROBLEM: &str = "problem";
+
 /// What the scores are multiplied by.
 const SCALE: &str = "scale";
+
+/// True for a name that as an argument is something else than the figure of that name.
+pub fn is_taken(name: &str) -> bool {
+    let typed = TYPES.iter().any(|(word, _)| *word == name);
+    typed || [PROBLEM, SCALE].contains(&name) || Pointer::named(name).is_some()
+}
 
 impl Argument {
     /// Reads `q`, `problem`, `scale`, `seq_q`, `long q.batch`.
@@ -46,7 +55,7 @@ impl Argument {
     pub fn parse(text: &str, known: &dyn Fn(&str) -> bool) -> Result<Argument, String> {
         let what = match (Pointer::named(text), text) {
             (Some(pointer), _) => What::Pointer(pointer),
-            (None, "problem") => What::Problem,
+            (None, PROBLEM) => What::Problem,
             (None, _) => number(text, known)?,
         };
         Ok(Argument { what })

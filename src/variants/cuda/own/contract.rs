@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::argument::Argument;
+use super::argument::{self, Argument};
 use super::expression::{Condition, Expression};
 use super::figures;
 use super::written::{ContractFile, Extents, Formula, Written, WrittenLaunch};
@@ -81,7 +81,12 @@ pub fn read(path: &Path) -> Result<Contract, String> {
 /// # Errors
 /// As [`read`].
 pub fn parse(text: &str) -> Result<Contract, String> {
-    let file: ContractFile = toml::from_str(text).map_err(|error| error.to_string())?;
+    let file: ContractFile = toml::from_str(text).map_err(|error| match is_suite(text) {
+        true => "this is a suite, and this name is that of the launch contract of the CUDA file \
+                 beside it; give the suite another name"
+            .to_owned(),
+        false => error.to_string(),
+    })?;
     if file.variants.is_empty() {
         return Err("`variants` is empty; write [variants.NAME]".to_owned());
     }
@@ -99,6 +104,16 @@ pub fn parse(text: &str) -> Result<Contract, String> {
     })
 }
 
+/// Who measures `attention.cu` would call the suite `attention.toml`.
+fn is_suite(text: &str) -> bool {
+    let table = text.parse::<toml::Table>();
+    table.is_ok_and(|table| {
+        ["sweep", "workers"]
+            .iter()
+            .any(|key| table.contains_key(*key))
+    })
+}
+
 fn variant(written: Written) -> Result<Variant, String> {
     for (key, empty) in [
         ("dtypes", written.dtypes.is_empty()),
@@ -112,6 +127,12 @@ fn variant(written: Written) -> Result<Variant, String> {
     }
     for name in written.parameters.keys() {
         parameter_name(name).map_err(|error| format!("parameters: {error}"))?;
+        if argument::is_taken(name) {
+            return Err(format!(
+                "parameters: `{name}` means something else among `arguments` (a tensor, `problem`, \
+                 `scale` or a type); call it something else"
+            ));
+        }
         if figures::is_figure(name) || name.contains('-') || name.starts_with('_') {
             return Err(format!(
                 "parameters: `{name}` cannot stand in a formula; use letters, digits and `_`, \
@@ -308,6 +329,24 @@ mod tests {
             ),
             ("tile = 64", "heads = 64", "parameters"),
             ("tile = 64", "q-tile = 64", "parameters: `q-tile`"),
+            (
+                "tile = 64",
+                "scale = 64",
+                "parameters: `scale` means something",
+            ),
+            ("tile = 64", "q = 64", "parameters: `q` means something"),
+            (
+                "tile = 64",
+                "long = 64",
+                "parameters: `long` means something",
+            ),
+            ("block = 128", "block = 1.5", "a whole number, a formula"),
+            ("\"4 * seq_k\"", "[4]", "a whole number or a formula"),
+            (
+                "[variants.attention]\n",
+                "[[sweep]]\n[variants.attention]\n",
+                "this is a suite",
+            ),
             ("\"scale\"", "\"scales\"", "forward 1, arguments: `scales`"),
             ("\"scale\"", "\"dq\"", "`dq` is there in `backward` alone"),
             ("_t{tile}", "_t{tiles}", "forward 1, entry: "),

@@ -21,6 +21,7 @@ use super::plan::{Arguments, Asked, Code, Plan, Shape, Step};
 use crate::attention::{Direction, Mask, ParamValue, Problem};
 use crate::kernels::source::Source;
 use crate::worker::protocol::{Parameter, VariantInfo};
+use crate::worker::serve::Refusal;
 use contract::{Contract, Launch, Variant, entry_name};
 use expression::Expression;
 pub use written::ContractFile;
@@ -30,6 +31,21 @@ pub struct Own {
     name: String,
     contract: Contract,
     source: Source,
+}
+
+/// Somebody's kernel file, compiled as it is measured: by the options of the launch contract
+/// beside it, where there is one.
+///
+/// # Errors
+/// What cannot be read, or stands wrong in the contract.
+pub fn source(file: &Path) -> Result<Source, String> {
+    let source =
+        Source::read(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+    let beside = file.with_extension("toml");
+    match beside.exists() {
+        true => Ok(source.with_options(&contract::read(&beside)?.options)),
+        false => Ok(source),
+    }
 }
 
 impl Own {
@@ -81,7 +97,9 @@ impl Offer for Own {
             .collect()
     }
 
-    fn plan(&self, name: &str, asked: &Asked) -> Result<Plan, String> {
+    /// A case that `requires` leaves out is unsupported. A formula without a value, or with one
+    /// that no launch has, is a mistake in the contract: as unsupported it would pass a gate.
+    fn plan(&self, name: &str, asked: &Asked) -> Result<Plan, Refusal> {
         let variant = self.contract.variants.get(name);
         let variant =
             variant.ok_or_else(|| format!("there is no variant `{}/{name}`", self.name))?;
@@ -90,28 +108,40 @@ impl Offer for Own {
             let parameter = parameters.get(name).copied();
             parameter.or_else(|| figures::figure(name, asked.problem, asked.limits.sms))
         };
-        accepts(variant, asked.problem, &figure)
-            .map_err(|why| format!("{}/{name} {why}", self.name))?;
-        let steps = |launches: &[Launch]| {
-            let steps = launches
-                .iter()
-                .map(|launch| step(launch, asked.problem, &figure));
+        if let Some(why) = refuses(variant, asked.problem) {
+            return Err(Refusal::Unsupported(format!("{}/{name} {why}", self.name)));
+        }
+        let contract = |why: String| format!("[variants.{name}] {why}");
+        for condition in &variant.requires {
+            let holds = condition.holds(&figure);
+            if !holds.map_err(|why| contract(format!("requires: {why}")))? {
+                let why = format!("{}/{name} requires {condition}", self.name);
+                return Err(Refusal::Unsupported(why));
+            }
+        }
+        let steps = |pass: &str, launches: &[Launch]| {
+            let launches = launches.iter().enumerate();
+            let steps = launches.map(|(at, launch)| {
+                let step = step(launch, asked.problem, &figure);
+                step.map_err(|why| contract(format!("{pass} {}, {why}", at + 1)))
+            });
             steps.collect::<Result<Vec<Step>, String>>()
         };
-        let workspace = variant.workspace_bytes.value(&figure)?;
+        let workspace = variant.workspace_bytes.value(&figure);
+        let workspace = workspace.map_err(|why| contract(format!("workspace_bytes: {why}")))?;
         let backward = match asked.problem.direction.has_backward() {
-            true => steps(&variant.backward)?,
+            true => steps("backward", &variant.backward)?,
             false => Vec::new(),
         };
         let effective = parameters.iter();
         Ok(Plan {
-            forward: steps(&variant.forward)?,
+            forward: steps("forward", &variant.forward)?,
             backward,
             workspace_bytes: u64::try_from(workspace).map_err(|_| {
-                format!(
+                contract(format!(
                     "workspace_bytes: `{}` is {workspace}",
                     variant.workspace_bytes
-                )
+                ))
             })?,
             num_splits: 1,
             effective: effective
@@ -146,23 +176,20 @@ fn parameters(variant: &Variant, asked: &Asked) -> Result<BTreeMap<String, i64>,
     Ok(parameters)
 }
 
-fn accepts(
-    variant: &Variant,
-    problem: &Problem,
-    figure: &dyn Fn(&str) -> Option<i64>,
-) -> Result<(), String> {
+/// Why the contract leaves a problem out, whatever `requires` says.
+fn refuses(variant: &Variant, problem: &Problem) -> Option<String> {
     let (dtype, layout, direction) = (problem.dtype, problem.layout, problem.direction);
     if problem.varlen.is_some() {
-        return Err("does not take ragged batches".to_owned());
+        return Some("does not take ragged batches".to_owned());
     }
     if !variant.dtypes.contains(&dtype) {
-        return Err(format!("does not take {dtype}"));
+        return Some(format!("does not take {dtype}"));
     }
     if !variant.layouts.contains(&layout) {
-        return Err(format!("does not take the layout {layout}"));
+        return Some(format!("does not take the layout {layout}"));
     }
     if direction.has_backward() && variant.backward.is_empty() {
-        return Err(format!("has no {direction}"));
+        return Some(format!("has no {direction}"));
     }
     let square = problem.is_square();
     let same = |name: &String| {
@@ -170,22 +197,9 @@ fn accepts(
         // A causal mask whose diagonal nobody places is none of a problem that needs it placed.
         mask.is_ok_and(|mask| mask == problem.mask) && Mask::parse(name, square).is_ok()
     };
-    if variant
-        .masks
-        .as_ref()
-        .is_some_and(|all| !all.iter().any(same))
-    {
-        return Err(format!(
-            "does not take the mask {}",
-            problem.mask.name(square)
-        ));
-    }
-    for condition in &variant.requires {
-        if !condition.holds(figure)? {
-            return Err(format!("requires {condition}"));
-        }
-    }
-    Ok(())
+    let masks = variant.masks.as_ref()?;
+    let name = problem.mask.name(square);
+    (!masks.iter().any(same)).then(|| format!("does not take the mask {name}"))
 }
 
 fn step(
@@ -196,14 +210,16 @@ fn step(
     let extents = |all: &[Expression; 3], what: &str| {
         let [x, y, z] = all;
         let extent = |formula: &Expression| {
-            let value = formula.value(figure)?;
+            let value = formula.value(figure);
+            let value = value.map_err(|why| format!("{what}: {why}"))?;
             let held = u32::try_from(value).ok().filter(|extent| *extent > 0);
             held.ok_or_else(|| format!("{what}: `{formula}` is {value}; it is 1 or more"))
         };
         Ok::<_, String>([extent(x)?, extent(y)?, extent(z)?])
     };
     let scale = DeviceProblem::sized(problem, 1).scale;
-    let shared = launch.shared_bytes.value(figure)?;
+    let shared = launch.shared_bytes.value(figure);
+    let shared = shared.map_err(|why| format!("shared_bytes: {why}"))?;
     let arguments = launch.arguments.iter();
     let arguments: Result<_, String> = arguments.map(|a| a.given(scale, figure)).collect();
     Ok(Step {
@@ -215,6 +231,6 @@ fn step(
             shared_bytes: u32::try_from(shared)
                 .map_err(|_| format!("shared_bytes: `{}` is {shared}", launch.shared_bytes))?,
         },
-        arguments: Arguments::Listed(arguments?),
+        arguments: Arguments::Listed(arguments.map_err(|why| format!("arguments: {why}"))?),
     })
 }

@@ -42,6 +42,7 @@ fn own() -> Own {
     }
 }
 
+/// A refusal's kind is in its words: those of an unsupported case begin with it.
 fn plan_with(problem: &str, params: &Params) -> Result<Plan, String> {
     let problem: Problem = problem.parse().unwrap();
     let asked = Asked {
@@ -49,7 +50,7 @@ fn plan_with(problem: &str, params: &Params) -> Result<Plan, String> {
         params,
         limits: H200,
     };
-    let plan = own().plan("mine", &asked)?;
+    let plan = own().plan("mine", &asked).map_err(|why| why.to_string())?;
     plan.fits(&problem, H200)?;
     Ok(plan)
 }
@@ -129,6 +130,8 @@ fn what_it_does_not_take_is_said() {
     ] {
         let error = plan(problem).unwrap_err();
         assert!(error.contains(words), "{problem}: {error}");
+        let fits = error.contains("bytes of shared");
+        assert!(fits || error.starts_with("unsupported: "), "{error}");
     }
     assert!(plan("s8,d8,causal,bhsd").is_ok());
     assert!(plan("s8,sk9,d8").is_ok());
@@ -147,7 +150,7 @@ fn grids_are_held_to_what_a_device_takes() {
             params: &params,
             limits: H200,
         };
-        let plan = own.plan("mine", &asked)?;
+        let plan = own.plan("mine", &asked).map_err(|why| why.to_string())?;
         plan.fits(&problem, H200)
     };
     assert!(
@@ -155,15 +158,58 @@ fn grids_are_held_to_what_a_device_takes() {
             .unwrap_err()
             .contains("grid")
     );
-    let zero = with("\"heads\", \"batch\"", "\"heads - 1\"").unwrap_err();
-    assert!(zero.contains("`heads - 1` is 0"), "{zero}");
     assert!(
         with("[32, 4]", "[32, 64]")
             .unwrap_err()
             .contains("2048 threads")
     );
-    let negative = with("4 * batch * heads * seq_q", "1 - seq_q").unwrap_err();
-    assert!(negative.contains("workspace_bytes"), "{negative}");
+    // A mistake in the contract is none of the cases that `requires` leaves out.
+    for (from, to, expected) in [
+        (
+            "\"heads\", \"batch\"",
+            "\"heads - 1\"",
+            "[variants.mine] forward 1, grid: `heads - 1` is 0; it is 1 or more",
+        ),
+        (
+            "\"heads\", \"batch\"",
+            "\"9223372036854775807 * seq_q\"",
+            "[variants.mine] forward 1, grid: `9223372036854775807 * seq_q`: the value is too large",
+        ),
+        (
+            "4 * batch * heads * seq_q",
+            "1 - seq_q",
+            "[variants.mine] workspace_bytes: `1 - seq_q` is -7",
+        ),
+        (
+            "heads == kv_heads",
+            "heads / (batch - 1) == 1",
+            "[variants.mine] requires: `heads / (batch - 1) == 1`: this divides by 0",
+        ),
+        (
+            "\"seq_q\", \"long",
+            "\"unsigned seq_q - 9\", \"long",
+            "[variants.mine] forward 1, arguments: `seq_q - 9` is -1, which its type does not \
+             hold; write `long ...`",
+        ),
+    ] {
+        assert_eq!(with(from, to).unwrap_err(), expected);
+    }
+}
+
+#[test]
+fn a_file_is_compiled_with_the_options_of_the_contract_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, beside) = (folder.path().join("a.cu"), folder.path().join("a.toml"));
+    std::fs::write(&file, "// nothing").unwrap();
+    assert!(source(&file).unwrap().options.is_empty());
+    std::fs::write(&beside, format!("options = [\"-DTILE=64\"]\n{CONTRACT}")).unwrap();
+    assert_eq!(source(&file).unwrap().options, ["-DTILE=64"]);
+    std::fs::write(&beside, "nonsense = 1").unwrap();
+    let error = source(&file).unwrap_err();
+    assert!(
+        error.contains("a.toml") && error.contains("nonsense"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -68,7 +68,7 @@ pub struct WrittenLaunch {
 
 /// A number, or a formula.
 #[derive(Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a whole number or a formula in quotes")]
 pub enum Formula {
     /// A number.
     Number(i64),
@@ -84,7 +84,10 @@ impl Default for Formula {
 
 /// One extent, or up to three: x, y, z.
 #[derive(Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "expected a whole number, a formula in quotes, or up to three of them: x, y, z"
+)]
 pub enum Extents {
     /// x; the others are 1.
     One(Formula),

@@ -161,7 +161,7 @@ def read(name: str, where: str, function: Any) -> Function:
                 f"{where} has a parameter `{parameter.name}` without a default; give it one, "
                 f"which is what a case means by `auto`"
             )
-    first = positional[0].name if positional else ""
+    first = next(iter(places), None)
     dout = signature.parameters.get("dout")
     tells = getattr(function, TELLS, {})
     if unknown := [key for key in tells if key not in OF_A_VARIANT]:
@@ -174,7 +174,7 @@ def read(name: str, where: str, function: Any) -> Function:
         keywords=frozenset(keywords),
         parameters=parameters,
         needs_dout=dout is not None and dout.default is dout.empty,
-        framework=_framework(hints.get(first)),
+        framework=None if first is None else _framework(hints.get(first.name, first.annotation)),
         tells=tells,
     )
 
@@ -199,7 +199,9 @@ def _kind(parameter: inspect.Parameter, annotation: Any) -> Any:
 
 
 def _framework(annotation: Any) -> str | None:
-    root = str(getattr(annotation, "__module__", "")).partition(".")[0]
+    """Whose array it is; of one in quotes, whose names were not looked up, as it is written."""
+    told = annotation if isinstance(annotation, str) else getattr(annotation, "__module__", "")
+    root = str(told).partition(".")[0].strip("\"' ")
     root = {"jaxlib": "jax"}.get(root, root)
     return root if root in FRAMEWORKS else None
 
