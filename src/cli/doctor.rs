@@ -12,7 +12,7 @@ use finding::{Finding, State};
 use group::{Row, group, rows};
 use machine::{baselines, compiler, environment, gpu_clock, gpu_driver, processor, reports};
 
-use super::introductions::{Introduction, grouped, introductions};
+use super::introductions::{Absence, Introduction, grouped, introductions};
 use super::{Ended, Stop, print, ruler};
 use regatta::kernels::compile::Compiler;
 use regatta::report::text::one_line;
@@ -98,11 +98,7 @@ fn workers(found: &[Introduction]) -> Vec<Row> {
         };
         let fix = ("fix", absence.fix.clone());
         rows.push(Row {
-            state: match absence.slow {
-                true => State::Slow,
-                false if workers == [CPU] => State::Broken,
-                false => State::Absent,
-            },
+            state: state_of(absence, workers == [CPU]),
             name: one_line(&name),
             detail: absence.lacks.clone(),
             below: names.into_iter().chain([fix]).collect(),
@@ -111,20 +107,19 @@ fn workers(found: &[Introduction]) -> Vec<Row> {
     rows
 }
 
-fn state_of(one: &Introduction) -> State {
-    match &one.found {
-        Ok(_) => State::Ok,
-        Err(absence) if absence.slow => State::Slow,
-        Err(_) if one.worker == CPU => State::Broken,
-        Err(_) => State::Absent,
+/// Of a worker that is not here.
+fn state_of(absence: &Absence, always_needed: bool) -> State {
+    match absence.slow {
+        true => State::Slow,
+        false if always_needed => State::Broken,
+        false => State::Absent,
     }
 }
 
 /// A worker, as JSON tells it.
 fn worker(one: &Introduction) -> Finding {
-    let (what, name) = (format!("worker {}", one.worker), one.worker.clone());
-    let state = state_of(one);
-    match &one.found {
+    let what = format!("worker {}", one.worker);
+    let found = match &one.found {
         Ok(hello) => {
             let versions = hello.versions.iter().map(|(name, v)| format!("{name} {v}"));
             let detail = format!(
@@ -133,20 +128,12 @@ fn worker(one: &Introduction) -> Finding {
                 hello.device.name,
                 versions.collect::<Vec<_>>().join(", ")
             );
-            Finding {
-                what,
-                name,
-                state,
-                detail,
-                fix: String::new(),
-            }
+            Finding::new(&what, State::Ok, detail)
         }
-        Err(absence) => Finding {
-            what,
-            name,
-            state,
-            detail: absence.reason.clone(),
-            fix: absence.fix.clone(),
-        },
-    }
+        Err(absence) => {
+            let state = state_of(absence, one.worker == CPU);
+            Finding::new(&what, state, absence.reason.as_str()).helped_by(absence.fix.as_str())
+        }
+    };
+    found.called(&one.worker)
 }

@@ -20,6 +20,31 @@ pub(in crate::cli) struct Finding {
     pub(super) fix: String,
 }
 
+impl Finding {
+    /// Something that its group calls as it is called, and that needs nothing.
+    pub(super) fn new(what: &str, state: State, detail: impl Into<String>) -> Finding {
+        Finding {
+            what: what.to_owned(),
+            name: what.to_owned(),
+            state,
+            detail: detail.into(),
+            fix: String::new(),
+        }
+    }
+
+    /// The same, called otherwise in its group.
+    pub(super) fn called(mut self, name: &str) -> Finding {
+        name.clone_into(&mut self.name);
+        self
+    }
+
+    /// The same, with what would help.
+    pub(super) fn helped_by(mut self, fix: impl Into<String>) -> Finding {
+        self.fix = fix.into();
+        self
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(in crate::cli) enum State {

@@ -13,34 +13,21 @@ use regatta::suite::environment::Environment;
 use regatta::worker::gpu_clock;
 
 pub(super) fn processor() -> Finding {
-    Finding {
-        what: "processor".to_owned(),
-        name: "processor".to_owned(),
-        state: State::Ok,
-        detail: format!("{}, {} threads", machine::cpu_model(), machine::cores()),
-        fix: String::new(),
-    }
+    let detail = format!("{}, {} threads", machine::cpu_model(), machine::cores());
+    Finding::new("processor", State::Ok, detail)
 }
 
 /// Looks for NVIDIA's driver the way the loader would, without loading it.
 pub(super) fn gpu_driver() -> Finding {
+    const WHAT: &str = "NVIDIA driver";
     let version = std::fs::read_to_string("/proc/driver/nvidia/version").ok();
-    let (what, name) = ("NVIDIA driver".to_owned(), "NVIDIA driver".to_owned());
     match version.as_deref().and_then(|text| text.lines().next()) {
-        Some(version) => Finding {
-            what,
-            name,
-            state: State::Ok,
-            detail: version.trim().to_owned(),
-            fix: String::new(),
-        },
-        None => Finding {
-            what,
-            name,
-            state: State::Absent,
-            detail: "no /proc/driver/nvidia/version, so nothing runs on a GPU".to_owned(),
-            fix: "none needed for suites on cpu/ variants, such as quick".to_owned(),
-        },
+        Some(version) => Finding::new(WHAT, State::Ok, version.trim()),
+        None => {
+            let detail = "no /proc/driver/nvidia/version, so nothing runs on a GPU";
+            Finding::new(WHAT, State::Absent, detail)
+                .helped_by("none needed for suites on cpu/ variants, such as quick")
+        }
     }
 }
 
@@ -49,132 +36,83 @@ pub(super) fn compiler(compiler: Compiler) -> Finding {
         Compiler::Nvrtc => ("CUDA's run-time compiler (nvrtc)", "nvrtc"),
         Compiler::Nvcc => ("CUDA's compiler (nvcc)", "nvcc"),
     };
-    let (what, name) = (what.to_owned(), name.to_owned());
-    match toolkit::here(compiler) {
-        Ok(toolkit) => Finding {
-            what,
-            name,
-            state: State::Ok,
-            detail: toolkit.program.display().to_string(),
-            fix: String::new(),
-        },
-        Err(why) => Finding {
-            what,
-            name,
-            state: State::Absent,
-            detail: "not found, so not for `regatta build`".to_owned(),
-            // Its last line is what to do.
-            fix: why.lines().last().unwrap_or_default().to_owned(),
-        },
-    }
+    let found = match toolkit::here(compiler) {
+        Ok(toolkit) => Finding::new(what, State::Ok, toolkit.program.display().to_string()),
+        // The last line is what to do.
+        Err(why) => Finding::new(what, State::Absent, "not found, so not for `regatta build`")
+            .helped_by(why.lines().last().unwrap_or_default()),
+    };
+    found.called(name)
 }
 
 /// Whether Python workers can be given the gated clock.
 pub(super) fn gpu_clock() -> Finding {
-    let (what, name) = ("GPU clock".to_owned(), "GPU clock".to_owned());
+    const WHAT: &str = "GPU clock";
     match gpu_clock::install() {
-        Ok(Some(path)) => Finding {
-            what,
-            name,
-            state: State::Ok,
-            detail: format!("version {}, {}", regatta_probe::VERSION, path.display()),
-            fix: String::new(),
-        },
-        Ok(None) => Finding {
-            what,
-            name,
-            state: State::Absent,
-            detail: "this regatta was built without: Python workers time by plain events"
-                .to_owned(),
-            fix: format!(
+        Ok(Some(path)) => {
+            let detail = format!("version {}, {}", regatta_probe::VERSION, path.display());
+            Finding::new(WHAT, State::Ok, detail)
+        }
+        Ok(None) => {
+            let detail = "this regatta was built without: Python workers time by plain events";
+            Finding::new(WHAT, State::Absent, detail).helped_by(format!(
                 "build the package regatta-probe and name its library in {}",
                 gpu_clock::VARIABLE
-            ),
-        },
-        Err(error) => Finding {
-            what,
-            name,
-            state: State::Broken,
-            detail: format!("cannot be written into the cache: {error}"),
-            fix: "name a folder that can be written in XDG_CACHE_HOME".to_owned(),
-        },
+            ))
+        }
+        Err(error) => {
+            let detail = format!("cannot be written into the cache: {error}");
+            Finding::new(WHAT, State::Broken, detail)
+                .helped_by("name a folder that can be written in XDG_CACHE_HOME")
+        }
     }
 }
 
 pub(super) fn reports() -> Finding {
-    let (what, name) = ("report folder".to_owned(), "report folder".to_owned());
+    const WHAT: &str = "report folder";
     match check_writable(Path::new("reports/.doctor")) {
-        Ok(()) => Finding {
-            what,
-            name,
-            state: State::Ok,
-            detail: "reports/ can be written".to_owned(),
-            fix: String::new(),
-        },
-        Err(error) => Finding {
-            what,
-            name,
-            state: State::Broken,
-            detail: error.to_string(),
-            fix: "start regatta elsewhere, or give --out DIR".to_owned(),
-        },
+        Ok(()) => Finding::new(WHAT, State::Ok, "reports/ can be written"),
+        Err(error) => Finding::new(WHAT, State::Broken, error.to_string())
+            .helped_by("start regatta elsewhere, or give --out DIR"),
     }
 }
 
 pub(super) fn baselines() -> Finding {
+    const WHAT: &str = "baselines";
     let (stored, broken) = Store::new("baselines").list();
-    let state = match broken.is_empty() {
-        true => State::Ok,
-        false => State::Broken,
-    };
     let mut detail = format!("{} in baselines/", stored.len());
     for error in &broken {
         detail += &format!("; {error}");
     }
-    Finding {
-        what: "baselines".to_owned(),
-        name: "baselines".to_owned(),
-        state,
-        detail,
-        fix: match state {
-            State::Broken => "restore the file from version control, or save it anew".to_owned(),
-            _ => String::new(),
-        },
+    match broken.is_empty() {
+        true => Finding::new(WHAT, State::Ok, detail),
+        false => Finding::new(WHAT, State::Broken, detail)
+            .helped_by("restore the file from version control, or save it anew"),
     }
 }
 
 /// An environment as `regatta env list` tells it.
 pub(super) fn environment((name, environment): (&String, &Environment)) -> Finding {
-    let (state, detail, fix) = match Made::of(name, environment) {
-        Err(error) => (State::Broken, error.to_string(), String::new()),
+    let told = |state, detail: &str| {
+        Finding::new(&format!("environment {name}"), state, detail).called(name)
+    };
+    match Made::of(name, environment) {
+        Err(error) => told(State::Broken, &error.to_string()),
         Ok(None) => {
             let interpreter = interpreter_of(environment);
             // A bare name is looked for when it is started.
             match interpreter.contains('/') && !Path::new(&interpreter).is_file() {
-                true => (
-                    State::Absent,
-                    "its interpreter is not there".to_owned(),
-                    format!("name another in [environments.{name}] of regatta.toml"),
-                ),
-                false => (State::Ok, format!("{interpreter} as it is"), String::new()),
+                true => told(State::Absent, "its interpreter is not there").helped_by(format!(
+                    "name another in [environments.{name}] of regatta.toml"
+                )),
+                false => told(State::Ok, &format!("{interpreter} as it is")),
             }
         }
-        Ok(Some(made)) if made.lock().is_some() => (
-            State::Ok,
-            made.folder().display().to_string(),
-            String::new(),
-        ),
-        Ok(Some(_)) => (
-            State::Absent,
-            "not made yet".to_owned(),
-            format!("regatta env make {name}"),
-        ),
-    };
-    Finding {
-        what: format!("environment {name}"),
-        name: name.clone(),
-        state,
-        detail,
-        fix,
+        Ok(Some(made)) if made.lock().is_some() => {
+            told(State::Ok, &made.folder().display().to_string())
+        }
+        Ok(Some(_)) => {
+            told(State::Absent, "not made yet").helped_by(format!("regatta env make {name}"))
+        }
     }
 }
