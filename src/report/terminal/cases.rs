@@ -128,10 +128,6 @@ fn of_all(rows: &[&Row], of: Of) -> Vec<String> {
 
 /// A case by its device time.
 fn times(row: &Row, label: String) -> Line {
-    let time = |timing: &Option<Timing>| {
-        let timing = timing.as_ref();
-        timing.map_or(String::new(), |timing| timing.median_ns.to_string())
-    };
     Line {
         label,
         cells: vec![
@@ -238,10 +234,6 @@ pub(super) fn table_alone(screen: &mut Screen, rows: &[Row]) {
 
 /// Every case with what is said of it.
 pub(super) fn table(screen: &mut Screen, rows: &[Row]) {
-    let time = |timing: &Option<Timing>| {
-        let timing = timing.as_ref();
-        timing.map_or(String::new(), |timing| timing.median_ns.to_string())
-    };
     every(
         screen,
         rows,
@@ -342,6 +334,12 @@ pub(super) fn broken(screen: &mut Screen, of: &[&ExpectationResult]) {
 fn short(ratio: Ratio) -> String {
     let text = ratio.to_string();
     text.strip_suffix(" slower").unwrap_or(&text).to_owned()
+}
+
+/// The time of a side, where it was measured.
+fn time(timing: &Option<Timing>) -> String {
+    let timing = timing.as_ref();
+    timing.map_or(String::new(), |timing| timing.median_ns.to_string())
 }
 
 /// `193.4 GFLOP/s`, where a call has a rate.
