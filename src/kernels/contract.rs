@@ -13,9 +13,10 @@ const TEXT: &str = include_str!("../../kernels/contracts.toml");
 
 /// Storage types that an entry point's name may tell apart.
 const DTYPES: [&str; 3] = ["f32", "f16", "bf16"];
-/// The most threads and the most dynamic shared memory in bytes that any device gives a
-/// block (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
-const MOST_THREADS: u32 = 1024;
+/// The most threads that any device gives a block (CUDA C++ Programming Guide, "Technical
+/// Specifications per Compute Capability").
+pub const MOST_THREADS: u32 = 1024;
+/// The most dynamic shared memory in bytes likewise.
 const MOST_SHARED_BYTES: u32 = 232_448;
 
 /// How a block of one entry point is launched.

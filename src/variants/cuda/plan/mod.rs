@@ -15,6 +15,7 @@ pub use steps::{
 };
 
 use crate::attention::{Direction, Dtype, Problem};
+use crate::kernels::contract::MOST_THREADS;
 use crate::worker::protocol::Parameter;
 
 /// A variant of this worker.
@@ -94,9 +95,6 @@ pub const VARIANTS: [Variant; 6] = [
         plan: split_kv::plan,
     },
 ];
-
-/// Threads of a block, at the most, on any device.
-const MOST_THREADS: u64 = 1024;
 
 /// The oldest devices that any kernel is written for: cp.async, bf16.
 const OLDEST: (u32, u32) = (8, 0);
@@ -191,7 +189,7 @@ fn fits(step: &Step, limits: Limits) -> Result<(), String> {
             shape.shared_bytes, limits.shared_bytes
         ));
     }
-    if shape.threads() > MOST_THREADS {
+    if shape.threads() > MOST_THREADS.into() {
         return Err(format!(
             "{entry} has {} threads a block; a block has at most {MOST_THREADS}",
             shape.threads()
