@@ -66,10 +66,24 @@ pub struct DeviceProblem {
 }
 
 impl DeviceProblem {
-    /// Sizes, mask and scale; no tensor yet. Sizes are below 2²⁹ (`plan` refuses more).
+    /// Sizes, strides, mask and scale; no tensor has an address yet. Sizes are below 2²⁹
+    /// (`plan` refuses more).
     pub fn sized(problem: &Problem, num_splits: u32) -> DeviceProblem {
+        let p = problem;
         let side = |keys: Option<u32>| keys.map_or(-1, |keys| keys.min(1 << 29) as i32);
+        let queries = |dim| DeviceTensor::new(0, p.seq_q, p.heads, dim, p.layout);
+        let keys = |dim| DeviceTensor::new(0, p.seq_k, p.kv_heads, dim, p.layout);
+        let (q, out) = (queries(p.head_dim), queries(p.head_dim_v));
+        let (k, v) = (keys(p.head_dim), keys(p.head_dim_v));
         DeviceProblem {
+            q,
+            k,
+            v,
+            out,
+            dout: out,
+            dq: q,
+            dk: k,
+            dv: v,
             batch: problem.batch as i32,
             heads: problem.heads as i32,
             kv_heads: problem.kv_heads as i32,

@@ -126,22 +126,17 @@ impl Case {
             kept.push(memory);
             Ok(pointer)
         };
-        let queries = |data, dim| DeviceTensor::new(data, p.seq_q, p.heads, dim, p.layout);
-        let keys = |data, dim| DeviceTensor::new(data, p.seq_k, p.kv_heads, dim, p.layout);
-        let (d, dv) = (p.head_dim, p.head_dim_v);
-        let mut figures = DeviceProblem {
-            q: queries(place(&mut inputs, sizes.q * width)?, d),
-            k: keys(place(&mut inputs, sizes.k * width)?, d),
-            v: keys(place(&mut inputs, sizes.v * width)?, dv),
-            out: queries(place(&mut written, sizes.out * width)?, dv),
-            lse: place(&mut written, sizes.rows * 4)?,
-            ..DeviceProblem::sized(p, plan.num_splits)
-        };
+        let mut figures = DeviceProblem::sized(p, plan.num_splits);
+        figures.q.data = place(&mut inputs, sizes.q * width)?;
+        figures.k.data = place(&mut inputs, sizes.k * width)?;
+        figures.v.data = place(&mut inputs, sizes.v * width)?;
+        figures.out.data = place(&mut written, sizes.out * width)?;
+        figures.lse = place(&mut written, sizes.rows * 4)?;
         if p.direction.has_backward() {
-            figures.dout = queries(place(&mut inputs, sizes.out * width)?, dv);
-            figures.dq = queries(place(&mut written, sizes.q * width)?, d);
-            figures.dk = keys(place(&mut written, sizes.k * width)?, d);
-            figures.dv = keys(place(&mut written, sizes.v * width)?, dv);
+            figures.dout.data = place(&mut inputs, sizes.out * width)?;
+            figures.dq.data = place(&mut written, sizes.q * width)?;
+            figures.dk.data = place(&mut written, sizes.k * width)?;
+            figures.dv.data = place(&mut written, sizes.v * width)?;
             figures.delta = place(&mut written, sizes.rows * 4)?;
         }
         if plan.workspace_bytes > 0 {

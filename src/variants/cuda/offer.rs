@@ -45,7 +45,9 @@ impl Offer for Ours {
 
     fn plan(&self, name: &str, asked: &Asked) -> Result<Plan, Refusal> {
         let variant = Variant::named(name);
-        let variant = variant.ok_or_else(|| format!("the cuda worker has no variant `{name}`"))?;
+        let variant = variant.ok_or_else(|| {
+            Refusal::Unsupported(format!("the cuda worker has no variant `{name}`"))
+        })?;
         variant.plan(asked).map_err(Refusal::Unsupported)
     }
 

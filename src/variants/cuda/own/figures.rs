@@ -34,50 +34,75 @@ pub fn is_figure(name: &str) -> bool {
     }
 }
 
-/// The figure of this name; `None` for a name that is none. Lengths count elements, also those
-/// of strides; `mask_left` and `mask_right` are -1 where they are unbounded, and a query `i`
-/// sees a key `j` where `band_low <= j - i <= band_high`.
-pub fn figure(name: &str, problem: &Problem, sms: u32) -> Option<i64> {
-    if let Some((tensor, axis)) = name.split_once('.') {
-        let strides = strides(tensor, problem)?;
-        return match axis {
-            "batch" => Some(strides.batch),
-            "seq" => Some(strides.seq),
-            "head" => Some(strides.head),
-            _ => None,
-        };
-    }
-    let sized = DeviceProblem::sized(problem, 1);
-    let (low, high) = sized.band();
-    let found = match name {
-        "batch" => sized.batch,
-        "heads" => sized.heads,
-        "kv_heads" => sized.kv_heads,
-        "seq_q" => sized.seq_q,
-        "seq_k" => sized.seq_k,
-        "head_dim" => sized.head_dim,
-        "head_dim_v" => sized.head_dim_v,
-        "mask_left" => sized.mask_left,
-        "mask_right" => sized.mask_right,
-        "mask_bottom_right" => sized.mask_align,
-        "band_low" => low,
-        "band_high" => high,
-        "element_bytes" => return Some(problem.dtype.bytes() as i64),
-        "sms" => return Some(sms.into()),
-        _ => return None,
-    };
-    Some(found.into())
+/// The figures of one problem.
+pub struct Figures {
+    sized: DeviceProblem,
+    element_bytes: u64,
+    sms: u32,
 }
 
-fn strides(tensor: &str, p: &Problem) -> Option<DeviceTensor> {
-    let (seq, heads, dim) = match tensor {
-        "q" | "dq" => (p.seq_q, p.heads, p.head_dim),
-        "out" | "dout" => (p.seq_q, p.heads, p.head_dim_v),
-        "k" | "dk" => (p.seq_k, p.kv_heads, p.head_dim),
-        "v" | "dv" => (p.seq_k, p.kv_heads, p.head_dim_v),
-        _ => return None,
-    };
-    Some(DeviceTensor::new(0, seq, heads, dim, p.layout))
+impl Figures {
+    /// Those of a problem, on a device with so many multiprocessors.
+    pub fn of(problem: &Problem, sms: u32) -> Figures {
+        Figures {
+            sized: DeviceProblem::sized(problem, 1),
+            element_bytes: problem.dtype.bytes(),
+            sms,
+        }
+    }
+
+    /// What the scores are multiplied by.
+    pub fn scale(&self) -> f32 {
+        self.sized.scale
+    }
+
+    /// The figure of this name; `None` for a name that is none. Lengths count elements, also
+    /// those of strides; `mask_left` and `mask_right` are -1 where they are unbounded, and a
+    /// query `i` sees a key `j` where `band_low <= j - i <= band_high`.
+    pub fn get(&self, name: &str) -> Option<i64> {
+        if let Some((tensor, axis)) = name.split_once('.') {
+            let strides = self.tensor(tensor)?;
+            return match axis {
+                "batch" => Some(strides.batch),
+                "seq" => Some(strides.seq),
+                "head" => Some(strides.head),
+                _ => None,
+            };
+        }
+        let (low, high) = self.sized.band();
+        let found = match name {
+            "batch" => self.sized.batch,
+            "heads" => self.sized.heads,
+            "kv_heads" => self.sized.kv_heads,
+            "seq_q" => self.sized.seq_q,
+            "seq_k" => self.sized.seq_k,
+            "head_dim" => self.sized.head_dim,
+            "head_dim_v" => self.sized.head_dim_v,
+            "mask_left" => self.sized.mask_left,
+            "mask_right" => self.sized.mask_right,
+            "mask_bottom_right" => self.sized.mask_align,
+            "band_low" => low,
+            "band_high" => high,
+            "element_bytes" => return i64::try_from(self.element_bytes).ok(),
+            "sms" => return Some(self.sms.into()),
+            _ => return None,
+        };
+        Some(found.into())
+    }
+
+    fn tensor(&self, name: &str) -> Option<&DeviceTensor> {
+        Some(match name {
+            "q" => &self.sized.q,
+            "k" => &self.sized.k,
+            "v" => &self.sized.v,
+            "out" => &self.sized.out,
+            "dout" => &self.sized.dout,
+            "dq" => &self.sized.dq,
+            "dk" => &self.sized.dk,
+            "dv" => &self.sized.dv,
+            _ => return None,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -89,20 +114,21 @@ mod tests {
         let problem: Problem = "b2,h8,kv2,s9,sk5,d8,dv4,causal-br,bhsd,f16"
             .parse()
             .unwrap();
+        let figures = Figures::of(&problem, 132);
         let tensors = TENSORS
             .iter()
             .flat_map(|t| ["batch", "seq", "head"].map(|axis| format!("{t}.{axis}")));
         for name in FIGURES.iter().map(|n| (*n).to_owned()).chain(tensors) {
             assert!(is_figure(&name), "{name}");
-            assert!(figure(&name, &problem, 132).is_some(), "{name}");
+            assert!(figures.get(&name).is_some(), "{name}");
         }
-        let of = |name: &str| figure(name, &problem, 132).unwrap();
+        let of = |name: &str| figures.get(name).unwrap();
         assert_eq!([of("kv_heads"), of("head_dim_v"), of("sms")], [2, 4, 132]);
         assert_eq!([of("mask_left"), of("mask_right")], [-1, 0]);
         assert_eq!(of("band_high"), -4);
         assert_eq!([of("v.head"), of("v.seq"), of("element_bytes")], [20, 4, 2]);
         for name in ["q", "q.dim", "x.seq", "scale"] {
-            assert!(!is_figure(name) && figure(name, &problem, 1).is_none());
+            assert!(!is_figure(name) && figures.get(name).is_none());
         }
     }
 }

@@ -15,15 +15,15 @@ mod written;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::argument::DeviceProblem;
 use super::offer::Offer;
 use super::plan::{Arguments, Asked, Code, Plan, Shape, Step};
-use crate::attention::{Direction, Mask, ParamValue, Problem};
+use crate::attention::{Direction, Dtype, Mask, ParamValue, Problem};
 use crate::kernels::source::Source;
 use crate::worker::protocol::{Parameter, VariantInfo};
 use crate::worker::serve::Refusal;
 use contract::{Contract, Launch, Variant, entry_name};
 use expression::Expression;
+use figures::Figures;
 pub use written::ContractFile;
 
 /// The kernels of one file.
@@ -104,9 +104,10 @@ impl Offer for Own {
         let variant =
             variant.ok_or_else(|| format!("there is no variant `{}/{name}`", self.name))?;
         let parameters = parameters(variant, asked)?;
+        let figures = Figures::of(asked.problem, asked.limits.sms);
         let figure = |name: &str| {
             let parameter = parameters.get(name).copied();
-            parameter.or_else(|| figures::figure(name, asked.problem, asked.limits.sms))
+            parameter.or_else(|| figures.get(name))
         };
         if let Some(why) = refuses(variant, asked.problem) {
             return Err(Refusal::Unsupported(format!("{}/{name} {why}", self.name)));
@@ -122,7 +123,7 @@ impl Offer for Own {
         let steps = |pass: &str, launches: &[Launch]| {
             let launches = launches.iter().enumerate();
             let steps = launches.map(|(at, launch)| {
-                let step = step(launch, asked.problem, &figure);
+                let step = step(launch, asked.problem.dtype, figures.scale(), &figure);
                 step.map_err(|why| contract(format!("{pass} {}, {why}", at + 1)))
             });
             steps.collect::<Result<Vec<Step>, String>>()
@@ -204,7 +205,8 @@ fn refuses(variant: &Variant, problem: &Problem) -> Option<String> {
 
 fn step(
     launch: &Launch,
-    problem: &Problem,
+    dtype: Dtype,
+    scale: f32,
     figure: &dyn Fn(&str) -> Option<i64>,
 ) -> Result<Step, String> {
     let extents = |all: &[Expression; 3], what: &str| {
@@ -217,14 +219,13 @@ fn step(
         };
         Ok::<_, String>([extent(x)?, extent(y)?, extent(z)?])
     };
-    let scale = DeviceProblem::sized(problem, 1).scale;
     let shared = launch.shared_bytes.value(figure);
     let shared = shared.map_err(|why| format!("shared_bytes: {why}"))?;
     let arguments = launch.arguments.iter();
     let arguments: Result<_, String> = arguments.map(|a| a.given(scale, figure)).collect();
     Ok(Step {
         code: Code::Own,
-        entry: entry_name(&launch.entry, problem.dtype, figure)?,
+        entry: entry_name(&launch.entry, dtype, figure)?,
         grid: extents(&launch.grid, "grid")?,
         shape: Shape {
             block: extents(&launch.block, "block")?,
