@@ -177,6 +177,10 @@ impl Observer for Progress {
         let before = troubles.iter().map(|trouble| format!("{trouble}  "));
         let before: String = before.collect();
         self.bar.set_message(format!("{before}{case}"));
+        if self.done == 0 {
+            // Its thread draws four times a second; a run may end before the first of them.
+            self.bar.force_draw();
+        }
     }
 
     fn done(&mut self, entry: &Entry) {
