@@ -95,8 +95,9 @@ int regatta_probe_xla_end(regatta_probe *probe, double *device_ns, double *late_
                           double *clock_mhz, uint32_t *flags);
 
 /* The launch census of one call, through CUPTI: what is launched between begin and end.
- * `returned` marks where the host was done. `json` is valid until the next end. */
+ * `called` and `returned`, both optional, mark where the host began the call and was done. `json` is valid until the next end. */
 int regatta_probe_census_begin(void);
+int regatta_probe_census_called(void);
 int regatta_probe_census_returned(void);
 int regatta_probe_census_end(const char **json);
 

@@ -5,7 +5,7 @@
 //! results differ, and be it by rounding, is checked in full as well. What is kept is of one
 //! process of the harness: a run that goes on after a stop checks each case once more.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::attention::CaseId;
 use crate::worker::protocol::{Digests, Measured, Prepared, TensorError};
@@ -27,9 +27,20 @@ struct Right {
 pub struct Known {
     before: BTreeMap<CaseId, Right>,
     after: BTreeMap<CaseId, Right>,
+    divided: BTreeSet<CaseId>,
 }
 
 impl Known {
+    /// The worker told the times of the case's operations.
+    pub fn divided(&mut self, case: &CaseId) {
+        self.divided.insert(case.clone());
+    }
+
+    /// True where it did.
+    pub fn is_divided(&self, case: &CaseId) -> bool {
+        self.divided.contains(case)
+    }
+
     /// Of the results of the first call.
     pub fn before(&self, case: &CaseId) -> Digests {
         digests(&self.before, case)

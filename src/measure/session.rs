@@ -7,7 +7,7 @@ mod quiet;
 
 use std::time::Duration;
 
-use self::census::{counted, counters};
+use self::census::{Counted, DIVIDED, counted, counters, times};
 use self::outcome::{clipped, failed, fault_of, lost, out_of_turn, start_of, unsupported};
 use self::quiet::{Quiet, Tries};
 use super::counters::{Unwatched, Watch};
@@ -17,7 +17,7 @@ use super::launcher::Launcher;
 use super::preflight::variant_of;
 use super::schedule::Block;
 use super::verify::{self, AskedAfter, Verifier};
-use crate::attention::Case;
+use crate::attention::{Case, CaseId};
 use crate::record::spent::Phase;
 use crate::record::types::{Entry, Fault, Measurement, Outcome, Start};
 use crate::suite::Suite;
@@ -166,7 +166,7 @@ impl<'a> Session<'a> {
         let outcome = self.measure(
             conversation.as_mut(),
             case,
-            block.invocation == 0,
+            block.invocation,
             &mut asked,
             laps,
         );
@@ -205,7 +205,7 @@ impl<'a> Session<'a> {
         &mut self,
         worker: &mut dyn Conversation,
         case: &Case,
-        census: bool,
+        invocation: u32,
         asked: &mut Asked,
         laps: &mut Laps<'_>,
     ) -> Result<Outcome, HostError> {
@@ -220,9 +220,9 @@ impl<'a> Session<'a> {
             problem: case.problem.clone(),
             params: self.suite.params_for(case),
             seed: settings.seed,
-            counters: match census {
-                true => counters(self.suite, case),
-                false => Vec::new(),
+            counters: match invocation {
+                0 => counters(self.suite, case),
+                _ => Vec::new(),
             },
             input_sets: match settings.structure_only {
                 true => 1,
@@ -266,17 +266,13 @@ impl<'a> Session<'a> {
             Ok(measurement) => measurement,
             Err(outcome) => return Ok(outcome),
         };
-        let counted = match census {
-            true => {
-                let counted = counted(worker, limit);
-                laps.end(Phase::Census);
-                Some(counted?)
-            }
-            false => None,
-        };
-        let (structure, activity) = counted.map_or((None, None), |counted| {
-            (Some(counted.structure), counted.activity.map(Box::new))
-        });
+        let counted = self.counted(worker, &case.id(), invocation);
+        laps.end(Phase::Census);
+        let Counted {
+            structure,
+            activity,
+            division,
+        } = counted?;
         Ok(Outcome::Measured(Measurement {
             first_call_ns: prepared.first_call_ns,
             first_call_disturbed,
@@ -285,8 +281,28 @@ impl<'a> Session<'a> {
             errors,
             structure,
             activity,
+            division,
             ..measurement
         }))
+    }
+
+    /// What the case does, of the first invocation; of the next ones what its operations take,
+    /// where the first could tell.
+    fn counted(
+        &mut self,
+        worker: &mut dyn Conversation,
+        case: &CaseId,
+        invocation: u32,
+    ) -> Result<Counted, HostError> {
+        let counted = match invocation {
+            0 => counted(worker, self.limit())?,
+            1..DIVIDED if self.known.is_divided(case) => times(worker, self.limit())?,
+            _ => Counted::default(),
+        };
+        if invocation == 0 && counted.division.is_some() {
+            self.known.divided(case);
+        }
+        Ok(counted)
     }
 
     /// Samples that the machine was not in, where it lets them be had.

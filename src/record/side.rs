@@ -16,7 +16,7 @@ use super::header::in_turn;
 use super::shared::Shared;
 use super::types::{Fault, RunHeader};
 use crate::attention::{CaseId, ParamValue};
-use crate::machine::{ActivitySummary, Structure};
+use crate::machine::{ActivitySummary, Division, Structure};
 use crate::units::{Bytes, Nanoseconds, Quantity, numbers};
 
 /// A run or a baseline, as the judge sees it.
@@ -120,6 +120,9 @@ pub struct CaseRecord {
     /// What the device did in one call, in a few figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<ActivitySummary>,
+    /// What each operation of a call takes: over invocations, the medians.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub division: Option<Box<Division>>,
 }
 
 fn none(parameters: &Shared<BTreeMap<String, ParamValue>>) -> bool {
@@ -255,6 +258,7 @@ impl CaseRecord {
             errors: BTreeMap::new(),
             structure: None,
             activity: None,
+            division: None,
         }
     }
 }

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::attention::{CaseId, ParamValue};
-use crate::machine::{Activity, Structure};
+use crate::machine::{Activity, Division, Structure};
 use crate::suite::Settings;
 use crate::units::{Bytes, Nanoseconds};
 
@@ -174,6 +174,9 @@ pub struct Measurement {
     /// What the device did in one call, and when; only in the first invocation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<Box<Activity>>,
+    /// What each operation of a call takes; in the first invocations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub division: Option<Box<Division>>,
     /// Sets of inputs that the samples were taken on, those of the first call among them;
     /// 1: they did not change.
     #[serde(default = "one", skip_serializing_if = "is_one")]
@@ -218,6 +221,7 @@ impl Default for Measurement {
             errors: BTreeMap::new(),
             structure: None,
             activity: None,
+            division: None,
             input_sets: 1,
             input_sets_reason: None,
             errors_after: BTreeMap::new(),

@@ -15,7 +15,7 @@ pub use self::device::{Cache, Device, DeviceKind};
 pub use self::measured::{Checked, Digests, Measured, TensorError};
 use self::measured::{is_one, one};
 pub use self::peak::Peak;
-use super::machine::{Activity, Structure};
+use super::machine::{Activity, RecordedCall, Structure};
 pub use super::machine::{DeviceState, throttle_words};
 use crate::attention::{Direction, Dtype, ParamValue, Params, Problem, ProjectionKind};
 use crate::units::Nanoseconds;
@@ -58,7 +58,11 @@ pub enum RequestBody {
     /// Time the prepared case.
     Measure(Measure),
     /// Count what one call of the prepared case does to the machine.
-    Census,
+    Census {
+        /// True where only [`Census::recorded`] is asked for: the rest is known.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        times_only: bool,
+    },
     /// Measure what the device reaches at the most; no case is prepared. A worker that does not
     /// know the request, or has nothing to measure it with, refuses.
     Peak {
@@ -78,7 +82,7 @@ impl RequestBody {
             RequestBody::Hello { .. } => "hello",
             RequestBody::Prepare(_) => "prepare",
             RequestBody::Measure(_) => "measure",
-            RequestBody::Census => "census",
+            RequestBody::Census { .. } => "census",
             RequestBody::Peak { .. } => "peak",
             RequestBody::Release => "release",
             RequestBody::Shutdown => "shutdown",
@@ -208,6 +212,10 @@ pub struct Census {
     /// What the device did and when, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<Activity>,
+    /// Some calls, recorded as the samples before were taken: behind the gate where those were.
+    /// Empty where nothing was timed, or single operations cannot be.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recorded: Vec<RecordedCall>,
 }
 
 /// A worker introduces itself.

@@ -11,7 +11,7 @@ use super::protocol::{
     REQUEST_FD, Reply, ReplyBody, Request, RequestBody,
 };
 use crate::attention::Dtype;
-use crate::machine::{Activity, Structure};
+use crate::machine::{Activity, RecordedCall, Structure};
 
 /// Why a case was not made ready.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -80,6 +80,11 @@ pub trait Worker {
     /// `None` where that is not known.
     fn activity(&mut self) -> Option<Activity> {
         None
+    }
+
+    /// Some calls, recorded as the last samples were taken; empty where that cannot be had.
+    fn recorded(&mut self) -> Vec<RecordedCall> {
+        Vec::new()
     }
 
     /// Measures what the device reaches at the most, with no case prepared.
@@ -183,10 +188,15 @@ fn dispatch(worker: &mut dyn Worker, body: RequestBody) -> ReplyBody {
         RequestBody::Measure(request) => worker
             .measure(&request)
             .map_or_else(ReplyBody::from, ReplyBody::Measured),
-        RequestBody::Census => match worker.census() {
+        RequestBody::Census { times_only: true } => ReplyBody::Census(Census {
+            recorded: worker.recorded(),
+            ..Census::default()
+        }),
+        RequestBody::Census { times_only: false } => match worker.census() {
             Ok(structure) => ReplyBody::Census(Census {
                 structure,
                 activity: worker.activity(),
+                recorded: worker.recorded(),
             }),
             Err(refusal) => ReplyBody::from(refusal),
         },

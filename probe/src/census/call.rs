@@ -14,6 +14,7 @@ use std::sync::{Mutex, PoisonError};
 pub struct Recording {
     library: &'static Library,
     begin: u64,
+    called: Option<u64>,
     returned: Option<u64>,
 }
 
@@ -22,6 +23,10 @@ pub struct Recording {
 pub struct Recorded {
     /// When the recording began.
     pub begin: u64,
+    /// When the call was made and when it had returned, where that was said.
+    pub called: Option<u64>,
+    /// See `called`.
+    pub returned: Option<u64>,
     /// When it ended.
     pub end: u64,
     /// What the device did, by start.
@@ -51,10 +56,16 @@ impl Recording {
         let begun = Self {
             library,
             begin: library.now(),
+            called: None,
             returned: None,
         };
         record(library, true)?;
         Ok(begun)
+    }
+
+    /// Says that the call is made now: what was launched before is not its work.
+    pub fn called(&mut self) {
+        self.called = Some(self.library.now());
     }
 
     /// Says that the call has returned: what the host asks of CUDA from here on, as to wait
@@ -78,6 +89,8 @@ impl Recording {
         operations.sort_by_key(|operation| (operation.start(), operation.end()));
         Ok(Recorded {
             begin: self.begin,
+            called: self.called,
+            returned: self.returned,
             end,
             operations,
             names: linker.names.all().to_vec(),
@@ -107,12 +120,31 @@ impl Recorded {
         self.names.get(id as usize).map_or("?", String::as_str)
     }
 
+    /// The operations of the call alone: those that were launched between its beginning and
+    /// its end, where both were said. `None` where a launch is not known, or nothing was said.
+    pub fn of_the_call(&self) -> Option<Vec<&Operation>> {
+        let (called, returned) = (self.called?, self.returned?);
+        let mut inside = Vec::new();
+        for operation in &self.operations {
+            if (called..=returned).contains(&operation.launch?.at) {
+                inside.push(operation);
+            }
+        }
+        Some(inside)
+    }
+
     /// As the C interface gives it.
     fn json(&self) -> String {
         let mut out = format!(
-            "{{\"begin\":{},\"end\":{},\"dropped\":{},\"counts\":",
+            "{{\"begin\":{},\"end\":{},\"dropped\":{}",
             self.begin, self.end, self.dropped
         );
+        for (name, at) in [("called", self.called), ("returned", self.returned)] {
+            if let Some(at) = at {
+                json::moment(&mut out, name, at);
+            }
+        }
+        out.push_str(",\"counts\":");
         json::counts(&mut out, &self.counts);
         out.push_str(",\"operations\":[");
         for (at, operation) in self.operations.iter().enumerate() {
@@ -138,6 +170,16 @@ pub extern "C" fn regatta_probe_census_begin() -> c_int {
         let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
         current.0 = None;
         current.0 = Some(Recording::begin()?);
+        Ok(())
+    })
+}
+
+/// The call is made now: see [`Recording::called`]. Without a recording it does nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn regatta_probe_census_called() -> c_int {
+    entry(|| {
+        let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
+        current.0.iter_mut().for_each(Recording::called);
         Ok(())
     })
 }

@@ -23,6 +23,11 @@ fn put(out: &mut String, text: std::fmt::Arguments) {
     let _ = out.write_fmt(text);
 }
 
+/// A member that is a moment, in ns.
+pub fn moment(out: &mut String, name: &str, at: u64) {
+    put(out, format_args!(",\"{name}\":{at}"));
+}
+
 fn sizes(out: &mut String, name: &str, [x, y, z]: [u32; 3]) {
     put(out, format_args!(",\"{name}\":[{x},{y},{z}]"));
 }

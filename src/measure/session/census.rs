@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use super::outcome::out_of_turn_text;
 use crate::attention::Case;
-use crate::machine::{ASKED_OF_CUDA, CENSUS};
+use crate::machine::{ASKED_OF_CUDA, Activity, CENSUS, Division, Structure};
 use crate::measure::occupancy;
 use crate::suite::Suite;
 use crate::suite::count::Count;
 use crate::worker::host::{Conversation, HostError};
-use crate::worker::protocol::{Census, Counter, ReplyBody, RequestBody};
+use crate::worker::protocol::{Counter, ReplyBody, RequestBody};
 
 /// What the census is to count in this case.
 pub(super) fn counters(suite: &Suite, case: &Case) -> Vec<Counter> {
@@ -21,10 +21,25 @@ pub(super) fn counters(suite: &Suite, case: &Case) -> Vec<Counter> {
     counts.map(counter).collect()
 }
 
+/// Invocations in which the times of single operations are recorded: the first ones. What a
+/// kernel takes differs little between processes, and recording costs each of them.
+pub(super) const DIVIDED: u32 = 3;
+
+/// What an invocation tells of a case apart from its times.
+#[derive(Default)]
+pub(super) struct Counted {
+    pub(super) structure: Option<Structure>,
+    pub(super) activity: Option<Box<Activity>>,
+    pub(super) division: Option<Box<Division>>,
+}
+
 /// What one call does. A worker that cannot count loses nothing by it but that; the reason is
 /// kept, because what is not counted is not 0.
-pub(super) fn counted(worker: &mut dyn Conversation, limit: Duration) -> Result<Census, HostError> {
-    let reason = match worker.ask(RequestBody::Census, limit)? {
+pub(super) fn counted(
+    worker: &mut dyn Conversation,
+    limit: Duration,
+) -> Result<Counted, HostError> {
+    let reason = match worker.ask(RequestBody::Census { times_only: false }, limit)? {
         ReplyBody::Census(mut census) => {
             occupancy::complete(&mut census.structure, &worker.hello().device);
             // What was asked of CUDA is exact; the activity's other figures stay with it.
@@ -35,13 +50,33 @@ pub(super) fn counted(worker: &mut dyn Conversation, limit: Duration) -> Result<
                     counts.entry(count.to_owned()).or_insert(number);
                 }
             }
-            return Ok(census);
+            return Ok(Counted {
+                division: Division::of(&census.recorded).map(Box::new),
+                structure: Some(census.structure),
+                activity: census.activity.map(Box::new),
+            });
         }
         ReplyBody::Unsupported { reason } => reason,
         ReplyBody::Failed { reason } => format!("the census failed: {reason}"),
         other => out_of_turn_text(&other),
     };
-    let mut census = Census::default();
-    census.structure.uncounted.insert(CENSUS.to_owned(), reason);
-    Ok(census)
+    let mut structure = Structure::default();
+    structure.uncounted.insert(CENSUS.to_owned(), reason);
+    Ok(Counted {
+        structure: Some(structure),
+        ..Counted::default()
+    })
+}
+
+/// The times of the operations of some calls, of a worker that told them before. Where it does
+/// not tell them once more, those are what is known.
+pub(super) fn times(worker: &mut dyn Conversation, limit: Duration) -> Result<Counted, HostError> {
+    let reply = worker.ask(RequestBody::Census { times_only: true }, limit)?;
+    let ReplyBody::Census(census) = reply else {
+        return Ok(Counted::default());
+    };
+    Ok(Counted {
+        division: Division::of(&census.recorded).map(Box::new),
+        ..Counted::default()
+    })
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use super::cursor::Cursor;
 use crate::attention::{CaseId, ParamValue};
-use crate::machine::{Activity, ActivitySummary, DeviceState, Structure};
+use crate::machine::{Activity, ActivitySummary, DeviceState, Division, Structure};
 use crate::record::shared::{Pool, Shared};
 use crate::record::types::{Entry, Measurement, Outcome};
 use crate::units::{Bytes, Nanoseconds};
@@ -30,6 +30,8 @@ pub struct Beside {
     pub structure: Option<Shared<Structure>>,
     /// What the device did in one call.
     pub activity: Option<ActivitySummary>,
+    /// What each operation of a call takes.
+    pub division: Option<Box<Division>>,
 }
 
 impl Beside {
@@ -43,6 +45,7 @@ impl Beside {
             effective: some.then(|| measurement.effective.clone().into()),
             structure: measurement.structure.clone().map(Shared::from),
             activity: measurement.activity.as_ref().map(|all| all.summary()),
+            division: measurement.division.clone(),
         }
     }
 }
@@ -62,7 +65,7 @@ pub(super) struct Quick<'k> {
 const NEEDED: [&str; 3] = ["device_ns", "first_call_ns", "errors"];
 
 /// Every member that is read here.
-const MEMBERS: [&str; 23] = [
+const MEMBERS: [&str; 24] = [
     NEEDED[0],
     NEEDED[1],
     NEEDED[2],
@@ -74,6 +77,7 @@ const MEMBERS: [&str; 23] = [
     "effective",
     "structure",
     "activity",
+    "division",
     "input_sets",
     "input_sets_reason",
     "spent",
@@ -202,6 +206,7 @@ fn member<'t>(
             let activity: Activity = serde_json::from_str(line.whole_value()?).ok()?;
             beside.activity = Some(activity.summary());
         }
+        "division" => beside.division = serde_json::from_str(line.whole_value()?).ok()?,
         "input_sets" => into.input_sets = line.whole()?.try_into().ok()?,
         "input_sets_reason" => into.input_sets_reason = Some(line.string()?.to_owned()),
         "errors_after" => errors(line, &mut into.errors_after)?,
@@ -302,6 +307,7 @@ mod tests {
             errors: [("dk".to_owned(), 1e-7), ("dq".to_owned(), 0.0)].into(),
             structure: Some(Structure::default()),
             activity: Some(Box::default()),
+            division: Some(Box::default()),
             input_sets: 3,
             input_sets_reason: Some("no room".to_owned()),
             errors_after: [("dk".to_owned(), 2e-5)].into(),
@@ -356,6 +362,7 @@ mod tests {
             if let Outcome::Measured(measurement) = &mut entry.outcome {
                 measurement.effective.clear();
                 (measurement.structure, measurement.activity) = (None, None);
+                measurement.division = None;
             }
             assert_eq!(quick.entry, entry);
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::{CaseRecord, Disturbed, Side, Status, Unconfirmed, median};
 use crate::attention::CaseId;
 use crate::last_words;
+use crate::machine::Division;
 use crate::record::disturbance::{self, Disturbance};
 use crate::record::run_file::Beside;
 use crate::record::types::{Damage, Fault, Measurement, Outcome, Run};
@@ -69,6 +70,8 @@ pub(super) struct Fold {
     fresh: Part,
     /// The first regular invocation without a sample.
     without: Option<u32>,
+    /// What operations took in each invocation that tells.
+    divisions: Vec<Division>,
     /// Invocations whose times count.
     quiet: usize,
     /// Invocations whose results were checked before timing only.
@@ -109,6 +112,7 @@ impl Fold {
             screen: Part::default(),
             fresh: Part::default(),
             without: None,
+            divisions: Vec::new(),
             quiet: 0,
             before_only: 0,
         }
@@ -127,6 +131,7 @@ impl Fold {
         }
         if let Outcome::Measured(measurement) = outcome {
             self.record.learn(measurement, beside);
+            self.divisions.extend(beside.division.as_deref().cloned());
             self.times(invocation, measurement, confirms);
             self.before_only += u32::from(measurement.errors_after.is_empty());
             if measurement.device_ns.is_empty() && !confirms {
@@ -168,6 +173,7 @@ impl Fold {
         if settings.input_sets > 1 && !settings.structure_only {
             self.record.conditions.checked_before_only = self.before_only;
         }
+        self.record.division = Division::merged(&self.divisions).map(Box::new);
         self.record.status = status(self.screen, self.planned, self.without, settings);
         let lost = unconfirmed(self.fresh, owed);
         self.record.unconfirmed = lost.or_else(|| shaken(&self.record));

@@ -3,11 +3,13 @@
 use std::time::Instant;
 
 use regatta_probe::census::{self, Recorded, Recording, What};
+use regatta_probe::{Cache, Clock, Cuda};
 
 use super::case::Case;
 use super::driver::Device;
 use super::error::CudaError;
-use crate::machine::{Activity, Named, Operation, Work};
+use crate::machine::{Activity, Named, Operation, RecordedCall, Work};
+use crate::units::Nanoseconds;
 
 /// Makes the call twice and gives the second: the first of a process changes how code is
 /// loaded.
@@ -31,9 +33,57 @@ fn recorded(device: &mut Device, case: &mut Case) -> Result<(Recorded, u64), Cud
     Ok((recording.end()?, host_ns))
 }
 
+/// Calls whose operations' times are kept: their medians.
+const RECORDED_CALLS: usize = 5;
+
+/// Calls recorded as they are timed, behind the gate.
+///
+/// # Errors
+/// No CUPTI, the clock's, or a call that fails.
+pub fn of_samples(
+    clock: &mut Clock<Cuda>,
+    case: &mut Case,
+    cache: Cache,
+) -> Result<Vec<RecordedCall>, CudaError> {
+    let mut calls = Vec::new();
+    // One more: the first recording of a process changes how code is loaded.
+    for number in 0..=RECORDED_CALLS {
+        let mut recording = Recording::begin()?;
+        let begun = clock.begin(cache)?;
+        recording.called();
+        case.call()?;
+        recording.returned();
+        let sample = clock.end(begun)?;
+        let recorded = recording.end()?;
+        let whole = recorded.of_the_call().filter(|_| recorded.dropped == 0);
+        let Some(of_the_call) = whole.filter(|_| number > 0) else {
+            continue;
+        };
+        calls.push(RecordedCall {
+            time_ns: Some(Nanoseconds(sample.device_ns)),
+            operations: operations(&recorded, &of_the_call),
+        });
+    }
+    Ok(calls)
+}
+
 /// A recording, counted from the start of its first operation.
 fn activity(recorded: &Recorded, host_ns: u64) -> Activity {
-    let starts = recorded.operations.iter().map(census::Operation::start);
+    let all: Vec<&census::Operation> = recorded.operations.iter().collect();
+    let calls = recorded.counts.named().into_iter();
+    Activity {
+        operations: operations(recorded, &all),
+        host_ns,
+        calls: calls
+            .map(|(name, count)| (name.to_owned(), count))
+            .collect(),
+        dropped: recorded.dropped,
+    }
+}
+
+/// Operations of a recording, counted from the start of the first of them.
+fn operations(recorded: &Recorded, of: &[&census::Operation]) -> Vec<Operation<Named>> {
+    let starts = of.iter().map(|operation| operation.start());
     let first = starts.min().unwrap_or(recorded.begin);
     let told = |operation: &census::Operation| {
         let (work, stream) = match &operation.what {
@@ -62,15 +112,7 @@ fn activity(recorded: &Recorded, host_ns: u64) -> Activity {
             ..Operation::new(work, start, end)
         }
     };
-    let calls = recorded.counts.named().into_iter();
-    Activity {
-        operations: recorded.operations.iter().map(told).collect(),
-        host_ns,
-        calls: calls
-            .map(|(name, count)| (name.to_owned(), count))
-            .collect(),
-        dropped: recorded.dropped,
-    }
+    of.iter().map(|operation| told(operation)).collect()
 }
 
 #[cfg(test)]
@@ -115,6 +157,8 @@ mod tests {
                 .map(|(what, launch)| census::Operation { what, launch })
                 .to_vec(),
             names: vec!["flash".to_owned()],
+            called: None,
+            returned: None,
             counts: Counts {
                 launches: 1,
                 ..Counts::default()

@@ -153,6 +153,14 @@ fn copy(to: u64, from: u64, bytes: u64, stream: sys::CUstream) -> Result<(), Cud
     checked("cuMemcpyDtoDAsync", copied)
 }
 
+/// The protocol's word for what stands in the cache, as the clock has it.
+pub fn cache(asked: Cache) -> ProbeCache {
+    match asked {
+        Cache::Cold => ProbeCache::Cold,
+        Cache::Hot => ProbeCache::Hot,
+    }
+}
+
 /// Takes the samples that `request` asks for, after its warm-up; the clock is configured.
 ///
 /// The warm-up is ungated: loading kernels and compiling synchronise (nvbench#240), and the
@@ -167,10 +175,7 @@ pub fn take(
     request: &Measure,
     mut contents: Option<&mut Contents>,
 ) -> Result<Vec<Sample>, CudaError> {
-    let cache = match request.cache {
-        Cache::Cold => ProbeCache::Cold,
-        Cache::Hot => ProbeCache::Hot,
-    };
+    let cache = cache(request.cache);
     // One more: the first after a check finds the device as that left it.
     for _ in 0..=request.warmup {
         case.call()?;

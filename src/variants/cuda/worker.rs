@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use regatta_probe::{Clock, Cuda, Settings};
+use regatta_probe::{Cache as ProbeCache, Clock, Cuda, Settings};
 
 use super::activity;
 use super::case::{self, Case};
@@ -16,7 +16,7 @@ use super::samples::{self, Contents};
 use crate::attention::Problem;
 use crate::kernels::compile::Compiler;
 use crate::kernels::source::Source;
-use crate::machine::{Activity, Structure};
+use crate::machine::{Activity, RecordedCall, Structure};
 use crate::units::{Bytes, quantities};
 use crate::worker::protocol::{
     self, Checked, DeviceKind, DeviceState, Hello, Measure, Measured, PROTOCOL_VERSION, Prepare,
@@ -45,6 +45,8 @@ struct Open {
     input_sets: u32,
     /// Its backward reads what forward left in the workspace.
     remembers_forward: bool,
+    /// How its last samples were taken, where single calls of it can be recorded so.
+    timed: Option<ProbeCache>,
     references: Vec<Reference>,
     clock: Clock<Cuda>,
     device: Device,
@@ -90,6 +92,7 @@ impl Open {
             seed: 0,
             input_sets: 1,
             remembers_forward: false,
+            timed: None,
             references: Vec::new(),
             clock,
             device,
@@ -191,6 +194,19 @@ impl Open {
         }
     }
 
+    fn recorded(&mut self) -> Option<Vec<RecordedCall>> {
+        let (case, cache) = (self.case.as_mut()?, self.timed?);
+        let found = self
+            .clock
+            .configure(Settings::default())
+            .map_err(CudaError::from)
+            .and_then(|()| activity::of_samples(&mut self.clock, case, cache));
+        // Into the worker's log: what is launched is known without.
+        found
+            .inspect_err(|error| eprintln!("no times of single operations: {error}"))
+            .ok()
+    }
+
     fn measure(&mut self, request: &Measure) -> Result<Measured, Refusal> {
         let case = self.case.as_mut().ok_or_else(no_case)?;
         let settings = Settings {
@@ -211,6 +227,9 @@ impl Open {
         let mut contents = contents.map_err(refusal)?;
         let samples = samples::take(&mut self.clock, device, case, request, contents.as_mut());
         let samples = samples.map_err(refusal)?;
+        let synchronised = samples.iter().any(|sample| sample.synchronised);
+        // The replays of a graph are timed, which is gone by now.
+        self.timed = (!synchronised && !request.graph).then(|| samples::cache(request.cache));
         let state = self.clock.device().state().map(state_of);
         let peak_bytes = Some(Bytes(case.held_bytes()));
         let input_sets = contents.as_ref().map_or(1, Contents::sets);
@@ -224,7 +243,7 @@ impl Open {
             clock_mhz: clocks.unwrap_or_default(),
             peak_bytes,
             state,
-            synchronised: samples.iter().any(|sample| sample.synchronised),
+            synchronised,
             graph: request.graph,
             calls_per_sample: request.calls_per_sample,
             input_sets,
@@ -309,9 +328,14 @@ impl Worker for CudaWorker {
             .ok()
     }
 
+    fn recorded(&mut self) -> Vec<RecordedCall> {
+        let recorded = self.open.as_mut().and_then(Open::recorded);
+        recorded.unwrap_or_default()
+    }
+
     fn release(&mut self) {
         if let Some(open) = &mut self.open {
-            open.case = None;
+            (open.case, open.timed) = (None, None);
         }
     }
 }

@@ -79,7 +79,7 @@ class Session:
             case "measure":
                 return {"type": "measured", **self._ready().measure(request)}
             case "census":
-                return {"type": "census", **self._census()}
+                return {"type": "census", **self._census(bool(request.get("times_only")))}
             case "peak":
                 return {"type": "peak", **self._peak(tuple(required(request, "dtypes")))}
             case "release":
@@ -122,10 +122,15 @@ class Session:
                 worker.release()
             raise
 
-    def _census(self) -> Message:
+    def _census(self, times_only: bool) -> Message:
         """The worker's own, and after it what takes calls of its own: the events counted."""
         worker = self._ready()
-        census = worker.census()
+        census = {"launches": [], "counts": {}} if times_only else worker.census()
+        recorded: list[Message] = getattr(worker, "recorded", list)()
+        if recorded:
+            census["recorded"] = recorded
+        if times_only:
+            return census
         if isinstance(worker, Relay):
             return census
         agreed = worker.agreed if isinstance(worker, Together) else bool

@@ -4,10 +4,12 @@
 //! recording of a whole program. Knows nobody, and says of nothing what it means.
 
 mod activity;
+mod division;
 mod intervals;
 mod launch;
 mod names;
 mod operation;
+mod shares;
 mod state;
 mod structure;
 mod times;
@@ -16,10 +18,12 @@ pub use activity::{
     ASKED_OF_CUDA, Activity, ActivitySummary, DRIVER_ALLOCATIONS, DRIVER_FREES, MODULE_LOADS,
     SYNCHRONISATIONS,
 };
+pub use division::{Division, Part, RecordedCall};
 pub use intervals::{Cover, Gap, Ran, gaps};
 pub use launch::{Launch, product, sizes};
 pub use names::{moves_data, normalised, plain, short};
 pub use operation::{Named, Operation, Work};
+pub use shares::{Own, divide};
 pub use state::{DeviceState, throttle_words};
 pub use structure::{CENSUS, Structure};
 pub use times::{DeviceTime, by_device};

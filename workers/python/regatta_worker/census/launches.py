@@ -50,6 +50,25 @@ class Recorder:
         del result
         return json.loads((text.value or b"").decode(errors="replace")), host_ns
 
+    def sampled(
+        self, call: Callable[[], Any], sample: Callable[[Callable[[], Any]], float | None]
+    ) -> tuple[dict[str, Any], float | None]:
+        """What is recorded while `sample` times the call, and the time it read in ns."""
+
+        def marked() -> Any:
+            self._ask("called")
+            result = call()
+            self._ask("returned")
+            return result
+
+        self._ask("begin")
+        text = ctypes.c_char_p()
+        try:
+            time_ns = sample(marked)
+        finally:
+            self._ask("end", ctypes.byref(text))
+        return json.loads((text.value or b"").decode(errors="replace")), time_ns
+
 
 def of_call(call: Callable[[], Any], wait: Callable[[Any], Any]) -> dict[str, Any]:
     """`launches`, `counts` and `activity` of one steady call.
@@ -83,6 +102,44 @@ def reply(recorded: dict[str, Any], host_ns: int) -> dict[str, Any]:
             "dropped": recorded["dropped"],
         },
     }
+
+
+RECORDED_CALLS = 5
+"""Calls whose operations' times are kept: their medians."""
+
+
+def of_samples(
+    call: Callable[[], Any], sample: Callable[[Callable[[], Any]], float | None]
+) -> list[dict[str, Any]]:
+    """Steady calls recorded as they are timed, each with its operations and the time read.
+
+    `sample` times one call, and gives the reading in ns, or None where it has no clock. What
+    it queues around the call (a flush, the run-up) is not the call's. Raises CensusError or
+    OSError where nothing can be recorded.
+    """
+    path = os.environ.get(probe.VARIABLE)
+    if not path:
+        raise CensusError(f"{probe.VARIABLE} does not name regatta's GPU library")
+    recorder = Recorder(path)
+    recorder.sampled(call, sample)
+    found = []
+    for _ in range(RECORDED_CALLS):
+        recorded, time_ns = recorder.sampled(call, sample)
+        operations = _of_the_call(recorded)
+        if operations is None or recorded["dropped"]:
+            continue
+        told: dict[str, Any] = {"operations": _operations(operations)}
+        found.append(told | ({} if time_ns is None else {"time_ns": time_ns}))
+    return found
+
+
+def _of_the_call(recorded: dict[str, Any]) -> list[dict[str, Any]] | None:
+    """The operations that were launched within the call; None where a launch is not known."""
+    begin, end = recorded["called"], recorded["returned"]
+    operations = recorded["operations"]
+    if not all("launched" in operation for operation in operations):
+        return None
+    return [operation for operation in operations if begin <= operation["launched"] <= end]
 
 
 def _launch(kernel: dict[str, Any]) -> dict[str, Any]:

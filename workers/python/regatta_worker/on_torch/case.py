@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from regatta_worker.clock.timing import Plan
 from regatta_worker.problem.attention import Problem
+from regatta_worker.problem.input_sets import fresh
 from regatta_worker.problem.variant import HALVES as HALVES
 from regatta_worker.problem.variant import Variant as Variant
 from regatta_worker.protocol.channel import Message
@@ -57,3 +59,22 @@ class Built:
     def __call__(self) -> Results:
         """One call; what is timed is `call` itself."""
         return self.call()
+
+
+@dataclass
+class PreparedCase:
+    """The case that a library holds."""
+
+    problem: Problem
+    built: Built
+    settings: contextlib.ExitStack
+    tensors: Tensors
+    seed: int
+    sets: int
+    """Of inputs, that samples are to be taken on."""
+    place: int = 0
+    """Number of the set that is in place."""
+    numbers: Iterator[int] = field(default_factory=fresh)
+    """Sets that no sample has been taken on."""
+    timed: tuple[Plan, bool] | None = None
+    """How the last samples were taken, and whether the call waits for the device itself."""

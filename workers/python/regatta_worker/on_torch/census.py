@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from regatta_worker.census.launches import CensusError, of_call
+from regatta_worker.census.launches import CensusError, of_call, of_samples
+from regatta_worker.clock.timing import Plan, gated_clock
 
 
 def census(call: Callable[[], Any]) -> dict[str, Any]:
@@ -30,6 +31,29 @@ def census(call: Callable[[], Any]) -> dict[str, Any]:
         found["counts"]["copies"] += sum(map(_copies, found["launches"]))
     found["counts"] |= _allocations(call)
     return found
+
+
+def recorded(call: Callable[[], Any], plan: Plan, synchronised: bool) -> list[dict[str, Any]]:
+    """Calls recorded as `plan` timed them: behind the gate, or one after the other."""
+    if plan.graph:
+        # Its replays are timed, and the graph is gone.
+        return []
+    gated = None if synchronised else gated_clock()
+
+    def sample(timed: Callable[[], Any]) -> float | None:
+        if gated:
+            return gated.sample(plan.cold, timed).device_ns
+        torch.cuda.synchronize()
+        timed()
+        torch.cuda.synchronize()
+        return None
+
+    try:
+        return of_samples(call, sample)
+    except (CensusError, OSError, AttributeError):
+        # Into the worker's log: the case is none the worse for it.
+        traceback.print_exc()
+        return []
 
 
 def _profiled(call: Callable[[], Any]) -> dict[str, Any]:

@@ -13,23 +13,23 @@ import platform
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import torch
 
 from regatta_worker import device
 from regatta_worker.clock import timing
-from regatta_worker.on_torch.case import DTYPES, Asked, Built, Call, Results, Tensors, Variant
-from regatta_worker.on_torch.census import census
+from regatta_worker.on_torch.case import DTYPES, Asked, Built, Call, PreparedCase, Results, Tensors
+from regatta_worker.on_torch.case import Variant as Variant
+from regatta_worker.on_torch.census import census, recorded
 from regatta_worker.on_torch.digest import digest
 from regatta_worker.on_torch.inputs import TorchInputSets
 from regatta_worker.on_torch.kept import Kept, import_autograd
 from regatta_worker.on_torch.peak import torch_peak
 from regatta_worker.problem import inputs, planes
 from regatta_worker.problem.attention import Problem
-from regatta_worker.problem.input_sets import Inputs, fresh, seed_of
+from regatta_worker.problem.input_sets import Inputs, seed_of
 from regatta_worker.problem.reference import (
     Arrays,
     ReferenceCache,
@@ -42,21 +42,6 @@ from regatta_worker.protocol.channel import Failed, Lost, Message, Unsupported, 
 from regatta_worker.protocol.refusals import broke, refusal
 
 Done = TypeVar("Done")
-
-
-@dataclass
-class _Case:
-    problem: Problem
-    built: Built
-    settings: contextlib.ExitStack
-    tensors: Tensors
-    seed: int
-    sets: int
-    """Of inputs, that samples are to be taken on."""
-    place: int = 0
-    """Number of the set that is in place."""
-    numbers: Iterator[int] = field(default_factory=fresh)
-    """Sets that no sample has been taken on."""
 
 
 class TorchLibrary:
@@ -75,7 +60,7 @@ class TorchLibrary:
         self._arrays = Arrays.of_torch(self._device)
         self._kept = Kept(self._device)
         self._references = ReferenceCache(self._arrays, near=self._kept.shelf)
-        self._case: _Case | None = None
+        self._case: PreparedCase | None = None
         self._absent: str | None = None
         try:
             self.load()
@@ -224,7 +209,7 @@ class TorchLibrary:
         tensors = self._kept.working(problem, seed)
         built, settings, results, first_call_ns = self._first_call(problem, name, params, tensors)
         sets = int(request.get("input_sets", 1))
-        self._case = _Case(problem, built, settings, tensors, seed, sets)
+        self._case = PreparedCase(problem, built, settings, tensors, seed, sets)
 
         def errors() -> Message:
             # What the call was given it may have written into. Detached, or the reference
@@ -323,9 +308,11 @@ class TorchLibrary:
                 "a CUDA graph replays the lengths and plans of its capture, and each call is to "
                 "make its own: measure with graph = false"
             )
-        return self._on_device(lambda: self._measured(case, plan, request))
+        measured = self._on_device(lambda: self._measured(case, plan, request))
+        case.timed = plan, bool(measured.get("synchronised"))
+        return measured
 
-    def _measured(self, case: _Case, plan: timing.Plan, request: Message) -> Message:
+    def _measured(self, case: PreparedCase, plan: timing.Plan, request: Message) -> Message:
         """Samples, and what the last of them computed."""
         call, problem = case.built.call, case.problem
         if case.sets == 1:
@@ -383,6 +370,13 @@ class TorchLibrary:
             return {"launches": [], "counts": {}}
         return self._on_device(lambda: census(case.built.call))
 
+    def recorded(self) -> list[Message]:
+        """Calls recorded as the last samples were taken; none where nothing can be recorded."""
+        case = self._prepared()
+        if self._gpu is None or (timed := case.timed) is None:
+            return []
+        return self._on_device(lambda: recorded(case.built.call, *timed))
+
     def release(self) -> None:
         """Drops the case; its memory is the next one's, and given back where that is short."""
         if self._case:
@@ -391,7 +385,7 @@ class TorchLibrary:
         # Circles hold tensors; what was imported is frozen, so there is little to look at.
         gc.collect()
 
-    def _prepared(self) -> _Case:
+    def _prepared(self) -> PreparedCase:
         if self._case is None:
             raise Failed("no case is prepared")
         return self._case

@@ -1,0 +1,257 @@
+//! What a call's time is divided by: its operations, each with the time that is its own.
+//!
+//! Made from several calls that were recorded as they are timed, so that a gap is one that the
+//! clock sees too. Recording stretches gaps, and by little what runs: a division says what
+//! belongs to what, the clock how long the whole took.
+
+use serde::{Deserialize, Serialize};
+
+use super::operation::{Named, Operation, Work};
+use super::shares::{Own, divide};
+use super::{Ran, normalised};
+use crate::units::Nanoseconds;
+
+/// A steady call that was recorded as calls are timed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct RecordedCall {
+    /// What the clock read of it, where it was timed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_ns: Option<Nanoseconds>,
+    /// What ran, by start; of the call alone.
+    pub operations: Vec<Operation<Named>>,
+}
+
+/// The operations of a call, each with the median of its own time over several calls.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Division {
+    /// Calls that were recorded and did the same.
+    pub calls: u32,
+    /// What the clock read of them, their median, where they were timed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_ns: Option<Nanoseconds>,
+    /// In the order of launching.
+    pub parts: Vec<Part>,
+}
+
+/// One operation, and what of the device's time belongs to it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Part {
+    /// What it was.
+    #[serde(flatten)]
+    pub work: Work<Named>,
+    /// Number of its stream, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<u32>,
+    /// The operator that launched it, where the program tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operator: Option<String>,
+    /// Its own time: of each moment in which several ran, its part.
+    pub ns: Nanoseconds,
+    /// Idle time of the device right before it.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub gap_ns: Nanoseconds,
+    /// The part of that in which the device waited for the host, where launches are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_ns: Option<Nanoseconds>,
+}
+
+fn is_nothing(time: &Nanoseconds) -> bool {
+    time.0 == 0.0
+}
+
+/// Operations beyond which a call is not divided: nobody reads so many, and a baseline keeps
+/// them.
+const MOST: usize = 2_000;
+
+impl Part {
+    /// What it is aligned by: a kernel's name as two builds have it, a copy's direction.
+    pub fn key(&self) -> String {
+        key(&self.work)
+    }
+}
+
+impl Division {
+    /// Of calls of one case. Of those that did not all do the same, the ones that most agree
+    /// on; `None` where nothing ran, or too much to be told.
+    pub fn of(calls: &[RecordedCall]) -> Option<Division> {
+        let calls: Vec<(Vec<String>, Vec<&Operation<Named>>, Option<Nanoseconds>)> = calls
+            .iter()
+            .map(|call| {
+                let order = launched(&call.operations);
+                let keys = order.iter().map(|operation| key(&operation.work)).collect();
+                (keys, order, call.time_ns)
+            })
+            .collect();
+        let alike = |keys: &Vec<String>| calls.iter().filter(|(other, ..)| other == keys).count();
+        // The last of those that are as many: `max_by_key` gives the last.
+        let (keys, ..) = calls.iter().max_by_key(|(keys, ..)| alike(keys))?;
+        if keys.is_empty() || keys.len() > MOST {
+            return None;
+        }
+        let same = || calls.iter().filter(|(other, ..)| other == keys);
+        let own: Vec<Vec<Own>> = same()
+            .map(|(_, order, _)| {
+                let ran: Vec<Ran> = order
+                    .iter()
+                    .map(|operation| Ran::from(*operation))
+                    .collect();
+                divide(&ran)
+            })
+            .collect();
+        let (_, order, _) = same().next()?;
+        let parts = order.iter().enumerate().map(|(at, operation)| {
+            let of = |figure: fn(&Own) -> f64| own.iter().map(|call| figure(&call[at])).collect();
+            let known = own.iter().all(|call| call[at].host_ns.is_some());
+            Part {
+                work: operation.work.clone(),
+                stream: operation.stream,
+                operator: None,
+                ns: median(of(|own| own.share_ns)),
+                gap_ns: median(of(|own| own.gap_ns)),
+                host_ns: known.then(|| median(of(|own| own.host_ns.unwrap_or_default()))),
+            }
+        });
+        let times: Option<Vec<f64>> = same().map(|(.., time)| time.map(|time| time.0)).collect();
+        Some(Division {
+            calls: own.len() as u32,
+            time_ns: times.map(median),
+            parts: parts.collect(),
+        })
+    }
+
+    /// Of several invocations: of those that did the same as most, the medians.
+    pub fn merged(several: &[Division]) -> Option<Division> {
+        let keys = |of: &Division| of.parts.iter().map(Part::key).collect::<Vec<_>>();
+        let all: Vec<Vec<String>> = several.iter().map(keys).collect();
+        let alike = |keys: &Vec<String>| all.iter().filter(|other| *other == keys).count();
+        let most = all.iter().max_by_key(|keys| alike(keys))?;
+        let same = several.iter().zip(&all).filter(|(_, keys)| *keys == most);
+        let same: Vec<&Division> = same.map(|(division, _)| division).collect();
+        let first = same.first()?;
+        let over = |at: usize, figure: fn(&Part) -> Nanoseconds| {
+            median(same.iter().map(|of| figure(&of.parts[at]).0).collect())
+        };
+        let parts = first.parts.iter().enumerate().map(|(at, part)| Part {
+            ns: over(at, |part| part.ns),
+            gap_ns: over(at, |part| part.gap_ns),
+            host_ns: part
+                .host_ns
+                .map(|_| over(at, |part| part.host_ns.unwrap_or_default())),
+            ..part.clone()
+        });
+        let times: Option<Vec<f64>> = same.iter().map(|of| of.time_ns.map(|ns| ns.0)).collect();
+        Some(Division {
+            calls: same.iter().map(|of| of.calls).sum(),
+            time_ns: times.map(median),
+            parts: parts.collect(),
+        })
+    }
+
+    /// The time in which anything ran.
+    pub fn busy_ns(&self) -> Nanoseconds {
+        self.parts.iter().map(|part| part.ns).sum()
+    }
+
+    /// Idle time between operations.
+    pub fn idle_ns(&self) -> Nanoseconds {
+        self.parts.iter().map(|part| part.gap_ns).sum()
+    }
+}
+
+/// Operations in the order of launching, where all launches are known, or else of starting:
+/// streams run side by side, and which of two starts first is chance.
+fn launched(operations: &[Operation<Named>]) -> Vec<&Operation<Named>> {
+    let mut order: Vec<&Operation<Named>> = operations.iter().collect();
+    order.sort_by_key(|operation| (operation.start_ns, operation.end_ns));
+    if order
+        .iter()
+        .all(|operation| operation.launched_ns.is_some())
+    {
+        order.sort_by_key(|operation| operation.launched_ns);
+    }
+    order
+}
+
+fn key(work: &Work<Named>) -> String {
+    match work {
+        Work::Kernel(kernel) => normalised(&kernel.name),
+        Work::Copy { direction, .. } => format!("copy {direction}"),
+        Work::Set { .. } => "set".to_owned(),
+    }
+}
+
+fn median(mut values: Vec<f64>) -> Nanoseconds {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    Nanoseconds(match values.len() {
+        0 => 0.0,
+        odd if odd % 2 == 1 => values[middle],
+        _ => f64::midpoint(values[middle - 1], values[middle]),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kernel(name: &str, start_ns: u64, end_ns: u64) -> Operation<Named> {
+        let name = name.to_owned();
+        Operation {
+            launched_ns: Some(start_ns as i64 - 5),
+            ..Operation::new(Work::Kernel(Named { name }), start_ns, end_ns)
+        }
+    }
+
+    fn call(time: f64, operations: Vec<Operation<Named>>) -> RecordedCall {
+        RecordedCall {
+            time_ns: Some(Nanoseconds(time)),
+            operations,
+        }
+    }
+
+    #[test]
+    fn each_operation_has_the_median_of_its_own_time() {
+        let calls = [
+            call(40.0, vec![kernel("copy", 0, 10), kernel("flash", 12, 30)]),
+            call(50.0, vec![kernel("copy", 0, 20), kernel("flash", 24, 40)]),
+            call(45.0, vec![kernel("copy", 0, 12), kernel("flash", 15, 36)]),
+        ];
+        let division = Division::of(&calls).unwrap();
+        assert_eq!(
+            (division.calls, division.time_ns),
+            (3, Some(Nanoseconds(45.0)))
+        );
+        let times: Vec<f64> = division.parts.iter().map(|part| part.ns.0).collect();
+        assert_eq!(times, [12.0, 18.0]);
+        assert_eq!(division.parts[1].gap_ns, Nanoseconds(3.0));
+        assert_eq!(division.idle_ns(), Nanoseconds(3.0));
+        let twice = Division::merged(&[division.clone(), division.clone()]).unwrap();
+        assert_eq!((twice.calls, &twice.parts), (6, &division.parts));
+    }
+
+    /// A call that did something else, as one that tunes, is none of the others.
+    #[test]
+    fn what_one_call_did_alone_is_not_told() {
+        let usual = || call(30.0, vec![kernel("flash", 0, 20)]);
+        let other = call(90.0, vec![kernel("tune", 0, 10), kernel("flash", 12, 80)]);
+        let division = Division::of(&[usual(), other.clone(), usual()]).unwrap();
+        assert_eq!((division.calls, division.parts.len()), (2, 1));
+        assert_eq!(division.busy_ns(), Nanoseconds(20.0));
+        let invocations = [division.clone(), Division::of(&[other]).unwrap(), division];
+        assert_eq!(Division::merged(&invocations).unwrap().parts.len(), 1);
+    }
+
+    #[test]
+    fn nothing_is_divided_where_nothing_ran() {
+        assert_eq!(Division::of(&[]), None);
+        assert_eq!(Division::of(&[call(3.0, Vec::new())]), None);
+        let many = (0..3_000)
+            .map(|at| kernel("a", 10 * at, 10 * at + 5))
+            .collect();
+        assert_eq!(Division::of(&[call(3.0, many)]), None);
+        assert_eq!(Division::merged(&[]), None);
+    }
+}
