@@ -108,7 +108,7 @@ impl Division {
             Part {
                 work: operation.work.clone(),
                 stream: operation.stream,
-                operator: None,
+                operator: operation.operator.as_deref().map(str::to_owned),
                 ns: median(of(|own| own.share_ns)),
                 gap_ns: median(of(|own| own.gap_ns)),
                 host_ns: known.then(|| median(of(|own| own.host_ns.unwrap_or_default()))),
