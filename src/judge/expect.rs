@@ -257,7 +257,7 @@ fn hold(
     result
 }
 
-/// Confidence from which a second cause is told beside the first.
+/// The order from which a second cause is told beside the first.
 const TOLD_TOO: f64 = 0.6;
 
 /// What sets a case apart from the one it was held against, in at most two causes: the
@@ -284,8 +284,9 @@ fn cause(
         versions: Vec::new(),
         sms: multiprocessors(header, held.id),
     };
-    let findings = causes::findings(&pair);
-    let (first, others) = findings.split_first()?;
+    let found = causes::found(&pair.facts());
+    let (first, others) = found.split_first()?;
+    let first = &first.finding;
     // The parameters of two cases differ by design, and the kernels of two variants.
     let variant = |id: &CaseId| id.case().ok().map(|case| case.variant);
     let same_variant = result.against.as_ref().and_then(variant) == variant(&result.case);
@@ -296,8 +297,8 @@ fn cause(
     };
     let second = others
         .iter()
-        .find(|other| other.confidence >= TOLD_TOO && !by_design(other.cause));
-    let second = second.map(|second| format!("; {second}"));
+        .find(|other| other.order >= TOLD_TOO && !by_design(other.finding.cause));
+    let second = second.map(|second| format!("; {}", second.finding));
     Some(format!(
         "{}, from the best to this one: {}{}",
         first.cause,

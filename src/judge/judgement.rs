@@ -1,5 +1,6 @@
 //! What the judge says: values only, ready to be shown in any format.
 
+mod account;
 mod change;
 mod difference;
 mod disturbed;
@@ -12,6 +13,7 @@ mod word;
 
 use serde::{Deserialize, Serialize};
 
+pub use account::{Account, AccountLine, Item};
 pub use change::{Change, Stage};
 pub use difference::Difference;
 pub use disturbed::DisturbedCase;
@@ -129,8 +131,11 @@ pub struct Row {
     /// True when more invocations could decide what is inconclusive.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub open: bool,
-    /// Causes, most telling first.
+    /// Causes, those that account for most first.
     pub findings: Vec<Finding>,
+    /// Where the change of its time went, where both sides tell their operations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<Account>,
     /// Changes of structure, those that fail first; `None`: not compared.
     #[serde(default)]
     pub structure: Option<Vec<StructuralChange>>,

@@ -5,6 +5,7 @@
 //! expectations, verdict. Of a gate it is called after each batch of invocations:
 //! what it leaves undecided is in the next one ([`next_batch`]).
 
+mod account;
 mod batch;
 pub mod building;
 mod causes;

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::causes::{self, Clock, findings};
+use super::causes::{self, Clock, explained};
 use super::complete::{Standing, allowed, median_ns, standing, standing_untimed};
 use super::floor::{floor, of_metric};
-use super::judgement::{CommonShift, Difference, Finding, MetricRow, Row, Word};
+use super::judgement::{Account, CommonShift, Difference, Finding, MetricRow, Row, Word};
 use super::structure::{self, changes, multiprocessors, vanished};
 use super::time::{Compared, Taken, Together, all, compare, too_small};
 use super::timing::timing;
@@ -87,14 +87,14 @@ pub fn rows(sides: &Sides) -> Rows {
             let mut row = row(sides, id, &standing, None);
             if let Some((witness, pair)) = witnesses.remove(id) {
                 row.metrics.push(witness);
-                row.findings = causes_of(sides, &row, pair, Ratio::ONE);
+                (row.findings, row.account) = causes_of(sides, &row, pair, Ratio::ONE);
             }
             return row;
         };
         let mut row = row(sides, id, &standing, compared.next().flatten());
         row.metrics = beside.next().unwrap_or_default();
         row.metrics.extend(witnesses.remove(id).map(|(row, _)| row));
-        row.findings = causes_of(sides, &row, (base, head), machine);
+        (row.findings, row.account) = causes_of(sides, &row, (base, head), machine);
         row
     });
     Rows {
@@ -112,12 +112,12 @@ fn causes_of(
     row: &Row,
     (base, head): (&CaseRecord, &CaseRecord),
     machine: Ratio,
-) -> Vec<Finding> {
+) -> (Vec<Finding>, Option<Account>) {
     let policy = &sides.head.header.rules.policy;
     let pair = |ratio, floor, times: [Option<Nanoseconds>; 2], clocks: [Clock; 2]| {
         let [base_ns, head_ns] = times;
         let [base_clock, clock] = clocks;
-        findings(&causes::Pair {
+        explained(&causes::Pair {
             base,
             head,
             base_ns,
@@ -146,17 +146,20 @@ fn causes_of(
     }
     let moved = matches!(row.word, Word::Regressed | Word::Improved);
     let Some(change) = row.change.as_ref().filter(|_| moved || row.restructured()) else {
-        return Vec::new();
+        return (Vec::new(), None);
     };
     let base_header = sides.base.map_or(&sides.head.header, |base| &base.header);
     let clocks = [(base_header, base), (&sides.head.header, head)];
     let clocks = clocks.map(|(header, record)| Clock::of(header, &row.case, record));
     let times = [&row.base, &row.head].map(|time| Some(time.as_ref()?.median_ns));
-    let mut found = pair(change.ratio * machine, floor(policy), times, clocks);
+    let (mut found, mut account) = pair(change.ratio * machine, floor(policy), times, clocks);
     if !moved {
+        // Nothing is the account of what did not change.
         found.retain(|finding| finding.cause.is_structural());
+        found.iter_mut().for_each(|finding| finding.share = None);
+        account = None;
     }
-    found
+    (found, account)
 }
 
 /// The other metrics of each pair, as far as both sides have them and the suite cares.
@@ -283,6 +286,7 @@ fn row(sides: &Sides, id: &CaseId, standing: &Standing, compared: Option<Compare
         metrics: Vec::new(),
         open: false,
         findings: Vec::new(),
+        account: None,
         structure: structure.as_ref().and_then(changes),
         uncounted: structure.as_ref().map(vanished).unwrap_or_default(),
         severity: None,

@@ -20,6 +20,9 @@ pub struct Alignment {
     pub removed: Vec<usize>,
     /// Only in the head.
     pub added: Vec<usize>,
+    /// The replaced, removed and added ones together, stretch by stretch: what of the base
+    /// stood between two common operations, and what of the head stands there.
+    pub stretches: Vec<(Vec<usize>, Vec<usize>)>,
 }
 
 /// Aligns them.
@@ -117,6 +120,9 @@ fn between(
         alignment.replaced.extend(pairs);
         alignment.removed.extend(&left[both..]);
         alignment.added.extend(&new[both..]);
+        if !(left.is_empty() && new.is_empty()) {
+            alignment.stretches.push((left, new));
+        }
         (i, j) = (next_i + 1, next_j + 1);
     }
     alignment
@@ -145,6 +151,7 @@ mod tests {
         assert_eq!((moved.replaced.len(), moved.added.len()), (0, 0));
         let two = of("a b c", "a x y c");
         assert_eq!((two.replaced, two.added), (vec![(1, 1)], vec![2]));
+        assert_eq!(two.stretches, [(vec![1], vec![1, 2])]);
         assert_eq!(of("", "a").added, [0]);
     }
 

@@ -6,6 +6,7 @@
 
 mod align;
 mod changes;
+mod divided;
 mod recording;
 mod sides;
 mod steady;
@@ -13,7 +14,9 @@ mod summary;
 #[cfg(test)]
 pub mod testing;
 
+pub use align::{Alignment, align};
 pub use changes::{Became, KernelChange, LaunchChange, Launches, of_calls, of_recordings};
+pub use divided::{repetition, whole};
 pub use recording::{Calls, Device, Process, Recorded, Recording};
 pub use regatta_worker::machine::*;
 pub use sides::{Scope, SideFigures, Sides};

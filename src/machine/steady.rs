@@ -57,6 +57,14 @@ impl Steady {
         between(recording, self.from_ns, self.to_ns)
     }
 
+    /// When each repetition starts.
+    pub fn starts(&self, recording: &Recording) -> Vec<u64> {
+        let lane = (self.process, self.device, self.stream);
+        let operations = self.operations(recording).into_iter();
+        let own = operations.filter(|o| (o.process, o.device, o.stream) == lane);
+        own.step_by(self.period).map(|o| o.start_ns).collect()
+    }
+
     /// Every operation that starts in its last repetition.
     pub fn last<'a>(&self, recording: &'a Recording) -> Vec<&'a Recorded> {
         between(recording, self.last_ns, self.to_ns)

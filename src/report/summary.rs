@@ -319,7 +319,7 @@ mod tests {
             row.findings = vec![crate::judge::judgement::Finding {
                 cause: crate::judge::judgement::Cause::CopiesAdded,
                 facts: vec![crate::judge::judgement::Fact::said("copies 0 → 1")],
-                confidence: 0.9,
+                share: None,
             }];
         }
         let summary = Summary::of(&scene.judgement);

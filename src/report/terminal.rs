@@ -301,7 +301,7 @@ mod tests {
             row.findings = vec![Finding {
                 cause,
                 facts: vec![Fact::said(&format!("figure {place}"))],
-                confidence: 0.9,
+                share: None,
             }];
         }
         let count = |all| {

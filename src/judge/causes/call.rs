@@ -3,8 +3,11 @@
 use std::borrow::Cow;
 use std::cell::OnceCell;
 
+use super::clock::Clock;
 use super::facts::{Facts, Pair, Source, Waits};
-use crate::judge::complete::median_ns;
+use crate::judge::account::{Asked, account};
+use crate::judge::complete::{median_ns, median_ns as median_of};
+use crate::judge::judgement::Account;
 use crate::judge::structure;
 use crate::machine::{ActivitySummary, KernelChange, Sides, Structure, of_calls};
 use crate::record::side::CaseRecord;
@@ -20,7 +23,9 @@ impl<'a> Pair<'a> {
             .as_ref()
             .zip(self.head.structure.as_ref());
         let kernels = structures.map(|(base, head)| of_calls(base, head, self.sms));
+        let kernels = kernels.unwrap_or_default();
         Facts {
+            account: self.account(&kernels),
             source: Source::Call(self),
             clock: self.clock,
             ns: Sides::of(self.base_ns, self.head_ns),
@@ -30,9 +35,28 @@ impl<'a> Pair<'a> {
             waits: self
                 .activities()
                 .map(|sides| sides.map(|activity| waits(activity))),
-            kernels: Cow::Owned(kernels.unwrap_or_default()),
+            kernels: Cow::Owned(kernels),
             same_structure: OnceCell::new(),
         }
+    }
+
+    /// Where the change of the device's time went, where both sides tell their operations.
+    fn account(&self, kernels: &[KernelChange]) -> Option<Account> {
+        if self.clock == Clock::Host {
+            return None;
+        }
+        let division = |record: &'a CaseRecord| record.division.as_deref();
+        Some(account(&Asked {
+            times: Sides::both(self.base_ns, self.head_ns)?,
+            divisions: Sides::both(division(self.base), division(self.head))?,
+            holds_host: Sides::of(self.base_clock.holds_host(), self.clock.holds_host()),
+            host: self.medians(|record| &record.host_ns),
+            mhz: Sides::both(
+                median_of(&self.base.clock_mhz),
+                median_of(&self.head.clock_mhz),
+            ),
+            kernels,
+        }))
     }
 
     /// The medians of times of both sides.

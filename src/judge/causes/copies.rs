@@ -42,8 +42,8 @@ pub fn added(facts: &Facts) -> Option<Found> {
             // Copies that take a small part of what a call takes longer came with its cause.
             let both = time.zip(facts.slower_by());
             let aside = both.is_some_and(|(time, slower)| time < slower * EXPLAINS);
-            let confidence = if aside { 0.55 } else { 0.9 };
-            Found::of(Cause::CopiesAdded, told, confidence)
+            let order = if aside { 0.55 } else { 0.9 };
+            Found::of(Cause::CopiesAdded, told, order)
         }
         Source::Trace(sides, _) => {
             let growths = more.iter().map(|kernel| kernel.growth_ns());
@@ -171,9 +171,9 @@ fn never(facts: &Facts, sides: &Sides<&ActivitySummary>) -> Option<Found> {
     let copying = Sides::both(copying(sides.base), copying(sides.head))?;
     let more = copying.head - overlap.head - (copying.base - overlap.base);
     let worth = facts.ns.head? * WORTH;
-    let confidence = if facts.explained_by(more) { 0.87 } else { 0.72 };
+    let order = if facts.explained_by(more) { 0.87 } else { 0.72 };
     let none = overlap.head <= copying.head * NONE && more >= worth;
-    none.then(|| no_overlap(overlap.head, copying.head, " a call", confidence))
+    none.then(|| no_overlap(overlap.head, copying.head, " a call", order))
 }
 
 /// The time in which the driver copied; older files tell no more than that it did not.
@@ -182,10 +182,10 @@ fn copying(activity: &ActivitySummary) -> Option<Nanoseconds> {
     activity.time.copying_ns.or(none).map(Nanoseconds::whole)
 }
 
-fn no_overlap(part: Nanoseconds, whole: Nanoseconds, each: &str, confidence: f64) -> Found {
+fn no_overlap(part: Nanoseconds, whole: Nanoseconds, each: &str, order: f64) -> Found {
     let (what, of) = (format!("{AT_ONCE} "), format!(" of copying{each}"));
     let told = vec![Fact::part(&what, part, whole, &of)];
-    Found::new(Cause::NoOverlap, told, confidence)
+    Found::new(Cause::NoOverlap, told, order)
 }
 
 /// Copies that no kernel hides, in one trace.

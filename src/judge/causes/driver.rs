@@ -11,20 +11,48 @@ fn asked_more(facts: &Facts, name: &str) -> Option<Fact> {
     Some(Fact::count(asked_of_cuda(name)?, facts.more(name)?, ""))
 }
 
+/// The same of a repetition of a program: counts are taken a few times a second and scaled, so
+/// less than one more may be none.
+fn repeated(facts: &Facts, call: &str, name: &str) -> Option<Fact> {
+    let Source::Trace(_, Scope::Repetition) = facts.source else {
+        return None;
+    };
+    let count = facts.count(call)?;
+    let beyond = count.growth() >= 0.9 && count.head > count.base * (1.0 + facts.floor.0);
+    let what = asked_of_cuda(name)?
+        .replace("a call", "a repetition")
+        .replace("each call", "each repetition");
+    beyond.then(|| Fact::count(&what, count, ""))
+}
+
 /// Memory is taken from the driver in each call, or given back to it, and not kept. It costs
 /// the host, and a free waits for the device.
 pub fn memory(facts: &Facts) -> Option<Found> {
-    facts.call()?;
-    let names = [DRIVER_ALLOCATIONS, DRIVER_FREES].into_iter();
-    let more = names.filter_map(|name| asked_more(facts, name)).collect();
+    let more: Vec<Fact> = match facts.source {
+        Source::Call(_) => {
+            let names = [DRIVER_ALLOCATIONS, DRIVER_FREES].into_iter();
+            names.filter_map(|name| asked_more(facts, name)).collect()
+        }
+        Source::Trace(..) => {
+            let names = [("allocations", DRIVER_ALLOCATIONS), ("frees", DRIVER_FREES)];
+            let more = names.into_iter();
+            more.filter_map(|(call, name)| repeated(facts, call, name))
+                .collect()
+        }
+    };
     // Above the waits that it brings with it.
-    Found::of(Cause::DriverMemory, more, facts.if_host(0.935, 0.4))
+    let worse = facts.traces().is_some();
+    let found = Found::of(Cause::DriverMemory, more, facts.if_host(0.935, 0.4))?;
+    Some(found.worse(worse))
 }
 
 /// The call waits for the device by itself: the device is idle until the host goes on. Where
 /// waits were not counted, its gate had to be opened and had not been.
 pub fn synchronisation(facts: &Facts) -> Option<Found> {
-    let pair = facts.call()?;
+    let Some(pair) = facts.call() else {
+        let fact = repeated(facts, SYNCHRONISATIONS, SYNCHRONISATIONS)?;
+        return Some(Found::new(Cause::Synchronisation, vec![fact], 0.93).worse(true));
+    };
     let fact = match facts.count(SYNCHRONISATIONS) {
         Some(_) => asked_more(facts, SYNCHRONISATIONS)?,
         None => {
@@ -35,8 +63,8 @@ pub fn synchronisation(facts: &Facts) -> Option<Found> {
         }
     };
     // It is behind the waiting of the device for the host, and not the other way round.
-    let confidence = facts.if_host(0.93, 0.4);
-    Some(Found::new(Cause::Synchronisation, vec![fact], confidence))
+    let order = facts.if_host(0.93, 0.4);
+    Some(Found::new(Cause::Synchronisation, vec![fact], order))
 }
 
 /// A difference of peak memory below this, or below a tenth, is an allocator's rounding.
@@ -60,14 +88,13 @@ pub fn workspace(facts: &Facts) -> Option<Found> {
     Found::of(Cause::Workspace, told.into_iter().flatten().collect(), 0.45)
 }
 
-/// Calls that the steady part of a program does without: memory allocated, waits; of a whole
-/// program modules loaded.
+/// Calls of a whole program: modules loaded, memory allocated, waits. It may be no more than
+/// another warm-up.
 pub fn calls_added(facts: &Facts) -> Option<Found> {
-    let names: &[&str] = match facts.source {
-        Source::Call(_) => return None,
-        Source::Trace(_, Scope::Repetition) => &["allocations", "synchronisations"],
-        Source::Trace(_, Scope::Whole) => &["module_loads", "allocations", "synchronisations"],
+    let Source::Trace(_, Scope::Whole) = facts.source else {
+        return None;
     };
+    let names = ["module_loads", "allocations", "synchronisations"];
     let more = names.iter().filter_map(|name| {
         let count = facts.more(name)?;
         let beyond = count.head > count.base * (1.0 + facts.floor.0);

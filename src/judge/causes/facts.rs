@@ -6,7 +6,7 @@ use std::cell::OnceCell;
 use super::clock::Clock;
 use crate::judge::counts;
 use crate::judge::floor::beyond;
-use crate::judge::judgement::{Cause, Difference, Fact, Finding};
+use crate::judge::judgement::{Account, Cause, Difference, Fact, Finding};
 use crate::machine::{KernelChange, Scope, SideFigures, Sides, Structure};
 use crate::record::side::CaseRecord;
 use crate::units::{Nanoseconds, Ratio, Share};
@@ -68,6 +68,8 @@ pub struct Facts<'a> {
     pub waits: Option<Sides<Waits>>,
     /// Kernels, before and after. Those of a call have no times, and none is `Replaced`.
     pub kernels: Cow<'a, [KernelChange]>,
+    /// Where the change of time went, where that is known.
+    pub account: Option<Account>,
     /// [`Facts::same_structure`], once a rule has asked.
     pub(super) same_structure: OnceCell<bool>,
 }
@@ -89,6 +91,7 @@ impl<'a> Facts<'a> {
         sides: &'a Sides<SideFigures>,
         scope: Scope,
         kernels: &'a [KernelChange],
+        account: Option<Account>,
         floor: Share,
     ) -> Facts<'a> {
         let waits = |side: &SideFigures| Waits {
@@ -105,6 +108,7 @@ impl<'a> Facts<'a> {
             host_ns: None,
             waits: Some(sides.map(waits)),
             kernels: Cow::Borrowed(kernels),
+            account,
             same_structure: OnceCell::new(),
         }
     }
@@ -195,7 +199,7 @@ impl<'a> Facts<'a> {
         slower.is_some_and(|slower| time >= slower * EXPLAINS)
     }
 
-    /// How sure a cause is that costs the host: behind a gate its time is not in the call's.
+    /// The order of a cause that costs the host: behind a gate its time is not in the call's.
     pub fn if_host(&self, inside: f64, behind_a_gate: f64) -> f64 {
         match self.clock.holds_host() {
             true => inside,
@@ -208,6 +212,9 @@ impl<'a> Facts<'a> {
 pub struct Found {
     /// What is told.
     pub finding: Finding,
+    /// How near to the root it is: of two that account for as much, the one with more comes
+    /// first. Between 0 and 1, and told to nobody.
+    pub order: f64,
     /// What of the growth it accounts for, below 0 for a gain; `None` where that is not known.
     pub growth: Option<Nanoseconds>,
     /// True when it is a loss by itself, whatever the times say.
@@ -216,21 +223,22 @@ pub struct Found {
 
 impl Found {
     /// A finding whose time is not known.
-    pub fn new(cause: Cause, facts: Vec<Fact>, confidence: f64) -> Found {
+    pub fn new(cause: Cause, facts: Vec<Fact>, order: f64) -> Found {
         Found {
             finding: Finding {
                 cause,
                 facts,
-                confidence,
+                share: None,
             },
+            order,
             growth: None,
             worse: false,
         }
     }
 
     /// The same, where there is anything to tell.
-    pub fn of(cause: Cause, facts: Vec<Fact>, confidence: f64) -> Option<Found> {
-        (!facts.is_empty()).then(|| Found::new(cause, facts, confidence))
+    pub fn of(cause: Cause, facts: Vec<Fact>, order: f64) -> Option<Found> {
+        (!facts.is_empty()).then(|| Found::new(cause, facts, order))
     }
 
     /// With what it accounts for, where a trace tells that.

@@ -34,7 +34,7 @@ fn host_bound(facts: &Facts) -> Option<Found> {
         // It waits for something else, and so may the host.
         (_, Some(Some(false))) => None,
         (Some(pair), hosts) => {
-            let confidence = match hosts {
+            let order = match hosts {
                 Some(Some(true)) => 0.88,
                 _ => between_calls(facts, pair)?,
             };
@@ -44,7 +44,7 @@ fn host_bound(facts: &Facts) -> Option<Found> {
             let mut told: Vec<Fact> = host.into_iter().collect();
             told.extend(idle.into_iter().flat_map(idle_facts));
             told.extend(device(facts, pair));
-            Found::of(Cause::HostBound, told, confidence)
+            Found::of(Cause::HostBound, told, order)
         }
         (None, _) => {
             let idle = inside?;
@@ -87,7 +87,7 @@ fn is_the_hosts(idle: &Sides<Waits>) -> Option<bool> {
     Some(waits * 2.0 >= growth(idle))
 }
 
-/// The confidence that the device waits for the next call.
+/// The order that the device waits for the next call.
 fn between_calls(facts: &Facts, pair: &Pair) -> Option<f64> {
     let device = match facts.clock {
         // The host's time is what is judged: it cannot but be in it.
@@ -132,7 +132,7 @@ fn in_a_trace(
     cause: Cause,
     what: &str,
     waits: Sides<Nanoseconds>,
-    confidence: f64,
+    order: f64,
 ) -> Option<Found> {
     let head = &facts.traces()?.head;
     let of = format!(" of {} {}", head.elapsed_ns, facts.each());
@@ -142,7 +142,7 @@ fn in_a_trace(
         of: String::new(),
     };
     let told = vec![Fact::times(what, waits, &of), works];
-    Some(Found::new(cause, told, confidence).growing(waits.growth()))
+    Some(Found::new(cause, told, order).growing(waits.growth()))
 }
 
 /// Share of the time that passes from which idle time stands out.
@@ -156,7 +156,7 @@ pub fn idle(standing: &Standing) -> Option<Found> {
     }
     let host = time.host_bound_ns;
     let host = host.filter(|_| time.host_bound().is_some_and(|share| share >= IDLE));
-    let (cause, what, ns, confidence) = match host {
+    let (cause, what, ns, order) = match host {
         Some(ns) => (
             Cause::HostBound,
             "device idle waiting for the host ",
@@ -173,5 +173,5 @@ pub fn idle(standing: &Standing) -> Option<Found> {
         of: String::new(),
     };
     let told = vec![Fact::part(what, part, whole, &of), longest];
-    Some(Found::new(cause, told, confidence))
+    Some(Found::new(cause, told, order))
 }

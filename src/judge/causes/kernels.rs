@@ -1,7 +1,7 @@
 //! Other kernels, or the same ones compiled into something else.
 
 use super::facts::{Facts, Found, TOLD};
-use crate::judge::judgement::{Cause, Fact};
+use crate::judge::judgement::{Account, AccountLine, Cause, Fact, Item};
 use crate::machine::{Became, KernelChange, LaunchChange, Sides, moves_data, short};
 use crate::units::{Nanoseconds, Ratio};
 
@@ -11,10 +11,36 @@ const WORTH: f64 = 0.02;
 
 /// Another kernel does the work.
 pub fn replaced(facts: &Facts) -> Option<Found> {
+    if let Some(account) = &facts.account {
+        return replaced_in_an_account(account);
+    }
     match facts.call() {
         Some(_) => replaced_in_a_call(facts),
         None => replaced_in_a_trace(facts),
     }
+}
+
+/// What stands in the place of what, with its times, where both sides are laid side by side.
+fn replaced_in_an_account(account: &Account) -> Option<Found> {
+    let in_place = |line: &&AccountLine| match &line.item {
+        Item::InPlace { names, .. } => !names.head.iter().all(|name| moves_data(name)),
+        _ => false,
+    };
+    let lines: Vec<&AccountLine> = account.lines.iter().filter(in_place).collect();
+    let told = lines.iter().take(TOLD).map(|line| match &line.item {
+        // One for one, as often.
+        Item::InPlace {
+            names, count, time, ..
+        } if names.base.len() == 1 && names.head.len() == 1 && count.base == count.head => {
+            Fact::Replaced {
+                kernels: names.map(|names| names.join(", ")),
+                mean: Some(time.map(|time| *time / f64::from(count.base.max(1)))),
+            }
+        }
+        item => Fact::said(&item.told()),
+    });
+    let found = Found::of(Cause::KernelReplaced, told.collect(), 0.8)?;
+    Some(found.growing(lines.iter().map(|line| line.growth_ns).sum()))
 }
 
 /// Kernels that are gone together with kernels that are new: which is for which is unknown.

@@ -35,7 +35,7 @@ pub fn added(facts: &Facts) -> Option<Found> {
 /// a whole program it may be no more than another warm-up.
 pub fn modules_loaded(facts: &Facts) -> Option<Found> {
     let loads = facts.more("module_loads")?;
-    let (what, of, confidence) = match facts.source {
+    let (what, of, order) = match facts.source {
         Source::Call(_) => {
             let what = "modules loaded by a call in steady state";
             (what, "", facts.if_host(0.94, 0.6))
@@ -44,7 +44,7 @@ pub fn modules_loaded(facts: &Facts) -> Option<Found> {
         Source::Trace(_, Scope::Whole) => return None,
     };
     let told = vec![Fact::count(what, loads, of)];
-    Some(Found::new(Cause::ModulesLoaded, told, confidence))
+    Some(Found::new(Cause::ModulesLoaded, told, order))
 }
 
 /// Events of a counted function in one call of each; `None` where they are no more than

@@ -32,8 +32,8 @@ pub fn clock(facts: &Facts) -> Option<Found> {
         true => Cause::LowerClock,
         false => Cause::HigherClock,
     };
-    let confidence = unless_restructured(facts, 0.9, 0.6) * share.min(1.0);
-    Some(Found::new(cause, vec![told], confidence))
+    let order = unless_restructured(facts, 0.9, 0.6) * share.min(1.0);
+    Some(Found::new(cause, vec![told], order))
 }
 
 /// A change of structure explains better than a condition that came with it.
@@ -72,8 +72,8 @@ pub fn throttled(facts: &Facts) -> Option<Found> {
         slower: (slower.throttled, slower.known),
         faster: (faster.throttled, faster.known),
     };
-    let confidence = unless_restructured(facts, 0.8, 0.5);
-    Some(Found::new(Cause::Throttled, vec![told], confidence))
+    let order = unless_restructured(facts, 0.8, 0.5);
+    Some(Found::new(Cause::Throttled, vec![told], order))
 }
 
 /// Other processes computed on the device.
@@ -85,6 +85,6 @@ pub fn shared_device(facts: &Facts) -> Option<Found> {
         slower: (slower.shared, slower.known),
         faster: (faster.shared, faster.known),
     };
-    let confidence = unless_restructured(facts, 0.8, 0.5);
-    Some(Found::new(Cause::SharedDevice, vec![told], confidence))
+    let order = unless_restructured(facts, 0.8, 0.5);
+    Some(Found::new(Cause::SharedDevice, vec![told], order))
 }

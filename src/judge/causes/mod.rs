@@ -3,12 +3,14 @@
 //! [`facts`] is that view, made from two records of a case ([`call`]) or from two traces;
 //! [`standing`] is that of one trace. A rule says at most one thing, with the figures it saw,
 //! and each cause is decided and told in one place. A trace knows when each launch ran and
-//! for how long, so its evidence has times, confidence follows from them, and a launch that
-//! costs nothing more is no cause.
+//! for how long, so its evidence has times, and a launch that costs nothing more is no cause.
 //!
-//! Confidence is a judgement, not a probability: exact facts that suffice to explain a change
-//! rank above exact facts that may, and both above conditions that merely came with it.
+//! Where a change has an account, a finding has the share of the lines that it speaks of
+//! ([`accounted`]), and what accounts for less than half comes after what accounts for more. Of
+//! two that account alike, the one nearer to the root comes first: exact facts that suffice to
+//! explain a change before exact facts that may, and both before conditions that came with it.
 
+mod accounted;
 mod call;
 mod clock;
 mod copies;
@@ -26,11 +28,11 @@ pub use clock::Clock;
 pub use facts::{Facts, Found, Pair};
 pub use standing::Standing;
 
-use super::judgement::Finding;
-use crate::units::Ratio;
+use super::judgement::{Account, Finding};
+use crate::units::{Nanoseconds, Ratio};
 
-/// What is left of the confidence of a trace's finding that accounts for less than half of
-/// a slowdown: such findings keep their order among themselves.
+/// What is left of the order of a finding that accounts for less than half of a slowdown: such
+/// findings keep their order among themselves.
 const MINOR: f64 = 0.55;
 
 type Rule = fn(&Facts) -> Option<Found>;
@@ -63,10 +65,9 @@ const RULES: [Rule; 21] = [
 pub fn found(facts: &Facts) -> Vec<Found> {
     let mut found = parallelism::less_parallel(facts);
     found.extend(RULES.iter().filter_map(|rule| rule(facts)));
-    if facts.traces().is_some() {
-        rank_by_share(facts, &mut found);
-    }
-    found.sort_by(|a, b| b.finding.confidence.total_cmp(&a.finding.confidence));
+    accounted::accounted(facts, &mut found);
+    rank_by_share(facts, &mut found);
+    found.sort_by(|a, b| b.order.total_cmp(&a.order));
     found
 }
 
@@ -78,17 +79,25 @@ fn rank_by_share(facts: &Facts, found: &mut [Found]) {
     for one in found.iter_mut() {
         let minor = one.growth.is_some_and(|time| !facts.explained_by(time));
         if slower && minor {
-            one.finding.confidence *= MINOR;
+            one.order *= MINOR;
+        }
+    }
+    let change = facts.account.as_ref().map(|account| account.change_ns);
+    if let Some(change) = change.filter(|change| *change != Nanoseconds::ZERO) {
+        for one in found.iter_mut() {
+            one.finding.share = one.growth.map(|time| time.share_of(change));
         }
     }
     let growth = |found: &Found| found.growth.unwrap_or_default();
     found.sort_by(|a, b| growth(b).total_cmp(&growth(a)));
 }
 
-/// What explains a change between two records, most telling first.
-pub fn findings(pair: &Pair) -> Vec<Finding> {
-    let found = found(&pair.facts()).into_iter();
-    found.map(|found| found.finding).collect()
+/// What explains a change between two records, what accounts for most first; and where the
+/// time went.
+pub fn explained(pair: &Pair) -> (Vec<Finding>, Option<Account>) {
+    let facts = pair.facts();
+    let found = found(&facts).into_iter();
+    (found.map(|found| found.finding).collect(), facts.account)
 }
 
 /// What stands out in one trace, most telling first. Nothing here says that something got
@@ -98,9 +107,8 @@ pub fn standing_out(standing: &Standing) -> Vec<Finding> {
     found.extend(launches::still_loading(standing));
     found.extend(host::idle(standing));
     found.extend(copies::exposed_copies(standing));
-    let mut findings: Vec<Finding> = found.into_iter().map(|found| found.finding).collect();
-    findings.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
-    findings
+    found.sort_by(|a, b| b.order.total_cmp(&a.order));
+    found.into_iter().map(|found| found.finding).collect()
 }
 
 #[cfg(test)]

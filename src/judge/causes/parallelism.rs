@@ -60,13 +60,13 @@ fn head_filled(kernel: &KernelChange) -> Option<(u64, u32)> {
 
 fn in_a_trace(facts: &Facts, kernel: &KernelChange) -> Found {
     let slower = kernel.ratio() > Ratio::grown_by(facts.floor);
-    let confidence = match (slower, kernel.fewer >= MUCH) {
+    let order = match (slower, kernel.fewer >= MUCH) {
         (true, true) => 0.95,
         (true, false) => 0.6,
         (false, _) => 0.4,
     };
     let told = launch(facts, kernel, kernel.changes.clone(), head_filled(kernel));
-    let found = Found::new(Cause::LessParallel, vec![told], confidence);
+    let found = Found::new(Cause::LessParallel, vec![told], order);
     found.growing(kernel.growth_ns()).worse(slower)
 }
 
@@ -126,9 +126,9 @@ pub fn few_blocks<'a>(standing: &'a Standing) -> impl Iterator<Item = Found> + '
         };
         // A few multiprocessors without a block cost little.
         let half = 2 * filled <= u64::from(sms);
-        let confidence = if half { 0.9 } else { 0.4 };
+        let order = if half { 0.9 } else { 0.4 };
         let dominates = whole > Nanoseconds::ZERO && part.share_of(whole) >= DOMINATES;
-        dominates.then(|| Found::new(Cause::FewBlocks, vec![told], confidence))
+        dominates.then(|| Found::new(Cause::FewBlocks, vec![told], order))
     })
 }
 

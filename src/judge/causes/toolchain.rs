@@ -24,8 +24,8 @@ pub fn versions(facts: &Facts) -> Option<Found> {
         told.push(Fact::said("structure unchanged"));
     }
     // With equal instructions it is what surrounds them: `environment` says so.
-    let confidence = if equal && !same_code(facts) { 0.6 } else { 0.4 };
-    Some(Found::new(Cause::Toolchain, told, confidence))
+    let order = if equal && !same_code(facts) { 0.6 } else { 0.4 };
+    Some(Found::new(Cause::Toolchain, told, order))
 }
 
 /// The same instructions, launched alike, take another time: what surrounds them changed.

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::fact::{Fact, told};
+use crate::units::Share;
 
 /// A named cause with its evidence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -14,8 +15,8 @@ pub struct Finding {
     pub cause: Cause,
     /// What was seen, most telling first.
     pub facts: Vec<Fact>,
-    /// 0 to 1.
-    pub confidence: f64,
+    /// What of the change it accounts for; `None` where that is not known.
+    pub share: Option<Share>,
 }
 
 impl Finding {
@@ -43,8 +44,9 @@ struct Written {
     /// What was seen, most telling first.
     #[serde(default)]
     facts: Vec<Fact>,
-    /// 0 to 1.
-    confidence: f64,
+    /// What of the change it accounts for: 1.0 is all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    share: Option<Share>,
 }
 
 impl From<Finding> for Written {
@@ -53,7 +55,7 @@ impl From<Finding> for Written {
             cause: finding.cause,
             evidence: finding.evidence(),
             facts: finding.facts,
-            confidence: finding.confidence,
+            share: finding.share,
         }
     }
 }
@@ -67,7 +69,7 @@ impl From<Written> for Finding {
         Finding {
             cause: written.cause,
             facts,
-            confidence: written.confidence,
+            share: written.share,
         }
     }
 }

@@ -5,10 +5,12 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::analysis::{Analysis, analyse};
+use crate::judge::account::{Asked, account};
 use crate::judge::causes::{Facts, Found, found};
-use crate::judge::judgement::{Difference, Finding, Verdict, VerdictOutcome};
+use crate::judge::judgement::{Account, Difference, Finding, Verdict, VerdictOutcome};
 use crate::machine::{
-    KernelChange, Launches, Recorded, Scope, SideFigures, Sides, Summary, of_recordings,
+    Division, KernelChange, Launches, Recorded, Scope, SideFigures, Sides, Summary, of_recordings,
+    repetition, whole,
 };
 use crate::record::trace::Trace;
 use crate::units::{Nanoseconds, Ratio, Share};
@@ -30,8 +32,11 @@ pub struct Comparison {
     pub incomparable: Vec<Difference>,
     /// By growth of total time, the most first.
     pub kernels: Vec<KernelChange>,
-    /// Causes, most telling first.
+    /// Causes, those that account for most first.
     pub findings: Vec<Finding>,
+    /// Where the change of what passes went: of one device, where it is divided on both sides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<Account>,
     /// What is to be kept in mind.
     pub notes: Vec<String>,
     /// What follows.
@@ -95,6 +100,15 @@ impl<'a> Side<'a> {
             recording,
             operations,
             mean_ns: rows.map(|row| (row.name.as_str(), row.mean())).collect(),
+        }
+    }
+
+    /// What the time is divided by.
+    fn division(&self, scope: Scope) -> Option<Division> {
+        let recording = &self.trace.recording;
+        match (&self.analysis.steady, scope) {
+            (Some(part), Scope::Repetition) => repetition(recording, &part.steady),
+            _ => whole(recording),
         }
     }
 
@@ -169,6 +183,7 @@ pub fn compare(base: (&str, &Trace), head: (&str, &Trace), floor: Share) -> Comp
         sides: Sides::of(base.figures(scope), head.figures(scope)),
         incomparable,
         findings: Vec::new(),
+        account: None,
         notes: Vec::new(),
         verdict: Verdict {
             outcome: VerdictOutcome::NotJudged,
@@ -176,10 +191,23 @@ pub fn compare(base: (&str, &Trace), head: (&str, &Trace), floor: Share) -> Comp
             undecided: None,
         },
     };
-    let found = {
+    let (found, account) = {
         let Comparison { sides, kernels, .. } = &comparison;
-        found(&Facts::of_traces(sides, scope, kernels, floor))
+        let divisions = Sides::both(base.division(scope), head.division(scope));
+        let account = divisions.map(|divisions| {
+            account(&Asked {
+                times: sides.map(|side| side.elapsed_ns),
+                divisions: Sides::of(&divisions.base, &divisions.head),
+                holds_host: Sides::of(true, true),
+                host: None,
+                mhz: None,
+                kernels,
+            })
+        });
+        let facts = Facts::of_traces(sides, scope, kernels, account, floor);
+        (found(&facts), facts.account)
     };
+    comparison.account = account;
     comparison.verdict = verdict(&comparison, &found, [&base, &head]);
     comparison.findings = found.into_iter().map(|found| found.finding).collect();
     comparison.notes = notes(&comparison, [&base, &head]);

@@ -17,7 +17,7 @@ use crate::suite::structural::Action;
 
 /// Columns of `cases.csv` between the facets and the parameters. From `busy_ns` to
 /// `moving_ns` they are of one recorded call, `host_bound` a share of it.
-const FIGURES: [&str; 48] = [
+const FIGURES: [&str; 49] = [
     "word",
     "allowed",
     "reason",
@@ -58,6 +58,7 @@ const FIGURES: [&str; 48] = [
     "overlap_ns",
     "moving_ns",
     "findings",
+    "account",
     "structure",
     "severity",
     "host_word",
@@ -126,7 +127,7 @@ fn figures(
     record: Option<&CaseRecord>,
     spread: Option<&Spread>,
     sms: Option<u32>,
-) -> [String; 48] {
+) -> [String; 49] {
     let condition = |count: fn(&Conditions) -> Option<u32>| {
         cell(record.and_then(|record| count(&record.conditions)))
     };
@@ -197,6 +198,11 @@ fn figures(
         active(|of| Some(of.time.overlap_ns)),
         active(|of| of.moving_ns),
         findings(&row.findings),
+        text_cell(
+            &row.account
+                .as_ref()
+                .map_or_else(String::new, |of| one_line(&of.to_string())),
+        ),
         structure(row),
         cell(row.severity.map(|share| share.0)),
         beside(Metric::Host, word),

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::chosen::EXCERPT;
 use super::context::Context;
 use crate::judge::judgement::{Change, Row, Timing, Uncounted, Word};
+use crate::report::account::AccountView;
 use crate::report::summary::{Fresh, fresh, judged, reproduce};
 use crate::report::text::{clean, one_line, shorten};
 use crate::units::{Ratio, Share};
@@ -21,6 +22,7 @@ pub(super) struct ChangeView {
     reason: Option<String>,
     structure: Vec<String>,
     findings: Vec<FindingView>,
+    account: Option<AccountView>,
     reproduce: String,
 }
 
@@ -29,7 +31,8 @@ pub(super) struct ChangeView {
 pub(super) struct FindingView {
     pub(super) cause: String,
     pub(super) evidence: String,
-    pub(super) confidence: String,
+    /// What of the change it accounts for; empty where that is not known.
+    pub(super) share: String,
 }
 
 /// Head against base, in words and as a whisker.
@@ -75,6 +78,7 @@ impl ChangeView {
             reason: reason(row, EXCERPT),
             structure: structure(row),
             findings: findings(row),
+            account: row.account.as_ref().map(AccountView::of),
             reproduce: reproduce(context.report, &row.case.0),
         }
     }
@@ -100,7 +104,9 @@ pub(super) fn findings(row: &Row) -> Vec<FindingView> {
         .map(|finding| FindingView {
             cause: finding.cause.to_string(),
             evidence: one_line(&finding.evidence()),
-            confidence: Share(finding.confidence).to_string(),
+            share: finding
+                .share
+                .map_or_else(String::new, |share| share.to_string()),
         })
         .collect()
 }

@@ -18,6 +18,7 @@ use super::context::{Context, sign, tone};
 use super::samples::samples;
 use crate::attention::work;
 use crate::judge::judgement::{Row, Timing, Word};
+use crate::report::account::AccountView;
 use crate::report::by_axes::Table;
 use crate::report::fill;
 use crate::report::peaks::{Reached, reached};
@@ -178,10 +179,21 @@ fn details(context: &Context, row: &Row, strings: &mut Strings, calls: &mut Call
     }
     let findings: Vec<[usize; 3]> = findings(row)
         .into_iter()
-        .map(|of| [of.cause, of.evidence, of.confidence].map(|text| strings.place(text)))
+        .map(|of| [of.cause, of.evidence, of.share].map(|text| strings.place(text)))
         .collect();
     if !findings.is_empty() {
         add("findings", json!(findings));
+    }
+    if let Some(account) = row.account.as_ref().map(AccountView::of) {
+        let lines: Vec<Value> = account
+            .lines
+            .iter()
+            .map(|line| {
+                let what = strings.place(line.what.clone());
+                json!([what, line.growth, line.from, line.width, line.longer])
+            })
+            .collect();
+        add("account", json!([account.change, lines]));
     }
     if let Some(told) = comparison(context, row) {
         let Comparison {

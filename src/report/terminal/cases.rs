@@ -105,6 +105,7 @@ fn told(row: &Row, of: Of, whole: bool) -> Vec<String> {
             // Its metrics have lines of their own.
             Of::Beside => row.structure_told(),
         });
+        told.extend(row.account.as_ref().map(ToString::to_string));
         told.extend(row.findings.iter().map(ToString::to_string));
     }
     told

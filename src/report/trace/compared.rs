@@ -13,6 +13,7 @@ use crate::judge::trace::{Analysis, Comparison, analyse};
 use crate::machine::{KernelChange, Scope, Summary};
 use crate::record::trace::Trace;
 use crate::report::RenderError;
+use crate::report::account::AccountView;
 use crate::report::plot::{Timeline, busiest, timeline};
 use crate::report::template::{COLOURED, rendered};
 use crate::report::text::{one_line, shell_command};
@@ -30,6 +31,7 @@ struct PageView {
     base: SideView,
     head: SideView,
     findings: Vec<FindingView>,
+    account: Option<AccountView>,
     scope: &'static str,
     figures: Vec<FigureRow>,
     kernels: Vec<KernelView>,
@@ -99,6 +101,7 @@ pub fn compared(of: &Comparison, base: &Trace, head: &Trace) -> Result<String, R
             base: side(&of.sides.base.label, base, before),
             head: side(&of.sides.head.label, head, after),
             findings: findings(&of.findings),
+            account: of.account.as_ref().map(AccountView::of),
             scope: scope(of),
             figures: figures(of),
             kernels: changed(of).into_iter().take(LISTED).map(kernel).collect(),

@@ -35,6 +35,11 @@ pub fn difference(of: &Comparison, colour: bool) -> String {
     for differs in incomparable(of) {
         text.say(2, &differs);
     }
+    if let Some(account) = &of.account {
+        text.line("");
+        text.line(&paint("Where the time went", Style::new().bold()));
+        text.say(2, &account.to_string());
+    }
     if !of.findings.is_empty() {
         text.line("");
         text.line(&paint("Why", Style::new().bold()));

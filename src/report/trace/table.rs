@@ -65,12 +65,10 @@ pub fn table(trace: &Trace, analysis: &Analysis) -> String {
 
 /// A finding in a line.
 pub(super) fn told(finding: &Finding) -> String {
-    format!(
-        "{}: {} (confidence {:.2})",
-        finding.cause,
-        finding.evidence(),
-        finding.confidence
-    )
+    let share = finding
+        .share
+        .map(|share| format!(" ({share} of the change)"));
+    format!("{finding}{}", share.unwrap_or_default())
 }
 
 fn first_ns(trace: &Trace) -> u64 {

@@ -21,7 +21,7 @@ pub(super) struct LegendView {
 pub(super) struct FindingView {
     cause: String,
     evidence: String,
-    confidence: String,
+    share: String,
 }
 
 /// Findings, as templates take them.
@@ -31,7 +31,9 @@ pub(super) fn findings(found: &[Finding]) -> Vec<FindingView> {
         .map(|finding| FindingView {
             cause: finding.cause.to_string(),
             evidence: one_line(&finding.evidence()),
-            confidence: format!("{:.2}", finding.confidence),
+            share: finding
+                .share
+                .map_or_else(String::new, |share| share.to_string()),
         })
         .collect()
 }

@@ -4,6 +4,8 @@
 //! clock sees too. Recording stretches gaps, and by little what runs: a division says what
 //! belongs to what, the clock how long the whole took.
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::operation::{Named, Operation, Work};
@@ -67,6 +69,18 @@ fn is_nothing(time: &Nanoseconds) -> bool {
 const MOST: usize = 2_000;
 
 impl Part {
+    /// An operation with what is its own; `work` tells a kernel by its name.
+    pub fn of<K>(operation: &Operation<K>, work: Work<Named>, own: Own) -> Part {
+        Part {
+            work,
+            stream: operation.stream,
+            operator: operation.operator.as_deref().map(str::to_owned),
+            ns: Nanoseconds(own.share_ns),
+            gap_ns: Nanoseconds(own.gap_ns),
+            host_ns: own.host_ns.map(Nanoseconds),
+        }
+    }
+
     /// What it is aligned by: a kernel's name as two builds have it, a copy's direction.
     pub fn key(&self) -> String {
         key(&self.work)
@@ -74,78 +88,74 @@ impl Part {
 }
 
 impl Division {
-    /// Of calls of one case. Of those that did not all do the same, the ones that most agree
-    /// on; `None` where nothing ran, or too much to be told.
+    /// Of calls of one case: the medians of those that did the same as most. `None` where
+    /// nothing ran, or too much to be told.
     pub fn of(calls: &[RecordedCall]) -> Option<Division> {
-        let calls: Vec<(Vec<String>, Vec<&Operation<Named>>, Option<Nanoseconds>)> = calls
+        let each = calls
             .iter()
-            .map(|call| {
-                let order = launched(&call.operations);
-                let keys = order.iter().map(|operation| key(&operation.work)).collect();
-                (keys, order, call.time_ns)
-            })
+            .map(|call| Division::of_one(call.time_ns, &call.operations));
+        let each: Vec<Division> = each.collect();
+        let found = Division::merged(&each)?;
+        (1..=MOST).contains(&found.parts.len()).then_some(found)
+    }
+
+    fn of_one(time_ns: Option<Nanoseconds>, operations: &[Operation<Named>]) -> Division {
+        let order = launched(operations);
+        let ran: Vec<Ran> = order
+            .iter()
+            .map(|operation| Ran::from(*operation))
             .collect();
-        let alike = |keys: &Vec<String>| calls.iter().filter(|(other, ..)| other == keys).count();
-        // The last of those that are as many: `max_by_key` gives the last.
-        let (keys, ..) = calls.iter().max_by_key(|(keys, ..)| alike(keys))?;
-        if keys.is_empty() || keys.len() > MOST {
-            return None;
-        }
-        let same = || calls.iter().filter(|(other, ..)| other == keys);
-        let own: Vec<Vec<Own>> = same()
-            .map(|(_, order, _)| {
-                let ran: Vec<Ran> = order
-                    .iter()
-                    .map(|operation| Ran::from(*operation))
-                    .collect();
-                divide(&ran)
-            })
-            .collect();
-        let (_, order, _) = same().next()?;
-        let parts = order.iter().enumerate().map(|(at, operation)| {
-            let of = |figure: fn(&Own) -> f64| own.iter().map(|call| figure(&call[at])).collect();
-            let known = own.iter().all(|call| call[at].host_ns.is_some());
-            Part {
-                work: operation.work.clone(),
-                stream: operation.stream,
-                operator: operation.operator.as_deref().map(str::to_owned),
-                ns: median(of(|own| own.share_ns)),
-                gap_ns: median(of(|own| own.gap_ns)),
-                host_ns: known.then(|| median(of(|own| own.host_ns.unwrap_or_default()))),
-            }
-        });
-        let times: Option<Vec<f64>> = same().map(|(.., time)| time.map(|time| time.0)).collect();
-        Some(Division {
-            calls: own.len() as u32,
-            time_ns: times.map(median),
+        let parts = order.iter().zip(divide(&ran));
+        let parts = parts.map(|(operation, own)| Part::of(operation, operation.work.clone(), own));
+        Division {
+            calls: 1,
+            time_ns,
             parts: parts.collect(),
+        }
+    }
+
+    /// Of several calls, invocations or repetitions: the medians of those that did the same as
+    /// most.
+    pub fn merged(several: &[Division]) -> Option<Division> {
+        Division::over(several, median)
+    }
+
+    /// The same, with means: their parts add up to the mean of the whole.
+    pub fn averaged(several: &[Division]) -> Option<Division> {
+        Division::over(several, |values| {
+            Nanoseconds(values.iter().sum::<f64>() / values.len().max(1) as f64)
         })
     }
 
-    /// Of several invocations: of those that did the same as most, the medians.
-    pub fn merged(several: &[Division]) -> Option<Division> {
+    fn over(several: &[Division], middle: fn(Vec<f64>) -> Nanoseconds) -> Option<Division> {
         let keys = |of: &Division| of.parts.iter().map(Part::key).collect::<Vec<_>>();
-        let all: Vec<Vec<String>> = several.iter().map(keys).collect();
-        let alike = |keys: &Vec<String>| all.iter().filter(|other| *other == keys).count();
-        let most = all.iter().max_by_key(|keys| alike(keys))?;
-        let same = several.iter().zip(&all).filter(|(_, keys)| *keys == most);
-        let same: Vec<&Division> = same.map(|(division, _)| division).collect();
+        let mut like: HashMap<Vec<String>, Vec<&Division>> = HashMap::new();
+        for one in several {
+            like.entry(keys(one)).or_default().push(one);
+        }
+        // Of two that are as many, the one with fewer operations: the other did more by chance.
+        let most = like.into_values().max_by_key(|same| {
+            let first = same.first().map_or(0, |of| of.parts.len());
+            (same.len(), std::cmp::Reverse(first))
+        });
+        let same = most?;
         let first = same.first()?;
         let over = |at: usize, figure: fn(&Part) -> Nanoseconds| {
-            median(same.iter().map(|of| figure(&of.parts[at]).0).collect())
+            middle(same.iter().map(|of| figure(&of.parts[at]).0).collect())
         };
-        let parts = first.parts.iter().enumerate().map(|(at, part)| Part {
-            ns: over(at, |part| part.ns),
-            gap_ns: over(at, |part| part.gap_ns),
-            host_ns: part
-                .host_ns
-                .map(|_| over(at, |part| part.host_ns.unwrap_or_default())),
-            ..part.clone()
+        let parts = first.parts.iter().enumerate().map(|(at, part)| {
+            let known = same.iter().all(|of| of.parts[at].host_ns.is_some());
+            Part {
+                ns: over(at, |part| part.ns),
+                gap_ns: over(at, |part| part.gap_ns),
+                host_ns: known.then(|| over(at, |part| part.host_ns.unwrap_or_default())),
+                ..part.clone()
+            }
         });
         let times: Option<Vec<f64>> = same.iter().map(|of| of.time_ns.map(|ns| ns.0)).collect();
         Some(Division {
             calls: same.iter().map(|of| of.calls).sum(),
-            time_ns: times.map(median),
+            time_ns: times.map(middle),
             parts: parts.collect(),
         })
     }

@@ -42,6 +42,24 @@ impl Nanoseconds {
     }
 }
 
+impl Nanoseconds {
+    /// A difference with its sign: `+3.20 µs`.
+    pub fn signed(self) -> String {
+        match self.0 < 0.0 {
+            true => format!("-{}", Nanoseconds(-self.0)),
+            false => format!("+{self}"),
+        }
+    }
+
+    /// A part of a difference, with its sign, in the unit and to the decimal place of the
+    /// whole: `+1.70` of `+3.20 µs`.
+    pub fn signed_beside(self, whole: Nanoseconds) -> String {
+        let (scale, _) = unit(whole);
+        let digits = (whole.0.abs() / scale).max(1.0).log10().floor() as usize;
+        format!("{:+.*}", 2usize.saturating_sub(digits), self.0 / scale)
+    }
+}
+
 impl From<Duration> for Nanoseconds {
     fn from(duration: Duration) -> Nanoseconds {
         Nanoseconds(duration.as_nanos() as f64)

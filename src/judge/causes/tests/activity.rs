@@ -1,7 +1,7 @@
 //! Causes that an activity tells: waiting for the host, gaps, copies and what hides them.
 
 use super::{counted, found, gated, launched, only, pair, pair_of};
-use crate::judge::causes::{Clock, Pair, findings};
+use crate::judge::causes::{Clock, Pair, explained};
 use crate::judge::testing::around;
 use crate::machine::{ActivitySummary, DeviceTime};
 use crate::record::side::CaseRecord;
@@ -107,7 +107,8 @@ fn copies_are_told_with_their_part_of_the_call() {
         "copies-added: 4 copy kernels added (elementwise_kernel)"
     );
     // Copies that cost next to nothing are not what made it slower.
-    assert!(found(&views, &copies(Some(9_000)), 3.29)[0].confidence < 0.6);
+    let aside = crate::judge::causes::found(&pair(&views, &copies(Some(9_000)), 3.29).facts());
+    assert!(aside[0].order < 0.6);
 }
 
 #[test]
@@ -174,7 +175,7 @@ fn behind_a_gate_the_host_is_no_cause() {
 fn where_the_hosts_time_is_judged_it_is_told_whatever_the_clock() {
     let before = timed(14.9, 48.5, active(15, 15, Some(0)));
     let after = timed(14.9, 355.0, active(330, 15, Some(300)));
-    let told = findings(&Pair {
+    let (told, _) = explained(&Pair {
         base_ns: Some(Nanoseconds(48.5e3)),
         head_ns: Some(Nanoseconds(355e3)),
         clock: Clock::Host,
@@ -237,7 +238,7 @@ fn a_call_that_opens_its_gate_waits_for_the_device() {
     let quiet = timed(15.0, 20.0, active(15, 15, Some(0)));
     let mut waits = timed(60.0, 60.0, active(65, 15, Some(48)));
     waits.conditions.synchronised = 5;
-    let told = findings(&Pair {
+    let (told, _) = explained(&Pair {
         base_clock: Clock::Gated,
         ..pair(&quiet, &waits, 4.0)
     });

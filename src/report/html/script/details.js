@@ -18,6 +18,14 @@ const details = (() => {
     return parts;
   }
 
+  // Where a change of a time went: a row a line, each bar beginning where the last one ended.
+  function account([change, lines]) {
+    const rows = lines.map(([what, growth, from, width, longer]) => el("tr", {},
+      el("td", {}, page.text(what)), el("td", { class: "n" }, growth),
+      el("td", { class: "fall" }, el("i", { class: longer ? "bad" : "good", style: `left:${from}%;width:${width}%` }))));
+    return el("table", { class: "account" }, el("caption", {}, `${change} is`), el("tbody", {}, rows));
+  }
+
   // What is found stands in a cell of its table; `wide` is how many pixels a figure may take.
   function of(one, wide) {
     const known = page.doc.details[one.place];
@@ -25,9 +33,10 @@ const details = (() => {
     const text = page.text;
     const box = el("div", { class: "known" });
     if (known.reason !== undefined) box.append(el("pre", { class: "reason" }, text(known.reason)));
+    if (known.account) box.append(account(known.account));
     if (known.findings) {
-      box.append(el("ul", { class: "findings" }, known.findings.map(([cause, evidence, confidence]) =>
-        el("li", {}, el("b", {}, text(cause)), `: ${text(evidence)} `, el("span", { class: "muted" }, `(confidence ${text(confidence)})`)))));
+      box.append(el("ul", { class: "findings" }, known.findings.map(([cause, evidence, share]) =>
+        el("li", {}, el("b", {}, text(cause)), `: ${text(evidence)}`, text(share) && el("span", { class: "muted" }, ` (${text(share)} of the change)`)))));
     }
     if (known.judged) {
       const [judged, confidence, stage, p, reachable] = known.judged.map(text);

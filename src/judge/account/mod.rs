@@ -1,0 +1,61 @@
+//! The account of a change: where the time went, as arithmetic.
+//!
+//! Operations of two sides are laid side by side; what each takes more is a line
+//! ([`operations`]). What the clock read beyond them is the device's way from one operation to
+//! the next, and where the clock holds the host, waiting for it ([`between`]). Recording
+//! stretches gaps, so they explain no more than the clock saw beyond the operations, and no
+//! more than was recorded. What is left is not explained, and said to be.
+
+mod between;
+mod operations;
+
+use crate::judge::judgement::{Account, AccountLine, Item};
+use crate::machine::{Division, KernelChange, Sides};
+use crate::units::Nanoseconds;
+
+/// What an account is made from.
+#[derive(Clone, Copy)]
+pub struct Asked<'a> {
+    /// The times that were judged.
+    pub times: Sides<Nanoseconds>,
+    /// What they are divided by.
+    pub divisions: Sides<&'a Division>,
+    /// Whether what the device waits for the host is in them.
+    pub holds_host: Sides<bool>,
+    /// The host's time to make the call, where it was taken.
+    pub host: Option<Sides<Nanoseconds>>,
+    /// Medians of the device's clock, where it was read.
+    pub mhz: Option<Sides<f64>>,
+    /// What changed of the kernels' launches.
+    pub kernels: &'a [KernelChange],
+}
+
+/// Lines that are kept one by one.
+const KEPT: usize = 12;
+
+/// Makes the account.
+pub fn account(asked: &Asked) -> Account {
+    let mut lines = operations::lines(asked);
+    lines.extend(between::lines(asked));
+    lines.retain(|line| line.growth_ns.0 != 0.0);
+    lines.sort_by(|a, b| b.growth_ns.0.abs().total_cmp(&a.growth_ns.0.abs()));
+    let rest = lines.split_off(lines.len().min(KEPT));
+    if !rest.is_empty() {
+        lines.push(AccountLine {
+            item: Item::Others {
+                count: rest.len() as u32,
+            },
+            growth_ns: rest.iter().map(|line| line.growth_ns).sum(),
+        });
+    }
+    let change_ns = asked.times.growth();
+    let explained: Nanoseconds = lines.iter().map(|line| line.growth_ns).sum();
+    Account {
+        change_ns,
+        lines,
+        unexplained_ns: change_ns - explained,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,206 @@
+//! Operations of two sides, laid side by side: what takes longer, was added, is gone, or stands
+//! in the place of something else.
+
+use std::collections::BTreeMap;
+
+use super::Asked;
+use crate::judge::judgement::{AccountLine, Item};
+use crate::machine::{
+    KernelChange, LaunchChange, Part, Sides, Work, align, moves_data, normalised, short,
+};
+use crate::units::Nanoseconds;
+
+/// Lines of operations, those of one kind together: the layers of a model do the same.
+pub fn lines(asked: &Asked) -> Vec<AccountLine> {
+    let parts = asked.divisions.map(|of| of.parts.as_slice());
+    let keys = parts.map(|parts| parts.iter().map(Part::key).collect::<Vec<String>>());
+    let texts = Sides::of(texts(&keys.base), texts(&keys.head));
+    let alignment = align(&texts.base, &texts.head);
+    let mut found = Lines::default();
+    let mut clock = Nanoseconds::ZERO;
+    let mut same: BTreeMap<&str, (&Part, u32, Sides<Nanoseconds>)> = BTreeMap::new();
+    for &(i, j) in &alignment.same {
+        let (before, after) = (&parts.base[i], &parts.head[j]);
+        let zero = Sides::of(Nanoseconds::ZERO, Nanoseconds::ZERO);
+        let line = same.entry(texts.base[i]).or_insert((after, 0, zero));
+        line.1 += 1;
+        line.2 = Sides::of(line.2.base + before.ns, line.2.head + after.ns);
+    }
+    for (key, (part, count, time)) in same {
+        let by_clock = of_the_clock(time, asked.mhz);
+        clock += by_clock;
+        let item = Item::Longer {
+            what: name(part),
+            count,
+            changes: changes(asked.kernels, key),
+        };
+        found.push(item, time.growth() - by_clock);
+    }
+    if let Some(mhz) = asked.mhz.filter(|_| clock != Nanoseconds::ZERO) {
+        found.push(Item::Clock { mhz }, clock);
+    }
+    for (before, after) in &alignment.stretches {
+        let before: Vec<&Part> = before.iter().map(|&i| &parts.base[i]).collect();
+        let after: Vec<&Part> = after.iter().map(|&j| &parts.head[j]).collect();
+        found.stretch(&before, &after);
+    }
+    found.lines()
+}
+
+fn texts(keys: &[String]) -> Vec<&str> {
+    keys.iter().map(String::as_str).collect()
+}
+
+/// Lines that were found, alike ones as one.
+#[derive(Default)]
+struct Lines {
+    by: BTreeMap<String, AccountLine>,
+}
+
+impl Lines {
+    fn push(&mut self, item: Item, growth_ns: Nanoseconds) {
+        let key = match &item {
+            Item::Added { what, .. } => format!("added {what}"),
+            Item::Gone { what, .. } => format!("gone {what}"),
+            Item::InPlace { names, .. } => format!("{:?} for {:?}", names.head, names.base),
+            other => format!("{other:?}"),
+        };
+        match self.by.get_mut(&key) {
+            None => drop(self.by.insert(key, AccountLine { item, growth_ns })),
+            Some(line) => {
+                line.growth_ns += growth_ns;
+                join(&mut line.item, &item);
+            }
+        }
+    }
+
+    /// What stood between two common operations, and what stands there. What moves data does
+    /// not stand for what computes.
+    fn stretch(&mut self, before: &[&Part], after: &[&Part]) {
+        for moving in [false, true] {
+            let kind = |part: &&&Part| moves(part) == moving;
+            let left: Vec<&Part> = before.iter().filter(kind).copied().collect();
+            let new: Vec<&Part> = after.iter().filter(kind).copied().collect();
+            match (left.is_empty(), new.is_empty()) {
+                (true, true) => {}
+                (true, false) => new.into_iter().for_each(|part| {
+                    let (what, count, moves) = (name(part), 1, moving);
+                    self.push(Item::Added { what, count, moves }, part.ns);
+                }),
+                (false, true) => left.into_iter().for_each(|part| {
+                    let (what, count) = (name(part), 1);
+                    self.push(Item::Gone { what, count }, Nanoseconds::ZERO - part.ns);
+                }),
+                (false, false) => {
+                    let item = in_place(&left, &new);
+                    let sum = |parts: &[&Part]| parts.iter().map(|part| part.ns).sum();
+                    let time: Sides<Nanoseconds> = Sides::of(sum(&left), sum(&new));
+                    self.push(item, time.growth());
+                }
+            }
+        }
+    }
+
+    fn lines(self) -> Vec<AccountLine> {
+        self.by.into_values().collect()
+    }
+}
+
+/// Takes an alike item into one.
+fn join(into: &mut Item, other: &Item) {
+    match (into, other) {
+        (Item::Added { count, .. }, Item::Added { count: more, .. })
+        | (Item::Gone { count, .. }, Item::Gone { count: more, .. }) => *count += more,
+        (
+            Item::InPlace { count, time, .. },
+            Item::InPlace {
+                count: more,
+                time: longer,
+                ..
+            },
+        ) => {
+            *count = Sides::of(count.base + more.base, count.head + more.head);
+            *time = Sides::of(time.base + longer.base, time.head + longer.head);
+        }
+        _ => {}
+    }
+}
+
+fn in_place(left: &[&Part], new: &[&Part]) -> Item {
+    let names = |parts: &[&Part]| {
+        let mut names: Vec<String> = Vec::new();
+        for name in parts.iter().map(|part| name(part)) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    };
+    let sum = |parts: &[&Part]| parts.iter().map(|part| part.ns).sum();
+    let operators = left.iter().chain(new).map(|part| part.operator.as_deref());
+    Item::InPlace {
+        operator: in_common(operators),
+        names: Sides::of(names(left), names(new)),
+        count: Sides::of(left.len() as u32, new.len() as u32),
+        time: Sides::of(sum(left), sum(new)),
+    }
+}
+
+/// The ranges that all of them were launched in, outermost first; `None` where one does not
+/// tell, or they share none.
+fn in_common<'a>(operators: impl Iterator<Item = Option<&'a str>>) -> Option<String> {
+    let mut common: Option<Vec<&str>> = None;
+    for operator in operators {
+        let ranges: Vec<&str> = operator?.split('/').collect();
+        common = Some(match common {
+            None => ranges,
+            Some(before) => {
+                let pairs = before.into_iter().zip(ranges);
+                let same = pairs.take_while(|(one, other)| one == other);
+                same.map(|(one, _)| one).collect()
+            }
+        });
+    }
+    common
+        .filter(|ranges| !ranges.is_empty())
+        .map(|ranges| ranges.join("/"))
+}
+
+fn moves(part: &Part) -> bool {
+    match &part.work {
+        Work::Kernel(kernel) => moves_data(&kernel.name),
+        _ => true,
+    }
+}
+
+fn name(part: &Part) -> String {
+    match &part.work {
+        Work::Kernel(kernel) => short(&kernel.name),
+        _ => part.key(),
+    }
+}
+
+fn changes(kernels: &[KernelChange], key: &str) -> Vec<LaunchChange> {
+    let mut of = kernels
+        .iter()
+        .filter(|kernel| normalised(kernel.called()) == key);
+    of.next()
+        .map_or_else(Vec::new, |kernel| kernel.changes.clone())
+}
+
+/// Differences of the clock below which it explains nothing: its resolution.
+const RESOLUTION: f64 = 0.01;
+
+/// What of a growth is the clock's: as many cycles at the head's clock. Work bound by memory
+/// slows less, so it is never more than the growth.
+fn of_the_clock(time: Sides<Nanoseconds>, mhz: Option<Sides<f64>>) -> Nanoseconds {
+    let Some(mhz) = mhz.filter(|mhz| mhz.base > 0.0 && mhz.head > 0.0) else {
+        return Nanoseconds::ZERO;
+    };
+    let slower = mhz.base / mhz.head - 1.0;
+    let (expected, grew) = (time.base.0 * slower, time.growth().0);
+    match slower.abs() >= RESOLUTION && expected * grew > 0.0 {
+        true => Nanoseconds(expected.signum() * expected.abs().min(grew.abs())),
+        false => Nanoseconds::ZERO,
+    }
+}

@@ -1,0 +1,279 @@
+//! Where a change of a time went: lines that add up to it, and what is not explained.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::machine::{LaunchChange, Sides, plain};
+use crate::units::{ARROW, Nanoseconds, counted};
+
+/// A change of a time in parts. The lines and what is not explained add up to the change.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Account {
+    /// Head less base of the time that was judged.
+    pub change_ns: Nanoseconds,
+    /// The largest first, whichever way they go.
+    pub lines: Vec<AccountLine>,
+    /// The change less all lines.
+    pub unexplained_ns: Nanoseconds,
+}
+
+/// One part of a change.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct AccountLine {
+    /// What it is of.
+    #[serde(flatten)]
+    pub item: Item,
+    /// What the head takes more for it; below 0: less.
+    pub growth_ns: Nanoseconds,
+}
+
+/// What a part of a change is of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(tag = "item", rename_all = "kebab-case")]
+pub enum Item {
+    /// A kernel, copy or fill that both sides run, as often.
+    Longer {
+        /// Its name, shortened.
+        what: String,
+        /// How often a call runs it.
+        count: u32,
+        /// What changed of its launches.
+        changes: Vec<LaunchChange>,
+    },
+    /// Operations that only the head runs.
+    Added {
+        /// Their name, shortened.
+        what: String,
+        /// How many.
+        count: u32,
+        /// True where they move data and compute nothing.
+        moves: bool,
+    },
+    /// Operations that only the base runs.
+    Gone {
+        /// Their name, shortened.
+        what: String,
+        /// How many.
+        count: u32,
+    },
+    /// Operations in the place of others.
+    InPlace {
+        /// The operator that launched them, where the program tells.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        operator: Option<String>,
+        /// Their names on either side, shortened, each once.
+        names: Sides<Vec<String>>,
+        /// How many on either side.
+        count: Sides<u32>,
+        /// The time of all of them.
+        time: Sides<Nanoseconds>,
+    },
+    /// The device's own time to go from one operation to the next, of more or fewer of them.
+    Starts {
+        /// Operations on either side.
+        count: Sides<u32>,
+    },
+    /// The same, where there are as many.
+    Gaps,
+    /// The device waits for the host.
+    Waiting,
+    /// The device's clock.
+    Clock {
+        /// Its medians in MHz.
+        mhz: Sides<f64>,
+    },
+    /// Lines too small to be told each.
+    Others {
+        /// How many.
+        count: u32,
+    },
+}
+
+impl Item {
+    /// A few words: `copy kernel elementwise_kernel added`.
+    pub fn told(&self) -> String {
+        let times = |count: &u32| match count {
+            1 => String::new(),
+            count => format!(" {count}x"),
+        };
+        match self {
+            Item::Longer {
+                what,
+                count,
+                changes,
+            } => {
+                let changes: Vec<String> = changes.iter().map(ToString::to_string).collect();
+                match changes.is_empty() {
+                    true => format!("{}{}", plain(what), times(count)),
+                    false => format!("{}{} ({})", plain(what), times(count), changes.join(", ")),
+                }
+            }
+            Item::Added { what, count, moves } => {
+                let kind = match *moves && !what.starts_with("copy ") {
+                    true => "copy kernel ",
+                    false => "",
+                };
+                format!("{kind}{} added{}", plain(what), times(count))
+            }
+            Item::Gone { what, count } => format!("{} gone{}", plain(what), times(count)),
+            Item::InPlace {
+                operator,
+                names,
+                count,
+                time,
+            } => {
+                let side = |names: &[String], count: u32| match names {
+                    [one] => format!("{}{}", plain(one), times(&count)),
+                    _ => counted(count as usize, "operation"),
+                };
+                let of = operator.as_ref().map(|of| format!("{of}: "));
+                format!(
+                    "{}{}, {} {ARROW} {}, {}",
+                    of.unwrap_or_default(),
+                    side(&names.base, count.base),
+                    time.base,
+                    side(&names.head, count.head),
+                    time.head
+                )
+            }
+            Item::Starts { count } => {
+                let more = count.head.abs_diff(count.base);
+                match (count.head > count.base, more, count.head) {
+                    (true, 1, 2) => "start of a second operation".to_owned(),
+                    (true, 1, _) => "start of one more operation".to_owned(),
+                    (true, more, _) => format!("starts of {more} more operations"),
+                    (false, 1, _) => "start of one operation less".to_owned(),
+                    (false, less, _) => format!("starts of {less} operations less"),
+                }
+            }
+            Item::Gaps => "gaps between operations".to_owned(),
+            Item::Waiting => "waiting for the host".to_owned(),
+            Item::Clock { mhz } => format!("clock {:.0} {ARROW} {:.0} MHz", mhz.base, mhz.head),
+            Item::Others { count } => format!("{count} more"),
+        }
+    }
+}
+
+/// Lines that a sentence has at most; the others are told together.
+const TOLD: usize = 4;
+
+/// The part of a change below which a line is told with others.
+const SMALL: f64 = 0.03;
+
+impl Account {
+    /// What lines of some kind take more, all together.
+    pub fn growth(&self, of: impl Fn(&Item) -> bool) -> Nanoseconds {
+        let lines = self.lines.iter().filter(|line| of(&line.item));
+        lines.map(|line| line.growth_ns).sum()
+    }
+
+    /// The lines that a sentence tells, the largest first: the small ones as one, and what is
+    /// not explained where it is not small.
+    pub fn told_lines(&self) -> Vec<(String, Nanoseconds)> {
+        let small = self.change_ns.0.abs() * SMALL;
+        let (mut told, mut rest) = (Vec::new(), Vec::new());
+        for line in &self.lines {
+            let large = line.growth_ns.0.abs() >= small && told.len() < TOLD;
+            let others = matches!(line.item, Item::Others { .. });
+            match large && !others {
+                true => told.push((line.item.told(), line.growth_ns)),
+                false => rest.push(line),
+            }
+        }
+        let growth: Nanoseconds = rest.iter().map(|line| line.growth_ns).sum();
+        let count = rest.iter().map(|line| match line.item {
+            Item::Others { count } => count,
+            _ => 1,
+        });
+        let count: u32 = count.sum();
+        if growth.0.abs() >= small && count > 0 {
+            told.push((Item::Others { count }.told(), growth));
+        }
+        let left = match growth.0.abs() >= small {
+            true => self.unexplained_ns,
+            // What is not told is not told twice.
+            false => self.unexplained_ns + growth,
+        };
+        if left.0.abs() >= small {
+            told.push(("not explained".to_owned(), left));
+        }
+        told
+    }
+}
+
+impl fmt::Display for Account {
+    /// `+3.2 µs = copy kernel added +1.4, start of a second operation +1.7`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let told = self.told_lines();
+        write!(f, "{} = ", self.change_ns.signed())?;
+        let parts = told
+            .iter()
+            .map(|(what, growth)| format!("{what} {}", growth.signed_beside(self.change_ns)));
+        f.write_str(&parts.collect::<Vec<_>>().join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(item: Item, growth: f64) -> AccountLine {
+        AccountLine {
+            item,
+            growth_ns: Nanoseconds(growth),
+        }
+    }
+
+    #[test]
+    fn the_lines_are_one_sum_in_one_unit() {
+        let copy = Item::Added {
+            what: "elementwise_kernel<128, 4>".to_owned(),
+            count: 1,
+            moves: true,
+        };
+        let flash = Item::Longer {
+            what: "flash_fwd_kernel<64>".to_owned(),
+            count: 1,
+            changes: Vec::new(),
+        };
+        let second = Item::Starts {
+            count: Sides::of(1, 2),
+        };
+        let account = Account {
+            change_ns: Nanoseconds(3_200.0),
+            lines: vec![
+                line(second, 1_700.0),
+                line(copy, 1_400.0),
+                line(flash, 104.0),
+                line(Item::Gaps, 2.0),
+            ],
+            unexplained_ns: Nanoseconds(-6.0),
+        };
+        assert_eq!(
+            account.to_string(),
+            "+3.20 µs = start of a second operation +1.70, copy kernel elementwise_kernel added \
+             +1.40, flash_fwd_kernel +0.10"
+        );
+        let unknown = Account {
+            lines: Vec::new(),
+            unexplained_ns: Nanoseconds(-3_200.0),
+            change_ns: Nanoseconds(-3_200.0),
+        };
+        assert_eq!(unknown.to_string(), "-3.20 µs = not explained -3.20");
+    }
+
+    #[test]
+    fn what_stands_in_place_of_what_is_told_with_its_times() {
+        let item = Item::InPlace {
+            operator: None,
+            names: Sides::of(
+                vec!["flash_fprop".to_owned()],
+                vec!["gemm".to_owned(), "softmax".to_owned()],
+            ),
+            count: Sides::of(1, 9),
+            time: Sides::of(Nanoseconds(80_700.0), Nanoseconds(1_020_000.0)),
+        };
+        assert_eq!(item.told(), "flash_fprop, 80.7 µs → 9 operations, 1.02 ms");
+    }
+}
