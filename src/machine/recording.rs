@@ -90,6 +90,10 @@ pub struct Calls {
     /// By name: `module_loads`, `allocations`, `frees`, `synchronisations`,
     /// `launches`, `graph_launches`.
     pub counts: BTreeMap<String, u64>,
+    /// Nanoseconds that the host spent in them since the process began, by the same names.
+    /// Older recordings do not tell.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub ns: BTreeMap<String, u64>,
 }
 
 impl Recording {

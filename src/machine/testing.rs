@@ -108,6 +108,7 @@ impl Writer {
         self.recording.processes[0].calls.push(Calls {
             at: self.now,
             counts: counts.collect(),
+            ns: [].into(),
         });
     }
 

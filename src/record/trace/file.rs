@@ -1,14 +1,16 @@
 //! A trace's file: one record a line, each with a checksum.
 
+use std::collections::HashMap;
 use std::io::{self, BufReader, BufWriter, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::types::{Trace, TraceHeader};
 use crate::input;
-use crate::machine::{Process, Recorded, Recording};
+use crate::machine::{Launch, Operation, Process, Recording};
 use crate::output::Draft;
 use crate::record::types::Damage;
 use crate::record::{RecordError, check_schema, line};
@@ -26,6 +28,11 @@ enum Line {
         /// The name, demangled; its number is its place among the names.
         name: String,
     },
+    Operator {
+        /// The ranges that the host was in, outermost first, joined by `/`; its number is its
+        /// place among the operators.
+        operator: String,
+    },
     Damage {
         /// The file of the raw recording.
         file: String,
@@ -40,6 +47,9 @@ enum Line {
     },
 }
 
+/// An operation, with the number of its operator.
+type Numbered = Operation<Launch<u32>, u32>;
+
 /// What tells how to read the rest of a line.
 #[derive(Deserialize)]
 struct Kind {
@@ -49,7 +59,7 @@ struct Kind {
 /// The JSON Schema of a line of a trace's file, without its checksum.
 pub fn schema(generator: &mut SchemaGenerator) -> Schema {
     let line = generator.subschema_for::<Line>();
-    let operation = generator.subschema_for::<Recorded>();
+    let operation = generator.subschema_for::<Numbered>();
     json_schema!({ "oneOf": [line, operation] })
 }
 
@@ -80,17 +90,33 @@ fn lines(out: &mut impl Write, trace: &Trace) -> io::Result<()> {
     let processes = recording.processes.iter().cloned().map(Line::Process);
     let names = recording.names.iter().cloned();
     let names = names.map(|name| Line::Name { name });
+    let mut numbers: HashMap<&Arc<str>, u32> = HashMap::new();
+    let mut operators = Vec::new();
+    for operator in recording
+        .operations
+        .iter()
+        .filter_map(|o| o.operator.as_ref())
+    {
+        numbers.entry(operator).or_insert_with(|| {
+            let operator = operator.to_string();
+            operators.push(Line::Operator { operator });
+            operators.len() as u32 - 1
+        });
+    }
     let damage = recording.damage.iter().cloned();
     let damage = damage.map(|(file, damage)| Line::Damage { file, damage });
     for record in std::iter::once(header)
         .chain(processes)
         .chain(names)
+        .chain(operators)
         .chain(damage)
     {
         out.write_all(line::write(&record)?.as_bytes())?;
     }
     for operation in &recording.operations {
-        out.write_all(line::write(operation)?.as_bytes())?;
+        let numbered = operation.clone();
+        let numbered: Numbered = numbered.with_operator(|told| numbers.get(&told).copied());
+        out.write_all(line::write(&numbered)?.as_bytes())?;
     }
     let end = Line::End {
         operations: recording.operations.len(),
@@ -130,11 +156,12 @@ pub fn read(path: &Path) -> Result<Trace, RecordError> {
     };
     let mut recording = Recording::default();
     let label = path.display().to_string();
+    let mut operators = Vec::new();
     let mut finished = false;
     let mut number = 1;
     while let Some(text) = next()? {
         number += 1;
-        let taken = take(&mut recording, &text).map(|end| finished |= end);
+        let taken = take(&mut recording, &mut operators, &text).map(|end| finished |= end);
         if let Err(problem) = taken {
             damaged(&mut recording, &label, number, &problem);
         }
@@ -150,10 +177,15 @@ pub fn read(path: &Path) -> Result<Trace, RecordError> {
 }
 
 /// Takes in a line behind the first; true when it is the last.
-fn take(recording: &mut Recording, text: &str) -> Result<bool, String> {
+fn take(
+    recording: &mut Recording,
+    operators: &mut Vec<Arc<str>>,
+    text: &str,
+) -> Result<bool, String> {
     let kind = line::read::<Kind>(text)?.kind;
     if matches!(kind.as_str(), "kernel" | "copy" | "set") {
-        let operation: Recorded = line::read(text)?;
+        let numbered: Numbered = line::read(text)?;
+        let operation = numbered.with_operator(|number| operators.get(number as usize).cloned());
         if let Some(objection) = operation.objection() {
             return Err(objection.to_owned());
         }
@@ -163,6 +195,7 @@ fn take(recording: &mut Recording, text: &str) -> Result<bool, String> {
     match line::read(text)? {
         Line::Process(process) => recording.processes.push(process),
         Line::Name { name } => recording.names.push(name),
+        Line::Operator { operator } => operators.push(operator.into()),
         Line::Damage { file, damage } => recording.damage.push((file, damage)),
         Line::Trace(_) => return Err("a second first line".to_owned()),
         Line::End { left_out, .. } => {

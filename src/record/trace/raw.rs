@@ -1,10 +1,11 @@
 //! Reads the raw recording of a program: a folder with one file a process, JSON objects a
 //! line, written by the injected library as its buffers complete (docs/FORMAT.md).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::{self, BufReader};
 use std::path::Path;
+use std::sync::Arc;
 
 use schemars::{Schema, SchemaGenerator};
 use serde::Deserialize;
@@ -32,6 +33,12 @@ enum Line {
         /// Its number.
         id: u32,
         /// The name, demangled.
+        name: String,
+    },
+    Operator {
+        /// Its number.
+        id: u32,
+        /// The ranges that the host was in, outermost first, joined by `/`.
         name: String,
     },
     Kernel(RawKernel),
@@ -120,6 +127,9 @@ struct Place {
     /// How long launching it took the host, where known.
     #[serde(default)]
     launch_ns: Option<u64>,
+    /// The number of the operator that launched it, where the program tells.
+    #[serde(default)]
+    operator: Option<u32>,
 }
 
 /// The JSON Schema of a line of a raw recording.
@@ -146,6 +156,7 @@ pub fn read(folder: &Path, limit: usize) -> Result<Recording, RecordError> {
     let mut reader = Reader {
         recording: Recording::default(),
         names: HashMap::new(),
+        operators: HashSet::new(),
         limit: limit.max(1),
     };
     for path in &files {
@@ -162,6 +173,8 @@ struct Reader {
     recording: Recording,
     /// Index of each name.
     names: HashMap<String, u32>,
+    /// Operators, each once.
+    operators: HashSet<Arc<str>>,
     limit: usize,
 }
 
@@ -173,6 +186,7 @@ impl Reader {
             label: label.to_string_lossy().into_owned(),
             process: self.recording.processes.len() as u32,
             ids: HashMap::new(),
+            operators: HashMap::new(),
             number: 0,
             bad: 0,
         };
@@ -241,6 +255,10 @@ impl Reader {
                 let index = self.name(name);
                 file.ids.insert(id, index);
             }
+            Line::Operator { id, name } => {
+                let operator = interned(&mut self.operators, name);
+                file.operators.insert(id, operator);
+            }
             Line::Kernel(RawKernel { at, mut kernel }) => {
                 kernel.name = match file.ids.get(&kernel.name) {
                     Some(index) => *index,
@@ -283,6 +301,7 @@ impl Reader {
             // What no clock shows is objected to below.
             launched_ns: launched.map(|at| i64::try_from(at).unwrap_or(i64::MAX)),
             launch_ns: at.launch_ns,
+            operator: at.operator.and_then(|id| file.operators.get(&id).cloned()),
             ..Operation::new(work, at.start, at.end)
         };
         // CUPTI writes 0 where it could not take the time.
@@ -311,9 +330,21 @@ struct Lines {
     process: u32,
     /// Index of a name by the id that this process gave it.
     ids: HashMap<u32, u32>,
+    /// Operators by the id that this process gave them.
+    operators: HashMap<u32, Arc<str>>,
     /// Of the current line, from 1.
     number: usize,
     bad: usize,
+}
+
+/// The one copy of a text.
+fn interned(known: &mut HashSet<Arc<str>>, text: String) -> Arc<str> {
+    if let Some(there) = known.get(text.as_str()) {
+        return Arc::clone(there);
+    }
+    let new: Arc<str> = text.into();
+    known.insert(Arc::clone(&new));
+    new
 }
 
 /// `1234-99.jsonl` is of process 1234.

@@ -69,6 +69,7 @@ fn activity(recorded: &Recorded, host_ns: u64) -> Activity {
         calls: calls
             .map(|(name, count)| (name.to_owned(), count))
             .collect(),
+        calls_ns: [].into(),
         dropped: recorded.dropped,
     }
 }

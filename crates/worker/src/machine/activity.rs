@@ -25,6 +25,10 @@ pub struct Activity {
     /// `launches`, `graph_launches`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub calls: BTreeMap<String, u64>,
+    /// Nanoseconds that the host spent in them, by the same names, recording included; absent
+    /// where it was not taken.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub calls_ns: BTreeMap<String, u64>,
     /// Records that were lost.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dropped: u64,
@@ -76,6 +80,9 @@ pub struct ActivitySummary {
     /// Calls to CUDA, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub calls: BTreeMap<String, u64>,
+    /// Nanoseconds that the host spent in them, by the same names. Older files do not tell.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub calls_ns: BTreeMap<String, u64>,
 }
 
 impl ActivitySummary {
@@ -129,6 +136,7 @@ impl Activity {
                 .map(|(place, _)| place),
             host_ns: self.host_ns,
             calls: self.calls.clone(),
+            calls_ns: self.calls_ns.clone(),
         }
     }
 }

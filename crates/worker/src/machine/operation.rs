@@ -1,15 +1,18 @@
 //! Something that a device did, and when.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::intervals::Ran;
 
 /// A kernel, copy or fill that ran. Times are nanoseconds: of a recording those of CUPTI's
 /// clock, which host and device records of all processes share; of one call from the start of
-/// its first operation. `K` is what is known of a kernel: its launch, or its name alone.
+/// its first operation. `K` is what is known of a kernel: its launch, or its name alone; `O` is
+/// how its operator is told: by its text, which many operations share, or in a file by a number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-pub struct Operation<K> {
+pub struct Operation<K, O = Arc<str>> {
     /// What it was.
     #[serde(flatten)]
     pub work: Work<K>,
@@ -35,6 +38,11 @@ pub struct Operation<K> {
     /// How long launching it took the host, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch_ns: Option<u64>,
+    /// The ranges that the host was in when it launched it, outermost first, joined by `/`:
+    /// `step/forward/aten::mm`; at most the outermost and the two innermost of them, and 200
+    /// bytes. Absent where the program tells none, or its launch is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operator: Option<O>,
 }
 
 fn is_zero(number: &u32) -> bool {
@@ -94,6 +102,7 @@ impl<K> Operation<K> {
             stream: None,
             launched_ns: None,
             launch_ns: None,
+            operator: None,
         }
     }
 
@@ -130,6 +139,23 @@ impl<K> Operation<K> {
         match self.work {
             Work::Kernel(_) => None,
             Work::Copy { bytes, .. } | Work::Set { bytes } => bytes,
+        }
+    }
+}
+
+impl<K, O> Operation<K, O> {
+    /// The same, with its operator told in another way; `None` says that none is known.
+    pub fn with_operator<P>(self, told: impl FnOnce(O) -> Option<P>) -> Operation<K, P> {
+        Operation {
+            work: self.work,
+            process: self.process,
+            device: self.device,
+            start_ns: self.start_ns,
+            end_ns: self.end_ns,
+            stream: self.stream,
+            launched_ns: self.launched_ns,
+            launch_ns: self.launch_ns,
+            operator: self.operator.and_then(told),
         }
     }
 }

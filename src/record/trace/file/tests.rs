@@ -45,13 +45,16 @@ fn trace() -> Trace {
                         ..Launch::default()
                     }),
                 ),
-                operation(
-                    30,
-                    Work::Copy {
-                        direction: "DtoH".to_owned(),
-                        bytes: Some(4),
-                    },
-                ),
+                Operation {
+                    operator: Some("step/aten::copy_".into()),
+                    ..operation(
+                        30,
+                        Work::Copy {
+                            direction: "DtoH".to_owned(),
+                            bytes: Some(4),
+                        },
+                    )
+                },
             ],
             left_out: 12,
             damage: vec![(

@@ -24,10 +24,12 @@ fn everything_in_the_contract_is_read() {
     let text = [
         PROCESS,
         NAME,
+        r#"{"kind":"operator","id":1,"name":"step/aten::copy_"}"#,
         &kernel(3, 100),
-        r#"{"kind":"copy","direction":"HtoD","bytes":64,"start":90,"end":95,"stream":7,"device":0}"#,
+        r#"{"kind":"copy","direction":"HtoD","bytes":64,"start":90,"end":95,"stream":7,"device":0,"operator":1}"#,
+        r#"{"kind":"set","bytes":8,"start":98,"end":99,"stream":7,"device":0,"operator":9}"#,
         r#"{"kind":"set","bytes":8,"start":96,"end":97,"stream":7,"device":0}"#,
-        r#"{"kind":"calls","at":120,"counts":{"launches":1}}"#,
+        r#"{"kind":"calls","at":120,"counts":{"launches":1},"ns":{"launches":900}}"#,
         r#"{"kind":"dropped","records":2}"#,
         r#"{"kind":"dropped","records":3}"#,
         r#"{"kind":"device","ordinal":1,"name":"other","sms":8,"capability":"8.0"}"#,
@@ -40,9 +42,15 @@ fn everything_in_the_contract_is_read() {
     assert_eq!((process.pid, process.dropped, process.ended), (7, 5, true));
     assert_eq!(process.devices.len(), 2);
     assert_eq!(process.calls[0].counts["launches"], 1);
+    assert_eq!(process.calls[0].ns["launches"], 900);
     let kinds: Vec<u64> = recording.operations.iter().map(|o| o.start_ns).collect();
-    assert_eq!(kinds, [90, 96, 100], "by start");
-    let last = &recording.operations[2];
+    assert_eq!(kinds, [90, 96, 98, 100], "by start");
+    let operators = recording.operations.iter().map(|o| o.operator.as_deref());
+    let operators: Vec<Option<&str>> = operators.collect();
+    let untold = [None; 3];
+    assert_eq!(operators[0], Some("step/aten::copy_"));
+    assert_eq!(operators[1..], untold, "none, and one that was never named");
+    let last = &recording.operations[3];
     let kernel = last.kernel().unwrap();
     assert_eq!(recording.name(kernel), "flash");
     assert_eq!(
