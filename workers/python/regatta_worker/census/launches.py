@@ -81,7 +81,9 @@ def reply(recorded: dict[str, Any], host_ns: int) -> dict[str, Any]:
             "host_ns": host_ns,
             "calls": recorded["counts"],
             "dropped": recorded["dropped"],
-        },
+        }
+        # An older library does not tell.
+        | ({"calls_ns": recorded["ns"]} if "ns" in recorded else {}),
     }
 
 
@@ -112,5 +114,6 @@ def _operations(operations: list[dict[str, Any]]) -> list[dict[str, Any]]:
         told |= {"bytes": operation["bytes"]} if "bytes" in operation else {}
         if "launched" in operation:
             told["launched_ns"] = operation["launched"] - first
+        told |= {"operator": operation["operator"]} if "operator" in operation else {}
         found.append(told)
     return found
