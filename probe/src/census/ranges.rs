@@ -157,8 +157,8 @@ impl Ranges {
 /// is none, or the innermost, the last but one; and the innermost.
 fn told(stack: &[u32], names: &[String]) -> [u32; 3] {
     let is_operator = |name: &u32| {
-        let name = names.get(*name as usize).map_or("", String::as_str);
-        name.contains("::") || name.starts_with("Optimizer.")
+        let name = names.get(*name as usize);
+        name.is_some_and(|name| is_operator(name))
     };
     let last = stack.len().saturating_sub(1);
     let middle = stack.iter().position(is_operator);
@@ -170,6 +170,15 @@ fn told(stack: &[u32], names: &[String]) -> [u32; 3] {
         *told = stack.get(place).copied().unwrap_or(NONE);
     }
     told
+}
+
+/// True for the name of a framework's operator, not of a program's own range. Who reads a
+/// recording goes by the same rule (`crates/worker/src/machine/operator.rs`).
+fn is_operator(name: &str) -> bool {
+    let function = name.ends_with("Func") || name.ends_with("Function");
+    let bare = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    let node = bare != "Backward" && bare.ends_with("Backward");
+    name.contains("::") || name.starts_with("Optimizer.") || function || node
 }
 
 fn operator(
