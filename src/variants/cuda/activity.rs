@@ -78,6 +78,7 @@ fn activity(recorded: &Recorded, host_ns: u64) -> Activity {
             .map(|(name, made)| (name.to_owned(), made.ns))
             .collect(),
         dropped: recorded.dropped,
+        ..Activity::default()
     }
 }
 

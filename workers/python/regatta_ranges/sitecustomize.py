@@ -7,12 +7,13 @@ well. Whatever goes wrong here is a line on standard error, and the program goes
 
 from __future__ import annotations
 
+import atexit
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 
 
@@ -23,13 +24,22 @@ def turn_on(torch: ModuleType) -> None:
     begins with: that would initialise CUDA in a process that may fork yet.
     """
     try:
-        profiler = torch.autograd.profiler
-        config = profiler.emit_nvtx(record_shapes=False)._config()
-        torch.autograd._enable_profiler(config, set())
-        # Optimizers and Python's `record_function` look at it in some versions.
-        profiler._run_on_profiler_start()
+        ranges = torch.autograd.profiler.emit_nvtx(record_shapes=False)
+        without_waiting(torch, ranges.__enter__)
+        # Else torch says at the end that a callback was left behind.
+        atexit.register(without_waiting, torch, ranges.__exit__, None, None, None)
     except Exception as error:
         tell(f"PyTorch's ranges are not on: {error}")
+
+
+def without_waiting(torch: ModuleType, change: Callable[..., object], *arguments: object) -> None:
+    """Turns ranges on or off, with nothing in the place of `torch.cuda.synchronize`."""
+    synchronize = torch.cuda.synchronize
+    torch.cuda.synchronize = lambda *_: None
+    try:
+        change(*arguments)
+    finally:
+        torch.cuda.synchronize = synchronize
 
 
 def tell(text: str) -> None:

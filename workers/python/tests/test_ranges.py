@@ -12,13 +12,15 @@ RANGES = Path(__file__).parent.parent / "regatta_ranges"
 TORCH = """
 import types
 calls = []
+cuda = types.SimpleNamespace(synchronize=lambda: calls.append("initialised"))
 class emit_nvtx:
     def __init__(self, record_shapes): pass
-    def _config(self): return "nvtx"
-profiler = types.SimpleNamespace(
-    emit_nvtx=emit_nvtx, _run_on_profiler_start=lambda: calls.append("start"))
-def enable(config, what): calls.append((config, what))
-autograd = types.SimpleNamespace(profiler=profiler, _enable_profiler=enable)
+    def __enter__(self):
+        cuda.synchronize()
+        calls.append("on")
+    def __exit__(self, *_):
+        print("off")
+autograd = types.SimpleNamespace(profiler=types.SimpleNamespace(emit_nvtx=emit_nvtx))
 """
 
 
@@ -33,15 +35,15 @@ def ran(folder: Path, code: str, **files: str) -> subprocess.CompletedProcess[st
 
 
 def test_ranges_are_on_once_torch_is_imported(tmp_path: Path) -> None:
-    code = "import torch; import torch; print(torch.calls, torch.__spec__.loader is None)"
+    code = "import torch; import torch; torch.cuda.synchronize(); print(torch.calls)"
     done = ran(tmp_path, code, torch=TORCH)
-    assert done.stdout.strip() == "[('nvtx', set()), 'start'] False"
+    assert done.stdout == "['on', 'initialised']\noff\n", "by the program, not by us"
     assert done.stderr == ""
 
 
 def test_a_torch_that_cannot_is_one_line_and_runs_on(tmp_path: Path) -> None:
-    refuses = TORCH + "\ndef enable(*_): raise RuntimeError('built without CUDA\\nand more')\n"
-    refuses += "autograd._enable_profiler = enable\n"
+    refuses = TORCH + "\ndef refuse(*_): raise RuntimeError('built without CUDA\\nand more')\n"
+    refuses += "emit_nvtx.__enter__ = refuse\n"
     done = ran(tmp_path, "import torch; print('ran')", torch=refuses)
     assert done.stdout == "ran\n"
     assert done.stderr == (
