@@ -3,7 +3,8 @@
     REGATTA_PROBE=target/release/libregatta_probe.so python3 probe/tests/census_cost.py
 
 Processes take turns, so that a machine that drifts does so for all: `plain`; `recorded`
-(the library injected, recording to a file); `after` (one census in the process, ended
+(the library injected, recording to a file); `operators` (the same, with PyTorch's own
+ranges on as `regatta trace --torch` has them); `after` (one census in the process, ended
 before the loop). A process's figure is the median of its batches; printed is each
 process's, their median, and its ratio to plain. Needs PyTorch and a GPU.
 """
@@ -22,7 +23,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-KINDS = ("plain", "recorded", "after")
+KINDS = ("plain", "recorded", "operators", "after")
+RANGES = Path(__file__).parents[2] / "workers" / "python" / "regatta_ranges"
 BATCHES, LAUNCHES = 60, 500
 
 
@@ -65,11 +67,16 @@ def census(call: Callable[[], Any]) -> None:
 def process(kind: str, folder: Path) -> float:
     """The figure of a process of its own."""
     environment = dict(os.environ)
-    for name in ("CUDA_INJECTION64_PATH", "REGATTA_TRACE"):
+    for name in ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "REGATTA_TRACE"):
         environment.pop(name, None)
-    if kind == "recorded":
-        environment["CUDA_INJECTION64_PATH"] = str(Path(environment["REGATTA_PROBE"]).resolve())
+    if kind in ("recorded", "operators"):
+        library = str(Path(environment["REGATTA_PROBE"]).resolve())
+        environment["CUDA_INJECTION64_PATH"] = library
+        environment["NVTX_INJECTION64_PATH"] = library
         environment["REGATTA_TRACE"] = str(folder)
+    if kind == "operators":
+        paths = [str(RANGES), environment.get("PYTHONPATH", "")]
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     command = [sys.executable, __file__, "--kind", kind]
     done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE)
     return float(done.stdout)
@@ -92,6 +99,7 @@ def main() -> None:
             line for path in Path(folder).glob("*.jsonl") for line in path.read_text().splitlines()
         ]
     recorded = sum('"kind":"kernel"' in line for line in lines)
+    told = sum('"operator":' in line for line in lines)
     lost = [line for line in lines if '"kind":"dropped"' in line]
     plain = statistics.median(found["plain"] for found in rounds)
     for kind in KINDS:
@@ -99,7 +107,8 @@ def main() -> None:
         middle = statistics.median(found)
         each = " ".join(f"{ns / 1e3:.2f}" for ns in found)
         print(f"{kind:9} {middle / 1e3:.2f} us a launch, {middle / plain:.3f} of plain ({each})")
-    print(f"{recorded} kernels recorded of {BATCHES * LAUNCHES * arguments.rounds}; lost: {lost}")
+    launched = 2 * BATCHES * LAUNCHES * arguments.rounds
+    print(f"{recorded} kernels recorded of {launched}, {told} with an operator; lost: {lost}")
 
 
 if __name__ == "__main__":

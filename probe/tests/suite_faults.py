@@ -128,7 +128,9 @@ direction = "forward"
 """
 
 
-def regatta(program: str, folder: Path, fault: str, *arguments: str) -> subprocess.CompletedProcess:
+def regatta(
+    program: str, folder: Path, fault: str, *arguments: str
+) -> subprocess.CompletedProcess[str]:
     """Runs it in the folder, with a fault."""
     return subprocess.run(
         [program, *arguments],

@@ -13,7 +13,7 @@ use super::{Ended, Stop, measuring, note, print};
 use regatta::judge::trace::{Analysis, analyse, compare};
 use regatta::machine::Recording;
 use regatta::measure::checkout::checkout;
-use regatta::measure::tracing;
+use regatta::measure::tracing::{self, Recorder};
 use regatta::record::trace::{Trace, TraceHeader, file, is_script, raw};
 use regatta::record::{METHOD_VERSION, RecordError, SCHEMA_VERSION};
 use regatta::report::files;
@@ -51,6 +51,15 @@ pub struct TraceArgs {
     #[arg(long)]
     json: bool,
 
+    /// Also tell which of PyTorch's operators launched what
+    ///
+    /// Turns on the NVTX ranges that PyTorch has for its operators, forward and backward, in
+    /// every Python that CMD starts; CMD needs no change, and must not use torch.profiler. It
+    /// costs the host some time at each operator. Ranges that CMD marks itself are always
+    /// recorded.
+    #[arg(long)]
+    torch: bool,
+
     /// Keep at most so many operations, the last ones
     #[arg(long, value_name = "N", default_value_t = 1_000_000,
           value_parser = clap::value_parser!(u32).range(1..))]
@@ -85,14 +94,18 @@ pub fn run(args: &TraceArgs) -> Ended {
         .context("no folder for the recording; name another in TMPDIR")
         .map_err(Stop::Usage)?;
     let started = Timestamp::now();
-    let status =
-        tracing::run(&args.command, &library, folder.path(), args.json).map_err(|error| {
-            let program = &args.command[0];
-            Stop::Usage(anyhow!(
-                "cannot start {program}: {}",
-                why(Path::new(program), &error)
-            ))
-        })?;
+    let recorder = Recorder {
+        library: &library,
+        folder: folder.path(),
+        torch: args.torch,
+    };
+    let status = tracing::run(&args.command, &recorder, args.json).map_err(|error| {
+        let program = &args.command[0];
+        Stop::Usage(anyhow!(
+            "cannot start {program}: {}",
+            why(Path::new(program), &error)
+        ))
+    })?;
     let recording = raw::read(folder.path(), args.limit as usize).map_err(Stop::not_judged)?;
     let code = tracing::exit_code(status);
     if recording.operations.is_empty() {
@@ -105,6 +118,12 @@ pub fn run(args: &TraceArgs) -> Ended {
             ));
         }
         return Ok(if code == 0 { 3 } else { code });
+    }
+    if args.torch && recording.operations.iter().all(|o| o.operator.is_none()) {
+        note(
+            "--torch: no operator was recorded; CMD did not import torch, or did so with what \
+             PYTHONPATH names ignored (python -I, -E or -S)",
+        );
     }
     let trace = Trace {
         header: header(args, started, status, &recording),

@@ -9,6 +9,9 @@
 //! when this process is killed.
 
 use std::collections::BTreeMap;
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
@@ -34,8 +37,69 @@ use crate::worker::{descendants, signals};
 /// Environment variable by which the CUDA driver finds a library to load.
 pub const INJECTION: &str = "CUDA_INJECTION64_PATH";
 
-/// Runs a program to its end and gives its status. What its GPUs do is recorded into
-/// `folder` by `library`. With `quiet`, what it prints to standard output goes to standard
+/// Environment variable by which NVTX finds a library that takes the ranges which a program
+/// marks. What the caller has set there stays.
+pub const RANGES: &str = "NVTX_INJECTION64_PATH";
+
+/// Where Python looks for modules first.
+const PYTHON_PATH: &str = "PYTHONPATH";
+
+/// The module that turns PyTorch's own ranges on, under the name that Python imports at its
+/// start.
+const TORCH: (&str, &str) = (
+    "sitecustomize.py",
+    include_str!("../../workers/python/regatta_ranges/sitecustomize.py"),
+);
+
+/// What records a program.
+pub struct Recorder<'a> {
+    /// The library that is loaded into it.
+    pub library: &'a Path,
+    /// Where the recording goes.
+    pub folder: &'a Path,
+    /// Turn on the ranges that PyTorch has for its operators.
+    pub torch: bool,
+}
+
+impl Recorder<'_> {
+    /// The environment that has a program recorded.
+    fn variables(
+        &self,
+        set: impl Fn(&str) -> Option<OsString>,
+    ) -> io::Result<Vec<(String, String)>> {
+        let there = |name: &str| set(name).filter(|value| !value.is_empty());
+        let mut variables = vec![
+            variable(INJECTION, self.library.as_os_str())?,
+            variable(raw::VARIABLE, self.folder.as_os_str())?,
+        ];
+        if there(RANGES).is_none() {
+            variables.push(variable(RANGES, self.library.as_os_str())?);
+        }
+        if self.torch {
+            let (name, text) = TORCH;
+            let modules = self.folder.join("python");
+            fs::create_dir_all(&modules)?;
+            fs::write(modules.join(name), text)?;
+            let behind = there(PYTHON_PATH).unwrap_or_default();
+            let mut path = modules.into_os_string();
+            if !behind.is_empty() {
+                path.push(":");
+                path.push(behind);
+            }
+            variables.push(variable(PYTHON_PATH, &path)?);
+        }
+        Ok(variables)
+    }
+}
+
+fn variable(name: &str, value: &OsStr) -> io::Result<(String, String)> {
+    let value = value.to_str().map(str::to_owned);
+    let value = value.ok_or_else(|| io::Error::other(format!("{name}: a path of no UTF-8")))?;
+    Ok((name.to_owned(), value))
+}
+
+/// Runs a program to its end and gives its status. What its GPUs do is recorded by
+/// `recorder`. With `quiet`, what it prints to standard output goes to standard
 /// error, so that standard output is the caller's alone.
 ///
 /// A signal that asks this process to stop is passed on; the second one ends the program
@@ -43,12 +107,7 @@ pub const INJECTION: &str = "CUDA_INJECTION64_PATH";
 ///
 /// # Errors
 /// When it cannot be started.
-pub fn run(
-    command: &[String],
-    library: &Path,
-    folder: &Path,
-    quiet: bool,
-) -> io::Result<ExitStatus> {
+pub fn run(command: &[String], recorder: &Recorder, quiet: bool) -> io::Result<ExitStatus> {
     let [program, arguments @ ..] = command else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
@@ -57,18 +116,10 @@ pub fn run(
     let asked = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
     // What the program leaves comes to this process, so that a stop finds it.
     let _ = prctl::set_child_subreaper(true);
-    let variable = |name: &str, path: &Path| {
-        let path = path.to_str().map(str::to_owned);
-        let path = path.ok_or_else(|| io::Error::other(format!("{name}: a path of no UTF-8")))?;
-        Ok::<_, io::Error>((name.to_owned(), path))
-    };
     let program = Program {
         program: program.into(),
         args: arguments.to_vec(),
-        env: vec![
-            variable(INJECTION, library)?,
-            variable(raw::VARIABLE, folder)?,
-        ],
+        env: recorder.variables(|name| env::var_os(name))?,
         directory: None,
         leaves: Leaves::ItsOwn,
     };
@@ -154,4 +205,39 @@ pub fn fingerprint(recording: &Recording) -> Fingerprint {
         })
         .collect();
     machine::of_devices(devices.iter())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_users_variables_stay_in_force() {
+        let folder = tempfile::tempdir().unwrap();
+        let recorder = |torch| Recorder {
+            library: Path::new("/cache/probe.so"),
+            folder: folder.path(),
+            torch,
+        };
+        let value = |torch, set: &[(&str, &str)], name: &str| {
+            let found = |name: &str| {
+                let mut set = set.iter().filter(|(known, _)| *known == name);
+                set.next().map(|(_, value)| value.into())
+            };
+            let variables = recorder(torch).variables(found).unwrap();
+            let mut variables = variables.into_iter().filter(|(known, _)| known == name);
+            variables.next().map(|(_, value)| value)
+        };
+        let probe = Some("/cache/probe.so".to_owned());
+        assert_eq!(value(false, &[], INJECTION), probe);
+        assert_eq!(value(false, &[], RANGES), probe);
+        assert_eq!(value(false, &[(RANGES, "/nsight.so")], RANGES), None);
+        assert_eq!(value(false, &[], PYTHON_PATH), None);
+        let modules = folder.path().join("python").display().to_string();
+        assert_eq!(value(true, &[], PYTHON_PATH), Some(modules.clone()));
+        let both = value(true, &[(PYTHON_PATH, "/mine:/yours")], PYTHON_PATH);
+        assert_eq!(both, Some(format!("{modules}:/mine:/yours")));
+        let module = fs::read_to_string(folder.path().join("python/sitecustomize.py")).unwrap();
+        assert!(module.contains("emit_nvtx"));
+    }
 }

@@ -33,6 +33,8 @@ pub struct Recorded {
     pub operations: Vec<Operation>,
     /// Names of kernels, demangled, by the ids that operations have.
     pub names: Vec<String>,
+    /// What the host was in, by the ids that operations have: names of ranges joined by `/`.
+    pub operators: Vec<String>,
     /// Calls that the host made.
     pub counts: Counts,
     /// Records that were lost.
@@ -94,6 +96,7 @@ impl Recording {
             end,
             operations,
             names: linker.names.all().to_vec(),
+            operators: linker.ranges.operators().to_vec(),
             counts: linker.counts,
             dropped: self.library.dropped() + linker.incomplete + damaged,
         })
@@ -133,6 +136,11 @@ impl Recorded {
         Some(inside)
     }
 
+    /// The operator's text.
+    pub fn operator(&self, id: u32) -> &str {
+        self.operators.get(id as usize).map_or("?", String::as_str)
+    }
+
     /// As the C interface gives it.
     fn json(&self) -> String {
         let mut out = format!(
@@ -151,9 +159,9 @@ impl Recorded {
             if at > 0 {
                 out.push(',');
             }
-            json::operation(&mut out, operation, |out, id| {
-                json::text(out, self.name(id));
-            });
+            let name = |out: &mut String, id| json::text(out, self.name(id));
+            let operator = |out: &mut String, id| json::text(out, self.operator(id));
+            json::operation(&mut out, operation, name, operator);
         }
         out.push_str("]}");
         out

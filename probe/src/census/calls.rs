@@ -10,10 +10,14 @@ pub enum Class {
     ModuleLoad,
     Allocation,
     Free,
-    Synchronisation,
+    DeviceWait,
+    StreamWait,
+    EventWait,
+    StreamMemory,
+    HostCallback,
     Launch,
     GraphLaunch,
-    /// A copy or fill: not counted, as those that run are, but its time is of use.
+    /// A copy or fill.
     Copy,
 }
 
@@ -44,47 +48,98 @@ impl Interface {
     }
 }
 
+/// Calls of a kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Made {
+    /// How many.
+    pub calls: u64,
+    /// Nanoseconds that the host spent in them, recording included. A call within one of
+    /// another kind is in both.
+    pub ns: u64,
+}
+
+impl Made {
+    fn add(&mut self, ns: u64) {
+        self.calls += 1;
+        self.ns = self.ns.saturating_add(ns);
+    }
+}
+
 /// Calls so far, of each kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Modules and libraries of code loaded into the device.
-    pub module_loads: u64,
+    pub module_loads: Made,
     /// Allocations of device, managed and pinned memory: those that reach CUDA, not those
     /// that a framework's own allocator serves.
-    pub allocations: u64,
+    pub allocations: Made,
     /// Frees of such memory.
-    pub frees: u64,
-    /// Calls that wait for a stream, an event or the device.
-    pub synchronisations: u64,
+    pub frees: Made,
+    /// Calls that wait for the device.
+    pub device_synchronisations: Made,
+    /// Calls that wait for a stream.
+    pub stream_synchronisations: Made,
+    /// Calls that wait for an event.
+    pub event_synchronisations: Made,
+    /// Writes and waits of a stream for a value in memory, a batch of them one.
+    pub stream_memory_operations: Made,
+    /// Functions of the host's put into a stream.
+    pub host_callbacks: Made,
     /// Launches of single kernels.
-    pub launches: u64,
+    pub launches: Made,
     /// Launches of CUDA graphs, one each whatever a graph holds.
-    pub graph_launches: u64,
+    pub graph_launches: Made,
+    /// Calls that copy or fill; what they do is an operation as well.
+    pub copy_calls: Made,
 }
 
 impl Counts {
-    /// Names, as they are written, and numbers.
-    pub fn named(&self) -> [(&'static str, u64); 6] {
+    /// Names, as they are written, and calls. `synchronisations` are the three of them that
+    /// follow.
+    pub fn named(&self) -> [(&'static str, Made); 12] {
         [
             ("module_loads", self.module_loads),
             ("allocations", self.allocations),
             ("frees", self.frees),
-            ("synchronisations", self.synchronisations),
+            ("synchronisations", self.synchronisations()),
+            ("device_synchronisations", self.device_synchronisations),
+            ("stream_synchronisations", self.stream_synchronisations),
+            ("event_synchronisations", self.event_synchronisations),
+            ("stream_memory_operations", self.stream_memory_operations),
+            ("host_callbacks", self.host_callbacks),
             ("launches", self.launches),
             ("graph_launches", self.graph_launches),
+            ("copy_calls", self.copy_calls),
         ]
     }
 
-    fn add(&mut self, class: Class) {
-        *match class {
-            Class::Copy => return,
+    /// Calls that wait, whatever for.
+    pub fn synchronisations(&self) -> Made {
+        let waits = [
+            self.device_synchronisations,
+            self.stream_synchronisations,
+            self.event_synchronisations,
+        ];
+        waits.into_iter().fold(Made::default(), |sum, made| Made {
+            calls: sum.calls + made.calls,
+            ns: sum.ns.saturating_add(made.ns),
+        })
+    }
+
+    fn of(&mut self, class: Class) -> &mut Made {
+        match class {
             Class::ModuleLoad => &mut self.module_loads,
             Class::Allocation => &mut self.allocations,
             Class::Free => &mut self.frees,
-            Class::Synchronisation => &mut self.synchronisations,
+            Class::DeviceWait => &mut self.device_synchronisations,
+            Class::StreamWait => &mut self.stream_synchronisations,
+            Class::EventWait => &mut self.event_synchronisations,
+            Class::StreamMemory => &mut self.stream_memory_operations,
+            Class::HostCallback => &mut self.host_callbacks,
             Class::Launch => &mut self.launches,
             Class::GraphLaunch => &mut self.graph_launches,
-        } += 1;
+            Class::Copy => &mut self.copy_calls,
+        }
     }
 }
 
@@ -106,142 +161,171 @@ pub fn count(counts: &mut Counts, calls: &mut [Counted]) {
     for call in calls {
         let ends = outer.entry((call.thread, call.class)).or_default();
         if call.end > *ends || *ends == 0 {
-            counts.add(call.class);
+            let ns = call.end.saturating_sub(call.start);
+            counts.of(call.class).add(ns);
             *ends = call.end;
         }
     }
 }
 
 /// `CUpti_driver_api_trace_cbid` (cupti_driver_cbid.h).
-const DRIVER: [(u32, Class); 68] = [
-    (18, Class::ModuleLoad),       // cuModuleLoad
-    (19, Class::ModuleLoad),       // cuModuleLoadData
-    (20, Class::ModuleLoad),       // cuModuleLoadDataEx
-    (21, Class::ModuleLoad),       // cuModuleLoadFatBinary
-    (678, Class::ModuleLoad),      // cuLibraryLoadData
-    (679, Class::ModuleLoad),      // cuLibraryLoadFromFile
-    (39, Class::Allocation),       // cuMemHostAlloc
-    (243, Class::Allocation),      // cuMemAlloc_v2
-    (244, Class::Allocation),      // cuMemAllocPitch_v2
-    (271, Class::Allocation),      // cuMemHostAlloc_v2
-    (294, Class::Allocation),      // cuMemAllocHost_v2
-    (371, Class::Allocation),      // cuMemAllocManaged
-    (549, Class::Allocation),      // cuMemCreate
-    (598, Class::Allocation),      // cuMemAllocAsync
-    (599, Class::Allocation),      // cuMemAllocAsync_ptsz
-    (611, Class::Allocation),      // cuMemAllocFromPoolAsync
-    (612, Class::Allocation),      // cuMemAllocFromPoolAsync_ptsz
-    (38, Class::Free),             // cuMemFreeHost
-    (245, Class::Free),            // cuMemFree_v2
-    (550, Class::Free),            // cuMemRelease
-    (600, Class::Free),            // cuMemFreeAsync
-    (601, Class::Free),            // cuMemFreeAsync_ptsz
-    (17, Class::Synchronisation),  // cuCtxSynchronize
-    (121, Class::Synchronisation), // cuEventSynchronize
-    (126, Class::Synchronisation), // cuStreamSynchronize
-    (440, Class::Synchronisation), // cuStreamSynchronize_ptsz
-    (800, Class::Synchronisation), // cuCtxSynchronize_v2
-    (307, Class::Launch),          // cuLaunchKernel
-    (442, Class::Launch),          // cuLaunchKernel_ptsz
-    (477, Class::Launch),          // cuLaunchCooperativeKernel
-    (478, Class::Launch),          // cuLaunchCooperativeKernel_ptsz
-    (480, Class::Launch),          // cuLaunchCooperativeKernelMultiDevice
-    (652, Class::Launch),          // cuLaunchKernelEx
-    (653, Class::Launch),          // cuLaunchKernelEx_ptsz
-    (514, Class::GraphLaunch),     // cuGraphLaunch
-    (515, Class::GraphLaunch),     // cuGraphLaunch_ptsz
-    (216, Class::Copy),            // cuMemsetD8Async
-    (218, Class::Copy),            // cuMemsetD16Async
-    (220, Class::Copy),            // cuMemsetD32Async
-    (249, Class::Copy),            // cuMemsetD8_v2
-    (250, Class::Copy),            // cuMemsetD16_v2
-    (251, Class::Copy),            // cuMemsetD32_v2
-    (276, Class::Copy),            // cuMemcpyHtoD_v2
-    (277, Class::Copy),            // cuMemcpyHtoDAsync_v2
-    (278, Class::Copy),            // cuMemcpyDtoH_v2
-    (279, Class::Copy),            // cuMemcpyDtoHAsync_v2
-    (280, Class::Copy),            // cuMemcpyDtoD_v2
-    (281, Class::Copy),            // cuMemcpyDtoDAsync_v2
-    (305, Class::Copy),            // cuMemcpy
-    (306, Class::Copy),            // cuMemcpyAsync
-    (318, Class::Copy),            // cuMemcpyPeer
-    (319, Class::Copy),            // cuMemcpyPeerAsync
-    (397, Class::Copy),            // cuMemcpyHtoD_v2_ptds
-    (398, Class::Copy),            // cuMemcpyDtoH_v2_ptds
-    (399, Class::Copy),            // cuMemcpyDtoD_v2_ptds
-    (408, Class::Copy),            // cuMemcpy_ptds
-    (409, Class::Copy),            // cuMemcpyPeer_ptds
-    (411, Class::Copy),            // cuMemsetD8_v2_ptds
-    (412, Class::Copy),            // cuMemsetD16_v2_ptds
-    (413, Class::Copy),            // cuMemsetD32_v2_ptds
-    (418, Class::Copy),            // cuMemcpyAsync_ptsz
-    (421, Class::Copy),            // cuMemcpyHtoDAsync_v2_ptsz
-    (422, Class::Copy),            // cuMemcpyDtoHAsync_v2_ptsz
-    (423, Class::Copy),            // cuMemcpyDtoDAsync_v2_ptsz
-    (426, Class::Copy),            // cuMemcpyPeerAsync_ptsz
-    (428, Class::Copy),            // cuMemsetD8Async_ptsz
-    (429, Class::Copy),            // cuMemsetD16Async_ptsz
-    (430, Class::Copy),            // cuMemsetD32Async_ptsz
+const DRIVER: [(u32, Class); 92] = [
+    (18, Class::ModuleLoad),    // cuModuleLoad
+    (19, Class::ModuleLoad),    // cuModuleLoadData
+    (20, Class::ModuleLoad),    // cuModuleLoadDataEx
+    (21, Class::ModuleLoad),    // cuModuleLoadFatBinary
+    (678, Class::ModuleLoad),   // cuLibraryLoadData
+    (679, Class::ModuleLoad),   // cuLibraryLoadFromFile
+    (39, Class::Allocation),    // cuMemHostAlloc
+    (243, Class::Allocation),   // cuMemAlloc_v2
+    (244, Class::Allocation),   // cuMemAllocPitch_v2
+    (271, Class::Allocation),   // cuMemHostAlloc_v2
+    (294, Class::Allocation),   // cuMemAllocHost_v2
+    (371, Class::Allocation),   // cuMemAllocManaged
+    (549, Class::Allocation),   // cuMemCreate
+    (598, Class::Allocation),   // cuMemAllocAsync
+    (599, Class::Allocation),   // cuMemAllocAsync_ptsz
+    (611, Class::Allocation),   // cuMemAllocFromPoolAsync
+    (612, Class::Allocation),   // cuMemAllocFromPoolAsync_ptsz
+    (38, Class::Free),          // cuMemFreeHost
+    (245, Class::Free),         // cuMemFree_v2
+    (550, Class::Free),         // cuMemRelease
+    (600, Class::Free),         // cuMemFreeAsync
+    (601, Class::Free),         // cuMemFreeAsync_ptsz
+    (17, Class::DeviceWait),    // cuCtxSynchronize
+    (121, Class::EventWait),    // cuEventSynchronize
+    (126, Class::StreamWait),   // cuStreamSynchronize
+    (440, Class::StreamWait),   // cuStreamSynchronize_ptsz
+    (800, Class::DeviceWait),   // cuCtxSynchronize_v2
+    (458, Class::StreamMemory), // cuStreamWaitValue32
+    (459, Class::StreamMemory), // cuStreamWaitValue32_ptsz
+    (460, Class::StreamMemory), // cuStreamWriteValue32
+    (461, Class::StreamMemory), // cuStreamWriteValue32_ptsz
+    (462, Class::StreamMemory), // cuStreamBatchMemOp
+    (463, Class::StreamMemory), // cuStreamBatchMemOp_ptsz
+    (473, Class::StreamMemory), // cuStreamWaitValue64
+    (474, Class::StreamMemory), // cuStreamWaitValue64_ptsz
+    (475, Class::StreamMemory), // cuStreamWriteValue64
+    (476, Class::StreamMemory), // cuStreamWriteValue64_ptsz
+    (659, Class::StreamMemory), // cuStreamWaitValue32_v2
+    (660, Class::StreamMemory), // cuStreamWaitValue32_v2_ptsz
+    (661, Class::StreamMemory), // cuStreamWaitValue64_v2
+    (662, Class::StreamMemory), // cuStreamWaitValue64_v2_ptsz
+    (663, Class::StreamMemory), // cuStreamWriteValue32_v2
+    (664, Class::StreamMemory), // cuStreamWriteValue32_v2_ptsz
+    (665, Class::StreamMemory), // cuStreamWriteValue64_v2
+    (666, Class::StreamMemory), // cuStreamWriteValue64_v2_ptsz
+    (667, Class::StreamMemory), // cuStreamBatchMemOp_v2
+    (668, Class::StreamMemory), // cuStreamBatchMemOp_v2_ptsz
+    (346, Class::HostCallback), // cuStreamAddCallback
+    (437, Class::HostCallback), // cuStreamAddCallback_ptsz
+    (527, Class::HostCallback), // cuLaunchHostFunc
+    (528, Class::HostCallback), // cuLaunchHostFunc_ptsz
+    (307, Class::Launch),       // cuLaunchKernel
+    (442, Class::Launch),       // cuLaunchKernel_ptsz
+    (477, Class::Launch),       // cuLaunchCooperativeKernel
+    (478, Class::Launch),       // cuLaunchCooperativeKernel_ptsz
+    (480, Class::Launch),       // cuLaunchCooperativeKernelMultiDevice
+    (652, Class::Launch),       // cuLaunchKernelEx
+    (653, Class::Launch),       // cuLaunchKernelEx_ptsz
+    (514, Class::GraphLaunch),  // cuGraphLaunch
+    (515, Class::GraphLaunch),  // cuGraphLaunch_ptsz
+    (216, Class::Copy),         // cuMemsetD8Async
+    (218, Class::Copy),         // cuMemsetD16Async
+    (220, Class::Copy),         // cuMemsetD32Async
+    (249, Class::Copy),         // cuMemsetD8_v2
+    (250, Class::Copy),         // cuMemsetD16_v2
+    (251, Class::Copy),         // cuMemsetD32_v2
+    (276, Class::Copy),         // cuMemcpyHtoD_v2
+    (277, Class::Copy),         // cuMemcpyHtoDAsync_v2
+    (278, Class::Copy),         // cuMemcpyDtoH_v2
+    (279, Class::Copy),         // cuMemcpyDtoHAsync_v2
+    (280, Class::Copy),         // cuMemcpyDtoD_v2
+    (281, Class::Copy),         // cuMemcpyDtoDAsync_v2
+    (305, Class::Copy),         // cuMemcpy
+    (306, Class::Copy),         // cuMemcpyAsync
+    (318, Class::Copy),         // cuMemcpyPeer
+    (319, Class::Copy),         // cuMemcpyPeerAsync
+    (397, Class::Copy),         // cuMemcpyHtoD_v2_ptds
+    (398, Class::Copy),         // cuMemcpyDtoH_v2_ptds
+    (399, Class::Copy),         // cuMemcpyDtoD_v2_ptds
+    (408, Class::Copy),         // cuMemcpy_ptds
+    (409, Class::Copy),         // cuMemcpyPeer_ptds
+    (411, Class::Copy),         // cuMemsetD8_v2_ptds
+    (412, Class::Copy),         // cuMemsetD16_v2_ptds
+    (413, Class::Copy),         // cuMemsetD32_v2_ptds
+    (418, Class::Copy),         // cuMemcpyAsync_ptsz
+    (421, Class::Copy),         // cuMemcpyHtoDAsync_v2_ptsz
+    (422, Class::Copy),         // cuMemcpyDtoHAsync_v2_ptsz
+    (423, Class::Copy),         // cuMemcpyDtoDAsync_v2_ptsz
+    (426, Class::Copy),         // cuMemcpyPeerAsync_ptsz
+    (428, Class::Copy),         // cuMemsetD8Async_ptsz
+    (429, Class::Copy),         // cuMemsetD16Async_ptsz
+    (430, Class::Copy),         // cuMemsetD32Async_ptsz
 ];
 
 /// `CUpti_runtime_api_trace_cbid` (cupti_runtime_cbid.h). What a program asks of the
 /// runtime is not seen at the driver: the runtime goes in by another door.
-const RUNTIME: [(u32, Class); 55] = [
-    (470, Class::ModuleLoad),      // cudaLibraryLoadData_v12060
-    (471, Class::ModuleLoad),      // cudaLibraryLoadFromFile_v12060
-    (20, Class::Allocation),       // cudaMalloc_v3020
-    (21, Class::Allocation),       // cudaMallocPitch_v3020
-    (23, Class::Allocation),       // cudaMallocArray_v3020
-    (25, Class::Allocation),       // cudaMallocHost_v3020
-    (27, Class::Allocation),       // cudaHostAlloc_v3020
-    (140, Class::Allocation),      // cudaMalloc3D_v3020
-    (141, Class::Allocation),      // cudaMalloc3DArray_v3020
-    (192, Class::Allocation),      // cudaMallocMipmappedArray_v5000
-    (206, Class::Allocation),      // cudaMallocManaged_v6000
-    (373, Class::Allocation),      // cudaMallocAsync_v11020
-    (374, Class::Allocation),      // cudaMallocAsync_ptsz_v11020
-    (391, Class::Allocation),      // cudaMallocFromPoolAsync_v11020
-    (392, Class::Allocation),      // cudaMallocFromPoolAsync_ptsz_v11020
-    (22, Class::Free),             // cudaFree_v3020
-    (24, Class::Free),             // cudaFreeArray_v3020
-    (26, Class::Free),             // cudaFreeHost_v3020
-    (194, Class::Free),            // cudaFreeMipmappedArray_v5000
-    (375, Class::Free),            // cudaFreeAsync_v11020
-    (376, Class::Free),            // cudaFreeAsync_ptsz_v11020
-    (126, Class::Synchronisation), // cudaThreadSynchronize_v3020
-    (131, Class::Synchronisation), // cudaStreamSynchronize_v3020
-    (137, Class::Synchronisation), // cudaEventSynchronize_v3020
-    (165, Class::Synchronisation), // cudaDeviceSynchronize_v3020
-    (239, Class::Synchronisation), // cudaStreamSynchronize_ptsz_v7000
-    (211, Class::Launch),          // cudaLaunchKernel_v7000
-    (214, Class::Launch),          // cudaLaunchKernel_ptsz_v7000
-    (269, Class::Launch),          // cudaLaunchCooperativeKernel_v9000
-    (270, Class::Launch),          // cudaLaunchCooperativeKernel_ptsz_v9000
-    (272, Class::Launch),          // cudaLaunchCooperativeKernelMultiDevice_v9000
-    (430, Class::Launch),          // cudaLaunchKernelExC_v11060
-    (431, Class::Launch),          // cudaLaunchKernelExC_ptsz_v11060
-    (505, Class::Launch),          // __cudaLaunchKernel_v13000
-    (506, Class::Launch),          // __cudaLaunchKernel_ptsz_v13000
-    (311, Class::GraphLaunch),     // cudaGraphLaunch_v10000
-    (312, Class::GraphLaunch),     // cudaGraphLaunch_ptsz_v10000
-    (31, Class::Copy),             // cudaMemcpy_v3020
-    (32, Class::Copy),             // cudaMemcpy2D_v3020
-    (41, Class::Copy),             // cudaMemcpyAsync_v3020
-    (44, Class::Copy),             // cudaMemcpy2DAsync_v3020
-    (49, Class::Copy),             // cudaMemset_v3020
-    (50, Class::Copy),             // cudaMemset2D_v3020
-    (51, Class::Copy),             // cudaMemsetAsync_v3020
-    (52, Class::Copy),             // cudaMemset2DAsync_v3020
-    (160, Class::Copy),            // cudaMemcpyPeer_v4000
-    (161, Class::Copy),            // cudaMemcpyPeerAsync_v4000
-    (215, Class::Copy),            // cudaMemcpy_ptds_v7000
-    (216, Class::Copy),            // cudaMemcpy2D_ptds_v7000
-    (225, Class::Copy),            // cudaMemcpyAsync_ptsz_v7000
-    (228, Class::Copy),            // cudaMemcpy2DAsync_ptsz_v7000
-    (233, Class::Copy),            // cudaMemset_ptds_v7000
-    (234, Class::Copy),            // cudaMemset2D_ptds_v7000
-    (235, Class::Copy),            // cudaMemsetAsync_ptsz_v7000
-    (236, Class::Copy),            // cudaMemset2DAsync_ptsz_v7000
+const RUNTIME: [(u32, Class); 59] = [
+    (470, Class::ModuleLoad),   // cudaLibraryLoadData_v12060
+    (471, Class::ModuleLoad),   // cudaLibraryLoadFromFile_v12060
+    (20, Class::Allocation),    // cudaMalloc_v3020
+    (21, Class::Allocation),    // cudaMallocPitch_v3020
+    (23, Class::Allocation),    // cudaMallocArray_v3020
+    (25, Class::Allocation),    // cudaMallocHost_v3020
+    (27, Class::Allocation),    // cudaHostAlloc_v3020
+    (140, Class::Allocation),   // cudaMalloc3D_v3020
+    (141, Class::Allocation),   // cudaMalloc3DArray_v3020
+    (192, Class::Allocation),   // cudaMallocMipmappedArray_v5000
+    (206, Class::Allocation),   // cudaMallocManaged_v6000
+    (373, Class::Allocation),   // cudaMallocAsync_v11020
+    (374, Class::Allocation),   // cudaMallocAsync_ptsz_v11020
+    (391, Class::Allocation),   // cudaMallocFromPoolAsync_v11020
+    (392, Class::Allocation),   // cudaMallocFromPoolAsync_ptsz_v11020
+    (22, Class::Free),          // cudaFree_v3020
+    (24, Class::Free),          // cudaFreeArray_v3020
+    (26, Class::Free),          // cudaFreeHost_v3020
+    (194, Class::Free),         // cudaFreeMipmappedArray_v5000
+    (375, Class::Free),         // cudaFreeAsync_v11020
+    (376, Class::Free),         // cudaFreeAsync_ptsz_v11020
+    (126, Class::DeviceWait),   // cudaThreadSynchronize_v3020
+    (131, Class::StreamWait),   // cudaStreamSynchronize_v3020
+    (137, Class::EventWait),    // cudaEventSynchronize_v3020
+    (165, Class::DeviceWait),   // cudaDeviceSynchronize_v3020
+    (239, Class::StreamWait),   // cudaStreamSynchronize_ptsz_v7000
+    (197, Class::HostCallback), // cudaStreamAddCallback_v5000
+    (248, Class::HostCallback), // cudaStreamAddCallback_ptsz_v7000
+    (284, Class::HostCallback), // cudaLaunchHostFunc_v10000
+    (285, Class::HostCallback), // cudaLaunchHostFunc_ptsz_v10000
+    (211, Class::Launch),       // cudaLaunchKernel_v7000
+    (214, Class::Launch),       // cudaLaunchKernel_ptsz_v7000
+    (269, Class::Launch),       // cudaLaunchCooperativeKernel_v9000
+    (270, Class::Launch),       // cudaLaunchCooperativeKernel_ptsz_v9000
+    (272, Class::Launch),       // cudaLaunchCooperativeKernelMultiDevice_v9000
+    (430, Class::Launch),       // cudaLaunchKernelExC_v11060
+    (431, Class::Launch),       // cudaLaunchKernelExC_ptsz_v11060
+    (505, Class::Launch),       // __cudaLaunchKernel_v13000
+    (506, Class::Launch),       // __cudaLaunchKernel_ptsz_v13000
+    (311, Class::GraphLaunch),  // cudaGraphLaunch_v10000
+    (312, Class::GraphLaunch),  // cudaGraphLaunch_ptsz_v10000
+    (31, Class::Copy),          // cudaMemcpy_v3020
+    (32, Class::Copy),          // cudaMemcpy2D_v3020
+    (41, Class::Copy),          // cudaMemcpyAsync_v3020
+    (44, Class::Copy),          // cudaMemcpy2DAsync_v3020
+    (49, Class::Copy),          // cudaMemset_v3020
+    (50, Class::Copy),          // cudaMemset2D_v3020
+    (51, Class::Copy),          // cudaMemsetAsync_v3020
+    (52, Class::Copy),          // cudaMemset2DAsync_v3020
+    (160, Class::Copy),         // cudaMemcpyPeer_v4000
+    (161, Class::Copy),         // cudaMemcpyPeerAsync_v4000
+    (215, Class::Copy),         // cudaMemcpy_ptds_v7000
+    (216, Class::Copy),         // cudaMemcpy2D_ptds_v7000
+    (225, Class::Copy),         // cudaMemcpyAsync_ptsz_v7000
+    (228, Class::Copy),         // cudaMemcpy2DAsync_ptsz_v7000
+    (233, Class::Copy),         // cudaMemset_ptds_v7000
+    (234, Class::Copy),         // cudaMemset2D_ptds_v7000
+    (235, Class::Copy),         // cudaMemsetAsync_ptsz_v7000
+    (236, Class::Copy),         // cudaMemset2DAsync_ptsz_v7000
 ];
 
 #[cfg(test)]
@@ -268,7 +352,25 @@ mod tests {
             call(Class::ModuleLoad, 1, 13, 14),
         ];
         count(&mut counts, &mut calls);
-        assert_eq!((counts.launches, counts.module_loads), (3, 1));
+        assert_eq!(counts.launches, Made { calls: 3, ns: 17 });
+        assert_eq!(counts.module_loads, Made { calls: 1, ns: 1 });
+    }
+
+    #[test]
+    fn waits_are_told_apart_and_added_up() {
+        let mut counts = Counts::default();
+        let mut calls = [
+            call(Class::DeviceWait, 1, 0, 100),
+            call(Class::StreamWait, 1, 200, 210),
+            call(Class::EventWait, 2, 200, 205),
+            call(Class::HostCallback, 1, 300, 302),
+        ];
+        count(&mut counts, &mut calls);
+        let named: std::collections::BTreeMap<_, _> = counts.named().into();
+        assert_eq!(named["synchronisations"], Made { calls: 3, ns: 115 });
+        assert_eq!(named["device_synchronisations"].ns, 100);
+        assert_eq!(named["host_callbacks"], Made { calls: 1, ns: 2 });
+        assert_eq!(named["stream_memory_operations"], Made::default());
     }
 
     #[test]

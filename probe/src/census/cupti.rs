@@ -27,6 +27,7 @@ pub mod kind {
     pub const RUNTIME: u32 = 5;
     pub const DEVICE: u32 = 8;
     pub const CONCURRENT_KERNEL: u32 = 10;
+    pub const MARKER: u32 = 12;
     pub const MEMCPY_P2P: u32 = 22;
 }
 
@@ -58,24 +59,32 @@ functions! {
 /// off. An older CUPTI is without them, and records all functions or none.
 type EnableApi = unsafe extern "C" fn(u32, u8) -> c_int;
 
+/// `InitializeInjectionNvtx2`, as NVTX calls it (nvtxInit.h): the table of its functions.
+/// Gives 1 for success.
+type TakeRanges = unsafe extern "C" fn(*mut c_void) -> c_int;
+
 /// The library, open.
 pub struct Library {
     pub functions: Cupti,
     enable_driver_api: Option<EnableApi>,
     enable_runtime_api: Option<EnableApi>,
+    /// Takes the ranges of NVTX, where this CUPTI can.
+    pub take_ranges: Option<TakeRanges>,
 }
 
 impl Library {
-    /// CUPTI, opened once in the process.
+    /// CUPTI, opened once in the process. Where it was not found it is looked for anew: a
+    /// package of Python's that is imported later may have it.
     ///
     /// # Errors
     /// [`Error::NoCensus`] with the places that were tried.
     pub fn get() -> Result<&'static Self> {
-        static LIBRARY: OnceLock<Result<Library>> = OnceLock::new();
-        LIBRARY
-            .get_or_init(Self::open)
-            .as_ref()
-            .map_err(Clone::clone)
+        static LIBRARY: OnceLock<Library> = OnceLock::new();
+        if let Some(open) = LIBRARY.get() {
+            return Ok(open);
+        }
+        let opened = Self::open()?;
+        Ok(LIBRARY.get_or_init(|| opened))
     }
 
     fn open() -> Result<Self> {
@@ -107,7 +116,12 @@ impl Library {
             // SAFETY: the signature that cupti_activity.h gives both symbols.
             Some(unsafe { std::mem::transmute::<*mut c_void, EnableApi>(address) })
         };
+        let takes = library.symbol(&[c"InitializeInjectionNvtx2"]).ok();
+        // SAFETY: the signature that nvtxInit.h gives it.
+        let takes =
+            takes.map(|address| unsafe { std::mem::transmute::<*mut c_void, TakeRanges>(address) });
         Ok(Self {
+            take_ranges: takes,
             functions,
             enable_driver_api: selective(c"cuptiActivityEnableDriverApi"),
             enable_runtime_api: selective(c"cuptiActivityEnableRuntimeApi"),

@@ -49,6 +49,8 @@ struct Recording {
     linker: Linker,
     /// Names that are in the file.
     named: usize,
+    /// Operators that are in the file.
+    operators: usize,
     counts: Counts,
 }
 
@@ -200,6 +202,7 @@ impl Recording {
             file,
             linker: Linker::default(),
             named: 0,
+            operators: 0,
             counts: Counts::default(),
         }
     }
@@ -219,8 +222,16 @@ impl Recording {
             text += "}\n";
         }
         self.named = self.linker.names.all().len();
+        let operators = self.linker.ranges.operators();
+        for (id, name) in operators.iter().enumerate().skip(self.operators) {
+            text += &format!("{{\"kind\":\"operator\",\"id\":{id},\"name\":");
+            json::text(&mut text, name);
+            text += "}\n";
+        }
+        self.operators = operators.len();
+        let number = |out: &mut String, id: u32| *out += &id.to_string();
         for operation in &operations {
-            json::operation(&mut text, operation, |out, id| *out += &id.to_string());
+            json::operation(&mut text, operation, number, number);
             text.push('\n');
         }
         let incomplete = std::mem::take(&mut self.linker.incomplete);
@@ -231,7 +242,7 @@ impl Recording {
         let now = self.library.now();
         if self.counts != self.linker.counts || last {
             self.counts = self.linker.counts;
-            text += &format!("{{\"kind\":\"calls\",\"at\":{now},\"counts\":");
+            text += &format!("{{\"kind\":\"calls\",\"at\":{now},");
             json::counts(&mut text, &self.counts);
             text += "}\n";
         }

@@ -32,8 +32,14 @@ fn sizes(out: &mut String, name: &str, [x, y, z]: [u32; 3]) {
     put(out, format_args!(",\"{name}\":[{x},{y},{z}]"));
 }
 
-/// An operation. The name of a kernel is written by `name`, from its id.
-pub fn operation(out: &mut String, operation: &Operation, name: impl FnOnce(&mut String, u32)) {
+/// An operation. The name of a kernel is written by `name`, from its id, and that of its
+/// operator by `operator`.
+pub fn operation(
+    out: &mut String,
+    operation: &Operation,
+    name: impl FnOnce(&mut String, u32),
+    operator: impl FnOnce(&mut String, u32),
+) {
     let (start, end) = (operation.start(), operation.end());
     match &operation.what {
         What::Kernel(kernel) => {
@@ -85,13 +91,27 @@ pub fn operation(out: &mut String, operation: &Operation, name: impl FnOnce(&mut
         let (at, ns) = (launch.at, launch.ns);
         put(out, format_args!(",\"launched\":{at},\"launch_ns\":{ns}"));
     }
+    if let Some(id) = operation.operator {
+        out.push_str(",\"operator\":");
+        operator(out, id);
+    }
     out.push('}');
 }
 
-/// Counts of calls: an object.
+/// Counts of calls, and the host's time in those that there were: two members of an object.
 pub fn counts(out: &mut String, counts: &Counts) {
-    for (at, (name, number)) in counts.named().into_iter().enumerate() {
-        let before = if at == 0 { '{' } else { ',' };
+    let named = counts.named().into_iter();
+    let calls = named.clone().map(|(name, made)| (name, made.calls));
+    object(out, "counts", calls);
+    out.push(',');
+    let made = named.filter(|(_, made)| made.calls > 0);
+    object(out, "ns", made.map(|(name, made)| (name, made.ns)));
+}
+
+fn object<'a>(out: &mut String, name: &str, members: impl Iterator<Item = (&'a str, u64)>) {
+    put(out, format_args!("\"{name}\":{{"));
+    for (at, (name, number)) in members.enumerate() {
+        let before = if at == 0 { "" } else { "," };
         put(out, format_args!("{before}\"{name}\":{number}"));
     }
     out.push('}');

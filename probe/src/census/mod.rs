@@ -12,12 +12,13 @@ mod demangle;
 mod inject;
 mod json;
 mod operation;
+mod ranges;
 mod record;
 #[cfg(test)]
 mod tests;
 
 pub use call::{Recorded, Recording};
-pub use calls::Counts;
+pub use calls::{Counts, Made};
 pub use operation::{Launch, Operation, What};
 pub use record::{Kernel, Memory};
 
@@ -34,12 +35,14 @@ enum Way {
 
 static WAY: OnceLock<Way> = OnceLock::new();
 
-/// What is recorded of the device. Kernels that run at once stay so.
-const KINDS: [u32; 4] = [
+/// What is recorded of the device, and the ranges that the host is in. Kernels that run at
+/// once stay so.
+const KINDS: [u32; 5] = [
     kind::CONCURRENT_KERNEL,
     kind::MEMCPY,
     kind::MEMSET,
     kind::MEMCPY_P2P,
+    kind::MARKER,
 ];
 
 /// Has CUPTI hand its records to this library, until somebody else asks for them.

@@ -2,7 +2,8 @@
 
 use super::calls::{Class, Counted, Counts, count};
 use super::demangle::demangled;
-use super::record::{Device, Kernel, Memory, Record};
+use super::ranges::Ranges;
+use super::record::{Call, Device, Kernel, Memory, Record};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 
@@ -13,6 +14,9 @@ pub struct Operation {
     pub what: What,
     /// The host's call, where it was recorded.
     pub launch: Option<Launch>,
+    /// What the host was in when it launched it, by its place in
+    /// [`Recorded::operators`](super::Recorded::operators).
+    pub operator: Option<u32>,
 }
 
 /// What ran.
@@ -118,6 +122,13 @@ impl Known {
 /// Launches whose operations may still come, at most; older ones are forgotten.
 const LAUNCHES: usize = 1 << 16;
 
+/// A launch, and the thread that made it.
+#[derive(Clone, Copy)]
+struct Launched {
+    launch: Launch,
+    thread: u32,
+}
+
 /// Puts operations and launches together, which come apart and in any order.
 #[derive(Default)]
 pub struct Linker {
@@ -130,9 +141,10 @@ pub struct Linker {
     /// Calls that begin later are not counted.
     pub counted_until: Option<u64>,
     calls: Vec<Counted>,
-    launches: HashMap<u32, Launch>,
+    pub ranges: Ranges,
+    launches: HashMap<u32, Launched>,
     /// The launches before those.
-    earlier: HashMap<u32, Launch>,
+    earlier: HashMap<u32, Launched>,
     operations: Vec<Operation>,
     /// Operations whose launch was not known at the last settling.
     waiting: Vec<Operation>,
@@ -148,6 +160,7 @@ impl Linker {
             }
             Record::Memory(memory) => self.operation(What::Memory(memory)),
             Record::Device(device) => self.devices.push(Known::of(&device)),
+            Record::Mark(mark) => self.ranges.add(mark),
             Record::Call(call) => {
                 let Some(class) = call.interface.class(call.id) else {
                     return;
@@ -161,14 +174,18 @@ impl Linker {
                     });
                 }
                 if matches!(class, Class::Launch | Class::GraphLaunch | Class::Copy) {
-                    self.launched(call.correlation, call.start, call.end);
+                    self.launched(&call);
                 }
             }
         }
     }
 
     fn operation(&mut self, what: What) {
-        let operation = Operation { what, launch: None };
+        let operation = Operation {
+            what,
+            launch: None,
+            operator: None,
+        };
         // What has not ended has no end: the process ended before it.
         if operation.start() == 0 || operation.end() < operation.start() {
             self.incomplete += 1;
@@ -177,16 +194,21 @@ impl Linker {
         }
     }
 
-    fn launched(&mut self, correlation: u32, start: u64, end: u64) {
+    fn launched(&mut self, call: &Call) {
         if self.launches.len() >= LAUNCHES {
             self.earlier = std::mem::take(&mut self.launches);
         }
-        let ns = end.saturating_sub(start);
-        let launch = Launch { at: start, ns };
-        let kept = self.launches.entry(correlation).or_insert(launch);
+        let launched = Launched {
+            launch: Launch {
+                at: call.start,
+                ns: call.end.saturating_sub(call.start),
+            },
+            thread: call.thread,
+        };
+        let kept = self.launches.entry(call.correlation).or_insert(launched);
         // Of a call within a call, the outer.
-        if launch.at < kept.at {
-            *kept = launch;
+        if launched.launch.at < kept.launch.at {
+            *kept = launched;
         }
     }
 
@@ -195,13 +217,14 @@ impl Linker {
     pub fn settle(&mut self, all: bool) -> Vec<Operation> {
         count(&mut self.counts, &mut self.calls);
         self.calls.clear();
+        self.ranges.settle();
         let mut settled = Vec::with_capacity(self.waiting.len() + self.operations.len());
         for mut operation in std::mem::take(&mut self.waiting) {
-            operation.launch = self.launch_of(&operation);
+            self.link(&mut operation);
             settled.push(operation);
         }
         for mut operation in std::mem::take(&mut self.operations) {
-            operation.launch = self.launch_of(&operation);
+            self.link(&mut operation);
             if operation.launch.is_some() || all {
                 settled.push(operation);
             } else {
@@ -211,10 +234,13 @@ impl Linker {
         settled
     }
 
-    /// Kept when found: a graph's launch has many operations.
-    fn launch_of(&self, operation: &Operation) -> Option<Launch> {
+    /// Launches are kept when found: a graph's has many operations.
+    fn link(&self, operation: &mut Operation) {
         let correlation = operation.correlation();
         let found = self.launches.get(&correlation);
-        found.or_else(|| self.earlier.get(&correlation)).copied()
+        if let Some(found) = found.or_else(|| self.earlier.get(&correlation)) {
+            operation.launch = Some(found.launch);
+            operation.operator = self.ranges.at(found.thread, found.launch.at);
+        }
     }
 }

@@ -3,10 +3,12 @@
 //! Each is a prefix of the record of its kind, whose fields CUPTI has kept in place from
 //! CUDA 12.0 to 13.0 (cupti_activity.h): `CUpti_ActivityKernel9` and 10 (the cluster is
 //! the last that is read), `CUpti_ActivityMemcpy5` and 6, `CUpti_ActivityMemcpyPtoP4`,
-//! `CUpti_ActivityMemset4`, `CUpti_ActivityAPI`, `CUpti_ActivityDevice5`.
+//! `CUpti_ActivityMemset4`, `CUpti_ActivityAPI`, `CUpti_ActivityDevice5`,
+//! `CUpti_ActivityMarker2`.
 
 use super::calls::Interface;
 use super::cupti::kind;
+use super::ranges::{Mark, Named};
 use std::ffi::{CStr, c_char};
 use std::mem::offset_of;
 
@@ -84,6 +86,26 @@ pub struct RawCall {
     _returned: u32,
 }
 
+/// `CUpti_ActivityMarker2`.
+#[repr(C)]
+pub struct RawMarker {
+    pub kind: u32,
+    pub flags: u32,
+    pub at: u64,
+    pub id: u32,
+    _object_kind: u32,
+    _process: u32,
+    pub thread: u32,
+    _rest_of_object: u32,
+    _pad: u32,
+    pub name: *const c_char,
+    pub domain: *const c_char,
+}
+
+/// `CUPTI_ACTIVITY_FLAG_MARKER_START` and `_END`; an instant has neither.
+const MARKER_START: u32 = 1 << 1;
+const MARKER_END: u32 = 1 << 2;
+
 /// A prefix of `CUpti_ActivityDevice5`.
 #[repr(C)]
 pub struct RawDevice {
@@ -113,6 +135,8 @@ const _: () = {
     assert!(offset_of!(RawPeerCopy, correlation) == 60);
     assert!(offset_of!(RawCall, start) == 8 && offset_of!(RawCall, correlation) == 32);
     assert!(size_of::<RawCall>() == 40);
+    assert!(offset_of!(RawMarker, id) == 16 && offset_of!(RawMarker, thread) == 28);
+    assert!(offset_of!(RawMarker, name) == 40 && size_of::<RawMarker>() == 56);
     assert!(offset_of!(RawDevice, sms) == 44 && offset_of!(RawDevice, major) == 104);
     assert!(offset_of!(RawDevice, id) == 112 && offset_of!(RawDevice, name) == 136);
 };
@@ -124,6 +148,7 @@ pub enum Record<'a> {
     Memory(Memory),
     Call(Call),
     Device(Device<'a>),
+    Mark(Mark<'a>),
 }
 
 /// A kernel that ran.
@@ -262,6 +287,23 @@ pub unsafe fn read<'a>(record: *const u8) -> Option<Record<'a>> {
                     end: raw.end,
                     thread: raw.thread,
                     correlation: raw.correlation,
+                })
+            }
+            kind::MARKER => {
+                let raw = &*record.cast::<RawMarker>();
+                let begun = match raw.flags & (MARKER_START | MARKER_END) {
+                    MARKER_START => Some(Named {
+                        domain: (!raw.domain.is_null()).then(|| text(raw.domain)),
+                        name: text(raw.name),
+                    }),
+                    MARKER_END => None,
+                    _ => return None,
+                };
+                Record::Mark(Mark {
+                    at: raw.at,
+                    thread: raw.thread,
+                    id: raw.id,
+                    begun,
                 })
             }
             kind::DEVICE => {

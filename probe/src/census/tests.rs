@@ -1,7 +1,7 @@
 //! Records as CUPTI writes them, made by hand: read by CUPTI's own reader where
 //! `REGATTA_TEST_CUDA` names a CUDA toolkit, and put together without it.
 
-use super::calls::{Counts, Interface};
+use super::calls::{Counts, Interface, Made};
 use super::cupti::{Library, kind};
 use super::operation::{Known, Linker, What};
 use super::record::{self, Call, Kernel, Memory, Record};
@@ -16,6 +16,7 @@ const COPY_BYTES: usize = 96;
 const FILL_BYTES: usize = 88;
 const CALL_BYTES: usize = 40;
 const DEVICE_BYTES: usize = 184;
+const MARK_BYTES: usize = 56;
 
 fn put<T: Copy>(record: &mut [u8], at: usize, value: T) {
     assert!(at + size_of::<T>() <= record.len());
@@ -73,6 +74,18 @@ fn call(kind: u32, id: u32, correlation: u32, start: u64, end: u64) -> Vec<u8> {
     record
 }
 
+/// `CUpti_ActivityMarker2` of a range: it begins, or without a name ends.
+fn mark(id: u32, at: u64, name: Option<&'static CStr>) -> Vec<u8> {
+    let mut record = vec![0; MARK_BYTES];
+    put(&mut record, 0, kind::MARKER);
+    put(&mut record, 4, if name.is_some() { 2_u32 } else { 4 });
+    put(&mut record, 8, at);
+    put(&mut record, 16, id);
+    put(&mut record, 28, 11_u32);
+    put(&mut record, 40, name.map_or(ptr::null(), CStr::as_ptr));
+    record
+}
+
 fn device() -> Vec<u8> {
     let mut record = vec![0; DEVICE_BYTES];
     put(&mut record, 0, kind::DEVICE);
@@ -93,6 +106,8 @@ fn recording() -> Vec<Vec<u8>> {
         device(),
         call(kind::DRIVER, LAUNCH_EX, 5, 1_020, 1_080),
         call(kind::RUNTIME, LAUNCH, 5, 1_000, 1_100),
+        mark(1, 950, Some(c"aten::mm, seq = 7")),
+        mark(1, 1_150, None),
         kernel(c"_Z5flashPf", 5, 2_000, 3_000),
         memory(kind::MEMCPY, COPY_BYTES, 1, 6, 2_500),
         call(kind::RUNTIME, COPY_ASYNC, 6, 1_200, 1_300),
@@ -128,7 +143,8 @@ fn written(linker: &mut Linker) -> Vec<String> {
         .iter()
         .map(|operation| {
             let mut text = String::new();
-            json::operation(&mut text, operation, |out, id| *out += &id.to_string());
+            let number = |out: &mut String, id: u32| *out += &id.to_string();
+            json::operation(&mut text, operation, number, number);
             text
         })
         .collect()
@@ -138,7 +154,7 @@ const WRITTEN: [&str; 3] = [
     "{\"kind\":\"kernel\",\"name\":0,\"start\":2000,\"end\":3000,\"grid\":[157,2,3],\
      \"block\":[32,4,1],\"cluster\":[2,1,1],\"registers\":232,\"static_shared\":16,\
      \"dynamic_shared\":53504,\"local\":8,\"stream\":7,\"device\":0,\"graph\":42,\
-     \"launched\":1000,\"launch_ns\":100}",
+     \"launched\":1000,\"launch_ns\":100,\"operator\":0}",
     "{\"kind\":\"copy\",\"direction\":\"HtoD\",\"bytes\":64,\"start\":2500,\"end\":2510,\
      \"stream\":9,\"device\":0,\"launched\":1200,\"launch_ns\":100}",
     "{\"kind\":\"set\",\"bytes\":64,\"start\":3100,\"end\":3110,\"stream\":9,\"device\":0}",
@@ -146,9 +162,11 @@ const WRITTEN: [&str; 3] = [
 
 fn holds_the_recording(linker: &mut Linker) {
     assert_eq!(written(linker), WRITTEN);
+    assert_eq!(linker.ranges.operators(), ["aten::mm"]);
     assert_eq!(linker.incomplete, 1);
     let launched_once = Counts {
-        launches: 1,
+        launches: Made { calls: 1, ns: 100 },
+        copy_calls: Made { calls: 1, ns: 100 },
         ..Counts::default()
     };
     assert_eq!(linker.counts, launched_once);
@@ -238,7 +256,7 @@ fn what_begins_after_the_call_is_not_the_calls() {
     let waits = |at| call(kind::RUNTIME, DEVICE_SYNCHRONISE, 1, at, at + 5);
     read_each(&mut linker, &[waits(50), waits(150)]);
     linker.settle(true);
-    assert_eq!(linker.counts.synchronisations, 1);
+    assert_eq!(linker.counts.device_synchronisations.calls, 1);
 }
 
 #[test]

@@ -75,10 +75,15 @@ fn activity(recorded: &Recorded, host_ns: u64) -> Activity {
         operations: operations(recorded, &all),
         host_ns,
         calls: calls
-            .map(|(name, count)| (name.to_owned(), count))
+            .clone()
+            .map(|(name, made)| (name.to_owned(), made.calls))
             .collect(),
-        calls_ns: [].into(),
+        calls_ns: calls
+            .filter(|(_, made)| made.calls > 0)
+            .map(|(name, made)| (name.to_owned(), made.ns))
+            .collect(),
         dropped: recorded.dropped,
+        ..Activity::default()
     }
 }
 
@@ -110,6 +115,9 @@ fn operations(recorded: &Recorded, of: &[&census::Operation]) -> Vec<Operation<N
             launched_ns: operation
                 .launch
                 .map(|launch| launch.at.cast_signed() - first.cast_signed()),
+            operator: operation
+                .operator
+                .map(|operator| recorded.operator(operator).into()),
             ..Operation::new(work, start, end)
         }
     };
@@ -118,7 +126,7 @@ fn operations(recorded: &Recorded, of: &[&census::Operation]) -> Vec<Operation<N
 
 #[cfg(test)]
 mod tests {
-    use regatta_probe::census::{Counts, Kernel, Launch, Memory};
+    use regatta_probe::census::{Counts, Kernel, Launch, Made, Memory};
 
     use super::*;
 
@@ -155,13 +163,18 @@ mod tests {
             begin: 1_000,
             end: 3_000,
             operations: operations
-                .map(|(what, launch)| census::Operation { what, launch })
+                .map(|(what, launch)| census::Operation {
+                    what,
+                    launch,
+                    operator: launch.map(|_| 0),
+                })
                 .to_vec(),
             names: vec!["flash".to_owned()],
             called: None,
             returned: None,
+            operators: vec!["step".to_owned()],
             counts: Counts {
-                launches: 1,
+                launches: Made { calls: 1, ns: 5 },
                 ..Counts::default()
             },
             dropped: 0,
@@ -176,6 +189,8 @@ mod tests {
         let kernel = activity.operations[1].kernel();
         assert_eq!(kernel.map(|kernel| kernel.name.as_str()), Some("flash"));
         assert_eq!(activity.operations[0].bytes(), Some(64));
+        assert_eq!(activity.operations[1].operator.as_deref(), Some("step"));
         assert_eq!(activity.calls["launches"], 1);
+        assert_eq!(activity.calls_ns, [("launches".to_owned(), 5)].into());
     }
 }

@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
+from regatta_worker.census import functions
 from regatta_worker.census.counters import Counter, count
 from regatta_worker.device import cpu_device
 from regatta_worker.protocol.channel import (
@@ -134,8 +135,16 @@ class Session:
         if isinstance(worker, Relay):
             return census
         agreed = worker.agreed if isinstance(worker, Together) else bool
-        counts, uncounted = count(worker.call, self._counters, agreed=agreed)
+        uncounted = census.pop("uncounted", {})
+        if not isinstance(worker, Together):
+            calls, nanoseconds, why = functions.of_call(worker.call, self._library)
+            census |= {"functions": calls} if calls else {}
+            if "activity" in census and nanoseconds:
+                census["activity"]["functions_ns"] = nanoseconds
+            uncounted |= why
+        counts, why = count(worker.call, self._counters, agreed=agreed)
         census["counts"] = census["counts"] | counts
+        uncounted |= why
         return census | ({"uncounted": uncounted} if uncounted else {})
 
     def _peak(self, dtypes: tuple[str, ...]) -> Message:

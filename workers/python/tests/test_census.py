@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import ctypes
 import json
 import os
 import unittest
+from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
@@ -52,12 +55,16 @@ RECORDED = {
 
 
 class FakeLibrary:
-    """Notes what it is asked; its recordings are always the same."""
+    """Notes what it is asked; its recordings are those that it is given."""
 
     def __init__(self) -> None:
         self.trace: list[str] = []
         self.fails: str | None = None
-        self._kept = ctypes.c_char_p(json.dumps(RECORDED).encode())
+        self.records(RECORDED)
+
+    def records(self, recording: dict[str, Any]) -> None:
+        """What its recordings are from here on."""
+        self._kept = ctypes.c_char_p(json.dumps(recording).encode())
 
     def __getattr__(self, name: str) -> Any:
         name = name.removeprefix("regatta_probe_census_")
@@ -98,6 +105,43 @@ class OfACall(unittest.TestCase):
         launches.of_call(self.call, self.wait)
         once = ["begin", "the call", "returned", "waited", "end"]
         self.assertEqual(self.library.trace, once + once)
+
+    def test_a_third_call_within_ranges_names_operators_and_no_times(self) -> None:
+        marked = copy.deepcopy(RECORDED)
+        operations: Any = marked["operations"]
+        operations[1] |= {"operator": "aten::mm", "start": 7000}
+
+        @contextlib.contextmanager
+        def ranges() -> Iterator[None]:
+            self.library.trace.append("ranges")
+            self.library.records(marked)
+            yield
+            self.library.trace.append("no ranges")
+
+        found = launches.of_call(self.call, self.wait, ranges)
+        once = ["begin", "the call", "returned", "waited", "end"]
+        self.assertEqual(self.library.trace, once + once + ["ranges", *once, "no ranges"])
+        self.assertEqual(os.environ[launches.NVTX], "fake")
+        operators = [operation.get("operator") for operation in found["activity"]["operations"]]
+        self.assertEqual(operators, [None, "aten::mm", None])
+        self.assertEqual(found["activity"]["operations"][1]["start_ns"], 500)
+
+        operations[1]["grid"] = [1, 1, 1]
+        self.library.records(RECORDED)
+        found = launches.of_call(self.call, self.wait, ranges)
+        told = [
+            operation for operation in found["activity"]["operations"] if "operator" in operation
+        ]
+        self.assertEqual(told, [], "another call's, which did something else")
+
+    def test_ranges_that_fail_leave_a_census(self) -> None:
+        def ranges() -> Any:
+            raise RuntimeError("a profiler is on")
+
+        with mock.patch("traceback.print_exc") as printed:
+            found = launches.of_call(self.call, self.wait, ranges)
+        printed.assert_called_once()
+        self.assertEqual(len(found["launches"]), 1)
 
     def test_times_count_from_the_first_start(self) -> None:
         found = launches.of_call(self.call, self.wait)

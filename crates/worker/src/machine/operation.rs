@@ -39,8 +39,9 @@ pub struct Operation<K, O = Arc<str>> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch_ns: Option<u64>,
     /// The ranges that the host was in when it launched it, outermost first, joined by `/`:
-    /// `step/forward/aten::mm`; at most the outermost and the two innermost of them, and 200
-    /// bytes. Absent where the program tells none, or its launch is not known.
+    /// `step/forward/aten::mm`. Of more than three the outermost, the outermost that is an
+    /// operator of a framework (else the last but one) and the innermost are told, in at most
+    /// 200 bytes. Absent where the program tells none, or its launch is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operator: Option<O>,
 }

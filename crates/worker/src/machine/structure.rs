@@ -27,6 +27,14 @@ pub struct Structure {
     /// last is a time and not exact.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counts: BTreeMap<String, u64>,
+    /// Operators of the worker's framework by name (`aten::view`), and how often each ran;
+    /// what is beyond the 200 most frequent is `others`. Absent where they were not counted.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub operators: BTreeMap<String, u64>,
+    /// Python functions of the library under test, as `module:function`, and how often each
+    /// ran; bounded in the same way. Absent where they were not counted.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub functions: BTreeMap<String, u64>,
     /// Counts that were asked for and could not be had, by name, and why. They are not 0.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub uncounted: BTreeMap<String, String>,
@@ -49,7 +57,8 @@ impl Structure {
 
     /// True when there is nothing in it: the worker cannot count.
     pub fn is_empty(&self) -> bool {
-        self.launches.is_empty() && self.counts.is_empty()
+        let counted = [&self.counts, &self.operators, &self.functions];
+        self.launches.is_empty() && counted.iter().all(|counts| counts.is_empty())
     }
 
     /// Why a count could not be had, where that is known: for a reason of its own, or

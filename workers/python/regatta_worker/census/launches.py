@@ -5,10 +5,12 @@ Through CUPTI's activity records (`probe/src/census/`), so alike for every frame
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
 import time
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -70,11 +72,21 @@ class Recorder:
         return json.loads((text.value or b"").decode(errors="replace")), time_ns
 
 
-def of_call(call: Callable[[], Any], wait: Callable[[Any], Any]) -> dict[str, Any]:
+NVTX = "NVTX_INJECTION64_PATH"
+"""Variable that names the library which takes NVTX's ranges: looked at when one is first marked."""
+
+Ranges = Callable[[], contextlib.AbstractContextManager[Any]]
+
+
+def of_call(
+    call: Callable[[], Any], wait: Callable[[Any], Any], ranges: Ranges | None = None
+) -> dict[str, Any]:
     """`launches`, `counts` and `activity` of one steady call.
 
     Raises CensusError or OSError where nothing can be recorded. The call is made twice, as
-    the first recording of a process changes how code is loaded.
+    the first recording of a process changes how code is loaded; and a third time within
+    `ranges`, where the framework marks its operators, which the times of the second are not to
+    have in them.
     """
     path = os.environ.get(probe.VARIABLE)
     if not path:
@@ -83,9 +95,30 @@ def of_call(call: Callable[[], Any], wait: Callable[[Any], Any]) -> dict[str, An
         recorder = Recorder(path)
         recorder.record(call, wait)
         recorded, host_ns = recorder.record(call, wait)
+        if ranges is not None:
+            os.environ.setdefault(NVTX, path)
+            try:
+                with ranges():
+                    marked, _ = recorder.record(call, wait)
+                name_operators(recorded["operations"], marked["operations"])
+            except Exception:
+                # Into the worker's log: a census without operators is one.
+                traceback.print_exc()
     except AttributeError as error:
         raise CensusError(f"{path} is without a census: {error}") from error
     return reply(recorded, host_ns)
+
+
+def name_operators(operations: list[dict[str, Any]], marked: list[dict[str, Any]]) -> None:
+    """Gives operations the operators of another call's, where both calls did the same."""
+
+    def done(operation: dict[str, Any]) -> Any:
+        return [operation.get(key) for key in ("kind", "name", "direction", "grid", "bytes")]
+
+    if [done(operation) for operation in operations] != [done(operation) for operation in marked]:
+        return
+    for operation, other in zip(operations, marked, strict=True):
+        operation |= {"operator": other["operator"]} if "operator" in other else {}
 
 
 def reply(recorded: dict[str, Any], host_ns: int) -> dict[str, Any]:
@@ -100,7 +133,9 @@ def reply(recorded: dict[str, Any], host_ns: int) -> dict[str, Any]:
             "host_ns": host_ns,
             "calls": recorded["counts"],
             "dropped": recorded["dropped"],
-        },
+        }
+        # An older library does not tell.
+        | ({"calls_ns": recorded["ns"]} if "ns" in recorded else {}),
     }
 
 
@@ -169,5 +204,6 @@ def _operations(operations: list[dict[str, Any]]) -> list[dict[str, Any]]:
         told |= {"bytes": operation["bytes"]} if "bytes" in operation else {}
         if "launched" in operation:
             told["launched_ns"] = operation["launched"] - first
+        told |= {"operator": operation["operator"]} if "operator" in operation else {}
         found.append(told)
     return found

@@ -6,6 +6,7 @@ import json
 import tempfile
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ def census(call: Callable[[], Any]) -> dict[str, Any]:
     """
     torch.cuda.synchronize()
     try:
-        found = of_call(call, lambda results: torch.cuda.synchronize())
+        ranges = partial(torch.autograd.profiler.emit_nvtx, record_shapes=False)
+        found = of_call(call, lambda results: torch.cuda.synchronize(), ranges)
     except (CensusError, OSError):
         # Into the worker's log: the case is none the worse for it.
         traceback.print_exc()

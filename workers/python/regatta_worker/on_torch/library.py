@@ -20,6 +20,7 @@ import torch
 
 from regatta_worker import device
 from regatta_worker.clock import timing
+from regatta_worker.on_torch import operators
 from regatta_worker.on_torch.case import DTYPES, Asked, Built, Call, PreparedCase, Results, Tensors
 from regatta_worker.on_torch.case import Variant as Variant
 from regatta_worker.on_torch.census import census, recorded
@@ -364,11 +365,12 @@ class TorchLibrary:
         return self._on_device(self._prepared().built.call)
 
     def census(self) -> Message:
-        """Kernels, copies and allocations of one call; nothing is known on a CPU."""
-        case = self._prepared()
-        if self._gpu is None:
-            return {"launches": [], "counts": {}}
-        return self._on_device(lambda: census(case.built.call))
+        """Kernels, copies and allocations of one call, unknown on a CPU; torch's operators."""
+        call = self._prepared().built.call
+        found: Message = {"launches": [], "counts": {}}
+        if self._gpu is not None:
+            found = self._on_device(lambda: census(call))
+        return found | self._on_device(lambda: operators.told(call))
 
     def recorded(self) -> list[Message]:
         """Calls recorded as the last samples were taken; none where nothing can be recorded."""

@@ -346,7 +346,7 @@ class Rank(Together, TorchLibrary):
 
         found = self._on_device(lambda: census(met))
         if "activity" in found:
-            # Of the call that was kept, the second; without the wait for the other ranks.
+            # Of the call whose times were kept, the second; without the wait for the other ranks.
             found["activity"]["host_ns"] = host_ns[1]
         return found
 

@@ -1,0 +1,359 @@
+//! The ranges that a program marks with NVTX, and which of them a thread was in at a moment.
+//!
+//! NVTX hands them to the library that `NVTX_INJECTION64_PATH` names: to this one, which
+//! passes it on to CUPTI, so that they come as records beside those of calls, on one clock.
+
+use super::cupti::Library;
+use std::collections::{HashMap, VecDeque};
+use std::ffi::{CStr, c_int, c_void};
+use std::panic::catch_unwind;
+
+/// A range begins or ends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Mark<'a> {
+    pub at: u64,
+    pub thread: u32,
+    /// The range's: no two that are open have the same.
+    pub id: u32,
+    /// What begins; `None` is an end.
+    pub begun: Option<Named<'a>>,
+}
+
+/// A range's name, in its domain where that is not NVTX's own.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Named<'a> {
+    pub domain: Option<&'a CStr>,
+    pub name: &'a CStr,
+}
+
+/// Texts of operators that are told apart; a program that numbers its ranges without end
+/// has no operators beyond them.
+const PATHS: usize = 1 << 16;
+
+/// Moments of a thread that are remembered: operations come later than their launches.
+const MOMENTS: usize = 1 << 16;
+
+/// Ranges within each other, at most.
+const DEPTH: usize = 256;
+
+/// Longest text of an operator, in bytes, and of each of its three names where it would be
+/// longer.
+const LONGEST: usize = 200;
+const LONGEST_NAME: usize = 64;
+
+/// What stands for a name that there is not.
+const NONE: u32 = u32::MAX;
+
+/// The ranges of all threads.
+#[derive(Default)]
+pub struct Ranges {
+    names: Texts,
+    /// Marks whose moment in their thread's order is not settled.
+    pending: Vec<(u64, u32, u32, Option<u32>)>,
+    /// The thread of each open range.
+    open: HashMap<u32, u32>,
+    threads: HashMap<u32, Thread>,
+    paths: HashMap<[u32; 3], u32>,
+    operators: Vec<String>,
+}
+
+#[derive(Default)]
+struct Texts {
+    ids: HashMap<String, u32>,
+    all: Vec<String>,
+}
+
+impl Texts {
+    fn id(&mut self, text: &str) -> u32 {
+        if let Some(&id) = self.ids.get(text) {
+            return id;
+        }
+        if self.all.len() == PATHS {
+            return NONE;
+        }
+        let id = self.all.len() as u32;
+        self.ids.insert(text.to_owned(), id);
+        self.all.push(text.to_owned());
+        id
+    }
+}
+
+#[derive(Default)]
+struct Thread {
+    /// Ids and names of what is open, outermost first.
+    stack: Vec<(u32, u32)>,
+    /// From when on it was in which operator.
+    moments: VecDeque<(u64, Option<u32>)>,
+}
+
+impl Ranges {
+    /// Takes a mark; what it changes is known after [`Ranges::settle`].
+    pub fn add(&mut self, mark: Mark) {
+        let name = mark.begun.map(|named| {
+            let name = named.name.to_string_lossy();
+            let plain = without_numbers(&name);
+            match named.domain {
+                Some(domain) => self
+                    .names
+                    .id(&format!("{}:{plain}", domain.to_string_lossy())),
+                None => self.names.id(plain),
+            }
+        });
+        self.pending.push((mark.at, mark.thread, mark.id, name));
+    }
+
+    /// Puts the marks so far into the order of time.
+    pub fn settle(&mut self) {
+        let mut pending = std::mem::take(&mut self.pending);
+        // Stable: of one moment, as they came.
+        pending.sort_by_key(|(at, ..)| *at);
+        for (at, thread, id, name) in pending {
+            let of = match name {
+                Some(_) => Some(thread),
+                // A range may end in another thread than it began in.
+                None => self.open.remove(&id),
+            };
+            let Some(of) = of else { continue };
+            let thread = self.threads.entry(of).or_default();
+            match name {
+                Some(name) if thread.stack.len() < DEPTH => {
+                    thread.stack.push((id, name));
+                    self.open.insert(id, of);
+                }
+                Some(_) => continue,
+                None => {
+                    let place = thread.stack.iter().position(|(open, _)| *open == id);
+                    // What is within has ended too, though its record was lost.
+                    for (within, _) in thread.stack.drain(place.unwrap_or(thread.stack.len())..) {
+                        self.open.remove(&within);
+                    }
+                }
+            }
+            let names: Vec<u32> = thread.stack.iter().map(|(_, name)| *name).collect();
+            let path = told(&names, &self.names.all);
+            let operator = operator(path, &self.names.all, &mut self.paths, &mut self.operators);
+            if thread.moments.len() == MOMENTS {
+                thread.moments.pop_front();
+            }
+            thread.moments.push_back((at, operator));
+        }
+    }
+
+    /// The operator a thread was in at a moment, by its place in [`Ranges::operators`].
+    pub fn at(&self, thread: u32, at: u64) -> Option<u32> {
+        let moments = &self.threads.get(&thread)?.moments;
+        let before = moments.partition_point(|(from, _)| *from <= at);
+        moments.get(before.checked_sub(1)?)?.1
+    }
+
+    /// The texts of all operators so far: names joined by `/`, outermost first.
+    pub fn operators(&self) -> &[String] {
+        &self.operators
+    }
+}
+
+/// Of the names of all ranges that are open the three that are told: the outermost, which is
+/// mostly the program's own; the outermost that is an operator of a framework, or where that
+/// is none, or the innermost, the last but one; and the innermost.
+fn told(stack: &[u32], names: &[String]) -> [u32; 3] {
+    let is_operator = |name: &u32| {
+        let name = names.get(*name as usize);
+        name.is_some_and(|name| is_operator(name))
+    };
+    let last = stack.len().saturating_sub(1);
+    let middle = stack.iter().position(is_operator);
+    let middle = middle.filter(|place| *place < last);
+    let mut places = [0, middle.unwrap_or(last.saturating_sub(1)), last].to_vec();
+    places.dedup();
+    let mut told = [NONE; 3];
+    for (place, told) in places.into_iter().zip(&mut told) {
+        *told = stack.get(place).copied().unwrap_or(NONE);
+    }
+    told
+}
+
+/// True for the name of a framework's operator, not of a program's own range. Who reads a
+/// recording goes by the same rule (`crates/worker/src/machine/operator.rs`).
+fn is_operator(name: &str) -> bool {
+    let function = name.ends_with("Func") || name.ends_with("Function");
+    let bare = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    let node = bare != "Backward" && bare.ends_with("Backward");
+    name.contains("::") || name.starts_with("Optimizer.") || function || node
+}
+
+fn operator(
+    path: [u32; 3],
+    names: &[String],
+    paths: &mut HashMap<[u32; 3], u32>,
+    operators: &mut Vec<String>,
+) -> Option<u32> {
+    if let Some(&known) = paths.get(&path) {
+        return Some(known);
+    }
+    let found = path.iter().filter_map(|name| names.get(*name as usize));
+    let levels: Vec<&str> = found.map(String::as_str).collect();
+    if levels.is_empty() || operators.len() == PATHS {
+        return None;
+    }
+    let mut text = levels.join("/");
+    if text.len() > LONGEST {
+        let short = levels.iter().map(|level| cut(level, LONGEST_NAME));
+        text = short.collect::<Vec<&str>>().join("/");
+    }
+    let id = operators.len() as u32;
+    paths.insert(path, id);
+    operators.push(text);
+    Some(id)
+}
+
+fn cut(text: &str, bytes: usize) -> &str {
+    let mut end = text.len().min(bytes);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// A range's name without what PyTorch's `emit_nvtx` puts behind it, which differs from call
+/// to call (torch/csrc/profiler/util.cpp, `getNvtxStr`): `aten::mm, seq = 4, op_id = 71`.
+fn without_numbers(name: &str) -> &str {
+    let tails = [", seq = ", ", op_id = ", ", sizes = ", ", input_op_ids = "];
+    let ends = tails.iter().filter_map(|tail| name.find(tail));
+    ends.min().map_or(name, |end| &name[..end])
+}
+
+/// Called by NVTX in every library that marks ranges, when it does so for the first time.
+/// Gives 1 where CUPTI takes the ranges, else 0, after which NVTX does nothing.
+#[unsafe(no_mangle)]
+#[allow(non_snake_case)]
+pub extern "C" fn InitializeInjectionNvtx2(table: *mut c_void) -> c_int {
+    let begun = catch_unwind(|| {
+        let library = Library::get().ok()?;
+        // SAFETY: NVTX's own argument, handed to who would else be in this place.
+        library.take_ranges.map(|take| unsafe { take(table) })
+    });
+    begun.ok().flatten().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begins(at: u64, thread: u32, id: u32, name: &'static CStr) -> Mark<'static> {
+        let begun = Some(Named { domain: None, name });
+        Mark {
+            at,
+            thread,
+            id,
+            begun,
+        }
+    }
+
+    fn ends(at: u64, thread: u32, id: u32) -> Mark<'static> {
+        Mark {
+            at,
+            thread,
+            id,
+            begun: None,
+        }
+    }
+
+    fn after(marks: &[Mark]) -> Ranges {
+        let mut ranges = Ranges::default();
+        marks.iter().for_each(|mark| ranges.add(*mark));
+        ranges.settle();
+        ranges
+    }
+
+    fn text(ranges: &Ranges, thread: u32, at: u64) -> Option<&str> {
+        let operator = ranges.at(thread, at)?;
+        Some(&ranges.operators()[operator as usize])
+    }
+
+    #[test]
+    fn a_thread_is_in_the_ranges_that_it_has_begun_and_not_ended() {
+        // As they come from several buffers: not in the order of time.
+        let ranges = after(&[
+            begins(20, 1, 2, c"forward"),
+            ends(50, 1, 2),
+            begins(10, 1, 1, c"step"),
+            begins(30, 1, 3, c"aten::mm, seq = 4, op_id = 71"),
+            ends(40, 1, 3),
+            begins(15, 2, 4, c"load"),
+            ends(60, 1, 1),
+        ]);
+        assert_eq!(text(&ranges, 1, 9), None);
+        assert_eq!(text(&ranges, 1, 10), Some("step"));
+        assert_eq!(text(&ranges, 1, 35), Some("step/forward/aten::mm"));
+        assert_eq!(text(&ranges, 1, 45), Some("step/forward"));
+        assert_eq!(text(&ranges, 1, 70), None);
+        assert_eq!(text(&ranges, 2, 70), Some("load"));
+        assert_eq!(text(&ranges, 3, 70), None);
+    }
+
+    #[test]
+    fn of_many_ranges_three_are_told() {
+        let ranges = after(&[
+            begins(1, 1, 1, c"step"),
+            begins(2, 1, 2, c"forward"),
+            begins(3, 1, 3, c"layer"),
+            begins(4, 1, 4, c"aten::scaled_dot_product_attention, op_id = 8"),
+            begins(5, 1, 5, c"aten::_scaled_dot_product_flash_attention"),
+            begins(6, 1, 6, c"aten::_flash_attention_forward"),
+        ]);
+        let sdpa = "aten::scaled_dot_product_attention";
+        assert_eq!(text(&ranges, 1, 3), Some("step/forward/layer"));
+        assert_eq!(
+            text(&ranges, 1, 4),
+            Some(format!("step/layer/{sdpa}").as_str())
+        );
+        let innermost = format!("step/{sdpa}/aten::_flash_attention_forward");
+        assert_eq!(text(&ranges, 1, 6), Some(innermost.as_str()));
+    }
+
+    /// A range of another domain says which; one that ends elsewhere ends; what an end was
+    /// lost of ends with what it is in.
+    #[test]
+    fn domains_other_threads_and_lost_ends() {
+        let named = Named {
+            domain: Some(c"NCCL"),
+            name: c"ncclAllReduce",
+        };
+        let nccl = Mark {
+            begun: Some(named),
+            ..begins(3, 1, 3, c"")
+        };
+        let ranges = after(&[
+            begins(1, 1, 1, c"outer"),
+            begins(2, 1, 2, c"lost"),
+            nccl,
+            ends(5, 9, 1),
+            ends(6, 1, 77),
+        ]);
+        assert_eq!(text(&ranges, 1, 4), Some("outer/lost/NCCL:ncclAllReduce"));
+        assert_eq!(text(&ranges, 1, 7), None);
+        assert!(ranges.open.is_empty());
+    }
+
+    #[test]
+    fn texts_are_bounded() {
+        let long = CStr::from_bytes_with_nul(&[[b'a'; 150].as_slice(), &[0]].concat())
+            .unwrap()
+            .to_owned();
+        let mut ranges = Ranges::default();
+        for id in 0..3 {
+            ranges.add(Mark {
+                at: id,
+                thread: 1,
+                id: id as u32,
+                begun: Some(Named {
+                    domain: None,
+                    name: &long,
+                }),
+            });
+        }
+        ranges.settle();
+        assert_eq!(text(&ranges, 1, 9).map(str::len), Some(3 * 64 + 2));
+        assert_eq!(cut("aé", 2), "a");
+    }
+}

@@ -1,0 +1,110 @@
+"""Python functions of a call, by watching it: with a library that stands in for one."""
+
+from __future__ import annotations
+
+import sys
+import types
+import unittest
+from typing import Any
+from unittest import mock
+
+import support  # noqa: F401  (puts the worker's package on the path)
+
+from regatta_worker.census import functions
+from regatta_worker.serving import Session
+
+CODE = """
+import json, time
+class Op:
+    def apply(self, n):
+        time.sleep(0)
+        return n and self.apply(n - 1)
+def steps():
+    yield 1
+    yield 2
+def plan(): json.dumps({"a": 1}); return [n for n in steps()]
+def attention(): plan(); plan(); return Op().apply(2)
+"""
+
+
+def library(name: str = "stand_in.ops") -> types.ModuleType:
+    """A module of that name."""
+    module = types.ModuleType(name)
+    exec(compile(CODE, f"{name}.py", "exec"), module.__dict__)
+    return module
+
+
+def named(function: str) -> str:
+    """What a method is called: without its class before Python 3.11."""
+    return function if sys.version_info >= (3, 11) else function.rpartition(".")[2]
+
+
+class OfACall(unittest.TestCase):
+    def test_functions_of_the_library_are_counted_and_those_of_python_are_not(self) -> None:
+        calls, spent, uncounted = functions.of_call(library().attention, "stand_in")
+        expected = {
+            "stand_in.ops:attention": 1,
+            "stand_in.ops:plan": 2,
+            # Begins and goes on twice, in both calls.
+            "stand_in.ops:steps": 6,
+            f"stand_in.ops:{named('Op.apply')}": 3,
+        }
+        self.assertEqual(calls, expected)
+        self.assertEqual(uncounted, {})
+        self.assertEqual(spent.keys(), expected.keys())
+        whole = spent["stand_in.ops:attention"]
+        self.assertTrue(all(0 < ns <= whole for ns in spent.values()), spent)
+
+    def test_a_framework_is_told_where_it_is_the_library(self) -> None:
+        call = library("torch.nn.functional").attention
+        self.assertEqual(functions.of_call(call, "xformers")[0], {})
+        self.assertIn("torch.nn.functional:plan", functions.of_call(call, "torch")[0])
+
+    def test_what_differs_between_calls_is_left_out_and_named(self) -> None:
+        module, turns = library(), iter(range(9))
+        calls, _, uncounted = functions.of_call(
+            lambda: [module.plan() for _ in range(next(turns))], ""
+        )
+        self.assertNotIn("stand_in.ops:plan", calls)
+        self.assertIn("stand_in.ops:plan: 1 and 2", uncounted["functions"])
+
+    def test_a_call_that_raises_leaves_nobody_watching(self) -> None:
+        def fails() -> None:
+            raise ValueError
+
+        with self.assertRaises(ValueError), functions._profiling(mock.Mock(), mock.Mock()):
+            fails()
+        self.assertIsNone(sys.getprofile())
+
+    def test_of_many_names_the_rest_is_one(self) -> None:
+        figures = {"a": 1, "b": 5, "c": 5, "d": 2}
+        told = {"b": 5, "c": 5, functions.OTHERS: 3}
+        self.assertEqual(functions.bounded(figures, 2), told)
+        self.assertEqual(functions.bounded(figures, 4), figures)
+
+
+class Asked(unittest.TestCase):
+    def test_a_census_has_functions_and_its_activity_their_times(self) -> None:
+        module = library()
+
+        class Worker:
+            def hello(self) -> dict[str, Any]:
+                return {}
+
+            def call(self) -> Any:
+                return module.attention()
+
+            def census(self) -> dict[str, Any]:
+                why = {"operators": "two calls differ"}
+                return {"launches": [], "counts": {}, "activity": {}, "uncounted": why}
+
+        session = Session(lambda: Worker(), "stand_in")  # type: ignore[arg-type,return-value]
+        session.answer(b'{"id":1,"type":"hello","protocol":1}')
+        census = session.answer(b'{"id":2,"type":"census"}')
+        self.assertEqual(census["functions"]["stand_in.ops:plan"], 2)
+        self.assertIn("stand_in.ops:plan", census["activity"]["functions_ns"])
+        self.assertEqual(census["uncounted"], {"operators": "two calls differ"})
+
+
+if __name__ == "__main__":
+    unittest.main()
