@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from faults import judging, table
@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="PATH", help="write a line of JSON a change")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep traces and diffs here")
     parser.add_argument(
-        "--jobs", type=int, default=3, help="programs that start at once [default: 3]"
+        "--jobs", type=int, default=4, help="programs that start at once [default: 4]"
     )
     parser.add_argument("--list", action="store_true", help="say what there is, and run nothing")
     parser.add_argument(
@@ -79,11 +79,11 @@ def main() -> None:
 
 
 def chosen(programs: list[str], only: list[str]) -> Iterator[table.Change]:
-    """The changes of these programs and names, or all, a program after another."""
-    for program in table.PROGRAMS:
+    """The changes of these names, or all, of these programs in their order, or all."""
+    for program in programs or table.PROGRAMS:
         for change in table.CHANGES:
             named = not only or change.name in only or change.title in only
-            if change.program == program and named and (not programs or program in programs):
+            if change.program == program and named:
                 yield change
 
 
@@ -105,24 +105,32 @@ def judge_all(
     regatta: str, changes: list[table.Change], folder: Path, jobs: int
 ) -> Iterator[judging.Row]:
     """Traces and judges changes; gives each row as soon as it is known."""
+    missing = {
+        change: {(change.program, table.BASE), (change.program, change.name)} for change in changes
+    }
+    every = dict.fromkeys(trace for change in changes for trace in sorted(missing[change]))
+    failures: dict[tuple[str, str], str] = {}
     with ThreadPoolExecutor(jobs) as pool:
+        traces = {pool.submit(judging.traced, regatta, *trace, folder): trace for trace in every}
+        for ended in as_completed(traces):
+            trace = traces[ended]
+            error = ended.exception()
+            if error:
+                failures[trace] = str(error)
+            for change in [change for change, traces in missing.items() if trace in traces]:
+                missing[change].remove(trace)
+                if not missing[change]:
+                    yield row_of(regatta, change, folder, failures)
 
-        def trace(program: str, name: str) -> Future[Path]:
-            return pool.submit(judging.traced, regatta, program, name, folder)
 
-        asked: dict[tuple[str, str], Future[Path]] = {}
-        for change in changes:
-            for name in (table.BASE, change.name):
-                if (change.program, name) not in asked:
-                    asked[change.program, name] = trace(change.program, name)
-        for change in changes:
-            try:
-                asked[change.program, table.BASE].result()
-                asked[change.program, change.name].result()
-                row = judging.judged(regatta, change, folder)
-            except judging.Failed as why:
-                row = judging.Row(change.program, change.name, change.causes, failure=str(why))
-            yield row
+def row_of(
+    regatta: str, change: table.Change, folder: Path, failures: dict[tuple[str, str], str]
+) -> judging.Row:
+    """The row of a change that is traced, or failed as told."""
+    for name in (table.BASE, change.name):
+        if failure := failures.get((change.program, name)):
+            return judging.Row(change.program, change.name, change.causes, failure=failure)
+    return judging.judged(regatta, change, folder)
 
 
 if __name__ == "__main__":

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import gc
+import importlib
 import os
 import subprocess
 import sys
@@ -23,6 +23,7 @@ WARM_UPS = 3
 
 NEIGHBOUR = """
 import torch
+input()
 a = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
 print("ready", flush=True)
 while True:
@@ -42,53 +43,77 @@ class Program:
     """Returns when the device has done all of it."""
     steps: int = STEPS
     warm_ups: int = WARM_UPS
-
-
-def take_turn() -> None:
-    """Waits until no other of these programs uses the device; they may start meanwhile.
-
-    The lock is held until the process ends.
-    """
-    if path := os.environ.get(TURN):
-        fcntl.flock(os.open(path, os.O_RDWR | os.O_CREAT), fcntl.LOCK_EX)
+    compiles: bool = False
+    """The first step compiles for seconds, and has the device for little of that."""
 
 
 @contextlib.contextmanager
-def changed(change: str) -> Iterator[None]:
+def turn(needed: bool = True) -> Iterator[None]:
+    """Holds the device against the others of these programs, which start or end meanwhile."""
+    path = os.environ.get(TURN)
+    if not path or not needed:
+        yield
+        return
+    with open(path, "a", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def prepare(change: str) -> None:
     """Makes the changes that are not of one program alone, before anything else is done."""
     if change == "no-garbage-collection":
         gc.disable()
     if change == "unused-library":
-        import torch  # noqa: F401  # it names the folders of CUDA's libraries
-
-        ctypes.CDLL("libcusolver.so.12", mode=ctypes.RTLD_LOCAL)
+        for name in ("sqlite3", "torchvision"):
+            importlib.import_module(name)
     if change == "other-environment":
         os.environ.update({"LC_TIME": "C", "EXPERIMENT": "second", "TZ": "UTC"})
     if change == "idle-thread":
         threading.Thread(target=threading.Event().wait, daemon=True).start()
+
+
+@contextlib.contextmanager
+def neighbour(change: str) -> Iterator[subprocess.Popen[str] | None]:
+    """Another process, where that is the change, which computes once it is told to."""
     if change != "neighbour":
-        yield
+        yield None
         return
     environment = dict(os.environ)
     # It is not a part of what is traced.
     environment.pop("CUDA_INJECTION64_PATH", None)
     command = [sys.executable, "-c", NEIGHBOUR]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as neighbour:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment) as other:
         try:
-            assert neighbour.stdout
-            neighbour.stdout.readline()
-            yield
+            yield other
         finally:
-            neighbour.kill()
+            other.kill()
 
 
 def run(program: Program, change: str) -> float:
     """Runs the steps and gives the wall time of a steady one in ms."""
-    steps = {"more-steps": program.steps + 5, "fewer-steps": program.steps - 3}
     warm_ups = program.warm_ups * (2 if change == "warm-up-twice" else 1)
-    for number in range(-warm_ups, 0):
-        program.step(number)
-    program.wait()
+    with turn(not program.compiles):
+        program.step(-warm_ups)
+        program.wait()
+    with neighbour(change) as other, turn():
+        if other and other.stdin and other.stdout:
+            print(file=other.stdin, flush=True)
+            other.stdout.readline()
+        for number in range(1 - warm_ups, 0):
+            program.step(number)
+        program.wait()
+        milliseconds = timed(program, change)
+        if other:
+            # Before anybody else's turn.
+            other.kill()
+            other.wait()
+    return milliseconds
+
+
+def timed(program: Program, change: str) -> float:
+    """Runs the steady steps and gives the wall time of one in ms."""
+    steps = {"more-steps": program.steps + 5, "fewer-steps": program.steps - 3}
     count = steps.get(change, program.steps)
     with contextlib.ExitStack() as stack:
         log = None

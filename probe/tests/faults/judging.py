@@ -63,6 +63,9 @@ class Row:
     def shown(self) -> str:
         """The row as text: a line, and where it does not hold, why."""
         title = f"{self.program}/{self.change}"
+        if self.failure is not None:
+            last = "\n      ".join(self.failure.strip().splitlines()[-15:])
+            return f"WRONG {title:38} not judged\n      {last}"
         times = [
             f"{word} {pair[0] / 1e6:.3f} → {pair[1] / 1e6:.3f} ms"
             for word, pair in (("busy", self.busy_ns), ("elapsed", self.elapsed_ns))
@@ -74,7 +77,6 @@ class Row:
         if not self.held:
             wanted = " or ".join(self.expected) or "nothing worse"
             lines.append(f"      expected {wanted}; of a {self.scope}; {self.reasons}")
-            lines += [f"      {failure}" for failure in (self.failure or "").splitlines()[-15:]]
             rest = zip(self.said[1:], self.evidence[1:], strict=True)
             lines += [f"      then {cause}: {evidence}" for cause, evidence in rest]
             lines += [f"      kernel {kernel}" for kernel in self.kernels]

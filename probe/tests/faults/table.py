@@ -84,12 +84,17 @@ FAULTS = (
         "attention",
         ("clone", COPIES, "q, k and v are cloned first"),
         ("cast", ("copies-added", "launches-added"), "q, k and v become float32 and bf16 again"),
-        ("math-backend", UNFUSED, "two matrix products and a softmax for the fused kernels"),
+        ("math-backend", REPLACED, "two matrix products and a softmax for the fused kernels"),
+        ("mask", REPLACED, "the causal mask as a tensor: memory-efficient kernels for flash ones"),
     ),
     *_faults(
         "llama",
         ("eager-attention", REPLACED, "attention in separate operations for the fused kernels"),
-        ("mask", REPLACED, "a padding mask, which the flash kernels do not take"),
+        (
+            "mask",
+            ("same-launch",),
+            "a padding mask: cuDNN's kernels, launched as before, leave out no part of it",
+        ),
         ("item", FETCHED, "the norm of each gradient is fetched by item(), one after another"),
         ("print-of-tensor", (*FETCHED, "launches-added"), "a tensor is printed in each step"),
         ("synchronize", WAITS, "the host waits for the device after each layer"),
@@ -196,7 +201,7 @@ HARMLESS = (
     ),
     *_harmless(
         "attention",
-        ("unused-library", "cuSOLVER is loaded and never called"),
+        ("unused-library", "torchvision and SQLite are loaded and never called"),
         ("other-environment", "variables that nothing reads"),
     ),
     *_harmless("triton_kernel", ("deterministic", "cuDNN is asked for what repeats")),
