@@ -25,8 +25,9 @@ def main(program: str, change: str) -> None:
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     # A pool of processes that compile costs more than it saves where little is compiled.
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
-    # Its own tuner times kernels for seconds, and chooses otherwise from run to run.
-    os.environ["XLA_FLAGS"] = "--xla_gpu_autotune_level=0"
+    # Its own tuner times kernels for seconds, and chooses otherwise from run to run; what
+    # Triton makes of a matrix product is slow without it.
+    os.environ["XLA_FLAGS"] = "--xla_gpu_autotune_level=0 --xla_gpu_enable_triton_gemm=false"
     around.prepare(change)
     module = importlib.import_module(f"faults.programs.{program}")
     begin(program)

@@ -21,7 +21,7 @@ PROGRAMS = {
     "flex": "FlexAttention with a block mask, compiled",
     "compiled": "a transformer block under torch.compile",
     "jax_step": "a training step in JAX with dot_product_attention",
-    "triton_kernel": "a matrix product in Triton",
+    "triton_kernel": "a matrix product and a softmax in Triton",
     "own_kernels": "four CUDA kernels compiled at the start",
 }
 """By name, what each program does."""
@@ -127,23 +127,39 @@ FAULTS = (
     ),
     *_faults(
         "compiled",
-        ("lengths-change", (*AGAIN, "host-bound"), "each step has a length never seen before"),
+        (
+            "lengths-change",
+            (*AGAIN, "host-bound"),
+            "what is behind the blocks is compiled for a new length in each step",
+        ),
         ("graph-breaks", UNFUSED, "six graph breaks: what was one kernel is several"),
     ),
     *_faults(
         "jax_step",
-        ("recompile", (*AGAIN, "host-bound"), "a new function is jitted in each step"),
-        ("float32", REPLACED, "parameters and inputs in float32"),
-        ("to-host-and-back", COPIES, "the parameters go through NumPy in each step"),
+        (
+            "recompile",
+            (*AGAIN, "host-bound"),
+            "the learning rate is compiled in, and changes in each step",
+        ),
+        (
+            "float32",
+            ("kernel-replaced", "recompiled"),
+            "parameters and inputs in float32; XLA numbers its kernels, whatever they do",
+        ),
+        (
+            "to-host-and-back",
+            ("copies-added", "host-bound", "synchronisation"),
+            "the parameters go through NumPy in each step: copies, and mostly what the host does",
+        ),
     ),
     *_faults(
         "triton_kernel",
-        ("spills", OTHER_CODE, "the kernel is held to 64 registers"),
         (
-            "fewer-warps",
-            ("recompiled", "less-parallel", "spills"),
-            "two warps a block for eight, each with four times the tile",
+            "spills",
+            (*OTHER_CODE, "less-parallel"),
+            "two warps a block for eight: a thread has four times the tile, and spills 1.2 KiB",
         ),
+        ("fewer-warps", ("less-parallel", "recompiled"), "softmax of a row by one warp for eight"),
         ("one-stage", ("recompiled",), "no loads ahead of the tensor cores"),
         (
             "retunes",
