@@ -2,183 +2,136 @@
 
     python3 probe/tests/trace_faults.py --regatta target/release/regatta
 
-A training step on a GPU (attention forward and backward, a matrix product with a copy from
-the host under it) is traced as it should be, then once with each of eleven faults, whose
-cause must be the first finding and whose exit code 1, and once with each of ten harmless
-changes, of which none may be called worse. Needs PyTorch and a CUDA device; prints a row
-each and exits 1 where one does not hold. tests/causes.rs does the same to runs of a suite,
-without a GPU.
+Programs on a GPU (Llama in training and in generation, FlexAttention, torch.compile, JAX,
+Triton, CUDA; `--list` names them) are traced as they should be, then once with each of their
+faults and harmless changes. What the table in `faults/table.py` holds them to: of a fault, one
+of the causes that it gives is the first finding and the exit code of the diff is 1; of a
+harmless change the exit code is 0. Prints a row each, with what the kernels did where it does
+not hold, and exits 1 where one does not.
+
+A program that is to be traced starts while another has the device, and waits for its turn, so
+that only one at a time is on it. Needs a CUDA device, PyTorch with Triton, transformers, and
+JAX for its program. tests/causes.rs does the same to runs of a suite, without a GPU.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 import tempfile
-import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-STEPS = 12
-
-FAULTS = {
-    "one-split": "less-parallel",
-    "copies": "copies-added",
-    "pageable": "lost-overlap",
-    "one-stream": "lost-overlap",
-    "other-kernel": "kernel-replaced",
-    "float32": "kernel-replaced",
-    "small-launches": "launches-added",
-    "slow-host": "host-bound",
-    "waits-at-once": "lost-overlap",
-    "recompile": "modules-loaded",
-    "to-host-and-back": "copies-added",
-}
-"""By name, the cause that must come first."""
-
-HARMLESS = (
-    "other-seed",
-    "other-stream",
-    "streams-created-in-another-order",
-    "more-steps",
-    "fewer-steps",
-    "warm-up-twice",
-    "memory-elsewhere",
-    "threads",
-    "print",
-    "same-again",
-)
-
-
-def program(change: str) -> None:
-    """The traced program, with one thing different."""
-    import torch
-
-    torch.manual_seed(7 if change == "other-seed" else 0)
-    if change == "memory-elsewhere":
-        keep = torch.empty(1 << 28, dtype=torch.uint8, device="cuda")
-        keep.fill_(1)
-    if change == "threads":
-        torch.set_num_threads(1)
-    if change == "streams-created-in-another-order":
-        torch.cuda.Stream()
-    aten, device = torch.ops.aten, "cuda"
-    dtype = torch.float32 if change == "float32" else torch.float16
-    q, k, v, dout = (torch.randn(1, 6144, 2, 64, device=device, dtype=dtype) for _ in range(4))
-    weight = torch.randn(8192, 8192, device=device, dtype=torch.bfloat16)
-    batch = torch.randn(1 << 24, device="cpu").to(torch.bfloat16)
-    batch = batch if change == "pageable" else batch.pin_memory()
-    landing = torch.empty(batch.shape, dtype=batch.dtype, device=device)
-    side = torch.cuda.Stream()
-    main = torch.cuda.Stream() if change == "other-stream" else torch.cuda.current_stream()
-    splits = 1 if change == "one-split" else None
-
-    def attention() -> None:
-        given = (q, k, v)
-        if change == "copies":
-            # Into another order of the axes and back, as a wrapper does that does not
-            # know which one its kernel takes.
-            given = tuple(x.transpose(1, 2).contiguous() for x in given)
-            given = tuple(x.transpose(1, 2).contiguous() for x in given)
-        if change == "to-host-and-back":
-            given = tuple(x.to("cpu").to(device) for x in given)
-        if change == "other-kernel":
-            saved = aten._flash_attention_forward(*given, None, None, 6144, 6144, 0.0, False, False)
-            out, lse, state, unused, _ = saved
-            aten._flash_attention_backward(
-                dout, *given, out, lse, None, None, 6144, 6144, 0.0, False, state, unused
-            )
-            return
-        out, lse, seed, offset, seqlen_q, seqlen_k = aten._efficient_attention_forward(
-            *given, None, None, None, None, None, 0.0, 0, True
-        )
-        aten._efficient_attention_backward(
-            dout, *given, None, out, None, None, seqlen_q, seqlen_k, lse, 0.0, seed, offset, 0,
-            False, num_splits_key=splits,
-        )  # fmt: skip
-
-    def step(number: int) -> None:
-        if change != "one-stream":
-            side.wait_stream(main)
-        with torch.cuda.stream(main if change == "one-stream" else side):
-            landing.copy_(batch, non_blocking=True)
-        if change == "waits-at-once":
-            main.wait_stream(side)
-        product = weight @ weight
-        product = product @ weight
-        attention()
-        if change == "small-launches":
-            for _ in range(400):
-                product[0].add_(1)
-        if change == "slow-host":
-            time.sleep(0.02)
-        product[0].add_(0)
-        if change == "recompile":
-            source = f"__global__ void scale(float* x) {{ x[threadIdx.x] *= {number}.f; }}"
-            kernel = torch.cuda._compile_kernel(f'extern "C" {source}', "scale")
-            kernel((1, 1, 1), (32, 1, 1), (scratch,))
-        if change == "print":
-            print("step", number)
-        main.wait_stream(side)
-
-    scratch = torch.ones(32, device=device)
-    steps = {"more-steps": STEPS + 5, "fewer-steps": STEPS - 3}.get(change, STEPS)
-    with torch.cuda.stream(main):
-        for warmup in range(2 if change == "warm-up-twice" else 1):
-            step(-1 - warmup)
-        torch.cuda.synchronize()
-        for number in range(steps):
-            step(number)
-    torch.cuda.synchronize()
-
-
-def traced(regatta: str, change: str, folder: Path) -> Path:
-    """The trace of the program with a change."""
-    trace = folder / f"{change}.trace"
-    command = [regatta, "trace", "--out", str(trace), "--", sys.executable, __file__, change]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise SystemExit(f"{change}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
-    return trace
+from faults import judging, table
 
 
 def main() -> None:
-    """Traces every change and judges it against the program as it should be."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--regatta", default="regatta")
-    parser.add_argument("--only", nargs="*", default=[])
+    """Traces every change that is asked for and judges it."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--regatta", default="regatta", help="the program that is tested")
+    parser.add_argument(
+        "--only", nargs="*", default=[], metavar="CHANGE",
+        help="these alone, by name (clone) or by program and name (attention/clone)",
+    )  # fmt: skip
+    parser.add_argument("--programs", nargs="*", default=[], metavar="PROGRAM", help="these alone")
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write a line of JSON a change")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep traces and diffs here")
+    parser.add_argument(
+        "--jobs", type=int, default=4, help="programs that start at once [default: 4]"
+    )
+    parser.add_argument("--list", action="store_true", help="say what there is, and run nothing")
+    parser.add_argument(
+        "--untraced", action="store_true", help="only run the programs, and say how long a step is"
+    )
     wanted = parser.parse_args()
-    wrong = 0
+    changes = list(chosen(wanted.programs, wanted.only))
+    if not changes:
+        parser.error("no such change; --list names them")
+    if wanted.list:
+        for change in changes:
+            causes = " or ".join(change.causes) or "harmless"
+            print(f"{change.title:40} {causes:46} {change.why}")
+        return
+    if wanted.untraced:
+        sys.exit(run_all(changes))
+    rows = []
+    if wanted.json:
+        wanted.json.write_text("", encoding="utf-8")
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        base = traced(wanted.regatta, "as-it-should-be", folder)
-        for change in (*FAULTS, *HARMLESS):
-            if wanted.only and change not in wanted.only:
-                continue
-            head = traced(wanted.regatta, change, folder)
-            compared = subprocess.run(
-                [wanted.regatta, "diff", "--json", str(base), str(head)],
-                capture_output=True,
-                text=True,
-            )
-            findings = json.loads(compared.stdout)["findings"] if compared.stdout else []
-            first = findings[0] if findings else {"cause": "nothing", "evidence": compared.stderr}
-            expected = FAULTS.get(change)
-            code = 1 if expected else 0
-            held = compared.returncode == code
-            held = held and (not expected or first["cause"] == expected)
-            wrong += not held
-            words = f"{first['cause']}: {first['evidence']}"
-            print(f"{'ok' if held else 'WRONG':5} {change:34} exit {compared.returncode}  {words}")
-            if not held:
-                print(f"      expected {expected or 'nothing'}, exit {code}")
-                print(f"      {json.dumps(findings)[:1500]}")
-    sys.exit(1 if wrong else 0)
+        folder = wanted.keep or Path(name)
+        folder.mkdir(parents=True, exist_ok=True)
+        for row in judge_all(wanted.regatta, changes, folder, wanted.jobs):
+            rows.append(row)
+            print(row.shown(), flush=True)
+            if wanted.json:
+                with wanted.json.open("a", encoding="utf-8") as lines:
+                    lines.write(row.record() + "\n")
+    for word, some in (
+        ("faults", [row for row in rows if row.expected]),
+        ("harmless changes", [row for row in rows if not row.expected]),
+    ):
+        print(f"{sum(row.held for row in some)} of {len(some)} {word} hold")
+    sys.exit(0 if all(row.held for row in rows) else 1)
+
+
+def chosen(programs: list[str], only: list[str]) -> Iterator[table.Change]:
+    """The changes of these names, or all, of these programs in their order, or all."""
+    for program in programs or table.PROGRAMS:
+        for change in table.CHANGES:
+            named = not only or change.name in only or change.title in only
+            if change.program == program and named:
+                yield change
+
+
+def bases(changes: list[table.Change]) -> list[str]:
+    """The programs of these changes, each once."""
+    return list(dict.fromkeys(change.program for change in changes))
+
+
+def run_all(changes: list[table.Change]) -> int:
+    """Runs programs without tracing them; 1 where one fails."""
+    failed = 0
+    every = [(program, table.BASE) for program in bases(changes)]
+    for program, name in every + [(change.program, change.name) for change in changes]:
+        failed |= subprocess.run([sys.executable, str(judging.MAIN), program, name]).returncode
+    return 1 if failed else 0
+
+
+def judge_all(
+    regatta: str, changes: list[table.Change], folder: Path, jobs: int
+) -> Iterator[judging.Row]:
+    """Traces and judges changes; gives each row as soon as it is known."""
+    missing = {
+        change: {(change.program, table.BASE), (change.program, change.name)} for change in changes
+    }
+    every = dict.fromkeys(trace for change in changes for trace in sorted(missing[change]))
+    failures: dict[tuple[str, str], str] = {}
+    with ThreadPoolExecutor(jobs) as pool:
+        traces = {pool.submit(judging.traced, regatta, *trace, folder): trace for trace in every}
+        for ended in as_completed(traces):
+            trace = traces[ended]
+            error = ended.exception()
+            if error:
+                failures[trace] = str(error)
+            for change in [change for change, traces in missing.items() if trace in traces]:
+                missing[change].remove(trace)
+                if not missing[change]:
+                    yield row_of(regatta, change, folder, failures)
+
+
+def row_of(
+    regatta: str, change: table.Change, folder: Path, failures: dict[tuple[str, str], str]
+) -> judging.Row:
+    """The row of a change that is traced, or failed as told."""
+    for name in (table.BASE, change.name):
+        if failure := failures.get((change.program, name)):
+            return judging.Row(change.program, change.name, change.causes, failure=failure)
+    return judging.judged(regatta, change, folder)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 2 and not sys.argv[1].startswith("-"):
-        program(sys.argv[1])
-    else:
-        main()
+    main()

@@ -1,0 +1,1 @@
+"""The programs: `build(change)` of each gives a Program, ready to run."""
