@@ -59,11 +59,15 @@ pub enum Kind {
     Memory,
     /// The same request became another parameter.
     Parameters,
+    /// Operators of the framework that a call runs another number of times.
+    Operators,
+    /// Python functions of the library that a call enters another number of times.
+    Functions,
 }
 
 impl Kind {
     /// Every kind, gravest first.
-    pub const ALL: [Kind; 17] = [
+    pub const ALL: [Kind; 19] = [
         Kind::Fill,
         Kind::Tasks,
         Kind::Copies,
@@ -81,6 +85,8 @@ impl Kind {
         Kind::Threads,
         Kind::Memory,
         Kind::Parameters,
+        Kind::Operators,
+        Kind::Functions,
     ];
 
     /// The word for it.
@@ -103,6 +109,8 @@ impl Kind {
             Kind::Threads => "threads",
             Kind::Memory => "memory",
             Kind::Parameters => "parameters",
+            Kind::Operators => "operators",
+            Kind::Functions => "functions",
         }
     }
 

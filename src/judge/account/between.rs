@@ -33,8 +33,10 @@ pub fn lines(asked: &Asked) -> Vec<AccountLine> {
         true => Item::Gaps,
         false => Item::Starts { count },
     };
-    let line = |item, growth_ns| AccountLine { item, growth_ns };
-    vec![line(item, own), line(Item::Waiting, waited)]
+    vec![
+        AccountLine::of(item, own),
+        AccountLine::of(Item::Waiting, waited),
+    ]
 }
 
 /// What the device waits more for the host between operations, in a time that holds it.

@@ -41,12 +41,9 @@ pub fn account(asked: &Asked) -> Account {
     lines.sort_by(|a, b| b.growth_ns.0.abs().total_cmp(&a.growth_ns.0.abs()));
     let rest = lines.split_off(lines.len().min(KEPT));
     if !rest.is_empty() {
-        lines.push(AccountLine {
-            item: Item::Others {
-                count: rest.len() as u32,
-            },
-            growth_ns: rest.iter().map(|line| line.growth_ns).sum(),
-        });
+        let count = rest.len() as u32;
+        let growth = rest.iter().map(|line| line.growth_ns).sum();
+        lines.push(AccountLine::of(Item::Others { count }, growth));
     }
     let change_ns = asked.times.growth();
     let explained: Nanoseconds = lines.iter().map(|line| line.growth_ns).sum();

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use super::Asked;
 use crate::judge::judgement::{AccountLine, Item};
 use crate::machine::{
-    KernelChange, LaunchChange, Part, Sides, Work, align, moves_data, normalised, short,
+    KernelChange, LaunchChange, Part, Sides, StepPart, Work, align, family, moves_data, normalised,
+    short,
 };
 use crate::units::Nanoseconds;
 
@@ -18,15 +19,15 @@ pub fn lines(asked: &Asked) -> Vec<AccountLine> {
     let alignment = align(&texts.base, &texts.head);
     let mut found = Lines::default();
     let mut clock = Nanoseconds::ZERO;
-    let mut same: BTreeMap<&str, (&Part, u32, Sides<Nanoseconds>)> = BTreeMap::new();
+    let mut same: BTreeMap<(&str, Option<StepPart>), Same> = BTreeMap::new();
     for &(i, j) in &alignment.same {
         let (before, after) = (&parts.base[i], &parts.head[j]);
-        let zero = Sides::of(Nanoseconds::ZERO, Nanoseconds::ZERO);
-        let line = same.entry(texts.base[i]).or_insert((after, 0, zero));
-        line.1 += 1;
-        line.2 = Sides::of(line.2.base + before.ns, line.2.head + after.ns);
+        let line = same
+            .entry((texts.base[i], step_part(after)))
+            .or_insert_with(|| Same::of(after));
+        line.add(before, after);
     }
-    for (key, (part, count, time)) in same {
+    for ((key, of_step), Same { part, count, time }) in same {
         let by_clock = of_the_clock(time, asked.mhz);
         clock += by_clock;
         let item = Item::Longer {
@@ -34,10 +35,10 @@ pub fn lines(asked: &Asked) -> Vec<AccountLine> {
             count,
             changes: changes(asked.kernels, key),
         };
-        found.push(item, time.growth() - by_clock);
+        found.push(item, of_step, time.growth() - by_clock);
     }
     if let Some(mhz) = asked.mhz.filter(|_| clock != Nanoseconds::ZERO) {
-        found.push(Item::Clock { mhz }, clock);
+        found.push(Item::Clock { mhz }, None, clock);
     }
     for (before, after) in &alignment.stretches {
         let before: Vec<&Part> = before.iter().map(|&i| &parts.base[i]).collect();
@@ -45,6 +46,34 @@ pub fn lines(asked: &Asked) -> Vec<AccountLine> {
         found.stretch(&before, &after);
     }
     found.lines()
+}
+
+/// Operations of one name that both sides run.
+struct Same<'a> {
+    part: &'a Part,
+    count: u32,
+    time: Sides<Nanoseconds>,
+}
+
+impl<'a> Same<'a> {
+    fn of(part: &'a Part) -> Same<'a> {
+        Same {
+            part,
+            count: 0,
+            time: Sides::of(Nanoseconds::ZERO, Nanoseconds::ZERO),
+        }
+    }
+
+    fn add(&mut self, before: &Part, after: &Part) {
+        self.count += 1;
+        self.time.base += before.ns;
+        self.time.head += after.ns;
+    }
+}
+
+/// The part of a training step that it is in, where its operator tells.
+fn step_part(part: &Part) -> Option<StepPart> {
+    crate::machine::part(part.operator.as_deref()?)
 }
 
 fn texts(keys: &[String]) -> Vec<&str> {
@@ -58,15 +87,20 @@ struct Lines {
 }
 
 impl Lines {
-    fn push(&mut self, item: Item, growth_ns: Nanoseconds) {
+    fn push(&mut self, item: Item, part: Option<StepPart>, growth_ns: Nanoseconds) {
         let key = match &item {
             Item::Added { what, .. } => format!("added {what}"),
             Item::Gone { what, .. } => format!("gone {what}"),
             Item::InPlace { names, .. } => format!("{:?} for {:?}", names.head, names.base),
             other => format!("{other:?}"),
         };
+        let key = format!("{part:?} {key}");
+        let line = AccountLine {
+            part,
+            ..AccountLine::of(item.clone(), growth_ns)
+        };
         match self.by.get_mut(&key) {
-            None => drop(self.by.insert(key, AccountLine { item, growth_ns })),
+            None => drop(self.by.insert(key, line)),
             Some(line) => {
                 line.growth_ns += growth_ns;
                 join(&mut line.item, &item);
@@ -85,17 +119,19 @@ impl Lines {
                 (true, true) => {}
                 (true, false) => new.into_iter().for_each(|part| {
                     let (what, count, moves) = (name(part), 1, moving);
-                    self.push(Item::Added { what, count, moves }, part.ns);
+                    self.push(Item::Added { what, count, moves }, step_part(part), part.ns);
                 }),
                 (false, true) => left.into_iter().for_each(|part| {
                     let (what, count) = (name(part), 1);
-                    self.push(Item::Gone { what, count }, Nanoseconds::ZERO - part.ns);
+                    let growth = Nanoseconds::ZERO - part.ns;
+                    self.push(Item::Gone { what, count }, step_part(part), growth);
                 }),
                 (false, false) => {
                     let item = in_place(&left, &new);
                     let sum = |parts: &[&Part]| parts.iter().map(|part| part.ns).sum();
                     let time: Sides<Nanoseconds> = Sides::of(sum(&left), sum(&new));
-                    self.push(item, time.growth());
+                    let of_step = agreed(left.iter().chain(&new).map(|part| step_part(part)));
+                    self.push(item, of_step, time.growth());
                 }
             }
         }
@@ -137,13 +173,25 @@ fn in_place(left: &[&Part], new: &[&Part]) -> Item {
         names
     };
     let sum = |parts: &[&Part]| parts.iter().map(|part| part.ns).sum();
-    let operators = left.iter().chain(new).map(|part| part.operator.as_deref());
+    let both = || left.iter().chain(new).map(|part| part.operator.as_deref());
+    let of_base = left
+        .iter()
+        .map(|part| Some(family(part.operator.as_deref()?)));
+    // What was there says best what is done; else the ranges that all of them are in.
+    let operator = agreed(of_base).map(str::to_owned);
     Item::InPlace {
-        operator: in_common(operators),
+        operator: operator.or_else(|| in_common(both())),
         names: Sides::of(names(left), names(new)),
         count: Sides::of(left.len() as u32, new.len() as u32),
         time: Sides::of(sum(left), sum(new)),
     }
+}
+
+/// What all of them say; `None` where one says nothing, or something else.
+fn agreed<T: PartialEq>(mut said: impl Iterator<Item = Option<T>>) -> Option<T> {
+    let first = said.next()??;
+    said.all(|other| other.as_ref() == Some(&first))
+        .then_some(first)
 }
 
 /// The ranges that all of them were launched in, outermost first; `None` where one does not

@@ -2,8 +2,10 @@
 
 use super::clock::Clock;
 use super::facts::{Facts, Found, Source};
-use crate::judge::judgement::{Cause, Fact, asked_of_cuda};
-use crate::machine::{DRIVER_ALLOCATIONS, DRIVER_FREES, SYNCHRONISATIONS, Scope, Sides};
+use crate::judge::judgement::{Cause, Fact, Item, asked_of_cuda};
+use crate::machine::{
+    DRIVER_ALLOCATIONS, DRIVER_FREES, SYNCHRONISATIONS, Scope, SideFigures, Sides,
+};
 use crate::units::Bytes;
 
 /// `cudaMalloc a call 0 → 2`, of a count that a call has more of.
@@ -23,6 +25,23 @@ fn repeated(facts: &Facts, call: &str, name: &str) -> Option<Fact> {
         .replace("a call", "a repetition")
         .replace("each call", "each repetition");
     beyond.then(|| Fact::count(&what, count, ""))
+}
+
+/// Copies to the host, for which the host waits where it uses them: told where the device waits
+/// for the host in turn, and waits themselves were not counted.
+fn fetched(facts: &Facts) -> Option<Fact> {
+    const TO_HOST: &str = "DtoH";
+    let sides = facts.traces()?;
+    let waits = facts
+        .account
+        .as_ref()?
+        .growth(|item| *item == Item::Waiting);
+    let number = |side: &SideFigures| side.copies.get(TO_HOST).map_or(0.0, |(count, _)| *count);
+    let count = sides.map(number);
+    let told = facts.count(SYNCHRONISATIONS).is_some();
+    let more = count.growth() >= 0.9 && facts.explained_by(waits) && !told;
+    let what = "copies to the host, which waits for them, a repetition";
+    more.then(|| Fact::count(what, count, ""))
 }
 
 /// Memory is taken from the driver in each call, or given back to it, and not kept. It costs
@@ -50,7 +69,8 @@ pub fn memory(facts: &Facts) -> Option<Found> {
 /// waits were not counted, its gate had to be opened and had not been.
 pub fn synchronisation(facts: &Facts) -> Option<Found> {
     let Some(pair) = facts.call() else {
-        let fact = repeated(facts, SYNCHRONISATIONS, SYNCHRONISATIONS)?;
+        let asked = repeated(facts, SYNCHRONISATIONS, SYNCHRONISATIONS);
+        let fact = asked.or_else(|| fetched(facts))?;
         return Some(Found::new(Cause::Synchronisation, vec![fact], 0.93).worse(true));
     };
     let fact = match facts.count(SYNCHRONISATIONS) {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::machine::{LaunchChange, Sides, plain};
+use crate::machine::{LaunchChange, Sides, StepPart, plain};
 use crate::units::{ARROW, Nanoseconds, counted};
 
 /// A change of a time in parts. The lines and what is not explained add up to the change.
@@ -24,6 +24,9 @@ pub struct AccountLine {
     /// What it is of.
     #[serde(flatten)]
     pub item: Item,
+    /// The part of a training step that it is in, where the program's operators tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<StepPart>,
     /// What the head takes more for it; below 0: less.
     pub growth_ns: Nanoseconds,
 }
@@ -88,6 +91,23 @@ pub enum Item {
         /// How many.
         count: u32,
     },
+}
+
+impl AccountLine {
+    /// A line of no part of a step.
+    pub fn of(item: Item, growth_ns: Nanoseconds) -> AccountLine {
+        AccountLine {
+            item,
+            part: None,
+            growth_ns,
+        }
+    }
+
+    /// A few words: `backward: flash_bwd_kernel`.
+    pub fn told(&self) -> String {
+        let part = self.part.map(|part| format!("{}: ", part.text()));
+        format!("{}{}", part.unwrap_or_default(), self.item.told())
+    }
 }
 
 impl Item {
@@ -177,7 +197,7 @@ impl Account {
             let large = line.growth_ns.0.abs() >= small && told.len() < TOLD;
             let others = matches!(line.item, Item::Others { .. });
             match large && !others {
-                true => told.push((line.item.told(), line.growth_ns)),
+                true => told.push((line.told(), line.growth_ns)),
                 false => rest.push(line),
             }
         }
@@ -219,10 +239,7 @@ mod tests {
     use super::*;
 
     fn line(item: Item, growth: f64) -> AccountLine {
-        AccountLine {
-            item,
-            growth_ns: Nanoseconds(growth),
-        }
+        AccountLine::of(item, Nanoseconds(growth))
     }
 
     #[test]

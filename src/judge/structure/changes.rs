@@ -29,6 +29,7 @@ pub fn changes_of(pair: &Pair, kernels: &[KernelChange]) -> Option<Vec<Structura
         launches(&mut found, kernels);
     }
     counts::compare(&mut found, base);
+    counts::watched(&mut found, base, head);
     counts::memory(&mut found);
     counts::parameters(&mut found);
     found

@@ -1,5 +1,7 @@
 //! Differences of counts, memory and parameters.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::found::{Found, worse_if};
 use crate::judge::counts::count;
 use crate::judge::judgement::{Direction, StructuralChange};
@@ -58,6 +60,28 @@ pub fn compare(found: &mut Found, base: &Structure) {
     for name in others.filter(|name| !asked.contains(name) && pair.policy.is_steady(name)) {
         if let Some((before, after)) = both(name) {
             found.add_figure(Kind::Counts, name, before, after);
+        }
+    }
+}
+
+/// Operators and Python functions of a call, where both sides watched them. One that a side did
+/// not run at all it ran 0 times: each tells all that it ran.
+pub fn watched(found: &mut Found, base: &Structure, head: &Structure) {
+    type Counts = BTreeMap<String, u64>;
+    let maps: [(Kind, fn(&Structure) -> &Counts); 2] = [
+        (Kind::Operators, |of| &of.operators),
+        (Kind::Functions, |of| &of.functions),
+    ];
+    for (kind, of) in maps {
+        let (before, after) = (of(base), of(head));
+        if before.is_empty() || after.is_empty() {
+            continue;
+        }
+        // Those beyond the most that are told are told as one, which names nothing.
+        let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+        for name in names {
+            let count = |side: &Counts| side.get(name).copied().unwrap_or(0);
+            found.add_figure(kind, name, count(before), count(after));
         }
     }
 }

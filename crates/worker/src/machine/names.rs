@@ -112,9 +112,38 @@ fn is_hash(word: &str) -> bool {
 /// Words in the names of kernels that only move, fill or convert data.
 const MOVING: [&str; 5] = ["copy", "memset", "fill", "transpose", "cat"];
 
+/// Words of operators that only move, view or convert, as torch.compile names them.
+const FUSED_MOVES: [&str; 16] = [
+    "to",
+    "copy",
+    "clone",
+    "cat",
+    "transpose",
+    "permute",
+    "view",
+    "slice",
+    "expand",
+    "unsqueeze",
+    "squeeze",
+    "t",
+    "fill",
+    "zeros",
+    "ones",
+    "full",
+];
+
 /// True for the name of a kernel that moves data rather than computing attention.
 pub fn moves_data(kernel: &str) -> bool {
     let name = kernel.to_ascii_lowercase();
+    // torch.compile names what it fused: a conversion among other things is no copy.
+    if let Some((_, fused)) = name
+        .split_once("_fused_")
+        .filter(|_| name.starts_with("triton_"))
+    {
+        let mut operators = fused.split('_').filter(|word| !word.is_empty());
+        return operators
+            .all(|word| word.bytes().all(|b| b.is_ascii_digit()) || FUSED_MOVES.contains(&word));
+    }
     let words: Vec<&str> = name.split(|c: char| !c.is_ascii_alphanumeric()).collect();
     // `cat` and `fill` occur inside longer words; the others are telling anywhere.
     let moves = MOVING.iter().any(|&moving| match moving {
@@ -131,6 +160,18 @@ pub fn moves_data(kernel: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_fused_moves_data_where_all_of_it_does() {
+        assert!(moves_data("triton_poi_fused__to_copy_transpose_3"));
+        assert!(moves_data("triton_poi_fused_clone_0"));
+        for name in [
+            "triton_tem_fused__to_copy_flex_attention_ones_slice_sort_sum_transpose_zeros_2",
+            "triton_per_fused__to_copy_add_mean_mul_pow_rsqrt_view_1",
+        ] {
+            assert!(!moves_data(name), "{name}");
+        }
+    }
 
     #[test]
     fn kernels_that_move_data_are_known_by_their_names() {

@@ -19,6 +19,17 @@ pub enum StepPart {
     Optimizer,
 }
 
+impl StepPart {
+    /// The word for it.
+    pub fn text(self) -> &'static str {
+        match self {
+            StepPart::Forward => "forward",
+            StepPart::Backward => "backward",
+            StepPart::Optimizer => "optimizer",
+        }
+    }
+}
+
 /// The function of autograd's that calls each node of a backward pass.
 const NODE: &str = "autograd::engine::evaluate_function: ";
 
