@@ -61,6 +61,8 @@ type EnableApi = unsafe extern "C" fn(u32, u8) -> c_int;
 /// The library, open.
 pub struct Library {
     pub functions: Cupti,
+    /// For functions of other interfaces.
+    pub opened: crate::library::Library,
     enable_driver_api: Option<EnableApi>,
     enable_runtime_api: Option<EnableApi>,
 }
@@ -109,6 +111,7 @@ impl Library {
         };
         Ok(Self {
             functions,
+            opened: library,
             enable_driver_api: selective(c"cuptiActivityEnableDriverApi"),
             enable_runtime_api: selective(c"cuptiActivityEnableRuntimeApi"),
         })
