@@ -25,7 +25,7 @@ extern "C" {
 
 enum {
   REGATTA_PROBE_OK = 0,
-  REGATTA_PROBE_UNAVAILABLE = 1,    /* no driver, no device; for the census, no CUPTI */
+  REGATTA_PROBE_UNAVAILABLE = 1,    /* no driver, no device; for CUPTI's part, no CUPTI or permission */
   REGATTA_PROBE_CUDA_FAILED = 2,    /* the driver failed, or the timed call's work did */
   REGATTA_PROBE_BAD_ARGUMENT = 3,   /* null, or out of range */
   REGATTA_PROBE_WRONG_ORDER = 4,    /* an end without a begin */
@@ -100,6 +100,14 @@ int regatta_probe_census_begin(void);
 int regatta_probe_census_called(void);
 int regatta_probe_census_returned(void);
 int regatta_probe_census_end(const char **json);
+
+/* Hardware counters of each kernel between begin and end, through CUPTI's range profiler, by
+ * the names of its metrics. CUPTI runs each kernel once a pass: the call is made once. No
+ * census may be open. `json` is valid until the next end:
+ * {"passes", "dropped", "metrics": [name], "unavailable": [name], "kernels": [[value]]},
+ * kernels in the order of their launches, values in that of "metrics". */
+int regatta_probe_counters_begin(const char *const *metrics, uint32_t count);
+int regatta_probe_counters_end(const char **json);
 
 #ifdef __cplusplus
 }

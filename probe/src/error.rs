@@ -7,6 +7,8 @@ pub enum Error {
     Unavailable(String),
     /// No CUPTI, or one that is of no use here.
     NoCensus(String),
+    /// No hardware counters: no CUPTI that counts, or no permission.
+    NoCounters(String),
     /// A driver function failed.
     Cuda {
         /// Its name, as in cuda.h.
@@ -34,6 +36,7 @@ impl fmt::Display for Error {
         match self {
             Self::Unavailable(why) => write!(f, "no GPU clock: {why}"),
             Self::NoCensus(why) => write!(f, "no launch census: {why}"),
+            Self::NoCounters(why) => write!(f, "no hardware counters: {why}"),
             Self::Cuda {
                 function,
                 code,

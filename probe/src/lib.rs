@@ -12,6 +12,7 @@
 pub mod capi;
 pub mod census;
 pub mod clock;
+pub mod counters;
 pub mod cuda;
 mod driver;
 mod error;

@@ -17,6 +17,11 @@ const RTLD_NOW: c_int = 2;
 #[derive(Clone, Copy)]
 pub struct Library(*mut c_void);
 
+// SAFETY: a handle that stays open, which dlsym may be given by any thread.
+unsafe impl Send for Library {}
+// SAFETY: as above.
+unsafe impl Sync for Library {}
+
 impl Library {
     /// Opens a library by its plain name, through the loader's usual search.
     pub fn open(name: &CStr) -> Result<Self> {

@@ -7,7 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// All went well.
 pub const OK: c_int = 0;
-/// No driver, no device, no stream memory operations; for the census, no CUPTI.
+/// No driver, no device, no stream memory operations; for the census and counters, no CUPTI or no
+/// permission.
 pub const UNAVAILABLE: c_int = 1;
 /// The driver failed, or the timed call's work did.
 pub const CUDA_FAILED: c_int = 2;
@@ -28,7 +29,7 @@ thread_local! {
 
 fn code(error: &Error) -> c_int {
     match error {
-        Error::Unavailable(_) | Error::NoCensus(_) => UNAVAILABLE,
+        Error::Unavailable(_) | Error::NoCensus(_) | Error::NoCounters(_) => UNAVAILABLE,
         Error::Cuda { .. } => CUDA_FAILED,
         Error::Argument(_) => BAD_ARGUMENT,
         Error::Order(_) => WRONG_ORDER,

@@ -66,6 +66,8 @@ type TakeRanges = unsafe extern "C" fn(*mut c_void) -> c_int;
 /// The library, open.
 pub struct Library {
     pub functions: Cupti,
+    /// For functions of other interfaces.
+    pub opened: crate::library::Library,
     enable_driver_api: Option<EnableApi>,
     enable_runtime_api: Option<EnableApi>,
     /// Takes the ranges of NVTX, where this CUPTI can.
@@ -123,6 +125,7 @@ impl Library {
         Ok(Self {
             take_ranges: takes,
             functions,
+            opened: library,
             enable_driver_api: selective(c"cuptiActivityEnableDriverApi"),
             enable_runtime_api: selective(c"cuptiActivityEnableRuntimeApi"),
         })

@@ -7,10 +7,10 @@
 mod buffers;
 pub mod call;
 mod calls;
-mod cupti;
+pub(crate) mod cupti;
 mod demangle;
 mod inject;
-mod json;
+pub(crate) mod json;
 mod operation;
 mod ranges;
 mod record;
@@ -55,6 +55,14 @@ fn take(library: &Library, way: Way) -> Result<()> {
     let registered =
         unsafe { (library.functions.registerCallbacks)(buffers::requested, buffers::completed) };
     library.check("cuptiActivityRegisterCallbacks", registered)
+}
+
+/// Counters and an injected recording exclude each other.
+pub(crate) fn may_count() -> Result<()> {
+    match WAY.get() {
+        Some(Way::Injected) => Err(Error::Order("this process is being recorded already")),
+        _ => Ok(()),
+    }
 }
 
 /// Records what the device does, or stops to.
