@@ -7,7 +7,7 @@ mod quiet;
 
 use std::time::Duration;
 
-use self::census::{Counted, DIVIDED, counted, counters, times};
+use self::census::{Counted, counters, of_invocation};
 use self::outcome::{clipped, failed, fault_of, lost, out_of_turn, start_of, unsupported};
 use self::quiet::{Quiet, Tries};
 use super::counters::{Unwatched, Watch};
@@ -17,7 +17,7 @@ use super::launcher::Launcher;
 use super::preflight::variant_of;
 use super::schedule::Block;
 use super::verify::{self, AskedAfter, Verifier};
-use crate::attention::{Case, CaseId};
+use crate::attention::Case;
 use crate::record::spent::Phase;
 use crate::record::types::{Entry, Fault, Measurement, Outcome, Start};
 use crate::suite::Suite;
@@ -266,7 +266,7 @@ impl<'a> Session<'a> {
             Ok(measurement) => measurement,
             Err(outcome) => return Ok(outcome),
         };
-        let counted = self.counted(worker, &case.id(), invocation);
+        let counted = of_invocation(worker, self.known, &case.id(), invocation, limit);
         laps.end(Phase::Census);
         let Counted {
             structure,
@@ -284,25 +284,6 @@ impl<'a> Session<'a> {
             division,
             ..measurement
         }))
-    }
-
-    /// What the case does, of the first invocation; of the next ones what its operations take,
-    /// where the first could tell.
-    fn counted(
-        &mut self,
-        worker: &mut dyn Conversation,
-        case: &CaseId,
-        invocation: u32,
-    ) -> Result<Counted, HostError> {
-        let counted = match invocation {
-            0 => counted(worker, self.limit())?,
-            1..DIVIDED if self.known.is_divided(case) => times(worker, self.limit())?,
-            _ => Counted::default(),
-        };
-        if invocation == 0 && counted.division.is_some() {
-            self.known.divided(case);
-        }
-        Ok(counted)
     }
 
     /// Samples that the machine was not in, where it lets them be had.

@@ -159,8 +159,7 @@ pub struct Measurement {
     /// State of the device right after the samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Box<DeviceState>>,
-    /// True when the call itself waits for the device, so that `device_ns` holds waits
-    /// for the host.
+    /// True when the call itself waits for the device: `device_ns` then holds waits.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub synchronised: bool,
     /// What each parameter became.
@@ -171,21 +170,19 @@ pub struct Measurement {
     /// What one call does to the machine; only in the first invocation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structure: Option<Structure>,
-    /// What the device did in one call, and when; only in the first invocation.
+    /// What the device did in that call, and when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<Box<Activity>>,
     /// What each operation of a call takes; in the first invocations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub division: Option<Box<Division>>,
-    /// Sets of inputs that the samples were taken on, those of the first call among them;
-    /// 1: they did not change.
+    /// Sets of inputs that the samples were taken on, with those of the first call.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub input_sets: u32,
-    /// Why there were fewer than asked for, in the worker's words.
+    /// Why there were fewer than asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_sets_reason: Option<String>,
-    /// Relative L2 difference of each result of the last timed call from the float64
-    /// reference of its inputs; empty where results were checked before timing only.
+    /// The same of the last timed call; empty where results were checked before timing only.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub errors_after: BTreeMap<String, f64>,
 }

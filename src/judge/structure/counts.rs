@@ -67,20 +67,17 @@ pub fn compare(found: &mut Found, base: &Structure) {
 /// Operators and Python functions of a call, where both sides watched them. One that a side did
 /// not run at all it ran 0 times: each tells all that it ran.
 pub fn watched(found: &mut Found, base: &Structure, head: &Structure) {
-    type Counts = BTreeMap<String, u64>;
-    let maps: [(Kind, fn(&Structure) -> &Counts); 2] = [
-        (Kind::Operators, |of| &of.operators),
-        (Kind::Functions, |of| &of.functions),
-    ];
-    for (kind, of) in maps {
-        let (before, after) = (of(base), of(head));
+    for (kind, before, after) in [
+        (Kind::Operators, &base.operators, &head.operators),
+        (Kind::Functions, &base.functions, &head.functions),
+    ] {
         if before.is_empty() || after.is_empty() {
             continue;
         }
         // Those beyond the most that are told are told as one, which names nothing.
         let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
         for name in names {
-            let count = |side: &Counts| side.get(name).copied().unwrap_or(0);
+            let count = |side: &BTreeMap<String, u64>| side.get(name).copied().unwrap_or(0);
             found.add_figure(kind, name, count(before), count(after));
         }
     }

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::outcome::out_of_turn_text;
-use crate::attention::Case;
+use crate::attention::{Case, CaseId};
 use crate::machine::{ASKED_OF_CUDA, Activity, CENSUS, Division, Structure};
+use crate::measure::known::Known;
 use crate::measure::occupancy;
 use crate::suite::Suite;
 use crate::suite::count::Count;
@@ -21,9 +22,29 @@ pub(super) fn counters(suite: &Suite, case: &Case) -> Vec<Counter> {
     counts.map(counter).collect()
 }
 
+/// What the case does, of the first invocation; of the next ones what its operations take,
+/// where the first could tell.
+pub(super) fn of_invocation(
+    worker: &mut dyn Conversation,
+    known: &mut Known,
+    case: &CaseId,
+    invocation: u32,
+    limit: Duration,
+) -> Result<Counted, HostError> {
+    let counted = match invocation {
+        0 => counted(worker, limit)?,
+        1..DIVIDED if known.is_divided(case) => times(worker, limit)?,
+        _ => Counted::default(),
+    };
+    if invocation == 0 && counted.division.is_some() {
+        known.divided(case);
+    }
+    Ok(counted)
+}
+
 /// Invocations in which the times of single operations are recorded: the first ones. What a
 /// kernel takes differs little between processes, and recording costs each of them.
-pub(super) const DIVIDED: u32 = 3;
+const DIVIDED: u32 = 3;
 
 /// What an invocation tells of a case apart from its times.
 #[derive(Default)]
@@ -35,10 +56,7 @@ pub(super) struct Counted {
 
 /// What one call does. A worker that cannot count loses nothing by it but that; the reason is
 /// kept, because what is not counted is not 0.
-pub(super) fn counted(
-    worker: &mut dyn Conversation,
-    limit: Duration,
-) -> Result<Counted, HostError> {
+fn counted(worker: &mut dyn Conversation, limit: Duration) -> Result<Counted, HostError> {
     let reason = match worker.ask(RequestBody::Census { times_only: false }, limit)? {
         ReplyBody::Census(mut census) => {
             occupancy::complete(&mut census.structure, &worker.hello().device);
@@ -70,7 +88,7 @@ pub(super) fn counted(
 
 /// The times of the operations of some calls, of a worker that told them before. Where it does
 /// not tell them once more, those are what is known.
-pub(super) fn times(worker: &mut dyn Conversation, limit: Duration) -> Result<Counted, HostError> {
+fn times(worker: &mut dyn Conversation, limit: Duration) -> Result<Counted, HostError> {
     let reply = worker.ask(RequestBody::Census { times_only: true }, limit)?;
     let ReplyBody::Census(census) = reply else {
         return Ok(Counted::default());

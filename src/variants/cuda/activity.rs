@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use regatta_probe::census::{self, Recorded, Recording, What};
-use regatta_probe::{Cache, Clock, Cuda};
+use regatta_probe::{Cache, Clock, Cuda, Settings};
 
 use super::case::Case;
 use super::driver::Device;
@@ -45,6 +45,7 @@ pub fn of_samples(
     case: &mut Case,
     cache: Cache,
 ) -> Result<Vec<RecordedCall>, CudaError> {
+    clock.configure(Settings::default())?;
     let mut calls = Vec::new();
     // One more: the first recording of a process changes how code is loaded.
     for number in 0..=RECORDED_CALLS {

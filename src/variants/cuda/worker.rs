@@ -196,11 +196,7 @@ impl Open {
 
     fn recorded(&mut self) -> Option<Vec<RecordedCall>> {
         let (case, cache) = (self.case.as_mut()?, self.timed?);
-        let found = self
-            .clock
-            .configure(Settings::default())
-            .map_err(CudaError::from)
-            .and_then(|()| activity::of_samples(&mut self.clock, case, cache));
+        let found = activity::of_samples(&mut self.clock, case, cache);
         // Into the worker's log: what is launched is known without.
         found
             .inspect_err(|error| eprintln!("no times of single operations: {error}"))
