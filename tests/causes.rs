@@ -62,11 +62,11 @@ const TOLD: [(&str, &str); 6] = [
     ),
     (
         "gaps",
-        "device idle between launches 100.0 ns → 1.40 µs of 5.30 µs, none of it waiting",
+        "device idle between launches 100.0 ns → 1.40 µs of 4.00 µs, none of it waiting",
     ),
     (
         "host",
-        "host 1.00 µs → 1.00 s a call, device idle between launches 100.0 ns → 1.40 µs of 5.30 µs, \
+        "host 1.00 µs → 1.00 s a call, device idle between launches 100.0 ns → 1.40 µs of 4.00 µs, \
          98.6 % of it waiting for the host, device time ",
     ),
     ("overlap", "copies and compute at once 1.00 µs → 0 a call"),
@@ -392,4 +392,46 @@ fn the_lost_sentinel_fails_by_limits_and_by_structure_alone() {
         told.contains(&format!("grid 157x1x1 → 1x1x1 of {kernel}")),
         "{told:?}"
     );
+}
+
+/// What is told adds up, and is told in text as in JSON.
+#[test]
+fn an_account_is_the_change_and_is_told() {
+    let place = Place::with_baseline(&["fake/gpu"], &[], "");
+    let (code, judgement) = judged(&place, "clone", &[]);
+    assert_eq!(code, 1);
+    let row = &judgement["rows"][0];
+    let account = &row["account"];
+    let number = |value: &Value| value.as_f64().unwrap();
+    let lines = account["lines"].as_array().unwrap();
+    let sum: f64 = lines.iter().map(|line| number(&line["growth_ns"])).sum();
+    let all = sum + number(&account["unexplained_ns"]);
+    assert!(
+        (all - number(&account["change_ns"])).abs() < 1e-3,
+        "{account:#}"
+    );
+    let added = lines.iter().find(|line| line["item"] == "added").unwrap();
+    // It takes 1.3 µs, for 1 µs of which the copy from the host runs beside it.
+    assert_eq!(number(&added["growth_ns"]), 800.0, "{account:#}");
+    assert!(number(&row["findings"][0]["share"]) > 0.5, "{row:#}");
+    let clone = "fake/gpu.fault=clone";
+    let (stdout, _) = exits!(
+        place,
+        1,
+        ["gate", "./s.toml", "--set", clone, "--fresh", "--all"]
+    );
+    let told = stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        told.contains("µs = copy kernel direct_copy_kernel added +0.80"),
+        "{stdout}"
+    );
+    let page = std::fs::read_to_string(place.path().join("reports/s/index.html")).unwrap();
+    assert!(
+        page.contains("direct_copy_kernel added"),
+        "the page tells it too"
+    );
+    let cases = ["diff", "s", "reports/s", "--csv", "csv"];
+    exits!(place, 1, cases);
+    let cases = std::fs::read_to_string(place.path().join("csv/cases.csv")).unwrap();
+    assert!(cases.contains("added +0.80"), "{cases}");
 }

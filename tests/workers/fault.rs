@@ -211,6 +211,17 @@ impl Fault {
             "jitter" => 110,
             _ => 100,
         };
+        // What is not the kernel's fault is beside it.
+        let beside = [
+            "copies",
+            "clone",
+            "gaps",
+            "host",
+            "waits",
+            "driver-memory",
+            "overlap",
+            "launches",
+        ];
         let launches = self.structure().launches;
         let mut operations = Vec::new();
         let mut now = 0;
@@ -221,7 +232,7 @@ impl Fault {
             let took = match launch.name.as_str() {
                 name if name.contains("combine") => 400,
                 name if name.contains("copy") => 1_300,
-                _ if self.slows() > 1.0 && !self.is("copies") && !self.is("clone") => 3_500,
+                _ if self.slows() > 1.0 && !beside.contains(&self.0.as_str()) => 3_500,
                 _ => 2_200,
             };
             // The host is ahead, but where it is the fault.

@@ -1,7 +1,7 @@
 //! What a time holds beside its operations: the device's way from one to the next, and waiting
 //! for the host.
 
-use super::Asked;
+use super::asked::Asked;
 use crate::judge::judgement::{AccountLine, Item};
 use crate::machine::{Division, Sides};
 use crate::units::Nanoseconds;

@@ -6,29 +6,14 @@
 //! stretches gaps, so they explain no more than the clock saw beyond the operations, and no
 //! more than was recorded. What is left is not explained, and said to be.
 
+mod asked;
 mod between;
 mod operations;
 
-use crate::judge::judgement::{Account, AccountLine, Item};
-use crate::machine::{Division, KernelChange, Sides};
-use crate::units::Nanoseconds;
+pub use asked::Asked;
 
-/// What an account is made from.
-#[derive(Clone, Copy)]
-pub struct Asked<'a> {
-    /// The times that were judged.
-    pub times: Sides<Nanoseconds>,
-    /// What they are divided by.
-    pub divisions: Sides<&'a Division>,
-    /// Whether what the device waits for the host is in them.
-    pub holds_host: Sides<bool>,
-    /// The host's time to make the call, where it was taken.
-    pub host: Option<Sides<Nanoseconds>>,
-    /// Medians of the device's clock, where it was read.
-    pub mhz: Option<Sides<f64>>,
-    /// What changed of the kernels' launches.
-    pub kernels: &'a [KernelChange],
-}
+use crate::judge::judgement::{Account, AccountLine, Item};
+use crate::units::Nanoseconds;
 
 /// Lines that are kept one by one.
 const KEPT: usize = 12;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Asked;
+use super::asked::Asked;
 use crate::judge::judgement::{AccountLine, Item};
 use crate::machine::{
     KernelChange, LaunchChange, Part, Sides, StepPart, Work, align, family, moves_data, normalised,

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::machine::{Named, Part, Work};
+use crate::machine::{Division, Named, Part, Sides, Work};
 
 fn part(name: &str, ns: f64, gap_ns: f64, host_ns: Option<f64>) -> Part {
     let name = name.to_owned();
