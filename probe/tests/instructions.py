@@ -80,7 +80,8 @@ class Probe:
         finally:
             status = self.library.regatta_probe_counters_end(ctypes.byref(text))
         self.ask(status)
-        return json.loads(text.value or b"{}")
+        found: dict[str, Any] = json.loads(text.value or b"{}")
+        return found
 
     def launched(self, call: Call) -> list[str]:
         torch.cuda.synchronize()
@@ -96,8 +97,8 @@ class Probe:
         return [each["name"] for each in operations if each["kind"] == "kernel"]
 
 
-@triton.jit
-def scale(source, target, BLOCK: tl.constexpr):
+@triton.jit  # type: ignore[untyped-decorator]
+def scale(source: Any, target: Any, BLOCK: tl.constexpr) -> None:
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(target + at, tl.load(source + at) * 2.0 + 1.0)
 
@@ -168,7 +169,7 @@ def planted(probe: Probe, where: str, repeats: int) -> bool:
 
     def executed(blocks: int) -> float:
         call = lambda: scale[(blocks,)](x, y, BLOCK=1024)  # noqa: E731
-        return sum(kernel[0] for kernel in probe.counted(call, (EXECUTED,))["kernels"])
+        return float(sum(kernel[0] for kernel in probe.counted(call, (EXECUTED,))["kernels"]))
 
     executed(1000)
     pairs = [(executed(1000), executed(1010)) for _ in range(repeats)]

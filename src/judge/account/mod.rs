@@ -8,35 +8,21 @@
 
 mod asked;
 mod between;
+mod host;
 mod operations;
+mod settled;
 
 pub use asked::Asked;
+pub use host::of_host;
 
-use crate::judge::judgement::{Account, AccountLine, Item};
-use crate::units::Nanoseconds;
-
-/// Lines that are kept one by one.
-const KEPT: usize = 12;
+use self::settled::settled;
+use crate::judge::judgement::Account;
 
 /// Makes the account.
 pub fn account(asked: &Asked) -> Account {
     let mut lines = operations::lines(asked);
     lines.extend(between::lines(asked));
-    lines.retain(|line| line.growth_ns.0 != 0.0);
-    lines.sort_by(|a, b| b.growth_ns.0.abs().total_cmp(&a.growth_ns.0.abs()));
-    let rest = lines.split_off(lines.len().min(KEPT));
-    if !rest.is_empty() {
-        let count = rest.len() as u32;
-        let growth = rest.iter().map(|line| line.growth_ns).sum();
-        lines.push(AccountLine::of(Item::Others { count }, growth));
-    }
-    let change_ns = asked.times.growth();
-    let explained: Nanoseconds = lines.iter().map(|line| line.growth_ns).sum();
-    Account {
-        change_ns,
-        lines,
-        unexplained_ns: change_ns - explained,
-    }
+    settled(asked.times.growth(), lines)
 }
 
 #[cfg(test)]

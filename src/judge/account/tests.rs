@@ -2,6 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::machine::{Division, Named, Part, Sides, Work};
+use crate::units::Nanoseconds;
 
 fn part(name: &str, ns: f64, gap_ns: f64, host_ns: Option<f64>) -> Part {
     let name = name.to_owned();

@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 
 use super::clock::Clock;
 use super::facts::{Facts, Pair, Source, Waits};
-use crate::judge::account::{Asked, account};
+use crate::judge::account::{Asked, account, of_host};
 use crate::judge::complete::{median_ns, median_ns as median_of};
 use crate::judge::judgement::Account;
 use crate::judge::structure;
@@ -40,10 +40,11 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// Where the change of the device's time went, where both sides tell their operations.
+    /// Where the change of the time that is judged went, where both sides tell.
     fn account(&self, kernels: &[KernelChange]) -> Option<Account> {
         if self.clock == Clock::Host {
-            return None;
+            let times = Sides::both(self.base_ns, self.head_ns)?;
+            return of_host(times, self.activities()?);
         }
         let division = |record: &'a CaseRecord| record.division.as_deref();
         Some(account(&Asked {

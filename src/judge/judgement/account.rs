@@ -86,6 +86,13 @@ pub enum Item {
         /// Its medians in MHz.
         mhz: Sides<f64>,
     },
+    /// Calls to CUDA that the host makes, of one class, in a time of the host's.
+    Calls {
+        /// What they are: `launches`, `synchronisations`, `allocations`.
+        name: String,
+        /// How many a call makes.
+        count: Sides<u64>,
+    },
     /// Lines too small to be told each.
     Others {
         /// How many.
@@ -170,6 +177,11 @@ impl Item {
             Item::Gaps => "gaps between operations".to_owned(),
             Item::Waiting => "waiting for the host".to_owned(),
             Item::Clock { mhz } => format!("clock {:.0} {ARROW} {:.0} MHz", mhz.base, mhz.head),
+            Item::Calls { name, count } if count.base == count.head => name.replace('_', " "),
+            Item::Calls { name, count } => {
+                let name = name.replace('_', " ");
+                format!("{name} {} {ARROW} {}", count.base, count.head)
+            }
             Item::Others { count } => format!("{count} more"),
         }
     }
