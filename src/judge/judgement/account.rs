@@ -203,10 +203,15 @@ impl Account {
     /// The lines that a sentence tells, the largest first: the small ones as one, and what is
     /// not explained where it is not small.
     pub fn told_lines(&self) -> Vec<(String, Nanoseconds)> {
+        self.told_of(TOLD)
+    }
+
+    /// The same, `most` lines by themselves.
+    fn told_of(&self, most: usize) -> Vec<(String, Nanoseconds)> {
         let small = self.change_ns.0.abs() * SMALL;
         let (mut told, mut rest) = (Vec::new(), Vec::new());
         for line in &self.lines {
-            let large = line.growth_ns.0.abs() >= small && told.len() < TOLD;
+            let large = line.growth_ns.0.abs() >= small && told.len() < most;
             let others = matches!(line.item, Item::Others { .. });
             match large && !others {
                 true => told.push((line.told(), line.growth_ns)),
@@ -237,12 +242,25 @@ impl Account {
 impl fmt::Display for Account {
     /// `+3.2 µs = copy kernel added +1.4, start of a second operation +1.7`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let told = self.told_lines();
-        write!(f, "{} = ", self.change_ns.signed())?;
+        // Of names that are long, fewer.
+        let fits = |text: &String| text.chars().count() <= LONGEST;
+        let texts = || (1..=TOLD).rev().map(|most| self.sentence(most));
+        let text = texts().find(fits).unwrap_or_else(|| self.sentence(1));
+        f.write_str(&text)
+    }
+}
+
+/// What three lines of a terminal hold, indented.
+const LONGEST: usize = 3 * 76;
+
+impl Account {
+    fn sentence(&self, most: usize) -> String {
+        let told = self.told_of(most);
         let parts = told
             .iter()
             .map(|(what, growth)| format!("{what} {}", growth.signed_beside(self.change_ns)));
-        f.write_str(&parts.collect::<Vec<_>>().join(", "))
+        let parts: Vec<String> = parts.collect();
+        format!("{} = {}", self.change_ns.signed(), parts.join(", "))
     }
 }
 
@@ -290,6 +308,25 @@ mod tests {
             change_ns: Nanoseconds(-3_200.0),
         };
         assert_eq!(unknown.to_string(), "-3.20 µs = not explained -3.20");
+    }
+
+    #[test]
+    fn a_sentence_is_three_lines_of_a_terminal() {
+        let long = |number: u32| Item::Added {
+            what: format!("{}{number}", "k".repeat(70)),
+            count: 1,
+            moves: false,
+        };
+        let lines = (0..4).map(|number| line(long(number), 1_000.0));
+        let account = Account {
+            change_ns: Nanoseconds(4_000.0),
+            lines: lines.collect(),
+            unexplained_ns: Nanoseconds::ZERO,
+        };
+        let text = account.to_string();
+        assert!(text.chars().count() <= LONGEST, "{text}");
+        assert!(text.ends_with("2 more +2.00"), "{text}");
+        assert_eq!(account.told_lines().len(), 4, "a page has room");
     }
 
     #[test]
