@@ -1,6 +1,6 @@
 //! A recording, or one repetition of the part of it that repeats, divided among its operations.
 
-use regatta_worker::machine::{Division, Named, Own, Part, Ran, Work, divide};
+use regatta_worker::machine::{Division, Named, Own, Ran, divide};
 
 use super::recording::{Recorded, Recording};
 use super::steady::Steady;
@@ -48,33 +48,11 @@ fn ran(operations: &[&Recorded]) -> Vec<Ran> {
         .collect()
 }
 
-/// In the order of launching, where that is known: the program's, not the streams'.
+/// In the order of the program, not of the streams.
 fn in_order(recording: &Recording, operations: &[&Recorded], own: &[Own]) -> Division {
-    let mut order: Vec<usize> = (0..operations.len()).collect();
-    if operations
-        .iter()
-        .all(|operation| operation.launched_ns.is_some())
-    {
-        order.sort_by_key(|&at| operations[at].launched_ns);
-    }
-    let part = |at: usize| {
-        let work = match &operations[at].work {
-            Work::Kernel(kernel) => Work::Kernel(Named {
-                name: recording.name(kernel).to_owned(),
-            }),
-            Work::Copy { direction, bytes } => Work::Copy {
-                direction: direction.clone(),
-                bytes: *bytes,
-            },
-            Work::Set { bytes } => Work::Set { bytes: *bytes },
-        };
-        Part::of(operations[at], work, own[at])
-    };
-    Division {
-        calls: 1,
-        time_ns: None,
-        parts: order.into_iter().map(part).collect(),
-    }
+    Division::laid_out(operations, own, |kernel| Named {
+        name: recording.name(kernel).to_owned(),
+    })
 }
 
 #[cfg(test)]

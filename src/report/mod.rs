@@ -12,6 +12,7 @@ mod csv;
 mod exporter;
 pub mod files;
 mod fill;
+mod finding;
 pub mod foreign;
 mod github;
 pub mod history;

@@ -20,20 +20,16 @@ pub fn of_host(times: Sides<Nanoseconds>, calls: Sides<&ActivitySummary>) -> Opt
     if calls.base.calls_ns.is_empty() || calls.head.calls_ns.is_empty() {
         return None;
     }
-    let names = calls.base.calls.keys().chain(calls.head.calls.keys());
-    let mut names: Vec<&String> = names
-        .filter(|name| !PARTS.contains(&name.as_str()))
-        .collect();
-    names.sort();
-    names.dedup();
-    let lines = names.into_iter().filter_map(|name| {
-        let count = Sides::both(calls.base.calls.get(name), calls.head.calls.get(name))?;
+    let whole = |(name, _): &(&String, &u64)| !PARTS.contains(&name.as_str());
+    let lines = calls.base.calls.iter().filter(whole);
+    let lines = lines.filter_map(|(name, &before)| {
+        let count = Sides::of(before, *calls.head.calls.get(name)?);
         // A class that was counted and never called took no time.
         let took = |side: &ActivitySummary| side.calls_ns.get(name).copied().unwrap_or(0);
         let time = calls.map(|side| Nanoseconds::whole(took(side)));
         let item = Item::Calls {
             name: name.clone(),
-            count: count.map(|number| **number),
+            count,
         };
         Some(AccountLine::of(item, time.growth()))
     });

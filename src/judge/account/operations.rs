@@ -127,11 +127,10 @@ impl Lines {
                     self.push(Item::Gone { what, count }, step_part(part), growth);
                 }),
                 (false, false) => {
-                    let item = in_place(&left, &new);
                     let sum = |parts: &[&Part]| parts.iter().map(|part| part.ns).sum();
                     let time: Sides<Nanoseconds> = Sides::of(sum(&left), sum(&new));
                     let of_step = agreed(left.iter().chain(&new).map(|part| step_part(part)));
-                    self.push(item, of_step, time.growth());
+                    self.push(in_place(&left, &new, time), of_step, time.growth());
                 }
             }
         }
@@ -162,7 +161,7 @@ fn join(into: &mut Item, other: &Item) {
     }
 }
 
-fn in_place(left: &[&Part], new: &[&Part]) -> Item {
+fn in_place(left: &[&Part], new: &[&Part], time: Sides<Nanoseconds>) -> Item {
     let names = |parts: &[&Part]| {
         let mut names: Vec<String> = Vec::new();
         for name in parts.iter().map(|part| name(part)) {
@@ -172,7 +171,6 @@ fn in_place(left: &[&Part], new: &[&Part]) -> Item {
         }
         names
     };
-    let sum = |parts: &[&Part]| parts.iter().map(|part| part.ns).sum();
     let both = || left.iter().chain(new).map(|part| part.operator.as_deref());
     let of_base = left
         .iter()
@@ -183,7 +181,7 @@ fn in_place(left: &[&Part], new: &[&Part]) -> Item {
         operator: operator.or_else(|| in_common(both())),
         names: Sides::of(names(left), names(new)),
         count: Sides::of(left.len() as u32, new.len() as u32),
-        time: Sides::of(sum(left), sum(new)),
+        time,
     }
 }
 

@@ -6,7 +6,7 @@ use std::cell::OnceCell;
 use super::clock::Clock;
 use super::facts::{Facts, Pair, Source, Waits};
 use crate::judge::account::{Asked, account, of_host};
-use crate::judge::complete::{median_ns, median_ns as median_of};
+use crate::judge::complete::median_ns;
 use crate::judge::judgement::Account;
 use crate::judge::structure;
 use crate::machine::{ActivitySummary, KernelChange, Sides, Structure, of_calls};
@@ -52,12 +52,15 @@ impl<'a> Pair<'a> {
             divisions: Sides::both(division(self.base), division(self.head))?,
             holds_host: Sides::of(self.base_clock.holds_host(), self.clock.holds_host()),
             host: self.medians(|record| &record.host_ns),
-            mhz: Sides::both(
-                median_of(&self.base.clock_mhz),
-                median_of(&self.head.clock_mhz),
-            ),
+            mhz: self.clock_mhz(),
             kernels,
         }))
+    }
+
+    /// The medians of the device's clock, where both sides read it.
+    pub fn clock_mhz(&self) -> Option<Sides<f64>> {
+        let [base, head] = [self.base, self.head].map(|record| median_ns(&record.clock_mhz));
+        Sides::both(base, head)
     }
 
     /// The medians of times of both sides.

@@ -4,27 +4,29 @@ use super::clock::Clock;
 use super::facts::{Facts, Found, Source};
 use crate::judge::judgement::{Cause, Fact, Item, asked_of_cuda};
 use crate::machine::{
-    DRIVER_ALLOCATIONS, DRIVER_FREES, SYNCHRONISATIONS, Scope, SideFigures, Sides,
+    ASKED_OF_CUDA, DRIVER_ALLOCATIONS, DRIVER_FREES, SYNCHRONISATIONS, Scope, SideFigures, Sides,
 };
 use crate::units::Bytes;
 
-/// `cudaMalloc a call 0 → 2`, of a count that a call has more of.
+/// `cudaMalloc a call 0 → 2`, of a count that a call has more of, or a repetition of a program.
 fn asked_more(facts: &Facts, name: &str) -> Option<Fact> {
-    Some(Fact::count(asked_of_cuda(name)?, facts.more(name)?, ""))
+    let what = asked_of_cuda(name)?;
+    match facts.source {
+        Source::Call(_) => Some(Fact::count(what, facts.more(name)?, "")),
+        Source::Trace(_, Scope::Repetition) => {
+            let (call, _) = ASKED_OF_CUDA.iter().find(|(_, count)| *count == name)?;
+            let count = facts.count(call)?;
+            let what = what.replace("call", "repetition");
+            one_more(facts, count).then(|| Fact::count(&what, count, ""))
+        }
+        Source::Trace(_, Scope::Whole) => None,
+    }
 }
 
-/// The same of a repetition of a program: counts are taken a few times a second and scaled, so
-/// less than one more may be none.
-fn repeated(facts: &Facts, call: &str, name: &str) -> Option<Fact> {
-    let Source::Trace(_, Scope::Repetition) = facts.source else {
-        return None;
-    };
-    let count = facts.count(call)?;
-    let beyond = count.growth() >= 0.9 && count.head > count.base * (1.0 + facts.floor.0);
-    let what = asked_of_cuda(name)?
-        .replace("a call", "a repetition")
-        .replace("each call", "each repetition");
-    beyond.then(|| Fact::count(&what, count, ""))
+/// True where a repetition has one more: counts are taken a few times a second and scaled, so
+/// less may be none.
+fn one_more(facts: &Facts, count: Sides<f64>) -> bool {
+    count.growth() >= 0.9 && count.head > count.base * (1.0 + facts.floor.0)
 }
 
 /// Copies to the host, for which the host waits where it uses them: told where the device waits
@@ -47,18 +49,8 @@ fn fetched(facts: &Facts) -> Option<Fact> {
 /// Memory is taken from the driver in each call, or given back to it, and not kept. It costs
 /// the host, and a free waits for the device.
 pub fn memory(facts: &Facts) -> Option<Found> {
-    let more: Vec<Fact> = match facts.source {
-        Source::Call(_) => {
-            let names = [DRIVER_ALLOCATIONS, DRIVER_FREES].into_iter();
-            names.filter_map(|name| asked_more(facts, name)).collect()
-        }
-        Source::Trace(..) => {
-            let names = [("allocations", DRIVER_ALLOCATIONS), ("frees", DRIVER_FREES)];
-            let more = names.into_iter();
-            more.filter_map(|(call, name)| repeated(facts, call, name))
-                .collect()
-        }
-    };
+    let names = [DRIVER_ALLOCATIONS, DRIVER_FREES].into_iter();
+    let more = names.filter_map(|name| asked_more(facts, name)).collect();
     // Above the waits that it brings with it.
     let worse = facts.traces().is_some();
     let found = Found::of(Cause::DriverMemory, more, facts.if_host(0.935, 0.4))?;
@@ -69,7 +61,7 @@ pub fn memory(facts: &Facts) -> Option<Found> {
 /// waits were not counted, its gate had to be opened and had not been.
 pub fn synchronisation(facts: &Facts) -> Option<Found> {
     let Some(pair) = facts.call() else {
-        let asked = repeated(facts, SYNCHRONISATIONS, SYNCHRONISATIONS);
+        let asked = asked_more(facts, SYNCHRONISATIONS);
         let fact = asked.or_else(|| fetched(facts))?;
         return Some(Found::new(Cause::Synchronisation, vec![fact], 0.93).worse(true));
     };

@@ -1,7 +1,6 @@
 //! The machine, not the code: its clock, what held that back, who else was there.
 
 use super::facts::{Facts, Found};
-use crate::judge::complete::median_ns as usable_median;
 use crate::judge::judgement::{Cause, Fact};
 use crate::machine::Sides;
 use crate::record::conditions::Conditions;
@@ -15,8 +14,7 @@ const SMALLEST: f64 = 0.01;
 /// a change may be explained.
 pub fn clock(facts: &Facts) -> Option<Found> {
     let pair = facts.call()?;
-    let base = usable_median(&pair.base.clock_mhz)?;
-    let head = usable_median(&pair.head.clock_mhz)?;
+    let Sides { base, head } = pair.clock_mhz()?;
     if !facts.moved() || !facts.of_device() || (head / base - 1.0).abs() < SMALLEST {
         return None;
     }

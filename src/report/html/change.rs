@@ -6,6 +6,7 @@ use super::chosen::EXCERPT;
 use super::context::Context;
 use crate::judge::judgement::{Change, Row, Timing, Uncounted, Word};
 use crate::report::account::AccountView;
+use crate::report::finding::{FindingView, findings};
 use crate::report::summary::{Fresh, fresh, judged, reproduce};
 use crate::report::text::{clean, one_line, shorten};
 use crate::units::{Ratio, Share};
@@ -24,15 +25,6 @@ pub(super) struct ChangeView {
     findings: Vec<FindingView>,
     account: Option<AccountView>,
     reproduce: String,
-}
-
-/// A cause with its evidence.
-#[derive(Serialize)]
-pub(super) struct FindingView {
-    pub(super) cause: String,
-    pub(super) evidence: String,
-    /// What of the change it accounts for; empty where that is not known.
-    pub(super) share: String,
 }
 
 /// Head against base, in words and as a whisker.
@@ -77,7 +69,7 @@ impl ChangeView {
             comparison: comparison(context, row),
             reason: reason(row, EXCERPT),
             structure: structure(row),
-            findings: findings(row),
+            findings: findings(&row.findings),
             account: row.account.as_ref().map(AccountView::of),
             reproduce: reproduce(context.report, &row.case.0),
         }
@@ -96,19 +88,6 @@ pub(super) fn structure(row: &Row) -> Vec<String> {
         .into_iter()
         .chain(row.told());
     told.map(|change| one_line(&change)).collect()
-}
-
-pub(super) fn findings(row: &Row) -> Vec<FindingView> {
-    row.findings
-        .iter()
-        .map(|finding| FindingView {
-            cause: finding.cause.to_string(),
-            evidence: one_line(&finding.evidence()),
-            share: finding
-                .share
-                .map_or_else(String::new, |share| share.to_string()),
-        })
-        .collect()
 }
 
 pub(super) fn comparison(context: &Context, row: &Row) -> Option<Comparison> {

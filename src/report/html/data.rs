@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use self::calls::Calls;
 use self::strings::Strings;
 use super::case::{self, Facts};
-use super::change::{Comparison, comparison, findings, reason};
+use super::change::{Comparison, comparison, reason};
 use super::context::{Context, sign, tone};
 use super::samples::samples;
 use crate::attention::work;
@@ -21,6 +21,7 @@ use crate::judge::judgement::{Row, Timing, Word};
 use crate::report::account::AccountView;
 use crate::report::by_axes::Table;
 use crate::report::fill;
+use crate::report::finding::findings;
 use crate::report::peaks::{Reached, reached};
 use crate::report::summary::{reproduce, tally};
 use crate::report::text::one_line;
@@ -177,7 +178,7 @@ fn details(context: &Context, row: &Row, strings: &mut Strings, calls: &mut Call
     if let Some(reason) = reason(row, context.excerpt()) {
         add("reason", json!(strings.place(reason)));
     }
-    let findings: Vec<[usize; 3]> = findings(row)
+    let findings: Vec<[usize; 3]> = findings(&row.findings)
         .into_iter()
         .map(|of| [of.cause, of.evidence, of.share].map(|text| strings.place(text)))
         .collect();

@@ -20,7 +20,6 @@ mod worst;
 
 use std::io::Write;
 
-use minijinja::Environment;
 use serde::Serialize;
 
 use self::change::ChangeView;
@@ -35,7 +34,7 @@ use super::by_axes::{Table, by_axes};
 use super::exporter::{Exporter, RenderError, Report};
 use super::plot::NAMED;
 use super::summary::{METRICS, Summary, tally};
-use super::template::COLOURED;
+use super::template::{COLOURED, environment};
 use super::text::{clean, one_line};
 use crate::judge::judgement::{
     ExpectationResult, Held, Judgement, Row, SideSummary, VerdictOutcome,
@@ -58,8 +57,7 @@ impl Exporter for Html {
         _: &'static str,
         out: &mut dyn Write,
     ) -> Result<(), RenderError> {
-        let mut templates = Environment::new();
-        templates.set_undefined_behavior(minijinja::UndefinedBehavior::Strict);
+        let mut templates = environment()?;
         templates.add_filter("breakable", breakable);
         templates.add_filter("linked", linked);
         // The file's extension turns escaping on.

@@ -7,13 +7,14 @@ use super::difference::{
     FigureRow, alike, became, changed, count, figures, growth, incomparable, mean, scope, word,
 };
 use super::table::short;
-use super::view::{FindingView, LegendView, coloured, findings, last_repetitions, legend};
+use super::view::{LegendView, coloured, last_repetitions, legend};
 use crate::judge::judgement::VerdictOutcome;
 use crate::judge::trace::{Analysis, Comparison, analyse};
 use crate::machine::{KernelChange, Scope, Summary};
 use crate::record::trace::Trace;
 use crate::report::RenderError;
 use crate::report::account::AccountView;
+use crate::report::finding::{FindingView, findings};
 use crate::report::plot::{Timeline, busiest, timeline};
 use crate::report::template::{COLOURED, rendered};
 use crate::report::text::{one_line, shell_command};

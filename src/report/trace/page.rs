@@ -3,13 +3,14 @@
 use serde::Serialize;
 
 use super::table::{facts, filled, shapes, short, spent};
-use super::view::{FindingView, LegendView, coloured, findings, last_repetitions, legend};
+use super::view::{LegendView, coloured, last_repetitions, legend};
 use super::words::figure;
 use crate::judge::trace::Analysis;
 use crate::machine::Recording;
 use crate::machine::Summary;
 use crate::record::trace::Trace;
 use crate::report::RenderError;
+use crate::report::finding::{FindingView, findings};
 use crate::report::plot::{DRAWN, Timeline, busiest, timeline};
 use crate::report::template::{COLOURED, rendered};
 use crate::report::text::{one_line, shell_command};

@@ -3,7 +3,6 @@
 use serde::Serialize;
 
 use super::table::short;
-use crate::judge::judgement::Finding;
 use crate::machine::Recording;
 use crate::machine::{Steady, Summary};
 use crate::report::plot::{COLOURS, DRAWN, Timeline, timeline};
@@ -14,28 +13,6 @@ use crate::report::text::{one_line, shorten};
 pub(super) struct LegendView {
     class: String,
     name: String,
-}
-
-/// A finding, as templates take it.
-#[derive(Serialize)]
-pub(super) struct FindingView {
-    cause: String,
-    evidence: String,
-    share: String,
-}
-
-/// Findings, as templates take them.
-pub(super) fn findings(found: &[Finding]) -> Vec<FindingView> {
-    let found = found.iter();
-    found
-        .map(|finding| FindingView {
-            cause: finding.cause.to_string(),
-            evidence: one_line(&finding.evidence()),
-            share: finding
-                .share
-                .map_or_else(String::new, |share| share.to_string()),
-        })
-        .collect()
 }
 
 /// Kernels that have a colour of their own: of each summary in turn the one that takes

@@ -69,18 +69,6 @@ fn is_nothing(time: &Nanoseconds) -> bool {
 const MOST: usize = 2_000;
 
 impl Part {
-    /// An operation with what is its own; `work` tells a kernel by its name.
-    pub fn of<K>(operation: &Operation<K>, work: Work<Named>, own: Own) -> Part {
-        Part {
-            work,
-            stream: operation.stream,
-            operator: operation.operator.as_deref().map(str::to_owned),
-            ns: Nanoseconds(own.share_ns),
-            gap_ns: Nanoseconds(own.gap_ns),
-            host_ns: own.host_ns.map(Nanoseconds),
-        }
-    }
-
     /// What it is aligned by: a kernel's name as two builds have it, a copy's direction.
     pub fn key(&self) -> String {
         key(&self.work)
@@ -100,17 +88,49 @@ impl Division {
     }
 
     fn of_one(time_ns: Option<Nanoseconds>, operations: &[Operation<Named>]) -> Division {
-        let order = launched(operations);
+        let mut order: Vec<&Operation<Named>> = operations.iter().collect();
+        order.sort_by_key(|operation| (operation.start_ns, operation.end_ns));
         let ran: Vec<Ran> = order
             .iter()
             .map(|operation| Ran::from(*operation))
             .collect();
-        let parts = order.iter().zip(divide(&ran));
-        let parts = parts.map(|(operation, own)| Part::of(operation, operation.work.clone(), own));
+        Division {
+            time_ns,
+            ..Division::laid_out(&order, &divide(&ran), Clone::clone)
+        }
+    }
+
+    /// One call or repetition, of operations by start, each with what is its own; `named` tells
+    /// a kernel by its name. In the order of launching, where all launches are known, or else of
+    /// starting: streams run side by side, and which of two starts first is chance.
+    pub fn laid_out<K>(
+        operations: &[&Operation<K>],
+        own: &[Own],
+        named: impl Fn(&K) -> Named,
+    ) -> Division {
+        let mut order: Vec<(&Operation<K>, Own)> = operations
+            .iter()
+            .copied()
+            .zip(own.iter().copied())
+            .collect();
+        if order
+            .iter()
+            .all(|(operation, _)| operation.launched_ns.is_some())
+        {
+            order.sort_by_key(|(operation, _)| operation.launched_ns);
+        }
+        let part = |(operation, own): (&Operation<K>, Own)| Part {
+            work: operation.work.named(&named),
+            stream: operation.stream,
+            operator: operation.operator.as_deref().map(str::to_owned),
+            ns: Nanoseconds(own.share_ns),
+            gap_ns: Nanoseconds(own.gap_ns),
+            host_ns: own.host_ns.map(Nanoseconds),
+        };
         Division {
             calls: 1,
-            time_ns,
-            parts: parts.collect(),
+            time_ns: None,
+            parts: order.into_iter().map(part).collect(),
         }
     }
 
@@ -169,20 +189,6 @@ impl Division {
     pub fn idle_ns(&self) -> Nanoseconds {
         self.parts.iter().map(|part| part.gap_ns).sum()
     }
-}
-
-/// Operations in the order of launching, where all launches are known, or else of starting:
-/// streams run side by side, and which of two starts first is chance.
-fn launched(operations: &[Operation<Named>]) -> Vec<&Operation<Named>> {
-    let mut order: Vec<&Operation<Named>> = operations.iter().collect();
-    order.sort_by_key(|operation| (operation.start_ns, operation.end_ns));
-    if order
-        .iter()
-        .all(|operation| operation.launched_ns.is_some())
-    {
-        order.sort_by_key(|operation| operation.launched_ns);
-    }
-    order
 }
 
 fn key(work: &Work<Named>) -> String {

@@ -87,6 +87,20 @@ pub struct Named {
     pub name: String,
 }
 
+impl<K> Work<K> {
+    /// The same, of kernels that are known by what `named` makes of them.
+    pub fn named<L>(&self, named: impl Fn(&K) -> L) -> Work<L> {
+        match self {
+            Work::Kernel(kernel) => Work::Kernel(named(kernel)),
+            Work::Copy { direction, bytes } => Work::Copy {
+                direction: direction.clone(),
+                bytes: *bytes,
+            },
+            Work::Set { bytes } => Work::Set { bytes: *bytes },
+        }
+    }
+}
+
 /// The last moment that is believed, in nanoseconds: about the year 2116, where a clock counts
 /// from 1970. Sums and differences of two moments stay below what an `i64` holds.
 const LATEST_NS: u64 = 1 << 62;

@@ -12,9 +12,11 @@ import os
 import time
 import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from regatta_worker.clock import probe
+
+Told = TypeVar("Told")
 
 
 class CensusError(RuntimeError):
@@ -39,18 +41,16 @@ class Recorder:
 
         `wait` gets the call's result and returns when the device is done with it.
         """
-        self._ask("begin")
-        text = ctypes.c_char_p()
-        try:
+
+        def timed() -> int:
             begin = time.perf_counter_ns()
             result = call()
             host_ns = time.perf_counter_ns() - begin
             self._ask("returned")
             wait(result)
-        finally:
-            self._ask("end", ctypes.byref(text))
-        del result
-        return json.loads((text.value or b"").decode(errors="replace")), host_ns
+            return host_ns
+
+        return self._recorded(timed)
 
     def sampled(
         self, call: Callable[[], Any], sample: Callable[[Callable[[], Any]], float | None]
@@ -63,17 +63,30 @@ class Recorder:
             self._ask("returned")
             return result
 
+        return self._recorded(lambda: sample(marked))
+
+    def _recorded(self, made: Callable[[], Told]) -> tuple[dict[str, Any], Told]:
+        """What is recorded while something is made, and what that tells."""
         self._ask("begin")
         text = ctypes.c_char_p()
         try:
-            time_ns = sample(marked)
+            told = made()
         finally:
             self._ask("end", ctypes.byref(text))
-        return json.loads((text.value or b"").decode(errors="replace")), time_ns
+        return json.loads((text.value or b"").decode(errors="replace")), told
 
 
 NVTX = "NVTX_INJECTION64_PATH"
 """Variable that names the library which takes NVTX's ranges: looked at when one is first marked."""
+
+
+def _library() -> str:
+    """Where regatta's GPU library is."""
+    path = os.environ.get(probe.VARIABLE)
+    if not path:
+        raise CensusError(f"{probe.VARIABLE} names no library")
+    return path
+
 
 Ranges = Callable[[], contextlib.AbstractContextManager[Any]]
 
@@ -88,9 +101,7 @@ def of_call(
     `ranges`, where the framework marks its operators, which the times of the second are not to
     have in them.
     """
-    path = os.environ.get(probe.VARIABLE)
-    if not path:
-        raise CensusError(f"{probe.VARIABLE} names no library")
+    path = _library()
     try:
         recorder = Recorder(path)
         recorder.record(call, wait)
@@ -152,10 +163,7 @@ def of_samples(
     it queues around the call (a flush, the run-up) is not the call's. Raises CensusError or
     OSError where nothing can be recorded.
     """
-    path = os.environ.get(probe.VARIABLE)
-    if not path:
-        raise CensusError(f"{probe.VARIABLE} does not name regatta's GPU library")
-    recorder = Recorder(path)
+    recorder = Recorder(_library())
     recorder.sampled(call, sample)
     found = []
     for _ in range(RECORDED_CALLS):
