@@ -162,16 +162,7 @@ impl Place {
             // What is tested here does not depend on who else has this machine's cores.
             .env("REGATTA_GROUND", "any")
             .args(args);
-        // Nor on the job that these tests may be a part of.
-        for (name, _) in std::env::vars_os() {
-            let text = name.to_string_lossy();
-            if ["GITHUB_", "GITLAB_", "GH_", "CI_"]
-                .iter()
-                .any(|of| text.starts_with(of))
-            {
-                command.env_remove(&name);
-            }
-        }
+        of_no_job(&mut command);
         command
     }
 
@@ -200,4 +191,17 @@ fn told(command: &mut Command) -> (i32, String, String) {
         text(&output.stdout),
         text(&output.stderr),
     )
+}
+
+/// Takes from what `command` will see the job that these tests may be a part of, and what its
+/// user wants of colours: where `CI` is set even a dumb terminal is given them.
+pub fn of_no_job(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        let of_a_job = ["GITHUB_", "GITLAB_", "GH_", "CI_", "CLICOLOR"];
+        let word = ["CI", "NO_COLOR", "FORCE_COLOR"].contains(&&*text);
+        if word || of_a_job.iter().any(|of| text.starts_with(of)) {
+            command.env_remove(&name);
+        }
+    }
 }
