@@ -117,6 +117,7 @@ fn measured(args: &CalibrateArgs, suite: &str, each: u32) -> Result<Side, Stop> 
     let out = args.measure.out.clone();
     let measure = MeasureArgs {
         peak: false,
+        instructions: false,
         invocations: Some(args.measure.invocations.unwrap_or(TIMES * each)),
         out: out.or_else(|| Some(Path::new("reports").join(format!("{suite}-calibration")))),
         ..args.measure.clone()

@@ -48,6 +48,12 @@ pub struct MeasureArgs {
     #[arg(long)]
     pub peak: bool,
 
+    /// Also count the instructions that each kernel executes, which needs no
+    /// quiet GPU: more of them fail. Needs root, or a driver that lets others
+    /// read hardware counters
+    #[arg(long)]
+    pub instructions: bool,
+
     /// Where the run and its reports go [default: reports/SUITE, or
     /// reports/SUITE-structure with --structure-only]
     #[arg(long, value_name = "DIR")]
@@ -111,6 +117,7 @@ pub fn load(args: &MeasureArgs) -> Result<Suite, Stop> {
         suite.settings.ground = ground.map_err(Stop::Usage)?;
     }
     suite.settings.peak |= args.peak;
+    suite.settings.instructions |= args.instructions;
     if args.structure_only {
         suite.settings.peak = false;
         suite.settings.structure_only = true;

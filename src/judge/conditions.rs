@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::judgement::DisturbedCase;
+use crate::machine::INSTRUCTIONS;
 use crate::record::conditions::Conditions;
 use crate::record::disturbance::{told, worst};
 use crate::record::side::{CaseRecord, Side, Status};
@@ -127,8 +128,23 @@ pub fn notes(head: &Side) -> Vec<String> {
             counted(fewer.len(), "case")
         ));
     }
+    notes.extend(not_counted(head));
     notes.extend(on_the_ground(head));
     notes
+}
+
+/// Where hardware counters were asked for and cannot be read, as nothing is then known of them.
+fn not_counted(head: &Side) -> Option<String> {
+    let reasons = head.cases.values().filter_map(|record| {
+        let structure = record.structure.as_deref()?;
+        structure.uncounted.get(INSTRUCTIONS).map(String::as_str)
+    });
+    let reasons: Vec<&str> = reasons.collect();
+    let first = reasons.first()?;
+    Some(format!(
+        "the instructions of {} are not counted: {first}",
+        counted(reasons.len(), "case")
+    ))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod account;
 mod change;
+mod counter;
 mod difference;
 mod disturbed;
 mod fact;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub use account::{Account, AccountLine, Item};
 pub use change::{Change, Stage};
+pub use counter::{CounterChange, CounterKind};
 pub use difference::Difference;
 pub use disturbed::DisturbedCase;
 pub use fact::Fact;

@@ -267,7 +267,13 @@ fn one_problem(
         other => Err(format!("answered {}", shown(&other))),
     };
     push(checks, &format!("{id}: timed"), timed);
-    let counted = match worker.ask(RequestBody::Census { times_only: false }, LIMIT)? {
+    let counted = match worker.ask(
+        RequestBody::Census {
+            times_only: false,
+            metrics: Vec::new(),
+        },
+        LIMIT,
+    )? {
         ReplyBody::Census(_) | ReplyBody::Failed { .. } => Ok(()),
         other => Err(format!("answered {}", shown(&other))),
     };

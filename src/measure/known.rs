@@ -27,18 +27,18 @@ struct Right {
 pub struct Known {
     before: BTreeMap<CaseId, Right>,
     after: BTreeMap<CaseId, Right>,
-    divided: BTreeSet<CaseId>,
+    detailed: BTreeSet<CaseId>,
 }
 
 impl Known {
-    /// The worker told the times of the case's operations.
-    pub fn divided(&mut self, case: &CaseId) {
-        self.divided.insert(case.clone());
+    /// The worker told the times of the case's operations, or what hardware counts of them.
+    pub fn detailed(&mut self, case: &CaseId) {
+        self.detailed.insert(case.clone());
     }
 
     /// True where it did.
-    pub fn is_divided(&self, case: &CaseId) -> bool {
-        self.divided.contains(case)
+    pub fn is_detailed(&self, case: &CaseId) -> bool {
+        self.detailed.contains(case)
     }
 
     /// Of the results of the first call.

@@ -7,7 +7,7 @@ mod quiet;
 
 use std::time::Duration;
 
-use self::census::{Counted, counters, of_invocation};
+use self::census::{Counted, Question, counters, of_invocation};
 use self::outcome::{clipped, failed, fault_of, lost, out_of_turn, start_of, unsupported};
 use self::quiet::{Quiet, Tries};
 use super::counters::{Unwatched, Watch};
@@ -266,12 +266,19 @@ impl<'a> Session<'a> {
             Ok(measurement) => measurement,
             Err(outcome) => return Ok(outcome),
         };
-        let counted = of_invocation(worker, self.known, &case.id(), invocation, limit);
+        let question = Question {
+            case: &case.id(),
+            invocation,
+            instructions: settings.instructions,
+            limit,
+        };
+        let counted = of_invocation(worker, self.known, &question);
         laps.end(Phase::Census);
         let Counted {
             structure,
             activity,
             division,
+            counters,
         } = counted?;
         Ok(Outcome::Measured(Measurement {
             first_call_ns: prepared.first_call_ns,
@@ -282,6 +289,7 @@ impl<'a> Session<'a> {
             structure,
             activity,
             division,
+            counters,
             ..measurement
         }))
     }

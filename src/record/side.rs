@@ -16,7 +16,7 @@ use super::header::in_turn;
 use super::shared::Shared;
 use super::types::{Fault, RunHeader};
 use crate::attention::{CaseId, ParamValue};
-use crate::machine::{ActivitySummary, Division, Structure};
+use crate::machine::{ActivitySummary, Counters, Division, Structure};
 use crate::units::{Bytes, Nanoseconds, Quantity, numbers};
 
 /// A run or a baseline, as the judge sees it.
@@ -123,6 +123,9 @@ pub struct CaseRecord {
     /// What each operation of a call takes: over invocations, the medians.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub division: Option<Box<Division>>,
+    /// What hardware counted of its kernels, over all invocations that were asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counters: Option<Box<Counters>>,
 }
 
 fn none(parameters: &Shared<BTreeMap<String, ParamValue>>) -> bool {
@@ -259,6 +262,7 @@ impl CaseRecord {
             structure: None,
             activity: None,
             division: None,
+            counters: None,
         }
     }
 }

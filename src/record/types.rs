@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::attention::{CaseId, ParamValue};
-use crate::machine::{Activity, Division, Structure};
+use crate::machine::{Activity, Counters, Division, Structure};
 use crate::suite::Settings;
 use crate::units::{Bytes, Nanoseconds};
 
@@ -176,6 +176,9 @@ pub struct Measurement {
     /// What each operation of a call takes; in the first invocations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub division: Option<Box<Division>>,
+    /// What hardware counted of its kernels; in the first invocations, where it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counters: Option<Box<Counters>>,
     /// Sets of inputs that the samples were taken on, with those of the first call.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub input_sets: u32,
@@ -219,6 +222,7 @@ impl Default for Measurement {
             structure: None,
             activity: None,
             division: None,
+            counters: None,
             input_sets: 1,
             input_sets_reason: None,
             errors_after: BTreeMap::new(),

@@ -93,6 +93,9 @@ pub struct Settings {
     /// Measure first what each device reaches at the most.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub peak: bool,
+    /// Read hardware counters of each kernel, apart from all timing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub instructions: bool,
     /// Calls a sample, whose time is divided by it.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub calls_per_sample: u32,
@@ -186,6 +189,7 @@ impl Default for Settings {
             cache: Cache::Cold,
             graph: false,
             peak: false,
+            instructions: false,
             calls_per_sample: 1,
             input_sets: 3,
             seed: 1,

@@ -168,6 +168,9 @@ fn settings(table: &Table<'_>, settings: &mut Settings) -> Result<(), DocumentEr
     if let Some(value) = table.get("peak") {
         settings.peak = value.truth()?;
     }
+    if let Some(value) = table.get("instructions") {
+        settings.instructions = value.truth()?;
+    }
     if let Some(value) = table.get("budget_ms") {
         settings.budget_ms = value.integer_within(1, 3_600_000)? as u64;
     }

@@ -65,6 +65,7 @@ fn definitions() -> Value {
             "cache": word(&["cold", "hot"], "The last-level cache before each sample; by default cold."),
             "graph": truth("Time replays of a CUDA graph of the call; by default false."),
             "peak": truth("Measure first what each device reaches at the most; by default false."),
+            "instructions": truth("Count the instructions that each kernel executes, by hardware counters and apart from all timing; by default false."),
             "calls_per_sample": whole(1, 100_000, 1, "Calls in a sample, whose time is divided by it."),
             "input_sets": whole(1, 100, 3, "Sets of inputs that samples are taken on in turn."),
             "seed": whole(0, i64::MAX, 1, "Of inputs and of the order of cases."),

@@ -39,6 +39,8 @@ pub enum Kind {
     Synchronisation,
     /// Memory is taken from the driver, or given back to it, more often.
     DriverMemory,
+    /// A kernel executes more instructions, beyond what countings of one side differ by.
+    Instructions,
     /// Another kernel does the work.
     KernelReplaced,
     /// Another grid.
@@ -67,7 +69,7 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, gravest first.
-    pub const ALL: [Kind; 19] = [
+    pub const ALL: [Kind; 20] = [
         Kind::Fill,
         Kind::Tasks,
         Kind::Copies,
@@ -75,6 +77,7 @@ impl Kind {
         Kind::Counts,
         Kind::Synchronisation,
         Kind::DriverMemory,
+        Kind::Instructions,
         Kind::KernelReplaced,
         Kind::Grid,
         Kind::Block,
@@ -111,6 +114,7 @@ impl Kind {
             Kind::Parameters => "parameters",
             Kind::Operators => "operators",
             Kind::Functions => "functions",
+            Kind::Instructions => "instructions",
         }
     }
 
@@ -130,7 +134,8 @@ impl Kind {
             | Kind::Spills
             | Kind::Counts
             | Kind::Synchronisation
-            | Kind::DriverMemory => Action::Fail,
+            | Kind::DriverMemory
+            | Kind::Instructions => Action::Fail,
             _ => Action::Warn,
         }
     }

@@ -22,7 +22,7 @@ use std::time::Duration;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use regatta::attention::{Direction, Dtype, ParamValue, work};
-use regatta::machine::{Activity, RecordedCall, Structure};
+use regatta::machine::{Activity, CountedCall, RecordedCall, Structure};
 use regatta::units::{Bytes, Nanoseconds};
 use regatta::worker::protocol::{
     Device, Hello, Measure, Measured, PROTOCOL_VERSION, Parameter, Prepare, Prepared, REPLY_FD,
@@ -370,12 +370,16 @@ impl Worker for Fake {
 
     /// Three calls as the clock had them: the device's record of one.
     fn recorded(&mut self) -> Vec<RecordedCall> {
-        let activity = self.activity();
-        let calls = activity.map(|activity| RecordedCall {
+        let calls = self.activity().map(|activity| RecordedCall {
             time_ns: None,
             operations: activity.operations,
         });
         calls.into_iter().cycle().take(3).collect()
+    }
+
+    fn counted(&mut self, metrics: &[String]) -> Result<Vec<CountedCall>, String> {
+        let case = self.prepared.as_ref().ok_or("no case is prepared")?;
+        fault::of(case).counted(metrics)
     }
 
     fn release(&mut self) {

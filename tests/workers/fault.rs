@@ -1,7 +1,9 @@
 //! What can go wrong in a call of `fake/gpu`, and what changes without going wrong.
 
 use regatta::attention::ParamValue;
-use regatta::machine::{Activity, Launch, Named, Operation, Structure, Work};
+use regatta::machine::{
+    Activity, CountedCall, CountedKernel, Launch, Named, Operation, Structure, Work,
+};
 use regatta::units::Nanoseconds;
 use regatta::worker::protocol::{DeviceState, Prepare};
 use regatta::worker::serve::Refusal;
@@ -34,6 +36,9 @@ const UNTOLD: [&str; 5] = [
     "no-calls",
 ];
 
+/// The same of hardware counters, and one instruction in a hundred more, in no time.
+const OF_COUNTERS: [&str; 3] = ["no-instructions", "lost-instructions", "more-instructions"];
+
 /// Changes that harm nothing.
 const HARMLESS: [&str; 10] = [
     "order",
@@ -59,7 +64,11 @@ pub struct Fault(String);
 
 /// Every word that the parameter takes.
 pub fn words() -> Vec<String> {
-    let words = FAULTS.iter().chain(&UNTOLD).chain(&HARMLESS);
+    let words = FAULTS
+        .iter()
+        .chain(&UNTOLD)
+        .chain(&HARMLESS)
+        .chain(&OF_COUNTERS);
     let words = words.chain([&CROWDED, &SLOW_HOST]);
     words.map(|word| (*word).to_owned()).collect()
 }
@@ -130,6 +139,55 @@ impl Fault {
             _ => {}
         }
         Ok(structure)
+    }
+
+    /// What hardware counts of three calls: instructions that are exact, but for those of a
+    /// kernel with a lock, and how busy multiprocessors are.
+    pub fn counted(&self, metrics: &[String]) -> Result<Vec<CountedCall>, String> {
+        match self.0.as_str() {
+            "no-instructions" => return Err("performance counters need root".to_owned()),
+            "lost-instructions" => return Ok(Vec::new()),
+            _ => {}
+        }
+        let more: f64 = if self.is("more-instructions") {
+            1.01
+        } else {
+            1.0
+        };
+        let active = if self.is("grid") { 0.65 } else { 98.2 };
+        let counts = |launch: &Launch, call: f64| {
+            let spins = if launch.name.contains("combine") {
+                call
+            } else {
+                0.0
+            };
+            let executed = (1e5 * more).round() + 10.0 * spins;
+            let values = [
+                ("sm__inst_executed.sum", executed),
+                (
+                    "sm__cycles_active.avg.pct_of_peak_sustained_elapsed",
+                    active,
+                ),
+            ];
+            let asked = values
+                .into_iter()
+                .filter(|(name, _)| metrics.iter().any(|m| m == name));
+            asked
+                .map(|(name, value)| (name.to_owned(), value))
+                .collect()
+        };
+        let call = |call| CountedCall {
+            kernels: self
+                .structure()
+                .launches
+                .iter()
+                .map(|launch| CountedKernel {
+                    name: launch.name.clone(),
+                    counts: counts(launch, call),
+                })
+                .collect(),
+        };
+        Ok([0.0, 1.0, 2.0].map(call).to_vec())
     }
 
     /// What a call does: fills, attention, and combining its splits.

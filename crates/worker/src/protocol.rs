@@ -15,7 +15,7 @@ pub use self::device::{Cache, Device, DeviceKind};
 pub use self::measured::{Checked, Digests, Measured, TensorError};
 use self::measured::{is_one, one};
 pub use self::peak::Peak;
-use super::machine::{Activity, RecordedCall, Structure};
+use super::machine::{Activity, CountedCall, RecordedCall, Structure};
 pub use super::machine::{DeviceState, throttle_words};
 use crate::attention::{Direction, Dtype, ParamValue, Params, Problem, ProjectionKind};
 use crate::units::Nanoseconds;
@@ -62,6 +62,10 @@ pub enum RequestBody {
         /// True where only [`Census::recorded`] is asked for: the rest is known.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         times_only: bool,
+        /// Hardware counters to read, by their names in CUPTI's range profiler, apart from all
+        /// timing. Empty: none.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        metrics: Vec<String>,
     },
     /// Measure what the device reaches at the most; no case is prepared. A worker that does not
     /// know the request, or has nothing to measure it with, refuses.
@@ -216,6 +220,10 @@ pub struct Census {
     /// Empty where nothing was timed, or single operations cannot be.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recorded: Vec<RecordedCall>,
+    /// Some calls, of which hardware counters were read. Empty where none were asked for, or
+    /// `uncounted` of the structure says under `instructions` why they cannot be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub counted: Vec<CountedCall>,
 }
 
 /// A worker introduces itself.

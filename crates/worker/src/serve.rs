@@ -11,7 +11,7 @@ use super::protocol::{
     REQUEST_FD, Reply, ReplyBody, Request, RequestBody,
 };
 use crate::attention::Dtype;
-use crate::machine::{Activity, RecordedCall, Structure};
+use crate::machine::{Activity, CountedCall, INSTRUCTIONS, RecordedCall, Structure};
 
 /// Why a case was not made ready.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -85,6 +85,16 @@ pub trait Worker {
     /// Some calls, recorded as the last samples were taken; empty where that cannot be had.
     fn recorded(&mut self) -> Vec<RecordedCall> {
         Vec::new()
+    }
+
+    /// Some calls of the prepared case, with the hardware counters that `metrics` name read of
+    /// each kernel.
+    ///
+    /// # Errors
+    /// Why they cannot be read.
+    fn counted(&mut self, metrics: &[String]) -> Result<Vec<CountedCall>, String> {
+        let _ = metrics;
+        Err("this worker reads no hardware counters".to_owned())
     }
 
     /// Measures what the device reaches at the most, with no case prepared.
@@ -188,15 +198,27 @@ fn dispatch(worker: &mut dyn Worker, body: RequestBody) -> ReplyBody {
         RequestBody::Measure(request) => worker
             .measure(&request)
             .map_or_else(ReplyBody::from, ReplyBody::Measured),
-        RequestBody::Census { times_only: true } => ReplyBody::Census(Census {
-            recorded: worker.recorded(),
-            ..Census::default()
-        }),
-        RequestBody::Census { times_only: false } => match worker.census() {
-            Ok(structure) => ReplyBody::Census(Census {
-                structure,
+        RequestBody::Census {
+            times_only: true,
+            metrics,
+        } => {
+            let recorded = worker.recorded();
+            let counted = counted(worker, &metrics, &mut Structure::default());
+            ReplyBody::Census(Census {
+                recorded,
+                counted,
+                ..Census::default()
+            })
+        }
+        RequestBody::Census {
+            times_only: false,
+            metrics,
+        } => match worker.census() {
+            Ok(mut structure) => ReplyBody::Census(Census {
                 activity: worker.activity(),
                 recorded: worker.recorded(),
+                counted: counted(worker, &metrics, &mut structure),
+                structure,
             }),
             Err(refusal) => ReplyBody::from(refusal),
         },
@@ -209,6 +231,21 @@ fn dispatch(worker: &mut dyn Worker, body: RequestBody) -> ReplyBody {
         }
         RequestBody::Shutdown => ReplyBody::Bye,
     }
+}
+
+/// Hardware counters of some calls, where they are asked for; why not is told in `structure`.
+fn counted(
+    worker: &mut dyn Worker,
+    metrics: &[String],
+    structure: &mut Structure,
+) -> Vec<CountedCall> {
+    if metrics.is_empty() {
+        return Vec::new();
+    }
+    worker.counted(metrics).unwrap_or_else(|reason| {
+        structure.uncounted.insert(INSTRUCTIONS.to_owned(), reason);
+        Vec::new()
+    })
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> &str {

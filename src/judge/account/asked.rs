@@ -1,6 +1,6 @@
 //! What an account is made from.
 
-use crate::machine::{Division, KernelChange, Sides};
+use crate::machine::{Counters, Division, KernelChange, Sides};
 use crate::units::Nanoseconds;
 
 /// Two sides, and what is known of them.
@@ -16,6 +16,8 @@ pub struct Asked<'a> {
     pub host: Option<Sides<Nanoseconds>>,
     /// Medians of the device's clock, where it was read.
     pub mhz: Option<Sides<f64>>,
+    /// What hardware counted of the kernels, where it did on both sides.
+    pub counters: Option<Sides<&'a Counters>>,
     /// What changed of the kernels' launches.
     pub kernels: &'a [KernelChange],
 }

@@ -8,6 +8,7 @@
 
 mod asked;
 mod between;
+mod counters;
 mod host;
 mod operations;
 mod settled;

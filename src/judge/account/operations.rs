@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 
 use super::asked::Asked;
-use crate::judge::judgement::{AccountLine, Item};
+use super::counters::counters;
+use crate::judge::judgement::{AccountLine, CounterChange, Item};
 use crate::machine::{
-    KernelChange, LaunchChange, Part, Sides, StepPart, Work, align, family, moves_data, normalised,
-    short,
+    Counters, KernelChange, LaunchChange, Part, Sides, StepPart, Work, align, family, moves_data,
+    normalised, short,
 };
 use crate::units::Nanoseconds;
 
@@ -34,6 +35,7 @@ pub fn lines(asked: &Asked) -> Vec<AccountLine> {
             what: name(part),
             count,
             changes: changes(asked.kernels, key),
+            counters: counted(asked, key),
         };
         found.push(item, of_step, time.growth() - by_clock);
     }
@@ -232,6 +234,15 @@ fn changes(kernels: &[KernelChange], key: &str) -> Vec<LaunchChange> {
         .filter(|kernel| normalised(kernel.called()) == key);
     of.next()
         .map_or_else(Vec::new, |kernel| kernel.changes.clone())
+}
+
+/// What hardware counted of a kernel, where it did on both sides.
+fn counted(asked: &Asked, key: &str) -> Vec<CounterChange> {
+    let sides = asked.counters.and_then(|sides| {
+        let of = |side: &Counters| side.kernels.get(key).cloned();
+        Sides::both(of(sides.base), of(sides.head))
+    });
+    sides.map_or_else(Vec::new, |sides| counters(&sides))
 }
 
 /// Differences of the clock below which it explains nothing: its resolution.

@@ -41,6 +41,7 @@ fn asked(
         holds_host: Sides::of(host, host),
         host: None,
         mhz,
+        counters: None,
         kernels: &[],
     })
 }

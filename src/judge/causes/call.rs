@@ -47,12 +47,14 @@ impl<'a> Pair<'a> {
             return of_host(times, self.activities()?);
         }
         let division = |record: &'a CaseRecord| record.division.as_deref();
+        let counters = |record: &'a CaseRecord| record.counters.as_deref();
         Some(account(&Asked {
             times: Sides::both(self.base_ns, self.head_ns)?,
             divisions: Sides::both(division(self.base), division(self.head))?,
             holds_host: Sides::of(self.base_clock.holds_host(), self.clock.holds_host()),
             host: self.medians(|record| &record.host_ns),
             mhz: self.clock_mhz(),
+            counters: Sides::both(counters(self.base), counters(self.head)),
             kernels,
         }))
     }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::counter::CounterChange;
 use crate::machine::{LaunchChange, Sides, StepPart, plain};
 use crate::units::{ARROW, Nanoseconds, counted};
 
@@ -43,6 +44,9 @@ pub enum Item {
         count: u32,
         /// What changed of its launches.
         changes: Vec<LaunchChange>,
+        /// What hardware counted of them, where it did on both sides.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        counters: Vec<CounterChange>,
     },
     /// Operations that only the head runs.
     Added {
@@ -129,8 +133,11 @@ impl Item {
                 what,
                 count,
                 changes,
+                counters,
             } => {
-                let changes: Vec<String> = changes.iter().map(ToString::to_string).collect();
+                let changes = changes.iter().map(ToString::to_string);
+                let counters = counters.iter().map(ToString::to_string);
+                let changes: Vec<String> = changes.chain(counters).collect();
                 match changes.is_empty() {
                     true => format!("{}{}", plain(what), times(count)),
                     false => format!("{}{} ({})", plain(what), times(count), changes.join(", ")),
@@ -283,6 +290,7 @@ mod tests {
             what: "flash_fwd_kernel<64>".to_owned(),
             count: 1,
             changes: Vec::new(),
+            counters: Vec::new(),
         };
         let second = Item::Starts {
             count: Sides::of(1, 2),

@@ -3,8 +3,8 @@
 //! Launches are compared as a set: their order, their streams and the spelling of their
 //! names ([`normalised`](crate::machine::normalised)) are no difference.
 
-use super::counts;
 use super::found::{Found, Pair, worse_if};
+use super::{counts, instructions};
 use crate::judge::judgement::{Direction, StructuralChange};
 use crate::machine::{Became, KernelChange, LaunchChange, Sides, Structure};
 use crate::machine::{moves_data, of_calls, short, sizes};
@@ -32,6 +32,7 @@ pub fn changes_of(pair: &Pair, kernels: &[KernelChange]) -> Option<Vec<Structura
     counts::watched(&mut found, base, head);
     counts::memory(&mut found);
     counts::parameters(&mut found);
+    instructions::compare(&mut found);
     found
         .changes
         .sort_by(|a, b| b.action.cmp(&a.action).then(a.kind.cmp(&b.kind)));

@@ -37,11 +37,23 @@ impl Found<'_> {
         before: impl ToString,
         after: impl ToString,
     ) {
+        self.add_called(kind, direction, (name, short(name)), before, after);
+    }
+
+    /// The same, of what rules know by a name and people are told by another.
+    pub fn add_called(
+        &mut self,
+        kind: Kind,
+        direction: Direction,
+        (name, called): (&str, String),
+        before: impl ToString,
+        after: impl ToString,
+    ) {
         let action = self.pair.policy.action(kind, name, self.pair.case);
         self.changes.push(StructuralChange {
             kind,
             direction,
-            name: short(name),
+            name: called,
             before: before.to_string(),
             after: after.to_string(),
             action: match direction {

@@ -7,6 +7,7 @@
 mod changes;
 mod counts;
 mod found;
+mod instructions;
 mod limits;
 mod standing;
 mod vanished;

@@ -8,6 +8,7 @@ use crate::suite::structural::{Action, Kind};
 
 use super::counts::kind;
 use super::found::Pair;
+use super::instructions;
 
 /// Counts that the Python worker makes unasked, only where the module is loaded that they
 /// are of. Which of a process's cases loads it depends on their order, and what is not loaded
@@ -61,6 +62,7 @@ pub fn vanished(pair: &Pair) -> Vec<Uncounted> {
             reason: None,
         });
     }
+    found.extend(instructions::vanished(pair, head));
     for one in &mut found {
         one.reason = one.reason.take().filter(|reason| !reason.is_empty());
     }

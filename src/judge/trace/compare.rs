@@ -201,6 +201,7 @@ pub fn compare(base: (&str, &Trace), head: (&str, &Trace), floor: Share) -> Comp
                 holds_host: Sides::of(true, true),
                 host: None,
                 mhz: None,
+                counters: None,
                 kernels,
             })
         });

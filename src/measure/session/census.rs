@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::outcome::out_of_turn_text;
 use crate::attention::{Case, CaseId};
-use crate::machine::{ASKED_OF_CUDA, Activity, CENSUS, Division, Structure};
+use crate::machine::{
+    ASKED_OF_CUDA, Activity, CENSUS, Counters, Division, INSTRUCTIONS, METRICS, Structure,
+};
 use crate::measure::known::Known;
 use crate::measure::occupancy;
 use crate::suite::Suite;
@@ -22,29 +24,50 @@ pub(super) fn counters(suite: &Suite, case: &Case) -> Vec<Counter> {
     counts.map(counter).collect()
 }
 
-/// What the case does, of the first invocation; of the next ones what its operations take,
-/// where the first could tell.
+/// What is asked of one call of a case.
+pub(super) struct Question<'a> {
+    /// The case.
+    pub(super) case: &'a CaseId,
+    /// The number of the invocation.
+    pub(super) invocation: u32,
+    /// Whether hardware counters are to be read.
+    pub(super) instructions: bool,
+    /// How long an answer may take.
+    pub(super) limit: Duration,
+}
+
+impl Question<'_> {
+    fn request(&self, times_only: bool) -> RequestBody {
+        let metrics = METRICS.iter().filter(|_| self.instructions);
+        RequestBody::Census {
+            times_only,
+            metrics: metrics.map(|metric| metric.name.to_owned()).collect(),
+        }
+    }
+}
+
+/// What the case does, of the first invocation; of the next ones what its operations take and
+/// execute, where the first could tell.
 pub(super) fn of_invocation(
     worker: &mut dyn Conversation,
     known: &mut Known,
-    case: &CaseId,
-    invocation: u32,
-    limit: Duration,
+    asked: &Question<'_>,
 ) -> Result<Counted, HostError> {
-    let counted = match invocation {
-        0 => counted(worker, limit)?,
-        1..DIVIDED if known.is_divided(case) => times(worker, limit)?,
+    let counted = match asked.invocation {
+        0 => counted(worker, asked)?,
+        1..DETAILED if known.is_detailed(asked.case) => details(worker, asked)?,
         _ => Counted::default(),
     };
-    if invocation == 0 && counted.division.is_some() {
-        known.divided(case);
+    if asked.invocation == 0 && (counted.division.is_some() || counted.counters.is_some()) {
+        known.detailed(asked.case);
     }
     Ok(counted)
 }
 
-/// Invocations in which the times of single operations are recorded: the first ones. What a
-/// kernel takes differs little between processes, and recording costs each of them.
-const DIVIDED: u32 = 3;
+/// Invocations in which the times of single operations are recorded, and instructions counted:
+/// the first ones. What a kernel takes differs little between processes, and recording costs each
+/// of them.
+const DETAILED: u32 = 3;
 
 /// What an invocation tells of a case apart from its times.
 #[derive(Default)]
@@ -52,12 +75,13 @@ pub(super) struct Counted {
     pub(super) structure: Option<Structure>,
     pub(super) activity: Option<Box<Activity>>,
     pub(super) division: Option<Box<Division>>,
+    pub(super) counters: Option<Box<Counters>>,
 }
 
 /// What one call does. A worker that cannot count loses nothing by it but that; the reason is
 /// kept, because what is not counted is not 0.
-fn counted(worker: &mut dyn Conversation, limit: Duration) -> Result<Counted, HostError> {
-    let reason = match worker.ask(RequestBody::Census { times_only: false }, limit)? {
+fn counted(worker: &mut dyn Conversation, asked: &Question<'_>) -> Result<Counted, HostError> {
+    let reason = match worker.ask(asked.request(false), asked.limit)? {
         ReplyBody::Census(mut census) => {
             occupancy::complete(&mut census.structure, &worker.hello().device);
             // What was asked of CUDA is exact; the activity's other figures stay with it.
@@ -68,8 +92,16 @@ fn counted(worker: &mut dyn Conversation, limit: Duration) -> Result<Counted, Ho
                     counts.entry(count.to_owned()).or_insert(number);
                 }
             }
+            let counters = Counters::of(&census.counted).map(Box::new);
+            if asked.instructions && counters.is_none() {
+                let uncounted = &mut census.structure.uncounted;
+                uncounted
+                    .entry(INSTRUCTIONS.to_owned())
+                    .or_insert_with(|| "its worker reads no hardware counters".to_owned());
+            }
             return Ok(Counted {
                 division: Division::of(&census.recorded).map(Box::new),
+                counters,
                 structure: Some(census.structure),
                 activity: census.activity.map(Box::new),
             });
@@ -86,15 +118,16 @@ fn counted(worker: &mut dyn Conversation, limit: Duration) -> Result<Counted, Ho
     })
 }
 
-/// The times of the operations of some calls, of a worker that told them before. Where it does
-/// not tell them once more, those are what is known.
-fn times(worker: &mut dyn Conversation, limit: Duration) -> Result<Counted, HostError> {
-    let reply = worker.ask(RequestBody::Census { times_only: true }, limit)?;
+/// The times of the operations of some calls, and what hardware counts of them, of a worker that
+/// told some of it before. Where it does not tell it once more, that is what is known.
+fn details(worker: &mut dyn Conversation, asked: &Question<'_>) -> Result<Counted, HostError> {
+    let reply = worker.ask(asked.request(true), asked.limit)?;
     let ReplyBody::Census(census) = reply else {
         return Ok(Counted::default());
     };
     Ok(Counted {
         division: Division::of(&census.recorded).map(Box::new),
+        counters: Counters::of(&census.counted).map(Box::new),
         ..Counted::default()
     })
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use super::cursor::Cursor;
 use crate::attention::{CaseId, ParamValue};
-use crate::machine::{Activity, ActivitySummary, DeviceState, Division, Structure};
+use crate::machine::{Activity, ActivitySummary, Counters, DeviceState, Division, Structure};
 use crate::record::shared::{Pool, Shared};
 use crate::record::types::{Entry, Measurement, Outcome};
 use crate::units::{Bytes, Nanoseconds};
@@ -32,6 +32,8 @@ pub struct Beside {
     pub activity: Option<ActivitySummary>,
     /// What each operation of a call takes.
     pub division: Option<Box<Division>>,
+    /// What hardware counted of its kernels.
+    pub counters: Option<Box<Counters>>,
 }
 
 impl Beside {
@@ -46,6 +48,7 @@ impl Beside {
             structure: measurement.structure.clone().map(Shared::from),
             activity: measurement.activity.as_ref().map(|all| all.summary()),
             division: measurement.division.clone(),
+            counters: measurement.counters.clone(),
         }
     }
 }
@@ -65,7 +68,7 @@ pub(super) struct Quick<'k> {
 const NEEDED: [&str; 3] = ["device_ns", "first_call_ns", "errors"];
 
 /// Every member that is read here.
-const MEMBERS: [&str; 24] = [
+const MEMBERS: [&str; 25] = [
     NEEDED[0],
     NEEDED[1],
     NEEDED[2],
@@ -78,6 +81,7 @@ const MEMBERS: [&str; 24] = [
     "structure",
     "activity",
     "division",
+    "counters",
     "input_sets",
     "input_sets_reason",
     "spent",
@@ -207,6 +211,7 @@ fn member<'t>(
             beside.activity = Some(activity.summary());
         }
         "division" => beside.division = serde_json::from_str(line.whole_value()?).ok()?,
+        "counters" => beside.counters = serde_json::from_str(line.whole_value()?).ok()?,
         "input_sets" => into.input_sets = line.whole()?.try_into().ok()?,
         "input_sets_reason" => into.input_sets_reason = Some(line.string()?.to_owned()),
         "errors_after" => errors(line, &mut into.errors_after)?,
@@ -308,6 +313,7 @@ mod tests {
             structure: Some(Structure::default()),
             activity: Some(Box::default()),
             division: Some(Box::default()),
+            counters: Some(Box::default()),
             input_sets: 3,
             input_sets_reason: Some("no room".to_owned()),
             errors_after: [("dk".to_owned(), 2e-5)].into(),
@@ -362,7 +368,7 @@ mod tests {
             if let Outcome::Measured(measurement) = &mut entry.outcome {
                 measurement.effective.clear();
                 (measurement.structure, measurement.activity) = (None, None);
-                measurement.division = None;
+                (measurement.division, measurement.counters) = (None, None);
             }
             assert_eq!(quick.entry, entry);
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{CaseRecord, Disturbed, Side, Status, Unconfirmed, median};
 use crate::attention::CaseId;
 use crate::last_words;
-use crate::machine::Division;
+use crate::machine::{Counters, Division};
 use crate::record::disturbance::{self, Disturbance};
 use crate::record::run_file::Beside;
 use crate::record::types::{Damage, Fault, Measurement, Outcome, Run};
@@ -72,6 +72,8 @@ pub(super) struct Fold {
     without: Option<u32>,
     /// What operations took in each invocation that tells.
     divisions: Vec<Division>,
+    /// What hardware counted in each that was asked.
+    counters: Vec<Counters>,
     /// Invocations whose times count.
     quiet: usize,
     /// Invocations whose results were checked before timing only.
@@ -113,6 +115,7 @@ impl Fold {
             fresh: Part::default(),
             without: None,
             divisions: Vec::new(),
+            counters: Vec::new(),
             quiet: 0,
             before_only: 0,
         }
@@ -132,6 +135,7 @@ impl Fold {
         if let Outcome::Measured(measurement) = outcome {
             self.record.learn(measurement, beside);
             self.divisions.extend(beside.division.as_deref().cloned());
+            self.counters.extend(beside.counters.as_deref().cloned());
             self.times(invocation, measurement, confirms);
             self.before_only += u32::from(measurement.errors_after.is_empty());
             if measurement.device_ns.is_empty() && !confirms {
@@ -174,6 +178,7 @@ impl Fold {
             self.record.conditions.checked_before_only = self.before_only;
         }
         self.record.division = Division::merged(&self.divisions).map(Box::new);
+        self.record.counters = Counters::merged(&self.counters).map(Box::new);
         self.record.status = status(self.screen, self.planned, self.without, settings);
         let lost = unconfirmed(self.fresh, owed);
         self.record.unconfirmed = lost.or_else(|| shaken(&self.record));

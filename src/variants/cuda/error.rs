@@ -27,6 +27,14 @@ pub enum CudaError {
         /// The `CUresult`.
         code: u32,
     },
+    /// Hardware counted other kernels than the calls launch.
+    #[error("{expected} kernels were expected of the counted calls, and {counted} counted")]
+    NotCounted {
+        /// Kernels that the calls launch.
+        expected: usize,
+        /// Kernels that were counted, or for which there was no room.
+        counted: usize,
+    },
     /// Device memory is short.
     #[error("out of device memory: {wanted_mib} MiB more are needed, {free_mib} MiB are free")]
     OutOfMemory {

@@ -8,6 +8,7 @@ mod activity;
 mod argument;
 mod case;
 mod check;
+mod counting;
 mod driver;
 mod error;
 mod launch;
@@ -18,6 +19,7 @@ mod parameters;
 mod plan;
 mod reference;
 mod samples;
+mod state;
 mod view;
 mod worker;
 

@@ -7,20 +7,22 @@ use regatta_probe::{Cache as ProbeCache, Clock, Cuda, Settings};
 use super::activity;
 use super::case::{self, Case};
 use super::check::{self, Compared};
+use super::counting;
 use super::driver::Device;
 use super::error::CudaError;
 use super::offer::{Offer, Ours};
 use super::plan::Asked;
 use super::reference::{Extent, Reference, reference_bytes};
 use super::samples::{self, Contents};
+use super::state::state_of;
 use crate::attention::Problem;
 use crate::kernels::compile::Compiler;
 use crate::kernels::source::Source;
-use crate::machine::{Activity, RecordedCall, Structure};
+use crate::machine::{Activity, CountedCall, RecordedCall, Structure};
 use crate::units::{Bytes, quantities};
 use crate::worker::protocol::{
-    self, Checked, DeviceKind, DeviceState, Hello, Measure, Measured, PROTOCOL_VERSION, Prepare,
-    Prepared, TensorError, throttle_words,
+    self, Checked, DeviceKind, Hello, Measure, Measured, PROTOCOL_VERSION, Prepare, Prepared,
+    TensorError,
 };
 use crate::worker::serve::{Refusal, Worker};
 use regatta_worker::sets;
@@ -329,6 +331,12 @@ impl Worker for CudaWorker {
         recorded.unwrap_or_default()
     }
 
+    fn counted(&mut self, metrics: &[String]) -> Result<Vec<CountedCall>, String> {
+        let open = self.open.as_mut().ok_or(NO_CASE)?;
+        let case = open.case.as_mut().ok_or(NO_CASE)?;
+        counting::of_calls(&mut open.device, case, metrics).map_err(|error| error.to_string())
+    }
+
     fn release(&mut self) {
         if let Some(open) = &mut self.open {
             (open.case, open.timed) = (None, None);
@@ -362,37 +370,5 @@ fn refusal(error: CudaError) -> Refusal {
     match error.is_lost() {
         true => Refusal::Lost(error.to_string()),
         false => Refusal::Failed(error.to_string()),
-    }
-}
-
-/// The clock's words for what a device was doing, as the protocol has them.
-fn state_of(state: regatta_probe::State) -> DeviceState {
-    DeviceState {
-        sm_mhz: state.sm_mhz.map(f64::from),
-        memory_mhz: state.memory_mhz.map(f64::from),
-        throttle_bits: state.throttle_reasons,
-        throttle_reasons: state
-            .throttle_reasons
-            .map(throttle_words)
-            .unwrap_or_default(),
-        power_w: state.power_mw.map(|milliwatts| f64::from(milliwatts) / 1e3),
-        temperature_c: state.temperature_c.map(f64::from),
-        other_processes: state.other_processes,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_clocks_state_is_the_protocols() {
-        let state = state_of(regatta_probe::State {
-            throttle_reasons: Some(0x1 | 0x4),
-            power_mw: Some(690_500),
-            ..regatta_probe::State::default()
-        });
-        assert_eq!((state.power_w, state.sm_mhz), (Some(690.5), None));
-        assert_eq!(state.throttle_reasons, ["idle", "software power cap"]);
     }
 }

@@ -16,8 +16,9 @@ import traceback
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
-from regatta_worker.census import functions
+from regatta_worker.census import functions, instructions
 from regatta_worker.census.counters import Counter, count
+from regatta_worker.census.launches import CensusError
 from regatta_worker.device import cpu_device
 from regatta_worker.protocol.channel import (
     PROTOCOL_VERSION,
@@ -80,7 +81,7 @@ class Session:
             case "measure":
                 return {"type": "measured", **self._ready().measure(request)}
             case "census":
-                return {"type": "census", **self._census(bool(request.get("times_only")))}
+                return {"type": "census", **self._census(request)}
             case "peak":
                 return {"type": "peak", **self._peak(tuple(required(request, "dtypes")))}
             case "release":
@@ -123,19 +124,21 @@ class Session:
                 worker.release()
             raise
 
-    def _census(self, times_only: bool) -> Message:
+    def _census(self, request: Message) -> Message:
         """The worker's own, and after it what takes calls of its own: the events counted."""
-        worker = self._ready()
+        worker, times_only = self._ready(), bool(request.get("times_only"))
         census = {"launches": [], "counts": {}} if times_only else worker.census()
         recorded: list[Message] = getattr(worker, "recorded", list)()
         if recorded:
             census["recorded"] = recorded
+        counted, uncounted = self._counted(request.get("metrics", []))
+        census |= {"counted": counted} if counted else {}
         if times_only:
             return census
+        uncounted = census.pop("uncounted", {}) | uncounted
         if isinstance(worker, Relay):
-            return census
+            return census | ({"uncounted": uncounted} if uncounted else {})
         agreed = worker.agreed if isinstance(worker, Together) else bool
-        uncounted = census.pop("uncounted", {})
         if not isinstance(worker, Together):
             calls, nanoseconds, why = functions.of_call(worker.call, self._library)
             census |= {"functions": calls} if calls else {}
@@ -146,6 +149,21 @@ class Session:
         census["counts"] = census["counts"] | counts
         uncounted |= why
         return census | ({"uncounted": uncounted} if uncounted else {})
+
+    def _counted(self, metrics: list[str]) -> tuple[list[Message], dict[str, str]]:
+        """Hardware counters of some calls where they are asked for, or why there are none."""
+        worker = self._ready()
+        if not metrics:
+            return [], {}
+        if isinstance(worker, (Relay, Together)):
+            return [], {"instructions": instructions.TOGETHER}
+        counted = getattr(worker, "counted", None)
+        if counted is None:
+            return [], {"instructions": "this worker reads no hardware counters"}
+        try:
+            return counted(metrics), {}
+        except (CensusError, OSError, Unsupported) as error:
+            return [], {"instructions": str(error)}
 
     def _peak(self, dtypes: tuple[str, ...]) -> Message:
         peak = getattr(self._ready(), "peak", None)

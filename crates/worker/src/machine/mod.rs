@@ -4,6 +4,7 @@
 //! recording of a whole program. Knows nobody, and says of nothing what it means.
 
 mod activity;
+mod counters;
 mod division;
 mod intervals;
 mod launch;
@@ -18,6 +19,10 @@ mod times;
 pub use activity::{
     ASKED_OF_CUDA, Activity, ActivitySummary, DRIVER_ALLOCATIONS, DRIVER_FREES, MODULE_LOADS,
     SYNCHRONISATIONS,
+};
+pub use counters::{
+    CountedCall, CountedKernel, Counters, Counts, INSTRUCTIONS, KernelCounters, METRICS, Metric,
+    Use,
 };
 pub use division::{Division, Part, RecordedCall};
 pub use intervals::{Cover, Gap, Ran, gaps};

@@ -80,7 +80,7 @@ NVTX = "NVTX_INJECTION64_PATH"
 """Variable that names the library which takes NVTX's ranges: looked at when one is first marked."""
 
 
-def _library() -> str:
+def library() -> str:
     """Where regatta's GPU library is."""
     path = os.environ.get(probe.VARIABLE)
     if not path:
@@ -101,7 +101,7 @@ def of_call(
     `ranges`, where the framework marks its operators, which the times of the second are not to
     have in them.
     """
-    path = _library()
+    path = library()
     try:
         recorder = Recorder(path)
         recorder.record(call, wait)
@@ -163,7 +163,7 @@ def of_samples(
     it queues around the call (a flush, the run-up) is not the call's. Raises CensusError or
     OSError where nothing can be recorded.
     """
-    recorder = Recorder(_library())
+    recorder = Recorder(library())
     recorder.sampled(call, sample)
     found = []
     for _ in range(RECORDED_CALLS):

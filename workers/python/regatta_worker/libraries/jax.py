@@ -13,7 +13,7 @@ import importlib.metadata
 import platform
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,7 @@ import jaxlib
 import numpy as np
 
 from regatta_worker import device
+from regatta_worker.census import instructions
 from regatta_worker.census.launches import CensusError, of_call, of_samples
 from regatta_worker.clock import timing
 from regatta_worker.on_jax import clock as jax_clock
@@ -339,6 +340,12 @@ class JaxWorker:
             # Into the worker's log: the case is none the worse for it.
             traceback.print_exc()
             return []
+
+    def counted(self, metrics: Sequence[str]) -> list[Message]:
+        """Hardware counters of the kernels of some calls."""
+        if self._gpu is None:
+            raise Unsupported("hardware counters are a GPU's, and this device is none")
+        return instructions.of_calls(self._prepared().call, jax.block_until_ready, metrics)
 
     def release(self) -> None:
         """Drops the case with its buffers and its compiled code."""

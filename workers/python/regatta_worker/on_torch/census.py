@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from regatta_worker.census.instructions import of_calls
 from regatta_worker.census.launches import CensusError, of_call, of_samples
 from regatta_worker.clock.timing import Plan, gated_clock
+from regatta_worker.protocol.channel import Unsupported
 
 
 def census(call: Callable[[], Any]) -> dict[str, Any]:
@@ -56,6 +58,14 @@ def recorded(call: Callable[[], Any], plan: Plan, synchronised: bool) -> list[di
         # Into the worker's log: the case is none the worse for it.
         traceback.print_exc()
         return []
+
+
+def counted(call: Callable[[], Any], on_gpu: bool, metrics: Sequence[str]) -> list[dict[str, Any]]:
+    """Hardware counters of the kernels of some calls."""
+    if not on_gpu:
+        raise Unsupported("hardware counters are a GPU's, and this device is none")
+    torch.cuda.synchronize()
+    return of_calls(call, lambda results: torch.cuda.synchronize(), metrics)
 
 
 def _profiled(call: Callable[[], Any]) -> dict[str, Any]:

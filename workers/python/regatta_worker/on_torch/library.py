@@ -13,7 +13,7 @@ import platform
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -23,7 +23,7 @@ from regatta_worker.clock import timing
 from regatta_worker.on_torch import operators
 from regatta_worker.on_torch.case import DTYPES, Asked, Built, Call, PreparedCase, Results, Tensors
 from regatta_worker.on_torch.case import Variant as Variant
-from regatta_worker.on_torch.census import census, recorded
+from regatta_worker.on_torch.census import census, counted, recorded
 from regatta_worker.on_torch.digest import digest
 from regatta_worker.on_torch.inputs import TorchInputSets
 from regatta_worker.on_torch.kept import Kept, import_autograd
@@ -378,6 +378,11 @@ class TorchLibrary:
         if self._gpu is None or (timed := case.timed) is None:
             return []
         return self._on_device(lambda: recorded(case.built.call, *timed))
+
+    def counted(self, metrics: Sequence[str]) -> list[Message]:
+        """Hardware counters of the kernels of some calls."""
+        call = self._prepared().built.call
+        return self._on_device(lambda: counted(call, self._gpu is not None, metrics))
 
     def release(self) -> None:
         """Drops the case; its memory is the next one's, and given back where that is short."""

@@ -1,0 +1,330 @@
+//! What hardware counters tell of the kernels of a call.
+//!
+//! Counted apart from all timing, by making the call several times in a few processes. Whether a
+//! figure is exact is not assumed: it is where every counting read the same.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::names::normalised;
+
+/// The name under which [`Structure::uncounted`](super::Structure::uncounted) tells why no
+/// hardware counter was read.
+pub const INSTRUCTIONS: &str = "instructions";
+
+/// One call, counted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct CountedCall {
+    /// Its kernels, in the order of their launches.
+    pub kernels: Vec<CountedKernel>,
+}
+
+/// One launch of a kernel, counted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct CountedKernel {
+    /// Its name, as the census tells it.
+    pub name: String,
+    /// By the metric's name in CUPTI; one that the device has not is absent.
+    pub counts: BTreeMap<String, f64>,
+}
+
+/// What a metric is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// Instructions of a class, which do not depend on who else uses the device: judged, where
+    /// they are exact.
+    Instructions,
+    /// A share of the most there can be, in percent: evidence.
+    Percent,
+    /// An amount that depends on what caches held: evidence.
+    Amount,
+}
+
+/// A hardware counter that is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Its name in CUPTI's range profiler.
+    pub name: &'static str,
+    /// What people call it.
+    pub words: &'static str,
+    /// What it is for.
+    pub of: Use,
+}
+
+/// Every counter that is read, in the order in which they are told.
+pub const METRICS: [Metric; 9] = {
+    const fn metric(name: &'static str, words: &'static str, of: Use) -> Metric {
+        Metric { name, words, of }
+    }
+    [
+        metric("sm__inst_executed.sum", "instructions", Use::Instructions),
+        metric(
+            "sm__inst_executed_pipe_tensor.sum",
+            "tensor-pipe instructions",
+            Use::Instructions,
+        ),
+        metric(
+            "smsp__inst_executed_op_local_ld.sum",
+            "local loads",
+            Use::Instructions,
+        ),
+        metric(
+            "smsp__inst_executed_op_local_st.sum",
+            "local stores",
+            Use::Instructions,
+        ),
+        metric(
+            "sm__cycles_active.avg.pct_of_peak_sustained_elapsed",
+            "SM cycles active",
+            Use::Percent,
+        ),
+        metric(
+            "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
+            "tensor pipe active",
+            Use::Percent,
+        ),
+        metric(
+            "sm__warps_active.avg.pct_of_peak_sustained_active",
+            "achieved occupancy",
+            Use::Percent,
+        ),
+        metric("dram__bytes.sum", "bytes of DRAM", Use::Amount),
+        metric(
+            "l1tex__data_bank_conflicts_pipe_lsu.sum",
+            "bank conflicts",
+            Use::Amount,
+        ),
+    ]
+};
+
+impl Metric {
+    /// The one of this name.
+    pub fn of_name(name: &str) -> Option<&'static Metric> {
+        METRICS.iter().find(|metric| metric.name == name)
+    }
+}
+
+/// What was counted of a case, over several calls in one or several processes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Counters {
+    /// Calls that were counted.
+    pub calls: u32,
+    /// By a kernel's name as two builds have it.
+    pub kernels: BTreeMap<String, KernelCounters>,
+}
+
+/// What was counted of all launches of one kernel in a call.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct KernelCounters {
+    /// Its launches in a call; the most of all calls.
+    pub launches: u32,
+    /// Instructions by metric, of all its launches together.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub instructions: BTreeMap<String, Counts>,
+    /// Shares and amounts by metric: the mean of its launches, over all calls.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub evidence: BTreeMap<String, f64>,
+}
+
+/// What several countings of one thing read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Counts {
+    /// The least.
+    pub least: u64,
+    /// The most; the same where it is exact.
+    pub most: u64,
+}
+
+impl Counts {
+    /// Of one counting.
+    pub fn exactly(count: u64) -> Counts {
+        Counts {
+            least: count,
+            most: count,
+        }
+    }
+
+    /// True where every counting read the same.
+    pub fn is_exact(&self) -> bool {
+        self.least == self.most
+    }
+
+    /// How far countings lie apart.
+    pub fn spread(&self) -> u64 {
+        self.most.saturating_sub(self.least)
+    }
+
+    /// Of countings of both.
+    pub fn with(self, other: Counts) -> Counts {
+        Counts {
+            least: self.least.min(other.least),
+            most: self.most.max(other.most),
+        }
+    }
+
+    /// Of things of which each is counted.
+    pub fn plus(self, other: Counts) -> Counts {
+        Counts {
+            least: self.least.saturating_add(other.least),
+            most: self.most.saturating_add(other.most),
+        }
+    }
+}
+
+impl std::fmt::Display for Counts {
+    /// `664000001`, or where countings differ `664000001 to 664000320`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.is_exact() {
+            true => write!(f, "{}", self.least),
+            false => write!(f, "{} to {}", self.least, self.most),
+        }
+    }
+}
+
+impl Counters {
+    /// Of calls of one case in one process; `None` where none was counted, or no kernel ran.
+    pub fn of(calls: &[CountedCall]) -> Option<Counters> {
+        Counters::merged(&calls.iter().map(Counters::of_one).collect::<Vec<_>>())
+    }
+
+    fn of_one(call: &CountedCall) -> Counters {
+        let mut launches: BTreeMap<String, Vec<&CountedKernel>> = BTreeMap::new();
+        for kernel in &call.kernels {
+            let name = normalised(&kernel.name);
+            launches.entry(name).or_default().push(kernel);
+        }
+        Counters {
+            calls: 1,
+            kernels: launches
+                .into_iter()
+                .map(|(name, launches)| (name, KernelCounters::of(&launches)))
+                .collect(),
+        }
+    }
+
+    /// Of several processes. A kernel that one of them did not run executed nothing there.
+    pub fn merged(several: &[Counters]) -> Option<Counters> {
+        let mut several = several.iter().filter(|counters| counters.calls > 0);
+        let mut all = several.next()?.clone();
+        for one in several {
+            all.add(one);
+        }
+        (!all.kernels.is_empty()).then_some(all)
+    }
+
+    fn add(&mut self, other: &Counters) {
+        let names: Vec<String> = self
+            .kernels
+            .keys()
+            .chain(other.kernels.keys())
+            .cloned()
+            .collect();
+        for name in names {
+            let theirs = other.kernels.get(&name).cloned().unwrap_or_default();
+            let ours = self.kernels.entry(name).or_default();
+            if ours.launches == 0 || theirs.launches == 0 {
+                ours.not_always(&theirs);
+            } else {
+                ours.add(self.calls, &theirs, other.calls);
+            }
+            ours.launches = ours.launches.max(theirs.launches);
+        }
+        self.calls += other.calls;
+    }
+
+    /// The instructions of a metric that the whole call executes; `None` where one of its
+    /// kernels was not counted so.
+    pub fn total(&self, metric: &str) -> Option<Counts> {
+        let counts = self
+            .kernels
+            .values()
+            .map(|kernel| kernel.instructions.get(metric));
+        counts.sum_of()
+    }
+}
+
+/// Adds counts of which each is to be known.
+trait SumOf {
+    fn sum_of(self) -> Option<Counts>;
+}
+
+impl<'a, I: Iterator<Item = Option<&'a Counts>>> SumOf for I {
+    fn sum_of(mut self) -> Option<Counts> {
+        self.try_fold(Counts::exactly(0), |sum, count| Some(sum.plus(*count?)))
+    }
+}
+
+impl KernelCounters {
+    /// Of its launches in one call. What one of them does not tell is not known of all.
+    fn of(launches: &[&CountedKernel]) -> KernelCounters {
+        let mut found = KernelCounters {
+            launches: launches.len() as u32,
+            ..KernelCounters::default()
+        };
+        for metric in &METRICS {
+            let values = launches.iter().map(|kernel| {
+                let value = kernel.counts.get(metric.name).copied();
+                value.filter(|value| value.is_finite() && *value >= 0.0)
+            });
+            let Some(values) = values.collect::<Option<Vec<f64>>>() else {
+                continue;
+            };
+            let sum: f64 = values.iter().sum();
+            let name = metric.name.to_owned();
+            match metric.of {
+                Use::Instructions => {
+                    let count = Counts::exactly(sum as u64);
+                    found.instructions.insert(name, count);
+                }
+                Use::Percent | Use::Amount => {
+                    found.evidence.insert(name, sum / values.len() as f64);
+                }
+            }
+        }
+        found
+    }
+
+    /// Takes in countings of the same kernel; what one of both does not tell is not known.
+    fn add(&mut self, calls: u32, other: &KernelCounters, more: u32) {
+        self.instructions.retain(|metric, counts| {
+            let theirs = other.instructions.get(metric);
+            theirs.is_some_and(|theirs| {
+                *counts = counts.with(*theirs);
+                true
+            })
+        });
+        let (ours, theirs) = (f64::from(calls), f64::from(more));
+        self.evidence.retain(|metric, mean| {
+            let other = other.evidence.get(metric);
+            other.is_some_and(|other| {
+                *mean = (*mean * ours + other * theirs) / (ours + theirs);
+                true
+            })
+        });
+    }
+
+    /// One of both did not run it at all.
+    fn not_always(&mut self, other: &KernelCounters) {
+        let all: Vec<(String, Counts)> = self
+            .instructions
+            .iter()
+            .chain(&other.instructions)
+            .map(|(metric, counts)| (metric.clone(), counts.with(Counts::exactly(0))))
+            .collect();
+        self.instructions = all.into_iter().collect();
+        let theirs = other
+            .evidence
+            .iter()
+            .map(|(name, value)| (name.clone(), *value));
+        self.evidence.extend(theirs);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,76 @@
+use super::*;
+
+const EXECUTED: &str = "sm__inst_executed.sum";
+const ACTIVE: &str = "sm__cycles_active.avg.pct_of_peak_sustained_elapsed";
+
+fn call(kernels: &[(&str, &[(&str, f64)])]) -> CountedCall {
+    let kernel = |(name, counts): &(&str, &[(&str, f64)])| CountedKernel {
+        name: (*name).to_owned(),
+        counts: counts
+            .iter()
+            .map(|(name, n)| ((*name).to_owned(), *n))
+            .collect(),
+    };
+    CountedCall {
+        kernels: kernels.iter().map(kernel).collect(),
+    }
+}
+
+#[test]
+fn launches_of_a_kernel_add_up_and_shares_are_means() {
+    let calls = [call(&[
+        ("flash", &[(EXECUTED, 600.0), (ACTIVE, 90.0)]),
+        ("add", &[(EXECUTED, 5.0)]),
+        ("flash", &[(EXECUTED, 64.0), (ACTIVE, 80.0)]),
+    ])];
+    let counters = Counters::of(&calls).unwrap();
+    let flash = &counters.kernels["flash"];
+    assert_eq!(flash.launches, 2);
+    assert_eq!(flash.instructions[EXECUTED], Counts::exactly(664));
+    assert_eq!(flash.evidence[ACTIVE], 85.0);
+    assert_eq!(counters.total(EXECUTED), Some(Counts::exactly(669)));
+}
+
+#[test]
+fn exact_is_what_every_call_of_every_process_read() {
+    let one = |n| call(&[("flash", &[(EXECUTED, n)]), ("add", &[(EXECUTED, 5.0)])]);
+    let first = Counters::of(&[one(600.0), one(600.0)]).unwrap();
+    assert!(first.kernels["flash"].instructions[EXECUTED].is_exact());
+    let second = Counters::of(&[one(602.0)]).unwrap();
+    let all = Counters::merged(&[first, second]).unwrap();
+    assert_eq!(all.calls, 3);
+    let flash = all.kernels["flash"].instructions[EXECUTED];
+    assert_eq!((flash.least, flash.most, flash.spread()), (600, 602, 2));
+    assert!(all.kernels["add"].instructions[EXECUTED].is_exact());
+}
+
+#[test]
+fn what_one_launch_or_process_does_not_tell_is_not_known() {
+    let whole = call(&[
+        ("flash", &[(EXECUTED, 600.0)]),
+        ("flash", &[(EXECUTED, 1.0)]),
+    ]);
+    let part = call(&[
+        ("flash", &[(EXECUTED, 600.0)]),
+        ("flash", &[(EXECUTED, f64::NAN)]),
+    ]);
+    let counters = Counters::of(std::slice::from_ref(&part)).unwrap();
+    assert_eq!(counters.total(EXECUTED), None);
+    let both = Counters::of(&[whole, part]).unwrap();
+    assert_eq!(both.kernels["flash"].instructions.get(EXECUTED), None);
+    assert_eq!(Counters::of(&[]), None);
+    assert_eq!(Counters::of(&[CountedCall::default()]), None);
+}
+
+#[test]
+fn a_kernel_that_a_process_did_not_run_is_not_exact() {
+    let counters = [
+        call(&[("flash", &[(EXECUTED, 600.0)]), ("fix", &[(EXECUTED, 7.0)])]),
+        call(&[("flash", &[(EXECUTED, 600.0)])]),
+        call(&[("flash", &[(EXECUTED, 600.0)]), ("fix", &[(EXECUTED, 7.0)])]),
+    ];
+    let all = Counters::of(&counters).unwrap();
+    let fix = all.kernels["fix"].instructions[EXECUTED];
+    assert_eq!((fix.least, fix.most), (0, 7));
+    assert_eq!(all.total(EXECUTED).map(|counts| counts.spread()), Some(7));
+}

@@ -1,0 +1,95 @@
+"""Hardware counters of each kernel of a call, by regatta's GPU library.
+
+Through CUPTI's range profiler (`probe/src/counters/`), apart from all timing: each kernel runs
+once for each pass that the metrics take, and other kernels do not run beside it. The profiler
+numbers kernels and does not name them, so a census of the same call gives their names.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from regatta_worker.census.launches import CensusError, Recorder, library
+
+COUNTED_CALLS = 3
+"""Calls that are counted: whether a figure is exact, repeating tells."""
+
+TOGETHER = (
+    "several processes make this call together, and a kernel that waits for another process "
+    "cannot be run again for each pass"
+)
+"""Why ranks are not counted."""
+
+
+class Counting:
+    """The counters of the library, between begin and end."""
+
+    def __init__(self, path: str) -> None:
+        self._library = ctypes.CDLL(path)
+        self._library.regatta_probe_last_error.restype = ctypes.c_char_p
+
+    def _ask(self, name: str, *arguments: Any) -> None:
+        if getattr(self._library, f"regatta_probe_counters_{name}")(*arguments) != 0:
+            raise CensusError(self._library.regatta_probe_last_error().decode(errors="replace"))
+
+    def count(self, metrics: Sequence[str], made: Callable[[], Any]) -> dict[str, Any]:
+        """What is counted while something is made, which ends with the device done."""
+        names = (ctypes.c_char_p * len(metrics))(*(name.encode() for name in metrics))
+        self._ask("begin", names, ctypes.c_uint32(len(metrics)))
+        text = ctypes.c_char_p()
+        try:
+            made()
+        finally:
+            self._ask("end", ctypes.byref(text))
+        found: dict[str, Any] = json.loads((text.value or b"").decode(errors="replace"))
+        return found
+
+
+def of_calls(
+    call: Callable[[], Any], wait: Callable[[Any], Any], metrics: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Steady calls, each with its kernels and what `metrics` count of them.
+
+    `wait` gets a call's result and returns when the device is done with it. Raises CensusError
+    or OSError where nothing can be counted, which tells why.
+    """
+    path = library()
+    try:
+        recorded, _ = Recorder(path).record(call, wait)
+        kernels = [each["name"] for each in recorded["operations"] if each["kind"] == "kernel"]
+        if not kernels:
+            raise CensusError("a call launches no kernel")
+
+        def made() -> None:
+            for _ in range(COUNTED_CALLS):
+                wait(call())
+
+        counted = Counting(path).count(metrics, made)
+    except AttributeError as error:
+        raise CensusError(f"{path} reads no hardware counters: {error}") from error
+    return by_call(kernels, counted)
+
+
+def by_call(kernels: list[str], counted: dict[str, Any]) -> list[dict[str, Any]]:
+    """What was counted, call by call: each launches `kernels`, or nobody knows which is which."""
+    values = counted["kernels"]
+    expected = len(kernels) * COUNTED_CALLS
+    if counted["dropped"] or len(values) != expected:
+        raise CensusError(
+            f"{expected} kernels were expected of the counted calls, and "
+            f"{len(values) + counted['dropped']} counted"
+        )
+    named = [
+        {"name": name, "counts": known(counted["metrics"], row)}
+        for name, row in zip(kernels * COUNTED_CALLS, values, strict=True)
+    ]
+    return [{"kernels": named[at : at + len(kernels)]} for at in range(0, expected, len(kernels))]
+
+
+def known(metrics: list[str], row: list[float | None]) -> dict[str, float]:
+    """The values of one kernel; what is not known is left out."""
+    pairs = zip(metrics, row, strict=True)
+    return {metric: value for metric, value in pairs if value is not None}
