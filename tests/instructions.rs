@@ -117,3 +117,16 @@ fn the_account_says_what_hardware_counted() {
         "{stdout}"
     );
 }
+
+#[test]
+fn more_of_them_is_the_cause_where_the_kernel_takes_longer() {
+    let (_place, code, stdout, _) = gate("more-work", &[]);
+    assert_eq!(code, 1, "{stdout}");
+    let first = stdout
+        .lines()
+        .find(|line| line.contains("more-instructions"));
+    assert!(
+        first.is_some_and(|line| line.contains("flash (instructions +50.0 %)")),
+        "{stdout}"
+    );
+}

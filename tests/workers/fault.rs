@@ -9,7 +9,8 @@ use regatta::worker::protocol::{DeviceState, Prepare};
 use regatta::worker::serve::Refusal;
 
 /// Faults that make the call slower, and by their names what they are.
-const FAULTS: [&str; 15] = [
+const FAULTS: [&str; 16] = [
+    "more-work",
     "grid",
     "kernel",
     "copies",
@@ -149,10 +150,10 @@ impl Fault {
             "lost-instructions" => return Ok(Vec::new()),
             _ => {}
         }
-        let more: f64 = if self.is("more-instructions") {
-            1.01
-        } else {
-            1.0
+        let more: f64 = match self.0.as_str() {
+            "more-instructions" => 1.01,
+            "more-work" => 1.5,
+            _ => 1.0,
         };
         let active = if self.is("grid") { 0.65 } else { 98.2 };
         let counts = |launch: &Launch, call: f64| {

@@ -8,6 +8,7 @@ use crate::census::{cupti::Library, json, may_count};
 use crate::driver::{Driver, cu};
 use crate::status::entry;
 use crate::{Error, Result};
+use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::fmt::Write;
 use std::ptr;
@@ -71,15 +72,9 @@ impl Counting {
         };
         let chip = chip(cupti, functions, device)?;
         let available = available(cupti, functions, context)?;
+        let on_chip = |metric: &CString| has(cupti, functions, &chip, &available, metric);
         let (metrics, unavailable): (Vec<CString>, Vec<CString>) =
-            metrics.iter().cloned().partition(|metric| {
-                let host = host(cupti, functions, &chip, &available);
-                host.is_ok_and(|host| {
-                    let added = add(cupti, functions, host, std::slice::from_ref(metric));
-                    release(cupti, functions, host);
-                    added.is_ok()
-                })
-            });
+            metrics.iter().cloned().partition(on_chip);
         held.host = host(cupti, functions, &chip, &available)?;
         if metrics.is_empty() {
             return Err(Error::NoCounters(format!(
@@ -159,6 +154,26 @@ impl Counting {
         super::profiler::checked(self.held.cupti, name, code)?;
         Ok(values)
     }
+}
+
+/// Whether a chip has a metric: asked once, since each takes an object of its own.
+fn has(
+    cupti: &'static Library,
+    functions: &'static Functions,
+    chip: &CStr,
+    available: &[u8],
+    metric: &CString,
+) -> bool {
+    static KNOWN: Mutex<BTreeMap<(CString, CString), bool>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = (chip.to_owned(), metric.clone());
+    *known.entry(key).or_insert_with(|| {
+        host(cupti, functions, chip, available).is_ok_and(|host| {
+            let added = add(cupti, functions, host, std::slice::from_ref(metric));
+            release(cupti, functions, host);
+            added.is_ok()
+        })
+    })
 }
 
 fn checked_info(

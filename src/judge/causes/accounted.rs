@@ -1,9 +1,9 @@
 //! What of a change each finding accounts for: lines of the account that it speaks of.
 
 use super::facts::{Facts, Found};
-use crate::judge::judgement::{Account, Cause, Fact, Item};
+use crate::judge::judgement::{Account, Cause, CounterChange, Fact, Item};
 use crate::machine::{Sides, plain};
-use crate::units::Nanoseconds;
+use crate::units::{Nanoseconds, Share};
 
 /// Gives findings the time that the account has for them, where there is one.
 pub fn accounted(facts: &Facts, found: &mut [Found]) {
@@ -11,14 +11,14 @@ pub fn accounted(facts: &Facts, found: &mut [Found]) {
         return;
     };
     for one in found {
-        if let Some(time) = growth(account, one) {
+        if let Some(time) = growth(facts, account, one) {
             one.growth = Some(time);
         }
     }
 }
 
 /// What lines take more that a finding speaks of; `None` of one that no line is of.
-fn growth(account: &Account, found: &Found) -> Option<Nanoseconds> {
+fn growth(facts: &Facts, account: &Account, found: &Found) -> Option<Nanoseconds> {
     let kernels = || found.finding.facts.iter().filter_map(kernel);
     Some(match found.finding.cause {
         Cause::CopiesAdded => added(account, true),
@@ -43,8 +43,27 @@ fn growth(account: &Account, found: &Found) -> Option<Nanoseconds> {
             };
             return (!names.is_empty()).then(|| account.growth(of));
         }
+        Cause::MoreInstructions => by_work(account, facts.ns.base?),
         _ => return None,
     })
+}
+
+/// How much more a kernel executes than it did, where that is more.
+pub fn more_work(item: &Item) -> Option<Share> {
+    match item {
+        Item::Longer { counters, .. } => counters.iter().find_map(CounterChange::more_work),
+        _ => None,
+    }
+}
+
+/// What kernels take longer that execute more, as far as what they execute grew: no kernel of a
+/// call takes longer than the whole of it.
+fn by_work(account: &Account, call: Nanoseconds) -> Nanoseconds {
+    let lines = account.lines.iter().filter_map(|line| {
+        let most = call * more_work(&line.item)?.0;
+        Some(Nanoseconds(line.growth_ns.0.min(most.0)))
+    });
+    lines.sum()
 }
 
 fn kernel(fact: &Fact) -> Option<&str> {

@@ -1,5 +1,6 @@
 //! Other kernels, or the same ones compiled into something else.
 
+use super::accounted;
 use super::facts::{Facts, Found, TOLD};
 use crate::judge::judgement::{Account, AccountLine, Cause, Fact, Item};
 use crate::machine::{Became, KernelChange, LaunchChange, Sides, moves_data, short};
@@ -140,6 +141,16 @@ pub fn spills(facts: &Facts) -> Option<Found> {
         Some(launch(facts, kernel, vec![change], None))
     });
     Found::of(Cause::Spills, spilled.collect(), 0.85)
+}
+
+/// Kernels that execute more instructions, where hardware counted them.
+pub fn more_instructions(facts: &Facts) -> Option<Found> {
+    let lines = &facts.account.as_ref()?.lines;
+    let more = lines
+        .iter()
+        .filter(|line| accounted::more_work(&line.item).is_some());
+    let told = more.take(TOLD).map(|line| Fact::said(&line.item.told()));
+    Found::of(Cause::MoreInstructions, told.collect(), 0.6)
 }
 
 /// Kernels that are launched as before and take longer: not their launch's fault.

@@ -37,7 +37,7 @@ const MINOR: f64 = 0.55;
 
 type Rule = fn(&Facts) -> Option<Found>;
 
-const RULES: [Rule; 21] = [
+const RULES: [Rule; 22] = [
     launches::retuned,
     parallelism::parameter_changed,
     kernels::replaced,
@@ -49,6 +49,7 @@ const RULES: [Rule; 21] = [
     driver::synchronisation,
     kernels::spills,
     kernels::recompiled,
+    kernels::more_instructions,
     machine::clock,
     machine::throttled,
     machine::shared_device,

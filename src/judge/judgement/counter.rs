@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::machine::Sides;
-use crate::units::ARROW;
+use crate::machine::{METRICS, Sides};
+use crate::units::{ARROW, Share};
 
 /// A hardware counter of a kernel, before and after.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -32,24 +32,30 @@ pub enum CounterKind {
     Amount,
 }
 
+impl CounterChange {
+    /// How much more is executed, beyond a thousandth: less explains no time.
+    pub fn more_work(&self) -> Option<Share> {
+        let executed = self.metric == METRICS[0].name && self.values.base > 0.0;
+        let more = self.values.head / self.values.base - 1.0;
+        (executed && more > 0.001).then_some(Share(more))
+    }
+}
+
 impl fmt::Display for CounterChange {
-    /// `same instructions`, `SM cycles active 98.2 → 0.65 %`.
+    /// `same instructions`, `instructions +1.0 %`, `SM cycles active 98.2 → 0.65 %`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (words, Sides { base, head }) = (&self.words, &self.values);
         if base == head {
             return write!(f, "same {words}");
         }
-        let share = match *base > 0.0 {
-            true => format!(" ({:+.1} %)", 100.0 * (head / base - 1.0)),
-            false => String::new(),
-        };
         match self.kind {
             CounterKind::Percent => {
                 write!(f, "{words} {} {ARROW} {} %", percent(*base), percent(*head))
             }
-            CounterKind::Instructions => {
-                write!(f, "{words} {base:.0} {ARROW} {head:.0}{share}")
+            CounterKind::Instructions if *base > 0.0 => {
+                write!(f, "{words} {:+.1} %", 100.0 * (head / base - 1.0))
             }
+            CounterKind::Instructions => write!(f, "{words} {base:.0} {ARROW} {head:.0}"),
             CounterKind::Amount => write!(f, "{words} {base:.3e} {ARROW} {head:.3e}"),
         }
     }

@@ -107,6 +107,8 @@ causes! {
     Recompiled = "recompiled",
     /// The same kernel keeps more in local memory.
     Spills = "spills",
+    /// The same kernel executes more instructions.
+    MoreInstructions = "more-instructions",
     /// A kernel that is launched as before takes longer.
     SameLaunch = "same-launch",
     /// More kernels that compute are launched.
