@@ -6,7 +6,7 @@ use super::cell::{Table, cell, parameter, text_cell};
 use crate::attention::FACETS;
 use crate::judge::judgement::{Change, Finding, MetricRow, Row, Stage, Timing, Uncounted};
 use crate::judge::spread::{Spread, Spreads};
-use crate::machine::ActivitySummary;
+use crate::machine::{ActivitySummary, METRICS};
 use crate::record::conditions::Conditions;
 use crate::record::side::{CaseRecord, median};
 use crate::report::exporter::Report;
@@ -17,7 +17,7 @@ use crate::suite::structural::Action;
 
 /// Columns of `cases.csv` between the facets and the parameters. From `busy_ns` to
 /// `moving_ns` they are of one recorded call, `host_bound` a share of it.
-const FIGURES: [&str; 49] = [
+const FIGURES: [&str; 51] = [
     "word",
     "allowed",
     "reason",
@@ -67,6 +67,8 @@ const FIGURES: [&str; 49] = [
     "first_call_word",
     "first_call_base_ns",
     "first_call_ratio",
+    "instructions",
+    "instructions_spread",
 ];
 
 /// A row for each case.
@@ -127,13 +129,15 @@ fn figures(
     record: Option<&CaseRecord>,
     spread: Option<&Spread>,
     sms: Option<u32>,
-) -> [String; 49] {
+) -> [String; 51] {
     let condition = |count: fn(&Conditions) -> Option<u32>| {
         cell(record.and_then(|record| count(&record.conditions)))
     };
     let share =
         |share: fn(&Spread) -> f64| cell(spread.map(share).filter(|share| share.is_finite()));
     let activity = record.and_then(|record| record.activity.as_ref());
+    let counters = record.and_then(|record| record.counters.as_deref());
+    let instructions = counters.and_then(|of| of.total(METRICS[0].name));
     let active = |ns: fn(&ActivitySummary) -> Option<u64>| cell(activity.and_then(ns));
     let head = |figure: fn(&Timing) -> f64| cell(row.head.as_ref().map(figure));
     let base = |figure: fn(&Timing) -> f64| cell(row.base.as_ref().map(figure));
@@ -211,6 +215,8 @@ fn figures(
         beside(Metric::FirstCall, word),
         beside(Metric::FirstCall, |of| of.base_ns.0.to_string()),
         beside(Metric::FirstCall, |of| of.change.ratio.0.to_string()),
+        cell(instructions.map(|counts| counts.most)),
+        cell(instructions.map(|counts| counts.spread())),
     ]
 }
 

@@ -230,8 +230,12 @@ fn details(context: &Context, row: &Row, strings: &mut Strings, calls: &mut Call
     }
     let sms = fill::sms(&context.report.head.header);
     for (side, record) in [("head", head), ("base", base)] {
-        if let Some(structure) = record.and_then(|record| record.structure.as_ref()) {
-            add(side, json!(calls.place(structure, sms, strings)));
+        let counters = record.and_then(|record| record.counters.as_deref());
+        if let Some(structure) = record.and_then(|record| record.structure.as_deref()) {
+            add(
+                side,
+                json!(calls.place((structure, counters), sms, strings)),
+            );
         }
     }
     let taken = context.in_full.get(&row.case);

@@ -31,6 +31,9 @@ pub struct CountedKernel {
     pub counts: BTreeMap<String, f64>,
 }
 
+/// Beyond it a double no longer holds each whole number: no count.
+const MOST: f64 = 9_007_199_254_740_992.0;
+
 /// What a metric is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
@@ -270,7 +273,7 @@ impl KernelCounters {
         for metric in &METRICS {
             let values = launches.iter().map(|kernel| {
                 let value = kernel.counts.get(metric.name).copied();
-                value.filter(|value| value.is_finite() && *value >= 0.0)
+                value.filter(|value| (0.0..=MOST).contains(value))
             });
             let Some(values) = values.collect::<Option<Vec<f64>>>() else {
                 continue;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 
 use super::strings::Strings;
-use crate::machine::Structure;
+use crate::machine::{Counters, METRICS, Structure, short};
 use crate::report::fill;
 use crate::report::text::one_line;
 use crate::units::{Bytes, NONE};
@@ -18,15 +18,15 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// The place of what one call does. A launch is its kernel, grid, blocks, multiprocessors,
+    /// The place of what one call does, and of what hardware counted of it. A launch is its kernel, grid, blocks, multiprocessors,
     /// blocks that one holds at once, waves, block, registers and shared memory, as texts.
     pub(super) fn place(
         &mut self,
-        structure: &Structure,
+        (structure, counters): (&Structure, Option<&Counters>),
         sms: Option<u32>,
         strings: &mut Strings,
     ) -> usize {
-        let call = call(structure, sms, strings);
+        let call = call((structure, counters), sms, strings);
         let key = call.to_string();
         if let Some(place) = self.places.get(&key) {
             return *place;
@@ -43,7 +43,11 @@ impl Calls {
     }
 }
 
-fn call(structure: &Structure, sms: Option<u32>, strings: &mut Strings) -> Value {
+fn call(
+    (structure, counters): (&Structure, Option<&Counters>),
+    sms: Option<u32>,
+    strings: &mut Strings,
+) -> Value {
     let unknown = || NONE.to_owned();
     let triple = |sizes: [u32; 3]| sizes.map(|size| size.to_string()).join(" × ");
     let launches: Vec<[usize; 9]> = structure
@@ -73,6 +77,24 @@ fn call(structure: &Structure, sms: Option<u32>, strings: &mut Strings) -> Value
     let uncounted = structure.uncounted.iter();
     let uncounted = uncounted
         .map(|(name, reason)| format!("{} not counted: {}", one_line(name), one_line(reason)));
-    let counts: Vec<String> = counts.chain(uncounted).collect();
+    let counts: Vec<String> = counts
+        .chain(uncounted)
+        .chain(instructions(counters))
+        .collect();
     json!([launches, strings.place(counts.join(", "))])
+}
+
+/// Instructions that kernels execute, and whether all countings read the same.
+fn instructions(counters: Option<&Counters>) -> impl Iterator<Item = String> {
+    let calls = counters.map_or(0, |counters| counters.calls);
+    let kernels = counters.into_iter().flat_map(|counters| &counters.kernels);
+    kernels.filter_map(move |(name, kernel)| {
+        let counts = kernel.instructions.get(METRICS[0].name)?;
+        let exact = match counts.is_exact() {
+            true => format!(" (exact, {calls} calls)"),
+            false => format!(" ({calls} calls)"),
+        };
+        let name = one_line(&short(name));
+        Some(format!("instructions {counts}{exact} of {name}"))
+    })
 }
