@@ -277,3 +277,53 @@ fn a_python_without_the_library_is_told_what_to_do() {
     assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert!(stderr.contains("REGATTA_PYTHON"), "{stderr}");
 }
+
+const NUMPY: &str = "\
+import os
+import time
+import numpy as np
+
+
+def plan():
+    time.sleep(0.02)
+
+
+def attention(q, k, v, problem):
+    if os.environ.get(\"PLANS\"):
+        plan()
+    s = np.einsum(\"bqhd,bkhd->bhqk\", q, k) * np.float32(problem.scale)
+    s = np.exp(s - s.max(axis=-1, keepdims=True))
+    return np.einsum(\"bhqk,bkhd->bqhd\", s / s.sum(axis=-1, keepdims=True), v)
+";
+
+/// On a processor the host does the work: its functions are what a change is divided by.
+#[test]
+fn a_function_that_was_added_is_in_the_account_of_a_time_on_the_wall() {
+    // JAX stands on NumPy.
+    let Some(python) = python() else { return };
+    let place = Place::new();
+    place.write("bench.py", NUMPY);
+    place.write(
+        "s.toml",
+        "schema = 1\ndescription = \"s\"\n[measure]\nground = \"any\"\nsamples = 5\n\
+         [workers.mine]\npython = \"bench.py:attention\"\nframework = \"numpy\"\n\
+         [[sweep]]\nvariants = [\"mine/attention\"]\nseq = 32\nhead_dim = 16\n",
+    );
+    let asked = |words: &[&str], plans: &str| {
+        let output = place
+            .regatta(words)
+            .env("REGATTA_PYTHON", &python)
+            .env("PLANS", plans)
+            .output()
+            .unwrap();
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stdout).into_owned(),
+        )
+    };
+    assert_eq!(asked(&["run", "./s.toml"], "").0, Some(0));
+    assert_eq!(asked(&["baseline", "save", "s"], "").0, Some(0));
+    let (code, stdout) = asked(&["gate", "./s.toml"], "yes");
+    assert_eq!(code, Some(1), "{stdout}");
+    assert!(stdout.contains("ms = bench:plan 0 → 1 +"), "{stdout}");
+}

@@ -277,6 +277,7 @@ impl<'a> Session<'a> {
         let Counted {
             structure,
             activity,
+            host,
             division,
             counters,
         } = counted?;
@@ -288,6 +289,7 @@ impl<'a> Session<'a> {
             errors,
             structure,
             activity,
+            host,
             division,
             counters,
             ..measurement

@@ -16,7 +16,7 @@ use super::header::in_turn;
 use super::shared::Shared;
 use super::types::{Fault, RunHeader};
 use crate::attention::{CaseId, ParamValue};
-use crate::machine::{ActivitySummary, Counters, Division, Structure};
+use crate::machine::{ActivitySummary, Counters, Division, HostTimes, Structure};
 use crate::units::{Bytes, Nanoseconds, Quantity, numbers};
 
 /// A run or a baseline, as the judge sees it.
@@ -120,6 +120,9 @@ pub struct CaseRecord {
     /// What the device did in one call, in a few figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<ActivitySummary>,
+    /// Where the host's time of a call goes, where it was watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<Box<HostTimes>>,
     /// What each operation of a call takes: over invocations, the medians.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub division: Option<Box<Division>>,
@@ -261,6 +264,7 @@ impl CaseRecord {
             errors: BTreeMap::new(),
             structure: None,
             activity: None,
+            host: None,
             division: None,
             counters: None,
         }

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::attention::{CaseId, ParamValue};
-use crate::machine::{Activity, Counters, Division, Structure};
+use crate::machine::{Activity, Counters, Division, HostTimes, Structure};
 use crate::suite::Settings;
 use crate::units::{Bytes, Nanoseconds};
 
@@ -173,6 +173,9 @@ pub struct Measurement {
     /// What the device did in that call, and when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<Box<Activity>>,
+    /// Where the host's time of a call goes; only in the first invocation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<Box<HostTimes>>,
     /// What each operation of a call takes; in the first invocations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub division: Option<Box<Division>>,
@@ -221,6 +224,7 @@ impl Default for Measurement {
             errors: BTreeMap::new(),
             structure: None,
             activity: None,
+            host: None,
             division: None,
             counters: None,
             input_sets: 1,

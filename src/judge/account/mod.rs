@@ -14,7 +14,7 @@ mod operations;
 mod settled;
 
 pub use asked::Asked;
-pub use host::of_host;
+pub use host::{Host, of_host};
 
 use self::settled::settled;
 use crate::judge::judgement::Account;

@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 
 use super::clock::Clock;
 use super::facts::{Facts, Pair, Source, Waits};
-use crate::judge::account::{Asked, account, of_host};
+use crate::judge::account::{Asked, Host, account, of_host};
 use crate::judge::complete::median_ns;
 use crate::judge::judgement::Account;
 use crate::judge::structure;
@@ -42,14 +42,16 @@ impl<'a> Pair<'a> {
 
     /// Where the change of the time that is judged went, where both sides tell.
     fn account(&self, kernels: &[KernelChange]) -> Option<Account> {
-        if self.clock == Clock::Host {
-            let times = Sides::both(self.base_ns, self.head_ns)?;
-            return of_host(times, self.activities()?);
+        let times = Sides::both(self.base_ns, self.head_ns)?;
+        let none = |record: &CaseRecord| record.division.is_none();
+        // On a processor the host does the work that is timed.
+        if self.clock == Clock::Host || (self.clock == Clock::Wall && none(self.base)) {
+            return of_host(times, Sides::of(host(self.base), host(self.head)));
         }
         let division = |record: &'a CaseRecord| record.division.as_deref();
         let counters = |record: &'a CaseRecord| record.counters.as_deref();
         Some(account(&Asked {
-            times: Sides::both(self.base_ns, self.head_ns)?,
+            times,
             divisions: Sides::both(division(self.base), division(self.head))?,
             holds_host: Sides::of(self.base_clock.holds_host(), self.clock.holds_host()),
             host: self.medians(|record| &record.host_ns),
@@ -100,6 +102,14 @@ impl<'a> Pair<'a> {
             Some(changes) => changes.is_empty(),
             None => base.is_none() && head.is_none(),
         }
+    }
+}
+
+fn host(record: &CaseRecord) -> Host<'_> {
+    Host {
+        activity: record.activity.as_ref(),
+        watched: record.host.as_deref(),
+        structure: record.structure.as_deref(),
     }
 }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::outcome::out_of_turn_text;
 use crate::attention::{Case, CaseId};
 use crate::machine::{
-    ASKED_OF_CUDA, Activity, CENSUS, Counters, Division, INSTRUCTIONS, METRICS, Structure,
+    ASKED_OF_CUDA, Activity, CENSUS, Counters, Division, HostTimes, INSTRUCTIONS, METRICS,
+    Structure,
 };
 use crate::measure::known::Known;
 use crate::measure::occupancy;
@@ -74,6 +75,7 @@ const DETAILED: u32 = 3;
 pub(super) struct Counted {
     pub(super) structure: Option<Structure>,
     pub(super) activity: Option<Box<Activity>>,
+    pub(super) host: Option<Box<HostTimes>>,
     pub(super) division: Option<Box<Division>>,
     pub(super) counters: Option<Box<Counters>>,
 }
@@ -102,6 +104,7 @@ fn counted(worker: &mut dyn Conversation, asked: &Question<'_>) -> Result<Counte
             return Ok(Counted {
                 division: Division::of(&census.recorded).map(Box::new),
                 counters,
+                host: census.host.map(Box::new),
                 structure: Some(census.structure),
                 activity: census.activity.map(Box::new),
             });

@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 
 use super::cursor::Cursor;
 use crate::attention::{CaseId, ParamValue};
-use crate::machine::{Activity, ActivitySummary, Counters, DeviceState, Division, Structure};
+use crate::machine::{
+    Activity, ActivitySummary, Counters, DeviceState, Division, HostTimes, Structure,
+};
 use crate::record::shared::{Pool, Shared};
 use crate::record::types::{Entry, Measurement, Outcome};
 use crate::units::{Bytes, Nanoseconds};
@@ -30,6 +32,8 @@ pub struct Beside {
     pub structure: Option<Shared<Structure>>,
     /// What the device did in one call.
     pub activity: Option<ActivitySummary>,
+    /// Where the host's time of a call goes.
+    pub host: Option<Box<HostTimes>>,
     /// What each operation of a call takes.
     pub division: Option<Box<Division>>,
     /// What hardware counted of its kernels.
@@ -47,6 +51,7 @@ impl Beside {
             effective: some.then(|| measurement.effective.clone().into()),
             structure: measurement.structure.clone().map(Shared::from),
             activity: measurement.activity.as_ref().map(|all| all.summary()),
+            host: measurement.host.clone(),
             division: measurement.division.clone(),
             counters: measurement.counters.clone(),
         }
@@ -68,7 +73,7 @@ pub(super) struct Quick<'k> {
 const NEEDED: [&str; 3] = ["device_ns", "first_call_ns", "errors"];
 
 /// Every member that is read here.
-const MEMBERS: [&str; 25] = [
+const MEMBERS: [&str; 26] = [
     NEEDED[0],
     NEEDED[1],
     NEEDED[2],
@@ -80,6 +85,7 @@ const MEMBERS: [&str; 25] = [
     "effective",
     "structure",
     "activity",
+    "host",
     "division",
     "counters",
     "input_sets",
@@ -210,6 +216,7 @@ fn member<'t>(
             let activity: Activity = serde_json::from_str(line.whole_value()?).ok()?;
             beside.activity = Some(activity.summary());
         }
+        "host" => beside.host = serde_json::from_str(line.whole_value()?).ok()?,
         "division" => beside.division = serde_json::from_str(line.whole_value()?).ok()?,
         "counters" => beside.counters = serde_json::from_str(line.whole_value()?).ok()?,
         "input_sets" => into.input_sets = line.whole()?.try_into().ok()?,
@@ -312,6 +319,7 @@ mod tests {
             errors: [("dk".to_owned(), 1e-7), ("dq".to_owned(), 0.0)].into(),
             structure: Some(Structure::default()),
             activity: Some(Box::default()),
+            host: Some(Box::default()),
             division: Some(Box::default()),
             counters: Some(Box::default()),
             input_sets: 3,
@@ -369,6 +377,7 @@ mod tests {
                 measurement.effective.clear();
                 (measurement.structure, measurement.activity) = (None, None);
                 (measurement.division, measurement.counters) = (None, None);
+                measurement.host = None;
             }
             assert_eq!(quick.entry, entry);
         }

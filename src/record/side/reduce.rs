@@ -303,6 +303,9 @@ impl CaseRecord {
         if let Some(structure) = &beside.structure {
             self.structure = Some(structure.clone());
         }
+        if let Some(host) = &beside.host {
+            self.host = Some(host.clone());
+        }
         if let Some(activity) = &beside.activity {
             self.activity = Some(activity.clone());
         }

@@ -84,7 +84,6 @@ fn activity(recorded: &Recorded, host_ns: u64) -> Activity {
             .map(|(name, made)| (name.to_owned(), made.ns))
             .collect(),
         dropped: recorded.dropped,
-        ..Activity::default()
     }
 }
 

@@ -140,11 +140,13 @@ class Session:
             return census | ({"uncounted": uncounted} if uncounted else {})
         agreed = worker.agreed if isinstance(worker, Together) else bool
         if not isinstance(worker, Together):
-            calls, nanoseconds, why = functions.of_call(worker.call, self._library)
-            census |= {"functions": calls} if calls else {}
-            if "activity" in census and nanoseconds:
-                census["activity"]["functions_ns"] = nanoseconds
-            uncounted |= why
+            operators = getattr(worker, "watching_operators", None)
+            watched = functions.of_call(worker.call, self._library, operators)
+            census |= {"functions": watched.calls} if watched.calls else {}
+            host = {"functions_ns": watched.functions_ns, "operators_ns": watched.operators_ns}
+            host = {name: times for name, times in host.items() if times}
+            census |= {"host": host} if host else {}
+            uncounted |= watched.uncounted
         counts, why = count(worker.call, self._counters, agreed=agreed)
         census["counts"] = census["counts"] | counts
         uncounted |= why

@@ -41,7 +41,7 @@ def named(function: str) -> str:
 
 class OfACall(unittest.TestCase):
     def test_functions_of_the_library_are_counted_and_those_of_python_are_not(self) -> None:
-        calls, spent, uncounted = functions.of_call(library().attention, "stand_in")
+        watched = functions.of_call(library().attention, "stand_in")
         expected = {
             "stand_in.ops:attention": 1,
             "stand_in.ops:plan": 2,
@@ -49,24 +49,47 @@ class OfACall(unittest.TestCase):
             "stand_in.ops:steps": 6,
             f"stand_in.ops:{named('Op.apply')}": 3,
         }
-        self.assertEqual(calls, expected)
-        self.assertEqual(uncounted, {})
-        self.assertEqual(spent.keys(), expected.keys())
-        whole = spent["stand_in.ops:attention"]
-        self.assertTrue(all(0 < ns <= whole for ns in spent.values()), spent)
+        self.assertEqual(watched.calls, expected)
+        self.assertEqual(watched.uncounted, {})
+        self.assertEqual(watched.functions_ns.keys(), expected.keys())
+        self.assertEqual(watched.operators_ns, {})
 
     def test_a_framework_is_told_where_it_is_the_library(self) -> None:
         call = library("torch.nn.functional").attention
-        self.assertEqual(functions.of_call(call, "xformers")[0], {})
-        self.assertIn("torch.nn.functional:plan", functions.of_call(call, "torch")[0])
+        self.assertEqual(functions.of_call(call, "xformers").calls, {})
+        self.assertIn("torch.nn.functional:plan", functions.of_call(call, "torch").calls)
+
+    def test_times_are_each_functions_own_and_add_up(self) -> None:
+        tally, clock = functions.Tally("lib", timed=True), iter([0, 10, 20, 50, 90, 95, 99, 100])
+        named, framework = {"__name__": "lib.ops"}, {"__name__": "torch.nn"}
+
+        def outer() -> None: ...
+
+        def inner() -> None: ...
+
+        with mock.patch("time.perf_counter_ns", lambda: next(clock)):
+            tally.enter(outer.__code__, named)  # 0
+            tally.enter(inner.__code__, framework)  # 10, the framework's: it is outer's
+            tally.operator("aten::mm", lambda: None)  # 20 to 50
+            tally.leave(inner.__code__)  # 90
+            tally.enter(inner.__code__, {"__name__": "regatta_worker.x"})  # 95, nobody's
+            tally.leave(inner.__code__)  # 99
+            tally.leave(outer.__code__)  # 100
+        (spent,) = tally.functions_ns.values()
+        self.assertEqual(spent, 100 - 30 - 4)
+        self.assertEqual(tally.operators_ns, {"aten::mm": 30})
+
+    def test_an_operator_that_raises_ends(self) -> None:
+        tally = functions.Tally("lib", timed=True)
+        with self.assertRaises(ZeroDivisionError):
+            tally.operator("aten::div", lambda: 1 / 0)
+        self.assertEqual(list(tally.operators_ns), ["aten::div"])
 
     def test_what_differs_between_calls_is_left_out_and_named(self) -> None:
         module, turns = library(), iter(range(9))
-        calls, _, uncounted = functions.of_call(
-            lambda: [module.plan() for _ in range(next(turns))], ""
-        )
-        self.assertNotIn("stand_in.ops:plan", calls)
-        self.assertIn("stand_in.ops:plan: 1 and 2", uncounted["functions"])
+        watched = functions.of_call(lambda: [module.plan() for _ in range(next(turns))], "")
+        self.assertNotIn("stand_in.ops:plan", watched.calls)
+        self.assertIn("stand_in.ops:plan: 1 and 2", watched.uncounted["functions"])
 
     def test_a_call_that_raises_leaves_nobody_watching(self) -> None:
         def fails() -> None:
@@ -84,7 +107,7 @@ class OfACall(unittest.TestCase):
 
 
 class Asked(unittest.TestCase):
-    def test_a_census_has_functions_and_its_activity_their_times(self) -> None:
+    def test_a_census_has_functions_and_their_times(self) -> None:
         module = library()
 
         class Worker:
@@ -96,13 +119,13 @@ class Asked(unittest.TestCase):
 
             def census(self) -> dict[str, Any]:
                 why = {"operators": "two calls differ"}
-                return {"launches": [], "counts": {}, "activity": {}, "uncounted": why}
+                return {"launches": [], "counts": {}, "uncounted": why}
 
         session = Session(lambda: Worker(), "stand_in")  # type: ignore[arg-type,return-value]
         session.answer(b'{"id":1,"type":"hello","protocol":1}')
         census = session.answer(b'{"id":2,"type":"census"}')
         self.assertEqual(census["functions"]["stand_in.ops:plan"], 2)
-        self.assertIn("stand_in.ops:plan", census["activity"]["functions_ns"])
+        self.assertIn("stand_in.ops:plan", census["host"]["functions_ns"])
         self.assertEqual(census["uncounted"], {"operators": "two calls differ"})
 
 

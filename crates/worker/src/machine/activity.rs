@@ -29,11 +29,6 @@ pub struct Activity {
     /// where it was not taken.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub calls_ns: BTreeMap<String, u64>,
-    /// Nanoseconds that the host spent in Python functions of the library under test, by their
-    /// names in [`Structure::functions`](super::Structure::functions) and with what they call:
-    /// of another call than the rest, watched, so that they are shares rather than times.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub functions_ns: BTreeMap<String, u64>,
     /// Records that were lost.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dropped: u64,

@@ -6,6 +6,7 @@
 mod activity;
 mod counters;
 mod division;
+mod host_times;
 mod intervals;
 mod launch;
 mod names;
@@ -25,6 +26,7 @@ pub use counters::{
     Use,
 };
 pub use division::{Division, Part, RecordedCall};
+pub use host_times::HostTimes;
 pub use intervals::{Cover, Gap, Ran, gaps};
 pub use launch::{Launch, product, sizes};
 pub use names::{moves_data, normalised, plain, short};

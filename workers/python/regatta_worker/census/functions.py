@@ -1,18 +1,21 @@
 """Which Python functions run in a call, how often, and how long the host is in each.
 
 Those of the library under test, not of Python or of the framework it stands on. Counts are
-exact and need no GPU; they are taken apart from times, and both apart from all timing. A
+exact and need no GPU; they are taken apart from times, and both apart from all timing. Times
+are of calls that are watched, which makes each function longer: shares more than times. A
 generator counts each time that it goes on.
 """
 
 from __future__ import annotations
 
 import contextlib
+import statistics
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
@@ -23,6 +26,9 @@ OTHERS = "others"
 
 FRAMEWORKS = ("torch", "jax", "jaxlib", "numpy", "cupy")
 """Not told, but where one is itself the library under test."""
+
+OURS = "regatta_worker"
+"""What watches: its time is nobody's."""
 
 UNNAMED = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 """Functions in some versions of Python, and in others none."""
@@ -35,17 +41,47 @@ class NotWatched(Exception):
     """Functions cannot be watched here; the text says why."""
 
 
-def of_call(
-    call: Callable[[], Any], library: str
-) -> tuple[dict[str, int], dict[str, int], dict[str, str]]:
-    """Calls and host nanoseconds of one steady call by `module:function`, and why calls of
-    some are left out: those of which two calls did not have as many.
+Watch = Callable[["Tally"], contextlib.AbstractContextManager[Any]]
+"""What has a tally told of a framework's operators while it is open."""
+
+TIMED_CALLS = 3
+"""Calls whose times are taken: their medians."""
+
+BUDGET_S = 1.0
+"""No further one begins after this long."""
+
+
+@dataclass
+class Watched:
+    """What was seen of a few steady calls."""
+
+    calls: dict[str, int] = field(default_factory=dict)
+    """Of one call, by `module:function`."""
+
+    functions_ns: dict[str, int] = field(default_factory=dict)
+    """The host's nanoseconds in each function itself, without what it calls that is named."""
+
+    operators_ns: dict[str, int] = field(default_factory=dict)
+    """The same in the framework's operators."""
+
+    uncounted: dict[str, str] = field(default_factory=dict)
+    """Why something of it is left out."""
+
+
+def of_call(call: Callable[[], Any], library: str, operators: Watch | None = None) -> Watched:
+    """Calls of functions of one steady call, without those of which two calls did not have as
+    many, and their own times; with the framework's operators where `operators` tells of them.
     """
     call()
+    begun = time.monotonic()
     try:
-        first, second = (_watched(call, library, timed) for timed in (False, True))
+        first = _watched(call, library, timed=False)
+        timed = [_watched(call, library, timed=True, operators=operators)]
+        while len(timed) < TIMED_CALLS and time.monotonic() < begun + BUDGET_S:
+            timed.append(_watched(call, library, timed=True, operators=operators))
     except NotWatched as reason:
-        return {}, {}, {"functions": str(reason)}
+        return Watched(uncounted={"functions": str(reason)})
+    second = timed[0]
     differ = {
         name for name in first.calls | second.calls if first.calls[name] != second.calls[name]
     }
@@ -57,7 +93,17 @@ def of_call(
             f"{first.calls[name]} and {second.calls[name]}"
         )
     calls = {name: number for name, number in first.calls.items() if name not in differ}
-    return bounded(calls), bounded(second.nanoseconds), uncounted
+    return Watched(
+        bounded(calls),
+        bounded(_medians([tally.functions_ns for tally in timed])),
+        bounded(_medians([tally.operators_ns for tally in timed])),
+        uncounted,
+    )
+
+
+def _medians(several: list[Counter[str]]) -> dict[str, int]:
+    names = set().union(*several)
+    return {name: int(statistics.median(one[name] for one in several)) for name in names}
 
 
 def bounded(figures: dict[str, int], most: int = MOST) -> dict[str, int]:
@@ -68,13 +114,29 @@ def bounded(figures: dict[str, int], most: int = MOST) -> dict[str, int]:
     return told | ({OTHERS: rest} if rest else {})
 
 
+@dataclass
+class _Open:
+    """Something that was entered and not left yet."""
+
+    code: object
+    own: Counter[str] | None
+    """Where its own time goes: to whoever called it, where this is None."""
+    name: str
+    begin: int
+    told_ns: int = 0
+    """Of its time, what belongs to others."""
+
+
 class Tally:
-    """Calls of functions, and the time in each: what it calls is in it, itself only once."""
+    """Calls of functions and operators, and the time of each itself: what it calls that is named
+    has its own."""
 
     def __init__(self, library: str, timed: bool) -> None:
-        roots = {*sys.stdlib_module_names, *FRAMEWORKS, "regatta_worker", "__main__"}
+        roots = {*sys.stdlib_module_names, *FRAMEWORKS, OURS, "__main__"}
         self.calls: Counter[str] = Counter()
-        self.nanoseconds: Counter[str] = Counter()
+        self.functions_ns: Counter[str] = Counter()
+        self.operators_ns: Counter[str] = Counter()
+        self._nobodys_ns: Counter[str] = Counter()
         self._passed_over = roots - {library.partition(".")[0]}
         self._timed = timed
         self._names: dict[CodeType, str | None] = {}
@@ -88,32 +150,45 @@ class Tally:
             with self._lock:
                 self.calls[name] += 1
         if self._timed:
-            stack, open_ = self._thread()
-            if name is not None:
-                open_[name] += 1
-            stack.append((code, name, time.perf_counter_ns()))
+            # What watching takes is nobody's.
+            watching = str(names.get("__name__", "?")).partition(".")[0] == OURS
+            own = self._nobodys_ns if watching else self.functions_ns if name else None
+            self._stack().append(_Open(code, own, name or "", time.perf_counter_ns()))
+
+    def operator(self, name: str, run: Callable[[], Any]) -> Any:
+        """An operator of the framework that runs."""
+        stack = self._stack()
+        stack.append(_Open(run, self.operators_ns, name, time.perf_counter_ns()))
+        try:
+            return run()
+        finally:
+            # A function that was begun in it and whose end was not seen is in it.
+            while stack and stack[-1].code is not run:
+                stack.pop()
+            self._end(stack)
 
     def leave(self, code: CodeType) -> None:
         """It returns, yields or raises. One that was begun unseen is passed over."""
         if not self._timed:
             return
-        stack, open_ = self._thread()
-        if not stack or stack[-1][0] is not code:
-            return
-        _, name, begin = stack.pop()
-        if name is None:
-            return
-        open_[name] -= 1
-        if open_[name] == 0:
-            spent = time.perf_counter_ns() - begin
-            with self._lock:
-                self.nanoseconds[name] += spent
+        stack = self._stack()
+        if stack and stack[-1].code is code:
+            self._end(stack)
 
-    def _thread(self) -> tuple[list[tuple[CodeType, str | None, int]], Counter[str]]:
-        if not hasattr(self._local, "state"):
-            self._local.state = ([], Counter())
-        state: tuple[list[tuple[CodeType, str | None, int]], Counter[str]] = self._local.state
-        return state
+    def _end(self, stack: list[_Open]) -> None:
+        left = stack.pop()
+        spent = time.perf_counter_ns() - left.begin
+        if left.own is not None:
+            with self._lock:
+                left.own[left.name] += max(spent - left.told_ns, 0)
+        if stack:
+            stack[-1].told_ns += left.told_ns if left.own is None else spent
+
+    def _stack(self) -> list[_Open]:
+        if not hasattr(self._local, "stack"):
+            self._local.stack = []
+        stack: list[_Open] = self._local.stack
+        return stack
 
     def _named(self, code: CodeType, names: dict[str, Any]) -> str | None:
         if code not in self._names:
@@ -126,10 +201,13 @@ class Tally:
         return self._names[code]
 
 
-def _watched(call: Callable[[], Any], library: str, timed: bool) -> Tally:
+def _watched(
+    call: Callable[[], Any], library: str, timed: bool, operators: Watch | None = None
+) -> Tally:
     tally = Tally(library, timed)
     watching = _monitoring if sys.version_info >= (3, 12) else _profiling
-    with watching(tally.enter, tally.leave):
+    within = operators(tally) if operators else contextlib.nullcontext()
+    with within, watching(tally.enter, tally.leave):
         call()
     return tally
 

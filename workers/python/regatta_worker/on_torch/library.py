@@ -372,6 +372,8 @@ class TorchLibrary:
             found = self._on_device(lambda: census(call))
         return found | self._on_device(lambda: operators.told(call))
 
+    watching_operators = staticmethod(operators.watching)
+
     def recorded(self) -> list[Message]:
         """Calls recorded as the last samples were taken; none where nothing can be recorded."""
         case = self._prepared()
