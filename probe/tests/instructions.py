@@ -1,13 +1,14 @@
 """Whether instructions are counted exactly: deterministic kernels, counted again and again.
 
-    REGATTA_PROBE=target/release/libregatta_probe.so python3 probe/tests/instructions.py
+    REGATTA_PROBE=target/release/libregatta_probe.so python3 probe/tests/instructions.py \
+        [--repeats 20] [--parts kernels,alone,neighbour]
 
-A row a call: the kernels that it launches, and for each metric the total of the first
-counting and "exact" or how far its countings spread. Then a Triton kernel on 1000 blocks
-against 1010, counted as often (`--repeats`): alone, and beside a process that keeps the GPU
-busy. The census is asked before and after, as it is to work on both sides of a counting.
-Needs PyTorch, Triton, a GPU, and permission to count. Exit 1 where executed instructions are
-not identical, 1 % more is not found each time, or a census is wrong.
+`--each` calls (5) are counted at once, and `--repeats` in all. A row a call: the kernels that
+it launches, and for each metric the total of the first call and "exact" or how far calls spread.
+Then a Triton kernel on 1000 blocks against 1010, counted as often: alone, and beside a process
+that keeps the GPU busy. The census is asked before and after, as it is to work on both sides of
+a counting. Needs PyTorch, Triton, a GPU, and permission to count. Exit 1 where executed
+instructions are not identical, 1 % more is not found each time, or a census is wrong.
 """
 
 from __future__ import annotations
@@ -69,13 +70,14 @@ class Probe:
         if status != 0:
             raise RuntimeError(self.library.regatta_probe_last_error().decode())
 
-    def counted(self, call: Call, metrics: tuple[str, ...]) -> dict[str, Any]:
+    def counted(self, call: Call, metrics: tuple[str, ...], calls: int = 1) -> dict[str, Any]:
         names = (ctypes.c_char_p * len(metrics))(*(name.encode() for name in metrics))
         torch.cuda.synchronize()
         self.ask(self.library.regatta_probe_counters_begin(names, len(metrics)))
         text = ctypes.c_char_p()
         try:
-            call()
+            for _ in range(calls):
+                call()
             torch.cuda.synchronize()
         finally:
             status = self.library.regatta_probe_counters_end(ctypes.byref(text))
@@ -136,11 +138,24 @@ def calls() -> dict[str, Call]:
     }
 
 
-def repeated(probe: Probe, name: str, call: Call, repeats: int) -> bool:
+def by_call(counted: dict[str, Any], calls: int) -> list[dict[str, Any]]:
+    """A counting of several calls as one of each."""
+    kernels = counted["kernels"]
+    each = len(kernels) // calls
+    if each * calls != len(kernels):
+        raise RuntimeError(f"{len(kernels)} kernels of {calls} calls")
+    parts = [kernels[at : at + each] for at in range(0, len(kernels), each or 1)]
+    return [counted | {"kernels": part} for part in parts]
+
+
+def repeated(probe: Probe, name: str, call: Call, repeats: int, each: int) -> bool:
     """Prints the row of a call; whether its executed instructions are identical."""
     call()
     before = probe.launched(call)
-    countings = [probe.counted(call, METRICS) for _ in range(repeats)]
+    several = [probe.counted(call, METRICS, each) for _ in range(repeats // each)]
+    countings = [one for counted in several for one in by_call(counted, each)]
+    if not countings:
+        raise RuntimeError("nothing was counted")
     after = probe.launched(call)
     first = countings[0]
     right = bool(first["kernels"]) and before == after and len(before) == len(first["kernels"])
@@ -183,18 +198,26 @@ def main() -> None:
     """Prints the rows."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=20)
-    repeats = parser.parse_args().repeats
+    parser.add_argument("--each", type=int, default=5, help="calls of one counting")
+    parser.add_argument("--parts", default="kernels,alone,neighbour")
+    arguments = parser.parse_args()
+    repeats, parts = arguments.repeats, arguments.parts.split(",")
+    if repeats < arguments.each or repeats % arguments.each:
+        parser.error(f"--repeats {repeats} is no multiple of --each {arguments.each}")
     probe = Probe()
     right = True
-    for name, call in calls().items():
+    for name, call in calls().items() if "kernels" in parts else ():
         begun = time.monotonic()
         try:
-            right = repeated(probe, name, call, repeats) and right
+            right = repeated(probe, name, call, repeats, arguments.each) and right
         except RuntimeError as error:
             print(f"{name}: WRONG, {error}", flush=True)
             right = False
         print(f"   {time.monotonic() - begun:.1f} s", flush=True)
-    right = planted(probe, "alone", repeats) and right
+    if "alone" in parts:
+        right = planted(probe, "alone", repeats) and right
+    if "neighbour" not in parts:
+        sys.exit(0 if right else 1)
     with subprocess.Popen(
         [sys.executable, "-c", NEIGHBOUR],
         stdin=subprocess.PIPE,
