@@ -1,8 +1,10 @@
 //! The part of a program that repeats: what is left when warm-up and compilation are over.
 //!
-//! Found on the busiest stream, whose order is the program's, as the last sequence of
-//! operations that comes at least [`FEWEST`] times in a row; a few operations behind it
-//! (a result that is fetched) may end the program. Other streams belong to it by time.
+//! Found on the busiest stream, whose order is the program's, as the sequence of operations that
+//! comes at least [`FEWEST`] times in a row and covers most of its end; something else may follow
+//! it (a result that is fetched, a last step that differs). A sequence of many operations need come
+//! only twice: layers of a model repeat inside a step, and two steps alike are no chance. Other
+//! streams belong to it by time.
 
 use std::collections::BTreeMap;
 
@@ -22,8 +24,15 @@ const ENOUGH: usize = 30;
 /// Operations of the busiest stream that are searched from its end.
 const SEARCHED: usize = 50_000;
 
-/// Operations that may follow the last repetition.
+/// Operations that may follow the last repetition, each number of which is tried.
 const TAIL: usize = 64;
+
+/// Further places from which what repeats is looked for: something that is done once in a while,
+/// or a last step that differs, may lie behind it.
+const PLACES: usize = 16;
+
+/// Operations of a sequence that comes twice by no chance.
+const LONG: usize = 64;
 
 /// A repeated sequence of operations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
@@ -180,35 +189,79 @@ impl Repetition {
     }
 }
 
-/// The repetition that covers most of the front of `tokens`, and of those that cover
-/// nearly as much the one with the shortest period.
+/// The repetition that covers most of `tokens`, and of those that cover nearly as much the one
+/// with the shortest period.
 fn repetition<T: PartialEq>(tokens: &[T]) -> Option<Repetition> {
     let mut best: Option<Repetition> = None;
     for tail in 0..TAIL.min(tokens.len()) {
-        let tokens = &tokens[tail..];
-        let matches = prefix_matches(tokens);
-        let periods = matches.iter().enumerate().take(tokens.len() / FEWEST + 1);
-        for (period, matched) in periods.skip(1) {
-            let repeats = matched / period + 1;
-            let found = Repetition {
-                tail,
-                period,
-                repeats,
-            };
-            let better = best.is_none_or(|best| match found.period < best.period {
-                true => 20 * found.covered() >= 19 * best.covered(),
-                false => 19 * found.covered() > 20 * best.covered(),
-            });
-            if repeats >= FEWEST && better {
-                best = Some(found);
-            }
-        }
+        best = better(tokens, tail, best);
         // Nothing further back can be told from a shift of what was found.
         if best.is_some_and(|best| tail >= best.tail + best.period) {
             break;
         }
     }
+    // What repeats does so from any place within it.
+    for place in 1..PLACES {
+        let tail = tokens.len() * place / PLACES;
+        let uncovered = best.is_none_or(|best| tail >= best.tail + best.covered());
+        if tail >= TAIL && uncovered {
+            best = better(tokens, tail, best);
+        }
+    }
     best
+}
+
+/// The repetition that begins `tail` tokens from the front, or as far before as it goes on, where
+/// it is better than the best so far.
+fn better<T: PartialEq>(
+    tokens: &[T],
+    tail: usize,
+    mut best: Option<Repetition>,
+) -> Option<Repetition> {
+    let rest = &tokens[tail..];
+    let matches = prefix_matches(rest);
+    let periods = matches.iter().enumerate().take(rest.len() / 2 + 1);
+    for (period, matched) in periods.skip(1) {
+        let repeats = matched / period + 1;
+        let fewest = if period >= LONG { 2 } else { FEWEST };
+        if repeats < fewest {
+            continue;
+        }
+        let found = Repetition {
+            tail,
+            period,
+            repeats,
+        };
+        let is_better = best.is_none_or(|best| match found.period < best.period {
+            true => 20 * found.covered() >= 19 * best.covered(),
+            false => 19 * found.covered() > 20 * best.covered(),
+        });
+        if is_better {
+            best = Some(found);
+        }
+    }
+    best.map(|best| match best.tail == tail {
+        true => extended(tokens, best),
+        false => best,
+    })
+}
+
+/// The same with the whole repetitions that come before it.
+fn extended<T: PartialEq>(tokens: &[T], found: Repetition) -> Repetition {
+    let Repetition {
+        mut tail,
+        period,
+        mut repeats,
+    } = found;
+    while tail >= period && tokens[tail - period..tail] == tokens[tail..tail + period] {
+        tail -= period;
+        repeats += 1;
+    }
+    Repetition {
+        tail,
+        period,
+        repeats,
+    }
 }
 
 /// For each index, how many tokens from there on equal those at the front (the Z function,
@@ -284,6 +337,44 @@ mod tests {
             writer.set(bytes, 900);
         };
         assert_eq!(forty(set), Some((1, 40)));
+    }
+
+    /// A training step: layers alike within it, forward and backward.
+    fn step(more: &str) -> String {
+        let forward = "abcdefghi".repeat(24);
+        let backward = "jklmnopqrstuvwxyz0".repeat(24);
+        format!("EF{forward}GHI{more}{backward}JKOOO")
+    }
+
+    #[test]
+    fn layers_inside_a_step_are_not_what_repeats() {
+        let plain = step("");
+        let long = plain.len();
+        for steps in [2, 3, 4, 40] {
+            let program = format!("IIWW{}", plain.repeat(steps));
+            assert_eq!(found(&program), Some((long, steps, 0)), "{steps}");
+            // A result that is fetched, and a first step that does more.
+            let program = format!("{}{}D", step("!?"), plain.repeat(steps));
+            assert_eq!(found(&program), Some((long, steps, 1)), "{steps}");
+        }
+    }
+
+    #[test]
+    fn what_is_done_once_in_a_while_may_be_in_the_last_step() {
+        let (plain, other) = (step(""), step("L"));
+        let (found_last, tail) = {
+            let program = format!("{}{other}", plain.repeat(39));
+            let (period, repeats, tail) = found(&program).unwrap();
+            assert_eq!(period, plain.len());
+            (repeats, tail)
+        };
+        // The other step may begin as the others do, and be taken for a part of the next one.
+        assert!((38..=39).contains(&found_last), "{found_last}");
+        assert!(tail <= 2 * other.len(), "{tail}");
+        // Each tenth step logs: nine alike lie between two that do.
+        let ten = format!("{}{other}", plain.repeat(9));
+        let (period, repeats, _) = found(&ten.repeat(4)).unwrap();
+        assert_eq!((period, repeats), (ten.len(), 4));
     }
 
     #[test]
