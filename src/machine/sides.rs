@@ -69,6 +69,8 @@ pub struct SideFigures {
     pub host_bound_ns: Option<Nanoseconds>,
     /// Share of copying hidden behind kernels, where anything was copied.
     pub overlap: Option<Share>,
+    /// In which kernels of two streams ran at once, where streams are known.
+    pub streams_at_once_ns: Option<Nanoseconds>,
     /// Number and time of copies and sets, by direction.
     pub copies: BTreeMap<String, (f64, Nanoseconds)>,
     /// API calls by name.

@@ -20,6 +20,7 @@ mod host;
 mod kernels;
 mod launches;
 mod machine;
+mod overlap;
 mod parallelism;
 mod standing;
 mod toolchain;
@@ -54,7 +55,7 @@ const RULES: [Rule; 22] = [
     machine::throttled,
     machine::shared_device,
     host::waiting,
-    copies::lost_overlap,
+    overlap::lost,
     toolchain::environment,
     toolchain::versions,
     driver::calls_added,
@@ -107,7 +108,7 @@ pub fn standing_out(standing: &Standing) -> Vec<Finding> {
     let mut found: Vec<Found> = parallelism::few_blocks(standing).collect();
     found.extend(launches::still_loading(standing));
     found.extend(host::idle(standing));
-    found.extend(copies::exposed_copies(standing));
+    found.extend(overlap::exposed_copies(standing));
     found.sort_by(|a, b| b.order.total_cmp(&a.order));
     found.into_iter().map(|found| found.finding).collect()
 }

@@ -115,7 +115,7 @@ causes! {
     LaunchesAdded = "launches-added",
     /// Data is moved that was not moved before.
     CopiesAdded = "copies-added",
-    /// Copies ran beside kernels, and do so no longer.
+    /// Copies ran beside kernels, or kernels of two streams at once, and do so no longer.
     LostOverlap = "lost-overlap",
     /// Copies do not run beside kernels.
     NoOverlap = "no-overlap",

@@ -129,6 +129,7 @@ impl<'a> Side<'a> {
             idle_ns: per(time.idle_ns()),
             host_bound_ns: time.host_bound_ns.map(per),
             overlap: time.overlap(),
+            streams_at_once_ns: time.streams_at_once_ns.map(per),
             copies: copies
                 .map(|row| {
                     let count = row.count as f64 / times;

@@ -303,6 +303,43 @@ fn copies_behind_kernels_count_as_hidden_until_they_are_not() {
     assert!(causes.contains(&"lost-overlap"), "{causes:?}");
 }
 
+/// A collective on a stream of its own hides under the products, and on theirs it does not.
+#[test]
+fn a_collective_on_the_stream_that_computes_has_lost_its_overlap() {
+    let reduced = |shift: u64| {
+        let mut trace = steps(|writer, _| {
+            writer.kernel("gemm", 132, 100_000);
+            writer.kernel("ncclDevKernel_AllReduce", 16, 60_000);
+            writer.kernel("adamw", 132, 10_000);
+        });
+        let gone = |at: usize| shift * (at as u64 / 3);
+        // Behind the warm-up.
+        let steps = trace.recording.operations.iter_mut().skip(1);
+        for (at, operation) in steps.enumerate() {
+            let own = if at % 3 == 0 { 0 } else { shift };
+            if at % 3 == 1 && shift > 0 {
+                operation.stream = Some(13);
+            }
+            operation.start_ns -= gone(at) + own;
+            operation.end_ns -= gone(at) + own;
+            operation.launched_ns = Some(operation.start_ns as i64 - 1_000);
+        }
+        trace
+    };
+    let (base, head) = (reduced(55_000), reduced(0));
+    let comparison = compared(&base, &head);
+    let first = &comparison.findings[0];
+    assert_eq!(first.cause.as_str(), "lost-overlap", "{first}");
+    assert!(
+        first
+            .to_string()
+            .contains("kernels of two streams at once 55.0 µs → 0"),
+        "{first}"
+    );
+    let same = compared(&base, &reduced(55_000));
+    assert!(same.findings.is_empty(), "{:?}", same.findings);
+}
+
 #[test]
 fn another_device_is_not_judged_by_its_times() {
     let base = training(157);

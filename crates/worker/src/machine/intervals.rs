@@ -94,6 +94,23 @@ impl Cover {
         }
     }
 
+    /// Nanoseconds in which at least two of several are.
+    pub fn at_once_ns(several: &[Cover]) -> u64 {
+        let edges = several.iter().flat_map(|cover| &cover.stretches);
+        let mut edges: Vec<(u64, i32)> = edges
+            .flat_map(|&(start, end)| [(start, 1), (end, -1)])
+            .collect();
+        edges.sort_unstable();
+        let (mut open, mut since, mut sum) = (0, 0, 0_u64);
+        for (at, step) in edges {
+            if open >= 2 {
+                sum = sum.saturating_add(at - since);
+            }
+            (open, since) = (open + step, at);
+        }
+        sum
+    }
+
     /// Nanoseconds that it has in common with another.
     pub fn common_ns(&self, other: &Cover) -> u64 {
         let (mut i, mut j, mut common) = (0, 0, 0);
@@ -137,6 +154,10 @@ mod tests {
         let other = Cover::of([ran(90, 120), ran(150, 205), ran(300, 301)]);
         assert_eq!(cover.common_ns(&other), 30 + 10 + 5);
         assert_eq!(other.common_ns(&cover), 45);
+        let third = Cover::of([ran(95, 100), ran(300, 310)]);
+        let all = [cover.clone(), other.clone(), third];
+        assert_eq!(Cover::at_once_ns(&all), 45 + 1);
+        assert_eq!(Cover::at_once_ns(&all[..1]), 0);
         let nothing = Cover::of([ran(7, 7)]);
         assert_eq!((nothing.ns(), nothing.span_ns()), (0, 0));
     }
@@ -185,6 +206,7 @@ mod tests {
             let (one, other) = (all(&one), all(&other));
             let both = Cover::of(one.iter().chain(&other).copied());
             let (one, other) = (Cover::of(one), Cover::of(other));
+            prop_assert_eq!(Cover::at_once_ns(&[one.clone(), other.clone()]), one.common_ns(&other));
             prop_assert_eq!(one.ns() + other.ns() - one.common_ns(&other), both.ns());
         }
     }

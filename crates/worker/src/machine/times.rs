@@ -32,6 +32,10 @@ pub struct DeviceTime {
     pub copying_ns: Option<u64>,
     /// In which a copy and a kernel ran at once.
     pub overlap_ns: u64,
+    /// In which kernels of two streams ran at once, where streams are known. Older files do not
+    /// tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub streams_at_once_ns: Option<u64>,
 }
 
 impl DeviceTime {
@@ -40,6 +44,7 @@ impl DeviceTime {
     pub fn of<'a, K: 'a>(operations: impl IntoIterator<Item = &'a Operation<K>>) -> DeviceTime {
         let mut total = DeviceTime {
             copying_ns: Some(0),
+            streams_at_once_ns: Some(0),
             ..DeviceTime::default()
         };
         for device in by_device(operations) {
@@ -52,6 +57,10 @@ impl DeviceTime {
             add(&mut total.span_ns, all.span_ns());
             add(&mut total.overlap_ns, copies.common_ns(&kernels));
             add(total.copying_ns.get_or_insert(0), copies.ns());
+            total.streams_at_once_ns = total
+                .streams_at_once_ns
+                .zip(streams_at_once_ns(&device))
+                .map(|(sum, ns)| sum.saturating_add(ns));
             if launched {
                 total.host_bound_ns.get_or_insert(0);
             }
@@ -87,6 +96,19 @@ impl DeviceTime {
         let copying = self.copying_ns.filter(|ns| *ns > 0)?;
         Some(Share(self.overlap_ns as f64 / copying as f64))
     }
+}
+
+/// Time in which kernels of two streams ran at once; `None` where a kernel's stream is not known.
+fn streams_at_once_ns<K>(device: &[&Operation<K>]) -> Option<u64> {
+    let mut streams: BTreeMap<u32, Vec<Ran>> = BTreeMap::new();
+    for kernel in device.iter().filter(|o| o.kernel().is_some()) {
+        streams
+            .entry(kernel.stream?)
+            .or_default()
+            .push(Ran::from(*kernel));
+    }
+    let covers: Vec<Cover> = streams.into_values().map(Cover::of).collect();
+    Some(Cover::at_once_ns(&covers))
 }
 
 /// The time that those operations cover which are meant.
@@ -152,12 +174,26 @@ mod tests {
             host_bound_ns: None,
             copying_ns: Some(110),
             overlap_ns: 60 + 20,
+            streams_at_once_ns: None,
         };
         assert_eq!(
             (time.idle_ns(), time.overlap()),
             (40, Some(Share(80.0 / 110.0)))
         );
         assert_eq!(time, expected);
+    }
+
+    #[test]
+    fn kernels_of_two_streams_run_at_once_and_those_of_one_behind_each_other() {
+        let on = |stream: u32, start: u64, end: u64| Operation {
+            stream: Some(stream),
+            ..kernel(start, end, None)
+        };
+        // A dependent launch begins before the one before it has ended.
+        let time = DeviceTime::of(&[on(7, 0, 100), on(7, 90, 200), on(13, 50, 120)]);
+        assert_eq!(time.streams_at_once_ns, Some(70));
+        let one = DeviceTime::of(&[on(7, 0, 100), on(7, 90, 200)]);
+        assert_eq!(one.streams_at_once_ns, Some(0));
     }
 
     /// A device that is fed in time has gaps of its own; one that is not waits.

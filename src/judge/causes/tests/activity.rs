@@ -112,6 +112,27 @@ fn copies_are_told_with_their_part_of_the_call() {
 }
 
 #[test]
+fn streams_that_run_behind_each_other_are_told() {
+    let at = |device_us: f64, at_once: Option<u64>| {
+        let mut activity = active(300, 290, None);
+        activity.time.streams_at_once_ns = at_once.map(|us| us * 1000);
+        CaseRecord {
+            activity: Some(activity),
+            ..around(device_us * 1e3)
+        }
+    };
+    let text = only(&at(100.0, Some(70)), &at(180.0, Some(0)), 1.8);
+    assert_eq!(
+        pair_of(text),
+        "lost-overlap: kernels of two streams at once 70.0 µs → 0 a call"
+    );
+    // Not half of what it takes longer, as much as before, or not known.
+    for (before, after) in [(Some(30), Some(0)), (Some(70), Some(70)), (None, Some(0))] {
+        assert!(found(&at(100.0, before), &at(180.0, after), 1.8).is_empty());
+    }
+}
+
+#[test]
 fn copies_that_nothing_hides_are_told() {
     let copying = |copying_us: u64, overlap_us: u64| {
         let mut activity = active(300, 290, None);
