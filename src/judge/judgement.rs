@@ -9,6 +9,7 @@ mod finding;
 mod metric;
 mod shift;
 mod structural;
+mod tuner;
 mod word;
 
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,7 @@ pub use finding::{Cause, Finding};
 pub use metric::MetricRow;
 pub use shift::CommonShift;
 pub use structural::{Direction, Held, LimitResult, StructuralChange, Uncounted, asked_of_cuda};
+pub use tuner::Tuner;
 pub use word::Word;
 
 use crate::attention::CaseId;
@@ -142,6 +144,9 @@ pub struct Row {
     /// What the base tells of the structure and the head does not: not judged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uncounted: Vec<Uncounted>,
+    /// What a tuner chose otherwise, on the other side or in another invocation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tuner: Option<Box<Tuner>>,
     /// How much longer the case takes, or a training step where the suite says what part
     /// of one it is. `None` without a comparison.
     #[serde(default)]

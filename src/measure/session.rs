@@ -4,12 +4,14 @@
 mod census;
 mod outcome;
 mod quiet;
+mod tuned;
 
 use std::time::Duration;
 
 use self::census::{Counted, counters, of_invocation};
 use self::outcome::{clipped, failed, fault_of, lost, out_of_turn, start_of, unsupported};
 use self::quiet::{Quiet, Tries};
+use self::tuned::tuned;
 use super::counters::{Unwatched, Watch};
 use super::known::Known;
 use super::laps::{Clock, Laps};
@@ -277,6 +279,7 @@ impl<'a> Session<'a> {
             first_call_ns: prepared.first_call_ns,
             first_call_disturbed,
             several: prepared.problems > 1,
+            tuned: tuned(&prepared, &variant),
             effective: prepared.effective,
             errors,
             structure,

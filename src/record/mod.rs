@@ -3,6 +3,7 @@
 pub mod baseline;
 pub mod built;
 pub mod calibration;
+pub mod choices;
 pub mod conditions;
 pub mod criterion;
 pub mod disturbance;
@@ -19,6 +20,7 @@ pub mod shared;
 pub mod side;
 pub mod sound;
 pub mod spent;
+pub mod start;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod trace;

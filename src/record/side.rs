@@ -10,6 +10,7 @@ mod stream;
 
 use serde::{Deserialize, Serialize};
 
+use super::choices::Choice;
 use super::conditions::Conditions;
 use super::disturbance::Disturbance;
 use super::header::in_turn;
@@ -111,6 +112,9 @@ pub struct CaseRecord {
     /// What each parameter became.
     #[serde(default, skip_serializing_if = "none")]
     pub effective: Shared<BTreeMap<String, ParamValue>>,
+    /// What a tuner chose, and in which invocations; empty where no tuner is known of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub choices: Vec<Choice>,
     /// Largest relative L2 difference from the float64 reference, by result.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub errors: BTreeMap<String, f64>,
@@ -255,6 +259,7 @@ impl CaseRecord {
             peak_bytes: None,
             conditions: Conditions::default(),
             effective: Shared::default(),
+            choices: Vec::new(),
             errors: BTreeMap::new(),
             structure: None,
             activity: None,

@@ -11,10 +11,12 @@ use crate::machine::{Activity, Division, Structure};
 use crate::suite::Settings;
 use crate::units::{Bytes, Nanoseconds};
 
+pub use super::choices::{Choices, Tuned};
 pub use super::disturbance::Disturbance;
 pub use super::ground::Ground;
 pub use super::header::{Fingerprint, Git, Imported, Peak, RunHeader, SuiteRecord, WorkerRecord};
 pub use super::spent::{Part, Stretch};
+pub use super::start::{How, Start};
 pub use crate::input::Damage;
 pub use crate::machine::DeviceState;
 
@@ -35,28 +37,6 @@ pub struct Entry {
     /// How the process came to be that it was put to. Older files do not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<Start>,
-}
-
-/// How the process of an invocation came to be.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Start {
-    /// By which of the ways that there are.
-    pub how: How,
-    /// Why it was started where it was to be forked; told once for a process.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub because: Option<String>,
-}
-
-/// The ways in which a worker's process comes to be.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum How {
-    /// It was started by itself.
-    Exec,
-    /// It was forked from a process that had imported its library.
-    Forked,
 }
 
 /// What came of one case in one invocation.
@@ -165,6 +145,9 @@ pub struct Measurement {
     /// What each parameter became.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub effective: BTreeMap<String, ParamValue>,
+    /// Those of them that a tuner chose.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tuned: Choices,
     /// Relative L2 difference of each result from the float64 reference.
     pub errors: BTreeMap<String, f64>,
     /// What one call does to the machine; only in the first invocation.
@@ -215,6 +198,7 @@ impl Default for Measurement {
             state: None,
             synchronised: false,
             effective: BTreeMap::new(),
+            tuned: Choices::new(),
             errors: BTreeMap::new(),
             structure: None,
             activity: None,

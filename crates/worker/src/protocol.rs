@@ -333,6 +333,10 @@ pub struct Prepared {
     /// `num_splits_key` asked as `auto` may read 157 here.
     #[serde(default)]
     pub effective: BTreeMap<String, ParamValue>,
+    /// Those of `effective` that a tuner chose by itself, by timing what it may choose from or
+    /// by a rule of a library's own, and that nobody asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tuned: Vec<String>,
     /// Difference from the float64 reference for each result (`out`; `dq`, `dk`, `dv`).
     /// Empty where `digests` are those that the request named.
     #[serde(default)]

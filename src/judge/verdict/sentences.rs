@@ -2,6 +2,7 @@
 //! where there is nothing of the kind.
 
 use super::families::family;
+use super::tuned::is_of_several_times;
 use crate::judge::judgement::{
     ExpectationResult, Held, Judgement, LimitResult, Row, Uncounted, Word,
 };
@@ -277,8 +278,8 @@ pub fn nothing(judgement: &Judgement) -> Option<String> {
     }
     let compared = judgement.rows.iter().any(|row| row.change.is_some());
     let comparable = judgement.base.is_some() && judgement.incomparable.is_empty();
-    let disturbed = !judgement.disturbed.is_empty();
-    (comparable && !compared && !disturbed).then(|| "no case was measured on both sides".to_owned())
+    let told = !judgement.disturbed.is_empty() || any(is_of_several_times);
+    (comparable && !compared && !told).then(|| "no case was measured on both sides".to_owned())
 }
 
 /// `: CASE is unsupported: REASON`, of the first case with a reason.

@@ -6,6 +6,7 @@ use super::{CaseRecord, Disturbed, Side, Status, Unconfirmed, median};
 use crate::attention::CaseId;
 use crate::last_words;
 use crate::machine::Division;
+use crate::record::choices;
 use crate::record::disturbance::{self, Disturbance};
 use crate::record::run_file::Beside;
 use crate::record::types::{Damage, Fault, Measurement, Outcome, Run};
@@ -131,6 +132,7 @@ impl Fold {
         }
         if let Outcome::Measured(measurement) = outcome {
             self.record.learn(measurement, beside);
+            choices::add(&mut self.record.choices, invocation, &measurement.tuned);
             self.divisions.extend(beside.division.as_deref().cloned());
             self.times(invocation, measurement, confirms);
             self.before_only += u32::from(measurement.errors_after.is_empty());
@@ -172,6 +174,9 @@ impl Fold {
         }
         if settings.input_sets > 1 && !settings.structure_only {
             self.record.conditions.checked_before_only = self.before_only;
+        }
+        if self.record.choices.iter().all(|one| one.tuned.is_empty()) {
+            self.record.choices.clear();
         }
         self.record.division = Division::merged(&self.divisions).map(Box::new);
         self.record.status = status(self.screen, self.planned, self.without, settings);

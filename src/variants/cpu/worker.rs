@@ -73,6 +73,7 @@ impl Worker for CpuWorker {
         };
         let results = case.results();
         let prepared = Prepared {
+            tuned: Vec::new(),
             digests: Default::default(),
             effective: case.effective(),
             errors: results

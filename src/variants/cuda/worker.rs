@@ -120,6 +120,7 @@ impl Open {
         self.references.push(reference);
         let (errors, probes) = told(compared.map_err(refusal)?);
         let prepared = Prepared {
+            tuned: Vec::new(),
             digests: Default::default(),
             effective: case.plan().effective.clone(),
             errors,

@@ -247,6 +247,7 @@ impl Worker for OnProcessor {
         Ok(Prepared {
             digests: Default::default(),
             effective: BTreeMap::new(),
+            tuned: Vec::new(),
             errors,
             probes,
             first_call_ns,

@@ -40,6 +40,7 @@ impl Conversation for Started {
                     unreachable!()
                 };
                 ReplyBody::Prepared(Prepared {
+                    tuned: Vec::new(),
                     errors: worker.errors_of(request.known, &digests(first)),
                     digests: digests(first),
                     ..right
