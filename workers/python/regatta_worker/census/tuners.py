@@ -26,10 +26,42 @@ Value = int | str
 
 
 @dataclass
+class Ran:
+    """A tuner, and what it launched its kernel with."""
+
+    tuner: Any
+    used: list[Any] = field(default_factory=list)
+
+    def choice(self) -> dict[str, Value]:
+        """What it chose, where there was something to choose from.
+
+        One that chose otherwise for another key, such as another length, has all its choices:
+        their values joined by `+`, in the order in which they were made.
+        """
+        values = {
+            name: list(dict.fromkeys(of[name] for of in map(parameters, self.used) if name in of))
+            # What all candidates have alike was not chosen.
+            for name in _candidates(self.tuner)
+        }
+        return {
+            name: found[0] if len(found) == 1 else "+".join(map(str, found))
+            for name, found in values.items()
+            if found
+        }
+
+
+@dataclass
 class Watch:
     """The tuners that ran, in the order in which they first did."""
 
-    ran: list[Any] = field(default_factory=list)
+    ran: dict[int, Ran] = field(default_factory=dict)
+    """By `id` of the tuner, which is kept and so keeps it."""
+
+    def note(self, tuner: Any, config: Any) -> None:
+        """A launch with this configuration."""
+        ran = self.ran.setdefault(id(tuner), Ran(tuner))
+        if config is not None and not any(config is used for used in ran.used):
+            ran.used.append(config)
 
     def told(self, asked: Mapping[str, Any]) -> tuple[dict[str, Value], list[str]]:
         """What the tuners chose by the parameter's name, and the names of what nobody asked for.
@@ -38,10 +70,10 @@ class Watch:
         the kernel's and the configuration's, joined by `_`.
         """
         chosen: dict[str, dict[str, Value]] = {}
-        for tuner in self.ran:
-            # One kernel may have several tuners, as a function has that makes it anew.
-            for name, value in choice(tuner).items():
-                chosen.setdefault(name, {}).setdefault(kernel(tuner), value)
+        for ran in self.ran.values():
+            # One kernel may have several tuners, as one has that is made anew in each call.
+            for name, value in ran.choice().items():
+                chosen.setdefault(name, {}).setdefault(kernel(ran.tuner), value)
         effective: dict[str, Value] = {}
         for name, of_kernels in chosen.items():
             if len(set(of_kernels.values())) == 1:
@@ -55,7 +87,8 @@ class Watch:
 def watched(pins: Mapping[str, Any]) -> Iterator[Watch]:
     """Notes each tuner that runs, and holds it to `pins` from its first run on.
 
-    A tuner stays pinned for as long as it lives: what ran pinned is not to be tuned later.
+    A tuner stays pinned until it runs under another watch: the calls that follow this one are
+    of the same case.
     Raises Failed where a tuner has no configuration that is as `pins` say.
     """
     watch = Watch()
@@ -64,48 +97,26 @@ def watched(pins: Mapping[str, Any]) -> Iterator[Watch]:
         yield watch
         # Triton came with the call: its tuners are all new.
         if (late := _class()) is not None:
-            watch.ran = [tuner for tuner in _instances(late) if getattr(tuner, "cache", None)]
-            for tuner in watch.ran:
-                held(tuner, pins)
+            for tuner in _instances(late):
+                for config in tuner.cache.values():
+                    refuse_late(tuner, pins)
+                    watch.note(tuner, config)
         return
     run = found.run
 
     @functools.wraps(run)
     def noted(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not any(self is tuner for tuner in watch.ran):
+        if id(self) not in watch.ran:
             hold(self, pins)
-            watch.ran.append(self)
-        return run(self, *args, **kwargs)
+        launched = run(self, *args, **kwargs)
+        watch.note(self, getattr(self, "best_config", None))
+        return launched
 
     found.run = noted
     try:
         yield watch
     finally:
         found.run = run
-
-
-def choice(tuner: Any) -> dict[str, Value]:
-    """What a tuner chose, where there was something to choose from.
-
-    One that chose otherwise for another key, such as another length, has all its choices: their
-    values joined by `+`, in the order in which they were made.
-    """
-    candidates = getattr(tuner, UNPINNED, None) or tuner.configs
-    if len(candidates) < 2:
-        return {}
-    kept = list(getattr(tuner, "cache", {}).values())
-    best = getattr(tuner, "best_config", None)
-    kept = kept or ([best] if best is not None else [])
-    tuned = [parameters(config) for config in kept]
-    # What all candidates have alike was not chosen.
-    all_of = [parameters(config) for config in candidates]
-    found: dict[str, Value] = {}
-    for name in dict.fromkeys(name for of in tuned for name in of):
-        if len({of.get(name) for of in all_of}) < 2:
-            continue
-        values = list(dict.fromkeys(of[name] for of in tuned if name in of))
-        found[name] = values[0] if len(values) == 1 else "+".join(map(str, values))
-    return found
 
 
 def parameters(config: Any) -> dict[str, Value]:
@@ -131,17 +142,15 @@ def hold(tuner: Any, pins: Mapping[str, Any]) -> None:
     left = [config for config in configs if _meets(config, asked)]
     if not left:
         raise Failed(_nothing_left(tuner, configs, asked))
-    if len(left) == len(tuner.configs):
+    if left == list(tuner.configs):
         return
     setattr(tuner, UNPINNED, configs)
     tuner.configs = left
-    # What was chosen without them is not to be taken again.
-    cache = getattr(tuner, "cache", {})
-    for key in [key for key, config in cache.items() if not _meets(config, asked)]:
-        del cache[key]
+    # What was chosen from others is not to be taken again.
+    tuner.cache.clear()
 
 
-def held(tuner: Any, pins: Mapping[str, Any]) -> None:
+def refuse_late(tuner: Any, pins: Mapping[str, Any]) -> None:
     """Raises Failed for a tuner that ran before it could be held."""
     if _asked(tuner, tuner.configs, pins):
         raise Failed(
@@ -177,7 +186,7 @@ def is_tuner(value: Any) -> bool:
 
 def kernel(tuner: Any) -> str:
     """The name of the function that a tuner tunes."""
-    inner = getattr(tuner, "base_fn", None) or getattr(tuner, "fn", None)
+    inner: Any = getattr(tuner, "base_fn", None) or getattr(tuner, "fn", None)
     while not hasattr(inner, "__name__") and hasattr(inner, "fn"):
         inner = inner.fn
     return str(getattr(inner, "__name__", "kernel"))
@@ -228,5 +237,3 @@ def _class() -> Any:
 
 def _instances(of: type) -> list[Any]:
     return [found for found in gc.get_objects() if type(found) is of]
-
-

@@ -221,6 +221,7 @@ class TorchLibrary:
 
         prepared = self._held_to(request, built, problem, results, errors) | {
             "effective": built.effective,
+            "tuned": list(built.tuned),
             "first_call_ns": first_call_ns,
         }
         return prepared | ({"problems": built.problems} if built.problems > 1 else {})
