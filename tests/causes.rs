@@ -175,6 +175,26 @@ fn a_cause_is_in_the_time_that_was_judged() {
     assert!(told.contains(&"host-bound".to_owned()), "{told:?}");
 }
 
+/// The account of a first call is in the sentence that warns of it.
+#[test]
+fn a_first_call_says_where_its_time_went() {
+    let place = place("");
+    let (code, judgement) = judged(&place, "compiles", &[]);
+    assert_eq!(code, 0, "it warns: {judgement:#}");
+    let metrics = judgement["rows"][0]["metrics"].as_array().unwrap();
+    let first = metrics.iter().find(|of| of["metric"] == "first-call");
+    let account = &first.unwrap_or_else(|| panic!("{judgement:#}"))["account"];
+    assert_eq!(account["change_ns"], 21e6, "{account}");
+    assert_eq!(account["lines"][0]["name"], "compiling", "{account}");
+    assert_eq!(account["lines"][0]["growth_ns"], 20e6, "{account}");
+    assert_eq!(account["unexplained_ns"], 1e6, "{account}");
+    let set = ["gate", "./s.toml", "--set", "fake/gpu.fault=compiles"];
+    let (stdout, _) = exits!(place, 0, set);
+    let told = stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = "first call +21.0 ms = compiling 1 → 4 +20.0, not explained +1.0";
+    assert!(told.contains(words), "{stdout}");
+}
+
 /// What the base tells and the head does not is not judged, with times and without.
 #[test]
 fn structure_that_vanished_is_not_judged_and_named() {

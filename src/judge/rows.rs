@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::account::of_first_call;
 use super::causes::{self, Clock, explained};
 use super::complete::{Standing, allowed, median_ns, standing, standing_untimed};
 use super::floor::{floor, of_metric};
@@ -11,6 +12,7 @@ use super::time::{Compared, Taken, Together, all, compare, too_small};
 use super::timing::timing;
 use super::tuners::{one_time, tuner};
 use crate::attention::CaseId;
+use crate::machine;
 use crate::record::side::{CaseRecord, Side, Status};
 use crate::record::types::Fault;
 use crate::suite::rules::{Metric, MetricPolicy};
@@ -180,7 +182,13 @@ fn metrics(pairs: &[(&CaseRecord, &CaseRecord)], sides: &Sides) -> Vec<Vec<Metri
             else {
                 continue;
             };
-            row.push(metric_row(metric, &of, compared, (base_ns, head_ns)));
+            let mut told = metric_row(metric, &of, compared, (base_ns, head_ns));
+            if metric == Metric::FirstCall && told.word == Word::Regressed {
+                let times = machine::Sides::of(base_ns, head_ns);
+                let parts = [base, head].map(|record| record.first_call_parts.as_ref());
+                told.account = of_first_call(times, parts[0], parts[1]);
+            }
+            row.push(told);
         }
     }
     rows
@@ -263,6 +271,7 @@ fn metric_row(
         base_ns,
         head_ns,
         change: compared.change,
+        account: None,
     }
 }
 

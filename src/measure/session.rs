@@ -276,10 +276,11 @@ impl<'a> Session<'a> {
             division,
         } = counted?;
         Ok(Outcome::Measured(Measurement {
+            tuned: tuned(&prepared, &variant),
             first_call_ns: prepared.first_call_ns,
+            first_call_parts: prepared.first_call_parts,
             first_call_disturbed,
             several: prepared.problems > 1,
-            tuned: tuned(&prepared, &variant),
             effective: prepared.effective,
             errors,
             structure,

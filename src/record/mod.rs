@@ -8,6 +8,7 @@ pub mod conditions;
 pub mod criterion;
 pub mod disturbance;
 pub mod entries;
+pub mod first_call;
 pub mod ground;
 pub mod header;
 pub mod history;

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::choices::Choice;
 use super::conditions::Conditions;
 use super::disturbance::Disturbance;
+use super::first_call::Parts;
 use super::header::in_turn;
 use super::shared::Shared;
 use super::types::{Fault, RunHeader};
@@ -94,6 +95,9 @@ pub struct CaseRecord {
     /// First call of each invocation, but for those that the machine was in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub first_call_ns: Vec<Nanoseconds>,
+    /// What it was made of, over these invocations: the medians of each part, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_call_parts: Option<Parts>,
     /// Median device clock of each invocation, in MHz.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clock_mhz: Vec<f64>,
@@ -253,6 +257,7 @@ impl CaseRecord {
             cpu_ns: Vec::new(),
             disturbed: Vec::new(),
             first_call_ns: Vec::new(),
+            first_call_parts: None,
             clock_mhz: Vec::new(),
             several: false,
             samples: 0,

@@ -13,6 +13,7 @@ use crate::units::{Bytes, Nanoseconds};
 
 pub use super::choices::{Choices, Tuned};
 pub use super::disturbance::Disturbance;
+pub use super::first_call::Parts;
 pub use super::ground::Ground;
 pub use super::header::{Fingerprint, Git, Imported, Peak, RunHeader, SuiteRecord, WorkerRecord};
 pub use super::spent::{Part, Stretch};
@@ -117,6 +118,9 @@ pub struct Measurement {
     pub clock_mhz: Vec<f64>,
     /// The first call.
     pub first_call_ns: Nanoseconds,
+    /// What of it was compiling, loading and the like; `None`: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_call_parts: Option<Parts>,
     /// True when the machine was in the first call, as far as its counters tell.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub first_call_disturbed: bool,
@@ -189,6 +193,7 @@ impl Default for Measurement {
             preempted: Vec::new(),
             clock_mhz: Vec::new(),
             first_call_ns: Nanoseconds::ZERO,
+            first_call_parts: None,
             first_call_disturbed: false,
             ground: None,
             disturbed: Vec::new(),

@@ -258,7 +258,8 @@ impl Worker for Fake {
             effective: own.chain(chosen.effective()).collect(),
             errors,
             probes,
-            first_call_ns: Nanoseconds(1e6),
+            first_call_ns: fault::of(request).first_call().0,
+            first_call_parts: fault::of(request).first_call().1,
             problems: 1,
         };
         self.prepared = Some(request.clone());

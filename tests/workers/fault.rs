@@ -1,9 +1,11 @@
 //! What can go wrong in a call of `fake/gpu`, and what changes without going wrong.
 
+use std::collections::BTreeMap;
+
 use regatta::attention::ParamValue;
 use regatta::machine::{Activity, Launch, Named, Operation, Structure, Work};
 use regatta::units::Nanoseconds;
-use regatta::worker::protocol::{DeviceState, Prepare};
+use regatta::worker::protocol::{DeviceState, Prepare, Taken};
 use regatta::worker::serve::Refusal;
 
 /// Faults that make the call slower, and by their names what they are.
@@ -54,13 +56,16 @@ const CROWDED: &str = "crowded";
 /// The host alone takes longer to issue a call.
 const SLOW_HOST: &str = "slow-host";
 
+/// The first call alone takes longer, since more is compiled.
+const COMPILES: &str = "compiles";
+
 /// A fault or a harmless change; `auto` is neither.
 pub struct Fault(String);
 
 /// Every word that the parameter takes.
 pub fn words() -> Vec<String> {
     let words = FAULTS.iter().chain(&UNTOLD).chain(&HARMLESS);
-    let words = words.chain([&CROWDED, &SLOW_HOST]);
+    let words = words.chain([&CROWDED, &SLOW_HOST, &COMPILES]);
     words.map(|word| (*word).to_owned()).collect()
 }
 
@@ -94,6 +99,20 @@ impl Fault {
             "clone" | "waits" | "driver-memory" => 1e5,
             _ => 1e3,
         })
+    }
+
+    /// How long the first call takes, and what it is made of.
+    pub fn first_call(&self) -> (Nanoseconds, Option<BTreeMap<String, Taken>>) {
+        let (all, compiling, count) = match self.is(COMPILES) {
+            true => (22e6, 20.5e6, 4),
+            false => (1e6, 5e5, 1),
+        };
+        let part = |name: &str, ns, count| {
+            let ns = Nanoseconds(ns);
+            (name.to_owned(), Taken { ns, count })
+        };
+        let parts = [part("compiling", compiling, count), part("loading", 1e5, 1)];
+        (Nanoseconds(all), Some(parts.into()))
     }
 
     /// Clock of the device.

@@ -325,6 +325,16 @@ impl Parameter {
     }
 }
 
+/// A part of a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Taken {
+    /// How long, all of it together.
+    pub ns: Nanoseconds,
+    /// How often.
+    pub count: u64,
+}
+
 /// A case is ready.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
@@ -345,6 +355,10 @@ pub struct Prepared {
     pub probes: BTreeMap<String, Vec<Option<f64>>>,
     /// The first call, compilation and plan building included.
     pub first_call_ns: Nanoseconds,
+    /// What of it was compiling, loading and the like, by such a word; none of them within
+    /// another. With any told, what is not named did not happen. `None`: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_call_parts: Option<BTreeMap<String, Taken>>,
     /// Problems of about the case's size that one call works off: layers, lengths.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub problems: u32,

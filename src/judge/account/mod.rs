@@ -8,11 +8,13 @@
 
 mod asked;
 mod between;
+mod first_call;
 mod host;
 mod operations;
 mod settled;
 
 pub use asked::Asked;
+pub use first_call::of_first_call;
 pub use host::of_host;
 
 use self::settled::settled;

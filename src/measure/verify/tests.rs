@@ -53,6 +53,7 @@ fn prepared(problem: &Problem) -> Prepared {
     let (errors, probes) = right(problem, SEED);
     Prepared {
         tuned: Vec::new(),
+        first_call_parts: None,
         digests: Default::default(),
         effective: BTreeMap::<String, ParamValue>::new(),
         errors,

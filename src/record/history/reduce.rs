@@ -115,6 +115,12 @@ fn facts(header: &RunHeader) -> BTreeMap<String, String> {
         let name = format!("measure.set.{}.{}", change.variant, change.parameter);
         facts.insert(name, change.to.to_string());
     }
+    // Cases that are handed what a tuner chose are not those that it tunes.
+    let pins = header.suite.pins.values().flat_map(Params::iter);
+    let names: BTreeSet<&String> = pins.map(|(name, _)| name).collect();
+    for name in names {
+        facts.insert(format!("measure.pin.{name}"), "pinned".to_owned());
+    }
     facts
 }
 

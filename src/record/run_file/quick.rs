@@ -65,7 +65,7 @@ pub(super) struct Quick<'k> {
 const NEEDED: [&str; 3] = ["device_ns", "first_call_ns", "errors"];
 
 /// Every member that is read here.
-const MEMBERS: [&str; 25] = [
+const MEMBERS: [&str; 26] = [
     NEEDED[0],
     NEEDED[1],
     NEEDED[2],
@@ -85,6 +85,7 @@ const MEMBERS: [&str; 25] = [
     "start",
     "cpu_ns",
     "preempted",
+    "first_call_parts",
     "first_call_disturbed",
     "ground",
     "disturbed",
@@ -175,6 +176,7 @@ fn clear(measurement: &mut Measurement) {
     measurement.peak_bytes = None;
     measurement.synchronised = false;
     measurement.tuned.clear();
+    measurement.first_call_parts = None;
     measurement.input_sets = 1;
     measurement.input_sets_reason = None;
 }
@@ -192,6 +194,9 @@ fn member<'t>(
         "clock_mhz" => line.numbers(|mhz| into.clock_mhz.push(mhz))?,
         "cpu_ns" => line.numbers(|ns| into.cpu_ns.push(Nanoseconds(ns)))?,
         "preempted" => into.preempted = serde_json::from_str(line.whole_value()?).ok()?,
+        "first_call_parts" => {
+            into.first_call_parts = serde_json::from_str(line.whole_value()?).ok()?;
+        }
         "first_call_disturbed" => into.first_call_disturbed = line.boolean()?,
         "ground" => into.ground = serde_json::from_str(line.whole_value()?).ok()?,
         "disturbed" => into.disturbed = serde_json::from_str(line.whole_value()?).ok()?,

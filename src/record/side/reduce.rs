@@ -8,6 +8,7 @@ use crate::last_words;
 use crate::machine::Division;
 use crate::record::choices;
 use crate::record::disturbance::{self, Disturbance};
+use crate::record::first_call::{self, Parts};
 use crate::record::run_file::Beside;
 use crate::record::types::{Damage, Fault, Measurement, Outcome, Run};
 use crate::suite::Settings;
@@ -73,6 +74,8 @@ pub(super) struct Fold {
     without: Option<u32>,
     /// What operations took in each invocation that tells.
     divisions: Vec<Division>,
+    /// What the first call was made of in each that tells.
+    parts: Vec<Parts>,
     /// Invocations whose times count.
     quiet: usize,
     /// Invocations whose results were checked before timing only.
@@ -114,6 +117,7 @@ impl Fold {
             fresh: Part::default(),
             without: None,
             divisions: Vec::new(),
+            parts: Vec::new(),
             quiet: 0,
             before_only: 0,
         }
@@ -161,6 +165,7 @@ impl Fold {
         }
         if !(self.wants_quiet && measurement.first_call_disturbed) {
             self.record.first_call_ns.push(measurement.first_call_ns);
+            self.parts.extend(measurement.first_call_parts.clone());
         }
     }
 
@@ -178,6 +183,7 @@ impl Fold {
         if self.record.choices.iter().all(|one| one.tuned.is_empty()) {
             self.record.choices.clear();
         }
+        self.record.first_call_parts = first_call::medians(&self.parts);
         self.record.division = Division::merged(&self.divisions).map(Box::new);
         self.record.status = status(self.screen, self.planned, self.without, settings);
         let lost = unconfirmed(self.fresh, owed);

@@ -121,6 +121,7 @@ impl Open {
         let (errors, probes) = told(compared.map_err(refusal)?);
         let prepared = Prepared {
             tuned: Vec::new(),
+            first_call_parts: None,
             digests: Default::default(),
             effective: case.plan().effective.clone(),
             errors,

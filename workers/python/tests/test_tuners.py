@@ -8,7 +8,6 @@ import sys
 import tempfile
 import types
 import unittest
-import unittest.mock
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -95,13 +94,22 @@ def modules() -> dict[str, types.ModuleType]:
     return parents | {"triton.runtime.autotuner": autotuner}
 
 
+def stand_in(test: unittest.TestCase) -> None:
+    """Puts it in the place of what is loaded, until the end of a test."""
+    for name, module in modules().items():
+        before = sys.modules.get(name)
+        sys.modules[name] = module
+        if before is None:
+            test.addCleanup(sys.modules.pop, name, None)
+        else:
+            test.addCleanup(sys.modules.__setitem__, name, before)
+
+
 class Shape(unittest.TestCase):
     """The tuner alone."""
 
     def setUp(self) -> None:
-        replaced = unittest.mock.patch.dict(sys.modules, modules())
-        replaced.start()
-        self.addCleanup(replaced.stop)
+        stand_in(self)
         self.triton: Any = sys.modules["triton.runtime.autotuner"]
         self.own = self.triton.Autotuner.run
 
@@ -191,9 +199,7 @@ class Callables(unittest.TestCase):
     """A function whose module has a tuner, through all that serves it."""
 
     def setUp(self) -> None:
-        replaced = unittest.mock.patch.dict(sys.modules, modules())
-        replaced.start()
-        self.addCleanup(replaced.stop)
+        stand_in(self)
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         path = Path(folder.name) / "tuned_attention.py"

@@ -248,6 +248,7 @@ impl Worker for OnProcessor {
             digests: Default::default(),
             effective: BTreeMap::new(),
             tuned: Vec::new(),
+            first_call_parts: None,
             errors,
             probes,
             first_call_ns,

@@ -41,6 +41,7 @@ impl Conversation for Started {
                 };
                 ReplyBody::Prepared(Prepared {
                     tuned: Vec::new(),
+                    first_call_parts: None,
                     errors: worker.errors_of(request.known, &digests(first)),
                     digests: digests(first),
                     ..right

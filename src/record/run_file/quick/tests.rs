@@ -4,6 +4,7 @@ use super::*;
 use crate::record::line;
 use crate::record::spent::{Phase, Spent, Stretch};
 use crate::record::types::{Again, How, Start, Tuned};
+use crate::worker::protocol::Taken;
 
 /// Every member is named, so that a new one is not forgotten here.
 fn entry() -> Entry {
@@ -40,6 +41,7 @@ fn entry() -> Entry {
         errors_after: [("dk".to_owned(), 2e-5)].into(),
         cpu_ns: vec![Nanoseconds(9.5); 2],
         preempted: vec![0, 3],
+        first_call_parts: Some([("compiling".to_owned(), Taken::default())].into()),
         first_call_disturbed: true,
         ground: Some(Box::default()),
         disturbed: Vec::new(),
