@@ -1,13 +1,13 @@
 //! From a run to its line in a history.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::Path;
 
 use jiff::Timestamp;
 
 use super::{About, Came, Figures, HistoryError};
-use crate::attention::CaseId;
+use crate::attention::{CaseId, Params};
 use crate::input;
 use crate::record::RecordError;
 use crate::record::side::{CaseRecord, Side, Status, median};
