@@ -195,6 +195,24 @@ fn a_first_call_says_where_its_time_went() {
     assert!(told.contains(words), "{stdout}");
 }
 
+#[test]
+fn more_memory_is_told_by_the_sizes_of_what_is_allocated() {
+    let place = place("");
+    let (code, judgement) = judged(&place, "memory", &["--structure-only"]);
+    assert_eq!(code, 0, "it warns: {judgement:#}");
+    let account = &judgement["rows"][0]["memory"];
+    assert_eq!(account["change_bytes"], 2048, "{judgement:#}");
+    assert_eq!(account["unexplained_bytes"], 0, "{account}");
+    let set = "fake/gpu.fault=memory";
+    let args = ["gate", "./s.toml", "--structure-only", "--set", set];
+    let (stdout, _) = exits!(place, 0, args);
+    let words = "memory +2.00 KiB = 1 x 2.00 KiB added";
+    assert!(stdout.contains(words), "{stdout}");
+    // A worker that tells no sizes is as before.
+    let (_, judgement) = judged(&place, "workspace", &["--structure-only"]);
+    assert_eq!(judgement["rows"][0]["structure"], serde_json::json!([]));
+}
+
 /// What the base tells and the head does not is not judged, with times and without.
 #[test]
 fn structure_that_vanished_is_not_judged_and_named() {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use regatta::attention::ParamValue;
-use regatta::machine::{Activity, Launch, Named, Operation, Structure, Work};
-use regatta::units::Nanoseconds;
+use regatta::machine::{Activity, Allocated, Launch, Named, Operation, Structure, Work};
+use regatta::units::{Bytes, Nanoseconds};
 use regatta::worker::protocol::{DeviceState, Prepare, Taken};
 use regatta::worker::serve::Refusal;
 
@@ -59,13 +59,16 @@ const SLOW_HOST: &str = "slow-host";
 /// The first call alone takes longer, since more is compiled.
 const COMPILES: &str = "compiles";
 
+/// A call sets more memory aside.
+const MORE_MEMORY: &str = "memory";
+
 /// A fault or a harmless change; `auto` is neither.
 pub struct Fault(String);
 
 /// Every word that the parameter takes.
 pub fn words() -> Vec<String> {
     let words = FAULTS.iter().chain(&UNTOLD).chain(&HARMLESS);
-    let words = words.chain([&CROWDED, &SLOW_HOST, &COMPILES]);
+    let words = words.chain([&CROWDED, &SLOW_HOST, &COMPILES, &MORE_MEMORY]);
     words.map(|word| (*word).to_owned()).collect()
 }
 
@@ -194,8 +197,17 @@ impl Fault {
             ("copies", 0),
             ("module_loads", number("modules", 3, 0)),
             ("allocations", number("fewer", 1, 2)),
-            ("workspace_bytes", number("workspace", 1050, 1000)),
+            (
+                "workspace_bytes",
+                number("workspace", 1050, number(MORE_MEMORY, 3048, 1000)),
+            ),
         ];
+        let sizes = [(2048, number(MORE_MEMORY, 1, 0)), (500, 2)];
+        let sizes = sizes.into_iter().filter(|(_, count)| *count > 0);
+        let allocated = sizes.map(|(size, count)| Allocated {
+            bytes: Bytes(size),
+            count,
+        });
         let code = match self.0.as_str() {
             "spills" | "registers" | "kernel" | "fewer" => "b0",
             _ => "a0",
@@ -203,6 +215,7 @@ impl Fault {
         Structure {
             launches,
             counts: counts.map(|(name, n)| (name.to_owned(), n)).into(),
+            allocated: allocated.collect(),
             code: Some(code.to_owned()),
             ..Structure::default()
         }
