@@ -3,11 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::side::median;
+use super::types::Parts;
 use crate::units::Nanoseconds;
 use crate::worker::protocol::Taken;
-
-/// Parts of a first call by what they are: `compiling`, `loading`.
-pub type Parts = BTreeMap<String, Taken>;
 
 /// The medians of each part over invocations that tell; `None` where none does.
 pub fn medians(all: &[Parts]) -> Option<Parts> {

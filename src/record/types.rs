@@ -10,10 +10,10 @@ use crate::attention::{CaseId, ParamValue};
 use crate::machine::{Activity, Division, Structure};
 use crate::suite::Settings;
 use crate::units::{Bytes, Nanoseconds};
+use crate::worker::protocol::Taken;
 
 pub use super::choices::{Choices, Tuned};
 pub use super::disturbance::Disturbance;
-pub use super::first_call::Parts;
 pub use super::ground::Ground;
 pub use super::header::{Fingerprint, Git, Imported, Peak, RunHeader, SuiteRecord, WorkerRecord};
 pub use super::spent::{Part, Stretch};
@@ -173,6 +173,9 @@ pub struct Measurement {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub errors_after: BTreeMap<String, f64>,
 }
+
+/// Parts of a first call by what they are: `compiling`, `loading`.
+pub type Parts = BTreeMap<String, Taken>;
 
 /// Samples that were taken before those that are kept, and thrown away.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use super::settled::settled;
 use crate::judge::judgement::{Account, AccountLine, Item};
 use crate::machine::Sides;
-use crate::record::first_call::Parts;
+use crate::record::types::Parts;
 use crate::units::Nanoseconds;
 
 /// Makes the account; `None` where a side does not tell.

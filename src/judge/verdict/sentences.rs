@@ -2,9 +2,8 @@
 //! where there is nothing of the kind.
 
 use super::families::family;
-use super::tuned::is_of_several_times;
 use crate::judge::judgement::{
-    ExpectationResult, Held, Judgement, LimitResult, Row, Uncounted, Word,
+    ExpectationResult, Held, Judgement, LimitResult, Row, Tuner, Uncounted, Word,
 };
 use crate::record::types::Fault;
 use crate::suite::structural::Action;
@@ -246,6 +245,13 @@ pub fn uncounted(judgement: &Judgement) -> Option<String> {
         first.case,
         Uncounted::told(&first.uncounted)?,
     ))
+}
+
+/// True for a case that is not judged, since its tuner does not choose alike throughout and its
+/// times lie apart by it.
+pub fn is_of_several_times(row: &Row) -> bool {
+    let several = |tuner: &Tuner| tuner.several_times && row.word == Word::Inconclusive;
+    row.tuner.as_deref().is_some_and(several) && !row.allowed
 }
 
 /// Hard facts in which the sides differ.

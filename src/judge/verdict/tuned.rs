@@ -1,15 +1,8 @@
 //! What a tuner chose otherwise, and what would tell that from the code.
 
-use super::sentences::rows;
+use super::sentences::{is_of_several_times, rows};
 use crate::judge::judgement::{Judgement, Row, Tuner, Word};
 use crate::units::counted;
-
-/// True for a case that is not judged, since its tuner does not choose alike throughout and its
-/// times lie apart by it.
-pub fn is_of_several_times(row: &Row) -> bool {
-    let several = |tuner: &Tuner| tuner.several_times && row.word == Word::Inconclusive;
-    row.tuner.as_deref().is_some_and(several) && !row.allowed
-}
 
 /// Cases that are worse, where a tuner chose otherwise.
 pub fn otherwise(judgement: &Judgement) -> Option<String> {

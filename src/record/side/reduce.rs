@@ -8,9 +8,9 @@ use crate::last_words;
 use crate::machine::Division;
 use crate::record::choices;
 use crate::record::disturbance::{self, Disturbance};
-use crate::record::first_call::{self, Parts};
+use crate::record::first_call;
 use crate::record::run_file::Beside;
-use crate::record::types::{Damage, Fault, Measurement, Outcome, Run};
+use crate::record::types::{Damage, Fault, Measurement, Outcome, Parts, Run};
 use crate::suite::Settings;
 
 impl Side {
