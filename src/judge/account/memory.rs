@@ -59,7 +59,7 @@ mod tests {
         let account = of_memory(memory, Sides::of(&base, &head)).unwrap();
         assert_eq!(
             account.to_string(),
-            "+386 MiB = 1 x 512 MiB added, 2 x 64.0 MiB gone, not explained +2.00 MiB"
+            "+386.0 MiB = 1 x 512.0 MiB added, 2 x 64.0 MiB gone, not explained +2.00 MiB"
         );
         assert_eq!(account.unexplained_bytes, 2 * MIB as i64);
         assert_eq!(of_memory(memory, Sides::of(&[], &head)), None);

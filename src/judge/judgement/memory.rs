@@ -53,7 +53,7 @@ pub fn saturated(bytes: i128) -> i64 {
 const TOLD: usize = 4;
 
 impl fmt::Display for MemoryAccount {
-    /// `+640 MiB = 1 x 512 MiB added, 2 x 64.0 MiB added`.
+    /// `+640.0 MiB = 1 x 512.0 MiB added, 2 x 64.0 MiB added`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts: Vec<String> = self.lines.iter().take(TOLD).map(MemoryLine::told).collect();
         let rest = self.lines.get(TOLD..).unwrap_or_default();
@@ -69,7 +69,7 @@ impl fmt::Display for MemoryAccount {
     }
 }
 
-/// `+512 MiB`.
+/// `+512.0 MiB`.
 fn signed(bytes: i64) -> String {
     let sign = if bytes < 0 { "-" } else { "+" };
     format!("{sign}{}", Bytes(bytes.unsigned_abs()))
