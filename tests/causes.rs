@@ -175,6 +175,44 @@ fn a_cause_is_in_the_time_that_was_judged() {
     assert!(told.contains(&"host-bound".to_owned()), "{told:?}");
 }
 
+/// The account of a first call is in the sentence that warns of it.
+#[test]
+fn a_first_call_says_where_its_time_went() {
+    let place = place("");
+    let (code, judgement) = judged(&place, "compiles", &[]);
+    assert_eq!(code, 0, "it warns: {judgement:#}");
+    let metrics = judgement["rows"][0]["metrics"].as_array().unwrap();
+    let first = metrics.iter().find(|of| of["metric"] == "first-call");
+    let account = &first.unwrap_or_else(|| panic!("{judgement:#}"))["account"];
+    assert_eq!(account["change_ns"], 21e6, "{account}");
+    assert_eq!(account["lines"][0]["name"], "compiling", "{account}");
+    assert_eq!(account["lines"][0]["growth_ns"], 20e6, "{account}");
+    assert_eq!(account["unexplained_ns"], 1e6, "{account}");
+    let set = ["gate", "./s.toml", "--set", "fake/gpu.fault=compiles"];
+    let (stdout, _) = exits!(place, 0, set);
+    let told = stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = "first call +21.0 ms = compiling 1 → 4 +20.0, not explained +1.0";
+    assert!(told.contains(words), "{stdout}");
+}
+
+#[test]
+fn more_memory_is_told_by_the_sizes_of_what_is_allocated() {
+    let place = place("");
+    let (code, judgement) = judged(&place, "memory", &["--structure-only"]);
+    assert_eq!(code, 0, "it warns: {judgement:#}");
+    let account = &judgement["rows"][0]["memory"];
+    assert_eq!(account["change_bytes"], 2048, "{judgement:#}");
+    assert_eq!(account["unexplained_bytes"], 0, "{account}");
+    let set = "fake/gpu.fault=memory";
+    let args = ["gate", "./s.toml", "--structure-only", "--set", set];
+    let (stdout, _) = exits!(place, 0, args);
+    let words = "memory +2.00 KiB = 1 x 2.00 KiB added";
+    assert!(stdout.contains(words), "{stdout}");
+    // A worker that tells no sizes is as before.
+    let (_, judgement) = judged(&place, "workspace", &["--structure-only"]);
+    assert_eq!(judgement["rows"][0]["structure"], serde_json::json!([]));
+}
+
 /// What the base tells and the head does not is not judged, with times and without.
 #[test]
 fn structure_that_vanished_is_not_judged_and_named() {

@@ -109,7 +109,10 @@ fn against(args: &GateArgs) -> Ended {
 
 fn gate(args: &GateArgs) -> Ended {
     args.answers.check()?;
-    let mut ready = Ready::prepare(&args.measure)?;
+    let mut ready = Ready::prepare(&MeasureArgs {
+        baselines: args.baselines.clone(),
+        ..args.measure.clone()
+    })?;
     let options = Options {
         strict: args.strict,
         same_suite: true,

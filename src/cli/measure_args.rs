@@ -28,6 +28,11 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "VARIANT.PARAMETER=VALUE")]
     pub set: Vec<String>,
 
+    /// Hand each case what a tuner chose for it in this run or baseline, as parameters of the
+    /// same names: both sides then run alike. `--pin s`, `--pin reports/s`
+    #[arg(long, value_name = "RUN")]
+    pub pin: Option<String>,
+
     /// Environment of workers that name none (declared in the suite or regatta.toml)
     #[arg(long, value_name = "NAME")]
     pub environment: Option<String>,
@@ -66,6 +71,10 @@ pub struct MeasureArgs {
     /// No progress on standard error
     #[arg(long, short)]
     pub quiet: bool,
+
+    /// The folder of baselines that `pin` may name one of.
+    #[arg(skip = PathBuf::from("baselines"))]
+    pub baselines: PathBuf,
 }
 
 impl MeasureArgs {
@@ -74,6 +83,9 @@ impl MeasureArgs {
         let mut words = vec![self.suite.clone()];
         for change in &self.set {
             words.extend(["--set".to_owned(), change.clone()]);
+        }
+        if let Some(pin) = &self.pin {
+            words.extend(["--pin".to_owned(), pin.clone()]);
         }
         if let Some(environment) = &self.environment {
             words.extend(["--environment".to_owned(), environment.clone()]);

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::measure_args::{MeasureArgs, load};
 use super::progress::Progress;
-use super::{Stop, interrupt, note};
+use super::{Stop, interrupt, note, pins};
 use regatta::attention::{Case, CaseId};
 use regatta::measure::builds;
 use regatta::measure::checkout::checkout;
@@ -128,7 +128,7 @@ impl Ready {
     /// As [`prepare`](Ready::prepare).
     pub fn of(asked: Asked, args: &MeasureArgs, clock: Monotonic) -> Result<Ready, Stop> {
         let Asked {
-            suite,
+            mut suite,
             directory,
             environment,
             revision,
@@ -174,10 +174,9 @@ impl Ready {
             };
             Stop::Usage(with_log(error, &log))
         })?;
-        for why in unmeasured {
-            note(one_line(&why));
-        }
+        unmeasured.iter().for_each(|why| note(one_line(why)));
         super::peaks::say(&peaks);
+        pins::pin(&mut suite, args, &hellos)?;
         before.add(Phase::Preflight, clock.now() - before.sum());
         let mut built = builds::of_run(&suite, &workers, environment, &reports(&suite.name));
         if let Some(worktree) = &revision {
@@ -206,6 +205,7 @@ impl Ready {
                 arguments: args.choosing(),
                 filter: args.filter.clone(),
                 overrides: suite.overrides.clone(),
+                pins: suite.pins.clone(),
                 counts: suite.counts.clone(),
             },
             rules: suite.rules.clone(),

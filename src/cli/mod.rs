@@ -25,6 +25,7 @@ mod measure_args;
 mod measuring;
 mod outputs;
 mod peaks;
+mod pins;
 mod progress;
 pub mod report;
 mod reporting;

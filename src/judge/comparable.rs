@@ -76,6 +76,12 @@ pub fn differences(base: &RunHeader, head: &RunHeader, same_suite: bool) -> Diff
         differ(soft, name, state(base), state(head));
     }
     differ(soft, "overrides", overrides(base), overrides(head));
+    differ(
+        soft,
+        "pinned cases",
+        base.suite.pins.len(),
+        head.suite.pins.len(),
+    );
     settings(soft, &base.settings, &head.settings);
     maps(soft, "", &base.machine.soft, &head.machine.soft);
     // Last: there may be hundreds, and reports show the first differences.

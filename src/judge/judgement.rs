@@ -7,9 +7,11 @@ mod difference;
 mod disturbed;
 mod fact;
 mod finding;
+mod memory;
 mod metric;
 mod shift;
 mod structural;
+mod tuner;
 mod word;
 
 use serde::{Deserialize, Serialize};
@@ -21,16 +23,18 @@ pub use difference::Difference;
 pub use disturbed::DisturbedCase;
 pub use fact::Fact;
 pub use finding::{Cause, Finding};
+pub use memory::{MemoryAccount, MemoryLine, saturated};
 pub use metric::MetricRow;
 pub use shift::CommonShift;
 pub use structural::{Direction, Held, LimitResult, StructuralChange, Uncounted, asked_of_cuda};
+pub use tuner::Tuner;
 pub use word::Word;
 
 use crate::attention::CaseId;
 use crate::record::types::Fault;
 pub use crate::record::types::VerdictOutcome;
 use crate::suite::rules::{Metric, Sight};
-use crate::suite::structural::Action;
+use crate::suite::structural::{Action, Kind};
 use crate::units::{Nanoseconds, Rate, Ratio, Share};
 
 /// The whole answer.
@@ -144,6 +148,12 @@ pub struct Row {
     /// What the base tells of the structure and the head does not: not judged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uncounted: Vec<Uncounted>,
+    /// Where the change of its memory went, where both sides tell what they allocate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryAccount>,
+    /// What a tuner chose otherwise, on the other side or in another invocation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tuner: Option<Box<Tuner>>,
     /// How much longer the case takes, or a training step where the suite says what part
     /// of one it is. `None` without a comparison.
     #[serde(default)]
@@ -210,7 +220,12 @@ impl Row {
     pub fn structure_told(&self) -> Vec<String> {
         let fail = self.structure_at(Action::Fail);
         let told = fail.chain(self.structure_at(Action::Warn));
-        told.map(ToString::to_string).collect()
+        let changes: Vec<&StructuralChange> = told.collect();
+        let memory = changes.iter().any(|change| change.kind == Kind::Memory);
+        let account = self.memory.as_ref().filter(|_| memory);
+        let account = account.map(|account| format!("memory {account}"));
+        let changes = changes.iter().map(ToString::to_string);
+        changes.chain(account).collect()
     }
 }
 

@@ -27,6 +27,7 @@ pub mod structure;
 mod time;
 mod timing;
 pub mod trace;
+mod tuners;
 mod verdict;
 
 pub use batch::{Batch, next_batch};
@@ -104,6 +105,8 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
     notes.extend(notes_on_rows(&judgement));
     notes.extend(held.notes);
     notes.extend(conditions::notes(head));
+    let floor = floor::floor(&head.header.rules.policy);
+    notes.extend(tuners::note(head.cases.values(), floor));
     judgement.notes = notes;
     judgement.disturbed =
         conditions::disturbed(head, base.filter(|_| judgement.incomparable.is_empty()));

@@ -2,14 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::account::of_first_call;
 use super::causes::{self, Clock, explained};
 use super::complete::{Standing, allowed, median_ns, standing, standing_untimed};
 use super::floor::{floor, of_metric};
-use super::judgement::{Account, CommonShift, Difference, Finding, MetricRow, Row, Word};
+use super::judgement::{Account, CommonShift, Difference, Finding, MetricRow, Row, Tuner, Word};
 use super::structure::{self, changes, multiprocessors, vanished};
 use super::time::{Compared, Taken, Together, all, compare, too_small};
 use super::timing::timing;
+use super::tuners::{one_time, tuner};
 use crate::attention::CaseId;
+use crate::machine;
 use crate::record::side::{CaseRecord, Side, Status};
 use crate::record::types::Fault;
 use crate::suite::rules::{Metric, MetricPolicy};
@@ -47,6 +50,7 @@ pub struct Rows {
 /// Makes the rows. Where the sides cannot be compared, only the head's cases have
 /// one: the base's times stand beside them, and nothing is said of them.
 pub fn rows(sides: &Sides) -> Rows {
+    let policy = &sides.head.header.rules.policy;
     let base = sides.base.filter(|_| sides.comparable);
     let own = sides.head.cases.keys();
     let ids: BTreeSet<&CaseId> = own
@@ -59,7 +63,7 @@ pub fn rows(sides: &Sides) -> Rows {
             let head = sides.head.cases.get(id);
             let standing = match sides.head.header.settings.structure_only {
                 true => standing_untimed(before, head, base.is_some()),
-                false => standing(before, head, base.is_some()),
+                false => one_time(standing(before, head, base.is_some()), floor(policy)),
             };
             (id, standing)
         })
@@ -71,7 +75,6 @@ pub fn rows(sides: &Sides) -> Rows {
             Standing::Said(..) => None,
         });
     let (paired, pairs): (Vec<&CaseId>, Vec<(&CaseRecord, &CaseRecord)>) = both.unzip();
-    let policy = &sides.head.header.rules.policy;
     let Together {
         cases: compared,
         suite: shift,
@@ -179,7 +182,13 @@ fn metrics(pairs: &[(&CaseRecord, &CaseRecord)], sides: &Sides) -> Vec<Vec<Metri
             else {
                 continue;
             };
-            row.push(metric_row(metric, &of, compared, (base_ns, head_ns)));
+            let mut told = metric_row(metric, &of, compared, (base_ns, head_ns));
+            if metric == Metric::FirstCall && told.word == Word::Regressed {
+                let times = machine::Sides::of(base_ns, head_ns);
+                let parts = [base, head].map(|record| record.first_call_parts.as_ref());
+                told.account = of_first_call(times, parts[0], parts[1]);
+            }
+            row.push(told);
         }
     }
     rows
@@ -262,6 +271,7 @@ fn metric_row(
         base_ns,
         head_ns,
         change: compared.change,
+        account: None,
     }
 }
 
@@ -289,6 +299,8 @@ fn row(sides: &Sides, id: &CaseId, standing: &Standing, compared: Option<Compare
         account: None,
         structure: structure.as_ref().and_then(changes),
         uncounted: structure.as_ref().map(vanished).unwrap_or_default(),
+        memory: structure.as_ref().and_then(structure::memory),
+        tuner: tuned(sides, id).map(Box::new),
         severity: None,
     };
     let record = sides.head.cases.get(id);
@@ -318,6 +330,14 @@ fn row(sides: &Sides, id: &CaseId, standing: &Standing, compared: Option<Compare
         row.reason.clone_from(reason);
     }
     row
+}
+
+/// What the tuner of a case chose, where that was not one and the same.
+fn tuned(sides: &Sides, id: &CaseId) -> Option<Tuner> {
+    let base = sides.base.filter(|_| sides.comparable);
+    let base = base.and_then(|base| measured(base, id));
+    let policy = &sides.head.header.rules.policy;
+    tuner(base, measured(sides.head, id)?, floor(policy))
 }
 
 /// What there is to compare of structure, where both sides were measured on devices that

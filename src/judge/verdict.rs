@@ -5,6 +5,7 @@ mod machine;
 mod metrics;
 mod sentences;
 mod suite;
+mod tuned;
 
 use super::judgement::{ExpectationResult, Judgement, Row, Verdict, VerdictOutcome};
 pub use sentences::another_suite;
@@ -37,6 +38,7 @@ pub fn verdict(judgement: &Judgement, options: &Options) -> Verdict {
         suite::regressed(judgement),
         metrics::regressed(judgement),
         sentences::restructured(judgement),
+        tuned::otherwise(judgement),
     ];
     let failures: Vec<String> = failures.into_iter().flatten().collect();
     let no_base = options.wants_base && judgement.base.is_none();
@@ -45,6 +47,7 @@ pub fn verdict(judgement: &Judgement, options: &Options) -> Verdict {
         sentences::incomparable(judgement),
         machine::disturbed(judgement),
         machine::base_disturbed(judgement),
+        tuned::several_times(judgement),
         sentences::nothing(judgement),
         sentences::not_measured(judgement),
         suite::all_slower(judgement),

@@ -4,12 +4,14 @@
 mod census;
 mod outcome;
 mod quiet;
+mod tuned;
 
 use std::time::Duration;
 
 use self::census::{Counted, Question, counters, of_invocation};
 use self::outcome::{clipped, failed, fault_of, lost, out_of_turn, start_of, unsupported};
 use self::quiet::{Quiet, Tries};
+use self::tuned::tuned;
 use super::counters::{Unwatched, Watch};
 use super::known::Known;
 use super::laps::{Clock, Laps};
@@ -282,7 +284,9 @@ impl<'a> Session<'a> {
             counters,
         } = counted?;
         Ok(Outcome::Measured(Measurement {
+            tuned: tuned(&prepared, &variant),
             first_call_ns: prepared.first_call_ns,
+            first_call_parts: prepared.first_call_parts,
             first_call_disturbed,
             several: prepared.problems > 1,
             effective: prepared.effective,

@@ -3,10 +3,12 @@
 pub mod baseline;
 pub mod built;
 pub mod calibration;
+pub mod choices;
 pub mod conditions;
 pub mod criterion;
 pub mod disturbance;
 pub mod entries;
+pub mod first_call;
 pub mod ground;
 pub mod header;
 pub mod history;
@@ -19,6 +21,7 @@ pub mod shared;
 pub mod side;
 pub mod sound;
 pub mod spent;
+pub mod start;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod trace;

@@ -10,11 +10,12 @@ mod stream;
 
 use serde::{Deserialize, Serialize};
 
+use super::choices::Choice;
 use super::conditions::Conditions;
 use super::disturbance::Disturbance;
 use super::header::in_turn;
 use super::shared::Shared;
-use super::types::{Fault, RunHeader};
+use super::types::{Fault, Parts, RunHeader};
 use crate::attention::{CaseId, ParamValue};
 use crate::machine::{ActivitySummary, Counters, Division, HostTimes, Structure};
 use crate::units::{Bytes, Nanoseconds, Quantity, numbers};
@@ -93,6 +94,9 @@ pub struct CaseRecord {
     /// First call of each invocation, but for those that the machine was in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub first_call_ns: Vec<Nanoseconds>,
+    /// What it was made of, over these invocations: the medians of each part, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_call_parts: Option<Parts>,
     /// Median device clock of each invocation, in MHz.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clock_mhz: Vec<f64>,
@@ -111,6 +115,9 @@ pub struct CaseRecord {
     /// What each parameter became.
     #[serde(default, skip_serializing_if = "none")]
     pub effective: Shared<BTreeMap<String, ParamValue>>,
+    /// What a tuner chose, and in which invocations; empty where no tuner is known of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub choices: Vec<Choice>,
     /// Largest relative L2 difference from the float64 reference, by result.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub errors: BTreeMap<String, f64>,
@@ -255,12 +262,14 @@ impl CaseRecord {
             cpu_ns: Vec::new(),
             disturbed: Vec::new(),
             first_call_ns: Vec::new(),
+            first_call_parts: None,
             clock_mhz: Vec::new(),
             several: false,
             samples: 0,
             peak_bytes: None,
             conditions: Conditions::default(),
             effective: Shared::default(),
+            choices: Vec::new(),
             errors: BTreeMap::new(),
             structure: None,
             activity: None,

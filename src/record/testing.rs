@@ -36,6 +36,7 @@ pub fn header() -> RunHeader {
             arguments: Vec::new(),
             filter: Vec::new(),
             overrides: Vec::new(),
+            pins: Default::default(),
         },
         rules: Rules::default(),
         settings: Settings::default(),

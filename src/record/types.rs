@@ -10,11 +10,14 @@ use crate::attention::{CaseId, ParamValue};
 use crate::machine::{Activity, Counters, Division, HostTimes, Structure};
 use crate::suite::Settings;
 use crate::units::{Bytes, Nanoseconds};
+use crate::worker::protocol::Taken;
 
+pub use super::choices::{Choices, Tuned};
 pub use super::disturbance::Disturbance;
 pub use super::ground::Ground;
 pub use super::header::{Fingerprint, Git, Imported, Peak, RunHeader, SuiteRecord, WorkerRecord};
 pub use super::spent::{Part, Stretch};
+pub use super::start::{How, Start};
 pub use crate::input::Damage;
 pub use crate::machine::DeviceState;
 
@@ -35,28 +38,6 @@ pub struct Entry {
     /// How the process came to be that it was put to. Older files do not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<Start>,
-}
-
-/// How the process of an invocation came to be.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Start {
-    /// By which of the ways that there are.
-    pub how: How,
-    /// Why it was started where it was to be forked; told once for a process.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub because: Option<String>,
-}
-
-/// The ways in which a worker's process comes to be.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum How {
-    /// It was started by itself.
-    Exec,
-    /// It was forked from a process that had imported its library.
-    Forked,
 }
 
 /// What came of one case in one invocation.
@@ -137,6 +118,9 @@ pub struct Measurement {
     pub clock_mhz: Vec<f64>,
     /// The first call.
     pub first_call_ns: Nanoseconds,
+    /// What of it was compiling, loading and the like; `None`: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_call_parts: Option<Parts>,
     /// True when the machine was in the first call, as far as its counters tell.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub first_call_disturbed: bool,
@@ -165,6 +149,9 @@ pub struct Measurement {
     /// What each parameter became.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub effective: BTreeMap<String, ParamValue>,
+    /// Those of them that a tuner chose.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tuned: Choices,
     /// Relative L2 difference of each result from the float64 reference.
     pub errors: BTreeMap<String, f64>,
     /// What one call does to the machine; only in the first invocation.
@@ -193,6 +180,9 @@ pub struct Measurement {
     pub errors_after: BTreeMap<String, f64>,
 }
 
+/// Parts of a first call by what they are: `compiling`, `loading`.
+pub type Parts = BTreeMap<String, Taken>;
+
 /// Samples that were taken before those that are kept, and thrown away.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Again {
@@ -212,6 +202,7 @@ impl Default for Measurement {
             preempted: Vec::new(),
             clock_mhz: Vec::new(),
             first_call_ns: Nanoseconds::ZERO,
+            first_call_parts: None,
             first_call_disturbed: false,
             ground: None,
             disturbed: Vec::new(),
@@ -221,6 +212,7 @@ impl Default for Measurement {
             state: None,
             synchronised: false,
             effective: BTreeMap::new(),
+            tuned: Choices::new(),
             errors: BTreeMap::new(),
             structure: None,
             activity: None,

@@ -352,6 +352,7 @@ mod tests {
             open: false,
             base_ns: Nanoseconds(base),
             head_ns: Nanoseconds(head),
+            account: None,
             change: row.change.clone().unwrap(),
         })
         .to_vec();

@@ -123,6 +123,13 @@ impl Kind {
         Kind::ALL.into_iter().find(|kind| kind.text() == word)
     }
 
+    /// True for what follows from the configuration that a tuner chose for a kernel.
+    pub fn follows_tuning(self) -> bool {
+        use Kind::{Block, Fill, Grid, Memory, Occupancy, Registers, SharedMemory, Spills};
+        let launch = matches!(self, Fill | Grid | Block | Registers | SharedMemory);
+        launch || matches!(self, Occupancy | Spills | Memory | Kind::KernelReplaced)
+    }
+
     /// How it is taken where a suite does not say. What is exact and can only cost time
     /// fails. Another kernel, another tile or one launch more is as often an improvement,
     /// and threads that did work depend on the scheduler: those are told.

@@ -124,6 +124,7 @@ fn header(cases: &BTreeMap<CaseId, CaseRecord>, design: Design, policy: Policy) 
             arguments: Vec::new(),
             filter: Vec::new(),
             overrides: Vec::new(),
+            pins: Default::default(),
         },
         rules: Rules {
             policy,

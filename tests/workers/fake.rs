@@ -9,6 +9,10 @@
 mod answers;
 #[path = "fault.rs"]
 mod fault;
+#[path = "tuner.rs"]
+mod tuner;
+#[path = "variants.rs"]
+mod variants;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -31,44 +35,7 @@ use regatta::worker::protocol::{
 use regatta::worker::serve::{Refusal, Worker, serve_on_descriptors};
 
 use answers::{Answered, answered, checked, mistake, tensors};
-
-const VARIANTS: [(&str, &str); 23] = [
-    ("steady", "the same time within a few parts in a thousand"),
-    ("other", "as steady"),
-    (
-        "gpu",
-        "as steady, with launches; `fault` says what goes wrong",
-    ),
-    ("slow", "twice the time of steady"),
-    ("noisy", "invocations differ by a fifth"),
-    (
-        "drifting",
-        "every sample a little slower than the one before",
-    ),
-    ("wrong", "its result is off and it says so"),
-    ("lying", "its result is off and it says it is right"),
-    ("nan", "its result is not finite"),
-    ("silent", "never answers prepare"),
-    ("forking", "starts a child that outlives it, and hangs"),
-    ("dead", "dies when it should measure"),
-    ("dies-once", "dies when it should measure, the first time"),
-    (
-        "loses-device",
-        "loses its device when it should measure; with --state, for good",
-    ),
-    ("garbage", "writes something else on its channel"),
-    ("unsupported", "does not do this"),
-    ("flapping", "does this every second time; needs --state"),
-    ("impossible", "its clock does not move"),
-    ("eager", "takes twice the samples that were asked for"),
-    ("stale", "gives its first result for ever, and says so"),
-    (
-        "stale-lying",
-        "gives its first result for ever, and says it is right",
-    ),
-    ("older", "knows one set of inputs, and checks before timing"),
-    ("clings", "dies when it should release its case"),
-];
+use variants::VARIANTS;
 
 struct Fake {
     variants: Vec<(&'static str, &'static str)>,
@@ -80,10 +47,13 @@ struct Fake {
     /// What it says of its clock; with none it has one way to time a call.
     clock: Option<String>,
     absent: Option<String>,
+    /// What its tuner chooses.
+    tuner: Option<String>,
     /// How many times as long it takes as the others of its kind.
     slower: f64,
     rng: ChaCha8Rng,
     prepared: Option<Prepare>,
+    chosen: tuner::Chosen,
 }
 
 fn main() {
@@ -124,12 +94,14 @@ fn main() {
         release: value("--release").unwrap_or_else(|| "1.0".to_owned()),
         kind: value("--kind").unwrap_or_else(|| "cpu".to_owned()),
         clock: value("--clock"),
+        tuner: value("--tuner"),
         absent,
         slower: value("--slower").map_or(1.0, |percent| {
             1.0 + percent.parse::<f64>().expect("--slower takes a number") / 100.0
         }),
         rng: ChaCha8Rng::seed_from_u64(seed),
         prepared: None,
+        chosen: tuner::Chosen::default(),
     };
     if let Err(error) = serve_on_descriptors(&mut fake) {
         eprintln!("{error}");
@@ -215,11 +187,15 @@ impl Worker for Fake {
                     dtypes: Dtype::ALL.to_vec(),
                     directions: Direction::ALL.to_vec(),
                     projections: Vec::new(),
-                    parameters: BTreeMap::from([
-                        ("num_splits_key".to_owned(), Parameter::INTEGER),
-                        ("slower_percent".to_owned(), Parameter::INTEGER),
-                        ("fault".to_owned(), Parameter::Words(fault::words())),
-                    ]),
+                    parameters: [
+                        ("num_splits_key", Parameter::INTEGER),
+                        ("slower_percent", Parameter::INTEGER),
+                        ("fault", Parameter::Words(fault::words())),
+                    ]
+                    .into_iter()
+                    .chain(tuner::parameters(name))
+                    .map(|(name, kind)| (name.to_owned(), kind))
+                    .collect(),
                     stores_scores: false,
                     tf32: false,
                 })
@@ -274,15 +250,20 @@ impl Worker for Fake {
         let (factor, error) = mistake(&request.variant);
         let Answered { errors, probes } = answered(&request.problem, &right, factor, |_| error);
         let splits = splits(request) as i64;
+        let chosen = tuner::chosen(request, self.tuner.as_deref(), self.state.as_deref())?;
+        let own = [("num_splits_key".to_owned(), ParamValue::Int(splits))].into_iter();
         let prepared = Prepared {
+            tuned: chosen.tuned.clone(),
             digests: Default::default(),
-            effective: BTreeMap::from([("num_splits_key".to_owned(), ParamValue::Int(splits))]),
+            effective: own.chain(chosen.effective()).collect(),
             errors,
             probes,
-            first_call_ns: Nanoseconds(1e6),
+            first_call_ns: fault::of(request).first_call().0,
+            first_call_parts: fault::of(request).first_call().1,
             problems: 1,
         };
         self.prepared = Some(request.clone());
+        self.chosen = chosen;
         Ok(prepared)
     }
 
@@ -311,6 +292,7 @@ impl Worker for Fake {
         }
         let fault = fault::of(&case);
         let slower = self.slower
+            * self.chosen.slows()
             * fault.slows()
             * match case.params.get("slower_percent") {
                 ParamValue::Int(percent) => 1.0 + percent as f64 / 100.0,

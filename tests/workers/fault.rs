@@ -1,11 +1,13 @@
 //! What can go wrong in a call of `fake/gpu`, and what changes without going wrong.
 
+use std::collections::BTreeMap;
+
 use regatta::attention::ParamValue;
 use regatta::machine::{
-    Activity, CountedCall, CountedKernel, Launch, Named, Operation, Structure, Work,
+    Activity, Allocated, CountedCall, CountedKernel, Launch, Named, Operation, Structure, Work,
 };
-use regatta::units::Nanoseconds;
-use regatta::worker::protocol::{DeviceState, Prepare};
+use regatta::units::{Bytes, Nanoseconds};
+use regatta::worker::protocol::{DeviceState, Prepare, Taken};
 use regatta::worker::serve::Refusal;
 
 /// Faults that make the call slower, and by their names what they are.
@@ -60,6 +62,12 @@ const CROWDED: &str = "crowded";
 /// The host alone takes longer to issue a call.
 const SLOW_HOST: &str = "slow-host";
 
+/// The first call alone takes longer, since more is compiled.
+const COMPILES: &str = "compiles";
+
+/// A call sets more memory aside.
+const MORE_MEMORY: &str = "memory";
+
 /// A fault or a harmless change; `auto` is neither.
 pub struct Fault(String);
 
@@ -70,7 +78,7 @@ pub fn words() -> Vec<String> {
         .chain(&UNTOLD)
         .chain(&HARMLESS)
         .chain(&OF_COUNTERS);
-    let words = words.chain([&CROWDED, &SLOW_HOST]);
+    let words = words.chain([&CROWDED, &SLOW_HOST, &COMPILES, &MORE_MEMORY]);
     words.map(|word| (*word).to_owned()).collect()
 }
 
@@ -104,6 +112,20 @@ impl Fault {
             "clone" | "waits" | "driver-memory" => 1e5,
             _ => 1e3,
         })
+    }
+
+    /// How long the first call takes, and what it is made of.
+    pub fn first_call(&self) -> (Nanoseconds, Option<BTreeMap<String, Taken>>) {
+        let (all, compiling, count) = match self.is(COMPILES) {
+            true => (22e6, 20.5e6, 4),
+            false => (1e6, 5e5, 1),
+        };
+        let part = |name: &str, ns, count| {
+            let ns = Nanoseconds(ns);
+            (name.to_owned(), Taken { ns, count })
+        };
+        let parts = [part("compiling", compiling, count), part("loading", 1e5, 1)];
+        (Nanoseconds(all), Some(parts.into()))
     }
 
     /// Clock of the device.
@@ -234,8 +256,17 @@ impl Fault {
             ("copies", 0),
             ("module_loads", number("modules", 3, 0)),
             ("allocations", number("fewer", 1, 2)),
-            ("workspace_bytes", number("workspace", 1050, 1000)),
+            (
+                "workspace_bytes",
+                number("workspace", 1050, number(MORE_MEMORY, 3048, 1000)),
+            ),
         ];
+        let sizes = [(2048, number(MORE_MEMORY, 1, 0)), (500, 2)];
+        let sizes = sizes.into_iter().filter(|(_, count)| *count > 0);
+        let allocated = sizes.map(|(size, count)| Allocated {
+            bytes: Bytes(size),
+            count,
+        });
         let code = match self.0.as_str() {
             "spills" | "registers" | "kernel" | "fewer" => "b0",
             _ => "a0",
@@ -243,6 +274,7 @@ impl Fault {
         Structure {
             launches,
             counts: counts.map(|(name, n)| (name.to_owned(), n)).into(),
+            allocated: allocated.collect(),
             code: Some(code.to_owned()),
             ..Structure::default()
         }

@@ -336,6 +336,16 @@ impl Parameter {
     }
 }
 
+/// A part of a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Taken {
+    /// How long, all of it together.
+    pub ns: Nanoseconds,
+    /// How often.
+    pub count: u64,
+}
+
 /// A case is ready.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
@@ -344,6 +354,10 @@ pub struct Prepared {
     /// `num_splits_key` asked as `auto` may read 157 here.
     #[serde(default)]
     pub effective: BTreeMap<String, ParamValue>,
+    /// Those of `effective` that a tuner chose by itself, by timing what it may choose from or
+    /// by a rule of a library's own, and that nobody asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tuned: Vec<String>,
     /// Difference from the float64 reference for each result (`out`; `dq`, `dk`, `dv`).
     /// Empty where `digests` are those that the request named.
     #[serde(default)]
@@ -352,6 +366,10 @@ pub struct Prepared {
     pub probes: BTreeMap<String, Vec<Option<f64>>>,
     /// The first call, compilation and plan building included.
     pub first_call_ns: Nanoseconds,
+    /// What of it was compiling, loading and the like, by such a word; none of them within
+    /// another. With any told, what is not named did not happen. `None`: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_call_parts: Option<BTreeMap<String, Taken>>,
     /// Problems of about the case's size that one call works off: layers, lengths.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub problems: u32,

@@ -9,12 +9,16 @@
 mod asked;
 mod between;
 mod counters;
+mod first_call;
 mod host;
+mod memory;
 mod operations;
 mod settled;
 
 pub use asked::Asked;
+pub use first_call::of_first_call;
 pub use host::{Host, of_host};
+pub use memory::of_memory;
 
 use self::settled::settled;
 use crate::judge::judgement::Account;

@@ -24,6 +24,11 @@ fn growth(facts: &Facts, account: &Account, found: &Found) -> Option<Nanoseconds
         Cause::CopiesAdded => added(account, true),
         Cause::LaunchesAdded => added(account, false),
         Cause::KernelReplaced => account.growth(|item| matches!(item, Item::InPlace { .. })),
+        // Whatever a kernel is launched with follows from its configuration.
+        Cause::TunerChose => account.growth(|item| match item {
+            Item::Longer { changes, .. } => !changes.is_empty(),
+            item => matches!(item, Item::InPlace { .. }),
+        }),
         Cause::HostBound => account.growth(|item| *item == Item::Waiting),
         // What a wait or the driver costs is told where the clock holds it, and then it is the
         // device's waiting.

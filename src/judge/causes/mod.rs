@@ -38,7 +38,8 @@ const MINOR: f64 = 0.55;
 
 type Rule = fn(&Facts) -> Option<Found>;
 
-const RULES: [Rule; 22] = [
+const RULES: [Rule; 23] = [
+    parallelism::tuner_chose,
     launches::retuned,
     parallelism::parameter_changed,
     kernels::replaced,

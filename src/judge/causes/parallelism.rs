@@ -8,6 +8,7 @@ use super::kernels::launch;
 use super::standing::Standing;
 use crate::attention::ParamValue;
 use crate::judge::judgement::{Cause, Fact};
+use crate::judge::tuners;
 use crate::machine::{Became, KernelChange, KernelRow, LaunchChange, Shape, Sides, short};
 use crate::units::{Nanoseconds, Ratio, Share};
 
@@ -70,6 +71,16 @@ fn in_a_trace(facts: &Facts, kernel: &KernelChange) -> Found {
     found.growing(kernel.growth_ns()).worse(slower)
 }
 
+/// A tuner chose another configuration: what else differs of its kernel follows from that, and
+/// says nothing of the code.
+pub fn tuner_chose(facts: &Facts) -> Option<Found> {
+    let pair = facts.call()?;
+    let value = tuners::changed(pair.base, pair.head);
+    let told = Fact::Chosen { value };
+    let chosen = matches!(&told, Fact::Chosen { value } if !value.is_empty());
+    chosen.then(|| Found::new(Cause::TunerChose, vec![told], 0.98))
+}
+
 /// The same request became another parameter: a default or a heuristic changed. Those that
 /// cut work into fewer pieces are `less-parallel`.
 pub fn parameter_changed(facts: &Facts) -> Option<Found> {
@@ -83,11 +94,15 @@ pub fn parameter_changed(facts: &Facts) -> Option<Found> {
 /// not a change.
 fn parameters(pair: &Pair) -> impl Iterator<Item = (Fact, Option<f64>)> {
     let head = &pair.head.effective;
+    let tuned = tuners::changed(pair.base, pair.head);
     pair.base
         .effective
         .iter()
         .filter_map(move |(name, before)| {
             let after = head.get(name).filter(|after| *after != before)?;
+            if tuned.contains_key(name) {
+                return None;
+            }
             let cuts_work = PIECES.iter().any(|pieces| name.contains(pieces));
             let fewer = match (before, after) {
                 (ParamValue::Int(before), ParamValue::Int(after))

@@ -107,6 +107,13 @@ pub enum Item {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         count: Option<Sides<u64>>,
     },
+    /// A part of a first call: compiling, loading.
+    Part {
+        /// What it is.
+        name: String,
+        /// How often.
+        count: Sides<u64>,
+    },
     /// Lines too small to be told each.
     Others {
         /// How many.
@@ -204,8 +211,12 @@ impl Item {
             Item::Gaps => "gaps between operations".to_owned(),
             Item::Waiting => "waiting for the host".to_owned(),
             Item::Clock { mhz } => format!("clock {:.0} {ARROW} {:.0} MHz", mhz.base, mhz.head),
-            Item::Calls { name, count } if count.base == count.head => name.replace('_', " "),
-            Item::Calls { name, count } => {
+            Item::Calls { name, count } | Item::Part { name, count }
+                if count.base == count.head =>
+            {
+                name.replace('_', " ")
+            }
+            Item::Calls { name, count } | Item::Part { name, count } => {
                 let name = name.replace('_', " ");
                 format!("{name} {} {ARROW} {}", count.base, count.head)
             }

@@ -1,10 +1,12 @@
 //! What a finding saw, each figure by itself.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use super::difference::Difference;
+use super::tuner::told as chosen;
 use crate::attention::ParamValue;
 use crate::judge::counts::{self, within};
 use crate::machine::{LaunchChange, Sides};
@@ -40,6 +42,11 @@ pub enum Fact {
         name: String,
         /// What it was and is.
         value: Sides<ParamValue>,
+    },
+    /// What a tuner chose otherwise: `the tuner chose BLOCK_M 128 → 64, num_warps 8 → 4`.
+    Chosen {
+        /// What it was and is, by the parameter's name.
+        value: BTreeMap<String, Sides<ParamValue>>,
     },
     /// A kernel and what changed of its launches: `grid 157x1x1 → 1x1x1 of fmha_cutlassB, 1
     /// of 132 SMs`; with the time of a launch, where a trace tells it.
@@ -245,6 +252,7 @@ impl fmt::Display for Fact {
             Fact::Parameter { name, value } => {
                 write!(f, "{name} became {} (was {})", value.head, value.base)
             }
+            Fact::Chosen { value } => write!(f, "the tuner chose {}", chosen(value)),
             Fact::Launch {
                 kernel,
                 changes,

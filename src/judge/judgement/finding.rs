@@ -123,6 +123,8 @@ causes! {
     ModulesLoaded = "modules-loaded",
     /// Functions run more often that a steady call should not enter.
     EventsAdded = "events-added",
+    /// A tuner chose another configuration.
+    TunerChose = "tuner-chose",
     /// An autotuner tunes again.
     Retuned = "retuned",
     /// A program asks more of CUDA than it did.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::account::Account;
 use super::change::Change;
 use super::word::Word;
 use crate::suite::rules::Metric;
@@ -32,6 +33,9 @@ pub struct MetricRow {
     pub head_ns: Nanoseconds,
     /// Head against base.
     pub change: Change,
+    /// Where its change went, where both sides tell what it is made of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<Account>,
 }
 
 impl MetricRow {
@@ -45,10 +49,12 @@ impl MetricRow {
         self.word == Word::Regressed && self.action == Action::Warn
     }
 
-    /// `host time 52.1 → 352.4 µs, 6.76 times as long`.
+    /// `host time 52.1 → 352.4 µs, 6.76 times as long`, and where that went, where known.
     pub fn told(&self) -> String {
+        let account = self.account.as_ref();
+        let account = account.map_or(String::new(), |account| format!(": {account}"));
         format!(
-            "{} {}, {} times as long",
+            "{} {}, {} times as long{account}",
             self.metric.text(),
             from_to(self.base_ns, self.head_ns),
             (self.head_ns / self.base_ns).times(),

@@ -3,7 +3,7 @@
 
 use super::families::family;
 use crate::judge::judgement::{
-    ExpectationResult, Held, Judgement, LimitResult, Row, Uncounted, Word,
+    ExpectationResult, Held, Judgement, LimitResult, Row, Tuner, Uncounted, Word,
 };
 use crate::record::types::Fault;
 use crate::suite::structural::Action;
@@ -247,6 +247,13 @@ pub fn uncounted(judgement: &Judgement) -> Option<String> {
     ))
 }
 
+/// True for a case that is not judged, since its tuner does not choose alike throughout and its
+/// times lie apart by it.
+pub fn is_of_several_times(row: &Row) -> bool {
+    let several = |tuner: &Tuner| tuner.several_times && row.word == Word::Inconclusive;
+    row.tuner.as_deref().is_some_and(several) && !row.allowed
+}
+
 /// Hard facts in which the sides differ.
 pub fn incomparable(judgement: &Judgement) -> Option<String> {
     let first = judgement.incomparable.first()?;
@@ -277,8 +284,8 @@ pub fn nothing(judgement: &Judgement) -> Option<String> {
     }
     let compared = judgement.rows.iter().any(|row| row.change.is_some());
     let comparable = judgement.base.is_some() && judgement.incomparable.is_empty();
-    let disturbed = !judgement.disturbed.is_empty();
-    (comparable && !compared && !disturbed).then(|| "no case was measured on both sides".to_owned())
+    let told = !judgement.disturbed.is_empty() || any(is_of_several_times);
+    (comparable && !compared && !told).then(|| "no case was measured on both sides".to_owned())
 }
 
 /// `: CASE is unsupported: REASON`, of the first case with a reason.

@@ -118,6 +118,8 @@ fn probes() -> BTreeMap<String, Vec<Option<f64>>> {
 
 fn prepared(relative_l2: f64) -> ReplyBody {
     ReplyBody::Prepared(Prepared {
+        tuned: Vec::new(),
+        first_call_parts: None,
         digests: Default::default(),
         effective: BTreeMap::new(),
         errors: errors(relative_l2),

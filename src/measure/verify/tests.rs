@@ -52,6 +52,8 @@ fn right(problem: &Problem, seed: u64) -> (Errors, Probes) {
 fn prepared(problem: &Problem) -> Prepared {
     let (errors, probes) = right(problem, SEED);
     Prepared {
+        tuned: Vec::new(),
+        first_call_parts: None,
         digests: Default::default(),
         effective: BTreeMap::<String, ParamValue>::new(),
         errors,

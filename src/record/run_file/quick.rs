@@ -73,7 +73,7 @@ pub(super) struct Quick<'k> {
 const NEEDED: [&str; 3] = ["device_ns", "first_call_ns", "errors"];
 
 /// Every member that is read here.
-const MEMBERS: [&str; 26] = [
+const MEMBERS: [&str; 28] = [
     NEEDED[0],
     NEEDED[1],
     NEEDED[2],
@@ -83,6 +83,7 @@ const MEMBERS: [&str; 26] = [
     "peak_bytes",
     "synchronised",
     "effective",
+    "tuned",
     "structure",
     "activity",
     "host",
@@ -94,6 +95,7 @@ const MEMBERS: [&str; 26] = [
     "start",
     "cpu_ns",
     "preempted",
+    "first_call_parts",
     "first_call_disturbed",
     "ground",
     "disturbed",
@@ -183,6 +185,8 @@ fn clear(measurement: &mut Measurement) {
     measurement.several = false;
     measurement.peak_bytes = None;
     measurement.synchronised = false;
+    measurement.tuned.clear();
+    measurement.first_call_parts = None;
     measurement.input_sets = 1;
     measurement.input_sets_reason = None;
 }
@@ -200,6 +204,9 @@ fn member<'t>(
         "clock_mhz" => line.numbers(|mhz| into.clock_mhz.push(mhz))?,
         "cpu_ns" => line.numbers(|ns| into.cpu_ns.push(Nanoseconds(ns)))?,
         "preempted" => into.preempted = serde_json::from_str(line.whole_value()?).ok()?,
+        "first_call_parts" => {
+            into.first_call_parts = serde_json::from_str(line.whole_value()?).ok()?;
+        }
         "first_call_disturbed" => into.first_call_disturbed = line.boolean()?,
         "ground" => into.ground = serde_json::from_str(line.whole_value()?).ok()?,
         "disturbed" => into.disturbed = serde_json::from_str(line.whole_value()?).ok()?,
@@ -210,6 +217,7 @@ fn member<'t>(
         "state" => **into.state.get_or_insert_default() = state(line)?,
         "synchronised" => into.synchronised = line.boolean()?,
         "effective" => beside.effective = Some(known.parameters.value(line.whole_value()?)?),
+        "tuned" => into.tuned = serde_json::from_str(line.whole_value()?).ok()?,
         "errors" => errors(line, &mut into.errors)?,
         "structure" => beside.structure = Some(known.structures.value(line.whole_value()?)?),
         "activity" => {
@@ -292,123 +300,4 @@ fn spent(line: &mut Cursor) -> Option<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::record::line;
-    use crate::record::spent::{Phase, Spent, Stretch};
-    use crate::record::types::{Again, How, Start};
-
-    /// Every member is named, so that a new one is not forgotten here.
-    fn entry() -> Entry {
-        let mut phases = Spent::default();
-        phases.add(Phase::Measuring, Nanoseconds(5.5));
-        let measurement = Measurement {
-            device_ns: vec![Nanoseconds(5120.25), Nanoseconds(1e16)],
-            host_ns: vec![Nanoseconds(9.0); 2],
-            clock_mhz: vec![1980.0; 2],
-            first_call_ns: Nanoseconds(1e6),
-            several: true,
-            peak_bytes: Some(Bytes(1 << 40)),
-            state: Some(Box::new(DeviceState {
-                power_w: Some(98.5),
-                throttle_reasons: vec!["software power cap".to_owned()],
-                ..DeviceState::default()
-            })),
-            synchronised: true,
-            effective: [("access".to_owned(), ParamValue::from("views"))].into(),
-            errors: [("dk".to_owned(), 1e-7), ("dq".to_owned(), 0.0)].into(),
-            structure: Some(Structure::default()),
-            activity: Some(Box::default()),
-            host: Some(Box::default()),
-            division: Some(Box::default()),
-            counters: Some(Box::default()),
-            input_sets: 3,
-            input_sets_reason: Some("no room".to_owned()),
-            errors_after: [("dk".to_owned(), 2e-5)].into(),
-            cpu_ns: vec![Nanoseconds(9.5); 2],
-            preempted: vec![0, 3],
-            first_call_disturbed: true,
-            ground: Some(Box::default()),
-            disturbed: Vec::new(),
-            again: Some(Again {
-                tries: 2,
-                by: Vec::new(),
-            }),
-        };
-        Entry {
-            case: CaseId("cpu/flash:s64,d64".to_owned()),
-            invocation: 3,
-            outcome: Outcome::Measured(measurement),
-            spent: Some(Stretch {
-                from_ns: Nanoseconds(0.0),
-                phases,
-            }),
-            start: Some(Start {
-                how: How::Forked,
-                because: None,
-            }),
-        }
-    }
-
-    fn text(entry: &Entry) -> String {
-        let text = serde_json::to_string(entry).unwrap();
-        text.replacen('{', "{\"kind\":\"entry\",", 1)
-    }
-
-    #[test]
-    fn what_this_version_writes_is_read_quickly_and_in_full() {
-        let mut known = Known::default();
-        let mut quick = Quick::new(&mut known, true);
-        let full = entry();
-        // What the one before had does not stay.
-        let mut less = entry();
-        let Outcome::Measured(plain) = &mut less.outcome else {
-            panic!("it was measured");
-        };
-        *plain = Measurement {
-            first_call_ns: Nanoseconds(1.0),
-            ..Measurement::default()
-        };
-        for mut entry in [full.clone(), less.clone(), full] {
-            let text = text(&entry);
-            quick.read(text.strip_suffix('}').unwrap()).unwrap();
-            assert_eq!(quick.beside, Beside::of(&entry.outcome));
-            if let Outcome::Measured(measurement) = &mut entry.outcome {
-                measurement.effective.clear();
-                (measurement.structure, measurement.activity) = (None, None);
-                (measurement.division, measurement.counters) = (None, None);
-                measurement.host = None;
-            }
-            assert_eq!(quick.entry, entry);
-        }
-    }
-
-    /// Changed anywhere, a line is read as the JSON library reads it, or left to it.
-    #[test]
-    fn what_is_written_otherwise_is_left_to_the_json_library() {
-        let text = text(&entry());
-        let mut known = Known::default();
-        let mut quick = Quick::new(&mut known, false);
-        let mut read = 0;
-        for at in 0..text.len() - 1 {
-            for put in ["", " ", "-", "0", "\"", "e", "\\", ",", "{"] {
-                let changed = format!("{}{put}{}", &text[..at], &text[at + 1..]);
-                let body = changed.strip_suffix('}').unwrap();
-                if quick.read(body).is_none() {
-                    continue;
-                }
-                read += 1;
-                let whole: Entry = serde_json::from_str(&changed).expect(&changed);
-                assert_eq!(quick.entry.case, whole.case, "{changed}");
-                assert_eq!(quick.entry.invocation, whole.invocation);
-                assert_eq!(quick.beside, Beside::of(&whole.outcome), "{changed}");
-                assert_eq!(
-                    quick.entry.objection().is_some(),
-                    whole.objection().is_some()
-                );
-            }
-        }
-        assert!(read > 100, "{read}");
-        assert!(line::body(&text).is_err(), "it has no checksum");
-    }
-}
+mod tests;

@@ -6,9 +6,11 @@ use super::{CaseRecord, Disturbed, Side, Status, Unconfirmed, median};
 use crate::attention::CaseId;
 use crate::last_words;
 use crate::machine::{Counters, Division};
+use crate::record::choices;
 use crate::record::disturbance::{self, Disturbance};
+use crate::record::first_call;
 use crate::record::run_file::Beside;
-use crate::record::types::{Damage, Fault, Measurement, Outcome, Run};
+use crate::record::types::{Damage, Fault, Measurement, Outcome, Parts, Run};
 use crate::suite::Settings;
 
 impl Side {
@@ -74,6 +76,8 @@ pub(super) struct Fold {
     divisions: Vec<Division>,
     /// What hardware counted in each that was asked.
     counters: Vec<Counters>,
+    /// What the first call was made of in each that tells.
+    parts: Vec<Parts>,
     /// Invocations whose times count.
     quiet: usize,
     /// Invocations whose results were checked before timing only.
@@ -116,6 +120,7 @@ impl Fold {
             without: None,
             divisions: Vec::new(),
             counters: Vec::new(),
+            parts: Vec::new(),
             quiet: 0,
             before_only: 0,
         }
@@ -134,6 +139,7 @@ impl Fold {
         }
         if let Outcome::Measured(measurement) = outcome {
             self.record.learn(measurement, beside);
+            choices::add(&mut self.record.choices, invocation, &measurement.tuned);
             self.divisions.extend(beside.division.as_deref().cloned());
             self.counters.extend(beside.counters.as_deref().cloned());
             self.times(invocation, measurement, confirms);
@@ -163,6 +169,7 @@ impl Fold {
         }
         if !(self.wants_quiet && measurement.first_call_disturbed) {
             self.record.first_call_ns.push(measurement.first_call_ns);
+            self.parts.extend(measurement.first_call_parts.clone());
         }
     }
 
@@ -177,6 +184,10 @@ impl Fold {
         if settings.input_sets > 1 && !settings.structure_only {
             self.record.conditions.checked_before_only = self.before_only;
         }
+        if self.record.choices.iter().all(|one| one.tuned.is_empty()) {
+            self.record.choices.clear();
+        }
+        self.record.first_call_parts = first_call::medians(&self.parts);
         self.record.division = Division::merged(&self.divisions).map(Box::new);
         self.record.counters = Counters::merged(&self.counters).map(Box::new);
         self.record.status = status(self.screen, self.planned, self.without, settings);

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::context::{Context, DifferenceView, difference};
+use crate::record::header::SuiteRecord;
 use crate::report::text::{clean, one_line, shell_quoted};
-use crate::suite::{Override, Settings};
-use crate::units::{Elapsed, Nanoseconds};
+use crate::suite::Settings;
+use crate::units::{Elapsed, Nanoseconds, counted};
 
 /// The section, as the template takes it.
 #[derive(Serialize)]
@@ -169,24 +170,29 @@ fn policy(context: &Context) -> Vec<(String, String)> {
 }
 
 /// What was handed over in place of what the cases ask for, as sentences.
-pub(super) fn overrides(overrides: &[Override]) -> Vec<String> {
-    overrides
-        .iter()
-        .map(|o| {
-            let from = o
-                .from
-                .as_ref()
-                .map_or("whatever is asked for".to_owned(), |value| {
-                    one_line(&value.to_string())
-                });
-            format!(
-                "{} got {} = {} in place of {from}",
-                o.variant,
-                one_line(&o.parameter),
-                one_line(&o.to.to_string()),
-            )
-        })
-        .collect()
+pub(super) fn overrides(suite: &SuiteRecord) -> Vec<String> {
+    let pinned = match suite.pins.len() {
+        0 => None,
+        cases => Some(format!(
+            "{} got what a tuner chose in another run (--pin)",
+            counted(cases, "case")
+        )),
+    };
+    let overrides = suite.overrides.iter().map(|o| {
+        let from = o
+            .from
+            .as_ref()
+            .map_or("whatever is asked for".to_owned(), |value| {
+                one_line(&value.to_string())
+            });
+        format!(
+            "{} got {} = {} in place of {from}",
+            o.variant,
+            one_line(&o.parameter),
+            one_line(&o.to.to_string()),
+        )
+    });
+    overrides.chain(pinned).collect()
 }
 
 fn pairs(facts: &BTreeMap<String, String>) -> Vec<(String, String)> {

@@ -228,7 +228,7 @@ fn page(context: &Context) -> Page {
         head: side(&judgement.head),
         base: judgement.base.as_ref().map(side),
         incomparable: judgement.incomparable.iter().map(difference).collect(),
-        overrides: measured::overrides(&header.suite.overrides),
+        overrides: measured::overrides(&header.suite),
         notes: sentences(&judgement.notes),
         groups: groups(context, summary),
         rest: summary.rest_line(),

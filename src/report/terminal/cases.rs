@@ -6,7 +6,7 @@ use owo_colors::Style;
 
 use super::screen::Screen;
 use super::table::{Line, Table};
-use crate::judge::judgement::{Cause, ExpectationResult, Row, Timing, Uncounted, Word};
+use crate::judge::judgement::{Cause, ExpectationResult, MetricRow, Row, Timing, Uncounted, Word};
 use crate::report::labels::Labels;
 use crate::report::summary::{Fresh, fresh, interval};
 use crate::report::text::shorten_middle;
@@ -102,13 +102,22 @@ fn told(row: &Row, of: Of, whole: bool) -> Vec<String> {
     if whole || of == Of::Beside {
         told.extend(match of {
             Of::Times => row.told(),
-            // Its metrics have lines of their own.
-            Of::Beside => row.structure_told(),
+            // Its metrics have lines of their own, but for where their changes went.
+            Of::Beside => row.metrics_told().filter_map(accounted).collect(),
         });
+        if of == Of::Beside {
+            told.extend(row.structure_told());
+        }
         told.extend(row.account.as_ref().map(ToString::to_string));
         told.extend(row.findings.iter().map(ToString::to_string));
     }
     told
+}
+
+/// Where a metric's change went: `first call +21.0 ms = compiling 1 → 4 +20.0`.
+fn accounted(of: &MetricRow) -> Option<String> {
+    let account = of.account.as_ref()?;
+    Some(format!("{} {account}", of.metric.text()))
 }
 
 /// What is told of every case of a list, where they are several.

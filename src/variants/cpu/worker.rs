@@ -73,6 +73,8 @@ impl Worker for CpuWorker {
         };
         let results = case.results();
         let prepared = Prepared {
+            tuned: Vec::new(),
+            first_call_parts: None,
             digests: Default::default(),
             effective: case.effective(),
             errors: results

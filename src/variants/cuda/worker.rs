@@ -122,6 +122,8 @@ impl Open {
         self.references.push(reference);
         let (errors, probes) = told(compared.map_err(refusal)?);
         let prepared = Prepared {
+            tuned: Vec::new(),
+            first_call_parts: None,
             digests: Default::default(),
             effective: case.plan().effective.clone(),
             errors,

@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
-from regatta_worker.census import functions, instructions
+from regatta_worker.census import functions, instructions, tuners
 from regatta_worker.census.counters import Counter, count
 from regatta_worker.census.launches import CensusError
 from regatta_worker.device import cpu_device
@@ -116,7 +116,7 @@ class Session:
             for wire in request.get("counters", [])
         ]
         try:
-            return worker.prepare(request)
+            return _watched(worker, request)
         except Exception:
             # A case whose results were not checked must not stay there to be timed. Where
             # the device itself is broken this fails too, and the first error says more.
@@ -178,6 +178,22 @@ class Session:
         if self._worker is None:
             raise Failed("the first request must be `hello`, and it must have been answered")
         return self._worker
+
+
+def _watched(worker: Worker, request: Message) -> Message:
+    """The case prepared, with what tuners chose in its first call.
+
+    A parameter that has the name of something that they choose pins them to it.
+    """
+    asked = {name: value for name, value in request.get("params", {}).items() if value != "auto"}
+    with tuners.watched(asked) as watch:
+        prepared = worker.prepare(request)
+    effective, tuned = watch.told(asked)
+    if effective:
+        prepared["effective"] = prepared.get("effective", {}) | effective
+    if tuned:
+        prepared["tuned"] = [*prepared.get("tuned", ()), *tuned]
+    return prepared
 
 
 def installed() -> dict[str, str]:

@@ -102,6 +102,11 @@ class Graph:
         assert self.steps == STEPS
         self.steps.append("build_plans")
 
+        self._plan_index = 1
+
+    def get_plan_name_at_index(self, index: int) -> str:
+        return f"eng{index}_k24=13"
+
     def get_workspace_size(self) -> int:
         return 0
 

@@ -9,9 +9,20 @@ use serde::{Deserialize, Serialize};
 
 use super::launch::Launch;
 use super::names::normalised;
+use crate::units::Bytes;
 
 /// The name under which [`Structure::uncounted`] tells why there is no census at all.
 pub const CENSUS: &str = "census";
+
+/// Allocations of one size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Allocated {
+    /// The size of each.
+    pub bytes: Bytes,
+    /// How many there are.
+    pub count: u64,
+}
 
 /// The structure of one call, as the worker counted it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +49,10 @@ pub struct Structure {
     /// Counts that were asked for and could not be had, by name, and why. They are not 0.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub uncounted: BTreeMap<String, String>,
+    /// What the call has allocated of the device's memory where that is most, by size, the
+    /// largest first. Absent where the allocator keeps no record.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allocated: Vec<Allocated>,
     /// A hash over the machine code of every kernel launched, in hexadecimal, where the
     /// worker has that code. Equal hashes are equal instructions.
     #[serde(default, skip_serializing_if = "Option::is_none")]

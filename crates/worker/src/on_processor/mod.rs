@@ -247,6 +247,8 @@ impl Worker for OnProcessor {
         Ok(Prepared {
             digests: Default::default(),
             effective: BTreeMap::new(),
+            tuned: Vec::new(),
+            first_call_parts: None,
             errors,
             probes,
             first_call_ns,

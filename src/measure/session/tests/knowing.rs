@@ -40,6 +40,8 @@ impl Conversation for Started {
                     unreachable!()
                 };
                 ReplyBody::Prepared(Prepared {
+                    tuned: Vec::new(),
+                    first_call_parts: None,
                     errors: worker.errors_of(request.known, &digests(first)),
                     digests: digests(first),
                     ..right

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import platform
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +14,7 @@ from regatta_worker import device
 from regatta_worker.callables.function import Function
 from regatta_worker.callables.guarded import Guarded
 from regatta_worker.callables.load import Target
+from regatta_worker.census.first_call import made
 from regatta_worker.clock import timing
 from regatta_worker.clock.peak import CPU_COPY, CPU_SIDE, Called, flops, peak
 from regatta_worker.problem import inputs
@@ -105,10 +105,8 @@ class NumpyFunctions:
 
         sets = int(request.get("input_sets", 1))
         case = _Case(problem, function, call, given, seed, sets)
-        begin = time.perf_counter_ns()
-        results = call()
-        first_call_ns = float(time.perf_counter_ns() - begin)
-        named = case.named(results)
+        first = made(call, lambda: None)
+        named = case.named(first.results)
         # What the call was given it may have written into.
         dtype = DTYPES[problem.dtype]
         logical = {name: inputs.numpy_input(problem, name, seed, dtype) for name in names}
@@ -120,8 +118,7 @@ class NumpyFunctions:
                 name: difference(self._arrays, value, exact[name]) for name, value in named.items()
             },
             "probes": {name: probes(value) for name, value in named.items()},
-            "first_call_ns": first_call_ns,
-        }
+        } | first.told()
 
     def measure(self, request: Message) -> Message:
         """Samples by the host's clock: `timing.measure_wall`."""

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 WARMUP_CALLS = 2
 """Calls with the wrappers in place before any is counted: what compiles against the
@@ -60,6 +60,13 @@ BUILT_IN = (
 )
 """Counted without being asked for, each where its module is loaded: what is not loaded
 does nothing, and loading it for the count would take seconds."""
+
+
+class Wraps(Protocol):
+    """What a function is replaced by."""
+
+    def wrapping(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, watched."""
 
 
 class Tally:
@@ -120,14 +127,14 @@ def count(
         for counter in built_in
         if all(function.partition(":")[0] in sys.modules for function in counter.functions)
     ]
-    with contextlib.ExitStack() as wrapped:
+    with contextlib.ExitStack() as replaced:
         tallies: dict[str, Tally] = {}
         uncounted: dict[str, str] = {}
         for counter in (*asked, *loaded):
             tally = Tally(counter.progress)
             try:
                 for function in counter.functions:
-                    wrapped.enter_context(_wrapped(function, tally))
+                    replaced.enter_context(wrapped(function, tally))
             except NotCountable as reason:
                 uncounted[f"calls.{counter.name}"] = str(reason)
             else:
@@ -167,8 +174,11 @@ def _counts(found: dict[str, list[tuple[int, int]]]) -> dict[str, int]:
 
 
 @contextlib.contextmanager
-def _wrapped(function: str, tally: Tally) -> Iterator[None]:
-    """The function replaced by a counted one, until the end."""
+def wrapped(function: str, tally: Wraps) -> Iterator[None]:
+    """The function replaced by a counted one, until the end.
+
+    Raises NotCountable where it is not there, or cannot be replaced.
+    """
     owner, name, held = _find(function)
     own = name in vars(owner)
     kind = type(held) if isinstance(held, (staticmethod, classmethod)) else None

@@ -54,10 +54,13 @@ class CudnnWorker(TorchLibrary):
         each = word == "each"
         execution = Execution(graphs, self._handle, asked.problem, each)
         built = execution.build(asked.tensors)
+        # A plan in each call is no choice of the case's.
+        names = {} if each else execution.names()
         return replace(
             built,
+            tuned=tuple(names),
             call=self._on_stream(built.call),
-            effective={"plan": word},
+            effective={"plan": word} | names,
             varies=each,
             refresh=built.refresh and self._on_stream(built.refresh),
         )

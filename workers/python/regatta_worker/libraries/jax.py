@@ -181,7 +181,7 @@ class JaxWorker:
             name: inputs.numpy_input(problem, name, seed, DTYPES[problem.dtype])
             for name in (inputs.TENSORS if problem.has_backward else ("q", "k", "v"))
         }
-        results, first_call_ns = self._first_call(problem, attend, host)
+        results, first = self._first_call(problem, attend, host)
         self._prepared().seed = seed
         self._prepared().sets = int(request.get("input_sets", 1))
         exact = self._references.of(problem, seed, host)
@@ -192,13 +192,12 @@ class JaxWorker:
                 for name, value in results.items()
             },
             "probes": {name: probes(value) for name, value in results.items()},
-            "first_call_ns": first_call_ns,
-        }
+        } | first
 
     def _first_call(
         self, problem: Problem, attend: Attend, host: dict[str, np.ndarray]
-    ) -> tuple[dict[str, np.ndarray], float]:
-        """Compiles and calls once; results in logical order on the host, and the time of both.
+    ) -> tuple[dict[str, np.ndarray], Message]:
+        """Compiles and calls once; results in logical order on the host, and what all took.
 
         JAX allocates its own results, so they cannot be poisoned beforehand.
         """
@@ -227,14 +226,24 @@ class JaxWorker:
         try:
             arguments = jax.block_until_ready(arranged(held))
             begin = time.perf_counter_ns()
-            compiled = function.lower(*arguments).compile()
+            lowered = function.lower(*arguments)
+            traced = time.perf_counter_ns()
+            compiled = lowered.compile()
+            made = time.perf_counter_ns()
         except Exception as error:
             raise _refusal(error, self.REFUSALS) from error
         results = jax.block_until_ready(compiled(*arguments))
-        first_call_ns = float(time.perf_counter_ns() - begin)
+        end = time.perf_counter_ns()
+        first = {
+            "first_call_ns": float(end - begin),
+            "first_call_parts": {
+                "tracing": {"ns": float(traced - begin), "count": 1},
+                "compiling": {"ns": float(made - traced), "count": 1},
+            },
+        }
         case = _Case(problem, compiled, arguments, held, arranged)
         self._case = case
-        return case.results(results), first_call_ns
+        return case.results(results), first
 
     def _timed(self, function: Callable[..., Any]) -> Any:
         """Jitted, and as the clock needs it. What is checked is what is timed."""

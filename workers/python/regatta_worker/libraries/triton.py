@@ -44,7 +44,8 @@ class TritonWorker(TorchLibrary):
 
     def variants(self) -> dict[str, Variant]:
         """One kernel under two ways to key its tuning."""
-        parameters = {"lengths": "integer"}
+        # What its configurations differ in: a case that asks for one is not tuned.
+        parameters = {"lengths": "integer", "BLOCK_Q": "integer", "num_warps": "integer"}
         return {
             name: Variant(summary, directions=("forward",), parameters=parameters)
             for name, summary in SUMMARIES.items()

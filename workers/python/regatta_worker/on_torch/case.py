@@ -45,6 +45,8 @@ class Built:
     """Yields the problem's results in their order, logical in shape."""
     effective: Message = field(default_factory=dict)
     """What the parameters became."""
+    tuned: tuple[str, ...] = ()
+    """Of `effective`, what the library chose by itself."""
     earlier_stream: bool = False
     """The call takes the stream of an earlier one: backward through autograd, of forward."""
     problems: int = 1

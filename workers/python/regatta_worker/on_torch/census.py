@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from regatta_worker.census.allocations import at_peak
 from regatta_worker.census.instructions import of_calls
 from regatta_worker.census.launches import CensusError, of_call, of_samples
 from regatta_worker.clock.timing import Plan, gated_clock
@@ -34,6 +35,8 @@ def census(call: Callable[[], Any]) -> dict[str, Any]:
     if found["launches"]:
         found["counts"]["copies"] += sum(map(_copies, found["launches"]))
     found["counts"] |= _allocations(call)
+    if allocated := _allocated(call):
+        found["allocated"] = allocated
     return found
 
 
@@ -132,3 +135,29 @@ def _allocations(call: Callable[[], Any]) -> dict[str, int]:
     workspace = torch.cuda.max_memory_allocated() - torch.cuda.memory_allocated()
     del results
     return {"allocations": after - before, "workspace_bytes": workspace}
+
+
+RECORDED = 100_000
+"""Entries of the allocator's record, of which a call leaves two an allocation."""
+
+
+def _allocated(call: Callable[[], Any]) -> list[dict[str, int]]:
+    """What one call has allocated at its peak, by size; empty where torch does not record it."""
+    record = torch.cuda.memory._record_memory_history
+    try:
+        record("all", context=None, max_entries=RECORDED)
+        try:
+            results = call()
+            torch.cuda.synchronize()
+            traces = torch.cuda.memory._snapshot()["device_traces"]
+        finally:
+            record(None)
+    except (AttributeError, KeyError, RuntimeError, TypeError):
+        # Into the worker's log: the case is none the worse for it.
+        traceback.print_exc()
+        return []
+    del results
+    device = torch.cuda.current_device()
+    # A record that is full has lost its beginning.
+    whole = device < len(traces) and len(traces[device]) < RECORDED
+    return at_peak(traces[device]) if whole else []

@@ -6,6 +6,7 @@ the layout, and nothing is copied. A plan is for one shape: another length needs
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -47,6 +48,8 @@ class Planned:
     ends: Mapping[str, Any]
     """The graph's inputs and outputs by name."""
     workspace: torch.Tensor
+    name: str | None = None
+    """The plan that the frontend settled on, where it tells."""
 
     def execute(self, handle: Any, given: Tensors) -> None:
         """Queues it on the handle's stream; outputs are among what is given."""
@@ -153,7 +156,19 @@ class Graphs:
         graph.build_plans()
         # At least a byte, so that there is an address.
         size = max(graph.get_workspace_size(), 1)
-        return Planned(graph, ends, torch.empty(size, dtype=torch.uint8, device=self._device))
+        workspace = torch.empty(size, dtype=torch.uint8, device=self._device)
+        return Planned(graph, ends, workspace, plan_name(graph))
+
+
+def plan_name(graph: Any) -> str | None:
+    """The engine and the knobs of the plan that was built, in the frontend's words."""
+    # Which of its plans that is, no public function says (frontend 1.32).
+    index = getattr(graph, "_plan_index", None)
+    if not isinstance(index, int):
+        return None
+    with contextlib.suppress(Exception):
+        return str(graph.get_plan_name_at_index(index))
+    return None
 
 
 class Execution:
@@ -193,6 +208,11 @@ class Execution:
             return (*_logical(saved["out"]), *self._run_backward(given, saved))
 
         return Built(both)
+
+    def names(self) -> dict[str, str]:
+        """What was planned, `forward_plan` and `backward_plan`, where the frontend tells."""
+        plans = self._plans.items()
+        return {f"{direction}_plan": plan.name for direction, plan in plans if plan.name}
 
     def _plan_forward(self) -> None:
         self._replace("forward", self._graphs.plan_forward(self._problem.has_backward))

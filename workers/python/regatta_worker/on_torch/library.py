@@ -10,7 +10,6 @@ import contextlib
 import gc
 import importlib.metadata
 import platform
-import time
 import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +18,7 @@ from typing import Any, TypeVar
 import torch
 
 from regatta_worker import device
+from regatta_worker.census.first_call import FirstCall, made
 from regatta_worker.clock import timing
 from regatta_worker.on_torch import operators
 from regatta_worker.on_torch.case import DTYPES, Asked, Built, Call, PreparedCase, Results, Tensors
@@ -208,7 +208,8 @@ class TorchLibrary:
             import_autograd()
         self._kept.make_room(problem, self.variants()[name].stores_scores)
         tensors = self._kept.working(problem, seed)
-        built, settings, results, first_call_ns = self._first_call(problem, name, params, tensors)
+        built, settings, first = self._first_call(problem, name, params, tensors)
+        results = first.results
         sets = int(request.get("input_sets", 1))
         self._case = PreparedCase(problem, built, settings, tensors, seed, sets)
 
@@ -221,8 +222,9 @@ class TorchLibrary:
 
         prepared = self._held_to(request, built, problem, results, errors) | {
             "effective": built.effective,
-            "first_call_ns": first_call_ns,
+            "tuned": list(built.tuned),
         }
+        prepared |= first.told()
         return prepared | ({"problems": built.problems} if built.problems > 1 else {})
 
     def _held_to(
@@ -248,8 +250,8 @@ class TorchLibrary:
 
     def _first_call(
         self, problem: Problem, variant: str, params: Mapping[str, Any], tensors: Tensors
-    ) -> tuple[Built, contextlib.ExitStack, Results, float]:
-        """Builds the call and makes it once; its results, and the time of that call.
+    ) -> tuple[Built, contextlib.ExitStack, FirstCall[Results]]:
+        """Builds the call and makes it once; its results, the time of that call and its parts.
 
         Settings such as a backend's selection hold for as long as the case lives: making
         them anew in each call would be counted as the host's time.
@@ -260,15 +262,12 @@ class TorchLibrary:
                 built = self.build(Asked(problem, variant, params, tensors, settings))
                 self._poison(problem)
                 self._synchronize()
-                begin = time.perf_counter_ns()
-                results = built.call()
-                self._synchronize()
-                first_call_ns = float(time.perf_counter_ns() - begin)
+                first = made(built.call, self._synchronize)
             except torch.OutOfMemoryError:
                 raise
             except self.REFUSALS as error:
                 raise refusal(error, [str(warning.message) for warning in said]) from error
-            return built, settings.pop_all(), results, first_call_ns
+            return built, settings.pop_all(), first
 
     def _named(self, problem: Problem, results: Results) -> Tensors:
         """The results of the problem itself, which come first, by name."""

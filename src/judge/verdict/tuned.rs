@@ -1,0 +1,53 @@
+//! What a tuner chose otherwise, and what would tell that from the code.
+
+use super::sentences::{is_of_several_times, rows};
+use crate::judge::judgement::{Judgement, Row, Tuner, Word};
+use crate::units::counted;
+
+/// Cases that are worse, where a tuner chose otherwise.
+pub fn otherwise(judgement: &Judgement) -> Option<String> {
+    let worse = |row: &Row| row.word == Word::Regressed || row.fails_by_structure();
+    let chosen = |row: &Row| row.tuner.as_ref().is_some_and(|of| !of.changed.is_empty());
+    let rows = rows(judgement, |row| worse(row) && chosen(row));
+    let (first, tuner) = first(&rows)?;
+    Some(format!(
+        "in {} the tuner chose otherwise, first {}: {}; what tells its choice from the code: {}",
+        counted(rows.len(), "case"),
+        first.case,
+        tuner.chosen(),
+        advice(judgement, first, tuner),
+    ))
+}
+
+/// Cases of several times.
+pub fn several_times(judgement: &Judgement) -> Option<String> {
+    let rows = rows(judgement, is_of_several_times);
+    let (first, tuner) = first(&rows)?;
+    Some(format!(
+        "{} not judged, since a tuner chose now this, now that and the times lie apart by it, \
+         first {}: {}; {}",
+        match rows.len() {
+            1 => "1 case is".to_owned(),
+            number => format!("{number} cases are"),
+        },
+        first.case,
+        tuner.unsteady.as_deref().unwrap_or_default(),
+        advice(judgement, first, tuner),
+    ))
+}
+
+/// The first case that can be pinned, or else the first.
+fn first<'a>(rows: &[&'a Row]) -> Option<(&'a Row, &'a Tuner)> {
+    let tuned = || {
+        rows.iter()
+            .filter_map(|row| Some((*row, row.tuner.as_deref()?)))
+    };
+    let pinnable = tuned().find(|(_, tuner)| !tuner.pin.is_empty());
+    pinnable.or_else(|| tuned().next())
+}
+
+fn advice(judgement: &Judgement, row: &Row, tuner: &Tuner) -> String {
+    // Of sides that are measured in turn, a label is no place.
+    let base = judgement.base.as_ref().filter(|_| !judgement.in_turn);
+    tuner.advice(&row.case, base.map(|base| base.label.as_str()))
+}

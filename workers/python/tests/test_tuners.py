@@ -1,0 +1,277 @@
+"""What tuners chose: on a tuner of Triton's shape, and on Triton's own where it is there."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+import tempfile
+import types
+import unittest
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import support
+
+from regatta_worker.callables.load import Target
+from regatta_worker.callables.serve import open_worker
+from regatta_worker.census import tuners
+from regatta_worker.protocol.channel import Failed
+from regatta_worker.serving import Session
+
+TRITON = '''
+"""Triton's autotuner, as far as it is known by its shape."""
+
+class Config:
+    def __init__(self, kwargs, num_warps=4, num_stages=3):
+        self.kwargs, self.num_warps, self.num_stages = kwargs, num_warps, num_stages
+
+    def all_kwargs(self):
+        return {**self.kwargs, "num_warps": self.num_warps, "num_stages": self.num_stages}
+
+class Autotuner:
+    def __init__(self, fn, configs, best):
+        self.fn = self.base_fn = fn
+        self.configs, self.cache, self.best = configs, {}, best
+
+    def run(self, key, **kwargs):
+        if len(self.configs) > 1:
+            if key not in self.cache:
+                self.cache[key] = self.best(self.configs, key)
+            config = self.cache[key]
+        else:
+            config = self.configs[0]
+        self.best_config = config
+        return self.fn(key, **kwargs, **config.all_kwargs())
+'''
+
+CALLABLE = '''
+import numpy as np
+from triton.runtime.autotuner import Autotuner, Config
+
+launched = []
+
+def kernel(key, BLOCK_M, num_warps, num_stages):
+    launched.append((BLOCK_M, num_warps))
+
+tuner = Autotuner(
+    kernel,
+    [Config({"BLOCK_M": 128}, num_warps=8), Config({"BLOCK_M": 64}, num_warps=4)],
+    lambda configs, key: configs[key > 16],
+)
+
+def attention(q, k, v, order: int = 0):
+    """As it is written on a board."""
+    tuner.run(q.shape[1])
+    q, k, v = (x.swapaxes(1, 2) for x in (q, k, v))
+    scores = q @ k.swapaxes(2, 3) * np.float32(q.shape[-1] ** -0.5)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    out = (weights / weights.sum(-1, keepdims=True)) @ v
+    return out.swapaxes(1, 2).astype(q.dtype)
+'''
+
+PROBLEM = {
+    "batch": 1,
+    "heads": 2,
+    "kv_heads": 2,
+    "seq_q": 16,
+    "seq_k": 16,
+    "head_dim": 8,
+    "head_dim_v": 8,
+    "dtype": "f32",
+    "mask": {"left": None, "right": None, "align": "top-left"},
+    "layout": "bshd",
+    "direction": "forward",
+}
+
+
+def modules() -> dict[str, types.ModuleType]:
+    """Triton, as the module that has its autotuner."""
+    autotuner = types.ModuleType("triton.runtime.autotuner")
+    exec(TRITON, vars(autotuner))
+    parents = {name: types.ModuleType(name) for name in ("triton", "triton.runtime")}
+    return parents | {"triton.runtime.autotuner": autotuner}
+
+
+def stand_in(test: unittest.TestCase) -> None:
+    """Puts it in the place of what is loaded, until the end of a test."""
+    for name, module in modules().items():
+        before = sys.modules.get(name)
+        sys.modules[name] = module
+        if before is None:
+            test.addCleanup(sys.modules.pop, name, None)
+        else:
+            test.addCleanup(sys.modules.__setitem__, name, before)
+
+
+class Shape(unittest.TestCase):
+    """The tuner alone."""
+
+    def setUp(self) -> None:
+        stand_in(self)
+        self.triton: Any = sys.modules["triton.runtime.autotuner"]
+        self.own = self.triton.Autotuner.run
+
+    def tuner(self, *configs: Any, name: str = "kernel", best: Any = None) -> Any:
+        def kernel(key: Any, **given: Any) -> Any:
+            return given
+
+        kernel.__name__ = name
+        return self.triton.Autotuner(kernel, list(configs), best or (lambda there, key: there[0]))
+
+    def configs(self) -> tuple[Any, Any]:
+        of = self.triton.Config
+        return of({"BLOCK_M": 128, "EVEN": True}, 8), of({"BLOCK_M": 64, "EVEN": False}, 4)
+
+    def told(self, pins: dict[str, Any], call: Callable[[], Any]) -> Any:
+        with tuners.watched(pins) as watch:
+            call()
+        self.assertIs(self.triton.Autotuner.run, self.own, "the class is as it was")
+        return watch.told(pins)
+
+    def test_what_differs_between_candidates_was_chosen(self) -> None:
+        tuner = self.tuner(*self.configs())
+        effective, tuned = self.told({}, lambda: tuner.run(1))
+        self.assertEqual(effective, {"BLOCK_M": 128, "EVEN": "yes", "num_warps": 8})
+        self.assertEqual(tuned, ["BLOCK_M", "EVEN", "num_warps"])
+        # As a launch that had tuned before.
+        self.assertEqual(self.told({}, lambda: tuner.run(1)), (effective, tuned))
+
+    def test_one_candidate_is_no_choice_and_no_tuner_says_nothing(self) -> None:
+        one = self.tuner(self.configs()[0])
+        self.assertEqual(self.told({}, lambda: one.run(1)), ({}, []))
+        self.assertEqual(self.told({}, lambda: None), ({}, []))
+
+    def test_choices_that_differ_by_key_are_told_together(self) -> None:
+        tuner = self.tuner(*self.configs(), best=lambda there, key: there[key])
+        effective, _ = self.told({}, lambda: [tuner.run(key) for key in (1, 0, 1)])
+        self.assertEqual(effective["BLOCK_M"], "64+128")
+        # Of another case the choice is not this one's.
+        self.assertEqual(self.told({}, lambda: tuner.run(0))[0]["BLOCK_M"], 128)
+
+    def test_kernels_that_differ_are_told_apart(self) -> None:
+        large, small = self.configs()
+        both = [self.tuner(large, small, name="fwd"), self.tuner(small, large, name="bwd")]
+        effective, _ = self.told({}, lambda: [tuner.run(1) for tuner in both])
+        self.assertEqual(effective["fwd_BLOCK_M"], 128)
+        self.assertEqual(effective["bwd_BLOCK_M"], 64)
+        pins = {"bwd_BLOCK_M": 128}
+        effective, _ = self.told(pins, lambda: [tuner.run(1) for tuner in both])
+        self.assertEqual(effective["BLOCK_M"], 128)
+        declared = tuners.declared({"a": both[0], "b": both[1], "c": 3})
+        self.assertEqual(declared["bwd_BLOCK_M"], "integer")
+        self.assertEqual(declared["EVEN"], ("yes", "no"))
+
+    def test_a_pin_leaves_what_it_names_and_goes_with_its_case(self) -> None:
+        tuner = self.tuner(*self.configs())
+        self.told({}, lambda: tuner.run(1))
+        effective, tuned = self.told({"BLOCK_M": 64}, lambda: tuner.run(1))
+        self.assertEqual(effective, {"BLOCK_M": 64, "EVEN": "no", "num_warps": 4})
+        self.assertEqual(tuned, ["EVEN", "num_warps"])
+        self.assertEqual(tuner.run(1)["BLOCK_M"], 64, "calls that follow are pinned too")
+        self.assertEqual(self.told({}, lambda: tuner.run(1))[0]["BLOCK_M"], 128)
+        with self.assertRaisesRegex(Failed, "no configuration of kernel has BLOCK_M=32; there"):
+            self.told({"BLOCK_M": 32}, lambda: tuner.run(1))
+        self.assertEqual(self.told({"order": 3}, lambda: tuner.run(1))[0]["BLOCK_M"], 128)
+
+    def test_a_triton_that_comes_with_the_call_is_seen_and_cannot_be_pinned(self) -> None:
+        triton = sys.modules.pop("triton.runtime.autotuner")
+
+        def call() -> None:
+            sys.modules["triton.runtime.autotuner"] = triton
+            self.tuners = [self.tuner(*self.configs())]
+            self.tuners[0].run(1)
+
+        with tuners.watched({}) as watch:
+            call()
+        self.assertEqual(watch.told({})[0]["BLOCK_M"], 128)
+        del sys.modules["triton.runtime.autotuner"]
+        with (
+            self.assertRaisesRegex(Failed, "first imported in the call"),
+            tuners.watched({"BLOCK_M": 64}),
+        ):
+            call()
+
+
+@unittest.skipUnless(support.installed("numpy"), "NumPy is not installed")
+class Callables(unittest.TestCase):
+    """A function whose module has a tuner, through all that serves it."""
+
+    def setUp(self) -> None:
+        stand_in(self)
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        path = Path(folder.name) / "tuned_attention.py"
+        path.write_text(CALLABLE)
+        self.addCleanup(sys.path.remove, str(path.resolve().parent))
+        target = Target("own", str(path), None, "attention", "numpy")
+        self.session = Session(lambda: open_worker(target), "own")
+        self.hello = self.asked(type="hello", protocol=1)
+
+    def asked(self, **request: Any) -> dict[str, Any]:
+        return self.session.answer(json.dumps({"id": 1, **request}).encode())
+
+    def prepared(self, params: dict[str, Any], **axes: Any) -> dict[str, Any]:
+        problem = PROBLEM | axes
+        return self.asked(
+            type="prepare", variant="attention", problem=problem, params=params, seed=1
+        )
+
+    def test_the_tuner_of_a_function_is_told_and_pinned(self) -> None:
+        parameters = self.hello["variants"][0]["parameters"]
+        self.assertEqual(
+            parameters, {"BLOCK_M": "integer", "num_warps": "integer", "order": "integer"}
+        )
+        found = self.prepared({"order": 2})
+        self.assertEqual(found["effective"], {"BLOCK_M": 128, "num_warps": 8})
+        self.assertEqual(found["tuned"], ["BLOCK_M", "num_warps"])
+        found = self.prepared({"BLOCK_M": 64, "num_warps": "auto"})
+        self.assertEqual(found["effective"], {"BLOCK_M": 64, "num_warps": 4})
+        self.assertEqual(found["tuned"], ["num_warps"])
+        self.assertEqual(sys.modules["tuned_attention"].launched[-1], (64, 4))
+        longer = self.prepared({}, seq_q=32, seq_k=32)
+        self.assertEqual(longer["effective"]["BLOCK_M"], 64)
+        refused = self.prepared({"BLOCK_M": 64, "num_warps": 8})
+        self.assertEqual(refused["type"], "failed")
+        self.assertIn("no configuration of kernel has BLOCK_M=64 num_warps=8", refused["reason"])
+
+
+@unittest.skipUnless(support.installed("triton"), "Triton is not installed")
+class Tritons(unittest.TestCase):
+    """Its own class, over a kernel that is only noted: no device is needed."""
+
+    def test_its_autotuner_has_the_shape(self) -> None:
+        from triton.runtime.autotuner import Autotuner, Config
+
+        def kernel(x: Any, BLOCK_M: Any) -> None: ...
+
+        launched: list[dict[str, Any]] = []
+
+        class Launcher:
+            fn = staticmethod(kernel)
+
+            def run(self, *args: Any, **given: Any) -> None:
+                launched.append(given)
+
+        def bench(call: Callable[[], Any], quantiles: Any) -> list[float]:
+            call()
+            return [float(launched[-1]["BLOCK_M"])] * 3
+
+        configs = [Config({"BLOCK_M": size}, num_warps=size // 16) for size in (128, 64)]
+        known = inspect.signature(Autotuner.__init__).parameters
+        given = {"reset_to_zero": None, "restore_value": None, "do_bench": bench}
+        given = {name: value for name, value in given.items() if name in known}
+        tuner = Autotuner(Launcher(), ["x", "BLOCK_M"], configs, ["x"], **given)
+        self.assertTrue(tuners.is_tuner(tuner))
+        with tuners.watched({}) as watch:
+            tuner.run(1)
+        self.assertEqual(watch.told({})[0], {"BLOCK_M": 64, "num_warps": 4})
+        with tuners.watched({"BLOCK_M": 128}) as watch:
+            tuner.run(1)
+        self.assertEqual(watch.told({})[0], {"BLOCK_M": 128, "num_warps": 8})
+        self.assertEqual(launched[-1]["BLOCK_M"], 128)
+
+
+if __name__ == "__main__":
+    unittest.main()
