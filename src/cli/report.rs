@@ -11,7 +11,7 @@ use serde_json::json;
 use super::outputs::Outputs;
 use super::reporting;
 use super::sides::{self, Stored};
-use super::{Ended, Stop, criterion, print, timings, trace};
+use super::{Ended, Stop, criterion, print, timings, traces};
 use regatta::judge::spread::Spreads;
 use regatta::judge::{self, Options};
 use regatta::record::baseline::Store;
@@ -92,7 +92,7 @@ pub fn run(args: &ReportArgs) -> Ended {
         timings::check(page, args.json)?;
     }
     if let [path] = args.runs.as_slice()
-        && trace::is_trace(path)
+        && traces::is_trace(path)
     {
         if args.timings.is_some() {
             return Err(Stop::Usage(anyhow!(
@@ -100,7 +100,7 @@ pub fn run(args: &ReportArgs) -> Ended {
                  time of its program went"
             )));
         }
-        return trace::report(path, args.outputs.html());
+        return traces::report(path, args.outputs.html());
     }
     if args.runs.len() > 1 && args.any_output() {
         return Err(Stop::Usage(anyhow!(

@@ -25,6 +25,7 @@ fn trace() -> Trace {
             ended: "exit code 0".to_owned(),
             git: None,
             machine: Fingerprint::default(),
+            earlier: Vec::new(),
         },
         recording: Recording {
             processes: vec![Process {
