@@ -355,3 +355,35 @@ fn a_run_that_fails_is_the_last() {
     assert_eq!(runs.lines().count(), 1);
     exits!(place, 0, ["report", "a.trace"]);
 }
+
+#[test]
+fn a_trace_is_written_for_perfetto() {
+    let place = place();
+    let script = copies("auto");
+    exits!(
+        place,
+        0,
+        ["trace", "--out", "a.trace", "--", "sh", "-c", &script]
+    );
+    let (stdout, stderr) = exits!(place, 0, ["report", "a.trace", "--perfetto", "p.json"]);
+    assert!(stdout.is_empty() && stderr.contains("p.json"), "{stderr}");
+    let text = fs::read(place.path().join("p.json")).unwrap();
+    let written: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    let events = written["traceEvents"].as_array().unwrap();
+    assert_eq!(
+        events
+            .iter()
+            .filter(|event| event["cat"] == "kernel")
+            .count(),
+        10
+    );
+    let (stdout, _) = exits!(place, 0, ["report", "a.trace", "--perfetto", "-"]);
+    assert_eq!(stdout.as_bytes(), text);
+    for args in [
+        ["report", "auto.jsonl", "--perfetto", "p.json"],
+        ["report", "a.trace", "--perfetto", "b.trace"],
+        ["report", "a.trace", "--perfetto", "."],
+    ] {
+        exits!(place, 2, args);
+    }
+}

@@ -56,6 +56,14 @@ pub struct ReportArgs {
     )]
     timings: Option<PathBuf>,
 
+    /// Of a trace: write what Perfetto (ui.perfetto.dev) and chrome://tracing open
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["base", "spread", "json", "timings", "csv", "markdown", "junit", "criterion"]
+    )]
+    perfetto: Option<PathBuf>,
+
     #[command(flatten)]
     outputs: Outputs,
 
@@ -100,7 +108,13 @@ pub fn run(args: &ReportArgs) -> Ended {
                  time of its program went"
             )));
         }
-        return traces::report(path, args.outputs.html());
+        return traces::report(path, args.outputs.html(), args.perfetto.as_deref());
+    }
+    if let Some(file) = &args.perfetto {
+        return Err(Stop::Usage(anyhow!(
+            "--perfetto {}: what Perfetto opens is made of one trace; name one of `regatta trace`",
+            file.display()
+        )));
     }
     if args.runs.len() > 1 && args.any_output() {
         return Err(Stop::Usage(anyhow!(

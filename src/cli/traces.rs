@@ -6,9 +6,10 @@ use anyhow::anyhow;
 use serde::Serialize;
 
 use super::outputs::{is_stdout, put};
-use super::{Ended, Stop, note, print};
+use super::{Ended, Stop, note, print, print_as_made};
 use regatta::judge::trace::{Analysis, analyse, compare, runs_of};
 use regatta::record::trace::{Trace, file};
+use regatta::report::files;
 use regatta::report::trace as shown;
 use regatta::units::Share;
 
@@ -43,18 +44,43 @@ pub fn is_trace(word: &str) -> bool {
     path.is_file() && (file::is_trace(path) || path.extension().is_some_and(|e| e == "trace"))
 }
 
-/// `regatta report TRACE`: prints its table, or writes its page.
+/// `regatta report TRACE`: prints its table, or writes its page or what Perfetto opens.
 ///
 /// # Errors
 /// See [`super::Stop`].
-pub fn report(path: &str, html: Option<&Path>) -> Ended {
+pub fn report(path: &str, html: Option<&Path>, perfetto: Option<&Path>) -> Ended {
+    if let (Some(html), Some(perfetto)) = (html, perfetto)
+        && files::place(html) == files::place(perfetto)
+    {
+        return Err(Stop::Usage(anyhow!(
+            "{} is named for two formats",
+            html.display()
+        )));
+    }
+    if let Some(file) = perfetto.filter(|file| !is_stdout(file)) {
+        files::check_writable(file).map_err(Stop::usage)?;
+    }
     let trace = file::read(Path::new(path)).map_err(Stop::usage)?;
-    let analysis = analyse(&trace.recording);
+    if let Some(file) = perfetto {
+        write_perfetto(file, &trace)?;
+    }
+    let analysis = || analyse(&trace.recording);
     match html {
-        Some(html) => write_page(html, &trace, &analysis)?,
-        None => print(shown::table(&trace, &analysis))?,
+        Some(html) => write_page(html, &trace, &analysis())?,
+        None if perfetto.is_some() => {}
+        None => print(shown::table(&trace, &analysis()))?,
     }
     Ok(0)
+}
+
+fn write_perfetto(path: &Path, trace: &Trace) -> Result<(), Stop> {
+    if is_stdout(path) {
+        return print_as_made(|out| shown::perfetto(trace, out));
+    }
+    let written = files::write_as_made(path, |out| shown::perfetto(trace, out));
+    written.map_err(Stop::not_judged)?;
+    note(format!("for Perfetto: {}", path.display()));
+    Ok(())
 }
 
 /// One side of a diff: a trace, and further ones of the same program.
