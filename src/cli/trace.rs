@@ -278,6 +278,7 @@ fn header(args: &TraceArgs, run: &Run) -> TraceHeader {
         ended: tracing::ended(run.ran.status),
         git: checkout(Path::new("reports")),
         machine: tracing::fingerprint(&run.recording),
+        recorder: None,
         earlier: Vec::new(),
     }
 }

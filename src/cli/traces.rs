@@ -1,5 +1,7 @@
 //! Stored traces: what `regatta report` shows of one, and `regatta diff` of two.
 
+mod foreign;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
@@ -37,11 +39,23 @@ fn keep_page(path: &Path, text: String) -> Result<(), Stop> {
     Ok(())
 }
 
-/// True when a word of the command line names a trace.
+/// True when a word of the command line names a trace: regatta's, or one that another profiler
+/// wrote.
 pub fn is_trace(word: &str) -> bool {
     let path = Path::new(word);
     // A file that calls itself one is read as one, and its damage named.
-    path.is_file() && (file::is_trace(path) || path.extension().is_some_and(|e| e == "trace"))
+    path.is_file()
+        && (file::is_trace(path)
+            || path.extension().is_some_and(|e| e == "trace")
+            || foreign::is(path))
+}
+
+/// Reads a trace, whoever wrote it.
+fn read(path: &Path) -> Result<Trace, Stop> {
+    match foreign::is(path) {
+        true => foreign::read(path),
+        false => file::read(path).map_err(Stop::usage),
+    }
 }
 
 /// `regatta report TRACE`: prints its table, or writes its page or what Perfetto opens.
@@ -60,7 +74,7 @@ pub fn report(path: &str, html: Option<&Path>, perfetto: Option<&Path>) -> Ended
     if let Some(file) = perfetto.filter(|file| !is_stdout(file)) {
         files::check_writable(file).map_err(Stop::usage)?;
     }
-    let trace = file::read(Path::new(path)).map_err(Stop::usage)?;
+    let trace = read(Path::new(path))?;
     if let Some(file) = perfetto {
         write_perfetto(file, &trace)?;
     }
@@ -93,7 +107,7 @@ pub struct DiffSide<'a> {
 
 impl DiffSide<'_> {
     fn read(&self) -> Result<Trace, Stop> {
-        let mut trace = file::read(Path::new(self.trace)).map_err(Stop::usage)?;
+        let mut trace = read(Path::new(self.trace))?;
         let real = |path: &Path| std::fs::canonicalize(path).ok();
         let mut known = vec![real(Path::new(self.trace))];
         for path in self.runs {
@@ -105,7 +119,7 @@ impl DiffSide<'_> {
                 )));
             }
             known.push(place);
-            let further = file::read(path).map_err(Stop::usage)?;
+            let further = read(path)?;
             if further.recording.operations.is_empty() {
                 return Err(Stop::Usage(anyhow!(
                     "{} has no operation; leave it out",

@@ -171,6 +171,11 @@ pub fn compare(base: (&str, &Trace), head: (&str, &Trace), asked: Option<Share>)
     differ("devices", base.devices(), head.devices());
     let method = |side: &Side| side.trace.header.method.to_string();
     differ("method", method(&base), method(&head));
+    let recorder = |side: &Side| {
+        let told = side.trace.header.recorder.as_deref();
+        told.unwrap_or("regatta").to_owned()
+    };
+    differ("recorder", recorder(&base), recorder(&head));
     let mut comparison = Comparison {
         scope,
         floor,
@@ -234,7 +239,7 @@ fn verdict(comparison: &Comparison, found: &[Found], sides: [&Side; 2]) -> Verdi
     };
     reasons.extend(open.into_iter().map(|told| format!("not decided: {told}")));
     if outcome == VerdictOutcome::NotJudged && !comparable {
-        reasons.push("the traces are of different devices or methods".to_owned());
+        reasons.push("the traces are of different devices, methods or recorders".to_owned());
     }
     Verdict {
         outcome,

@@ -31,6 +31,9 @@ pub struct TraceHeader {
     pub git: Option<Git>,
     /// Where.
     pub machine: Fingerprint,
+    /// What recorded it, where that was not regatta.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorder: Option<String>,
     /// The times of runs of the same program that were made before the one that is recorded
     /// here, in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -79,12 +79,15 @@ fn first_ns(trace: &Trace) -> u64 {
 /// What was recorded, and what is missing of it.
 pub(super) fn facts(trace: &Trace, analysis: &Analysis) -> Vec<String> {
     let recording = &trace.recording;
+    let ended = match &trace.header.recorder {
+        None => format!("it ended with {}", trace.header.ended),
+        Some(recorder) => format!("recorded by {recorder}"),
+    };
     let mut facts = vec![format!(
-        "{}, {} that used a GPU, on {}; it ended with {}",
+        "{}, {} that used a GPU, on {}; {ended}",
         counted(recording.operations.len(), "operation"),
         counted(recording.processes.len(), "process").replace("processs", "processes"),
         trace.header.machine.name,
-        trace.header.ended
     )];
     facts.extend(apart_told(trace, analysis));
     let unfinished = recording.processes.iter().filter(|process| !process.ended);
