@@ -23,8 +23,9 @@ use regatta::report::spread::table;
 /// Write reports of stored runs, or show a stored trace
 ///
 /// Without a format, the page and the tables are written beside each `run.jsonl`, and those
-/// of a file with another name into a folder of that name. A trace, of
-/// regatta, PyTorch's profiler or nsys, is printed, or written as a page with --html. `-` stands for standard output.
+/// of a file with another name into a folder of that name. A trace, of regatta, PyTorch's
+/// profiler or nsys, is printed, or written as a page with --html. `-` stands for standard
+/// output.
 #[derive(Args, Debug)]
 pub struct ReportArgs {
     /// Run files or report folders

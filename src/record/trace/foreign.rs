@@ -6,11 +6,11 @@
 mod kineto;
 mod nsys;
 mod ranges;
+mod reader;
 
 use std::io::{BufRead, Read};
 
-use crate::machine::{Recorded, Recording};
-use crate::record::types::Damage;
+use crate::machine::Recording;
 
 /// What wrote a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,9 +23,6 @@ pub enum Source {
 
 /// How much of a file tells what wrote it, in bytes: a list of devices stands before the events.
 pub const BEGINNING: u64 = 1 << 16;
-
-/// Events that are kept with what is wrong with them; the others are counted.
-const DAMAGE_KEPT: usize = 20;
 
 impl Source {
     /// What wrote a file that begins so, where it is one of these.
@@ -62,67 +59,6 @@ impl Source {
         };
         recording.settle(limit);
         Ok(recording)
-    }
-}
-
-/// What is built of the events of a file.
-struct Reader<'a> {
-    recording: Recording,
-    names: std::collections::HashMap<String, u32>,
-    label: &'a str,
-    bad: usize,
-}
-
-impl Reader<'_> {
-    fn new(label: &str) -> Reader<'_> {
-        Reader {
-            recording: Recording::default(),
-            names: std::collections::HashMap::new(),
-            label,
-            bad: 0,
-        }
-    }
-
-    /// The number of a kernel's name.
-    fn name(&mut self, name: String) -> u32 {
-        let names = &mut self.recording.names;
-        *self.names.entry(name).or_insert_with_key(|name| {
-            names.push(name.clone());
-            names.len() as u32 - 1
-        })
-    }
-
-    /// Takes an operation in, or says why it cannot be used. `place` is its number in the file.
-    fn take(&mut self, place: usize, operation: Result<Recorded, String>) -> bool {
-        let problem = match operation {
-            Ok(operation) => match operation.objection() {
-                None => {
-                    self.recording.operations.push(operation);
-                    return true;
-                }
-                Some(objection) => objection.to_owned(),
-            },
-            Err(problem) => problem,
-        };
-        self.bad += 1;
-        if self.bad <= DAMAGE_KEPT {
-            let line = place;
-            let damage = Damage { line, problem };
-            self.recording.damage.push((self.label.to_owned(), damage));
-        }
-        false
-    }
-
-    fn finished(mut self, place: usize) -> Recording {
-        if self.bad > DAMAGE_KEPT {
-            let problem = format!("and {} more could not be used", self.bad - DAMAGE_KEPT);
-            let damage = Damage {
-                line: place,
-                problem,
-            };
-            self.recording.damage.push((self.label.to_owned(), damage));
-        }
-        self.recording
     }
 }
 

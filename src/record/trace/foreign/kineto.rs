@@ -17,9 +17,9 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use super::Reader;
 use super::nsys::direction;
 use super::ranges::Threads;
+use super::reader::Reader;
 use crate::machine::{Device, Launch, Operation, Process, Recorded, Recording, Work};
 
 /// What is read of an event; members of other types than these are as if they were not there.

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, Read};
 
-use super::Reader;
+use super::reader::Reader;
 use crate::input;
 use crate::machine::{Device, Launch, Operation, Process, Recorded, Recording, Work};
 
