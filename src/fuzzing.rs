@@ -225,7 +225,7 @@ fn trace_file(folder: &Path, data: &[u8]) {
     let analysis = traces::analyse(&trace.recording);
     report::trace::table(&trace, &analysis);
     let _ = report::trace::page(&trace, &analysis);
-    let comparison = traces::compare(("a", &trace), ("b", &trace), traces::FLOOR);
+    let comparison = traces::compare(("a", &trace), ("b", &trace), None);
     report::trace::difference(&comparison, false);
     let _ = report::trace::compared(&comparison, &trace, &trace);
 }

@@ -269,3 +269,121 @@ fn a_stopped_program_keeps_what_it_recorded() {
     let (stdout, _) = exits!(place, 0, ["report", "a.trace"]);
     assert!(stdout.contains("signal SIGTERM"), "{stdout}");
 }
+
+/// What stands in for a program that is run several times: its kernel takes so many nanoseconds
+/// in each.
+fn in_turn(place: &Place, name: &str, each: &[u64]) -> String {
+    for (number, ns) in each.iter().enumerate() {
+        let text = recording("flash_bwd(Params)", 157, *ns);
+        place.write(&format!("{name}{}.jsonl", number + 1), &text);
+    }
+    format!(
+        "n=$(cat {name}.n 2>/dev/null || echo 0); n=$((n + 1)); echo $n > {name}.n; \
+         cp {name}$n.jsonl \"$REGATTA_TRACE/7-5.jsonl\""
+    )
+}
+
+#[test]
+fn several_runs_have_a_floor_of_their_own() {
+    let place = Place::new();
+    let traced = |name: &str, each: &[u64]| {
+        let script = in_turn(&place, name, each);
+        let (runs, out) = (each.len().to_string(), format!("{name}.trace"));
+        let (_, stderr) = exits!(
+            place,
+            0,
+            [
+                "trace", "--runs", &runs, "--out", &out, "--", "sh", "-c", &script
+            ]
+        );
+        let several = each.len() > 1;
+        assert_eq!(stderr.contains("run 1 of"), several, "{stderr}");
+    };
+    traced("base", &[2_600_000, 2_603_000, 2_606_000, 2_601_000]);
+    traced("again", &[2_604_000, 2_602_000, 2_599_000, 2_605_000]);
+    // Five per cent slower: half of what one run a side is let pass.
+    traced("slow", &[2_730_000, 2_733_000, 2_736_000, 2_731_000]);
+    traced("noisy", &[2_500_000, 3_000_000, 2_600_000, 2_800_000]);
+    exits!(place, 0, ["diff", "base.trace", "again.trace"]);
+    let (stdout, _) = exits!(place, 1, ["diff", "base.trace", "slow.trace"]);
+    assert!(stdout.contains("the device works 5.0 % slower"), "{stdout}");
+    assert!(stdout.contains("4 and 4 runs"), "{stdout}");
+    exits!(
+        place,
+        0,
+        ["diff", "base.trace", "slow.trace", "--floor", "0.1"]
+    );
+    let (stdout, _) = exits!(place, 3, ["diff", "base.trace", "noisy.trace"]);
+    assert!(stdout.contains("NOT JUDGED"), "{stdout}");
+    assert!(stdout.contains("not decided: the device works"), "{stdout}");
+
+    // The same of traces of one run each.
+    for (number, ns) in [2_600_000u64, 2_603_000, 2_606_000, 2_601_000]
+        .iter()
+        .enumerate()
+    {
+        traced(&format!("b{number}"), &[*ns]);
+        traced(&format!("h{number}"), &[*ns + 130_000]);
+    }
+    exits!(place, 0, ["diff", "b0.trace", "h0.trace"]);
+    let mut args = vec!["diff".to_owned(), "b0.trace".into(), "h0.trace".into()];
+    for number in 1..4 {
+        args.extend(["--base-run".to_owned(), format!("b{number}.trace")]);
+        args.extend(["--head-run".to_owned(), format!("h{number}.trace")]);
+    }
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let (code, stdout, _) = place.ran(&args);
+    assert_eq!(code, 1, "{stdout}");
+    let twice = ["diff", "b0.trace", "h0.trace", "--base-run", "./b0.trace"];
+    let (code, _, stderr) = place.ran(&twice);
+    assert!(code == 2 && stderr.contains("named twice"), "{stderr}");
+}
+
+#[test]
+fn a_run_that_fails_is_the_last() {
+    let place = place();
+    let script = format!("echo ran >> runs; {}; exit 41", copies("auto"));
+    let (_, stderr) = exits!(
+        place,
+        41,
+        [
+            "trace", "--runs", "3", "--out", "a.trace", "--", "sh", "-c", &script
+        ]
+    );
+    assert!(stderr.contains("no further run follows"), "{stderr}");
+    let runs = fs::read_to_string(place.path().join("runs")).unwrap();
+    assert_eq!(runs.lines().count(), 1);
+    exits!(place, 0, ["report", "a.trace"]);
+}
+
+#[test]
+fn a_trace_is_written_for_perfetto() {
+    let place = place();
+    let script = copies("auto");
+    exits!(
+        place,
+        0,
+        ["trace", "--out", "a.trace", "--", "sh", "-c", &script]
+    );
+    let (stdout, stderr) = exits!(place, 0, ["report", "a.trace", "--perfetto", "p.json"]);
+    assert!(stdout.is_empty() && stderr.contains("p.json"), "{stderr}");
+    let text = fs::read(place.path().join("p.json")).unwrap();
+    let written: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    let events = written["traceEvents"].as_array().unwrap();
+    assert_eq!(
+        events
+            .iter()
+            .filter(|event| event["cat"] == "kernel")
+            .count(),
+        10
+    );
+    let (stdout, _) = exits!(place, 0, ["report", "a.trace", "--perfetto", "-"]);
+    assert_eq!(stdout.as_bytes(), text);
+    for args in [
+        ["report", "auto.jsonl", "--perfetto", "p.json"],
+        ["report", "a.trace", "--perfetto", "b.trace"],
+        ["report", "a.trace", "--perfetto", "."],
+    ] {
+        exits!(place, 2, args);
+    }
+}

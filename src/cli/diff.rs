@@ -7,8 +7,7 @@ use anyhow::anyhow;
 use clap::Args;
 
 use super::reporting::{self, Answers};
-use super::{Ended, Stop, sides, trace};
-use regatta::judge::trace::FLOOR;
+use super::{Ended, Stop, sides, traces};
 use regatta::judge::{self, Options};
 use regatta::record::baseline::Store;
 use regatta::record::run_file::Known;
@@ -18,7 +17,8 @@ use regatta::units::Share;
 /// Judge two stored runs or traces: what got slower, how sure that is, and why
 ///
 /// BASE and HEAD are run files, report folders, or names of baselines; or two traces of
-/// `regatta trace`. Runs of different suites are compared over the cases they share.
+/// `regatta trace`, of PyTorch's profiler (export_chrome_trace) or of nsys (stats --report
+/// cuda_gpu_trace --format csv). Runs of different suites are compared over the cases they share.
 #[derive(Args, Debug)]
 pub struct DiffArgs {
     /// What was
@@ -35,9 +35,18 @@ pub struct DiffArgs {
     #[arg(long)]
     strict: bool,
 
-    /// Of traces: the smallest change of a time that counts, 0.1 for 10 % [default: 0.1]
+    /// Of traces: the smallest change of a time that counts, 0.1 for 10 % [default: 0.1, or
+    /// 0.02 where each side has four runs]
     #[arg(long, value_name = "SHARE")]
     floor: Option<f64>,
+
+    /// Another trace of the base's program, whose times count too; may be repeated
+    #[arg(long, value_name = "TRACE")]
+    base_run: Vec<PathBuf>,
+
+    /// Another trace of the head's program, likewise
+    #[arg(long, value_name = "TRACE")]
+    head_run: Vec<PathBuf>,
 
     #[command(flatten)]
     answers: Answers,
@@ -48,11 +57,16 @@ pub struct DiffArgs {
 /// # Errors
 /// See [`super::Stop`].
 pub fn run(args: &DiffArgs) -> Ended {
-    match (trace::is_trace(&args.base), trace::is_trace(&args.head)) {
-        (true, true) => return traces(args),
+    match (traces::is_trace(&args.base), traces::is_trace(&args.head)) {
+        (true, true) => return of_traces(args),
         (false, false) if args.floor.is_some() => {
             return Err(Stop::Usage(anyhow!(
                 "--floor is for traces; the floor of a run is its suite's: [policy] floor"
+            )));
+        }
+        (false, false) if !args.base_run.is_empty() || !args.head_run.is_empty() => {
+            return Err(Stop::Usage(anyhow!(
+                "--base-run and --head-run are for traces; a run has invocations of its own"
             )));
         }
         (false, false) => {}
@@ -88,7 +102,7 @@ pub fn run(args: &DiffArgs) -> Ended {
     reporting::show(&report, &args.answers)
 }
 
-fn traces(args: &DiffArgs) -> Ended {
+fn of_traces(args: &DiffArgs) -> Ended {
     let Answers {
         show,
         outputs,
@@ -101,8 +115,9 @@ fn traces(args: &DiffArgs) -> Ended {
         )));
     }
     outputs.check()?;
-    let floor = args.floor.unwrap_or(FLOOR.0);
-    if !(0.0..=100.0).contains(&floor) {
+    if let Some(floor) = args.floor
+        && !(0.0..=100.0).contains(&floor)
+    {
         return Err(Stop::Usage(anyhow!(
             "--floor {floor} is no share; 0.1 stands for 10 %"
         )));
@@ -113,5 +128,10 @@ fn traces(args: &DiffArgs) -> Ended {
             "--json and --html - both go to standard output; name a file for the page"
         )));
     }
-    trace::diff((&args.base, &args.head), Share(floor), show.json, page)
+    let side = |trace, runs| traces::DiffSide { trace, runs };
+    let sides = [
+        side(&args.base, &args.base_run),
+        side(&args.head, &args.head_run),
+    ];
+    traces::diff(sides, args.floor.map(Share), show.json, page)
 }

@@ -36,6 +36,7 @@ pub mod schema;
 mod sides;
 mod timings;
 pub mod trace;
+mod traces;
 pub mod verdicts;
 mod versions;
 pub mod worker;

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::outputs::Outputs;
 use super::reporting;
 use super::sides::{self, Stored};
-use super::{Ended, Stop, criterion, print, timings, trace};
+use super::{Ended, Stop, criterion, print, timings, traces};
 use regatta::judge::spread::Spreads;
 use regatta::judge::{self, Options};
 use regatta::record::baseline::Store;
@@ -23,8 +23,9 @@ use regatta::report::spread::table;
 /// Write reports of stored runs, or show a stored trace
 ///
 /// Without a format, the page and the tables are written beside each `run.jsonl`, and those
-/// of a file with another name into a folder of that name. A trace is
-/// printed, or written as a page with --html. `-` stands for standard output.
+/// of a file with another name into a folder of that name. A trace, of regatta, PyTorch's
+/// profiler or nsys, is printed, or written as a page with --html. `-` stands for standard
+/// output.
 #[derive(Args, Debug)]
 pub struct ReportArgs {
     /// Run files or report folders
@@ -55,6 +56,14 @@ pub struct ReportArgs {
         conflicts_with_all = ["base", "html", "csv", "markdown", "junit", "criterion"]
     )]
     timings: Option<PathBuf>,
+
+    /// Of a trace: write what Perfetto (ui.perfetto.dev) and chrome://tracing open
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["base", "spread", "json", "timings", "csv", "markdown", "junit", "criterion"]
+    )]
+    perfetto: Option<PathBuf>,
 
     #[command(flatten)]
     outputs: Outputs,
@@ -92,7 +101,7 @@ pub fn run(args: &ReportArgs) -> Ended {
         timings::check(page, args.json)?;
     }
     if let [path] = args.runs.as_slice()
-        && trace::is_trace(path)
+        && traces::is_trace(path)
     {
         if args.timings.is_some() {
             return Err(Stop::Usage(anyhow!(
@@ -100,7 +109,13 @@ pub fn run(args: &ReportArgs) -> Ended {
                  time of its program went"
             )));
         }
-        return trace::report(path, args.outputs.html());
+        return traces::report(path, args.outputs.html(), args.perfetto.as_deref());
+    }
+    if let Some(file) = &args.perfetto {
+        return Err(Stop::Usage(anyhow!(
+            "--perfetto {}: what Perfetto opens is made of one trace; name one of `regatta trace`",
+            file.display()
+        )));
     }
     if args.runs.len() > 1 && args.any_output() {
         return Err(Stop::Usage(anyhow!(

@@ -1,16 +1,16 @@
-//! `regatta trace`: what any program does on its GPUs, and `regatta diff` of two traces.
+//! `regatta trace`: what any program does on its GPUs.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::outputs::{is_stdout, put};
+use super::outputs::is_stdout;
+use super::traces::{json, write_page};
 use super::{Ended, Stop, measuring, note, print};
-use regatta::judge::trace::{Analysis, analyse, compare};
+use regatta::judge::trace::{Analysis, analyse, times_of};
 use regatta::machine::Recording;
 use regatta::measure::checkout::checkout;
 use regatta::measure::tracing::{self, Recorder};
@@ -18,7 +18,6 @@ use regatta::record::trace::{Trace, TraceHeader, file, is_script, raw};
 use regatta::record::{METHOD_VERSION, RecordError, SCHEMA_VERSION};
 use regatta::report::files;
 use regatta::report::trace as shown;
-use regatta::units::Share;
 use regatta::worker::gpu_clock;
 use regatta::worker::program::why;
 
@@ -36,6 +35,7 @@ use regatta::worker::program::why;
 #[command(
     after_help = "Examples:\n  regatta trace -- python train.py --steps 20\n  \
     regatta trace --out new.trace --html new.html -- ./bench\n  \
+    regatta trace --runs 4 -- python train.py --steps 20\n  \
     regatta diff old.trace new.trace"
 )]
 pub struct TraceArgs {
@@ -65,6 +65,16 @@ pub struct TraceArgs {
           value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
 
+    /// Run CMD so many times, one after the other, and keep the times of each
+    ///
+    /// The last run is kept whole; of those before it the times of their repetitions. What runs
+    /// of one program differ by is then known: from four on each side, `regatta diff` calls
+    /// slower what lies beyond that, and no longer only what is 10 % slower. A run that fails,
+    /// or that Ctrl-C ends, is the last.
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=100))]
+    runs: u32,
+
     /// Replace a trace that is there
     #[arg(long)]
     replace: bool,
@@ -88,49 +98,97 @@ pub fn run(args: &TraceArgs) -> Ended {
         .context("the recorder cannot be written into the cache; name another in XDG_CACHE_HOME")
         .map_err(Stop::Usage)?
         .ok_or_else(|| Stop::Usage(anyhow!("this regatta was built without its recorder")))?;
-    let folder = tempfile::Builder::new()
-        .prefix("regatta-trace-")
-        .tempdir()
-        .context("no folder for the recording; name another in TMPDIR")
-        .map_err(Stop::Usage)?;
-    let started = Timestamp::now();
-    let recorder = Recorder {
-        library: &library,
-        folder: folder.path(),
-        torch: args.torch,
-    };
-    let status = tracing::run(&args.command, &recorder, args.json).map_err(|error| {
-        let program = &args.command[0];
-        Stop::Usage(anyhow!(
-            "cannot start {program}: {}",
-            why(Path::new(program), &error)
-        ))
-    })?;
-    let recording = raw::read(folder.path(), args.limit as usize).map_err(Stop::not_judged)?;
-    let code = tracing::exit_code(status);
-    if recording.operations.is_empty() {
-        note(format!("nothing was recorded: {}", why_nothing(&recording)));
-        if code != 0 {
+    let mut earlier = Vec::new();
+    for number in 1.. {
+        if args.runs > 1 {
+            note(format!("run {number} of {}", args.runs));
+        }
+        let run = Run::of(args, &library)?;
+        let code = tracing::exit_code(run.ran.status);
+        if run.recording.operations.is_empty() {
+            return Ok(nothing(args, &run, code));
+        }
+        if number < args.runs && code == 0 && !run.ran.stopped {
+            earlier.push(times_of(&analyse(&run.recording)));
+            continue;
+        }
+        if number < args.runs {
             note(format!(
-                "{} ended with {}",
-                args.command[0],
-                tracing::ended(status)
+                "it was the last of {}: no further run follows",
+                args.runs
             ));
         }
-        return Ok(if code == 0 { 3 } else { code });
+        if args.torch
+            && run
+                .recording
+                .operations
+                .iter()
+                .all(|o| o.operator.is_none())
+        {
+            note(
+                "--torch: no operator was recorded; CMD did not import torch, or did so with \
+                 what PYTHONPATH names ignored (python -I, -E or -S)",
+            );
+        }
+        let mut header = header(args, &run);
+        header.earlier = earlier;
+        let recording = run.recording;
+        keep(args, &out, &Trace { header, recording })?;
+        return Ok(code);
     }
-    if args.torch && recording.operations.iter().all(|o| o.operator.is_none()) {
-        note(
-            "--torch: no operator was recorded; CMD did not import torch, or did so with what \
-             PYTHONPATH names ignored (python -I, -E or -S)",
-        );
+    Ok(0)
+}
+
+/// A run of the program.
+struct Run {
+    started: Timestamp,
+    ran: tracing::Ran,
+    recording: Recording,
+}
+
+impl Run {
+    fn of(args: &TraceArgs, library: &Path) -> Result<Run, Stop> {
+        let folder = tempfile::Builder::new()
+            .prefix("regatta-trace-")
+            .tempdir()
+            .context("no folder for the recording; name another in TMPDIR")
+            .map_err(Stop::Usage)?;
+        let started = Timestamp::now();
+        let recorder = Recorder {
+            library,
+            folder: folder.path(),
+            torch: args.torch,
+        };
+        let ran = tracing::run(&args.command, &recorder, args.json).map_err(|error| {
+            let program = &args.command[0];
+            Stop::Usage(anyhow!(
+                "cannot start {program}: {}",
+                why(Path::new(program), &error)
+            ))
+        })?;
+        let recording = raw::read(folder.path(), args.limit as usize).map_err(Stop::not_judged)?;
+        Ok(Run {
+            started,
+            ran,
+            recording,
+        })
     }
-    let trace = Trace {
-        header: header(args, started, status, &recording),
-        recording,
-    };
-    keep(args, &out, &trace)?;
-    Ok(code)
+}
+
+/// Says why nothing was recorded, and gives the exit code.
+fn nothing(args: &TraceArgs, run: &Run, code: u8) -> u8 {
+    note(format!(
+        "nothing was recorded: {}",
+        why_nothing(&run.recording)
+    ));
+    if code != 0 {
+        note(format!(
+            "{} ended with {}",
+            args.command[0],
+            tracing::ended(run.ran.status)
+        ));
+    }
+    if code == 0 { 3 } else { code }
 }
 
 /// Finds out before the program runs what would keep its trace from being kept.
@@ -209,22 +267,19 @@ fn why_nothing(recording: &Recording) -> String {
     }
 }
 
-fn header(
-    args: &TraceArgs,
-    started: Timestamp,
-    status: ExitStatus,
-    recording: &Recording,
-) -> TraceHeader {
+fn header(args: &TraceArgs, run: &Run) -> TraceHeader {
     TraceHeader {
         schema: SCHEMA_VERSION,
         method: METHOD_VERSION,
         tool: env!("CARGO_PKG_VERSION").to_owned(),
         argv: measuring::argv(),
         command: args.command.clone(),
-        started,
-        ended: tracing::ended(status),
+        started: run.started,
+        ended: tracing::ended(run.ran.status),
         git: checkout(Path::new("reports")),
-        machine: tracing::fingerprint(recording),
+        machine: tracing::fingerprint(&run.recording),
+        recorder: None,
+        earlier: Vec::new(),
     }
 }
 
@@ -258,67 +313,6 @@ fn keep(args: &TraceArgs, out: &Path, trace: &Trace) -> Result<(), Stop> {
     }
     note(format!("trace: {}", out.display()));
     Ok(())
-}
-
-fn json(answer: &impl Serialize) -> Result<(), Stop> {
-    let text = serde_json::to_string(answer).map_err(Stop::not_judged)?;
-    print(format!("{text}\n"))
-}
-
-/// Writes the page of a trace.
-///
-/// # Errors
-/// When it cannot be written: exit code 3.
-pub fn write_page(path: &Path, trace: &Trace, analysis: &Analysis) -> Result<(), Stop> {
-    let text = shown::page(trace, analysis).map_err(Stop::not_judged)?;
-    keep_page(path, text)
-}
-
-fn keep_page(path: &Path, text: String) -> Result<(), Stop> {
-    put(path, text)?;
-    note(format!("page: {}", path.display()));
-    Ok(())
-}
-
-/// True when a word of the command line names a trace.
-pub fn is_trace(word: &str) -> bool {
-    let path = Path::new(word);
-    // A file that calls itself one is read as one, and its damage named.
-    path.is_file() && (file::is_trace(path) || path.extension().is_some_and(|e| e == "trace"))
-}
-
-/// `regatta report TRACE`: prints its table, or writes its page.
-///
-/// # Errors
-/// See [`super::Stop`].
-pub fn report(path: &str, html: Option<&Path>) -> Ended {
-    let trace = file::read(Path::new(path)).map_err(Stop::usage)?;
-    let analysis = analyse(&trace.recording);
-    match html {
-        Some(html) => write_page(html, &trace, &analysis)?,
-        None => print(shown::table(&trace, &analysis))?,
-    }
-    Ok(0)
-}
-
-/// `regatta diff` of two traces.
-///
-/// # Errors
-/// See [`super::Stop`].
-pub fn diff((base, head): (&str, &str), floor: Share, as_json: bool, page: Option<&Path>) -> Ended {
-    let read = |path: &str| file::read(Path::new(path)).map_err(Stop::usage);
-    let (before, after) = (read(base)?, read(head)?);
-    let comparison = compare((base, &before), (head, &after), floor);
-    if let Some(page) = page {
-        let text = shown::compared(&comparison, &before, &after).map_err(Stop::not_judged)?;
-        keep_page(page, text)?;
-    }
-    match as_json {
-        true => json(&comparison)?,
-        false if page.is_some_and(is_stdout) => {}
-        false => print(shown::difference(&comparison, true))?,
-    }
-    Ok(comparison.verdict.outcome.exit_code())
 }
 
 #[cfg(test)]

@@ -98,7 +98,16 @@ fn variable(name: &str, value: &OsStr) -> io::Result<(String, String)> {
     Ok((name.to_owned(), value))
 }
 
-/// Runs a program to its end and gives its status. What its GPUs do is recorded by
+/// How a program ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Ran {
+    /// Its status.
+    pub status: ExitStatus,
+    /// True when this process was asked to stop meanwhile.
+    pub stopped: bool,
+}
+
+/// Runs a program to its end and tells how that was. What its GPUs do is recorded by
 /// `recorder`. With `quiet`, what it prints to standard output goes to standard
 /// error, so that standard output is the caller's alone.
 ///
@@ -107,7 +116,7 @@ fn variable(name: &str, value: &OsStr) -> io::Result<(String, String)> {
 ///
 /// # Errors
 /// When it cannot be started.
-pub fn run(command: &[String], recorder: &Recorder, quiet: bool) -> io::Result<ExitStatus> {
+pub fn run(command: &[String], recorder: &Recorder, quiet: bool) -> io::Result<Ran> {
     let [program, arguments @ ..] = command else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
@@ -136,7 +145,7 @@ pub fn run(command: &[String], recorder: &Recorder, quiet: bool) -> io::Result<E
 }
 
 /// Waits for the program's end and passes signals on.
-fn wait(mut program: Started, asked: &SignalFd) -> io::Result<ExitStatus> {
+fn wait(mut program: Started, asked: &SignalFd) -> io::Result<Ran> {
     /// What the kernel sends, Ctrl-C in a terminal, it sends to the whole group.
     const FROM_THE_KERNEL: i32 = 0x80;
     let (mut stopped, mut passed_on) = (false, 0);
@@ -163,7 +172,7 @@ fn wait(mut program: Started, asked: &SignalFd) -> io::Result<ExitStatus> {
             if stopped {
                 descendants::kill_own();
             }
-            return Ok(status);
+            return Ok(Ran { status, stopped });
         }
         thread::sleep(Duration::from_millis(10));
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::analysis::{Analysis, analyse};
+use super::runs::{FEWEST, FLOOR, Runs, RunsOf, comparable, judge};
 use crate::judge::account::{Asked, account};
 use crate::judge::causes::{Facts, Found, found};
 use crate::judge::judgement::{Account, Difference, Finding, Verdict, VerdictOutcome};
@@ -12,20 +13,19 @@ use crate::machine::{
     Division, KernelChange, Launches, Recorded, Scope, SideFigures, Sides, Summary, of_recordings,
     repetition, whole,
 };
-use crate::record::trace::Trace;
-use crate::units::{Nanoseconds, Ratio, Share};
-
-/// Smallest relative change of a time that counts, unless told otherwise. A trace is one
-/// run under a profiler: the floor of repeated, gated measurements would be too low.
-pub const FLOOR: Share = Share(0.10);
+use crate::record::trace::{Spent, Trace};
+use crate::units::{Nanoseconds, Share};
 
 /// The whole answer.
 #[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Comparison {
     /// What was held against each other.
     pub scope: Scope,
-    /// Smallest change of a time that counts.
+    /// Smallest change of a time of one run that counts: what kernels are told by.
     pub floor: Share,
+    /// The times of both sides, judged by all their runs; absent where a side has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runs: Option<Runs>,
     /// The sides in figures.
     pub sides: Sides<SideFigures>,
     /// Facts that keep times from being compared.
@@ -41,18 +41,6 @@ pub struct Comparison {
     pub notes: Vec<String>,
     /// What follows.
     pub verdict: Verdict,
-}
-
-impl Comparison {
-    /// Head over base of the time in which a device worked.
-    pub fn busy_ratio(&self) -> Ratio {
-        self.sides.ratio(|side| side.busy_ns)
-    }
-
-    /// Head over base of the time that passed.
-    pub fn elapsed_ratio(&self) -> Ratio {
-        self.sides.ratio(|side| side.elapsed_ns)
-    }
 }
 
 /// A side with what was made of it.
@@ -112,6 +100,11 @@ impl<'a> Side<'a> {
         }
     }
 
+    /// What its runs took.
+    fn runs(&self, scope: Scope) -> Vec<Spent> {
+        comparable(self.trace, &self.analysis, scope)
+    }
+
     fn figures(&self, scope: Scope) -> SideFigures {
         let (summary, times) = self.summary(scope);
         let per = |ns: u64| Nanoseconds::whole(ns) / times;
@@ -160,8 +153,10 @@ impl<'a> Side<'a> {
     }
 }
 
-/// Compares two traces.
-pub fn compare(base: (&str, &Trace), head: (&str, &Trace), floor: Share) -> Comparison {
+/// Compares two traces, each with the times of earlier runs that it tells of. `asked` takes the
+/// place of the smallest change that counts, of one run and of several.
+pub fn compare(base: (&str, &Trace), head: (&str, &Trace), asked: Option<Share>) -> Comparison {
+    let floor = asked.unwrap_or(FLOOR);
     let (base, head) = (Side::new(base.0, base.1), Side::new(head.0, head.1));
     let scope = match (&base.analysis.steady, &head.analysis.steady) {
         (Some(_), Some(_)) => Scope::Repetition,
@@ -177,9 +172,15 @@ pub fn compare(base: (&str, &Trace), head: (&str, &Trace), floor: Share) -> Comp
     differ("devices", base.devices(), head.devices());
     let method = |side: &Side| side.trace.header.method.to_string();
     differ("method", method(&base), method(&head));
+    let recorder = |side: &Side| {
+        let told = side.trace.header.recorder.as_deref();
+        told.unwrap_or("regatta").to_owned()
+    };
+    differ("recorder", recorder(&base), recorder(&head));
     let mut comparison = Comparison {
         scope,
         floor,
+        runs: judge(&Sides::of(base.runs(scope), head.runs(scope)), asked),
         kernels: of_recordings(&base.launches(scope), &head.launches(scope)),
         sides: Sides::of(base.figures(scope), head.figures(scope)),
         incomparable,
@@ -217,8 +218,6 @@ pub fn compare(base: (&str, &Trace), head: (&str, &Trace), floor: Share) -> Comp
 }
 
 fn verdict(comparison: &Comparison, found: &[Found], sides: [&Side; 2]) -> Verdict {
-    let mut reasons = Vec::new();
-    let busy = comparison.busy_ratio();
     let comparable = comparison.incomparable.is_empty();
     if let Some(empty) = sides
         .iter()
@@ -230,26 +229,19 @@ fn verdict(comparison: &Comparison, found: &[Found], sides: [&Side; 2]) -> Verdi
             undecided: None,
         };
     }
-    if comparable && busy > Ratio::grown_by(comparison.floor) {
-        reasons.push(format!("the device works {}", busy.told()));
-    }
-    let elapsed = comparison.elapsed_ratio();
-    // What passes on the host is noisier than what passes on the device.
-    if comparable
-        && elapsed > Ratio::grown_by(comparison.floor + comparison.floor)
-        && elapsed > busy
-    {
-        reasons.push(format!("the program takes {}", elapsed.told()));
-    }
+    let runs = comparison.runs.as_ref().filter(|_| comparable);
+    let mut reasons = runs.map_or_else(Vec::new, |runs| slower(runs, VerdictOutcome::Failed));
     let worse = found.iter().filter(|found| found.worse);
     reasons.extend(worse.map(|found| format!("the structure is worse: {}", found.finding.cause)));
-    let outcome = match (reasons.is_empty(), comparable) {
+    let open = runs.map_or_else(Vec::new, |runs| slower(runs, VerdictOutcome::NotJudged));
+    let outcome = match (reasons.is_empty(), comparable && open.is_empty()) {
         (false, _) => VerdictOutcome::Failed,
         (true, true) => VerdictOutcome::Passed,
         (true, false) => VerdictOutcome::NotJudged,
     };
-    if outcome == VerdictOutcome::NotJudged {
-        reasons.push("the traces are of different devices or methods".to_owned());
+    reasons.extend(open.into_iter().map(|told| format!("not decided: {told}")));
+    if outcome == VerdictOutcome::NotJudged && !comparable {
+        reasons.push("the traces are of different devices, methods or recorders".to_owned());
     }
     Verdict {
         outcome,
@@ -258,13 +250,53 @@ fn verdict(comparison: &Comparison, found: &[Found], sides: [&Side; 2]) -> Verdi
     }
 }
 
+/// The times of which this follows, a sentence each. What passes is not told where it is
+/// what the device works: one reason is enough.
+fn slower(runs: &Runs, outcome: VerdictOutcome) -> Vec<String> {
+    let Runs { busy, elapsed, .. } = runs;
+    let is = |of: &RunsOf| of.outcome() == outcome;
+    let told = |what: &str, of: &RunsOf| match runs.are_several() {
+        true => format!("{what} {} ({})", of.told(), runs.told()),
+        false => format!("{what} {}", of.change.told()),
+    };
+    let busy_told = is(busy).then(|| told("the device works", busy));
+    let more = is(elapsed) && (!is(busy) || elapsed.change > busy.change);
+    let elapsed_told = more.then(|| told("the program takes", elapsed));
+    busy_told.into_iter().chain(elapsed_told).collect()
+}
+
 fn notes(comparison: &Comparison, sides: [&Side; 2]) -> Vec<String> {
-    let mut notes = vec![
-        "a trace is one run under a profiler: structure is exact, times are an indication; \
-         `regatta gate` and `regatta run` tell times apart from noise"
-            .to_owned(),
-    ];
+    let mut notes = vec![match &comparison.runs {
+        Some(runs) if runs.are_enough() => format!(
+            "times are of {} under a profiler, and judged by how far these lie apart; what may \
+             have changed between the moments of the two sides is not known",
+            runs.told()
+        ),
+        _ => format!(
+            "a trace is one run under a profiler: structure is exact, times are an indication; \
+             {FEWEST} runs of each side (`regatta trace --runs {FEWEST}`) have a floor of their \
+             own, and `regatta gate` and `regatta run` tell times apart from noise"
+        ),
+    }];
+    if let Some(runs) = comparison.runs.as_ref().filter(|runs| runs.are_several()) {
+        notes.push(format!(
+            "{}: the device works {}; the program takes {}",
+            runs.told(),
+            runs.busy.told(),
+            runs.elapsed.told()
+        ));
+    }
     for side in sides {
+        let told = 1 + side.trace.header.earlier.len();
+        let used = side.runs(comparison.scope).len();
+        if used < told && !side.trace.recording.operations.is_empty() {
+            notes.push(format!(
+                "{}: {} of {told} runs repeat another number of operations, or nothing, and do \
+                 not count",
+                side.label,
+                told - used
+            ));
+        }
         let recording = &side.trace.recording;
         if side.analysis.steady.is_none() {
             notes.push(format!(

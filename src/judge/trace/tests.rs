@@ -7,7 +7,7 @@ use crate::record::trace::testing::{BACKWARD, steps, trace, training};
 use crate::units::Share;
 
 fn compared(base: &Trace, head: &Trace) -> Comparison {
-    compare(("base", base), ("head", head), FLOOR)
+    compare(("base", base), ("head", head), None)
 }
 
 /// The first finding of a comparison, as it is told.

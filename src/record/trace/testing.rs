@@ -25,6 +25,8 @@ pub fn trace(recording: Recording) -> Trace {
                 name: "h200-132sm".to_owned(),
                 ..Fingerprint::default()
             },
+            recorder: None,
+            earlier: Vec::new(),
         },
         recording,
     }

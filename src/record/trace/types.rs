@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::Recording;
 use crate::record::types::{Fingerprint, Git};
+use crate::units::Nanoseconds;
 
 /// The first line of a trace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -30,6 +31,54 @@ pub struct TraceHeader {
     pub git: Option<Git>,
     /// Where.
     pub machine: Fingerprint,
+    /// What recorded it, where that was not regatta.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorder: Option<String>,
+    /// The times of runs of the same program that were made before the one that is recorded
+    /// here, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<RunTimes>,
+}
+
+/// What is kept of a run beside the one that is recorded whole. Times are nanoseconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct RunTimes {
+    /// Operations that were recorded.
+    pub operations: usize,
+    /// All of it: from the start of the first operation to the end of the last.
+    pub whole: Spent,
+    /// One repetition of the part that repeats, where one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repetition: Option<Repeated>,
+}
+
+/// The part of a run that repeats.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Repeated {
+    /// Operations of the busiest stream in one repetition.
+    pub operations: usize,
+    /// How often it came.
+    pub repeats: usize,
+    /// Of one repetition, the mean over all.
+    #[serde(flatten)]
+    pub spent: Spent,
+}
+
+/// What passed, and how much of it a device worked.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Spent {
+    /// What passed.
+    pub elapsed_ns: Nanoseconds,
+    /// With at least one operation on a device.
+    pub busy_ns: Nanoseconds,
+}
+
+impl Spent {
+    /// True for times that can be compared: a file may say anything.
+    pub fn is_usable(&self) -> bool {
+        let plausible = |time: Nanoseconds| (1.0..1e18).contains(&time.0);
+        plausible(self.elapsed_ns) && plausible(self.busy_ns)
+    }
 }
 
 /// What a program and its children did.

@@ -170,11 +170,11 @@ fn drawn(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::trace::{FLOOR, compare};
+    use crate::judge::trace::compare;
     use crate::record::trace::testing;
 
     fn page_of(base: &Trace, head: &Trace) -> String {
-        let comparison = compare(("a <1>.trace", base), ("b.trace", head), FLOOR);
+        let comparison = compare(("a <1>.trace", base), ("b.trace", head), None);
         compared(&comparison, base, head).unwrap()
     }
 

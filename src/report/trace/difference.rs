@@ -259,14 +259,14 @@ pub(super) fn count(kernel: &KernelChange) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::trace::{FLOOR, compare};
+    use crate::judge::trace::compare;
     use crate::record::trace::testing;
     use crate::report::text::width;
 
     #[test]
     fn one_block_where_there_were_157() {
         let (base, head) = (testing::training(157), testing::training(1));
-        let comparison = compare(("auto.trace", &base), ("one.trace", &head), FLOOR);
+        let comparison = compare(("auto.trace", &base), ("one.trace", &head), None);
         let text = difference(&comparison, false);
         for line in text.lines() {
             assert!(width(line) <= 80, "{line}");
@@ -284,7 +284,7 @@ mod tests {
         for process in &mut head.recording.processes {
             process.calls.clear();
         }
-        let comparison = compare(("a.trace", &base), ("b.trace", &head), FLOOR);
+        let comparison = compare(("a.trace", &base), ("b.trace", &head), None);
         let rows = figures(&comparison);
         let launches = rows.iter().find(|row| row.name == "launches").unwrap();
         assert_eq!(
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn nothing_changed() {
         let base = testing::training(157);
-        let comparison = compare(("a.trace", &base), ("b.trace", &base), FLOOR);
+        let comparison = compare(("a.trace", &base), ("b.trace", &base), None);
         insta::assert_snapshot!(difference(&comparison, false));
     }
 }

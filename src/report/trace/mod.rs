@@ -1,8 +1,10 @@
-//! How a trace and the difference of two are shown: text for the terminal, a page.
+//! How a trace and the difference of two are shown: text for the terminal, a page,
+//! and what Perfetto opens.
 
 mod compared;
 mod difference;
 mod page;
+mod perfetto;
 mod table;
 mod view;
 mod words;
@@ -10,4 +12,5 @@ mod words;
 pub use compared::compared;
 pub use difference::difference;
 pub use page::page;
+pub use perfetto::perfetto;
 pub use table::table;

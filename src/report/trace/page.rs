@@ -81,7 +81,10 @@ pub fn page(trace: &Trace, analysis: &Analysis) -> Result<String, RenderError> {
         findings: findings(&analysis.findings),
         title: one_line(&trace.header.title()),
         command: shell_command(&trace.header.command),
-        facts: facts(trace).iter().map(|fact| one_line(fact)).collect(),
+        facts: facts(trace, analysis)
+            .iter()
+            .map(|fact| one_line(fact))
+            .collect(),
         legend: legend(&coloured, chief.kernels.len()),
         parts,
     };

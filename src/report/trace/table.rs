@@ -2,7 +2,7 @@
 
 use super::words::{Text, cell, figure};
 use crate::judge::judgement::Finding;
-use crate::judge::trace::Analysis;
+use crate::judge::trace::{Analysis, apart_told};
 use crate::machine::{KernelRow, Shape, Summary};
 use crate::record::trace::Trace;
 use crate::report::text::shell_command;
@@ -15,7 +15,7 @@ const LISTED: usize = 20;
 pub fn table(trace: &Trace, analysis: &Analysis) -> String {
     let mut text = Text::default();
     text.say(0, &shell_command(&trace.header.command));
-    for line in facts(trace) {
+    for line in facts(trace, analysis) {
         text.say(2, &line);
     }
     if !analysis.findings.is_empty() {
@@ -77,15 +77,19 @@ fn first_ns(trace: &Trace) -> u64 {
 }
 
 /// What was recorded, and what is missing of it.
-pub(super) fn facts(trace: &Trace) -> Vec<String> {
+pub(super) fn facts(trace: &Trace, analysis: &Analysis) -> Vec<String> {
     let recording = &trace.recording;
+    let ended = match &trace.header.recorder {
+        None => format!("it ended with {}", trace.header.ended),
+        Some(recorder) => format!("recorded by {recorder}"),
+    };
     let mut facts = vec![format!(
-        "{}, {} that used a GPU, on {}; it ended with {}",
+        "{}, {} that used a GPU, on {}; {ended}",
         counted(recording.operations.len(), "operation"),
         counted(recording.processes.len(), "process").replace("processs", "processes"),
         trace.header.machine.name,
-        trace.header.ended
     )];
+    facts.extend(apart_told(trace, analysis));
     let unfinished = recording.processes.iter().filter(|process| !process.ended);
     let unfinished: Vec<String> = unfinished.map(|process| process.pid.to_string()).collect();
     if !unfinished.is_empty() {

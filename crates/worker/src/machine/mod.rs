@@ -31,7 +31,7 @@ pub use intervals::{Cover, Gap, Ran, gaps};
 pub use launch::{Launch, product, sizes};
 pub use names::{moves_data, normalised, plain, short};
 pub use operation::{Named, Operation, Work};
-pub use operator::{StepPart, family, part};
+pub use operator::{StepPart, family, is_operator, part};
 pub use shares::{Own, divide};
 pub use state::{DeviceState, throttle_words};
 pub use structure::{Allocated, CENSUS, Structure};

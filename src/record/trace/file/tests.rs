@@ -25,6 +25,8 @@ fn trace() -> Trace {
             ended: "exit code 0".to_owned(),
             git: None,
             machine: Fingerprint::default(),
+            recorder: None,
+            earlier: Vec::new(),
         },
         recording: Recording {
             processes: vec![Process {
