@@ -190,11 +190,16 @@ impl Open {
     }
 }
 
+/// A stream of a group, or the launches of its host.
+type Lane = (u64, Option<u64>);
+
+/// A row's number, and the end of what lies last on it.
+type Last = (u64, i64);
+
 /// Rows, each with the end of what lies on it last.
 #[derive(Default)]
 pub struct Rows {
-    /// Of each stream its rows, with the end of what lies last on each.
-    ends: BTreeMap<(u64, Option<u64>), Vec<(u64, i64)>>,
+    ends: BTreeMap<Lane, Vec<Last>>,
     names: BTreeMap<(u64, u64), String>,
 }
 
@@ -203,7 +208,7 @@ impl Rows {
     /// nothing runs any more. Starts never go back.
     pub fn free(
         &mut self,
-        (group, stream): (u64, Option<u64>),
+        (group, stream): Lane,
         (start, end): (i64, i64),
         called: &str,
     ) -> (u64, u64) {
