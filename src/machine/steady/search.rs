@@ -138,8 +138,9 @@ fn longest_run<T: PartialEq>(tokens: &[T], period: usize) -> (usize, usize) {
 /// The shortest turn that this one is made of.
 fn root<T: PartialEq>(turn: &[T]) -> usize {
     let length = turn.len();
-    let shorter = (1..length)
-        .find(|period| length % period == 0 && turn[*period..] == turn[..length - period]);
+    let shorter = (1..length).find(|period| {
+        length.is_multiple_of(*period) && turn[*period..] == turn[..length - period]
+    });
     shorter.unwrap_or(length)
 }
 

@@ -190,11 +190,14 @@ impl Open {
     }
 }
 
+/// A group, and a stream or row of it by its number, where it has one.
+type Stream = (u64, Option<u64>);
+
 /// Rows, each with the end of what lies on it last.
 #[derive(Default)]
 pub struct Rows {
     /// Of each stream its rows, with the end of what lies last on each.
-    ends: BTreeMap<(u64, Option<u64>), Vec<(u64, i64)>>,
+    ends: BTreeMap<Stream, Vec<(u64, i64)>>,
     names: BTreeMap<(u64, u64), String>,
 }
 
@@ -203,7 +206,7 @@ impl Rows {
     /// nothing runs any more. Starts never go back.
     pub fn free(
         &mut self,
-        (group, stream): (u64, Option<u64>),
+        (group, stream): Stream,
         (start, end): (i64, i64),
         called: &str,
     ) -> (u64, u64) {
