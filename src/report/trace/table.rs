@@ -33,13 +33,18 @@ pub fn table(trace: &Trace, analysis: &Analysis) -> String {
             text.say(
                 0,
                 &format!(
-                    "Steady state: {} of {}, {} each, after {} of warm-up",
+                    "Steady state: {} of {}, {} each, {} after the first operation",
                     counted(steady.repeats, "repetition"),
                     counted(steady.period, "operation"),
                     steady.period_time(),
                     Nanoseconds(before as f64)
                 ),
             );
+            if steady.set_aside > 0 {
+                let more = counted(steady.set_aside, "repetition");
+                let why = "warm-up, or an interruption by the host";
+                text.say(2, &format!("{more} beside them set aside: {why}"));
+            }
             summary(&mut text, &part.summary, steady.repeats as f64);
             text.line("");
             text.say(0, "In all, warm-up included:");

@@ -190,16 +190,14 @@ impl Open {
     }
 }
 
-/// A stream of a group, or the launches of its host.
-type Lane = (u64, Option<u64>);
-
-/// A row's number, and the end of what lies last on it.
-type Last = (u64, i64);
+/// A group, and a stream or row of it by its number, where it has one.
+type Stream = (u64, Option<u64>);
 
 /// Rows, each with the end of what lies on it last.
 #[derive(Default)]
 pub struct Rows {
-    ends: BTreeMap<Lane, Vec<Last>>,
+    /// Of each stream its rows, with the end of what lies last on each.
+    ends: BTreeMap<Stream, Vec<(u64, i64)>>,
     names: BTreeMap<(u64, u64), String>,
 }
 
@@ -208,7 +206,7 @@ impl Rows {
     /// nothing runs any more. Starts never go back.
     pub fn free(
         &mut self,
-        (group, stream): Lane,
+        (group, stream): Stream,
         (start, end): (i64, i64),
         called: &str,
     ) -> (u64, u64) {

@@ -1,0 +1,247 @@
+use super::*;
+use crate::machine::testing::Writer;
+use proptest::prelude::*;
+
+fn found(text: &str) -> Option<(usize, usize, usize)> {
+    let tokens: Vec<u64> = text.bytes().rev().map(u64::from).collect();
+    repetition(&tokens, FEWEST).map(|found| (found.period, found.repeats, found.tail))
+}
+
+#[test]
+fn the_last_repeated_sequence_is_found_behind_a_warm_up_and_before_a_tail() {
+    assert_eq!(found("xyzwabcabcabcabc"), Some((3, 4, 0)));
+    assert_eq!(found("xyzwabcabcabcabcq"), Some((3, 4, 1)));
+    assert_eq!(found("wwwwwwwwaab aab aab aab aab "), Some((4, 5, 0)));
+    assert_eq!(found("abcdefgh"), None);
+    assert_eq!(found("abab"), None, "twice may be chance");
+    assert_eq!(found(""), None);
+    assert_eq!(found("aaaa"), Some((1, 4, 0)));
+    // Three alike at the end of each repetition are not the repetition.
+    assert_eq!(found("baaabaaabaaabaaa"), Some((4, 4, 0)));
+}
+
+/// Forty repetitions of the same: how long each is, and how many were found.
+fn forty(step: fn(&mut Writer)) -> Option<(usize, usize)> {
+    let mut writer = Writer::new();
+    (0..40).for_each(|_| step(&mut writer));
+    let found = steady(&writer.recording)?;
+    Some((found.period, found.repeats))
+}
+
+#[test]
+fn kinds_of_operations_and_directions_are_told_apart() {
+    // The first kernel of a recording has the number 0.
+    let set_and_kernel = |writer: &mut Writer| {
+        writer.set(4096, 900);
+        writer.kernel("flash", 157, 1_000);
+    };
+    assert_eq!(forty(set_and_kernel), Some((2, 40)));
+    // The same letters, and as many bytes.
+    let there_and_back = |writer: &mut Writer| {
+        writer.copy("HtoD", 4096, 900);
+        writer.copy("DtoH", 4096, 900);
+    };
+    assert_eq!(forty(there_and_back), Some((2, 40)));
+    // Sizes may follow a length.
+    let set = |writer: &mut Writer| {
+        let bytes = writer.recording_len() as u64;
+        writer.set(bytes, 900);
+    };
+    assert_eq!(forty(set), Some((1, 40)));
+}
+
+#[test]
+fn repetitions_that_are_long_at_first_are_warm_up() {
+    let after = |lengths: &[u64]| {
+        let starts = lengths.iter().scan(0, |at, ns| {
+            let start = *at;
+            *at += ns;
+            Some(start)
+        });
+        warm_up(&starts.collect::<Vec<_>>())
+    };
+    assert_eq!(after(&[78, 9, 4, 4, 4, 5, 4, 4, 4]), 2);
+    assert_eq!(after(&[5, 4, 4, 4, 9, 4]), 0, "within half as long again");
+    assert_eq!(after(&[4, 4, 90, 4, 4]), 0, "no longer the first");
+    assert_eq!(after(&[90, 3, 3, 2]), 1);
+    assert_eq!(after(&[90, 3, 3]), 0, "three are left at least");
+    assert_eq!(after(&[]), 0);
+}
+
+proptest! {
+    #[test]
+    fn matches_are_those_of_the_definition(tokens in prop::collection::vec(0u64..3, 0..40)) {
+        let matches = prefix_matches(&tokens);
+        for at in 1..tokens.len() {
+            let length = tokens.iter().zip(&tokens[at..]).take_while(|(a, b)| a == b).count();
+            prop_assert_eq!(matches[at], length);
+        }
+    }
+}
+
+/// What operations a program does, each a kernel of its own 1 µs long; `.` is a pause of the host.
+struct Program(Writer);
+
+impl Program {
+    fn new() -> Program {
+        Program(Writer::new())
+    }
+
+    fn does(&mut self, kernels: &[&str]) {
+        for name in kernels {
+            self.0.kernel(name, 1, 1_000);
+        }
+    }
+
+    /// 24 layers of nine kernels.
+    fn layers(&mut self, pass: &str) {
+        for _ in 0..24 {
+            for kernel in 0..9 {
+                self.0.kernel(&format!("{pass}_{kernel}"), 1, 1_000);
+            }
+        }
+    }
+
+    fn forward(&mut self) {
+        self.does(&["embed"]);
+        self.layers("forward");
+        self.does(&["head"]);
+    }
+
+    fn step(&mut self) {
+        self.forward();
+        self.layers("backward");
+        self.does(&["norm", "scale", "adam"]);
+    }
+
+    /// Operations of a repetition, how many repetitions, and one's time.
+    fn found(&self) -> Option<(usize, usize, f64)> {
+        let found = steady(&self.0.recording)?;
+        Some((found.period, found.repeats, found.period_time().0.round()))
+    }
+}
+
+/// Operations of a step.
+const STEP: usize = 437;
+
+#[test]
+fn a_step_is_the_period_and_not_its_layers() {
+    let mut program = Program::new();
+    program.does(&["fill", "fill", "cast"]);
+    (0..40).for_each(|_| program.step());
+    assert_eq!(program.found(), Some((STEP, 40, 437_000.0)));
+}
+
+#[test]
+fn what_follows_the_last_step_is_no_loop_of_its_own() {
+    // An evaluation: its layers come again and again, inside of every step, too.
+    let mut program = Program::new();
+    (0..40).for_each(|_| program.step());
+    program.forward();
+    program.does(&["loss"]);
+    assert_eq!(program.found(), Some((STEP, 40, 437_000.0)));
+    // A checkpoint: a hundred copies, none like the other for the most.
+    let mut program = Program::new();
+    (0..40).for_each(|_| program.step());
+    for number in 0..100 {
+        program.does(&[format!("gather_{number}").as_str()]);
+    }
+    assert_eq!(program.found(), Some((STEP, 40, 437_000.0)));
+}
+
+#[test]
+fn a_step_that_is_unlike_the_others_is_left_out() {
+    for odd in [0, 39] {
+        let mut program = Program::new();
+        for number in 0..40 {
+            program.forward();
+            if number == odd {
+                program.does(&["item", "print", "item"]);
+            }
+            program.layers("backward");
+            program.does(&["norm", "scale", "adam"]);
+        }
+        let (period, repeats, _) = program.found().unwrap();
+        assert_eq!(period, STEP);
+        assert!(repeats >= 38, "{repeats} of 39 with {odd} odd");
+    }
+}
+
+#[test]
+fn two_steps_repeat_and_not_the_layers_in_them() {
+    let mut program = Program::new();
+    (0..2).for_each(|_| program.step());
+    assert_eq!(program.found(), Some((437, 2, 437_001.0)));
+    // One generation after another: what repeats is a token, in both.
+    let mut program = Program::new();
+    for _ in 0..2 {
+        program.layers("prefill");
+        for _ in 0..30 {
+            program.forward();
+        }
+    }
+    assert_eq!(program.found(), Some((218, 30, 218_000.0)));
+}
+
+#[test]
+fn one_long_gap_is_not_in_the_time_of_a_step() {
+    let paused = |at: &[usize], ns: u64| {
+        let mut program = Program::new();
+        for number in 0..40 {
+            if at.contains(&number) {
+                program.0.host_pauses(ns);
+            }
+            program.step();
+        }
+        program.0.host_pauses(50_000_000);
+        program.0.copy("DtoH", 4, 1_000);
+        program.found().unwrap()
+    };
+    // Between the last step and what follows it.
+    assert_eq!(paused(&[], 0), (STEP, 39, 437_000.0));
+    // In the middle: the longer side of it.
+    assert_eq!(paused(&[15], 90_000_000), (STEP, 24, 437_000.0));
+    // Twice is how the program is.
+    let (_, repeats, time) = paused(&[10, 20], 90_000_000);
+    assert_eq!(repeats, 39);
+    assert!(time > 4_000_000.0, "{time}");
+    // So is what is not ten times as long.
+    assert_eq!(paused(&[15], 2_000_000).1, 39);
+}
+
+#[test]
+fn loops_begin_where_the_program_came_to_first() {
+    // The same cycle, seen from another place of it.
+    let looped = |text: &str| {
+        let tokens: Vec<u8> = text.bytes().collect();
+        let found = outermost(&tokens)?;
+        Some(text[found.first..found.first + found.period].to_owned())
+    };
+    let cycle = "abbbbbcdeeeefgh";
+    let text = format!("{}{}{}", cycle, cycle.repeat(8), "zyxw");
+    assert_eq!(looped(&text).as_deref(), Some(cycle));
+    let from_the_middle = format!("h{}{}", cycle.repeat(8), "abzyxw");
+    assert_eq!(looped(&from_the_middle).as_deref(), Some("habbbbbcdeeeefg"));
+    assert_eq!(looped("abcdefghijklmnopqrstuvwxyz0123456789"), None);
+    assert_eq!(looped(""), None);
+}
+
+/// A training step: layers alike within it, forward and backward.
+fn step(more: &str) -> String {
+    let forward = "abcdefghi".repeat(24);
+    let backward = "jklmnopqrstuvwxyz0".repeat(24);
+    format!("EF{forward}GHI{more}{backward}JKOOO")
+}
+
+#[test]
+fn layers_inside_a_step_are_not_what_repeats() {
+    let plain = step("");
+    let long = plain.len();
+    for steps in [3, 4, 40] {
+        let program = format!("IIWW{}", plain.repeat(steps));
+        assert_eq!(found(&program), Some((long, steps, 0)), "{steps}");
+        // A result that is fetched, and a first step that does more.
+        let program = format!("{}{}D", step("!?"), plain.repeat(steps));
+        assert_eq!(found(&program), Some((long, steps, 1)), "{steps}");
+    }
+}
