@@ -19,13 +19,7 @@ use serde::Serialize;
 
 use super::recording::{Recorded, Recording};
 use super::summary::Summary;
-use search::{Loop, outermost};
-
-/// Repetitions below which a sequence may have come twice by chance.
-pub const FEWEST: usize = 3;
-
-/// Operations that a repeated part has at least, unless it is a quarter of all.
-const ENOUGH: usize = 30;
+use search::{ENOUGH, FEWEST, Loop, outermost};
 
 /// Operations of the busiest stream that are searched from its end.
 const SEARCHED: usize = 50_000;

@@ -147,7 +147,10 @@ impl<'a> Side<'a> {
             .iter()
             .flat_map(|p| &p.devices);
         let names: BTreeSet<String> = devices
-            .map(|device| format!("{} ({} SMs)", device.name, device.sms))
+            .map(|device| match device.sms {
+                0 => device.name.clone(),
+                sms => format!("{} ({sms} SMs)", device.name),
+            })
             .collect();
         names.into_iter().collect::<Vec<_>>().join(", ")
     }

@@ -3,7 +3,11 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use super::{ENOUGH, FEWEST};
+/// Repetitions below which a sequence may have come twice by chance.
+pub const FEWEST: usize = 3;
+
+/// Operations that a repeated part has at least, unless it is a quarter of all.
+pub const ENOUGH: usize = 30;
 
 /// Turns of a loop, one behind the other: so many of so many tokens, from the first on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
