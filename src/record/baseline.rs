@@ -55,6 +55,10 @@ pub fn joined(new: &Side, old: &Side) -> Side {
         earlier.push(before.device_ns.clone());
         let surplus = earlier.len().saturating_sub(SESSIONS - 1);
         record.earlier = earlier.split_off(surplus);
+        // What was counted once is asked for again, until it is saved anew.
+        if record.counters.is_none() {
+            record.counters = before.counters.clone();
+        }
     }
     side
 }

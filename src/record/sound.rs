@@ -3,6 +3,7 @@
 //! A file is text that anyone may edit, and a line's checksum is no signature. A value that
 //! nothing can have measured is damage, named like a torn line: it is never judged.
 
+use crate::machine::Counters;
 use std::collections::BTreeSet;
 
 use super::side::{CaseRecord, is_time};
@@ -74,6 +75,7 @@ impl Measurement {
             .or_else(|| errors("errors_after", self.errors_after.values()))
             .or_else(|| self.state.as_deref().and_then(of_state))
             .or_else(|| self.ground.as_deref().and_then(Ground::objection))
+            .or_else(|| self.counters.as_deref().and_then(Counters::objection))
     }
 }
 
@@ -87,6 +89,7 @@ impl CaseRecord {
             .or_else(|| times("first_call_ns", &self.first_call_ns))
             .or_else(|| clocks("clock_mhz", &self.clock_mhz))
             .or_else(|| errors("errors", self.errors.values()))
+            .or_else(|| self.counters.as_deref().and_then(Counters::objection))
     }
 }
 

@@ -127,7 +127,8 @@ impl Kind {
     pub fn follows_tuning(self) -> bool {
         use Kind::{Block, Fill, Grid, Memory, Occupancy, Registers, SharedMemory, Spills};
         let launch = matches!(self, Fill | Grid | Block | Registers | SharedMemory);
-        launch || matches!(self, Occupancy | Spills | Memory | Kind::KernelReplaced)
+        let other = matches!(self, Memory | Kind::Instructions | Kind::KernelReplaced);
+        launch || other || matches!(self, Occupancy | Spills)
     }
 
     /// How it is taken where a suite does not say. What is exact and can only cost time

@@ -32,12 +32,13 @@ pub fn counters(sides: &Sides<KernelCounters>) -> Vec<CounterChange> {
             values: Sides::of(base, head),
         };
         if metric.of == Use::Instructions {
-            let count = |side: &crate::machine::KernelCounters| {
+            // What may be the same by chance is neither told as that nor as a change.
+            let exactly = |side: &KernelCounters| {
                 let counts = side.instructions.get(metric.name)?;
-                Some((counts.least as f64 + counts.most as f64) / 2.0)
+                counts.is_exact().then_some(counts.least as f64)
             };
             let executed = metric.name == METRICS[0].name;
-            match count(base).zip(count(head)) {
+            match exactly(base).zip(exactly(head)) {
                 Some((before, after)) if executed || before != after => {
                     found.push(change(before, after));
                 }

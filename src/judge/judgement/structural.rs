@@ -61,13 +61,21 @@ pub struct Uncounted {
     /// Why the head does not tell it, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// True where both sides tell it and nobody knows whether it is more: `reason` says of what.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub undecided: bool,
 }
 
 impl Uncounted {
     /// `counted in the base and not now: launches (2), allocations (3): the census failed`.
     pub fn told(all: &[Uncounted]) -> Option<String> {
         const NAMED: usize = 6;
-        let first = all.first()?;
+        let (undecided, all): (Vec<&Uncounted>, Vec<&Uncounted>) =
+            all.iter().partition(|one| one.undecided);
+        let open = undecided.iter().find_map(|one| one.reason.clone());
+        let Some(first) = all.first() else {
+            return open;
+        };
         let named = all.iter().take(NAMED).map(|one| match one.before {
             Some(before) => format!("{} ({before})", one.name),
             None => one.name.clone(),
@@ -89,6 +97,7 @@ impl Uncounted {
                 false => format!("; {about}: {reason}"),
             };
         }
+        text += &open.map_or_else(String::new, |open| format!("; {open}"));
         Some(text)
     }
 }

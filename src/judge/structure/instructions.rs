@@ -7,6 +7,7 @@ use super::found::{Found, Pair, worse_if};
 use crate::judge::judgement::Uncounted;
 use crate::machine::{Counters, Counts, INSTRUCTIONS, METRICS, Metric, Structure, Use, short};
 use crate::suite::structural::{Action, Kind};
+use crate::units::ARROW;
 
 /// What a change of the whole call is named, where other kernels run than before.
 const WHOLE: &str = "the whole call";
@@ -19,18 +20,19 @@ pub fn compare(found: &mut Found) {
         return;
     };
     let others = base.kernels.keys().ne(head.kernels.keys());
+    let one = one_process(base, head);
     for metric in judged() {
         for (name, kernel) in &base.kernels {
             let before = kernel.instructions.get(metric.name);
             let head = head.kernels.get(name);
             let after = head.and_then(|kernel| kernel.instructions.get(metric.name));
             if let Some((before, after)) = before.zip(after) {
-                add(found, metric, name, *before, *after);
+                add(found, metric, name, (*before, *after, one));
             }
         }
         let total = |side: &Counters| side.total(metric.name);
         if let Some((before, after)) = total(base).zip(total(head)).filter(|_| others) {
-            add(found, metric, WHOLE, before, after);
+            add(found, metric, WHOLE, (before, after, one));
         }
     }
 }
@@ -45,15 +47,53 @@ fn judged() -> impl Iterator<Item = &'static Metric> {
         .filter(|metric| metric.of == Use::Instructions)
 }
 
-fn add(found: &mut Found, metric: &Metric, kernel: &str, before: Counts, after: Counts) {
-    // Ranges that a few countings span: what lies apart by more than the wider of them is no
-    // chance. Both are 0 where counts are exact.
+/// What two ranges of countings say of each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Compared {
+    More,
+    Less,
+    Same,
+    /// It may be more, and nobody knows.
+    Undecided,
+}
+
+/// Ranges that a few countings span: what lies apart by more than the wider of them is no
+/// chance. Where the head goes beyond the base, and not so far, that is undecided, unless the
+/// base's own countings differ by as much; a base whose countings differ by a tenth is none to
+/// be held against. One process may have what is exact in it alone: a thousandth from it is
+/// undecided too.
+fn compared(before: Counts, after: Counts, one_process: bool) -> Compared {
     let chance = before.spread().max(after.spread());
-    let more = after.least > before.most.saturating_add(chance);
-    let less = before.least > after.most.saturating_add(chance);
-    if !more && !less {
-        return;
+    let few = if one_process { before.most / 1000 } else { 0 };
+    if after.least > before.most.saturating_add(chance.max(few)) {
+        return Compared::More;
     }
+    if before.least > after.most.saturating_add(chance.max(few)) {
+        return Compared::Less;
+    }
+    let beyond = after.most.saturating_sub(before.most);
+    let wide = before.spread().saturating_mul(10) > before.most;
+    match beyond > before.spread() || (beyond > 0 && wide) {
+        true => Compared::Undecided,
+        false => Compared::Same,
+    }
+}
+
+fn one_process(base: &Counters, head: &Counters) -> bool {
+    base.processes.min(head.processes) < 2
+}
+
+fn add(
+    found: &mut Found,
+    metric: &Metric,
+    kernel: &str,
+    (before, after, one_process): (Counts, Counts, bool),
+) {
+    let more = match compared(before, after, one_process) {
+        Compared::More => true,
+        Compared::Less => false,
+        Compared::Same | Compared::Undecided => return,
+    };
     let called = match metric.words == INSTRUCTIONS {
         true => short(kernel),
         false => format!("{}, {}", short(kernel), metric.words),
@@ -72,6 +112,39 @@ fn add(found: &mut Found, metric: &Metric, kernel: &str, before: Counts, after: 
         before,
         after,
     );
+}
+
+/// Kernels of both sides of which nobody knows whether they execute more.
+pub fn undecided(pair: &Pair) -> Option<Uncounted> {
+    let (base, head) = (counters(pair.base)?, counters(pair.head)?);
+    let one_process = one_process(base, head);
+    let taken =
+        |kernel: &str| pair.policy.action(Kind::Instructions, kernel, pair.case) != Action::Ignore;
+    let all = judged().flat_map(|metric| {
+        let kernels = base.kernels.iter().filter(|(name, _)| taken(name));
+        kernels.filter_map(move |(name, kernel)| {
+            let before = *kernel.instructions.get(metric.name)?;
+            let after = *head.kernels.get(name)?.instructions.get(metric.name)?;
+            let open = compared(before, after, one_process) == Compared::Undecided;
+            open.then_some((metric, name, before, after))
+        })
+    });
+    let all: Vec<_> = all.collect();
+    let (metric, name, before, after) = all.first()?;
+    let what = match one_process {
+        true => "count in several processes, without --structure-only",
+        false => "countings of the same code differ too much to tell",
+    };
+    Some(Uncounted {
+        name: INSTRUCTIONS.to_owned(),
+        before: None,
+        undecided: true,
+        reason: Some(format!(
+            "{} of {} {before} {ARROW} {after}, undecided: {what}",
+            metric.words,
+            short(name)
+        )),
+    })
 }
 
 fn percent(before: u64, after: u64) -> String {
@@ -104,6 +177,7 @@ pub fn vanished(pair: &Pair, head: &Structure) -> Option<Uncounted> {
             name: INSTRUCTIONS.to_owned(),
             before: total.filter(Counts::is_exact).map(|total| total.least),
             reason: Some(why.map_or_else(not_asked, str::to_owned)),
+            undecided: false,
         }
     })
 }

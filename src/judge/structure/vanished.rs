@@ -37,6 +37,7 @@ pub fn vanished(pair: &Pair) -> Vec<Uncounted> {
             name: "launches".to_owned(),
             before: Some(base.launches.len() as u64),
             reason: Some(why(head, "launches")),
+            undecided: false,
         });
     }
     figures(pair, base, head, &mut found);
@@ -50,6 +51,7 @@ pub fn vanished(pair: &Pair) -> Vec<Uncounted> {
                 name: name.to_owned(),
                 before: Some(before),
                 reason: Some(why(head, name)),
+                undecided: false,
             });
         }
     }
@@ -60,9 +62,10 @@ pub fn vanished(pair: &Pair) -> Vec<Uncounted> {
             name: "peak_bytes".to_owned(),
             before: Some(before.0),
             reason: None,
+            undecided: false,
         });
     }
-    found.extend(instructions::vanished(pair, head));
+    found.extend(instructions::vanished(pair, head).or_else(|| instructions::undecided(pair)));
     for one in &mut found {
         one.reason = one.reason.take().filter(|reason| !reason.is_empty());
     }
@@ -119,6 +122,7 @@ fn figures(pair: &Pair, base: &Structure, head: &Structure, found: &mut Vec<Unco
                 name: name.to_owned(),
                 before: None,
                 reason: Some(why(head, name)),
+                undecided: false,
             });
         }
     }

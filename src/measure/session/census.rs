@@ -56,7 +56,10 @@ pub(super) fn of_invocation(
 ) -> Result<Counted, HostError> {
     let counted = match asked.invocation {
         0 => counted(worker, asked)?,
-        1..DETAILED if known.is_detailed(asked.case) => details(worker, asked)?,
+        // A run that went on after a stop knows of none.
+        1..DETAILED if known.is_detailed(asked.case) || asked.instructions => {
+            details(worker, asked)?
+        }
         _ => Counted::default(),
     };
     if asked.invocation == 0 && (counted.division.is_some() || counted.counters.is_some()) {
@@ -94,12 +97,18 @@ fn counted(worker: &mut dyn Conversation, asked: &Question<'_>) -> Result<Counte
                     counts.entry(count.to_owned()).or_insert(number);
                 }
             }
-            let counters = Counters::of(&census.counted).map(Box::new);
+            let told = Counters::of(&census.counted);
+            let reason = match told {
+                Some(_) => "other kernels were counted than the call launches",
+                None => "its worker reads no hardware counters",
+            };
+            let launches = &census.structure.launches;
+            let counters = told.filter(|told| told.is_of(launches)).map(Box::new);
             if asked.instructions && counters.is_none() {
                 let uncounted = &mut census.structure.uncounted;
                 uncounted
                     .entry(INSTRUCTIONS.to_owned())
-                    .or_insert_with(|| "its worker reads no hardware counters".to_owned());
+                    .or_insert_with(|| reason.to_owned());
             }
             return Ok(Counted {
                 division: Division::of(&census.recorded).map(Box::new),

@@ -226,7 +226,12 @@ fn member<'t>(
         }
         "host" => beside.host = serde_json::from_str(line.whole_value()?).ok()?,
         "division" => beside.division = serde_json::from_str(line.whole_value()?).ok()?,
-        "counters" => beside.counters = serde_json::from_str(line.whole_value()?).ok()?,
+        "counters" => {
+            let counters: Box<Counters> = serde_json::from_str(line.whole_value()?).ok()?;
+            // What cannot be is the whole reader's to say.
+            beside.counters = counters.objection().is_none().then_some(counters);
+            beside.counters.as_ref()?;
+        }
         "input_sets" => into.input_sets = line.whole()?.try_into().ok()?,
         "input_sets_reason" => into.input_sets_reason = Some(line.string()?.to_owned()),
         "errors_after" => errors(line, &mut into.errors_after)?,

@@ -3,10 +3,11 @@
 //! Counted apart from all timing, by making the call several times in a few processes. Whether a
 //! figure is exact is not assumed: it is where every counting read the same.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::launch::Launch;
 use super::names::normalised;
 
 /// The name under which [`Structure::uncounted`](super::Structure::uncounted) tells why no
@@ -116,6 +117,8 @@ impl Metric {
 pub struct Counters {
     /// Calls that were counted.
     pub calls: u32,
+    /// Processes that counted them: what is the same in one may differ in another.
+    pub processes: u32,
     /// By a kernel's name as two builds have it.
     pub kernels: BTreeMap<String, KernelCounters>,
 }
@@ -193,7 +196,12 @@ impl std::fmt::Display for Counts {
 impl Counters {
     /// Of calls of one case in one process; `None` where none was counted, or no kernel ran.
     pub fn of(calls: &[CountedCall]) -> Option<Counters> {
-        Counters::merged(&calls.iter().map(Counters::of_one).collect::<Vec<_>>())
+        let each: Vec<Counters> = calls.iter().map(Counters::of_one).collect();
+        let merged = Counters::merged(&each)?;
+        Some(Counters {
+            processes: 1,
+            ..merged
+        })
     }
 
     fn of_one(call: &CountedCall) -> Counters {
@@ -204,6 +212,7 @@ impl Counters {
         }
         Counters {
             calls: 1,
+            processes: 1,
             kernels: launches
                 .into_iter()
                 .map(|(name, launches)| (name, KernelCounters::of(&launches)))
@@ -238,7 +247,38 @@ impl Counters {
             }
             ours.launches = ours.launches.max(theirs.launches);
         }
-        self.calls += other.calls;
+        self.calls = self.calls.saturating_add(other.calls);
+        self.processes = self.processes.saturating_add(other.processes);
+    }
+
+    /// True where each kernel that a call launches, and no other, was found to execute
+    /// something: what is not so was not counted.
+    pub fn is_of(&self, launches: &[Launch]) -> bool {
+        let launched: BTreeSet<String> = launches.iter().map(|l| normalised(&l.name)).collect();
+        let executes = |kernel: &KernelCounters| {
+            let executed = kernel.instructions.get(METRICS[0].name);
+            executed.is_some_and(|counts| counts.most > 0)
+        };
+        self.kernels.keys().eq(launched.iter()) && self.kernels.values().all(executes)
+    }
+
+    /// What in it cannot be, as a sentence.
+    pub fn objection(&self) -> Option<String> {
+        if self.calls == 0 || self.calls < self.processes {
+            let (calls, processes) = (self.calls, self.processes);
+            return Some(format!(
+                "counters of {calls} calls in {processes} processes"
+            ));
+        }
+        let all = self.kernels.iter().flat_map(|(name, kernel)| {
+            let counts = kernel.instructions.values();
+            counts.map(move |counts| (name, counts))
+        });
+        let mut wrong = all.filter(|(_, counts)| counts.least > counts.most);
+        let (name, counts) = wrong.next()?;
+        Some(format!(
+            "{name}: {counts} instructions: the least is more than the most"
+        ))
     }
 
     /// The instructions of a metric that the whole call executes; `None` where one of its

@@ -24,10 +24,18 @@ fn counted(calls: &[&[(&str, f64)]]) -> CaseRecord {
             kernels: kernels.iter().map(kernel).collect(),
         })
         .collect();
+    // In two processes, each of which counts the same calls.
+    let counters = Counters::of(&calls);
+    let twice: Vec<Counters> = counters.into_iter().cycle().take(2).collect();
     CaseRecord {
-        counters: Counters::of(&calls).map(Box::new),
+        counters: Counters::merged(&twice).map(Box::new),
         ..not_counted()
     }
+}
+
+fn open(base: &CaseRecord, head: &CaseRecord) -> Option<String> {
+    let policy = StructurePolicy::default();
+    Uncounted::told(&all_vanished(&pair(base, head, &policy)))
 }
 
 fn not_counted() -> CaseRecord {
@@ -142,4 +150,46 @@ fn counts_that_are_gone_are_named_and_new_ones_are_nothing_against_it() {
         .instructions
         .remove(METRICS[2].name);
     assert_eq!(all_vanished(&pair(&base, &part, &policy)).len(), 1);
+}
+
+#[test]
+fn countings_that_differ_decide_nothing_and_pass_nothing() {
+    let exact = counted(&[&[("flash", 1000.0)]]);
+    // One reading of several is what it was, the others are twice that.
+    let mostly = counted(&[&[("flash", 1000.0)], &[("flash", 2000.0)]]);
+    assert!(told(&exact, &mostly).is_empty());
+    let said = open(&exact, &mostly).unwrap();
+    assert!(
+        said.starts_with("instructions of flash 1000 → 1000 to 2000, undecided: countings"),
+        "{said}"
+    );
+    // A base that was read as 0 once is none to be held against.
+    let torn = counted(&[&[("flash", 1000.0), ("add", 5.0)], &[("add", 5.0)]]);
+    let twice = counted(&[&[("flash", 2000.0), ("add", 5.0)]]);
+    assert!(open(&torn, &twice).unwrap().contains("0 to 1000 → 2000"));
+    // Within what the base itself differs by, it is the same.
+    let noisy = |n: f64| counted(&[&[("flash", n)], &[("flash", n + 5.0)]]);
+    assert_eq!(open(&noisy(1000.0), &noisy(1003.0)), None);
+    assert_eq!(open(&exact, &exact), None);
+}
+
+#[test]
+fn what_one_process_counted_is_exact_in_it_alone() {
+    let alone = |n: f64| {
+        let mut record = counted(&[&[("flash", n)]]);
+        record.counters.as_mut().unwrap().processes = 1;
+        record
+    };
+    assert!(told(&alone(100_000.0), &alone(100_070.0)).is_empty());
+    let said = open(&alone(100_000.0), &alone(100_070.0)).unwrap();
+    assert!(said.contains("count in several processes"), "{said}");
+    assert_eq!(told(&alone(100_000.0), &alone(101_000.0)).len(), 2);
+    assert_eq!(
+        told(
+            &counted(&[&[("flash", 100_000.0)]]),
+            &counted(&[&[("flash", 100_070.0)]])
+        )
+        .len(),
+        1
+    );
 }

@@ -37,7 +37,11 @@ fn entry() -> Entry {
         activity: Some(Box::default()),
         host: Some(Box::default()),
         division: Some(Box::default()),
-        counters: Some(Box::default()),
+        counters: Some(Box::new(Counters {
+            calls: 1,
+            processes: 1,
+            ..Counters::default()
+        })),
         input_sets: 3,
         input_sets_reason: Some("no room".to_owned()),
         errors_after: [("dk".to_owned(), 2e-5)].into(),

@@ -74,3 +74,37 @@ fn a_kernel_that_a_process_did_not_run_is_not_exact() {
     assert_eq!((fix.least, fix.most), (0, 7));
     assert_eq!(all.total(EXECUTED).map(|counts| counts.spread()), Some(7));
 }
+
+#[test]
+fn a_kernel_that_is_launched_and_executes_nothing_was_not_counted() {
+    let launches = ["flash", "add"].map(|name| Launch {
+        name: name.to_owned(),
+        ..Launch::default()
+    });
+    let of = |kernels: &[(&str, &[(&str, f64)])]| Counters::of(&[call(kernels)]).unwrap();
+    let (flash, add) = (
+        ("flash", &[(EXECUTED, 6.0)][..]),
+        ("add", &[(EXECUTED, 5.0)][..]),
+    );
+    assert!(of(&[flash, add]).is_of(&launches));
+    assert!(!of(&[add]).is_of(&launches), "one is missing");
+    assert!(!of(&[flash, add, ("other", &[(EXECUTED, 5.0)])]).is_of(&launches));
+    assert!(
+        !of(&[flash, ("add", &[])]).is_of(&launches),
+        "nothing is known of it"
+    );
+    assert!(!of(&[flash, ("add", &[(EXECUTED, 0.0)])]).is_of(&launches));
+}
+
+#[test]
+fn counters_that_cannot_be_are_named() {
+    let mut counters = Counters::of(&[call(&[("flash", &[(EXECUTED, 6.0)])])]).unwrap();
+    assert_eq!(counters.objection(), None);
+    let flash = counters.kernels.get_mut("flash").unwrap();
+    flash.instructions.get_mut(EXECUTED).unwrap().least = 7;
+    assert!(counters.objection().unwrap().contains("7 to 6"));
+    counters.calls = u32::MAX;
+    let both = Counters::merged(&[counters.clone(), counters]);
+    assert_eq!(both.map(|all| all.calls), Some(u32::MAX));
+    assert!(Counters::default().objection().is_some());
+}
