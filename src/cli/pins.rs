@@ -35,7 +35,7 @@ pub fn pin(
     let machine = fingerprint(hellos).name;
     let found = sides::find(what, &store, Some(&machine), &mut Known::default())?;
     let chosen = chosen(&found.side);
-    if chosen.is_empty() {
+    if chosen.here.is_empty() {
         return Err(Stop::Usage(anyhow!(
             "--pin {what}: no tuner chose anything in it; name a run whose variants tell what \
              their tuners chose"
@@ -43,7 +43,7 @@ pub fn pin(
     }
     let mut free = Vec::new();
     for case in &suite.cases {
-        let Some(asked) = chosen.get(&anywhere(case)) else {
+        let Some(asked) = chosen.for_case(case) else {
             continue;
         };
         let hello = hellos.get(&case.variant.worker_name());
@@ -84,29 +84,53 @@ pub fn pin(
     Ok(())
 }
 
-/// What a tuner mostly chose in a run, or what that was pinned to itself, by the case in any
-/// environment.
-fn chosen(side: &Side) -> BTreeMap<CaseId, Params> {
+/// What a tuner mostly chose in a run, or what that was pinned to itself, by case.
+#[derive(Debug, Default, PartialEq)]
+struct Chosen {
+    here: BTreeMap<CaseId, Params>,
+    /// By the case in any environment; `None` where it was not the same in all of them.
+    anywhere: BTreeMap<CaseId, Option<Params>>,
+}
+
+impl Chosen {
+    /// Of cases with what each was given, which is all of it.
+    fn of(here: BTreeMap<CaseId, Params>) -> Chosen {
+        let mut all: BTreeMap<CaseId, Option<Params>> = BTreeMap::new();
+        for (id, params) in &here {
+            let Ok(case) = id.case() else { continue };
+            let known = all.entry(anywhere(&case)).or_insert(Some(params.clone()));
+            if known.as_ref() != Some(params) {
+                *known = None;
+            }
+        }
+        Chosen {
+            here,
+            anywhere: all,
+        }
+    }
+
+    /// What to hand a case: what was chosen for it, or else in every other environment alike.
+    fn for_case(&self, case: &Case) -> Option<&Params> {
+        let elsewhere = || self.anywhere.get(&anywhere(case))?.as_ref();
+        self.here.get(&case.id()).or_else(elsewhere)
+    }
+}
+
+fn chosen(side: &Side) -> Chosen {
     let mut all: BTreeMap<CaseId, Params> = BTreeMap::new();
-    let known = |id: &CaseId| id.case().map(|case| anywhere(&case)).ok();
     for (id, record) in &side.cases {
-        let (Some(choice), Some(id)) = (usual(&record.choices), known(id)) else {
-            continue;
-        };
-        let params = all.entry(id).or_default();
-        for (name, tuned) in &choice.tuned {
+        for (name, tuned) in usual(&record.choices).iter().flat_map(|one| &one.tuned) {
+            let params = all.entry(id.clone()).or_default();
             params.set(name, tuned.value.clone());
         }
     }
     for (id, pins) in &side.header.suite.pins {
-        let Some(id) = known(id) else { continue };
-        let params = all.entry(id).or_default();
         for (name, value) in pins.iter() {
+            let params = all.entry(id.clone()).or_default();
             params.set(name, value.clone());
         }
     }
-    all.retain(|_, params| !params.is_empty());
-    all
+    Chosen::of(all)
 }
 
 /// The id of a case, in whichever environment it runs.
@@ -114,4 +138,49 @@ fn anywhere(case: &Case) -> CaseId {
     let mut case = case.clone();
     case.variant.environment = None;
     case.id()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use regatta::attention::ParamValue;
+
+    fn chose(id: &str, block: i64) -> (CaseId, Params) {
+        let mut params = Params::default();
+        params.set("BLOCK_M", ParamValue::Int(block));
+        (CaseId(id.to_owned()), params)
+    }
+
+    #[test]
+    fn a_case_gets_what_was_chosen_in_its_own_environment() {
+        let case = |id: &str| CaseId(id.to_owned()).case().unwrap();
+        let block = |chosen: &Chosen, id: &str| {
+            let params = chosen.for_case(&case(id))?;
+            Some(params.get("BLOCK_M"))
+        };
+        let unlike = Chosen::of(
+            [
+                chose("mine/a@new:s64,d64", 64),
+                chose("mine/a@old:s64,d64", 128),
+            ]
+            .into(),
+        );
+        assert_eq!(
+            block(&unlike, "mine/a@new:s64,d64"),
+            Some(ParamValue::Int(64))
+        );
+        assert_eq!(
+            block(&unlike, "mine/a@old:s64,d64"),
+            Some(ParamValue::Int(128))
+        );
+        assert_eq!(block(&unlike, "mine/a:s64,d64"), None, "nobody knows which");
+        let alike = Chosen::of(
+            [
+                chose("mine/a@new:s64,d64", 64),
+                chose("mine/a@old:s64,d64", 64),
+            ]
+            .into(),
+        );
+        assert_eq!(block(&alike, "mine/a:s64,d64"), Some(ParamValue::Int(64)));
+    }
 }
