@@ -3,10 +3,10 @@
     python3 probe/tests/trace_faults.py --regatta target/release/regatta
 
 Programs on a GPU (Llama in training and in generation, FlexAttention, torch.compile, JAX,
-Triton, CUDA; `--list` names them) are traced as they should be, then once with each of their
-faults and harmless changes. What the table in `faults/table.py` holds them to: of a fault, one
-of the causes that it gives is the first finding and the exit code of the diff is 1; of a
-harmless change the exit code is 0. Prints a row each, with what the kernels did where it does
+Triton, CUDA, NCCL on two; `--list` names them) are traced as they should be, then once with
+each of their faults and harmless changes. What the table in `faults/table.py` holds them to: of
+a fault, one of the causes that it gives is the first finding and the exit code of the diff is
+1; of a harmless change the exit code is 0. Prints a row each, with what the kernels did where it does
 not hold, and exits 1 where one does not.
 
 A program that is to be traced starts while another has the device, and waits for its turn, so
@@ -43,6 +43,10 @@ def main() -> None:
     parser.add_argument(
         "--jobs", type=int, default=4, help="programs that start at once [default: 4]"
     )
+    parser.add_argument(
+        "--runs", type=int, default=1, metavar="N",
+        help="runs of a trace: from four on, what is less than 10 %% slower is told [default: 1]",
+    )  # fmt: skip
     parser.add_argument("--list", action="store_true", help="say what there is, and run nothing")
     parser.add_argument(
         "--untraced", action="store_true", help="only run the programs, and say how long a step is"
@@ -56,6 +60,7 @@ def main() -> None:
             causes = " or ".join(change.causes) or "harmless"
             print(f"{change.title:40} {causes:46} {change.why}")
         return
+    changes = list(possible(changes))
     if wanted.untraced:
         sys.exit(run_all(changes))
     rows = []
@@ -64,7 +69,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = wanted.keep or Path(name)
         folder.mkdir(parents=True, exist_ok=True)
-        for row in judge_all(wanted.regatta, changes, folder, wanted.jobs):
+        for row in judge_all(wanted.regatta, changes, folder, wanted.jobs, wanted.runs):
             rows.append(row)
             print(row.shown(), flush=True)
             if wanted.json:
@@ -87,6 +92,19 @@ def chosen(programs: list[str], only: list[str]) -> Iterator[table.Change]:
                 yield change
 
 
+def possible(changes: list[table.Change]) -> Iterator[table.Change]:
+    """Those for which there are GPUs enough; says of which programs there are not."""
+    import torch
+
+    there = torch.cuda.device_count()
+    for program in bases(changes):
+        needed = table.DEVICES.get(program, 1)
+        if there < needed:
+            print(f"{program}: not run, it needs {needed} GPUs and there are {there}", flush=True)
+        else:
+            yield from (change for change in changes if change.program == program)
+
+
 def bases(changes: list[table.Change]) -> list[str]:
     """The programs of these changes, each once."""
     return list(dict.fromkeys(change.program for change in changes))
@@ -102,7 +120,7 @@ def run_all(changes: list[table.Change]) -> int:
 
 
 def judge_all(
-    regatta: str, changes: list[table.Change], folder: Path, jobs: int
+    regatta: str, changes: list[table.Change], folder: Path, jobs: int, runs: int
 ) -> Iterator[judging.Row]:
     """Traces and judges changes; gives each row as soon as it is known."""
     missing = {
@@ -111,7 +129,9 @@ def judge_all(
     every = dict.fromkeys(trace for change in changes for trace in sorted(missing[change]))
     failures: dict[tuple[str, str], str] = {}
     with ThreadPoolExecutor(jobs) as pool:
-        traces = {pool.submit(judging.traced, regatta, *trace, folder): trace for trace in every}
+        traces = {
+            pool.submit(judging.traced, regatta, *trace, folder, runs): trace for trace in every
+        }
         for ended in as_completed(traces):
             trace = traces[ended]
             error = ended.exception()

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::judgement::DisturbedCase;
-use crate::machine::INSTRUCTIONS;
+use crate::machine::{CENSUS, CENSUS_FAILED, INSTRUCTIONS};
 use crate::record::conditions::Conditions;
 use crate::record::disturbance::{told, worst};
 use crate::record::side::{CaseRecord, Side, Status};
@@ -133,24 +133,62 @@ pub fn notes(head: &Side) -> Vec<String> {
     notes
 }
 
-/// Where hardware counters were asked for and cannot be read, as nothing is then known of them.
-fn not_counted(head: &Side) -> Option<String> {
-    let reasons = head.cases.values().filter_map(|record| {
-        let structure = record.structure.as_deref()?;
-        structure.uncounted.get(INSTRUCTIONS).map(String::as_str)
-    });
-    let reasons: Vec<&str> = reasons.collect();
-    let first = reasons.first()?;
-    Some(format!(
-        "the instructions of {} are not counted: {first}",
-        counted(reasons.len(), "case")
-    ))
+/// Where hardware counters were asked for and cannot be read, or counting what a call does on the
+/// device failed, as nothing is then known of it.
+fn not_counted(head: &Side) -> Vec<String> {
+    let reasons = |name: &str, is: fn(&str) -> bool| -> Vec<&str> {
+        let structures = head
+            .cases
+            .values()
+            .filter_map(|one| one.structure.as_deref());
+        let reasons = structures.filter_map(|one| one.uncounted.get(name));
+        reasons
+            .map(String::as_str)
+            .filter(|reason| is(reason))
+            .collect()
+    };
+    let told = |what: &str, reasons: Vec<&str>, so: &str| {
+        let first = reasons.first()?;
+        let cases = counted(reasons.len(), "case");
+        Some(format!("{what} of {cases} are not counted{so}: {first}"))
+    };
+    let failed = |reason: &str| reason.starts_with(CENSUS_FAILED);
+    let counts = told(
+        "the device's operations in a call",
+        reasons(CENSUS, failed),
+        ", so that only times are judged, and causes are unknown",
+    );
+    let instructions = told("the instructions", reasons(INSTRUCTIONS, |_| true), "");
+    counts.into_iter().chain(instructions).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::judge::testing::{around, side};
+
+    #[test]
+    fn a_census_that_failed_is_said_and_one_that_no_worker_has_is_not() {
+        let without = |reason: &str| {
+            let mut record = around(1.0);
+            let structure = record.structure.get_or_insert_default();
+            structure
+                .uncounted
+                .insert(CENSUS.to_owned(), reason.to_owned());
+            record
+        };
+        let failed = without("the census failed: no CUPTI");
+        let found = notes(&side("head", vec![("a", failed), ("b", around(1.0))]));
+        assert_eq!(
+            found,
+            [
+                "the device's operations in a call of 1 case are not counted, so that only times are \
+                 judged, and causes are unknown: the census failed: no CUPTI"
+            ]
+        );
+        let none = without("its worker has no census");
+        assert!(notes(&side("head", vec![("a", none)])).is_empty());
+    }
 
     #[test]
     fn doubtful_conditions_are_said_and_a_quiet_run_says_nothing() {

@@ -5,6 +5,7 @@
 //! two sides, one beside the other. Nothing here says what any of it means.
 
 mod align;
+mod calls;
 mod changes;
 mod divided;
 mod recording;
@@ -15,10 +16,11 @@ mod summary;
 pub mod testing;
 
 pub use align::{Alignment, align};
+pub use calls::{Calls, Moments, calls, in_each, in_steady};
 pub use changes::{Became, KernelChange, LaunchChange, Launches, of_calls, of_recordings};
 pub use divided::{repetition, whole};
-pub use recording::{Calls, Device, Process, Recorded, Recording};
+pub use recording::{Device, Process, Recorded, Recording};
 pub use regatta_worker::machine::*;
 pub use sides::{Scope, SideFigures, Sides};
 pub use steady::{Steady, SteadyPart, steady};
-pub use summary::{CopyRow, KernelRow, Shape, Summary, calls, summarise};
+pub use summary::{CopyRow, KernelRow, Shape, Summary, summarise};

@@ -3,8 +3,7 @@
 //! Times are nanoseconds of CUPTI's clock, which host and device records of all processes
 //! share.
 
-use std::collections::BTreeMap;
-
+use super::calls::{Calls, Moments};
 use regatta_worker::machine::{Gap, Launch, Operation, Ran, by_device, gaps};
 use serde::{Deserialize, Serialize};
 
@@ -51,6 +50,9 @@ pub struct Process {
     /// Cumulative counts of API calls, as they were written.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<Calls>,
+    /// When it made calls of the kinds that are told one by one. Older recordings do not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moments: Option<Moments>,
     /// Records that were lost.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dropped: u64,
@@ -80,20 +82,6 @@ pub struct Device {
     /// `9.0`.
     #[serde(default)]
     pub capability: String,
-}
-
-/// API calls since a process began.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct Calls {
-    /// When they were counted.
-    pub at: u64,
-    /// By name: `module_loads`, `allocations`, `frees`, `synchronisations`,
-    /// `launches`, `graph_launches`.
-    pub counts: BTreeMap<String, u64>,
-    /// Nanoseconds that the host spent in them since the process began, by the same names.
-    /// Older recordings do not tell.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub ns: BTreeMap<String, u64>,
 }
 
 impl Recording {

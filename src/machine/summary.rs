@@ -6,7 +6,8 @@ use regatta_worker::machine::{DeviceTime, Launch, Work, product};
 use regatta_worker::units::Nanoseconds;
 use serde::Serialize;
 
-use super::recording::{Process, Recorded, Recording};
+use super::calls::calls;
+use super::recording::{Recorded, Recording};
 
 /// A stretch of a trace in figures. Times are nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, schemars::JsonSchema)]
@@ -21,8 +22,8 @@ pub struct Summary {
     pub kernel_ns: u64,
     /// Copies by direction, and sets, by total time.
     pub copies: Vec<CopyRow>,
-    /// API calls by name; of a part of a trace an estimate, since they are counted a few
-    /// times a second.
+    /// API calls by name; of a part of a trace an estimate where they are not told one by one,
+    /// since they are counted a few times a second.
     pub calls: BTreeMap<String, u64>,
 }
 
@@ -202,83 +203,4 @@ fn add<'a>(copies: &mut BTreeMap<&'a str, CopyRow>, what: &'a str, of: &Recorded
     row.count += 1;
     row.bytes = row.bytes.saturating_add(of.bytes().unwrap_or(0));
     row.total_ns = row.total_ns.saturating_add(of.ns());
-}
-
-/// Calls are written as running counts, some times a second: of a window what was added
-/// between the first and the last of them, scaled to all of it. A window that is too short for
-/// two of them has only what the counts around it tell: calls that were not made from the last
-/// before it to the first behind it were not made in it.
-pub fn calls(recording: &Recording, window: Option<(u64, u64)>) -> BTreeMap<String, u64> {
-    let mut total: BTreeMap<String, u64> = BTreeMap::new();
-    let mut add = |name: &String, count: u64| *total.entry(name.clone()).or_default() += count;
-    for process in &recording.processes {
-        let Some((from, to)) = window else {
-            let all = process
-                .calls
-                .last()
-                .into_iter()
-                .flat_map(|last| &last.counts);
-            all.for_each(|(name, count)| add(name, *count));
-            continue;
-        };
-        let mut inside = process
-            .calls
-            .iter()
-            .filter(|calls| (from..to).contains(&calls.at));
-        let both = inside.next().zip(inside.next_back());
-        let Some((first, last)) = both.filter(|(first, last)| last.at > first.at) else {
-            // Nothing is known of what came between, but for what never came.
-            let none = none_around(process, (from, to));
-            none.into_iter().for_each(|name| add(name, 0));
-            continue;
-        };
-        let scale = (to - from) as f64 / (last.at - first.at) as f64;
-        for (name, count) in &last.counts {
-            // Not counted when the window began: nothing is known of what came before it.
-            let Some(before) = first.counts.get(name) else {
-                continue;
-            };
-            let since = count.saturating_sub(*before);
-            add(name, (since as f64 * scale).round() as u64);
-        }
-    }
-    total
-}
-
-/// Calls that a process did not make between the counts before a window and behind it.
-fn none_around(process: &Process, (from, to): (u64, u64)) -> Vec<&String> {
-    let before = process.calls.iter().rfind(|calls| calls.at <= from);
-    let behind = process.calls.iter().find(|calls| calls.at >= to);
-    let Some((before, behind)) = before.zip(behind) else {
-        return Vec::new();
-    };
-    let same = |(name, count): &(&String, &u64)| before.counts.get(*name) == Some(*count);
-    let none = behind.counts.iter().filter(same);
-    none.map(|(name, _)| name).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::machine::testing::Writer;
-
-    #[test]
-    fn a_short_window_has_the_calls_that_never_came() {
-        let mut writer = Writer::new();
-        writer.calls(&[("launches", 5), ("synchronisations", 3)]);
-        for _ in 0..3 {
-            writer.kernel("a", 1, 1_000);
-        }
-        writer.calls(&[("launches", 8), ("synchronisations", 3), ("frees", 1)]);
-        writer.kernel("a", 1, 1_000);
-        let recording = &writer.recording;
-        let [first, .., last] = &recording.operations[..] else {
-            panic!("{recording:?}");
-        };
-        let told = calls(recording, Some((first.start_ns, first.end_ns)));
-        assert_eq!(told, [("synchronisations".to_owned(), 0)].into());
-        // Nothing was counted behind it.
-        assert!(calls(recording, Some((last.start_ns, last.end_ns + 1))).is_empty());
-        assert_eq!(calls(recording, None)["launches"], 8);
-    }
 }

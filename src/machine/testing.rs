@@ -112,6 +112,17 @@ impl Writer {
         });
     }
 
+    /// Calls that the host makes now, each told; from the first on, all are.
+    pub fn moments(&mut self, calls: &[&str]) {
+        let told = self.recording.processes[0].moments.get_or_insert_default();
+        for name in calls {
+            told.of
+                .entry((*name).to_owned())
+                .or_default()
+                .push(self.host);
+        }
+    }
+
     fn add(&mut self, ns: u64, work: Work<Launch<u32>>) {
         self.recording.operations.push(Operation {
             stream: Some(7),

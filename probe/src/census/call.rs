@@ -142,7 +142,7 @@ impl Recorded {
     }
 
     /// As the C interface gives it.
-    fn json(&self) -> String {
+    pub(super) fn json(&self) -> String {
         let mut out = format!(
             "{{\"begin\":{},\"end\":{},\"dropped\":{}",
             self.begin, self.end, self.dropped
@@ -152,7 +152,7 @@ impl Recorded {
                 json::moment(&mut out, name, at);
             }
         }
-        out.push_str(",\"counts\":");
+        out.push(',');
         json::counts(&mut out, &self.counts);
         out.push_str(",\"operations\":[");
         for (at, operation) in self.operations.iter().enumerate() {

@@ -152,9 +152,28 @@ pub struct Counted {
     pub end: u64,
 }
 
+impl Class {
+    /// What [`Counts::named`] calls it, of those that are told one by one: launches and copies
+    /// are operations as well, which have their moments.
+    pub fn told_apart(self) -> Option<&'static str> {
+        Some(match self {
+            Self::ModuleLoad => "module_loads",
+            Self::Allocation => "allocations",
+            Self::Free => "frees",
+            Self::DeviceWait => "device_synchronisations",
+            Self::StreamWait => "stream_synchronisations",
+            Self::EventWait => "event_synchronisations",
+            Self::StreamMemory => "stream_memory_operations",
+            Self::HostCallback => "host_callbacks",
+            Self::GraphLaunch => "graph_launches",
+            Self::Launch | Self::Copy => return None,
+        })
+    }
+}
+
 /// Counts calls, each once: the runtime makes some of its calls through functions of the
-/// driver that are recorded as well, within the time of its own.
-pub fn count(counts: &mut Counts, calls: &mut [Counted]) {
+/// driver that are recorded as well, within the time of its own. What is counted is handed on.
+pub fn count(counts: &mut Counts, calls: &mut [Counted], mut counted: impl FnMut(&Counted)) {
     // An outer call starts no later than what it makes, and ends no sooner.
     calls.sort_by_key(|call| (call.start, std::cmp::Reverse(call.end)));
     let mut outer: HashMap<(u32, Class), u64> = HashMap::new();
@@ -163,6 +182,7 @@ pub fn count(counts: &mut Counts, calls: &mut [Counted]) {
         if call.end > *ends || *ends == 0 {
             let ns = call.end.saturating_sub(call.start);
             counts.of(call.class).add(ns);
+            counted(call);
             *ends = call.end;
         }
     }
@@ -351,7 +371,7 @@ mod tests {
             call(Class::Launch, 1, 20, 25), // the next
             call(Class::ModuleLoad, 1, 13, 14),
         ];
-        count(&mut counts, &mut calls);
+        count(&mut counts, &mut calls, |_| {});
         assert_eq!(counts.launches, Made { calls: 3, ns: 17 });
         assert_eq!(counts.module_loads, Made { calls: 1, ns: 1 });
     }
@@ -365,7 +385,7 @@ mod tests {
             call(Class::EventWait, 2, 200, 205),
             call(Class::HostCallback, 1, 300, 302),
         ];
-        count(&mut counts, &mut calls);
+        count(&mut counts, &mut calls, |_| {});
         let named: std::collections::BTreeMap<_, _> = counts.named().into();
         assert_eq!(named["synchronisations"], Made { calls: 3, ns: 115 });
         assert_eq!(named["device_synchronisations"].ns, 100);

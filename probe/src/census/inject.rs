@@ -26,6 +26,9 @@ pub const VARIABLE: &str = "REGATTA_TRACE";
 /// Time between two appends: about what a process that dies without ending loses.
 const PERIOD: Duration = Duration::from_millis(200);
 
+/// Moments of calls on a line, at most.
+const MOMENTS: usize = 10_000;
+
 unsafe extern "C" {
     fn atexit(handler: extern "C" fn()) -> c_int;
     fn sigfillset(set: *mut SignalSet) -> c_int;
@@ -52,6 +55,8 @@ struct Recording {
     /// Operators that are in the file.
     operators: usize,
     counts: Counts,
+    /// Whether the file says that it tells the moments of calls.
+    tells_moments: bool,
 }
 
 /// The file of one process.
@@ -204,6 +209,7 @@ impl Recording {
             named: 0,
             operators: 0,
             counts: Counts::default(),
+            tells_moments: false,
         }
     }
 
@@ -238,6 +244,15 @@ impl Recording {
         let dropped = self.library.dropped() + incomplete + damaged;
         if dropped > 0 {
             text += &format!("{{\"kind\":\"dropped\",\"records\":{dropped}}}\n");
+        }
+        let moments = std::mem::take(&mut self.linker.moments);
+        // The first line says that they are told, if there are none yet.
+        if moments.is_empty() && !self.tells_moments {
+            json::moments(&mut text, &[]);
+        }
+        self.tells_moments = true;
+        for some in moments.chunks(MOMENTS) {
+            json::moments(&mut text, some);
         }
         let now = self.library.now();
         if self.counts != self.linker.counts || last {

@@ -108,6 +108,25 @@ pub fn counts(out: &mut String, counts: &Counts) {
     object(out, "ns", made.map(|(name, made)| (name, made.ns)));
 }
 
+/// Moments of calls by their names: a line.
+pub fn moments(out: &mut String, moments: &[(&str, u64)]) {
+    let mut names: Vec<&str> = moments.iter().map(|(name, _)| *name).collect();
+    names.sort_unstable();
+    names.dedup();
+    out.push_str("{\"kind\":\"moments\",\"of\":{");
+    for (place, name) in names.iter().enumerate() {
+        let before = if place == 0 { "" } else { "," };
+        put(out, format_args!("{before}\"{name}\":["));
+        let own = moments.iter().filter(|(of, _)| of == name);
+        for (place, (_, at)) in own.enumerate() {
+            let before = if place == 0 { "" } else { "," };
+            put(out, format_args!("{before}{at}"));
+        }
+        out.push(']');
+    }
+    out.push_str("}}\n");
+}
+
 fn object<'a>(out: &mut String, name: &str, members: impl Iterator<Item = (&'a str, u64)>) {
     put(out, format_args!("\"{name}\":{{"));
     for (at, (name, number)) in members.enumerate() {

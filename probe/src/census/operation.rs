@@ -134,6 +134,8 @@ struct Launched {
 pub struct Linker {
     pub names: Names,
     pub counts: Counts,
+    /// When each call began that is told apart, and its name, of those that nobody took yet.
+    pub moments: Vec<(&'static str, u64)>,
     /// Devices that were not told yet.
     pub devices: Vec<Known>,
     /// Operations that were not complete when their buffer was given back.
@@ -215,7 +217,10 @@ impl Linker {
     /// Counts the calls so far, and hands on operations in the order taken: those whose
     /// launch is known, or that have waited for it once; with `all`, every one.
     pub fn settle(&mut self, all: bool) -> Vec<Operation> {
-        count(&mut self.counts, &mut self.calls);
+        let moments = &mut self.moments;
+        count(&mut self.counts, &mut self.calls, |call| {
+            moments.extend(call.class.told_apart().map(|name| (name, call.start)));
+        });
         self.calls.clear();
         self.ranges.settle();
         let mut settled = Vec::with_capacity(self.waiting.len() + self.operations.len());

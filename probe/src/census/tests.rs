@@ -5,7 +5,8 @@ use super::calls::{Counts, Interface, Made};
 use super::cupti::{Library, kind};
 use super::operation::{Known, Linker, What};
 use super::record::{self, Call, Kernel, Memory, Record};
-use super::{buffers, json};
+use super::{Recorded, buffers, json};
+use serde_json::{Value, json as value};
 use std::ffi::{CStr, c_int};
 use std::path::Path;
 use std::ptr;
@@ -321,6 +322,80 @@ fn texts_are_json() {
     let mut out = String::new();
     json::text(&mut out, "a \"b\"\\\n\u{1}é");
     assert_eq!(out, "\"a \\\"b\\\"\\\\\\u000a\\u0001é\"");
+}
+
+#[test]
+fn moments_are_a_line_of_json() {
+    let mut out = String::new();
+    json::moments(&mut out, &[("frees", 5), ("allocations", 3), ("frees", 9)]);
+    json::moments(&mut out, &[]);
+    let lines: Vec<Value> = out
+        .lines()
+        .map(|l| serde_json::from_str(l).unwrap())
+        .collect();
+    let told = value!({"kind": "moments", "of": {"allocations": [3], "frees": [5, 9]}});
+    assert_eq!(lines, [told, value!({"kind": "moments", "of": {}})]);
+}
+
+#[test]
+fn calls_are_told_one_by_one_but_for_those_that_are_operations() {
+    const MALLOC: u32 = 20;
+    const LAUNCH: u32 = 211;
+    const EVENT_WAIT: u32 = 137;
+    let mut linker = Linker::default();
+    let made = |id, correlation, at| call(kind::RUNTIME, id, correlation, at, at + 2);
+    let calls = [
+        made(MALLOC, 1, 10),
+        made(LAUNCH, 2, 20),
+        made(EVENT_WAIT, 3, 30),
+    ];
+    read_each(&mut linker, &calls);
+    linker.settle(true);
+    let told = [("allocations", 10), ("event_synchronisations", 30)];
+    assert_eq!(linker.moments, told);
+    let named: Vec<&str> = linker.counts.named().map(|(name, _)| name).into();
+    assert!(
+        told.iter().all(|(name, _)| named.contains(name)),
+        "{named:?}"
+    );
+}
+
+/// What a worker in another language is given.
+#[test]
+fn what_was_recorded_is_json() {
+    const MALLOC: u32 = 20;
+    let mut linker = Linker::default();
+    let records = [
+        call(kind::RUNTIME, MALLOC, 1, 3, 8),
+        call(kind::DRIVER, 307, 5, 3, 8),
+        kernel(c"attention<\"a\">", 5, 10, 20),
+        memory(kind::MEMCPY, COPY_BYTES, 1, 6, 30),
+    ];
+    read_each(&mut linker, &records);
+    let recorded = Recorded {
+        begin: 1,
+        called: Some(2),
+        returned: Some(40),
+        end: 50,
+        operations: linker.settle(true),
+        names: linker.names.all().to_vec(),
+        operators: Vec::new(),
+        counts: linker.counts,
+        dropped: 0,
+    };
+    let told: Value = serde_json::from_str(&recorded.json()).unwrap();
+    assert_eq!(
+        (&told["begin"], &told["called"], &told["end"]),
+        (&value!(1), &value!(2), &value!(50))
+    );
+    assert_eq!(
+        (&told["counts"]["allocations"], &told["ns"]["allocations"]),
+        (&value!(1), &value!(5))
+    );
+    let operations = told["operations"].as_array().unwrap();
+    assert_eq!(operations.len(), 2);
+    assert_eq!(operations[0]["name"], "attention<\"a\">");
+    assert_eq!(operations[1]["direction"], "HtoD");
 }
 
 #[test]

@@ -25,6 +25,8 @@ NEIGHBOUR = """
 import torch
 input()
 a = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
+a @ a
+torch.cuda.synchronize()
 print("ready", flush=True)
 while True:
     for _ in range(20):

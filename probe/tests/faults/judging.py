@@ -87,15 +87,15 @@ class Row:
         return json.dumps({**asdict(self), "held": self.held}, ensure_ascii=False)
 
 
-def traced(regatta: str, program: str, change: str, folder: Path) -> Path:
-    """Traces a program with a change, and gives the trace.
+def traced(regatta: str, program: str, change: str, folder: Path, runs: int) -> Path:
+    """Traces a program with a change, in so many runs, and gives the trace.
 
     Raises Failed where either ends otherwise than with 0.
     """
     trace = folder / f"{program}-{change}.trace"
     if trace.exists():
         return trace
-    command = [regatta, "trace", "--out", str(trace), "--"]
+    command = [regatta, "trace", "--runs", str(runs), "--out", str(trace), "--"]
     command += [sys.executable, str(MAIN), program, change]
     environment = {**os.environ, TURN: str(folder / "turn")}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)

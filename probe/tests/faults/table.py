@@ -23,8 +23,12 @@ PROGRAMS = {
     "jax_step": "a training step in JAX with dot_product_attention",
     "triton_kernel": "a matrix product and a softmax in Triton",
     "own_kernels": "four CUDA kernels compiled at the start",
+    "gradients": "data-parallel training: NCCL sums gradients under the backward pass",
 }
 """By name, what each program does."""
+
+DEVICES = {"gradients": 2}
+"""How many GPUs a program needs, where it is more than one."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +127,11 @@ FAULTS = (
             ("kernel-replaced", "same-launch", "recompiled"),
             "the mask is in the scores alone: no block is left out",
         ),
-        ("mask-each-step", ("launches-added",), "the block mask is made anew in each step"),
+        (
+            "mask-each-step",
+            ("launches-added", "host-bound"),
+            "the block mask is made anew in each step, for which the device waits",
+        ),
     ),
     *_faults(
         "compiled",
@@ -179,6 +187,11 @@ FAULTS = (
         ("strided", ("same-launch",), "neighbouring threads read 32 words apart"),
         ("fewer-blocks", ("less-parallel",), "16 blocks go over what 1056 did"),
     ),
+    *_faults(
+        "gradients",
+        ("one-stream", ("lost-overlap",), "NCCL is on the stream that computes"),
+        ("waits-each", ("lost-overlap",), "each layer waits for the sum of the one before"),
+    ),
 )
 """Thirty at least, in every program."""
 
@@ -223,6 +236,7 @@ HARMLESS = (
     *_harmless("triton_kernel", ("deterministic", "cuDNN is asked for what repeats")),
     *_harmless("own_kernels", ("same-again", "nothing is different")),
     *_harmless("flex", ("same-again", "nothing is different")),
+    *_harmless("gradients", ("same-again", "nothing is different")),
     *_harmless("compiled", ("modules-in-another-order", "the block's layers are made in reverse")),
 )
 """Twenty at least."""

@@ -6,8 +6,8 @@
 //! for how long, so its evidence has times, and a launch that costs nothing more is no cause.
 //!
 //! Where a change has an account, a finding has the share of the lines that it speaks of
-//! ([`accounted`]), and what accounts for less than half comes after what accounts for more. Of
-//! two that account alike, the one nearer to the root comes first: exact facts that suffice to
+//! ([`accounted`]), and what accounts for less than half comes after what accounts for more, by
+//! how much that is. Of two that account alike, the one nearer to the root comes first: exact facts that suffice to
 //! explain a change before exact facts that may, and both before conditions that came with it.
 
 mod accounted;
@@ -26,15 +26,19 @@ mod standing;
 mod toolchain;
 
 pub use clock::Clock;
+use facts::EXPLAINS;
 pub use facts::{Facts, Found, Pair};
 pub use standing::Standing;
 
 use super::judgement::{Account, Finding};
 use crate::units::{Nanoseconds, Ratio};
 
-/// What is left of the order of a finding that accounts for less than half of a slowdown: such
-/// findings keep their order among themselves.
+/// What is left, at most, of the order of a finding that accounts for less than half of a
+/// slowdown: the less it accounts for, the less is left.
 const MINOR: f64 = 0.55;
+
+/// What is left of what accounts for next to nothing: among such the root comes first.
+const LEAST: f64 = 0.1;
 
 type Rule = fn(&Facts) -> Option<Found>;
 
@@ -80,10 +84,16 @@ pub fn found(facts: &Facts) -> Vec<Found> {
 fn rank_by_share(facts: &Facts, found: &mut [Found]) {
     let slower = facts.ratio > Ratio::grown_by(facts.floor);
     for one in found.iter_mut() {
-        let minor = one.growth.is_some_and(|time| !facts.explained_by(time));
-        if slower && minor {
-            one.order *= MINOR;
-        }
+        let Some(time) = one
+            .growth
+            .filter(|time| slower && !facts.explained_by(*time))
+        else {
+            continue;
+        };
+        let most = facts
+            .slower_by()
+            .map_or(0.0, |all| time.0 / (all.0 * EXPLAINS));
+        one.order *= MINOR * most.clamp(LEAST, 1.0);
     }
     let change = facts.account.as_ref().map(|account| account.change_ns);
     if let Some(change) = change.filter(|change| *change != Nanoseconds::ZERO) {

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::judge::causes::{Standing, standing_out};
 use crate::judge::judgement::Finding;
-use crate::machine::{Recorded, Recording, SteadyPart, Summary, steady, summarise};
+use crate::machine::{Recorded, Recording, SteadyPart, Summary, in_steady, steady, summarise};
 
 /// A trace, analysed.
 #[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
@@ -21,13 +21,11 @@ pub struct Analysis {
 pub fn analyse(recording: &Recording) -> Analysis {
     let all: Vec<&Recorded> = recording.operations.iter().collect();
     let whole = summarise(recording, &all, None);
-    let steady = steady(recording).map(|steady| SteadyPart {
-        summary: summarise(
-            recording,
-            &steady.operations(recording),
-            Some((steady.from_ns, steady.to_ns)),
-        ),
-        steady,
+    let steady = steady(recording).map(|steady| {
+        let window = Some((steady.from_ns, steady.to_ns));
+        let mut summary = summarise(recording, &steady.operations(recording), window);
+        summary.calls.extend(in_steady(recording, &steady));
+        SteadyPart { steady, summary }
     });
     Analysis {
         findings: standing_out(&Standing::of(recording, &whole, steady.as_ref())),

@@ -1,6 +1,6 @@
 //! Two traces, held against each other.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -10,8 +10,8 @@ use crate::judge::account::{Asked, account};
 use crate::judge::causes::{Facts, Found, found};
 use crate::judge::judgement::{Account, Difference, Finding, Verdict, VerdictOutcome};
 use crate::machine::{
-    Division, KernelChange, Launches, Recorded, Scope, SideFigures, Sides, Summary, of_recordings,
-    repetition, whole,
+    Division, KernelChange, Launches, Recorded, Scope, SideFigures, Sides, Summary, in_each,
+    of_recordings, repetition, whole,
 };
 use crate::record::trace::{Spent, Trace};
 use crate::units::{Nanoseconds, Share};
@@ -129,13 +129,20 @@ impl<'a> Side<'a> {
                     (row.what.clone(), (count, per(row.total_ns)))
                 })
                 .collect(),
-            calls: summary
-                .calls
-                .iter()
-                .map(|(name, n)| (name.clone(), *n as f64 / times))
-                .collect(),
+            calls: self.calls(scope),
             lost: recording.dropped() + recording.damage.len() as u64,
         }
+    }
+
+    /// Calls to CUDA in a repetition, or in all.
+    fn calls(&self, scope: Scope) -> BTreeMap<String, f64> {
+        let (summary, times) = self.summary(scope);
+        let mean = |(name, n): (&String, &u64)| (name.clone(), *n as f64 / times);
+        let mut calls: BTreeMap<String, f64> = summary.calls.iter().map(mean).collect();
+        if let (Some(part), Scope::Repetition) = (&self.analysis.steady, scope) {
+            calls.extend(in_each(&self.trace.recording, &part.steady));
+        }
+        calls
     }
 
     /// Names and multiprocessors of the GPUs.

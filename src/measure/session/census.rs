@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::outcome::out_of_turn_text;
 use crate::attention::{Case, CaseId};
 use crate::machine::{
-    ASKED_OF_CUDA, Activity, CENSUS, Counters, Division, HostTimes, INSTRUCTIONS, METRICS,
-    Structure,
+    ASKED_OF_CUDA, Activity, CENSUS, CENSUS_FAILED, Counters, Division, HostTimes, INSTRUCTIONS,
+    METRICS, Structure,
 };
 use crate::measure::known::Known;
 use crate::measure::occupancy;
@@ -119,7 +119,7 @@ fn counted(worker: &mut dyn Conversation, asked: &Question<'_>) -> Result<Counte
             });
         }
         ReplyBody::Unsupported { reason } => reason,
-        ReplyBody::Failed { reason } => format!("the census failed: {reason}"),
+        ReplyBody::Failed { reason } => format!("{CENSUS_FAILED}: {reason}"),
         other => out_of_turn_text(&other),
     };
     let mut structure = Structure::default();

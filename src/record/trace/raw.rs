@@ -1,7 +1,7 @@
 //! Reads the raw recording of a program: a folder with one file a process, JSON objects a
 //! line, written by the injected library as its buffers complete (docs/FORMAT.md).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::io::{self, BufReader};
 use std::path::Path;
@@ -11,7 +11,9 @@ use schemars::{Schema, SchemaGenerator};
 use serde::Deserialize;
 
 use crate::input;
-use crate::machine::{Calls, Device, Launch, Operation, Process, Recorded, Recording, Work};
+use crate::machine::{
+    Calls, Device, Launch, Moments, Operation, Process, Recorded, Recording, Work,
+};
 use crate::record::RecordError;
 use crate::record::types::Damage;
 
@@ -57,6 +59,11 @@ enum Line {
         at: Place,
     },
     Calls(Calls),
+    /// When the host made calls that are told one by one.
+    Moments {
+        /// In nanoseconds of CUPTI's clock, by kind.
+        of: BTreeMap<String, Vec<u64>>,
+    },
     Dropped {
         /// How many.
         records: u64,
@@ -165,6 +172,9 @@ pub fn read(folder: &Path, limit: usize) -> Result<Recording, RecordError> {
     }
     let mut recording = reader.recording;
     recording.settle(limit);
+    let told = recording.processes.iter_mut();
+    told.filter_map(|process| process.moments.as_mut())
+        .for_each(Moments::settle);
     in_order_of_start(&mut recording);
     Ok(recording)
 }
@@ -279,6 +289,7 @@ impl Reader {
                 self.operation(file, at, Work::Set { bytes })?;
             }
             Line::Calls(calls) => process.calls.push(calls),
+            Line::Moments { of } => process.moments.get_or_insert_default().add(of),
             Line::Dropped { records } => process.dropped = process.dropped.saturating_add(records),
             Line::Problem { text } => process.problems.push(text),
             Line::End { .. } => process.ended = true,

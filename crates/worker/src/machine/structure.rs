@@ -14,6 +14,9 @@ use crate::units::Bytes;
 /// The name under which [`Structure::uncounted`] tells why there is no census at all.
 pub const CENSUS: &str = "census";
 
+/// How the reason begins where counting was tried, and failed.
+pub const CENSUS_FAILED: &str = "the census failed";
+
 /// Allocations of one size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]

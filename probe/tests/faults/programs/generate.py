@@ -37,7 +37,9 @@ def build(change: str) -> Program:
 
     def decode() -> None:
         if change == "reordered-cache":
-            cache.reorder_cache(first_beams)
+            for layer in cache.layers:
+                for kept in (layer.keys, layer.values):
+                    kept.copy_(kept.index_select(0, first_beams))
         logits = model(input_ids=token, past_key_values=cache).logits[:, -1:]
         if change == "logits-to-host":
             last[:] = [logits]

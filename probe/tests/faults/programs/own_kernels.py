@@ -21,7 +21,7 @@ extern "C" __global__ void chase(const int* next, int* out, int n, int hops) {
   int at = (blockIdx.x * blockDim.x + threadIdx.x) % n;
   for (int hop = 0; hop < hops; ++hop) {
     at = next[at];
-    seen[(threadIdx.x + hop * 128) % SHARED] = at;
+    seen[(threadIdx.x + hop * 32) % SHARED] = at;
   }
   out[blockIdx.x * blockDim.x + threadIdx.x] = at + seen[threadIdx.x];
 }
@@ -76,7 +76,7 @@ def build(change: str) -> Program:
     def step(_: int) -> None:
         tiles = SIZE // 32
         transpose((tiles, tiles, 1), (32, 8, 1), (matrix, turned, SIZE))
-        chase((CHASERS // 128, 1, 1), (128, 1, 1), (chain, ends, chain.numel(), HOPS))
+        chase((CHASERS // 32, 1, 1), (32, 1, 1), (chain, ends, chain.numel(), HOPS))
         mix((4096, 1, 1), (256, 1, 1), (matrix, turned, matrix.numel()))
         scale((blocks, 1, 1), (256, 1, 1), (matrix, turned, matrix.numel(), apart))
 
