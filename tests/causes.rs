@@ -125,6 +125,17 @@ fn judged(place: &Place, fault: &str, more: &[&str]) -> (i32, Value) {
     (code, value)
 }
 
+/// An allocator has memory left over where a call is counted, and none where it is timed.
+#[test]
+fn memory_that_is_asked_for_only_where_calls_are_timed_is_counted() {
+    let (code, judgement) = judged(&place(""), "when-timed", &[]);
+    assert_eq!(code, 1, "{judgement}");
+    let changes = judgement["rows"][0]["structure"].as_array().unwrap();
+    let told = |change: &Value| change["name"].as_str().unwrap_or_default().to_owned();
+    let names: Vec<String> = changes.iter().map(told).collect();
+    assert_eq!(names, ["driver_allocations", "driver_frees"], "{judgement}");
+}
+
 #[test]
 fn every_fault_is_named_by_its_cause_first() {
     let place = place("");

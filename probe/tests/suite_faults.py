@@ -32,7 +32,8 @@ FAULTS: dict[str, tuple[str, ...]] = {
     "dense-mask": ("kernel-replaced", "copies-added"),
     "float32": ("kernel-replaced", "copies-added"),
     "small-launches": ("launches-added",),
-    "heads-one-by-one": ("launches-added", "less-parallel"),
+    # For one head FlashAttention splits the keys, in other kernels.
+    "heads-one-by-one": ("launches-added", "less-parallel", "kernel-replaced"),
     "slow-host": ("host-bound",),
     "zeros-first": ("copies-added", "launches-added"),
 }

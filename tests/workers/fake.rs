@@ -352,9 +352,12 @@ impl Worker for Fake {
 
     /// Three calls as the clock had them: the device's record of one.
     fn recorded(&mut self) -> Vec<RecordedCall> {
+        let timed = |case| fault::of(case).asked_when_timed();
+        let asked = self.prepared.as_ref().map(timed).unwrap_or_default();
         let calls = self.activity().map(|activity| RecordedCall {
             time_ns: None,
             operations: activity.operations,
+            calls: activity.calls.into_iter().chain(asked).collect(),
         });
         calls.into_iter().cycle().take(3).collect()
     }

@@ -68,6 +68,9 @@ const COMPILES: &str = "compiles";
 /// A call sets more memory aside.
 const MORE_MEMORY: &str = "memory";
 
+/// A call takes memory from the driver where it is timed, and nowhere else.
+const WHEN_TIMED: &str = "when-timed";
+
 /// A fault or a harmless change; `auto` is neither.
 pub struct Fault(String);
 
@@ -78,7 +81,7 @@ pub fn words() -> Vec<String> {
         .chain(&UNTOLD)
         .chain(&HARMLESS)
         .chain(&OF_COUNTERS);
-    let words = words.chain([&CROWDED, &SLOW_HOST, &COMPILES, &MORE_MEMORY]);
+    let words = words.chain([&CROWDED, &SLOW_HOST, &COMPILES, &MORE_MEMORY, &WHEN_TIMED]);
     words.map(|word| (*word).to_owned()).collect()
 }
 
@@ -278,6 +281,12 @@ impl Fault {
             code: Some(code.to_owned()),
             ..Structure::default()
         }
+    }
+
+    /// What calls ask of CUDA where they are timed, beside what they ask elsewhere.
+    pub fn asked_when_timed(&self) -> BTreeMap<String, u64> {
+        let names = ["allocations", "frees"].map(|name| (name.to_owned(), 1));
+        names.into_iter().filter(|_| self.is(WHEN_TIMED)).collect()
     }
 
     /// What the device does in a call of the suite's small problem, which takes 2.7 us and

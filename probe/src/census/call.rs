@@ -65,7 +65,8 @@ impl Recording {
         Ok(begun)
     }
 
-    /// Says that the call is made now: what was launched before is not its work.
+    /// Says that the call is made now: what was launched before is not its work, and what the
+    /// host asked of CUDA before is not counted.
     pub fn called(&mut self) {
         self.called = Some(self.library.now());
     }
@@ -85,6 +86,7 @@ impl Recording {
         record(self.library, false)?;
         self.library.flush(true);
         let mut linker = Linker::default();
+        linker.counted_from = self.called;
         linker.counted_until = self.returned;
         let damaged = buffers::drain(self.library, |record| linker.add(record));
         let mut operations = linker.settle(true);

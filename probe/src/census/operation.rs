@@ -140,6 +140,8 @@ pub struct Linker {
     pub devices: Vec<Known>,
     /// Operations that were not complete when their buffer was given back.
     pub incomplete: u64,
+    /// Calls that begin earlier are not counted.
+    pub counted_from: Option<u64>,
     /// Calls that begin later are not counted.
     pub counted_until: Option<u64>,
     calls: Vec<Counted>,
@@ -167,7 +169,8 @@ impl Linker {
                 let Some(class) = call.interface.class(call.id) else {
                     return;
                 };
-                if self.counted_until.is_none_or(|until| call.start < until) {
+                let begun = self.counted_from.is_none_or(|from| call.start >= from);
+                if begun && self.counted_until.is_none_or(|until| call.start < until) {
                     self.calls.push(Counted {
                         class,
                         thread: call.thread,

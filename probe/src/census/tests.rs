@@ -250,12 +250,13 @@ fn names_are_told_once() {
 }
 
 #[test]
-fn what_begins_after_the_call_is_not_the_calls() {
+fn what_begins_before_or_after_the_call_is_not_the_calls() {
     const DEVICE_SYNCHRONISE: u32 = 165;
     let mut linker = Linker::default();
+    linker.counted_from = Some(30);
     linker.counted_until = Some(100);
     let waits = |at| call(kind::RUNTIME, DEVICE_SYNCHRONISE, 1, at, at + 5);
-    read_each(&mut linker, &[waits(50), waits(150)]);
+    read_each(&mut linker, &[waits(10), waits(50), waits(150)]);
     linker.settle(true);
     assert_eq!(linker.counts.device_synchronisations.calls, 1);
 }

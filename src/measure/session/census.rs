@@ -6,7 +6,7 @@ use super::outcome::out_of_turn_text;
 use crate::attention::{Case, CaseId};
 use crate::machine::{
     ASKED_OF_CUDA, Activity, CENSUS, CENSUS_FAILED, Counters, Division, HostTimes, INSTRUCTIONS,
-    METRICS, Structure,
+    METRICS, RecordedCall, Structure,
 };
 use crate::measure::known::Known;
 use crate::measure::occupancy;
@@ -92,7 +92,11 @@ fn counted(worker: &mut dyn Conversation, asked: &Question<'_>) -> Result<Counte
             // What was asked of CUDA is exact; the activity's other figures stay with it.
             let calls = census.activity.as_ref().map(|activity| &activity.calls);
             for (call, count) in ASKED_OF_CUDA {
-                if let Some(&number) = calls.and_then(|calls| calls.get(call)) {
+                let one = calls.and_then(|calls| calls.get(call)).copied();
+                // As calls are timed, memory is laid out otherwise, and what a call asks of the
+                // driver is: what each of those asks, a steady call asks.
+                let timed = RecordedCall::at_least(&census.recorded, call);
+                if let Some(number) = one.max(timed) {
                     let counts = &mut census.structure.counts;
                     counts.entry(count.to_owned()).or_insert(number);
                 }

@@ -1,5 +1,6 @@
 //! What the device does in one call, by CUPTI's record of it.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use regatta_probe::census::{self, Recorded, Recording, What};
@@ -46,7 +47,7 @@ pub fn of_samples(
     cache: Cache,
 ) -> Result<Vec<RecordedCall>, CudaError> {
     clock.configure(Settings::default())?;
-    let mut calls = Vec::new();
+    let mut found = Vec::new();
     // One more: the first recording of a process changes how code is loaded.
     for number in 0..=RECORDED_CALLS {
         let mut recording = Recording::begin()?;
@@ -60,26 +61,32 @@ pub fn of_samples(
         let Some(of_the_call) = whole.filter(|_| number > 0) else {
             continue;
         };
-        calls.push(RecordedCall {
+        found.push(RecordedCall {
             time_ns: Some(Nanoseconds(sample.device_ns)),
             operations: operations(&recorded, &of_the_call),
+            calls: calls(&recorded),
         });
     }
-    Ok(calls)
+    Ok(found)
+}
+
+/// Calls to CUDA, by name.
+fn calls(recorded: &Recorded) -> BTreeMap<String, u64> {
+    let named = recorded.counts.named().into_iter();
+    named
+        .map(|(name, made)| (name.to_owned(), made.calls))
+        .collect()
 }
 
 /// A recording, counted from the start of its first operation.
 fn activity(recorded: &Recorded, host_ns: u64) -> Activity {
     let all: Vec<&census::Operation> = recorded.operations.iter().collect();
-    let calls = recorded.counts.named().into_iter();
+    let named = recorded.counts.named().into_iter();
     Activity {
         operations: operations(recorded, &all),
         host_ns,
-        calls: calls
-            .clone()
-            .map(|(name, made)| (name.to_owned(), made.calls))
-            .collect(),
-        calls_ns: calls
+        calls: calls(recorded),
+        calls_ns: named
             .filter(|(_, made)| made.calls > 0)
             .map(|(name, made)| (name.to_owned(), made.ns))
             .collect(),

@@ -4,7 +4,7 @@
 //! clock sees too. Recording stretches gaps, and by little what runs: a division says what
 //! belongs to what, the clock how long the whole took.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +22,10 @@ pub struct RecordedCall {
     pub time_ns: Option<Nanoseconds>,
     /// What ran, by start; of the call alone.
     pub operations: Vec<Operation<Named>>,
+    /// Calls to CUDA that it made, by the names of [`Activity`](super::Activity)'s, where they
+    /// were counted.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub calls: BTreeMap<String, u64>,
 }
 
 /// The operations of a call, each with the median of its own time over several calls.
@@ -72,6 +76,15 @@ impl Part {
     /// What it is aligned by: a kernel's name as two builds have it, a copy's direction.
     pub fn key(&self) -> String {
         key(&self.work)
+    }
+}
+
+impl RecordedCall {
+    /// How often every one of some calls called CUDA so, at least; `None` where one of them does
+    /// not tell.
+    pub fn at_least(calls: &[RecordedCall], name: &str) -> Option<u64> {
+        let told = calls.iter().map(|call| call.calls.get(name).copied());
+        told.collect::<Option<Vec<u64>>>()?.into_iter().min()
     }
 }
 
@@ -225,7 +238,22 @@ mod tests {
         RecordedCall {
             time_ns: Some(Nanoseconds(time)),
             operations,
+            calls: BTreeMap::new(),
         }
+    }
+
+    #[test]
+    fn what_every_call_asks_each_asks() {
+        let asks = |frees| RecordedCall {
+            calls: [("frees".to_owned(), frees)].into(),
+            ..RecordedCall::default()
+        };
+        let least = |calls: &[RecordedCall]| RecordedCall::at_least(calls, "frees");
+        assert_eq!(least(&[asks(3), asks(1), asks(2)]), Some(1));
+        // One that a few calls ask, as to enlarge what is kept, is of none.
+        assert_eq!(least(&[asks(0), asks(4)]), Some(0));
+        assert_eq!(least(&[asks(1), RecordedCall::default()]), None);
+        assert_eq!(least(&[]), None);
     }
 
     #[test]

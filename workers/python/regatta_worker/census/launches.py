@@ -171,7 +171,10 @@ def of_samples(
         operations = _of_the_call(recorded)
         if operations is None or recorded["dropped"]:
             continue
-        told: dict[str, Any] = {"operations": _operations(operations)}
+        told: dict[str, Any] = {
+            "operations": _operations(operations),
+            "calls": recorded["counts"],
+        }
         found.append(told | ({} if time_ns is None else {"time_ns": time_ns}))
     return found
 
