@@ -102,11 +102,12 @@ int regatta_probe_census_returned(void);
 int regatta_probe_census_end(const char **json);
 
 /* Hardware counters of each kernel between begin and end, through CUPTI's range profiler, by
- * the names of its metrics. CUPTI runs each kernel once a pass: the call is made once. No
- * census may be open. `json` is valid until the next end:
+ * the names of its metrics. CUPTI runs each kernel once a pass: the call is made once.
+ * `kernels` is how many will be launched, or 0 where that is not known; more take longer to
+ * begin. No census may be open. `json` is valid until the next end:
  * {"passes", "dropped", "metrics": [name], "unavailable": [name], "kernels": [[value]]},
  * kernels in the order of their launches, values in that of "metrics". */
-int regatta_probe_counters_begin(const char *const *metrics, uint32_t count);
+int regatta_probe_counters_begin(const char *const *metrics, uint32_t count, uint32_t kernels);
 int regatta_probe_counters_end(const char **json);
 
 #ifdef __cplusplus

@@ -70,10 +70,12 @@ class Probe:
         if status != 0:
             raise RuntimeError(self.library.regatta_probe_last_error().decode())
 
-    def counted(self, call: Call, metrics: tuple[str, ...], calls: int = 1) -> dict[str, Any]:
+    def counted(
+        self, call: Call, metrics: tuple[str, ...], calls: int = 1, kernels: int = 0
+    ) -> dict[str, Any]:
         names = (ctypes.c_char_p * len(metrics))(*(name.encode() for name in metrics))
         torch.cuda.synchronize()
-        self.ask(self.library.regatta_probe_counters_begin(names, len(metrics)))
+        self.ask(self.library.regatta_probe_counters_begin(names, len(metrics), kernels))
         text = ctypes.c_char_p()
         try:
             for _ in range(calls):
@@ -153,7 +155,7 @@ def repeated(probe: Probe, name: str, call: Call, repeats: int, each: int) -> bo
     """Prints the row of a call; whether its executed instructions are identical."""
     call()
     before = probe.launched(call)
-    several = [probe.counted(call, METRICS, each) for _ in range(repeats // each)]
+    several = [probe.counted(call, METRICS, each, each * len(before)) for _ in range(repeats // each)]
     countings = [one for counted in several for one in by_call(counted, each)]
     if not countings:
         raise RuntimeError("nothing was counted")
@@ -185,7 +187,7 @@ def planted(probe: Probe, where: str, repeats: int) -> bool:
 
     def executed(blocks: int) -> float:
         call = lambda: scale[(blocks,)](x, y, BLOCK=1024)  # noqa: E731
-        return float(sum(kernel[0] for kernel in probe.counted(call, (EXECUTED,))["kernels"]))
+        return float(sum(kernel[0] for kernel in probe.counted(call, (EXECUTED,), kernels=1)["kernels"]))
 
     executed(1000)
     pairs = [(executed(1000), executed(1010)) for _ in range(repeats)]

@@ -42,7 +42,13 @@ pub fn pin(
         )));
     }
     let mut free = Vec::new();
-    for case in &suite.cases {
+    let mut given = Vec::new();
+    let asked_for: Vec<Params> = suite
+        .cases
+        .iter()
+        .map(|case| suite.params_for(case))
+        .collect();
+    for (case, own) in suite.cases.iter().zip(&asked_for) {
         let Some(asked) = chosen.for_case(case) else {
             continue;
         };
@@ -50,6 +56,12 @@ pub fn pin(
         let variant = hello.and_then(|hello| variant_of(case, hello).ok());
         let mut pins = Params::default();
         for (name, value) in asked.iter() {
+            // What the suite or --set gives a case stays.
+            let has = own.get(name);
+            if !has.is_auto() && has != *value {
+                given.push((case.id(), name.clone(), has));
+                continue;
+            }
             let takes = variant.and_then(|variant| variant.parameters.get(name));
             match takes.is_some_and(|takes| takes.allows(value)) {
                 true => pins.set(name, value.clone()),
@@ -70,6 +82,15 @@ pub fn pin(
     if suite.pins.is_empty() {
         let why = first.unwrap_or_else(|| format!("it has none of the cases of {}", suite.name));
         return Err(Stop::Usage(anyhow!("--pin {what} pins nothing: {why}")));
+    }
+    if let Some((case, name, value)) = given.first() {
+        note(one_line(&format!(
+            "--pin {what}: {} another value than its tuner chose, as {case} {name} = {value}",
+            match given.len() {
+                1 => "the suite or --set gives a parameter".to_owned(),
+                more => format!("the suite or --set gives {more} parameters"),
+            }
+        )));
     }
     if let Some(first) = first {
         note(format!("--pin {what}: {first}"));

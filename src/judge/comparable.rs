@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::judgement::Difference;
+use crate::attention::CaseId;
 use crate::record::identity::decides_speed;
 use crate::record::types::{Git, RunHeader, WorkerRecord};
-use crate::suite::Settings;
+use crate::suite::{Pins, Settings};
 
 /// What stands for a fact that one side does not have.
 const ABSENT: &str = "absent";
@@ -76,12 +77,7 @@ pub fn differences(base: &RunHeader, head: &RunHeader, same_suite: bool) -> Diff
         differ(soft, name, state(base), state(head));
     }
     differ(soft, "overrides", overrides(base), overrides(head));
-    differ(
-        soft,
-        "pinned cases",
-        base.suite.pins.len(),
-        head.suite.pins.len(),
-    );
+    pins(soft, base, head);
     settings(soft, &base.settings, &head.settings);
     maps(soft, "", &base.machine.soft, &head.machine.soft);
     // Last: there may be hundreds, and reports show the first differences.
@@ -192,6 +188,29 @@ fn lone_workers<'a>(base: &'a RunHeader, head: &'a RunHeader) -> BTreeSet<&'a st
         .symmetric_difference(&names(head))
         .copied()
         .collect()
+}
+
+/// What cases were pinned to, which is told of the first that differs: there may be hundreds.
+fn pins(found: &mut Vec<Difference>, base: &RunHeader, head: &RunHeader) {
+    let (base, head) = (&base.suite.pins, &head.suite.pins);
+    differ(found, "pinned cases", base.len(), head.len());
+    if base.len() != head.len() {
+        return;
+    }
+    let all: BTreeSet<&CaseId> = base.keys().chain(head.keys()).collect();
+    if let Some(case) = all
+        .into_iter()
+        .find(|case| base.get(case) != head.get(case))
+    {
+        let told = |pins: &Pins| match pins.get(case) {
+            Some(pinned) => {
+                let each = pinned.iter().map(|(name, value)| format!("{name} {value}"));
+                each.collect::<Vec<_>>().join(", ")
+            }
+            None => ABSENT.to_owned(),
+        };
+        differ(found, &format!("pins of {case}"), told(base), told(head));
+    }
 }
 
 fn overrides(header: &RunHeader) -> String {

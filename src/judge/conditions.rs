@@ -133,6 +133,23 @@ pub fn notes(head: &Side) -> Vec<String> {
     notes
 }
 
+/// Cases whose instructions the head counted and the base did not, as nobody judges them then.
+pub fn counted_in_vain(base: &Side, head: &Side) -> Option<String> {
+    let measured = |record: &CaseRecord| record.status == Status::Measured;
+    let vain = head.cases.iter().filter(|(id, record)| {
+        let before = base.cases.get(*id).filter(|before| measured(before));
+        record.counters.is_some() && before.is_some_and(|before| before.counters.is_none())
+    });
+    let number = vain.count();
+    (number > 0).then(|| {
+        format!(
+            "the instructions of {} are not judged: the base has no counts of them, and a base \
+             that is saved of a run with --instructions has",
+            counted(number, "case")
+        )
+    })
+}
+
 /// Where hardware counters were asked for and cannot be read, or counting what a call does on the
 /// device failed, as nothing is then known of it.
 fn not_counted(head: &Side) -> Vec<String> {
@@ -166,6 +183,26 @@ fn not_counted(head: &Side) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::judge::testing::{around, side};
+
+    #[test]
+    fn instructions_that_the_base_never_counted_are_said_to_be_unjudged() {
+        let counted = || {
+            let mut record = around(1.0);
+            record.counters = Some(Box::default());
+            record
+        };
+        let base = side("base", vec![("a", around(1.0)), ("b", counted())]);
+        let head = side(
+            "head",
+            vec![("a", counted()), ("b", counted()), ("c", counted())],
+        );
+        let told = counted_in_vain(&base, &head).unwrap();
+        assert!(
+            told.starts_with("the instructions of 1 case are not judged"),
+            "{told}"
+        );
+        assert_eq!(counted_in_vain(&head, &base), None);
+    }
 
     #[test]
     fn a_census_that_failed_is_said_and_one_that_no_worker_has_is_not() {

@@ -105,6 +105,7 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
     notes.extend(notes_on_rows(&judgement));
     notes.extend(held.notes);
     notes.extend(conditions::notes(head));
+    notes.extend(base.and_then(|base| conditions::counted_in_vain(base, head)));
     let floor = floor::floor(&head.header.rules.policy);
     notes.extend(tuners::note(head.cases.values(), floor));
     judgement.notes = notes;

@@ -43,7 +43,7 @@ pub fn tuner(base: Option<&CaseRecord>, head: &CaseRecord, floor: Share) -> Opti
         names.into_iter().partition(pinnable);
     let wanted = base.unwrap_or(head);
     let pin = pins.into_iter().filter_map(|name| {
-        let value = value(wanted, &name).or_else(|| value(head, &name))?.clone();
+        let value = tuned(wanted, &name).or_else(|| tuned(head, &name))?.clone();
         Some((name, value))
     });
     Some(Tuner {
@@ -64,19 +64,19 @@ pub fn changed(base: &CaseRecord, head: &CaseRecord) -> BTreeMap<String, Sides<P
             .collect()
     };
     let names: BTreeSet<String> = of(base).into_iter().chain(of(head)).collect();
+    // What one side alone tells may be a worker that tells more, and no change; or it was set by
+    // hand on the other, which is no choice of a tuner's.
     let differing = names.into_iter().filter_map(|name| {
-        // What one side alone tells may be a worker that tells more, and no change.
-        let (before, after) = (value(base, &name)?.clone(), value(head, &name)?.clone());
+        let (before, after) = (tuned(base, &name)?.clone(), tuned(head, &name)?.clone());
         (before != after).then(|| (name, Sides::of(before, after)))
     });
     differing.collect()
 }
 
-/// What a parameter mostly became on a side.
-fn value<'a>(record: &'a CaseRecord, name: &str) -> Option<&'a ParamValue> {
-    let tuned = usual(&record.choices).and_then(|choice| choice.tuned.get(name));
-    let asked = || record.effective.get(name);
-    tuned.map(|tuned| &tuned.value).or_else(asked)
+/// What a tuner mostly chose for a parameter on a side.
+fn tuned<'a>(record: &'a CaseRecord, name: &str) -> Option<&'a ParamValue> {
+    let tuned = usual(&record.choices)?.tuned.get(name)?;
+    Some(&tuned.value)
 }
 
 /// Names whose value is not the same in all choices.

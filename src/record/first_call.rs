@@ -15,7 +15,9 @@ pub fn medians(all: &[Parts]) -> Option<Parts> {
     let names: BTreeSet<&String> = all.iter().flat_map(BTreeMap::keys).collect();
     let part = |name: &String| {
         let of = |parts: &Parts| parts.get(name).copied().unwrap_or_default();
-        let times: Vec<Nanoseconds> = all.iter().map(|parts| of(parts).ns).collect();
+        let times = all.iter().map(|parts| of(parts).ns);
+        // A worker may tell anything; nothing takes less than no time.
+        let times: Vec<Nanoseconds> = times.filter(|ns| ns.0 >= 0.0 && ns.0.is_finite()).collect();
         let mut counts: Vec<u64> = all.iter().map(|parts| of(parts).count).collect();
         counts.sort_unstable();
         Taken {
@@ -52,6 +54,8 @@ mod tests {
         let compiling = found["compiling"];
         assert_eq!((compiling.ns, compiling.count), (Nanoseconds(5.0), 2));
         assert_eq!(found["loading"].ns, Nanoseconds(0.0));
+        let told = [parts("compiling", -5.0, 1), parts("compiling", f64::NAN, 1)];
+        assert_eq!(medians(&told).unwrap()["compiling"].ns, Nanoseconds(0.0));
         assert_eq!(medians(&[]), None);
         assert_eq!(medians(&[Parts::new()]), Some(Parts::new()));
     }

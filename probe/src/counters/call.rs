@@ -2,7 +2,8 @@
 
 use super::profiler::{DataInfo, Decode, Enable, Evaluate, Functions, Initialize, profiler};
 use super::steps::{
-    Held, add, available, chip, config, data, functions, host, passes, pointers, release, start,
+    Held, add, available, chip, config, data, functions, host, passes, pointers, release, room,
+    start,
 };
 use crate::census::{cupti::Library, json, may_count};
 use crate::driver::{Driver, cu};
@@ -42,12 +43,13 @@ pub struct Counting {
 }
 
 impl Counting {
-    /// Begins, on the device whose context is current. The device is to be idle.
+    /// Begins, on the device whose context is current. The device is to be idle. `kernels` are
+    /// as many as will be launched, or 0 where that is not known.
     ///
     /// # Errors
     /// No CUPTI, no permission, no context, a process that is recorded by injection, or a
     /// device that has none of the metrics.
-    pub fn begin(metrics: &[CString]) -> Result<Self> {
+    pub fn begin(metrics: &[CString], kernels: usize) -> Result<Self> {
         let cupti = Library::get()?;
         let functions = functions(cupti)?;
         may_count()?;
@@ -89,8 +91,9 @@ impl Counting {
         all.context = context;
         profiler!(cupti, functions, enable, "cuptiRangeProfilerEnable", all)?;
         held.profiler = all.profiler;
-        let mut data = data(&held, &metrics)?;
-        start(&mut held, &config, &mut data)?;
+        let room = room(kernels);
+        let mut data = data(&held, &metrics, room)?;
+        start(&mut held, &config, &mut data, room)?;
         Ok(Self {
             held,
             metrics,
@@ -227,7 +230,8 @@ fn list<T>(out: &mut String, all: &[T], mut put: impl FnMut(&mut String, &T)) {
 /// The counting of the C interface, and the text of the last one.
 static CURRENT: Mutex<(Option<Counting>, Option<CString>)> = Mutex::new((None, None));
 
-/// Begins to count metrics of each kernel that the process launches on the current context.
+/// Begins to count metrics of each kernel that the process launches on the current context:
+/// `kernels` of them, or 0 where that is not known. The more there are, the longer it takes.
 ///
 /// # Safety
 /// `metrics` points to `count` strings that end with a NUL.
@@ -235,6 +239,7 @@ static CURRENT: Mutex<(Option<Counting>, Option<CString>)> = Mutex::new((None, N
 pub unsafe extern "C" fn regatta_probe_counters_begin(
     metrics: *const *const c_char,
     count: u32,
+    kernels: u32,
 ) -> c_int {
     entry(|| {
         if metrics.is_null() || count == 0 {
@@ -252,7 +257,7 @@ pub unsafe extern "C" fn regatta_probe_counters_begin(
         let names: Vec<CString> = names.collect();
         let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
         current.0 = None;
-        current.0 = Some(Counting::begin(&names)?);
+        current.0 = Some(Counting::begin(&names, kernels as usize)?);
         Ok(())
     })
 }
@@ -306,7 +311,7 @@ mod tests {
                 crate::status::WRONG_ORDER
             );
             assert_eq!(
-                regatta_probe_counters_begin(ptr::null(), 0),
+                regatta_probe_counters_begin(ptr::null(), 0, 0),
                 crate::status::BAD_ARGUMENT
             );
         }

@@ -171,7 +171,8 @@ pub fn vanished(pair: &Pair, head: &Structure) -> Option<Uncounted> {
         }
     };
     lost.iter().any(|kernel| taken(kernel)).then(|| {
-        let why = head.why_uncounted(INSTRUCTIONS);
+        let asked = counters(pair.head).is_some().then_some(NOT_ALL);
+        let why = head.why_uncounted(INSTRUCTIONS).or(asked);
         let total = base.total(METRICS[0].name);
         Uncounted {
             name: INSTRUCTIONS.to_owned(),
@@ -181,6 +182,9 @@ pub fn vanished(pair: &Pair, head: &Structure) -> Option<Uncounted> {
         }
     })
 }
+
+/// Why counters that were asked for lack something, where nobody says why.
+const NOT_ALL: &str = "this run counted, and its worker told no such figure";
 
 fn not_asked() -> String {
     "ask for them with --instructions, or `instructions = true` under [measure]".to_owned()

@@ -29,12 +29,13 @@ pub fn of_calls(
     // What is made once for a case is made before.
     case.call()?;
     device.synchronise()?;
-    let counting = Counting::begin(&names)?;
+    let structure = case.structure();
+    let counting = Counting::begin(&names, structure.launches.len() * CALLS)?;
     for _ in 0..CALLS {
         case.call()?;
     }
     device.synchronise()?;
-    calls(&case.structure(), &counting.end()?)
+    calls(&structure, &counting.end()?)
 }
 
 /// The counted kernels, which have no names, as calls that launch what the structure tells.

@@ -35,10 +35,15 @@ class Counting:
         if getattr(self._library, f"regatta_probe_counters_{name}")(*arguments) != 0:
             raise CensusError(self._library.regatta_probe_last_error().decode(errors="replace"))
 
-    def count(self, metrics: Sequence[str], made: Callable[[], Any]) -> dict[str, Any]:
-        """What is counted while something is made, which ends with the device done."""
+    def count(
+        self, metrics: Sequence[str], kernels: int, made: Callable[[], Any]
+    ) -> dict[str, Any]:
+        """What is counted while something is made, which ends with the device done.
+
+        `kernels` are as many as are launched meanwhile: to begin takes longer the more they are.
+        """
         names = (ctypes.c_char_p * len(metrics))(*(name.encode() for name in metrics))
-        self._ask("begin", names, ctypes.c_uint32(len(metrics)))
+        self._ask("begin", names, ctypes.c_uint32(len(metrics)), ctypes.c_uint32(kernels))
         text = ctypes.c_char_p()
         try:
             made()
@@ -67,7 +72,7 @@ def of_calls(
             for _ in range(COUNTED_CALLS):
                 wait(call())
 
-        counted = Counting(path).count(metrics, made)
+        counted = Counting(path).count(metrics, COUNTED_CALLS * len(kernels), made)
     except AttributeError as error:
         raise CensusError(f"{path} reads no hardware counters: {error}") from error
     return by_call(kernels, counted)

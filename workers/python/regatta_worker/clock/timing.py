@@ -251,8 +251,9 @@ def requested_bytes(when: str = "current") -> int:
     import torch
 
     stats = torch.cuda.memory_stats()
-    # torch 1 counts blocks alone.
-    return int(stats.get(f"requested_bytes.all.{when}", stats[f"allocated_bytes.all.{when}"]))
+    # torch 1 counts blocks alone; before its first allocation there is nothing to count.
+    blocks = stats.get(f"allocated_bytes.all.{when}", 0)
+    return int(stats.get(f"requested_bytes.all.{when}", blocks))
 
 
 def measure_gated(
