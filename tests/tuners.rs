@@ -80,6 +80,22 @@ fn a_tuner_that_chose_otherwise_is_told_apart_from_slower_code() {
     assert_eq!(pins.get("BLOCK_M").to_string(), "128");
     // A run that was pinned can be pinned to again.
     gated(&place, 0, &["--pin", "reports/s"]);
+    // What is set by hand is no choice of a tuner's, and --pin does not take it away.
+    let by_hand = [
+        "gate",
+        "./s.toml",
+        "--set",
+        "fake/tuned.BLOCK_M=64",
+        "--pin",
+        "s",
+    ];
+    let (stdout, stderr) = exits!(place, 1, by_hand);
+    assert!(
+        stderr.contains("--pin s: the suite or --set gives a parameter"),
+        "{stderr}"
+    );
+    assert!(!stdout.contains("the tuner chose"), "{stdout}");
+    assert!(stdout.contains("BLOCK_M"), "{stdout}");
     // Slower code stays slower, and the tuner is no cause of it.
     tuner(&place, "\"fake/tuned\"", "--tuner 64 --slower 50");
     let judgement = gated(&place, 1, &["--pin", "s"]);

@@ -155,7 +155,9 @@ def repeated(probe: Probe, name: str, call: Call, repeats: int, each: int) -> bo
     """Prints the row of a call; whether its executed instructions are identical."""
     call()
     before = probe.launched(call)
-    several = [probe.counted(call, METRICS, each, each * len(before)) for _ in range(repeats // each)]
+    several = [
+        probe.counted(call, METRICS, each, each * len(before)) for _ in range(repeats // each)
+    ]
     countings = [one for counted in several for one in by_call(counted, each)]
     if not countings:
         raise RuntimeError("nothing was counted")
@@ -187,7 +189,9 @@ def planted(probe: Probe, where: str, repeats: int) -> bool:
 
     def executed(blocks: int) -> float:
         call = lambda: scale[(blocks,)](x, y, BLOCK=1024)  # noqa: E731
-        return float(sum(kernel[0] for kernel in probe.counted(call, (EXECUTED,), kernels=1)["kernels"]))
+        return float(
+            sum(kernel[0] for kernel in probe.counted(call, (EXECUTED,), kernels=1)["kernels"])
+        )
 
     executed(1000)
     pairs = [(executed(1000), executed(1010)) for _ in range(repeats)]

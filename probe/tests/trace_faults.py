@@ -6,8 +6,8 @@ Programs on a GPU (Llama in training and in generation, FlexAttention, torch.com
 Triton, CUDA, NCCL on two; `--list` names them) are traced as they should be, then once with
 each of their faults and harmless changes. What the table in `faults/table.py` holds them to: of
 a fault, one of the causes that it gives is the first finding and the exit code of the diff is
-1; of a harmless change the exit code is 0. Prints a row each, with what the kernels did where it does
-not hold, and exits 1 where one does not.
+1; of a harmless change the exit code is 0. Prints a row each, with what the kernels did where it
+does not hold, and exits 1 where one does not.
 
 A program that is to be traced starts while another has the device, and waits for its turn, so
 that only one at a time is on it. Needs a CUDA device, PyTorch with Triton, transformers, and

@@ -209,7 +209,7 @@ fn pins(found: &mut Vec<Difference>, base: &RunHeader, head: &RunHeader) {
             }
             None => ABSENT.to_owned(),
         };
-        differ(found, &format!("pins of {case}"), told(base), told(head));
+        differ(found, format!("pins of {case}"), told(base), told(head));
     }
 }
 
@@ -288,6 +288,26 @@ mod tests {
         );
         assert_eq!(found.hard[5].head, ABSENT);
         assert!(found.soft.is_empty());
+    }
+
+    #[test]
+    fn other_pins_are_a_difference_and_the_first_is_told() {
+        let pinned = |block: i64| {
+            let mut header = header();
+            let mut params = crate::attention::Params::default();
+            params.set("BLOCK_M", crate::attention::ParamValue::Int(block));
+            header.suite.pins = [(CaseId("triton/flash:s64".to_owned()), params)].into();
+            header
+        };
+        let soft = |head| differences(&pinned(64), &head, true).soft;
+        assert_eq!(fields(&soft(header())), ["pinned cases"]);
+        assert!(soft(pinned(64)).is_empty());
+        let found = soft(pinned(128));
+        assert_eq!(fields(&found), ["pins of triton/flash:s64"]);
+        assert_eq!(
+            (&*found[0].base, &*found[0].head),
+            ("BLOCK_M 64", "BLOCK_M 128")
+        );
     }
 
     #[test]

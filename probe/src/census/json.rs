@@ -155,3 +155,29 @@ pub fn device(out: &mut String, device: &Known) {
         ),
     );
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn texts_are_json() {
+        let mut out = String::new();
+        text(&mut out, "a \"b\"\\\n\u{1}é");
+        assert_eq!(out, "\"a \\\"b\\\"\\\\\\u000a\\u0001é\"");
+    }
+
+    #[test]
+    fn moments_are_a_line_of_json() {
+        let mut out = String::new();
+        moments(&mut out, &[("frees", 5), ("allocations", 3), ("frees", 9)]);
+        moments(&mut out, &[]);
+        let lines: Vec<Value> = out
+            .lines()
+            .map(|l| serde_json::from_str(l).unwrap())
+            .collect();
+        let told = json!({"kind": "moments", "of": {"allocations": [3], "frees": [5, 9]}});
+        assert_eq!(lines, [told, json!({"kind": "moments", "of": {}})]);
+    }
+}

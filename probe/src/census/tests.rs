@@ -319,26 +319,6 @@ fn directions_are_words() {
 }
 
 #[test]
-fn texts_are_json() {
-    let mut out = String::new();
-    json::text(&mut out, "a \"b\"\\\n\u{1}é");
-    assert_eq!(out, "\"a \\\"b\\\"\\\\\\u000a\\u0001é\"");
-}
-
-#[test]
-fn moments_are_a_line_of_json() {
-    let mut out = String::new();
-    json::moments(&mut out, &[("frees", 5), ("allocations", 3), ("frees", 9)]);
-    json::moments(&mut out, &[]);
-    let lines: Vec<Value> = out
-        .lines()
-        .map(|l| serde_json::from_str(l).unwrap())
-        .collect();
-    let told = value!({"kind": "moments", "of": {"allocations": [3], "frees": [5, 9]}});
-    assert_eq!(lines, [told, value!({"kind": "moments", "of": {}})]);
-}
-
-#[test]
 fn calls_are_told_one_by_one_but_for_those_that_are_operations() {
     const MALLOC: u32 = 20;
     const LAUNCH: u32 = 211;
