@@ -22,11 +22,9 @@ const LEAST_KERNELS: usize = 16;
 pub fn room(kernels: usize) -> usize {
     match kernels {
         0 => MOST_KERNELS,
+        some if some >= MOST_KERNELS => MOST_KERNELS,
         // One more than there are is seen to be one too many.
-        some => some
-            .saturating_add(1)
-            .next_power_of_two()
-            .clamp(LEAST_KERNELS, MOST_KERNELS),
+        some => (some + 1).next_power_of_two().max(LEAST_KERNELS),
     }
 }
 
