@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import types
 import unittest
+from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
@@ -78,6 +80,25 @@ class OfACall(unittest.TestCase):
         (spent,) = tally.functions_ns.values()
         self.assertEqual(spent, 100 - 30 - 4)
         self.assertEqual(tally.operators_ns, {"aten::mm": 30})
+
+    def test_operators_and_what_calls_them_have_times_where_functions_are_watched(self) -> None:
+        tallies: list[functions.Tally] = []
+        module = library()
+
+        def watch(tally: functions.Tally) -> contextlib.AbstractContextManager[None]:
+            tallies.append(tally)
+            return contextlib.nullcontext()
+
+        def dispatched(run: Callable[[], None]) -> None:
+            """As a framework has it: untimed calls have no operators."""
+            if tallies:
+                tallies[-1].operator("aten::mm", run)
+
+        module.__dict__["dispatched"] = dispatched
+        exec("def step(): dispatched(lambda: time.sleep(0.002))", module.__dict__)
+        watched = functions.of_call(module.step, "stand_in", watch)
+        self.assertEqual(list(watched.operators_ns), ["aten::mm"])
+        self.assertIn("stand_in.ops:step", watched.functions_ns)
 
     def test_an_operator_that_raises_ends(self) -> None:
         tally = functions.Tally("lib", timed=True)

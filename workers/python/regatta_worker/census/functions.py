@@ -162,22 +162,26 @@ class Tally:
         try:
             return run()
         finally:
-            # A function that was begun in it and whose end was not seen is in it.
-            while stack and stack[-1].code is not run:
-                stack.pop()
-            self._end(stack)
+            self._end(stack, run)
 
     def leave(self, code: CodeType) -> None:
         """It returns, yields or raises. One that was begun unseen is passed over."""
         if not self._timed:
             return
-        stack = self._stack()
-        if stack and stack[-1].code is code:
-            self._end(stack)
+        self._end(self._stack(), code)
 
-    def _end(self, stack: list[_Open]) -> None:
-        left = stack.pop()
-        spent = time.perf_counter_ns() - left.begin
+    def _end(self, stack: list[_Open], code: object) -> None:
+        """Ends the last that is of this code, and what was begun in it and whose end was not seen,
+        as this function itself where it is watched."""
+        ended = time.perf_counter_ns()
+        place = len(stack) - 1
+        while place >= 0 and stack[place].code is not code:
+            place -= 1
+        if place < 0:
+            return
+        left = stack[place]
+        del stack[place:]
+        spent = ended - left.begin
         if left.own is not None:
             with self._lock:
                 left.own[left.name] += max(spent - left.told_ns, 0)
