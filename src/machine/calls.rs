@@ -10,9 +10,6 @@ use std::ops::Range;
 use regatta_worker::machine::SYNCHRONISATIONS;
 use serde::{Deserialize, Serialize};
 
-use super::recording::{Process, Recording};
-use super::steady::Steady;
-
 /// Kinds that are told one by one, as [`Calls::counts`] names them.
 const APART: [&str; 9] = [
     "module_loads",
@@ -99,7 +96,7 @@ impl Moments {
     }
 
     /// Calls of each kind within a stretch that it knows, and of all waits together.
-    fn within(&self, within: &Range<u64>) -> Option<Vec<(&'static str, u64)>> {
+    pub(super) fn within(&self, within: &Range<u64>) -> Option<Vec<(&'static str, u64)>> {
         let each = APART
             .into_iter()
             .map(|name| (name, self.count(name, within)));
@@ -110,33 +107,17 @@ impl Moments {
     }
 }
 
-/// Calls by kind, of all of a recording or, as far as running counts tell, of a stretch of it.
-pub fn calls(recording: &Recording, window: Option<(u64, u64)>) -> BTreeMap<String, u64> {
-    let mut total: BTreeMap<String, u64> = BTreeMap::new();
-    for process in &recording.processes {
-        let counts = match (window, process.calls.last()) {
-            (Some(window), _) => estimated(process, window),
-            (None, Some(last)) => last.counts.clone(),
-            (None, None) => continue,
-        };
-        for (name, count) in counts {
-            *total.entry(name).or_default() += count;
-        }
-    }
-    total
-}
-
 /// Calls are written as running counts, some times a second: of a window what was added
 /// between the first and the last of them, scaled to all of it. A window that is too short for
 /// two of them has only what the counts around it tell: calls that were not made from the last
 /// before it to the first behind it were not made in it.
-fn estimated(process: &Process, (from, to): (u64, u64)) -> BTreeMap<String, u64> {
+pub(super) fn estimated(all: &[Calls], (from, to): (u64, u64)) -> BTreeMap<String, u64> {
     let within = |calls: &&Calls| (from..to).contains(&calls.at);
-    let mut inside = process.calls.iter().filter(within);
+    let mut inside = all.iter().filter(within);
     let both = inside.next().zip(inside.next_back());
     let Some((first, last)) = both.filter(|(first, last)| last.at > first.at) else {
         // Nothing is known of what came between, but for what never came.
-        let none = none_around(process, (from, to)).into_iter();
+        let none = none_around(all, (from, to)).into_iter();
         return none.map(|name| (name.clone(), 0)).collect();
     };
     let scale = (to - from) as f64 / (last.at - first.at) as f64;
@@ -149,9 +130,9 @@ fn estimated(process: &Process, (from, to): (u64, u64)) -> BTreeMap<String, u64>
 }
 
 /// Calls that a process did not make between the counts before a window and behind it.
-fn none_around(process: &Process, (from, to): (u64, u64)) -> Vec<&String> {
-    let before = process.calls.iter().rfind(|calls| calls.at <= from);
-    let behind = process.calls.iter().find(|calls| calls.at >= to);
+fn none_around(all: &[Calls], (from, to): (u64, u64)) -> Vec<&String> {
+    let before = all.iter().rfind(|calls| calls.at <= from);
+    let behind = all.iter().find(|calls| calls.at >= to);
     let Some((before, behind)) = before.zip(behind) else {
         return Vec::new();
     };
@@ -160,158 +141,9 @@ fn none_around(process: &Process, (from, to): (u64, u64)) -> Vec<&String> {
     none.map(|(name, _)| name).collect()
 }
 
-/// When the host began each repetition, and what follows the last one where that is known: the
-/// device is behind by as much as the host is ahead of it. When the device did, where launches
-/// are not known.
-fn turns(recording: &Recording, steady: &Steady) -> Vec<u64> {
-    let lane = (steady.process, steady.device, steady.stream);
-    let from = |start| {
-        let all = &recording.operations;
-        &all[all.partition_point(|o| o.start_ns < start)..]
-    };
-    let first_at = |start: u64| {
-        let mut own = from(start).iter();
-        own.find(|o| (o.process, o.device, o.stream) == lane)
-    };
-    let starts = steady.starts(recording);
-    let launched: Option<Vec<u64>> = starts
-        .iter()
-        .map(|start| u64::try_from(first_at(*start)?.launched_ns?).ok())
-        .collect();
-    let Some(mut launched) = launched else {
-        return starts.into_iter().chain([steady.to_ns]).collect();
-    };
-    let behind = first_at(steady.to_ns).and_then(|o| u64::try_from(o.launched_ns?).ok());
-    launched.extend(behind);
-    launched
-}
-
-/// Calls from one moment to another, of the kinds that every process tells one by one.
-fn between(recording: &Recording, from: u64, to: u64) -> Option<BTreeMap<&'static str, u64>> {
-    let mut total: BTreeMap<&str, u64> = BTreeMap::new();
-    for process in &recording.processes {
-        for (name, count) in process.moments.as_ref()?.within(&(from..to))? {
-            *total.entry(name).or_default() += count;
-        }
-    }
-    Some(total)
-}
-
-/// Calls that the host made while it issued the steady part, of the kinds that are told one by
-/// one; none where they are not.
-pub fn in_steady(recording: &Recording, steady: &Steady) -> BTreeMap<String, u64> {
-    let turns = turns(recording, steady);
-    let from = turns.first().copied().unwrap_or(steady.from_ns);
-    let to = turns.get(steady.repeats).copied().unwrap_or(steady.to_ns);
-    let told = between(recording, from, to).unwrap_or_default().into_iter();
-    told.map(|(name, count)| (name.to_owned(), count)).collect()
-}
-
-/// Calls of a repetition, by kind: the interquartile mean over repetitions, since what comes in
-/// a few of them, as memory that is taken until there is enough, is not of each. Only kinds that
-/// are told one by one.
-pub fn in_each(recording: &Recording, steady: &Steady) -> BTreeMap<String, f64> {
-    let mut counts: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
-    for turn in turns(recording, steady).windows(2) {
-        let Some(told) = between(recording, turn[0], turn[1]) else {
-            return BTreeMap::new();
-        };
-        for (name, count) in told {
-            counts.entry(name).or_default().push(count);
-        }
-    }
-    let each = counts.into_iter();
-    each.map(|(name, counts)| (name.to_owned(), interquartile_mean(counts)))
-        .collect()
-}
-
-/// The mean without a quarter of the values at either end.
-fn interquartile_mean(mut values: Vec<u64>) -> f64 {
-    values.sort_unstable();
-    let quarter = values.len() / 4;
-    let middle = &values[quarter..values.len() - quarter];
-    middle.iter().sum::<u64>() as f64 / middle.len().max(1) as f64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::steady;
-    use crate::machine::testing::Writer;
-
-    #[test]
-    fn a_short_window_has_the_calls_that_never_came() {
-        let mut writer = Writer::new();
-        writer.calls(&[("launches", 5), ("synchronisations", 3)]);
-        for _ in 0..3 {
-            writer.kernel("a", 1, 1_000);
-        }
-        writer.calls(&[("launches", 8), ("synchronisations", 3), ("frees", 1)]);
-        writer.kernel("a", 1, 1_000);
-        let recording = &writer.recording;
-        let [first, .., last] = &recording.operations[..] else {
-            panic!("{recording:?}");
-        };
-        let told = calls(recording, Some((first.start_ns, first.end_ns)));
-        assert_eq!(told, [("synchronisations".to_owned(), 0)].into());
-        // Nothing was counted behind it.
-        assert!(calls(recording, Some((last.start_ns, last.end_ns + 1))).is_empty());
-        assert_eq!(calls(recording, None)["launches"], 8);
-    }
-
-    /// Twelve steps of two kernels, and the calls of each in its first and its others.
-    fn steps(calls: impl Fn(u64) -> Vec<&'static str>) -> Recording {
-        let mut writer = Writer::new();
-        writer.moments(&[]);
-        for number in 0..12 {
-            writer.moments(&calls(number));
-            writer.kernel("product", 132, 40_000);
-            writer.kernel("softmax", 132, 10_000);
-        }
-        writer.recording
-    }
-
-    fn each(recording: &Recording) -> BTreeMap<String, f64> {
-        in_each(recording, &steady(recording).unwrap())
-    }
-
-    #[test]
-    fn a_repetition_has_exactly_its_calls() {
-        let told = each(&steps(|_| {
-            vec!["device_synchronisations", "frees", "frees"]
-        }));
-        assert_eq!((told["synchronisations"], told["frees"]), (1.0, 2.0));
-        assert_eq!(
-            (told["allocations"], told["event_synchronisations"]),
-            (0.0, 0.0)
-        );
-        // Neither launches nor copies are told one by one.
-        assert!(!told.contains_key("launches"));
-        // In every second one.
-        let told = each(&steps(|number| {
-            vec!["allocations"; 2 * (number as usize % 2)]
-        }));
-        assert!((0.8..1.2).contains(&told["allocations"]), "{told:?}");
-    }
-
-    #[test]
-    fn memory_that_is_taken_until_there_is_enough_is_of_no_repetition() {
-        let grows = |number| {
-            if number < 2 {
-                vec!["allocations"; 8]
-            } else {
-                vec![]
-            }
-        };
-        assert_eq!(each(&steps(grows))["allocations"], 0.0);
-    }
-
-    #[test]
-    fn an_older_recording_tells_none_one_by_one() {
-        let mut older = steps(|_| vec!["frees"]);
-        older.processes[0].moments = None;
-        assert!(each(&older).is_empty());
-    }
 
     #[test]
     fn of_too_many_moments_the_last_are_kept_and_it_is_known_since_when() {

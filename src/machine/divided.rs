@@ -2,6 +2,7 @@
 
 use regatta_worker::machine::{Division, Named, Own, Ran, divide};
 
+use super::asked::turns;
 use super::recording::{Recorded, Recording};
 use super::steady::Steady;
 
@@ -12,25 +13,59 @@ const MOST: usize = 100_000;
 /// most. Its parts and gaps are all of its time.
 pub fn repetition(recording: &Recording, steady: &Steady) -> Option<Division> {
     let place = (steady.process, steady.device);
-    let operations = steady.operations(recording).into_iter();
-    let own: Vec<&Recorded> = operations
-        .filter(|o| (o.process, o.device) == place)
+    let here = |o: &&Recorded| (o.process, o.device) == place;
+    let mut own: Vec<&Recorded> = steady
+        .operations(recording)
+        .into_iter()
+        .filter(here)
         .collect();
+    let number = own.len();
+    // What is idle behind the last repetition ends with what follows it.
+    let behind = recording
+        .operations
+        .partition_point(|o| o.start_ns < steady.to_ns);
+    own.extend(recording.operations[behind..].iter().find(here));
     let divided = divide(&ran(&own));
-    let mut starts = steady.starts(recording);
-    starts.push(steady.to_ns);
-    let mut at = 0;
+    let turns = of_turns(recording, steady, &own[..number]);
+    // Gaps are those behind a repetition, and none before it: what was idle before the first of
+    // all is nobody's.
+    let first = |turn: &Vec<usize>| turn.first().copied();
+    let mut gap = (own.len() > number).then(|| divided[number]);
     let mut found = Vec::new();
-    for (number, window) in starts.windows(2).enumerate() {
-        let until = own[at..].partition_point(|operation| operation.start_ns < window[1]);
-        let range = at..at + until;
-        at = range.end;
-        // What was idle before the first of all is nobody's.
-        if number > 0 {
-            found.push(in_order(recording, &own[range.clone()], &divided[range]));
+    for turn in turns.iter().rev() {
+        let mut mine: Vec<Own> = turn.iter().map(|&at| divided[at]).collect();
+        if let (Some(mine), Some(first)) = (mine.first_mut(), first(turn)) {
+            let before = gap.replace(divided[first]);
+            mine.gap_ns = before.map_or(0.0, |own| own.gap_ns);
+            mine.host_ns = before.map_or(mine.host_ns.map(|_| 0.0), |own| own.host_ns);
         }
+        let operations: Vec<&Recorded> = turn.iter().map(|&at| own[at]).collect();
+        found.push(in_order(recording, &operations, &mine));
     }
     Division::averaged(&found).filter(|found| found.parts.len() <= MOST)
+}
+
+/// Operations of each repetition, by start: those that the host launched in it, as a stream of
+/// its own may begin before or behind the others; where launches are not known, those that
+/// started in it.
+fn of_turns(recording: &Recording, steady: &Steady, own: &[&Recorded]) -> Vec<Vec<usize>> {
+    let launched = |o: &&Recorded| o.launched_ns.and_then(|at| u64::try_from(at).ok());
+    let moments: Option<Vec<u64>> = own.iter().map(launched).collect();
+    let (moments, begun) = match moments {
+        Some(moments) => (moments, turns(recording, steady)),
+        None => (
+            own.iter().map(|o| o.start_ns).collect(),
+            steady.starts(recording),
+        ),
+    };
+    let mut each = vec![Vec::new(); steady.repeats];
+    for (at, moment) in moments.into_iter().enumerate() {
+        let turn = begun.partition_point(|begun| *begun <= moment);
+        if let Some(turn) = turn.checked_sub(1).and_then(|turn| each.get_mut(turn)) {
+            turn.push(at);
+        }
+    }
+    each
 }
 
 /// All of a recording, of the device with most operations.
@@ -75,10 +110,37 @@ mod tests {
         let all = division.busy_ns() + division.idle_ns();
         let period = found.period_time();
         assert!(
-            (all.0 - period.0).abs() < 0.05 * period.0,
+            (all.0 - period.0).abs() < 0.02 * period.0,
             "{all} of {period}"
         );
         assert_eq!(division.parts[0].ns.0, 30_000.0);
         assert_eq!(whole(&writer.recording).unwrap().parts.len(), 60);
+    }
+
+    #[test]
+    fn a_stream_that_begins_before_or_behind_the_others_is_of_the_repetition_that_launched_it() {
+        let mut writer = Writer::new();
+        for number in 0..30_u64 {
+            writer.kernel("flash", 132, 30_000);
+            writer.kernel("norm", 132, 5_000);
+            // On a stream of its own, at the end of this step or the beginning of the next.
+            writer.copy("HtoD", 1 << 20, 4_000);
+            let copy = writer.recording.operations.last_mut().unwrap();
+            copy.stream = Some(9);
+            let early = 3_000 * (number % 2);
+            copy.start_ns -= early;
+            copy.end_ns -= early;
+        }
+        writer.recording.settle(usize::MAX);
+        let found = steady(&writer.recording).unwrap();
+        let division = repetition(&writer.recording, &found).unwrap();
+        assert_eq!(division.parts.len(), 3);
+        assert_eq!(division.calls as usize, found.repeats);
+        let all = division.busy_ns() + division.idle_ns();
+        let period = found.period_time();
+        assert!(
+            (all.0 - period.0).abs() < 0.02 * period.0,
+            "{all} of {period}"
+        );
     }
 }

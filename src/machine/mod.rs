@@ -5,6 +5,7 @@
 //! two sides, one beside the other. Nothing here says what any of it means.
 
 mod align;
+mod asked;
 mod calls;
 mod changes;
 mod divided;
@@ -16,11 +17,12 @@ mod summary;
 pub mod testing;
 
 pub use align::{Alignment, align};
-pub use calls::{Calls, Moments, calls, in_each, in_steady};
+pub use asked::{in_each, in_steady};
+pub use calls::{Calls, Moments};
 pub use changes::{Became, KernelChange, LaunchChange, Launches, of_calls, of_recordings};
 pub use divided::{repetition, whole};
 pub use recording::{Device, Process, Recorded, Recording};
 pub use regatta_worker::machine::*;
 pub use sides::{Scope, SideFigures, Sides};
 pub use steady::{Steady, SteadyPart, steady};
-pub use summary::{CopyRow, KernelRow, Shape, Summary, summarise};
+pub use summary::{CopyRow, KernelRow, Shape, Summary, calls, summarise};

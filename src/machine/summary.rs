@@ -6,7 +6,7 @@ use regatta_worker::machine::{DeviceTime, Launch, Work, product};
 use regatta_worker::units::Nanoseconds;
 use serde::Serialize;
 
-use super::calls::calls;
+use super::calls::estimated;
 use super::recording::{Recorded, Recording};
 
 /// A stretch of a trace in figures. Times are nanoseconds.
@@ -203,4 +203,46 @@ fn add<'a>(copies: &mut BTreeMap<&'a str, CopyRow>, what: &'a str, of: &Recorded
     row.count += 1;
     row.bytes = row.bytes.saturating_add(of.bytes().unwrap_or(0));
     row.total_ns = row.total_ns.saturating_add(of.ns());
+}
+
+/// Calls by kind, of all of a recording or, as far as running counts tell, of a stretch of it.
+pub fn calls(recording: &Recording, window: Option<(u64, u64)>) -> BTreeMap<String, u64> {
+    let mut total: BTreeMap<String, u64> = BTreeMap::new();
+    for process in &recording.processes {
+        let counts = match (window, process.calls.last()) {
+            (Some(window), _) => estimated(&process.calls, window),
+            (None, Some(last)) => last.counts.clone(),
+            (None, None) => continue,
+        };
+        for (name, count) in counts {
+            *total.entry(name).or_default() += count;
+        }
+    }
+    total
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::testing::Writer;
+
+    #[test]
+    fn a_short_window_has_the_calls_that_never_came() {
+        let mut writer = Writer::new();
+        writer.calls(&[("launches", 5), ("synchronisations", 3)]);
+        for _ in 0..3 {
+            writer.kernel("a", 1, 1_000);
+        }
+        writer.calls(&[("launches", 8), ("synchronisations", 3), ("frees", 1)]);
+        writer.kernel("a", 1, 1_000);
+        let recording = &writer.recording;
+        let [first, .., last] = &recording.operations[..] else {
+            panic!("{recording:?}");
+        };
+        let told = calls(recording, Some((first.start_ns, first.end_ns)));
+        assert_eq!(told, [("synchronisations".to_owned(), 0)].into());
+        // Nothing was counted behind it.
+        assert!(calls(recording, Some((last.start_ns, last.end_ns + 1))).is_empty());
+        assert_eq!(calls(recording, None)["launches"], 8);
+    }
 }

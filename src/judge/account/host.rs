@@ -34,7 +34,7 @@ pub struct Host<'a> {
 /// Makes the account of a host's time; `None` where the sides tell nothing of the same kind.
 pub fn of_host(times: Sides<Nanoseconds>, sides: Sides<Host>) -> Option<Account> {
     let calls = Sides::both(sides.base.activity, sides.head.activity);
-    let calls = calls.and_then(of_calls);
+    let calls = calls.and_then(|calls| of_calls(times, calls));
     let watched = Sides::both(sides.base.watched, sides.head.watched);
     if calls.is_none() && watched.is_none() {
         return None;
@@ -49,12 +49,17 @@ pub fn of_host(times: Sides<Nanoseconds>, sides: Sides<Host>) -> Option<Account>
     Some(settled(times.growth(), lines))
 }
 
-/// Lines of calls to CUDA, by class; `None` where a side tells no times of them.
-fn of_calls(calls: Sides<&ActivitySummary>) -> Option<Vec<AccountLine>> {
-    if calls.base.calls_ns.is_empty() || calls.head.calls_ns.is_empty() {
+/// Lines of calls to CUDA, by class; `None` where a side tells no times of them, or more than its
+/// call takes: the first launch that is recorded may wait for the recording to begin.
+fn of_calls(times: Sides<Nanoseconds>, calls: Sides<&ActivitySummary>) -> Option<Vec<AccountLine>> {
+    let whole = |(name, _): &(&String, &u64)| !PARTS.contains(&name.as_str());
+    let fits = |time: Nanoseconds, side: &ActivitySummary| {
+        let all: u64 = side.calls_ns.iter().filter(whole).map(|(_, ns)| *ns).sum();
+        !side.calls_ns.is_empty() && Nanoseconds::whole(all) <= time
+    };
+    if !fits(times.base, calls.base) || !fits(times.head, calls.head) {
         return None;
     }
-    let whole = |(name, _): &(&String, &u64)| !PARTS.contains(&name.as_str());
     let lines = calls.base.calls.iter().filter(whole);
     let lines = lines.filter_map(|(name, &before)| {
         let count = Sides::of(before, *calls.head.calls.get(name)?);
@@ -159,6 +164,10 @@ mod tests {
             account.to_string(),
             "+50.0 µs = synchronisations 0 → 1 +40.0, not explained +10.0"
         );
+        // More than the whole call takes is of the recording.
+        let (stretched, head) = (side((1, 206_000), (0, 0)), side((1, 60_000), (0, 0)));
+        let sides = Sides::of(host(&stretched), host(&head));
+        assert_eq!(of_host(times, sides), None);
         let unknown = ActivitySummary::default();
         assert_eq!(of_host(times, Sides::of(host(&unknown), host(&head))), None);
     }

@@ -24,7 +24,11 @@ pub fn analyse(recording: &Recording) -> Analysis {
     let steady = steady(recording).map(|steady| {
         let window = Some((steady.from_ns, steady.to_ns));
         let mut summary = summarise(recording, &steady.operations(recording), window);
-        summary.calls.extend(in_steady(recording, &steady));
+        // Launches and copies are operations, of which the estimate would be another number.
+        let told = in_steady(recording, &steady);
+        if !told.is_empty() {
+            summary.calls = told;
+        }
         SteadyPart { steady, summary }
     });
     Analysis {

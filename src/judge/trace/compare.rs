@@ -136,13 +136,15 @@ impl<'a> Side<'a> {
 
     /// Calls to CUDA in a repetition, or in all.
     fn calls(&self, scope: Scope) -> BTreeMap<String, f64> {
+        if let (Some(part), Scope::Repetition) = (&self.analysis.steady, scope) {
+            let told = in_each(&self.trace.recording, &part.steady);
+            if !told.is_empty() {
+                return told;
+            }
+        }
         let (summary, times) = self.summary(scope);
         let mean = |(name, n): (&String, &u64)| (name.clone(), *n as f64 / times);
-        let mut calls: BTreeMap<String, f64> = summary.calls.iter().map(mean).collect();
-        if let (Some(part), Scope::Repetition) = (&self.analysis.steady, scope) {
-            calls.extend(in_each(&self.trace.recording, &part.steady));
-        }
-        calls
+        summary.calls.iter().map(mean).collect()
     }
 
     /// Names and multiprocessors of the GPUs.
