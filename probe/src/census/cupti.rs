@@ -4,7 +4,7 @@
 //! Reference: cupti_activity.h of CUDA 13.0. Records alone are asked for, no callbacks:
 //! CUPTI serves a single subscriber of callbacks a process, and this leaves it to others.
 
-use super::calls::Interface;
+use super::functions::Interface;
 use crate::library::functions;
 use crate::{Error, Result};
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};

@@ -9,6 +9,7 @@ pub mod call;
 mod calls;
 pub(crate) mod cupti;
 mod demangle;
+mod functions;
 mod inject;
 pub(crate) mod json;
 mod operation;

@@ -1,7 +1,8 @@
 //! Operations of the device, each with the host's call that launched it.
 
-use super::calls::{Class, Counted, Counts, count};
+use super::calls::{Counted, Counts, count};
 use super::demangle::demangled;
+use super::functions::Class;
 use super::ranges::Ranges;
 use super::record::{Call, Device, Kernel, Memory, Record};
 use std::collections::HashMap;

@@ -6,8 +6,8 @@
 //! `CUpti_ActivityMemset4`, `CUpti_ActivityAPI`, `CUpti_ActivityDevice5`,
 //! `CUpti_ActivityMarker2`.
 
-use super::calls::Interface;
 use super::cupti::kind;
+use super::functions::Interface;
 use super::ranges::{Mark, Named};
 use std::ffi::{CStr, c_char};
 use std::mem::offset_of;

@@ -1,8 +1,9 @@
 //! Records as CUPTI writes them, made by hand: read by CUPTI's own reader where
 //! `REGATTA_TEST_CUDA` names a CUDA toolkit, and put together without it.
 
-use super::calls::{Counts, Interface, Made};
+use super::calls::{Counts, Made};
 use super::cupti::{Library, kind};
+use super::functions::Interface;
 use super::operation::{Known, Linker, What};
 use super::record::{self, Call, Kernel, Memory, Record};
 use super::{Recorded, buffers, json};
