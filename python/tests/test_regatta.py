@@ -112,7 +112,9 @@ class Program(unittest.TestCase):
             out = Path(folder) / "reports"
             few = ("--invocations", "3")
             problem = {"seq": 128, "head_dim": 32, "heads": 4}
-            compared = regatta.compare(bench.once, bench.thrice, problem, *few, out=out)
+            # Whoever else is on these cores does not keep three times the work from being seen.
+            with mock.patch.dict(os.environ, {"REGATTA_GROUND": "any"}):
+                compared = regatta.compare(bench.once, bench.thrice, problem, *few, out=out)
             self.assertTrue(compared.worse, compared)
             self.assertEqual([row["word"] for row in compared.rows], ["regressed"])
             self.assertIn("FAILED", str(compared))

@@ -106,6 +106,23 @@ class OfACall(unittest.TestCase):
         once = ["begin", "the call", "returned", "waited", "end"]
         self.assertEqual(self.library.trace, once + once)
 
+    def test_calls_recorded_as_they_are_timed_tell_what_is_theirs(self) -> None:
+        timed = copy.deepcopy(RECORDED) | {"called": 1800, "returned": 1950}
+        operations: Any = timed["operations"]
+        operations[0]["launched"], operations[2]["launched"] = 1500, 1940
+        self.library.records(timed)
+
+        def sample(call: Any) -> float:
+            call()
+            return 42.0
+
+        found = launches.of_samples(self.call, sample)
+        self.assertEqual(len(found), launches.RECORDED_CALLS)
+        self.assertEqual([each["kind"] for each in found[0]["operations"]], ["kernel", "set"])
+        self.assertEqual(found[0]["calls"], RECORDED["counts"])
+        self.assertEqual(found[0]["time_ns"], 42.0)
+        self.assertNotIn("calls", launches.of_samples(self.call, sample, waits=True)[0])
+
     def test_a_third_call_within_ranges_names_operators_and_no_times(self) -> None:
         marked = copy.deepcopy(RECORDED)
         operations: Any = marked["operations"]

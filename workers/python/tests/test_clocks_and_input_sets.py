@@ -37,6 +37,17 @@ class Graph:
             into.copy_(value)
 
 
+class Requested(dict[str, int]):
+    """What the allocator counts, asked for anew each time: the bytes that were requested."""
+
+    def __init__(self, requested: Any) -> None:
+        super().__init__()
+        self.requested = requested
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self.requested() if key.startswith("requested_bytes.") else default
+
+
 @contextlib.contextmanager
 def without_a_gpu(allocated: Any) -> Any:
     """torch.cuda as the clocks use it, where `allocated()` is what the allocator counts."""
@@ -55,8 +66,7 @@ def without_a_gpu(allocated: Any) -> Any:
         CUDAGraph=Graph,
         graph=capture,
         synchronize=mock.Mock(),
-        memory_allocated=allocated,
-        max_memory_allocated=allocated,
+        memory_stats=lambda: Requested(allocated),
         reset_peak_memory_stats=mock.Mock(),
     ):
         yield

@@ -155,13 +155,16 @@ RECORDED_CALLS = 5
 
 
 def of_samples(
-    call: Callable[[], Any], sample: Callable[[Callable[[], Any]], float | None]
+    call: Callable[[], Any],
+    sample: Callable[[Callable[[], Any]], float | None],
+    waits: bool = False,
 ) -> list[dict[str, Any]]:
     """Steady calls recorded as they are timed, each with its operations and the time read.
 
     `sample` times one call, and gives the reading in ns, or None where it has no clock. What
-    it queues around the call (a flush, the run-up) is not the call's. Raises CensusError or
-    OSError where nothing can be recorded.
+    it queues around the call (a flush, the run-up) is not the call's, and what it asks of CUDA is
+    not told where `call` `waits` for the device, as it need not. Raises CensusError or OSError
+    where nothing can be recorded.
     """
     recorder = Recorder(library())
     recorder.sampled(call, sample)
@@ -171,10 +174,8 @@ def of_samples(
         operations = _of_the_call(recorded)
         if operations is None or recorded["dropped"]:
             continue
-        told: dict[str, Any] = {
-            "operations": _operations(operations),
-            "calls": recorded["counts"],
-        }
+        told: dict[str, Any] = {"operations": _operations(operations)}
+        told |= {} if waits else {"calls": recorded["counts"]}
         found.append(told | ({} if time_ns is None else {"time_ns": time_ns}))
     return found
 

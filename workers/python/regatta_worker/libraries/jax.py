@@ -344,7 +344,7 @@ class JaxWorker:
             jax.block_until_ready(timed())
 
         try:
-            return of_samples(lambda: jax.block_until_ready(case.call()), sample)
+            return of_samples(lambda: jax.block_until_ready(case.call()), sample, waits=True)
         except (CensusError, OSError):
             # Into the worker's log: the case is none the worse for it.
             traceback.print_exc()
