@@ -8,15 +8,18 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
+
 use crate::attention::{Case, CaseId, Params, Problem, work};
 use crate::judge::{self, Options, history, trace as traces};
 use crate::kernels::cache;
 use crate::measure::machine::{fingerprint, worker_record};
-use crate::measure::verify;
+use crate::measure::{tracing, verify};
 use crate::record::entries::Entries;
 use crate::record::history::{Clock, History, Store};
 use crate::record::side::Side;
-use crate::record::trace::{file, raw};
+use crate::record::trace::foreign::Source;
+use crate::record::trace::{Trace, file, raw};
 use crate::record::types::Run;
 use crate::record::{self, baseline, criterion, run_file};
 use crate::report::history::Shown;
@@ -33,7 +36,7 @@ use crate::worker::protocol::{Cache, Device, Measure, Reply, ReplyBody};
 pub type Target = (&'static str, fn(&Path, &[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 14] = [
     ("suite", suite_file),
     ("requirements", requirements),
     ("case_id", case_id),
@@ -42,6 +45,7 @@ pub const TARGETS: [Target; 13] = [
     ("reply", reply),
     ("trace", trace_file),
     ("raw_recording", raw_recording),
+    ("foreign_trace", foreign_trace),
     ("criterion", criterion_files),
     ("ledger", ledger),
     ("contract", contract),
@@ -219,15 +223,30 @@ fn reply(_: &Path, data: &[u8]) {
 
 fn trace_file(folder: &Path, data: &[u8]) {
     let path = laid(folder, "a.trace", &sealed(data));
-    let Ok(trace) = file::read(&path) else {
-        return;
-    };
+    if let Ok(trace) = file::read(&path) {
+        told(&trace);
+    }
+}
+
+/// Analyses a trace and holds it against itself, with every report of both.
+fn told(trace: &Trace) {
     let analysis = traces::analyse(&trace.recording);
-    report::trace::table(&trace, &analysis);
-    let _ = report::trace::page(&trace, &analysis);
-    let comparison = traces::compare(("a", &trace), ("b", &trace), None);
+    report::trace::table(trace, &analysis);
+    let _ = report::trace::page(trace, &analysis);
+    let comparison = traces::compare(("a", trace), ("b", trace), None);
     report::trace::difference(&comparison, false);
-    let _ = report::trace::compared(&comparison, &trace, &trace);
+    let _ = report::trace::compared(&comparison, trace, trace);
+}
+
+/// What other profilers wrote, each read as if it were the other's too.
+fn foreign_trace(_: &Path, data: &[u8]) {
+    let _ = Source::of(data);
+    for source in [Source::Kineto, Source::Nsys] {
+        if let Ok(recording) = source.read(data, "a", 100) {
+            let at = Timestamp::UNIX_EPOCH;
+            told(&tracing::foreign(recording, source, "a".to_owned(), at));
+        }
+    }
 }
 
 fn raw_recording(folder: &Path, data: &[u8]) {

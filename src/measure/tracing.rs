@@ -20,6 +20,7 @@ use std::process::{ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use nix::sys::prctl;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -27,8 +28,10 @@ use nix::unistd::Pid;
 
 use super::machine;
 use crate::machine::Recording;
-use crate::record::trace::raw;
+use crate::record::trace::foreign::Source;
+use crate::record::trace::{Trace, TraceHeader, raw};
 use crate::record::types::Fingerprint;
+use crate::record::{METHOD_VERSION, SCHEMA_VERSION};
 use crate::units::Bytes;
 use crate::worker::program::{Leaves, Program, Started, Streams};
 use crate::worker::protocol::Device;
@@ -194,6 +197,25 @@ pub fn ended(status: ExitStatus) -> String {
         },
         (None, None) => status.to_string(),
     }
+}
+
+/// The trace of a file that another profiler wrote at some time.
+pub fn foreign(recording: Recording, source: Source, label: String, written: Timestamp) -> Trace {
+    let header = TraceHeader {
+        schema: SCHEMA_VERSION,
+        method: METHOD_VERSION,
+        tool: env!("CARGO_PKG_VERSION").to_owned(),
+        argv: Vec::new(),
+        command: vec![label],
+        // When the file was written is the nearest that is known.
+        started: written,
+        ended: "an end that is not known".to_owned(),
+        git: None,
+        machine: fingerprint(&recording),
+        recorder: Some(source.text().to_owned()),
+        earlier: Vec::new(),
+    };
+    Trace { header, recording }
 }
 
 /// The machine, as far as the GPUs that were recorded tell.

@@ -10,9 +10,8 @@ use jiff::Timestamp;
 
 use crate::cli::{Stop, measuring};
 use regatta::measure::tracing;
+use regatta::record::trace::Trace;
 use regatta::record::trace::foreign::{Source, beginning};
-use regatta::record::trace::{Trace, TraceHeader};
-use regatta::record::{METHOD_VERSION, SCHEMA_VERSION};
 
 /// Operations that are kept, as `regatta trace` keeps them.
 const LIMIT: usize = 1_000_000;
@@ -68,21 +67,10 @@ pub fn read(path: &Path) -> Result<Trace, Stop> {
     }
     let written = fs::metadata(path).and_then(|file| file.modified());
     let started = written.ok().and_then(|at| Timestamp::try_from(at).ok());
-    let header = TraceHeader {
-        schema: SCHEMA_VERSION,
-        method: METHOD_VERSION,
-        tool: env!("CARGO_PKG_VERSION").to_owned(),
-        argv: measuring::argv(),
-        command: vec![label],
-        // When the file was written is the nearest that is known.
-        started: started.unwrap_or(Timestamp::UNIX_EPOCH),
-        ended: "an end that is not known".to_owned(),
-        git: None,
-        machine: tracing::fingerprint(&recording),
-        recorder: Some(source.text().to_owned()),
-        earlier: Vec::new(),
-    };
-    Ok(Trace { header, recording })
+    let started = started.unwrap_or(Timestamp::UNIX_EPOCH);
+    let mut trace = tracing::foreign(recording, source, label, started);
+    trace.header.argv = measuring::argv();
+    Ok(trace)
 }
 
 /// A file, or what gzip makes of it.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::types::{Trace, TraceHeader};
 use crate::input;
-use crate::machine::{Launch, Operation, Process, Recording};
+use crate::machine::{Launch, Moments, Operation, Process, Recording};
 use crate::output::Draft;
 use crate::record::types::Damage;
 use crate::record::{RecordError, check_schema, line};
@@ -193,7 +193,11 @@ fn take(
         return Ok(false);
     }
     match line::read(text)? {
-        Line::Process(process) => recording.processes.push(process),
+        Line::Process(mut process) => {
+            // As they are written; a file that was edited may have them otherwise.
+            process.moments.iter_mut().for_each(Moments::settle);
+            recording.processes.push(process);
+        }
         Line::Name { name } => recording.names.push(name),
         Line::Operator { operator } => operators.push(operator.into()),
         Line::Damage { file, damage } => recording.damage.push((file, damage)),

@@ -32,6 +32,10 @@ fn trace() -> Trace {
             processes: vec![Process {
                 pid: 7,
                 dropped: 3,
+                moments: Some(Moments {
+                    since: 4,
+                    of: [("frees".to_owned(), vec![5, 7])].into(),
+                }),
                 ..Process::default()
             }],
             names: vec!["a\"b\n\u{1b}[31m\u{202e}".to_owned()],

@@ -30,6 +30,9 @@ fn everything_in_the_contract_is_read() {
         r#"{"kind":"set","bytes":8,"start":98,"end":99,"stream":7,"device":0,"operator":9}"#,
         r#"{"kind":"set","bytes":8,"start":96,"end":97,"stream":7,"device":0}"#,
         r#"{"kind":"calls","at":120,"counts":{"launches":1},"ns":{"launches":900}}"#,
+        r#"{"kind":"moments","of":{}}"#,
+        r#"{"kind":"moments","of":{"frees":[110,104],"allocations":[101]}}"#,
+        r#"{"kind":"moments","of":{"frees":[90]}}"#,
         r#"{"kind":"dropped","records":2}"#,
         r#"{"kind":"dropped","records":3}"#,
         r#"{"kind":"device","ordinal":1,"name":"other","sms":8,"capability":"8.0"}"#,
@@ -43,6 +46,12 @@ fn everything_in_the_contract_is_read() {
     assert_eq!(process.devices.len(), 2);
     assert_eq!(process.calls[0].counts["launches"], 1);
     assert_eq!(process.calls[0].ns["launches"], 900);
+    let moments = process.moments.as_ref().unwrap();
+    assert_eq!(moments.of["frees"], [90, 104, 110], "in order");
+    assert_eq!(
+        (&moments.of["allocations"][..], moments.since),
+        (&[101][..], 0)
+    );
     let kinds: Vec<u64> = recording.operations.iter().map(|o| o.start_ns).collect();
     assert_eq!(kinds, [90, 96, 98, 100], "by start");
     let operators = recording.operations.iter().map(|o| o.operator.as_deref());
