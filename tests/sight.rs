@@ -25,7 +25,7 @@ fn a_calibration_is_kept_beside_the_baseline_and_told_by_gates() {
     let place = Place::with_baseline(&["fake/steady"], &[], "");
     let (_, stderr) = exits!(place, 0, ["gate", "./s.toml"]);
     assert!(
-        stderr.contains("what this gate can see here is not known"),
+        stderr.contains("what this gate sees here is not known"),
         "{stderr}"
     );
     let calibrate = ["calibrate", "./s.toml", "--gates", "20", "--json"];

@@ -204,6 +204,27 @@ impl Row {
         changes.filter(move |change| change.action == action)
     }
 
+    /// The metric that fails a case whose device's time does not: its causes and its account are
+    /// of that one.
+    pub fn fails_by(&self) -> Option<&MetricRow> {
+        let metrics = [Metric::Host, Metric::Processor].into_iter();
+        let mut metrics = metrics.filter(|_| self.word != Word::Regressed);
+        metrics.find_map(|metric| {
+            let mut all = self.metrics.iter();
+            all.find(|of| of.metric == metric && of.fails())
+        })
+    }
+
+    /// Where its change went, as a sentence that names the time where it is not the device's:
+    /// `host time +299.0 µs = launches +120, not explained +179`.
+    pub fn account_told(&self) -> Option<String> {
+        let account = self.account.as_ref()?;
+        Some(match self.fails_by() {
+            None => account.to_string(),
+            Some(of) => format!("{} {account}", of.metric.text()),
+        })
+    }
+
     /// True when a change of structure fails the case.
     pub fn fails_by_structure(&self) -> bool {
         self.structure_at(Action::Fail).next().is_some()

@@ -133,19 +133,14 @@ fn causes_of(
             sms: multiprocessors(&sides.head.header, &row.case),
         })
     };
-    let other = |metric| {
-        let of = row.metrics.iter().find(|of| of.metric == metric)?;
-        (of.fails() && row.word != Word::Regressed).then_some(of)
-    };
-    for (metric, clock) in [
-        (Metric::Host, Clock::Host),
-        (Metric::Processor, Clock::Wall),
-    ] {
-        if let Some(of) = other(metric) {
-            let times = [of.base_ns, of.head_ns].map(Some);
-            let floor = of_metric(metric, policy);
-            return pair(of.change.ratio, floor, times, [clock; 2]);
-        }
+    if let Some(of) = row.fails_by() {
+        let times = [of.base_ns, of.head_ns].map(Some);
+        let floor = of_metric(of.metric, policy);
+        let clock = match of.metric {
+            Metric::Processor => Clock::Wall,
+            _ => Clock::Host,
+        };
+        return pair(of.change.ratio, floor, times, [clock; 2]);
     }
     let moved = matches!(row.word, Word::Regressed | Word::Improved);
     let Some(change) = row.change.as_ref().filter(|_| moved || row.restructured()) else {

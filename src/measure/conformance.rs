@@ -6,6 +6,7 @@ use super::verify::{self, Rejected, Verifier};
 use crate::attention::{
     Align, Case, Direction, Dtype, Mask, Params, Problem, Projection, VariantId,
 };
+use crate::units::Bytes;
 use crate::worker::host::{Conversation, HostError};
 use crate::worker::protocol::{
     Cache, DeviceKind, Hello, Measure, Measured, Prepare, Prepared, ReplyBody, RequestBody,
@@ -133,9 +134,9 @@ fn introduced(hello: &Hello) -> Vec<Check> {
     push(
         &mut checks,
         "hello says how much memory a case may use",
-        match hello.device.memory_bytes.0 {
-            0 => Err("memory_bytes is 0: no case would fit".to_owned()),
-            _ => Ok(()),
+        match hello.device.memory_bytes {
+            Bytes(0) => Err("memory_bytes is 0: no case would fit".to_owned()),
+            bytes => bytes.objection("memory_bytes").map_or(Ok(()), Err),
         },
     );
     checks

@@ -60,8 +60,11 @@ impl Built {
         let times = [("wall_ns", Some(self.wall_ns)), ("cpu_ns", self.cpu_ns)];
         let known = times.into_iter();
         let mut known = known.filter_map(|(name, time)| Some((name, time?.0)));
-        let (name, bad) = known.find(|(_, time)| !(0.0..1e23).contains(time))?;
-        Some(format!("{name} is {bad}: no build takes it"))
+        if let Some((name, bad)) = known.find(|(_, time)| !(0.0..1e23).contains(time)) {
+            return Some(format!("{name} is {bad}: no build takes it"));
+        }
+        let peak = || self.peak_bytes?.objection("peak_bytes");
+        peak().or_else(|| self.made_bytes?.objection("made_bytes"))
     }
 }
 

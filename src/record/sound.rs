@@ -3,7 +3,6 @@
 //! A file is text that anyone may edit, and a line's checksum is no signature. A value that
 //! nothing can have measured is damage, named like a torn line: it is never judged.
 
-use crate::machine::Counters;
 use std::collections::BTreeSet;
 
 use super::side::{CaseRecord, is_time};
@@ -11,12 +10,16 @@ use super::types::{
     DeviceState, Entry, Ground, Measurement, Outcome, Owed, RunHeader, Stretch, WorkerRecord,
 };
 use crate::attention::CaseId;
+use crate::machine::{Counters, Structure};
 use crate::suite::rules::Rules;
 use crate::units::{Nanoseconds, Ratio};
 use crate::worker::protocol::DeviceKind;
 
 /// Fastest clock of a device, in MHz.
 const FASTEST_MHZ: f64 = 1e5;
+
+/// Most device memory in use, by its name in files.
+const PEAK: &str = "peak_bytes";
 
 /// Most power of a device, in watts.
 const MOST_WATTS: f64 = 1e5;
@@ -75,6 +78,8 @@ impl Measurement {
             .or_else(|| errors("errors_after", self.errors_after.values()))
             .or_else(|| self.state.as_deref().and_then(of_state))
             .or_else(|| self.ground.as_deref().and_then(Ground::objection))
+            .or_else(|| self.peak_bytes?.objection(PEAK))
+            .or_else(|| self.structure.as_ref().and_then(Structure::objection))
             .or_else(|| self.counters.as_deref().and_then(Counters::objection))
     }
 }
@@ -89,6 +94,8 @@ impl CaseRecord {
             .or_else(|| times("first_call_ns", &self.first_call_ns))
             .or_else(|| clocks("clock_mhz", &self.clock_mhz))
             .or_else(|| errors("errors", self.errors.values()))
+            .or_else(|| self.peak_bytes?.objection(PEAK))
+            .or_else(|| self.structure.as_deref().and_then(Structure::objection))
             .or_else(|| self.counters.as_deref().and_then(Counters::objection))
     }
 }
@@ -255,8 +262,9 @@ fn number(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::Allocated;
     use crate::record::side::Status;
-    use crate::units::quantities;
+    use crate::units::{Bytes, quantities};
 
     fn measured() -> Measurement {
         Measurement {
@@ -342,6 +350,36 @@ mod tests {
         for (found, says) in said {
             assert!(found.contains(says), "{found}");
         }
+    }
+
+    #[test]
+    fn a_size_that_no_machine_has_is_named() {
+        let absurd = Bytes(1 << 63);
+        let said = "peak_bytes is 9223372036854775808 bytes: no machine has so many";
+        assert_eq!(objection(|m| m.peak_bytes = Some(absurd)), said);
+        let of =
+            |change: fn(&mut Structure)| objection(|m| change(m.structure.get_or_insert_default()));
+        let found = of(|s| {
+            s.counts.insert("workspace_bytes".to_owned(), u64::MAX);
+        });
+        assert!(found.starts_with("workspace_bytes is"), "{found}");
+        let found = of(|s| {
+            let (bytes, count) = (Bytes(1 << 40), 1 << 40);
+            s.allocated = vec![Allocated { bytes, count }];
+        });
+        assert!(found.starts_with("allocated is"), "{found}");
+        // How often something happens is no size.
+        let mut many = measured();
+        let counts = &mut many.structure.get_or_insert_default().counts;
+        counts.insert("tasks".to_owned(), u64::MAX);
+        assert_eq!(many.objection(), None);
+        let mut record = CaseRecord::empty(Status::Measured);
+        record.peak_bytes = Some(absurd);
+        assert_eq!(record.objection().as_deref(), Some(said));
+    }
+
+    #[test]
+    fn a_record_of_a_case_is_held_to_the_same() {
         let mut record = CaseRecord::empty(Status::Measured);
         assert_eq!(record.objection(), None);
         record.confirm_ns = vec![Nanoseconds(0.0)];

@@ -4,13 +4,13 @@
 use serde::Serialize;
 
 use super::text::one_line;
-use crate::judge::judgement::Account;
+use crate::judge::judgement::{Account, MetricRow, Row};
 use crate::units::Nanoseconds;
 
 /// An account, as templates take it.
 #[derive(Serialize)]
 pub(super) struct AccountView {
-    /// `+3.20 µs`.
+    /// `+3.20 µs`, or of another time than the device's `first call +21.0 ms`.
     pub(super) change: String,
     /// The largest first, what is not explained last.
     pub(super) lines: Vec<LineView>,
@@ -30,6 +30,24 @@ pub(super) struct LineView {
 }
 
 impl AccountView {
+    /// Those of a row: of the time that it is judged by, and of each metric that is told beside it.
+    pub(super) fn all(row: &Row) -> Vec<AccountView> {
+        let named = |of: &MetricRow, account: &Account| {
+            let account = AccountView::of(account);
+            AccountView {
+                change: format!("{} {}", of.metric.text(), account.change),
+                ..account
+            }
+        };
+        let own = row.account.as_ref().map(|account| match row.fails_by() {
+            None => AccountView::of(account),
+            Some(of) => named(of, account),
+        });
+        let beside = row.metrics_told();
+        let beside = beside.filter_map(|of| Some(named(of, of.account.as_ref()?)));
+        own.into_iter().chain(beside).collect()
+    }
+
     /// Lays an account out.
     pub(super) fn of(account: &Account) -> AccountView {
         let lines = account.told_lines();

@@ -146,7 +146,7 @@ fn of_row(level: Level, row: &Row) -> Annotation {
     said.extend(row.reason.clone());
     said.extend(row.metrics_told().map(MetricRow::told));
     said.extend(row.structure_at(Action::Fail).map(ToString::to_string));
-    said.extend(row.account.as_ref().map(ToString::to_string));
+    said.extend(row.account_told());
     said.extend(row.findings.iter().take(2).map(ToString::to_string));
     Annotation {
         level,

@@ -179,7 +179,7 @@ fn explanation(row: &Row) -> String {
     lines.extend(row.reason.clone());
     lines.extend(Uncounted::told(&row.uncounted));
     lines.extend(row.told());
-    lines.extend(row.account.as_ref().map(ToString::to_string));
+    lines.extend(row.account_told());
     let findings = row.findings.iter();
     lines.extend(findings.map(ToString::to_string));
     lines.join("\n")

@@ -159,8 +159,8 @@ fn changes(out: &mut String, name: &str, rows: &[&Row]) {
         for change in row.told() {
             let _ = write!(out, "<br>{}", prose(&change));
         }
-        if let Some(account) = &row.account {
-            let _ = write!(out, "<br>{}", prose(&account.to_string()));
+        if let Some(account) = row.account_told() {
+            let _ = write!(out, "<br>{}", prose(&account));
         }
         for finding in &row.findings {
             let _ = write!(out, "<br>{}: {}", finding.cause, prose(&finding.evidence()));

@@ -23,7 +23,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 pub use builtin::{BUILTIN, FILE_NAME_RULE, configure, load, names_a_file};
-pub use selector::{glob, matches_id};
+pub use selector::{glob, matches_any, matches_id, matches_name};
 
 pub use crate::worker::protocol::Cache;
 
@@ -272,13 +272,10 @@ impl Suite {
     /// Keeps the cases whose id matches one of the patterns: a glob when it holds
     /// `*`, else a part of the id.
     pub fn keep(&mut self, patterns: &[String]) {
-        if patterns.is_empty() {
-            return;
+        if !patterns.is_empty() {
+            self.cases
+                .retain(|case| matches_any(patterns, &case.to_string()));
         }
-        self.cases.retain(|case| {
-            let id = case.to_string();
-            patterns.iter().any(|pattern| matches_id(pattern, &id))
-        });
     }
 }
 

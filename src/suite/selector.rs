@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::document::{DocumentError, Value};
 use crate::attention::Case;
 use crate::attention::axes::{SEQ, SEQ_AXES};
+use crate::machine::short;
 
 /// Selects cases: every facet named must have one of the values listed.
 /// Facets are the axes, `variant`, `worker`, `environment`, and parameters.
@@ -49,6 +50,11 @@ pub(super) fn selector(value: &Value<'_>) -> Result<Selector, DocumentError> {
     Ok(selector)
 }
 
+/// True where an id matches one of the patterns, or there are none.
+pub fn matches_any(patterns: &[String], id: &str) -> bool {
+    patterns.is_empty() || patterns.iter().any(|pattern| matches_id(pattern, id))
+}
+
 /// True when a case id matches a pattern: a [`glob`] when it holds `*`, else a part
 /// of the id.
 pub fn matches_id(pattern: &str, id: &str) -> bool {
@@ -56,6 +62,12 @@ pub fn matches_id(pattern: &str, id: &str) -> bool {
         true => glob(pattern, id),
         false => id.contains(pattern),
     }
+}
+
+/// True when a pattern is of a kernel, count or parameter: by its whole name, or by the short one
+/// that reports print.
+pub fn matches_name(pattern: &str, name: &str) -> bool {
+    glob(pattern, name) || glob(pattern, &short(name))
 }
 
 /// `*` stands for any text, also across `/`, `:` and `,`; all else for itself.

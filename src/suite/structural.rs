@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::selector::{Selector, glob};
+use super::selector::{Selector, glob, matches_name};
 use crate::machine::MODULE_LOADS;
 use crate::units::Share;
 
@@ -204,7 +204,8 @@ impl Default for StructurePolicy {
 /// An exception to how structural changes are taken. What it leaves out is any.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct StructureRule {
-    /// Pattern of the kernel, count or parameter that changed; `*` matches anything.
+    /// Pattern of the kernel, count or parameter that changed, by its whole name or the short one
+    /// that reports print; `*` matches anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Pattern of case ids.
@@ -220,13 +221,13 @@ pub struct StructureRule {
 impl StructurePolicy {
     /// How a change of this kind, of the thing of this name, is taken in a case.
     pub fn action(&self, kind: Kind, name: &str, case: &str) -> Action {
-        let fits = |pattern: &Option<String>, text: &str| {
-            pattern.as_ref().is_none_or(|pattern| glob(pattern, text))
+        let any = |pattern: &Option<String>, fits: fn(&str, &str) -> bool, text: &str| {
+            pattern.as_ref().is_none_or(|pattern| fits(pattern, text))
         };
         let rule = self.rules.iter().rev().find(|rule| {
             rule.kind.is_none_or(|of| of == kind)
-                && fits(&rule.name, name)
-                && fits(&rule.case, case)
+                && any(&rule.name, matches_name, name)
+                && any(&rule.case, glob, case)
         });
         match rule {
             Some(rule) => rule.action,
@@ -260,7 +261,8 @@ pub struct Limit {
     pub case: Selector,
     /// What is limited.
     pub count: Quantity,
-    /// Pattern of the kernels it speaks of; `None`: those that compute.
+    /// Pattern of the kernels it speaks of, by their whole names or the short ones that reports
+    /// print; `None`: those that compute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
     /// Smallest allowed value.
@@ -370,6 +372,10 @@ mod tests {
             kind,
             action,
         };
+        let policy_of = |rule| StructurePolicy {
+            rules: vec![rule],
+            ..StructurePolicy::default()
+        };
         let policy = StructurePolicy {
             actions: [(Kind::Grid, Action::Fail)].into(),
             rules: vec![
@@ -389,6 +395,12 @@ mod tests {
         assert_eq!(action(Kind::Fill, "flash_fwd"), Action::Fail);
         assert_eq!(action(Kind::Launches, "flash_fwd"), Action::Warn);
         assert_eq!(action(Kind::Registers, "flash_fwd"), Action::Fail);
+        // A report prints `vectorized_elementwise_kernel<4>` of this.
+        let whole = "at::native::vectorized_elementwise_kernel<4>(int, float*)";
+        let short = policy_of(rule("vectorized_elementwise_kernel<4>", None, Action::Fail));
+        assert_eq!(short.action(Kind::Block, whole, "c"), Action::Fail);
+        let long = policy_of(rule("at::native::*(int, float*)", None, Action::Fail));
+        assert_eq!(long.action(Kind::Block, whole, "c"), Action::Fail);
         let elsewhere = policy.action(Kind::Registers, "flash_fwd", "cuda/flash:s64,d64");
         assert_eq!(elsewhere, Action::Warn);
     }

@@ -1,5 +1,6 @@
 //! What of a change each finding accounts for: lines of the account that it speaks of.
 
+use super::clock::Clock;
 use super::facts::{Facts, Found};
 use crate::judge::judgement::{Account, Cause, CounterChange, Fact, Item};
 use crate::machine::{Sides, plain};
@@ -29,6 +30,8 @@ fn growth(facts: &Facts, account: &Account, found: &Found) -> Option<Nanoseconds
             Item::Longer { changes, .. } => !changes.is_empty(),
             item => matches!(item, Item::InPlace { .. }),
         }),
+        // Of the host's own time it is all, and no line of it.
+        Cause::HostBound if facts.clock == Clock::Host => return None,
         Cause::HostBound => account.growth(|item| *item == Item::Waiting),
         // What a wait or the driver costs is told where the clock holds it, and then it is the
         // device's waiting.

@@ -85,17 +85,22 @@ const ROUNDING: Bytes = Bytes(1 << 20);
 /// A larger workspace, more allocations, or a higher peak.
 pub fn workspace(facts: &Facts) -> Option<Found> {
     let pair = facts.call()?;
-    let more = |name, what, of| Some(Fact::count(what, facts.more(name)?, of));
+    let size = |what: &str, size| Fact::Size {
+        what: what.to_owned(),
+        size,
+    };
+    let workspace = facts.more("workspace_bytes");
+    let workspace = workspace.map(|bytes| bytes.map(|bytes| Bytes(*bytes as u64)));
+    let allocations = facts.more("allocations");
     let peak = Sides::both(pair.base.peak_bytes, pair.head.peak_bytes);
     let peak = peak.filter(|peak| {
         let more = Bytes(peak.head.0.saturating_sub(peak.base.0));
         more >= ROUNDING && more.0 >= peak.base.0 / 10
     });
-    let peak = peak.map(|peak| peak.map(|bytes| bytes.0 as f64));
     let told = [
-        more("workspace_bytes", "workspace", " bytes"),
-        more("allocations", "allocations", ""),
-        peak.map(|peak| Fact::count("peak memory", peak, " bytes")),
+        workspace.map(|bytes| size("workspace", bytes)),
+        allocations.map(|count| Fact::count("allocations", count, "")),
+        peak.map(|bytes| size("peak memory", bytes)),
     ];
     Found::of(Cause::Workspace, told.into_iter().flatten().collect(), 0.45)
 }

@@ -7,8 +7,9 @@
 //!
 //! Where a change has an account, a finding has the share of the lines that it speaks of
 //! ([`accounted`]), and what accounts for less than half comes after what accounts for more, by
-//! how much that is. Of two that account alike, the one nearer to the root comes first: exact facts that suffice to
-//! explain a change before exact facts that may, and both before conditions that came with it.
+//! how much that is. Of two that account alike, the one nearer to the root comes first: exact
+//! facts that suffice to explain a change before exact facts that may, and both before conditions
+//! that came with it.
 
 mod accounted;
 mod call;

@@ -303,7 +303,7 @@ fn a_larger_workspace_is_told() {
     let base = counted(&[("workspace_bytes", 10), ("allocations", 1)]);
     let head = counted(&[("workspace_bytes", 90), ("allocations", 1)]);
     let text = only(&base, &head, 1.2);
-    assert_eq!(pair_of(text), "workspace: workspace 10 → 90 bytes");
+    assert_eq!(pair_of(text), "workspace: workspace 10 B → 90 B");
     let peak = |bytes| CaseRecord {
         peak_bytes: Some(Bytes(bytes)),
         ..around(1.0)

@@ -10,7 +10,7 @@ use super::tuner::told as chosen;
 use crate::attention::ParamValue;
 use crate::judge::counts::{self, within};
 use crate::machine::{LaunchChange, Sides};
-use crate::units::{ARROW, Nanoseconds, Ratio, Share, from_to, part_of};
+use crate::units::{ARROW, Bytes, Nanoseconds, Ratio, Share, from_to, part_of};
 
 /// One thing that was seen, with its figures; prints itself as a part of a sentence. Words
 /// that a figure is of stand before it (`what`) or behind it (`of`), and may be empty.
@@ -18,7 +18,7 @@ use crate::units::{ARROW, Nanoseconds, Ratio, Share, from_to, part_of};
 #[serde(tag = "fact", rename_all = "kebab-case")]
 pub enum Fact {
     /// A count, which of a mean over repetitions need not be whole: `threads 2 → 1`,
-    /// `workspace 512 → 4096 bytes`.
+    /// `allocations 4 → 6`.
     Count {
         /// Words before the figures.
         what: String,
@@ -26,6 +26,13 @@ pub enum Fact {
         count: Sides<f64>,
         /// Words behind them.
         of: String,
+    },
+    /// `workspace 512 B → 4.00 KiB`.
+    Size {
+        /// Words before the figures.
+        what: String,
+        /// What it was and is.
+        size: Sides<Bytes>,
     },
     /// Launches that were added, with a kernel that is among them.
     Added {
@@ -241,6 +248,7 @@ impl fmt::Display for Fact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Fact::Count { what, count, of } => write!(f, "{what} {}{of}", became(*count)),
+            Fact::Size { what, size } => write!(f, "{what} {} {ARROW} {}", size.base, size.head),
             Fact::Added {
                 number,
                 what,

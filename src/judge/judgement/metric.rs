@@ -49,12 +49,17 @@ impl MetricRow {
         self.word == Word::Regressed && self.action == Action::Warn
     }
 
-    /// `host time 52.1 → 352.4 µs, 6.76 times as long`, and where that went, where known.
+    /// The same as [`changed`](MetricRow::changed), and where that went, where known.
     pub fn told(&self) -> String {
         let account = self.account.as_ref();
         let account = account.map_or(String::new(), |account| format!(": {account}"));
+        self.changed() + &account
+    }
+
+    /// `host time 52.1 → 352.4 µs, 6.76 times as long`.
+    pub fn changed(&self) -> String {
         format!(
-            "{} {}, {} times as long{account}",
+            "{} {}, {} times as long",
             self.metric.text(),
             from_to(self.base_ns, self.head_ns),
             (self.head_ns / self.base_ns).times(),

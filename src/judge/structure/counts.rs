@@ -7,7 +7,7 @@ use crate::judge::account::of_memory;
 use crate::judge::counts::count;
 use crate::judge::judgement::{Direction, MemoryAccount, StructuralChange};
 use crate::machine::{
-    Allocated, DRIVER_ALLOCATIONS, DRIVER_FREES, SYNCHRONISATIONS, Sides, Structure,
+    Allocated, BYTES, DRIVER_ALLOCATIONS, DRIVER_FREES, SYNCHRONISATIONS, Sides, Structure,
 };
 use crate::record::side::CaseRecord;
 use crate::suite::structural::{Kind, StructurePolicy};
@@ -115,10 +115,19 @@ pub fn memory_account(pair: &Pair) -> Option<MemoryAccount> {
     of_memory(memory, Sides::of(&base[..], &head[..]))
 }
 
+/// A change of memory beyond the share that counts: sizes in their units, of which the names tell
+/// that they are some, and how often.
 fn add_memory(found: &mut Found, name: &str, before: u64, after: u64) {
     let counts = before as f64 * found.pair.policy.memory_share.0;
-    if before.abs_diff(after) as f64 > counts {
-        found.add_figure(Kind::Memory, name, before, after);
+    if before.abs_diff(after) as f64 <= counts {
+        return;
+    }
+    match name.ends_with(BYTES) {
+        true => {
+            let worse = worse_if(after > before);
+            found.add(Kind::Memory, worse, name, Bytes(before), Bytes(after));
+        }
+        false => found.add_figure(Kind::Memory, name, before, after),
     }
 }
 

@@ -7,7 +7,7 @@ use crate::judge::judgement::LimitResult;
 use crate::machine::{CENSUS, Launch, Structure, moves_data};
 use crate::machine::{normalised, short};
 use crate::record::side::{CaseRecord, Side, Status};
-use crate::suite::glob;
+use crate::suite::matches_name;
 use crate::suite::structural::{Limit, Quantity};
 
 /// Holds each case of a side to the limits that select it. Cases that are unsupported,
@@ -71,7 +71,7 @@ fn figure(limit: &Limit, record: &CaseRecord, sms: Option<u32>) -> Result<Figure
         Quantity::Launches => {
             let of_kernel = |launch: &&Launch| {
                 let pattern = limit.kernel.as_ref();
-                pattern.is_none_or(|pattern| glob(pattern, &normalised(&launch.name)))
+                pattern.is_none_or(|pattern| matches_name(pattern, &normalised(&launch.name)))
             };
             let number = structure.launches.iter().filter(of_kernel).count();
             Ok(counted(number as u64))
@@ -135,7 +135,7 @@ fn copies(structure: &Structure) -> Option<u64> {
 /// The launch with the most blocks among the kernels that a limit speaks of.
 fn largest<'a>(limit: &Limit, structure: &'a Structure) -> Result<&'a Launch, String> {
     let speaks_of = |launch: &&Launch| match &limit.kernel {
-        Some(pattern) => glob(pattern, &normalised(&launch.name)),
+        Some(pattern) => matches_name(pattern, &normalised(&launch.name)),
         None => !moves_data(&launch.name),
     };
     let launches = structure.launches.iter().filter(speaks_of);

@@ -87,6 +87,10 @@ pub(super) struct Counted {
 /// kept, because what is not counted is not 0.
 fn counted(worker: &mut dyn Conversation, asked: &Question<'_>) -> Result<Counted, HostError> {
     let reason = match worker.ask(asked.request(false), asked.limit)? {
+        ReplyBody::Census(census) if census.structure.objection().is_some() => {
+            let objection = census.structure.objection().unwrap_or_default();
+            format!("{CENSUS_FAILED}: {objection}")
+        }
         ReplyBody::Census(mut census) => {
             occupancy::complete(&mut census.structure, &worker.hello().device);
             // What was asked of CUDA is exact; the activity's other figures stay with it.

@@ -70,6 +70,12 @@ pub fn samples(
     if let Some(bad) = clocks.find(|mhz| !(**mhz > 0.0 && **mhz <= FASTEST_MHZ)) {
         return Err(format!("a clock of {bad} MHz"));
     }
+    if let Some(objection) = measured
+        .peak_bytes
+        .and_then(|of| of.objection("peak_bytes"))
+    {
+        return Err(objection);
+    }
     let fastest = measured.device_ns.iter().copied();
     let fastest = fastest.fold(Nanoseconds(f64::MAX), Nanoseconds::min);
     if let Some(peak) = peak(device, problem.dtype) {
@@ -162,6 +168,25 @@ mod tests {
             .is_ok()
         );
         assert!(samples(&problem, &device("abacus"), &asked(1, 1), &measured(1e5)).is_ok());
+    }
+
+    #[test]
+    fn memory_that_no_machine_has_is_refused() {
+        let measured = |bytes| Measured {
+            device_ns: vec![Nanoseconds(1e6)],
+            peak_bytes: Some(Bytes(bytes)),
+            ..Measured::default()
+        };
+        let held = |bytes| {
+            let problem = Problem::new(64, 64);
+            samples(&problem, &device("abacus"), &asked(1, 1), &measured(bytes))
+        };
+        assert_eq!(held(1 << 37), Ok(()));
+        let error = held(1 << 63).unwrap_err();
+        assert!(
+            error.starts_with("peak_bytes is 9223372036854775808"),
+            "{error}"
+        );
     }
 
     #[test]

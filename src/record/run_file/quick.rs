@@ -219,7 +219,12 @@ fn member<'t>(
         "effective" => beside.effective = Some(known.parameters.value(line.whole_value()?)?),
         "tuned" => into.tuned = serde_json::from_str(line.whole_value()?).ok()?,
         "errors" => errors(line, &mut into.errors)?,
-        "structure" => beside.structure = Some(known.structures.value(line.whole_value()?)?),
+        "structure" => {
+            let structure = known.structures.value(line.whole_value()?)?;
+            // As for counters.
+            beside.structure = structure.objection().is_none().then_some(structure);
+            beside.structure.as_ref()?;
+        }
         "activity" => {
             let activity: Activity = serde_json::from_str(line.whole_value()?).ok()?;
             beside.activity = Some(activity.summary());

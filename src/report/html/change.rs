@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::chosen::EXCERPT;
 use super::context::Context;
-use crate::judge::judgement::{Change, Row, Timing, Uncounted, Word};
+use crate::judge::judgement::{Change, MetricRow, Row, Timing, Uncounted, Word};
 use crate::report::account::AccountView;
 use crate::report::finding::{FindingView, findings};
 use crate::report::summary::{Fresh, fresh, judged, reproduce};
@@ -23,7 +23,7 @@ pub(super) struct ChangeView {
     reason: Option<String>,
     structure: Vec<String>,
     findings: Vec<FindingView>,
-    account: Option<AccountView>,
+    accounts: Vec<AccountView>,
     reproduce: String,
 }
 
@@ -70,7 +70,7 @@ impl ChangeView {
             reason: reason(row, EXCERPT),
             structure: structure(row),
             findings: findings(&row.findings),
-            account: row.account.as_ref().map(AccountView::of),
+            accounts: AccountView::all(row),
             reproduce: reproduce(context.report, &row.case.0),
         }
     }
@@ -82,11 +82,13 @@ pub(super) fn reason(row: &Row, most: usize) -> Option<String> {
     (!reason.trim().is_empty()).then_some(reason)
 }
 
-/// Changes of structure worth telling.
+/// Changes beside the device's time that are worth telling; where those of a time went is an
+/// account.
 pub(super) fn structure(row: &Row) -> Vec<String> {
     let told = Uncounted::told(&row.uncounted)
         .into_iter()
-        .chain(row.told());
+        .chain(row.metrics_told().map(MetricRow::changed))
+        .chain(row.structure_told());
     told.map(|change| one_line(&change)).collect()
 }
 

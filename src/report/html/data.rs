@@ -185,16 +185,16 @@ fn details(context: &Context, row: &Row, strings: &mut Strings, calls: &mut Call
     if !findings.is_empty() {
         add("findings", json!(findings));
     }
-    if let Some(account) = row.account.as_ref().map(AccountView::of) {
-        let lines: Vec<Value> = account
-            .lines
-            .iter()
-            .map(|line| {
-                let what = strings.place(line.what.clone());
-                json!([what, line.growth, line.from, line.width, line.longer])
-            })
-            .collect();
-        add("account", json!([account.change, lines]));
+    let accounts = AccountView::all(row).into_iter().map(|account| {
+        let lines = account.lines.iter().map(|line| {
+            let what = strings.place(line.what.clone());
+            json!([what, line.growth, line.from, line.width, line.longer])
+        });
+        json!([account.change, lines.collect::<Vec<Value>>()])
+    });
+    let accounts: Vec<Value> = accounts.collect();
+    if !accounts.is_empty() {
+        add("accounts", json!(accounts));
     }
     if let Some(told) = comparison(context, row) {
         let Comparison {

@@ -108,7 +108,7 @@ fn told(row: &Row, of: Of, whole: bool) -> Vec<String> {
         if of == Of::Beside {
             told.extend(row.structure_told());
         }
-        told.extend(row.account.as_ref().map(ToString::to_string));
+        told.extend(row.account_told());
         told.extend(row.findings.iter().map(ToString::to_string));
     }
     told

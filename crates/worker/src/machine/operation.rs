@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::intervals::Ran;
+use crate::units::Bytes;
 
 /// A kernel, copy or fill that ran. Times are nanoseconds: of a recording those of CUPTI's
 /// clock, which host and device records of all processes share; of one call from the start of
@@ -121,14 +122,18 @@ impl<K> Operation<K> {
         }
     }
 
-    /// What in its times cannot be, as a sentence.
+    /// What in its times or its size cannot be, as a sentence.
     pub fn objection(&self) -> Option<&'static str> {
         let launched = self.launched_ns.map_or(0, i64::unsigned_abs);
         let latest = self.end_ns.max(launched).max(self.launch_ns.unwrap_or(0));
         if self.end_ns < self.start_ns {
             return Some("the operation ends before it starts");
         }
-        (latest > LATEST_NS).then_some("its times are beyond any clock")
+        if latest > LATEST_NS {
+            return Some("its times are beyond any clock");
+        }
+        let beyond = self.bytes().is_some_and(|bytes| Bytes(bytes) > Bytes::MOST);
+        beyond.then_some("it moves more bytes than any machine has")
     }
 
     /// How long it took, in nanoseconds.
@@ -234,5 +239,12 @@ mod tests {
             ..set(1, 2)
         };
         assert!(launched.objection().is_some());
+    }
+
+    #[test]
+    fn a_size_that_cannot_be_is_objected_to() {
+        let set = |bytes| Operation::<Named>::new(Work::Set { bytes: Some(bytes) }, 1, 2);
+        assert_eq!(set(1 << 40).objection(), None);
+        assert!(set(1 << 63).objection().unwrap().contains("bytes"));
     }
 }

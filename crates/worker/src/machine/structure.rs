@@ -14,6 +14,9 @@ use crate::units::Bytes;
 /// The name under which [`Structure::uncounted`] tells why there is no census at all.
 pub const CENSUS: &str = "census";
 
+/// How the name of a count ends that is a size.
+pub const BYTES: &str = "_bytes";
+
 /// How the reason begins where counting was tried, and failed.
 pub const CENSUS_FAILED: &str = "the census failed";
 
@@ -71,6 +74,28 @@ impl Structure {
             kernels.entry(name).or_default().push(launch);
         }
         kernels
+    }
+
+    /// What in it cannot be, as a sentence: a size that no machine has.
+    pub fn objection(&self) -> Option<String> {
+        let counted = self.counts.iter();
+        let counted = counted.filter(|(name, _)| name.ends_with(BYTES));
+        let counted = counted.map(|(name, bytes)| (name.as_str(), *bytes));
+        let allocated = self.allocated.iter().map(|of| {
+            let all = of.bytes.0.saturating_mul(of.count);
+            ("allocated", all.max(of.bytes.0))
+        });
+        let launched = self.launches.iter().flat_map(|launch| {
+            let sizes = [
+                ("shared_bytes", launch.shared_bytes),
+                ("local_bytes", launch.local_bytes),
+            ];
+            sizes
+                .into_iter()
+                .filter_map(|(name, bytes)| Some((name, bytes?)))
+        });
+        let mut all = counted.chain(allocated).chain(launched);
+        all.find_map(|(name, bytes)| Bytes(bytes).objection(name))
     }
 
     /// True when there is nothing in it: the worker cannot count.

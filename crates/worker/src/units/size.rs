@@ -15,6 +15,15 @@ use super::{Digits, NONE, Nanoseconds, put};
 pub struct Bytes(pub u64);
 
 impl Bytes {
+    /// The largest size that is believed of a file or a worker: 1 PiB, more than any machine has.
+    pub const MOST: Bytes = Bytes(1 << 50);
+
+    /// Why a size of this name cannot be, as a sentence. Sizes come from outside: what nothing
+    /// can have had is refused, or told as unknown, and never printed as if it were one.
+    pub fn objection(self, name: &str) -> Option<String> {
+        (self > Bytes::MOST).then(|| format!("{name} is {} bytes: no machine has so many", self.0))
+    }
+
     /// In GiB, where several sizes are told in one unit.
     pub fn gib(self) -> f64 {
         self.0 as f64 / f64::from(1 << 30)

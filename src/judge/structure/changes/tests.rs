@@ -190,7 +190,7 @@ fn memory_counts_beyond_a_share_and_parameters_always() {
     assert!(counts(&workspace(1000), &workspace(1099)).is_empty());
     assert_eq!(
         counts(&workspace(1000), &workspace(1101)),
-        ["Warn Worse memory 1000 → 1101 of workspace_bytes"]
+        ["Warn Worse memory 1000 B → 1.08 KiB of workspace_bytes"]
     );
     let mut base = record(&[launch("flash", 157)], &[]);
     let mut head = base.clone();
@@ -203,7 +203,7 @@ fn memory_counts_beyond_a_share_and_parameters_always() {
     assert_eq!(
         told(&base, &head),
         [
-            "Warn Worse memory 10485760 → 12582912 of peak_bytes",
+            "Warn Worse memory 10.0 MiB → 12.0 MiB of peak_bytes",
             "Warn Other parameters 64 → 32 of tile"
         ]
     );

@@ -33,7 +33,7 @@ const details = (() => {
     const text = page.text;
     const box = el("div", { class: "known" });
     if (known.reason !== undefined) box.append(el("pre", { class: "reason" }, text(known.reason)));
-    if (known.account) box.append(account(known.account));
+    for (const one of known.accounts || []) box.append(account(one));
     if (known.findings) {
       box.append(el("ul", { class: "findings" }, known.findings.map(([cause, evidence, share]) =>
         el("li", {}, el("b", {}, text(cause)), `: ${text(evidence)}`, text(share) && el("span", { class: "muted" }, ` (${text(share)} of the change)`)))));
