@@ -185,3 +185,43 @@ fn both_sides_of_a_comparison_are_pinned() {
     let judgement: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!(judgement["rows"][0]["word"], "same");
 }
+
+#[test]
+fn a_baseline_keeps_what_the_tuner_chose_in_its_sessions() {
+    let place = place("\"fake/tuned\"");
+    tuner(&place, "\"fake/tuned\"", "--tuner 64");
+    exits!(place, 0, ["run", "./s.toml"]);
+    exits!(place, 0, ["baseline", "save", "s", "--add"]);
+    let judgement = gated(&place, 3, &[]);
+    let told = "the tuner chose BLOCK_M 64 with num_warps 4 in 5 of 10 invocations of the base in \
+                2 sessions, BLOCK_M 128 with num_warps 8 in 5; pin it on both sides";
+    assert!(
+        reasons(&judgement).contains(told),
+        "{}",
+        reasons(&judgement)
+    );
+}
+
+/// What looks into a folder of baselines takes its name, and advice names it.
+#[test]
+fn baselines_that_lie_elsewhere_are_found_by_every_command() {
+    let place = place("\"fake/tuned\"");
+    let [usual, kept] = ["baselines", "kept"].map(|name| place.path().join(name));
+    std::fs::rename(usual, kept).unwrap();
+    let (_, stderr) = exits!(place, 2, ["run", "./s.toml", "--pin", "s"]);
+    assert!(stderr.contains("s is neither a file"), "{stderr}");
+    let kept = ["--baselines", "kept"];
+    let run = ["run", "./s.toml", "--pin", "s"];
+    exits!(place, 0, [&run[..], &kept].concat());
+    let run = place.run("s");
+    assert_eq!(
+        run.header.suite.arguments,
+        ["./s.toml", "--pin", "s", "--baselines", "kept"],
+        "by which it can be measured again"
+    );
+    let compare = ["compare", "./s.toml", "--base", "run:s"];
+    exits!(place, 0, [&compare[..], &kept].concat());
+    let (_, stderr) = exits!(place, 0, [&["gate", "./s.toml"][..], &kept].concat());
+    let told = "`regatta calibrate ./s.toml --baselines kept` measures it";
+    assert!(stderr.contains(told), "{stderr}");
+}

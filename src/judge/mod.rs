@@ -107,7 +107,8 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
     notes.extend(conditions::notes(head));
     notes.extend(base.and_then(|base| conditions::counted_in_vain(base, head)));
     let floor = floor::floor(&head.header.rules.policy);
-    notes.extend(tuners::note(head.cases.values(), floor));
+    notes.extend(tuners::note(head, "", floor));
+    notes.extend(base.and_then(|base| tuners::note(base, " of the base", floor)));
     judgement.notes = notes;
     judgement.disturbed =
         conditions::disturbed(head, base.filter(|_| judgement.incomparable.is_empty()));

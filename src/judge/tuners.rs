@@ -1,12 +1,13 @@
 //! Whether a tuner chose alike: on both sides, and in every invocation of each.
 //!
 //! A tuner that times its candidates may choose otherwise in another process, whatever the code.
-//! What was chosen is known by invocation, and so are the times:
+//! What was chosen is known by invocation, and so are the times. Sessions that a baseline keeps are
+//! invocations of its side like the newest:
 //!
 //! - Both sides steady, and unlike: the case is judged, and the choice is its first cause.
-//! - A side that differs from invocation to invocation, with times that do not depend on it: the
-//!   case is judged as any other. So it is with candidates that are as good, among which a tuner
-//!   chooses by chance.
+//! - A side that differs from invocation to invocation, with times that are not shown to depend on
+//!   it: the case is judged as any other. So it is with candidates that are as good, among which a
+//!   tuner chooses by chance.
 //! - A side that differs, with times that lie apart by what was chosen: it has several times, of
 //!   several kernels, and none of them is the case's. It is not judged.
 
@@ -17,8 +18,8 @@ use super::floor::beyond;
 use super::judgement::{Tuner, Word};
 use crate::attention::ParamValue;
 use crate::machine::Sides;
-use crate::record::choices::{Choice, counted, usual};
-use crate::record::side::{CaseRecord, median};
+use crate::record::choices::{Choice, Choices, counted, usual};
+use crate::record::side::{CaseRecord, Side, median};
 use crate::record::types::Fault;
 use crate::units::{Nanoseconds, Share};
 
@@ -32,11 +33,11 @@ pub fn tuner(base: Option<&CaseRecord>, head: &CaseRecord, floor: Share) -> Opti
         return None;
     }
     let several = records().any(|record| several_times(record, floor));
-    let varying = records().flat_map(|record| varying(&record.choices));
+    let varying = records().flat_map(|record| varying(&chosen(record)));
     let names: BTreeSet<String> = changed.keys().cloned().chain(varying).collect();
     let pinnable = |name: &String| {
-        let told = records().flat_map(|record| &record.choices);
-        let mut told = told.filter_map(|choice| choice.tuned.get(name));
+        let told = records().flat_map(chosen);
+        let mut told = told.filter_map(|chosen| chosen.tuned.get(name));
         told.all(|tuned| tuned.pinnable)
     };
     let (pins, unpinnable): (BTreeSet<String>, BTreeSet<String>) =
@@ -79,30 +80,86 @@ fn tuned<'a>(record: &'a CaseRecord, name: &str) -> Option<&'a ParamValue> {
     Some(&tuned.value)
 }
 
+/// What a tuner chose in some invocations of a side, of whichever of its sessions.
+struct Chosen<'a> {
+    tuned: &'a Choices,
+    /// How many invocations those are.
+    number: usize,
+    /// Their times, where they have some.
+    times: Vec<Nanoseconds>,
+}
+
+/// What the tuner of a side chose: in its own invocations, and in the sessions that a baseline
+/// keeps, whose times are the side's as well.
+fn chosen(record: &CaseRecord) -> Vec<Chosen<'_>> {
+    // Where nothing is chosen now, nothing is to be said of a tuner.
+    if record.choices.is_empty() {
+        return Vec::new();
+    }
+    let times = record.device_ns.iter().chain(&record.confirm_ns).copied();
+    let newest: BTreeMap<u32, Nanoseconds> = record.invocations().into_iter().zip(times).collect();
+    let earlier = record.earlier.iter().zip(&record.earlier_choices);
+    let earlier = earlier.map(|(times, choices)| {
+        let places = (0..).zip(times.iter().copied());
+        (choices, places.collect::<BTreeMap<u32, Nanoseconds>>())
+    });
+    let mut all: Vec<Chosen<'_>> = Vec::new();
+    for (choices, times) in std::iter::once((&record.choices, newest)).chain(earlier) {
+        for choice in choices {
+            let own = choice.invocations.iter();
+            let own: Vec<Nanoseconds> = own.filter_map(|of| times.get(of).copied()).collect();
+            let (number, own) = (choice.invocations.len(), usable(&own));
+            match all.iter_mut().find(|known| *known.tuned == choice.tuned) {
+                Some(known) => {
+                    known.number += number;
+                    known.times.extend(own);
+                }
+                None => all.push(Chosen {
+                    tuned: &choice.tuned,
+                    number,
+                    times: own,
+                }),
+            }
+        }
+    }
+    all
+}
+
+/// Sessions of a side of which it is known what a tuner chose, with the newest.
+fn sessions(record: &CaseRecord) -> usize {
+    let told = |choices: &&Vec<Choice>| !choices.is_empty();
+    1 + record.earlier_choices.iter().filter(told).count()
+}
+
 /// Names whose value is not the same in all choices.
-fn varying(choices: &[Choice]) -> BTreeSet<String> {
+fn varying(choices: &[Chosen<'_>]) -> BTreeSet<String> {
     let Some((first, others)) = choices.split_first() else {
         return BTreeSet::new();
     };
     let names = choices.iter().flat_map(|choice| choice.tuned.keys());
     let differs = |name: &&String| {
-        let of = |choice: &Choice| choice.tuned.get(*name).cloned();
+        let of = |choice: &Chosen<'_>| choice.tuned.get(*name).cloned();
         others.iter().any(|other| of(other) != of(first))
     };
     names.filter(differs).cloned().collect()
 }
 
-/// What a side's tuner chose, where that differs from invocation to invocation.
+/// What a side's tuner chose, where that differs from invocation to invocation, or between the
+/// sessions of a baseline.
 pub fn unsteady(record: &CaseRecord, whose: &str) -> Option<String> {
     /// Choices that are told one by one.
     const TOLD: usize = 3;
-    if record.choices.len() < 2 {
+    let mut choices = chosen(record);
+    if choices.len() < 2 {
         return None;
     }
-    let names = varying(&record.choices);
-    let mut choices: Vec<&Choice> = record.choices.iter().collect();
-    choices.sort_by_key(|choice| std::cmp::Reverse(choice.invocations.len()));
-    let all: usize = choices.iter().map(|choice| choice.invocations.len()).sum();
+    let names = varying(&choices);
+    choices.sort_by_key(|choice| std::cmp::Reverse(choice.number));
+    let all: usize = choices.iter().map(|choice| choice.number).sum();
+    let over = match sessions(record) {
+        1 => String::new(),
+        sessions => format!(" in {sessions} sessions"),
+    };
     let told = choices
         .iter()
         .take(TOLD)
@@ -121,9 +178,9 @@ pub fn unsteady(record: &CaseRecord, whose: &str) -> Option<String> {
                 true => "what it does not tell".to_owned(),
                 false => what.join(" with "),
             };
-            let number = choice.invocations.len();
+            let number = choice.number;
             match place {
-                0 => format!("{what} in {number} of {all} invocations{whose}"),
+                0 => format!("{what} in {number} of {all} invocations{whose}{over}"),
                 _ => format!("{what} in {number}"),
             }
         });
@@ -134,10 +191,15 @@ pub fn unsteady(record: &CaseRecord, whose: &str) -> Option<String> {
     Some(format!("the tuner chose {told}"))
 }
 
-/// True where the times of a side lie apart by what its tuner chose: those of two choices do not
-/// overlap, and their medians are further from each other than the floor.
+/// Invocations of a choice without which its times say nothing: one process may be anything.
+const FEWEST: usize = 2;
+
+/// True where the times of a side lie apart by what its tuner chose: those of two choices, of
+/// [`FEWEST`] invocations each, do not overlap, and their medians are further from each other
+/// than the floor.
 pub fn several_times(record: &CaseRecord, floor: Share) -> bool {
-    let times: Vec<Vec<Nanoseconds>> = record.choices.iter().map(|c| of(record, c)).collect();
+    let times = chosen(record).into_iter().map(|choice| choice.times);
+    let times: Vec<Vec<Nanoseconds>> = times.filter(|times| times.len() >= FEWEST).collect();
     let apart = |one: &[Nanoseconds], other: &[Nanoseconds]| {
         let ends = |times: &[Nanoseconds]| {
             let low = times.iter().copied().min_by(Nanoseconds::total_cmp)?;
@@ -151,15 +213,6 @@ pub fn several_times(record: &CaseRecord, floor: Share) -> bool {
     };
     let mut pairs = times.iter().enumerate();
     pairs.any(|(place, one)| times[..place].iter().any(|other| apart(one, other)))
-}
-
-/// The times of the invocations that had a choice.
-fn of(record: &CaseRecord, choice: &Choice) -> Vec<Nanoseconds> {
-    let times = record.device_ns.iter().chain(&record.confirm_ns).copied();
-    let numbered = record.invocations().into_iter().zip(times);
-    let own = numbered.filter(|(number, _)| choice.invocations.contains(number));
-    let own: Vec<Nanoseconds> = own.map(|(_, time)| time).collect();
-    usable(&own)
 }
 
 /// What is said of a case, where what there is to judge are several times and not one.
@@ -180,7 +233,7 @@ pub fn one_time(standing: Standing<'_>, floor: Share) -> Standing<'_> {
 /// True where the structures of two sides may differ by chance: a side chooses now this, now
 /// that, and what was counted is of another choice than on the other side.
 pub fn counted_otherwise<'a>(base: &'a CaseRecord, head: &'a CaseRecord) -> bool {
-    let steady = |record: &CaseRecord| record.choices.len() < 2;
+    let steady = |record: &CaseRecord| chosen(record).len() < 2;
     if steady(base) && steady(head) {
         return false;
     }
@@ -194,14 +247,14 @@ pub fn counted_otherwise<'a>(base: &'a CaseRecord, head: &'a CaseRecord) -> bool
 }
 
 /// Cases of a side whose tuner does not choose alike throughout, and which are judged all the
-/// same; as a sentence.
-pub fn note<'a>(cases: impl Iterator<Item = &'a CaseRecord>, floor: Share) -> Option<String> {
-    let flips = |record: &&CaseRecord| record.choices.len() > 1 && !several_times(record, floor);
-    let found: Vec<&CaseRecord> = cases.filter(flips).collect();
-    let first = unsteady(found.first()?, "")?;
+/// same; as a sentence. `whose` is ` of the base`, or nothing.
+pub fn note(side: &Side, whose: &str, floor: Share) -> Option<String> {
+    let flips = |record: &&CaseRecord| chosen(record).len() > 1 && !several_times(record, floor);
+    let found: Vec<&CaseRecord> = side.cases.values().filter(flips).collect();
+    let first = unsteady(found.first()?, whose)?;
     Some(format!(
-        "{} whose tuner does not choose alike in all invocations, with times that do not depend \
-         on it: {first}",
+        "{} whose tuner does not choose alike in all invocations{whose}, with times that are not \
+         shown to depend on it: {first}",
         crate::units::counted(found.len(), "case"),
     ))
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::side::{CaseRecord, Side, Status};
 use super::types::RunHeader;
-use super::{RecordError, line};
+use super::{RecordError, choices, line};
 use crate::attention::CaseId;
 use crate::input;
 use crate::suite::names_a_file;
@@ -43,7 +43,7 @@ pub struct Stored {
 pub const SESSIONS: usize = 8;
 
 /// The run `new` as the newest session of the baseline `old`: its cases have the device times
-/// of those before, the oldest first, [`SESSIONS`] in all.
+/// of those before and what a tuner chose then, the oldest first, [`SESSIONS`] in all.
 pub fn joined(new: &Side, old: &Side) -> Side {
     let mut side = new.clone();
     for (case, record) in &mut side.cases {
@@ -52,9 +52,18 @@ pub fn joined(new: &Side, old: &Side) -> Side {
             continue;
         };
         let mut earlier = before.earlier.clone();
+        let mut choices = before.earlier_choices.clone();
+        // Of sessions that were kept without, nobody knows.
+        choices.resize(earlier.len(), Vec::new());
+        let timed: Vec<u32> = before.quiet_invocations().collect();
+        choices.push(choices::placed(&before.choices, &timed));
         earlier.push(before.device_ns.clone());
         let surplus = earlier.len().saturating_sub(SESSIONS - 1);
         record.earlier = earlier.split_off(surplus);
+        record.earlier_choices = choices.split_off(surplus);
+        if record.earlier_choices.iter().all(Vec::is_empty) {
+            record.earlier_choices.clear();
+        }
         // What was counted once is asked for again, until it is saved anew.
         if record.counters.is_none() {
             record.counters = before.counters.clone();
@@ -327,45 +336,4 @@ fn sorted(folder: &Path, keep: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::record::testing::{around, side};
-
-    #[test]
-    fn a_machines_name_stays_in_its_folder() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::new(folder.path().join("baselines"));
-        let mut run = side("run", vec![("cpu/flash:s64,d64", around(1.0))]);
-        let long = "x".repeat(400);
-        for name in ["", "/tmp/elsewhere", "../elsewhere", ".hidden", "-f", &long] {
-            run.header.machine.name = name.to_owned();
-            let error = store.save("s", &run, Timestamp::now(), false).unwrap_err();
-            assert!(matches!(error, RecordError::Machine(_)), "{error}");
-        }
-        assert!(
-            !folder.path().join("baselines").exists(),
-            "nothing was written"
-        );
-        run.header.machine.name = "h200-132sm+xeon-2c".to_owned();
-        let path = store.save("s", &run, Timestamp::now(), false).unwrap();
-        assert_eq!(read(&path).unwrap().cases, run.cases);
-    }
-
-    #[test]
-    fn two_lines_of_one_case_are_neither() {
-        let folder = tempfile::tempdir().unwrap();
-        let run = side("run", vec![("cpu/flash:s64,d64", around(1.0))]);
-        let store = Store::new(folder.path());
-        let path = store.save("s", &run, Timestamp::now(), false).unwrap();
-        let text = fs::read_to_string(&path).unwrap();
-        let line = text.lines().last().unwrap();
-        fs::write(&path, format!("{text}{line}\n")).unwrap();
-        let read = read(&path).unwrap();
-        assert_eq!(
-            read.damage,
-            ["line 3: cpu/flash:s64,d64 stands there twice"]
-        );
-        let record = read.cases.values().next().unwrap();
-        assert!(matches!(record.status, Status::Missing { .. }));
-    }
-}
+mod tests;

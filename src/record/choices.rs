@@ -45,6 +45,22 @@ pub fn add(all: &mut Vec<Choice>, invocation: u32, tuned: &Choices) {
     }
 }
 
+/// The same of the invocations of these numbers alone, which then go by their places in
+/// `numbers`.
+pub fn placed(all: &[Choice], numbers: &[u32]) -> Vec<Choice> {
+    let placed = all.iter().map(|choice| {
+        let places = (0..).zip(numbers);
+        let places = places.filter(|(_, number)| choice.invocations.contains(number));
+        Choice {
+            tuned: choice.tuned.clone(),
+            invocations: places.map(|(place, _)| place).collect(),
+        }
+    });
+    placed
+        .filter(|choice| !choice.invocations.is_empty())
+        .collect()
+}
+
 /// The choice that most invocations have; of two that as many have, the one that was made first.
 pub fn usual(all: &[Choice]) -> Option<&Choice> {
     // `max_by_key` takes the last of equals.
@@ -84,5 +100,19 @@ mod tests {
         );
         assert_eq!(counted(&all).unwrap().tuned, chosen(64));
         assert_eq!(counted(&[]), None);
+    }
+    #[test]
+    fn what_was_chosen_goes_by_the_places_of_the_times_that_are_kept() {
+        let mut all = Vec::new();
+        for (invocation, block) in [(0, 64), (1, 128), (2, 64), (3, 32)] {
+            add(&mut all, invocation, &chosen(block));
+        }
+        let kept = placed(&all, &[1, 2]);
+        let told: Vec<_> = kept.iter().map(|of| (&of.tuned, &of.invocations)).collect();
+        assert_eq!(
+            told,
+            [(&chosen(64), &vec![1]), (&chosen(128), &vec![0])],
+            "those of the others are not kept"
+        );
     }
 }

@@ -73,7 +73,11 @@ pub struct CaseRecord {
     /// of, the oldest first, an invocation each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier: Vec<Vec<Nanoseconds>>,
-    /// The same of the fresh invocations, taken where the regular ones did not decide.
+    /// What a tuner chose in each of those sessions, where an invocation's number is its place
+    /// in the session's times; empty where no tuner is known of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier_choices: Vec<Vec<Choice>>,
+    /// Median device time of each fresh invocation, taken where the regular ones did not decide.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub confirm_ns: Vec<Nanoseconds>,
     /// What came of a fresh invocation that gave no time, where one did not: the times of
@@ -256,6 +260,7 @@ impl CaseRecord {
             status,
             device_ns: Vec::new(),
             earlier: Vec::new(),
+            earlier_choices: Vec::new(),
             confirm_ns: Vec::new(),
             unconfirmed: None,
             host_ns: Vec::new(),
