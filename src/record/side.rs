@@ -140,6 +140,10 @@ pub struct CaseRecord {
     /// What hardware counted of its kernels, over all invocations that were asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<Box<Counters>>,
+    /// What an invocation of it took the harness, without starting and ending its worker: the
+    /// mean. It is judged by nothing; suites that are split are balanced by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_ns: Option<Nanoseconds>,
 }
 
 fn none(parameters: &Shared<BTreeMap<String, ParamValue>>) -> bool {
@@ -281,6 +285,7 @@ impl CaseRecord {
             host: None,
             division: None,
             counters: None,
+            cost_ns: None,
         }
     }
 }

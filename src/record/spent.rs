@@ -85,6 +85,11 @@ impl Phase {
         }
     }
 
+    /// The phase of a name in a file.
+    pub fn named(key: &str) -> Option<Phase> {
+        Phase::ALL.into_iter().find(|phase| phase.key() == key)
+    }
+
     /// True for what is done with a case, and not with the worker that does it or with the
     /// whole run.
     pub fn is_of_case(self) -> bool {
@@ -141,6 +146,12 @@ impl Spent {
     /// What all of them took.
     pub fn sum(&self) -> Nanoseconds {
         self.0.values().copied().sum()
+    }
+
+    /// What was done with a case, and not with its worker or the whole run.
+    pub fn of_case(&self) -> Nanoseconds {
+        let of_case = self.iter().filter(|(phase, _)| phase.is_of_case());
+        of_case.map(|(_, time)| time).sum()
     }
 
     /// True where nothing is known.

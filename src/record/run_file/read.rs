@@ -11,7 +11,7 @@ use super::quick::{Beside, Known, Quick};
 use super::wire::{First, Line};
 use crate::attention::CaseId;
 use crate::input;
-use crate::record::types::{Damage, Entry, Run, Stretch};
+use crate::record::types::{Damage, Entry, Run, RunHeader, Stretch};
 use crate::record::{RecordError, SCHEMA_VERSION, check_schema, line};
 
 /// Reads a run's file. Lines that cannot be used are reported, not fatal: the good
@@ -36,6 +36,18 @@ pub fn started(path: &Path) -> Option<Timestamp> {
     let first = file.next().ok()??;
     let first: Began = line::read(first).ok()?;
     Some(first.started)
+}
+
+/// The first line of a run's file.
+///
+/// # Errors
+/// As [`read`].
+pub fn header_of(path: &Path) -> Result<RunHeader, RecordError> {
+    let mut file = Lines::of(path)?;
+    match file.next()? {
+        Some(first) => Ok(header(path, first)?.header),
+        None => Err(RecordError::invalid(path, 1, "the file is empty")),
+    }
 }
 
 /// What looks at the entries of a run's file.
@@ -107,7 +119,7 @@ impl<L: Looks> Takes for Shown<'_, L> {
     }
 
     fn take(&mut self, place: usize, entry: Entry) {
-        self.to.look(place, &entry, &Beside::of(&entry.outcome));
+        self.to.look(place, &entry, &Beside::of(&entry));
     }
 }
 

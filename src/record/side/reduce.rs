@@ -10,23 +10,24 @@ use crate::record::choices;
 use crate::record::disturbance::{self, Disturbance};
 use crate::record::first_call;
 use crate::record::run_file::Beside;
-use crate::record::types::{Damage, Fault, Measurement, Outcome, Parts, Run};
+use crate::record::types::{Damage, Entry, Fault, Measurement, Outcome, Parts, Run};
 use crate::suite::Settings;
+use crate::units::Nanoseconds;
 
 impl Side {
     /// Reduces a run.
     pub fn from_run(label: impl Into<String>, run: &Run) -> Side {
         // The file's order is that in which they were measured, and one that was torn is
         // measured last.
-        let mut entries: BTreeMap<&CaseId, BTreeMap<u32, &Outcome>> = BTreeMap::new();
+        let mut entries: BTreeMap<&CaseId, BTreeMap<u32, &Entry>> = BTreeMap::new();
         for entry in &run.entries {
             let of_case = entries.entry(&entry.case).or_default();
-            of_case.insert(entry.invocation, &entry.outcome);
+            of_case.insert(entry.invocation, entry);
         }
         let folds = run.header.plan.iter().map(|case| {
             let mut fold = Fold::new(&run.header.settings);
-            for (&invocation, &outcome) in entries.get(case).into_iter().flatten() {
-                fold.add(invocation, outcome, &Beside::of(outcome));
+            for (&invocation, &entry) in entries.get(case).into_iter().flatten() {
+                fold.add(invocation, &entry.outcome, &Beside::of(entry));
             }
             fold
         });
@@ -82,6 +83,8 @@ pub(super) struct Fold {
     quiet: usize,
     /// Invocations whose results were checked before timing only.
     before_only: u32,
+    /// What those took that tell, and how many these are.
+    cost: (Nanoseconds, u32),
 }
 
 /// What came of a part of the invocations.
@@ -123,6 +126,7 @@ impl Fold {
             parts: Vec::new(),
             quiet: 0,
             before_only: 0,
+            cost: Default::default(),
         }
     }
 
@@ -132,6 +136,9 @@ impl Fold {
             return false;
         }
         self.last = Some(invocation);
+        if let Some(cost) = beside.cost {
+            self.cost = (self.cost.0 + cost, self.cost.1 + 1);
+        }
         let confirms = invocation >= self.planned;
         match confirms {
             true => self.fresh.add(outcome),
@@ -187,6 +194,8 @@ impl Fold {
         if self.record.choices.iter().all(|one| one.tuned.is_empty()) {
             self.record.choices.clear();
         }
+        let (cost, told) = self.cost;
+        self.record.cost_ns = (told > 0).then(|| Nanoseconds(cost.0 / f64::from(told)));
         self.record.first_call_parts = first_call::medians(&self.parts);
         self.record.division = Division::merged(&self.divisions).map(Box::new);
         self.record.counters = Counters::merged(&self.counters).map(Box::new);

@@ -93,7 +93,7 @@ fn what_this_version_writes_is_read_quickly_and_in_full() {
     for mut entry in [full.clone(), less.clone(), full] {
         let text = text(&entry);
         quick.read(text.strip_suffix('}').unwrap()).unwrap();
-        assert_eq!(quick.beside, Beside::of(&entry.outcome));
+        assert_eq!(quick.beside, Beside::of(&entry));
         if let Outcome::Measured(measurement) = &mut entry.outcome {
             measurement.effective.clear();
             (measurement.structure, measurement.activity) = (None, None);
@@ -122,7 +122,7 @@ fn what_is_written_otherwise_is_left_to_the_json_library() {
             let whole: Entry = serde_json::from_str(&changed).expect(&changed);
             assert_eq!(quick.entry.case, whole.case, "{changed}");
             assert_eq!(quick.entry.invocation, whole.invocation);
-            assert_eq!(quick.beside, Beside::of(&whole.outcome), "{changed}");
+            assert_eq!(quick.beside, Beside::of(&whole), "{changed}");
             assert_eq!(
                 quick.entry.objection().is_some(),
                 whole.objection().is_some()
