@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use cli::{
     Ended, Stop, baseline, bisect, build, calibrate, comment, compare, completions, diff, doctor,
-    env, gate, history, init, leave_nothing, list, note, report, run, schema, trace, verdicts,
-    worker,
+    env, gate, history, init, leave_nothing, list, merge, next, note, report, run, schema, trace,
+    verdicts, worker,
 };
 use owo_colors::OwoColorize;
 use regatta::worker::supervisor;
@@ -41,6 +41,8 @@ enum Command {
     Compare(compare::CompareArgs),
     Bisect(bisect::BisectArgs),
     Diff(diff::DiffArgs),
+    Merge(merge::MergeArgs),
+    Next(next::NextArgs),
     Baseline(baseline::BaselineArgs),
     Calibrate(calibrate::CalibrateArgs),
     Report(report::ReportArgs),
@@ -75,6 +77,8 @@ fn dispatch(command: &Command) -> Ended {
         Command::Compare(args) => compare::run(args),
         Command::Bisect(args) => bisect::run(args),
         Command::Diff(args) => diff::run(args),
+        Command::Merge(args) => merge::run(args),
+        Command::Next(args) => next::run(args),
         Command::Baseline(args) => baseline::run(args),
         Command::Calibrate(args) => calibrate::run(args),
         Command::Report(args) => report::run(args),

@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::Place;
+use common::{Place, copy};
 use regatta::judge::judgement::{Judgement, Word};
 use regatta::record::baseline;
 use regatta::record::criterion;
@@ -24,18 +24,6 @@ fn copied(place: &Place) -> PathBuf {
     let target = place.path().join("criterion");
     copy(&vectors(), &target);
     target
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let to = to.join(entry.file_name());
-        match entry.path().is_dir() {
-            true => copy(&entry.path(), &to),
-            false => drop(fs::copy(entry.path(), to).unwrap()),
-        }
-    }
 }
 
 /// The only baseline of this name.

@@ -1,22 +1,22 @@
 //! `regatta calibrate`: what a gate can tell apart on this machine.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::anyhow;
 use clap::Args;
-use jiff::Timestamp;
 
-use super::measure_args::MeasureArgs;
+use super::measure_args::{MeasureArgs, in_folder};
 use super::measuring::Ready;
 use super::sides::{self, Stored};
-use super::{Ended, Stop, note, print};
+use super::{Ended, Stop, in_part, note, print};
 use regatta::record::baseline::Store;
 use regatta::record::calibration::{Calibration, Gate};
 use regatta::record::run_file::Known;
+use regatta::record::shard::Asked;
 use regatta::record::side::Side;
-use regatta::record::types::{Fingerprint, RunEnd};
+use regatta::record::types::{RunHeader, SuiteRecord};
 use regatta::report::terminal::COLUMNS;
-use regatta::report::text::wrap;
+use regatta::report::text::{shell_command, wrap};
 use regatta::suite::rules::{Metric, Policy};
 use regatta::units::{Share, counted};
 use regatta::verdicts::calibrate::calibration;
@@ -35,10 +35,6 @@ pub struct CalibrateArgs {
     /// The name to keep it under [default: the suite's name]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-
-    /// The folder of baselines
-    #[arg(long, value_name = "DIR", default_value = "baselines")]
-    baselines: PathBuf,
 
     /// Measure nothing: take this run of unchanged code
     #[arg(long, value_name = "RUN")]
@@ -82,7 +78,11 @@ pub fn run(args: &CalibrateArgs) -> Ended {
         head: each,
         fresh: suite.rules.policy.confirm,
     };
-    let store = Store::new(&args.baselines);
+    let store = Store::new(&args.measure.baselines);
+    if args.measure.shard.shard.is_some() {
+        let others = args.run.is_some() || args.json;
+        return in_part(args, &suite.name, each, others);
+    }
     let side = match &args.run {
         Some(run) => {
             let Stored { side, .. } = sides::find(run, &store, None, &mut Known::default())?;
@@ -112,24 +112,36 @@ pub fn run(args: &CalibrateArgs) -> Ended {
     Ok(0)
 }
 
-/// Measures the suite as often as a calibration takes.
-fn measured(args: &CalibrateArgs, suite: &str, each: u32) -> Result<Side, Stop> {
+/// Measures one of several parts of the suite, of which nothing is drawn.
+fn in_part(args: &CalibrateArgs, suite: &str, each: u32, others: bool) -> Ended {
+    if others {
+        return Err(Stop::Usage(anyhow!(
+            "--shard measures a part, of which nothing is told; merge all parts, and name the \
+             whole: regatta calibrate {suite} --run RUN"
+        )));
+    }
+    let mut ready = prepared(args, suite, each)?;
+    in_part::measured(&mut ready, None)
+}
+
+/// The suite, to be measured as often as a calibration takes.
+fn prepared(args: &CalibrateArgs, suite: &str, each: u32) -> Result<Ready, Stop> {
     let out = args.measure.out.clone();
     let measure = MeasureArgs {
         peak: false,
         instructions: false,
         invocations: Some(args.measure.invocations.unwrap_or(TIMES * each)),
         out: out.or_else(|| Some(Path::new("reports").join(format!("{suite}-calibration")))),
+        baseline: args.name.clone(),
         ..args.measure.clone()
     };
-    let mut ready = Ready::prepare(&measure)?;
+    Ready::prepare(&measure, Asked::Calibrate)
+}
+
+fn measured(args: &CalibrateArgs, suite: &str, each: u32) -> Result<Side, Stop> {
+    let mut ready = prepared(args, suite, each)?;
     let mut writer = ready.measure(None)?;
-    let end = RunEnd {
-        finished: Timestamp::now(),
-        judged: None,
-        spent: Vec::new(),
-    };
-    writer.finish(end).map_err(Stop::not_judged)?;
+    writer.close().map_err(Stop::not_judged)?;
     let label = ready.directory.display().to_string();
     let read = Side::read(writer.path(), &label, &mut Known::default());
     let (_, side) = read.map_err(Stop::not_judged)?;
@@ -201,6 +213,17 @@ fn told(found: &Calibration) -> String {
     )
 }
 
+/// The command that measures what a suite's gate can see, where it will be looked for.
+fn measuring(root: &Path, name: &str, suite: &SuiteRecord) -> Vec<String> {
+    let asked = suite.arguments.first().unwrap_or(&suite.name);
+    let mut words = vec!["regatta".to_owned(), "calibrate".to_owned(), asked.clone()];
+    if suite.name != name {
+        words.extend(["--name".to_owned(), name.to_owned()]);
+    }
+    words.extend(in_folder(root));
+    words
+}
+
 /// What a gate says of what it can see, and the floors of its cases where the policy takes
 /// those of the calibration.
 ///
@@ -209,9 +232,11 @@ fn told(found: &Calibration) -> String {
 pub fn consulted(
     root: &Path,
     name: &str,
-    machine: &Fingerprint,
+    header: &RunHeader,
     policy: &mut Policy,
 ) -> Result<String, Stop> {
+    let machine = &header.machine;
+    let anew = shell_command(&measuring(root, name, &header.suite));
     let path = Calibration::path(root, name, &machine.name);
     let found = Calibration::read(&path).map_err(Stop::usage)?;
     let differs = found.as_ref().and_then(|found| {
@@ -225,7 +250,7 @@ pub fn consulted(
     if let Some(differs) = differs {
         return Ok(format!(
             "the calibration of {name} is of another machine ({differs}) and was not used: \
-             `regatta calibrate {name}` measures it anew"
+             `{anew}` measures it anew"
         ));
     }
     let Some(found) = found else {
@@ -234,7 +259,7 @@ pub fn consulted(
             false => String::new(),
         };
         return Ok(format!(
-            "what this gate can see here is not known: `regatta calibrate {name}` measures it\
+            "what this gate sees here is not known: `{anew}` measures it\
              {floors}"
         ));
     };

@@ -1,6 +1,5 @@
 //! `regatta gate`: measure, hold against a baseline, confirm, report.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -10,17 +9,17 @@ use super::calibrate;
 use super::comparing::{Comparison, Question};
 use super::deciding::{AgainstStored, decide, duration, incomparable};
 use super::history::{Keep, kept};
-use super::measure_args::MeasureArgs;
+use super::measure_args::{MeasureArgs, in_folder};
 use super::measuring::Ready;
 use super::reporting::{self, Answers, Base};
-use super::{Ended, Stop, sides};
+use super::{Ended, Stop, in_part, sides};
 use regatta::judge::Options;
 use regatta::measure::identity::checksum;
 use regatta::record::baseline::Store;
+use regatta::record::shard::Asked;
 use regatta::record::side::Side;
 use regatta::record::types::BaseId;
 use regatta::report::text::shell_command;
-use regatta::suite::matches_id;
 use regatta::versions::spec::Spec;
 
 /// Measure a suite and hold it against a baseline
@@ -43,12 +42,8 @@ pub struct GateArgs {
 
     /// Hold it against another version instead, measured in turn with this one: no baseline is
     /// needed. `git:main`, `pypi:jax==0.5.0` and the like (`regatta compare --help` has all)
-    #[arg(long, value_name = "SPEC", conflicts_with_all = ["baseline", "baselines"])]
+    #[arg(long, value_name = "SPEC", conflicts_with = "baseline")]
     against: Vec<Spec>,
-
-    /// The folder of baselines
-    #[arg(long, value_name = "DIR", default_value = "baselines")]
-    baselines: PathBuf,
 
     /// Take no batch of fresh invocations that would end later than this after the start:
     /// `90s`, `15m`. What is not decided by then is said
@@ -89,15 +84,14 @@ fn against(args: &GateArgs) -> Ended {
         processor: false,
         budget: args.budget,
         demands: true,
-        options: Options {
-            strict: args.strict,
-            same_suite: false,
-            wants_base: true,
-            batches: true,
-        },
+        options: Options::comparison(args.strict),
     };
     args.answers.check()?;
+    refuse_beyond_measuring(args)?;
     let comparison = Comparison::prepare(&question)?;
+    if comparison.is_part() {
+        return comparison.measured_in_part();
+    }
     let run = comparison.of_head().to_owned();
     kept(
         comparison.conclude(&args.answers),
@@ -109,21 +103,18 @@ fn against(args: &GateArgs) -> Ended {
 
 fn gate(args: &GateArgs) -> Ended {
     args.answers.check()?;
-    let mut ready = Ready::prepare(&MeasureArgs {
-        baselines: args.baselines.clone(),
+    refuse_beyond_measuring(args)?;
+    let measure = MeasureArgs {
+        baseline: args.baseline.clone(),
         ..args.measure.clone()
-    })?;
-    let options = Options {
-        strict: args.strict,
-        same_suite: true,
-        wants_base: true,
-        batches: true,
     };
+    let mut ready = Ready::prepare(&measure, Asked::Gate { base: None })?;
+    let options = Options::gate(args.strict);
     let name = args
         .baseline
         .clone()
         .unwrap_or_else(|| ready.suite.name.clone());
-    let store = Store::new(&args.baselines);
+    let store = Store::new(&args.measure.baselines);
     let mut base = match find(&store, &name, &ready)? {
         Some(base) => Some(base),
         // Limits need none.
@@ -137,22 +128,21 @@ fn gate(args: &GateArgs) -> Ended {
         }
     };
     if let Some(base) = &mut base {
-        let filter = &ready.header.suite.filter;
-        if !filter.is_empty() {
-            // A part of the suite is held against the same part of the baseline: by the
-            // pattern, not by what is left of it, or a case that is gone would not be missed.
-            let chosen = |id: &str| filter.iter().any(|pattern| matches_id(pattern, id));
-            base.side.cases.retain(|case, _| chosen(&case.0));
-        }
+        // A part of the suite is held against the same part of the baseline.
+        base.side.keep(&ready.header.suite.filter);
         refuse_before_measuring(&ready, &base.side, &options, &store)?;
     }
     // Floors are a part of the rules that a run carries.
-    let machine = ready.header.machine.clone();
     let mut policy = ready.suite.rules.policy.clone();
-    let sight = calibrate::consulted(store.root(), &name, &machine, &mut policy)?;
+    let sight = calibrate::consulted(store.root(), &name, &ready.header, &mut policy)?;
     ready.suite.rules.policy = policy.clone();
     ready.header.rules.policy = policy;
-    let mut writer = ready.measure(base.as_ref().map(|base| base.id.clone()))?;
+    let id = base.as_ref().map(|base| base.id.clone());
+    if let Some(shard) = &mut ready.header.shard {
+        shard.asked = Asked::Gate { base: id.clone() };
+        return in_part::measured(&mut ready, id);
+    }
+    let mut writer = ready.measure(id)?;
     if let Some(base) = &base {
         let mut batches = AgainstStored {
             ready: &mut ready,
@@ -174,6 +164,16 @@ fn gate(args: &GateArgs) -> Ended {
         ready.say(sight);
     }
     kept(ended, &args.keep, &ready.directory, ready.quiet())
+}
+
+/// A part of a suite is measured, and whatever is said of the whole is asked of `merge`.
+fn refuse_beyond_measuring(args: &GateArgs) -> Result<(), Stop> {
+    let beyond = [
+        ("--strict", args.strict),
+        ("--budget", args.budget.is_some()),
+        ("--history", args.keep.any()),
+    ];
+    in_part::refuse_answers(&args.measure.shard, &args.answers, &beyond)
 }
 
 /// The baseline of this name for this machine, or else for another; `None` where there is
@@ -227,12 +227,9 @@ fn making(store: &Store, name: &str, ready: &Ready) -> String {
         ready.header.suite.arguments.clone(),
     ]
     .concat();
-    let root = store.root().display().to_string();
     let directory = ready.directory.display().to_string();
     let mut save = words(&["regatta", "baseline"]);
-    if root != "baselines" {
-        save.extend(words(&["--baselines", &root]));
-    }
+    save.extend(in_folder(store.root()));
     save.extend(words(&["save", name, &directory]));
     format!("{}\n  {}", shell_command(&run), shell_command(&save))
 }

@@ -1,5 +1,6 @@
 //! A stopped harness takes its workers along, and what they started.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,7 +34,8 @@ pub fn watch() {
 /// thread is started: threads inherit that these signals are not theirs.
 ///
 /// Nothing can be done here about SIGKILL: the supervisors of the workers see to that.
-pub fn watch_for(rest: &'static str) {
+pub fn watch_for(rest: impl Into<Cow<'static, str>>) {
+    let rest = rest.into();
     // What a supervisor leaves that was itself killed comes to this process.
     let _ = prctl::set_child_subreaper(true);
     if WATCHING.swap(true, Ordering::Relaxed) {

@@ -8,9 +8,21 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 
 use super::Stop;
+use super::sharding::ShardArgs;
 use regatta::attention::{ParamValue, parameter_name};
 use regatta::suite::document::nearest;
 use regatta::suite::{self, Override, Suite};
+
+/// The folder of baselines where no other is named.
+const BASELINES: &str = "baselines";
+
+/// The words that name the folder of baselines; none where it is the usual one.
+pub fn in_folder(baselines: &Path) -> Vec<String> {
+    match baselines == Path::new(BASELINES) {
+        true => Vec::new(),
+        false => vec!["--baselines".to_owned(), baselines.display().to_string()],
+    }
+}
 
 /// What to measure, and how.
 #[derive(Args, Clone, Debug)]
@@ -72,9 +84,16 @@ pub struct MeasureArgs {
     #[arg(long, short)]
     pub quiet: bool,
 
-    /// The folder of baselines that `pin` may name one of.
-    #[arg(skip = PathBuf::from("baselines"))]
+    #[command(flatten)]
+    pub shard: ShardArgs,
+
+    /// The folder of baselines, and of what `regatta calibrate` keeps beside them
+    #[arg(long, value_name = "DIR", default_value = BASELINES)]
     pub baselines: PathBuf,
+
+    /// The baseline that it will be held against, where that has not the suite's name.
+    #[arg(skip)]
+    pub baseline: Option<String>,
 }
 
 impl MeasureArgs {
@@ -86,12 +105,32 @@ impl MeasureArgs {
         }
         if let Some(pin) = &self.pin {
             words.extend(["--pin".to_owned(), pin.clone()]);
+            words.extend(in_folder(&self.baselines));
         }
         if let Some(environment) = &self.environment {
             words.extend(["--environment".to_owned(), environment.clone()]);
         }
         if self.structure_only {
             words.push("--structure-only".to_owned());
+        }
+        words
+    }
+
+    /// All arguments that say what is measured and how: those of the same command elsewhere.
+    pub fn handed_on(&self) -> Vec<String> {
+        let mut words = self.choosing();
+        for pattern in &self.filter {
+            words.push(format!("--filter={pattern}"));
+        }
+        if let Some(invocations) = self.invocations {
+            words.push(format!("--invocations={invocations}"));
+        }
+        for (option, given) in [
+            ("--peak", self.peak),
+            ("--instructions", self.instructions),
+            ("--quiet", self.quiet),
+        ] {
+            words.extend(given.then(|| option.to_owned()));
         }
         words
     }

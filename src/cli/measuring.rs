@@ -9,6 +9,7 @@ use jiff::Timestamp;
 
 use super::measure_args::{MeasureArgs, load};
 use super::progress::Progress;
+use super::sharding::{self, Part};
 use super::{Stop, interrupt, note, pins};
 use regatta::attention::{Case, CaseId};
 use regatta::measure::builds;
@@ -22,9 +23,11 @@ use regatta::measure::preflight::{self, Introduced};
 use regatta::measure::schedule::blocks;
 use regatta::measure::session::Session;
 use regatta::measure::workers::Processes;
+use regatta::record::baseline::Store;
 use regatta::record::built::{self, Built};
 use regatta::record::header::{Git, RunHeader, SuiteRecord, Turn};
 use regatta::record::run_file::{Before, Opening, RunWriter};
+use regatta::record::shard::Asked as Whole;
 use regatta::record::spent::{Phase, Spent};
 use regatta::record::types::{BaseId, Owed, Stretch};
 use regatta::record::{METHOD_VERSION, SCHEMA_VERSION};
@@ -75,6 +78,8 @@ pub struct Asked {
     pub revision: Option<Worktree>,
     /// Present for one of two runs that are measured in turn.
     pub turn: Option<Turn>,
+    /// Present where a part of the suite is measured.
+    pub part: Option<Part>,
 }
 
 /// A revision that is measured, in a folder of its own.
@@ -95,6 +100,16 @@ pub fn reports(suite: &str) -> PathBuf {
     Path::new("reports").join(suite)
 }
 
+/// Where the run of a suite goes, and its reports.
+pub fn folder(args: &MeasureArgs, suite: &str) -> PathBuf {
+    match (&args.out, args.structure_only) {
+        (Some(directory), _) => directory.clone(),
+        (None, false) => reports(suite),
+        // A run that has times is worth more, and stays where it is.
+        (None, true) => Path::new("reports").join(format!("{suite}-structure")),
+    }
+}
+
 impl Ready {
     /// Reads the suite, looks at the report directory, and has the workers
     /// introduce themselves. Nothing is measured or written over.
@@ -102,22 +117,22 @@ impl Ready {
     /// # Errors
     /// Whatever is wrong with the suite, the command line, the directory or a
     /// worker: exit code 2.
-    pub fn prepare(args: &MeasureArgs) -> Result<Ready, Stop> {
+    pub fn prepare(args: &MeasureArgs, whole: Whole) -> Result<Ready, Stop> {
         interrupt::watch();
         let clock = Monotonic::begin();
         let suite = load(args)?;
-        let directory = match (&args.out, args.structure_only) {
-            (Some(directory), _) => directory.clone(),
-            (None, false) => reports(&suite.name),
-            // A run that has times is worth more, and stays where it is.
-            (None, true) => Path::new("reports").join(format!("{}-structure", suite.name)),
-        };
+        let directory = folder(args, &suite.name);
+        let store = Store::new(&args.baselines);
+        let baseline = args.baseline.as_ref().unwrap_or(&suite.name);
+        let part = sharding::part(&args.shard, &suite, &store, baseline, whole)?;
+        let part = part.map(|(part, _)| part);
         let asked = Asked {
+            directory: sharding::folder(directory, part.as_ref()),
             suite,
-            directory,
             environment: args.environment.clone(),
             revision: None,
             turn: None,
+            part,
         };
         Ready::of(asked, args, clock)
     }
@@ -133,6 +148,7 @@ impl Ready {
             environment,
             revision,
             turn,
+            part,
         } = asked;
         let began = Instant::now();
         let mut before = Spent::default();
@@ -150,16 +166,22 @@ impl Ready {
             processes = processes.started_in(&worktree.directory, worktree.own.as_deref());
         }
         before.add(Phase::SettingUp, clock.now());
+        // Of a part the workers of the whole introduce themselves: all parts are of one machine
+        // and one code, whatever falls to them.
+        let mut cases = suite.cases.clone();
+        if let Some(part) = &part {
+            cases.retain(|case| part.cases.contains(&case.id()));
+        }
         let regular = blocks(
-            &suite.cases,
+            &cases,
             0..suite.settings.invocations,
             suite.settings.seed,
             &BTreeSet::new(),
         );
         // Beside another run no process is kept up: the other side's may come first.
-        let first = match turn {
-            None => regular.first().map_or("", |block| &block.worker),
-            Some(_) => "",
+        let first = match (&turn, regular.first()) {
+            (None, Some(block)) => &block.worker,
+            _ => "",
         };
         let checked = preflight::check_keeping(&suite, &mut processes, first);
         let Introduced {
@@ -177,6 +199,7 @@ impl Ready {
         unmeasured.iter().for_each(|why| note(one_line(why)));
         super::peaks::say(&peaks);
         pins::pin(&mut suite, args, &hellos)?;
+        suite.cases = cases;
         before.add(Phase::Preflight, clock.now() - before.sum());
         let mut built = builds::of_run(&suite, &workers, environment, &reports(&suite.name));
         if let Some(worktree) = &revision {
@@ -223,6 +246,8 @@ impl Ready {
             peaks,
             imported: None,
             turn,
+            shard: part.map(|part| part.shard),
+            merged: None,
         };
         Ok(Ready {
             suite,

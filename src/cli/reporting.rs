@@ -18,7 +18,7 @@ use regatta::record::entries::Entries;
 use regatta::record::run_file::{Known, RunWriter};
 use regatta::record::side::Side;
 use regatta::record::spent::Phase;
-use regatta::record::types::{BaseId, Judged, RunEnd};
+use regatta::record::types::{BaseId, Judged, Run, RunEnd, Stretch};
 use regatta::report::timings::Timings;
 use regatta::report::{self, Format, Report, files, terminal};
 
@@ -116,56 +116,110 @@ pub struct Base {
 pub fn conclude(
     ready: &Ready,
     folder: &Path,
-    mut writer: RunWriter,
+    writer: RunWriter,
     base: Option<&Base>,
     options: &judge::Options,
     answers: &Answers,
 ) -> Ended {
     let mut laps = Laps::begin(&ready.clock);
-    let label = ready.label();
-    let path = writer.path().to_owned();
-    let read = Side::read(&path, &label, &mut Known::default());
-    let (mut run, side) = read.map_err(Stop::not_judged)?;
+    let read = Side::read(writer.path(), &ready.label(), &mut Known::default());
+    let (run, side) = read.map_err(Stop::not_judged)?;
     let judgement = judge::judge(&side, base.map(|base| &base.side), options);
     laps.end(Phase::Judging);
-    let mut end = RunEnd {
-        finished: Timestamp::now(),
-        judged: Some(Judged {
-            base: base.map(|base| base.id.clone()),
-            outcome: judgement.verdict.outcome,
-            reasons: judgement.verdict.reasons.clone(),
-        }),
-        spent: ready.judging.clone(),
-    };
-    run.end = Some(end.clone());
-    let report = Report {
+    let told = Told {
         judgement: &judgement,
-        head: &run,
-        side: Cow::Borrowed(&side),
-        entries: Entries::Stored(&path),
-        base: base.map(|base| &base.side),
+        run,
+        side: &side,
+        base,
+        before: &ready.judging,
+        quiet: ready.quiet(),
     };
-    let written = write(folder, &report);
-    laps.end(Phase::Reporting);
-    end.spent.extend(laps.stretch());
-    let written = written.and_then(|_| writer.finish(end.clone()).map_err(Stop::not_judged));
-    let page = folder.join("index.html");
-    match &written {
-        Ok(()) => ready.say(format!("report: {}", page.display())),
-        Err(_) => note(
-            "the reports could not be written; the run is kept, and the same command judges it \
-             again without measuring",
-        ),
+    told.tell(folder, writer, laps, answers)
+}
+
+/// A judgement that is there, and what it is of.
+pub struct Told<'a> {
+    /// What is said.
+    pub judgement: &'a Judgement,
+    /// The run, without its entries.
+    pub run: Run,
+    /// What it found.
+    pub side: &'a Side,
+    /// What it was held against.
+    pub base: Option<&'a Base>,
+    /// What judging took before.
+    pub before: &'a [Stretch],
+    /// True where nothing is to be said on standard error.
+    pub quiet: bool,
+}
+
+impl Told<'_> {
+    /// Writes the reports into a folder, ends the run's file and prints the answer, as
+    /// [`conclude`] does.
+    ///
+    /// # Errors
+    /// None: what cannot be written or printed is told.
+    pub fn tell(
+        self,
+        folder: &Path,
+        mut writer: RunWriter,
+        mut laps: Laps<'_>,
+        answers: &Answers,
+    ) -> Ended {
+        let Told {
+            judgement,
+            mut run,
+            side,
+            base,
+            before,
+            quiet,
+        } = self;
+        let path = writer.path().to_owned();
+        let say = |text: String| {
+            if !quiet {
+                note(text);
+            }
+        };
+        let mut end = RunEnd {
+            finished: Timestamp::now(),
+            judged: Some(Judged {
+                base: base.map(|base| base.id.clone()),
+                outcome: judgement.verdict.outcome,
+                reasons: judgement.verdict.reasons.clone(),
+            }),
+            spent: before.to_vec(),
+        };
+        run.end = Some(end.clone());
+        let report = Report {
+            judgement,
+            head: &run,
+            side: Cow::Borrowed(side),
+            entries: Entries::Stored(&path),
+            base: base.map(|base| &base.side),
+        };
+        let written = write(folder, &report);
+        laps.end(Phase::Reporting);
+        end.spent.extend(laps.stretch());
+        let written = written.and_then(|_| writer.finish(end.clone()).map_err(Stop::not_judged));
+        let page = folder.join("index.html");
+        match &written {
+            Ok(()) => say(format!("report: {}", page.display())),
+            Err(_) => note(
+                "the reports could not be written; the run is kept, and the same command judges it \
+                 again without measuring",
+            ),
+        }
+        let told = answers.tell(&report);
+        run.end = Some(end);
+        // Whoever asks for no word on it need not wait for it either.
+        if !quiet
+            && run.header.merged.is_none()
+            && let Ok(Some(timings)) = Timings::of(&run, Entries::Stored(&path))
+        {
+            say(timings.said());
+        }
+        ended(judgement, std::iter::once(written).chain(told))
     }
-    let told = answers.tell(&report);
-    run.end = Some(end);
-    // Whoever asks for no word on it need not wait for it either.
-    if !ready.quiet()
-        && let Ok(Some(timings)) = Timings::of(&run, Entries::Stored(&path))
-    {
-        ready.say(timings.said());
-    }
-    ended(&judgement, std::iter::once(written).chain(told))
 }
 
 /// The exit code of a verdict, after telling what kept it from being told.

@@ -2,12 +2,13 @@
 
 use clap::Args;
 
-use super::Ended;
 use super::history::{Keep, kept};
 use super::measure_args::MeasureArgs;
 use super::measuring::Ready;
 use super::reporting::{self, Answers};
+use super::{Ended, in_part};
 use regatta::judge::Options;
+use regatta::record::shard::Asked;
 
 /// Measure a suite, write the run and its reports
 ///
@@ -42,7 +43,12 @@ pub fn run(args: &RunArgs) -> Ended {
 
 fn measured(args: &RunArgs) -> Ended {
     args.answers.check()?;
-    let mut ready = Ready::prepare(&args.measure)?;
+    let beyond = [("--strict", args.strict), ("--history", args.keep.any())];
+    in_part::refuse_answers(&args.measure.shard, &args.answers, &beyond)?;
+    let mut ready = Ready::prepare(&args.measure, Asked::Run)?;
+    if ready.header.shard.is_some() {
+        return in_part::measured(&mut ready, None);
+    }
     let writer = ready.measure(None)?;
     let options = Options {
         strict: args.strict,

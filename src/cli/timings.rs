@@ -52,6 +52,12 @@ fn found(head: &Stored) -> Result<Timings, Stop> {
              made of"
         )));
     }
+    if let Some(merged) = &head.run.header.merged {
+        return Err(Stop::Usage(anyhow!(
+            "{path} was made of {} shards, each with an axis of time of its own; name one of them",
+            merged.shards.len()
+        )));
+    }
     let timings = Timings::of(&head.run, head.entries()).map_err(Stop::usage)?;
     timings.ok_or_else(|| {
         let suite = &head.run.header.suite;

@@ -40,7 +40,7 @@ pub fn next_batch(judgement: &Judgement, policy: &Policy, fresh: u32, seed: u64)
     let chosen: BTreeSet<&CaseId> = undecided.iter().collect();
     let measured = judgement.rows.iter().filter(|row| row.change.is_some());
     let mut company: Vec<(u64, &CaseId)> = measured
-        .map(|row| (drawn(seed, &row.case), &row.case))
+        .map(|row| (row.case.drawn(seed), &row.case))
         .collect();
     company.sort_unstable();
     let wanted = (company.len() / 10).clamp(COMPANY.0, COMPANY.1);
@@ -53,15 +53,6 @@ pub fn next_batch(judgement: &Judgement, policy: &Policy, fresh: u32, seed: u64)
         },
         undecided,
         fresh: next,
-    })
-}
-
-/// A number that follows from a seed and a case alone (FNV-1a).
-fn drawn(seed: u64, case: &CaseId) -> u64 {
-    let start = 0xcbf2_9ce4_8422_2325 ^ seed;
-    let bytes = case.0.bytes();
-    bytes.fold(start, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 

@@ -3,7 +3,7 @@
 //! A case and its references ran in the same invocations, minutes apart at most,
 //! so they are compared pair by pair: what one invocation does to both cancels.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::causes::{self, Clock, Pair};
 use super::complete::{allowed, median_ns, usable};
@@ -11,7 +11,7 @@ use super::conditions::why_disturbed;
 use super::judgement::{Cause, ExpectationResult, Held};
 use super::statistics::paired_ratio;
 use super::structure::multiprocessors;
-use crate::attention::{Case, CaseId, FACETS};
+use crate::attention::{Case, CaseId};
 use crate::record::side::{CaseRecord, Side, Status, is_time, median};
 use crate::record::types::RunHeader;
 use crate::suite::rules::{Expectation, Metric};
@@ -109,7 +109,7 @@ fn hold_all<'a>(
     let allow = &header.rules.policy.allow;
     let mut groups: BTreeMap<Vec<(String, String)>, Vec<&Candidate>> = BTreeMap::new();
     for reference in cases.iter().filter(|c| rule.against.matches(&c.case)) {
-        let key = alike(rule, &reference.case);
+        let key = rule.alike(&reference.case);
         groups.entry(key).or_default().push(reference);
     }
     let unsupported = |candidate: &Candidate| {
@@ -124,7 +124,7 @@ fn hold_all<'a>(
         if excused(held) {
             continue;
         }
-        let group = groups.get(&alike(rule, &held.case));
+        let group = groups.get(&rule.alike(&held.case));
         let planned = group
             .into_iter()
             .flatten()
@@ -141,34 +141,6 @@ fn hold_all<'a>(
         }
     }
     alone
-}
-
-/// Everything about a case that neither selector of a rule names: two cases with
-/// the same are alike.
-///
-/// Facets overlap, and naming one names what it implies: the variant is the
-/// worker's, so a rule that names variants compares across workers, and a rule
-/// that names workers compares variants of the same name.
-fn alike(rule: &Expectation, case: &Case) -> Vec<(String, String)> {
-    let named: BTreeSet<&str> = rule.case.facets().chain(rule.against.facets()).collect();
-    let variant = named.contains("variant");
-    let free = |facet: &str| match facet {
-        "worker" => variant || named.contains("worker"),
-        facet => named.contains(facet),
-    };
-    let parameters = case.params.iter().map(|(name, _)| name.as_str());
-    FACETS
-        .into_iter()
-        .chain(parameters)
-        .filter(|facet| !free(facet))
-        .map(|facet| {
-            let value = match facet {
-                "variant" if named.contains("worker") => case.variant.name.clone(),
-                facet => case.facet(facet),
-            };
-            (facet.to_owned(), value)
-        })
-        .collect()
 }
 
 fn failed(candidate: &Candidate) -> bool {

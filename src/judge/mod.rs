@@ -21,6 +21,7 @@ mod reasons;
 mod rows;
 pub mod rule;
 pub mod ruler;
+mod shards;
 pub mod spread;
 pub mod statistics;
 pub mod structure;
@@ -104,6 +105,7 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
     notes.extend(rows.notes);
     notes.extend(notes_on_rows(&judgement));
     notes.extend(held.notes);
+    notes.extend(shards::notes(head, &judgement.rows));
     notes.extend(conditions::notes(head));
     notes.extend(base.and_then(|base| conditions::counted_in_vain(base, head)));
     let floor = floor::floor(&head.header.rules.policy);

@@ -27,6 +27,26 @@ pub struct Options {
     pub batches: bool,
 }
 
+impl Options {
+    /// A gate: a run against a baseline of its suite, in batches.
+    pub fn gate(strict: bool) -> Options {
+        Options {
+            strict,
+            same_suite: true,
+            wants_base: true,
+            batches: true,
+        }
+    }
+
+    /// Two versions that are measured for it, in batches.
+    pub fn comparison(strict: bool) -> Options {
+        Options {
+            same_suite: false,
+            ..Options::gate(strict)
+        }
+    }
+}
+
 /// Combines everything that was found, gravest first. A failure outranks what was
 /// not judged: one regression in an incomplete run is a regression.
 pub fn verdict(judgement: &Judgement, options: &Options) -> Verdict {

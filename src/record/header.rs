@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::built::Built;
 use super::identity::Identity;
+use super::shard::{Merged, Shard};
 use crate::attention::{CaseId, VariantId};
 use crate::suite::count::Count;
 use crate::suite::rules::Rules;
@@ -57,6 +58,34 @@ pub struct RunHeader {
     /// Present where it was measured in turn with another run, invocation by invocation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<Turn>,
+    /// Present where a part of the suite was measured, whose other parts are other runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<Shard>,
+    /// Present where several runs were made into this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merged: Option<Merged>,
+}
+
+impl RunHeader {
+    /// The variants that stand in for those of `head`, where the two were measured in turn.
+    pub fn stands_in_for(&self, head: &RunHeader) -> Option<&BTreeMap<VariantId, VariantId>> {
+        let turn = self.turn.as_ref().filter(|_| in_turn(self, head));
+        turn.map(|turn| &turn.stands_in)
+    }
+
+    /// The name that a case of this run has in `head`, with which it was measured in turn.
+    pub fn named_in(&self, head: &RunHeader, id: &CaseId) -> CaseId {
+        let (Some(stands_in), Ok(mut case)) = (self.stands_in_for(head), id.case()) else {
+            return id.clone();
+        };
+        match stands_in.get(&case.variant) {
+            None => id.clone(),
+            Some(variant) => {
+                case.variant = variant.clone();
+                case.id()
+            }
+        }
+    }
 }
 
 /// One of two runs that were measured in turn: an invocation of each, in random order, then

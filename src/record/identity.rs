@@ -104,6 +104,16 @@ fn is_place(name: &str) -> bool {
 }
 
 impl Identity {
+    /// The same without variables that say where something lies: parts of one run lie where
+    /// their machines have them, and on the device that is theirs.
+    pub fn placeless(&self) -> Identity {
+        let mut found = self.clone();
+        for worker in found.workers.values_mut() {
+            worker.environment.retain(|name, _| decides_speed(name));
+        }
+        found
+    }
+
     /// In what two identities differ, as sentences; empty where they are one.
     pub fn differences(&self, now: &Identity) -> Vec<String> {
         let mut found = Vec::new();

@@ -1,5 +1,6 @@
 //! What is kept: runs and baselines, on disk and as one side of a comparison.
 
+pub mod base_id;
 pub mod baseline;
 pub mod built;
 pub mod calibration;
@@ -17,6 +18,8 @@ pub mod ledger;
 pub mod line;
 pub mod ruler;
 pub mod run_file;
+pub mod shard;
+pub mod shards;
 pub mod shared;
 pub mod side;
 pub mod sound;

@@ -15,12 +15,13 @@ use jiff::Timestamp;
 use schemars::{Schema, SchemaGenerator};
 
 pub use quick::{Beside, Known};
-pub use read::{Looks, each, read, started};
-pub use resume::Opening;
+pub use read::{Looks, each, header_of, read, started};
+pub use resume::{Opening, differences};
 
 use super::types::{Entry, Owed, Part, Run, RunEnd, RunHeader, Stretch};
 use super::{RecordError, line};
 use crate::attention::CaseId;
+use crate::output::Draft;
 use crate::units::Nanoseconds;
 use wire::{First, Line};
 
@@ -120,6 +121,7 @@ impl RunWriter {
                 from_ns,
                 phases: opening.spent.clone(),
             },
+            host: header.machine.soft.get("host").cloned(),
         });
         let text = rewritten(&run)?;
         super::write_atomically(&path, text.as_bytes())?;
@@ -134,6 +136,60 @@ impl RunWriter {
             from_ns,
         };
         Ok((writer, before))
+    }
+
+    /// Writes a run that is there as a whole, its entries by `entries`. What was there before is
+    /// moved aside, once the new one is written.
+    ///
+    /// # Errors
+    /// When it cannot be written, or another process writes there now.
+    pub fn whole(
+        directory: &Path,
+        header: &RunHeader,
+        owed: &[Owed],
+        entries: impl FnOnce(&mut Draft) -> Result<(), RecordError>,
+    ) -> Result<RunWriter, RecordError> {
+        let path = directory.join(RUN_FILE);
+        fs::create_dir_all(directory).map_err(|error| RecordError::io(directory, error))?;
+        let lock = lock(directory)?;
+        let mut run = Run::begun(header.clone());
+        run.owed = owed.to_vec();
+        let mut draft = Draft::of(&path)?;
+        draft.add(rewritten(&run)?.as_bytes())?;
+        entries(&mut draft)?;
+        draft.settle()?;
+        if path.exists() {
+            move_aside(&path, started(&path))?;
+        }
+        draft.keep()?;
+        let io = |error| RecordError::io(&path, error);
+        let file = OpenOptions::new().append(true).open(&path).map_err(io)?;
+        std::mem::forget(lock);
+        Ok(RunWriter {
+            path,
+            file,
+            done: BTreeSet::new(),
+            owed: run.owed,
+            from_ns: Nanoseconds::ZERO,
+        })
+    }
+
+    /// Opens the run of a folder to add to it, as it is.
+    ///
+    /// # Errors
+    /// When it cannot be written, or another process writes there now.
+    pub fn adding(path: &Path) -> Result<RunWriter, RecordError> {
+        let io = |error| RecordError::io(path, error);
+        let lock = lock(path.parent().unwrap_or(Path::new(".")))?;
+        let file = OpenOptions::new().append(true).open(path).map_err(io)?;
+        std::mem::forget(lock);
+        Ok(RunWriter {
+            path: path.to_owned(),
+            file,
+            done: BTreeSet::new(),
+            owed: Vec::new(),
+            from_ns: Nanoseconds::ZERO,
+        })
     }
 
     /// Adds what came of one case in one invocation.
@@ -166,6 +222,18 @@ impl RunWriter {
         self.file
             .sync_data()
             .map_err(|error| RecordError::io(&self.path, error))
+    }
+
+    /// Ends the file of a run that nothing is said of.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn close(&mut self) -> Result<(), RecordError> {
+        self.finish(RunEnd {
+            finished: Timestamp::now(),
+            judged: None,
+            spent: Vec::new(),
+        })
     }
 
     /// The file.

@@ -13,11 +13,12 @@ use serde::{Deserialize, Serialize};
 use super::choices::Choice;
 use super::conditions::Conditions;
 use super::disturbance::Disturbance;
-use super::header::in_turn;
 use super::shared::Shared;
 use super::types::{Fault, Parts, RunHeader};
 use crate::attention::{CaseId, ParamValue};
 use crate::machine::{ActivitySummary, Counters, Division, HostTimes, Structure};
+use crate::suite::matches_any;
+use crate::suite::shard::Costs;
 use crate::units::{Bytes, Nanoseconds, Quantity, numbers};
 
 /// A run or a baseline, as the judge sees it.
@@ -34,26 +35,28 @@ pub struct Side {
 }
 
 impl Side {
+    /// Keeps the cases whose id matches one of the patterns, as a suite does: by the pattern, not
+    /// by what another side has, so that a case that is gone is missed.
+    pub fn keep(&mut self, patterns: &[String]) {
+        self.cases.retain(|case, _| matches_any(patterns, &case.0));
+    }
+
+    /// What an invocation of each case took, as far as that is known.
+    pub fn costs(&self) -> Costs {
+        let cases = self.cases.iter();
+        cases
+            .filter_map(|(case, record)| Some((case.clone(), record.cost_ns?)))
+            .collect()
+    }
+
     /// This side as a base of `head`: where the two were measured in turn, and a variant of it
     /// stands in for one of the head's, its cases go by the names of those.
     pub fn as_base_of(mut self, head: &RunHeader) -> Side {
-        let turn = self.header.turn.as_ref();
-        let stands_in = turn.filter(|_| in_turn(&self.header, head));
-        let Some(stands_in) = stands_in.map(|turn| turn.stands_in.clone()) else {
-            return self;
-        };
-        if stands_in.is_empty() {
+        let stands_in = self.header.stands_in_for(head);
+        if stands_in.is_none_or(BTreeMap::is_empty) {
             return self;
         }
-        let renamed = |id: CaseId| -> CaseId {
-            let Ok(mut case) = id.case() else {
-                return id;
-            };
-            if let Some(variant) = stands_in.get(&case.variant) {
-                case.variant = variant.clone();
-            }
-            case.id()
-        };
+        let renamed = |id: CaseId| self.header.named_in(head, &id);
         let cases = self.cases.into_iter();
         self.cases = cases.map(|(id, record)| (renamed(id), record)).collect();
         self

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use super::shard::Shard;
 use super::side::{CaseRecord, is_time};
 use super::types::{
     DeviceState, Entry, Ground, Measurement, Outcome, Owed, RunHeader, Stretch, WorkerRecord,
@@ -135,6 +136,9 @@ impl RunHeader {
             if let Some(problem) = built.objection() {
                 return Some(format!("the build of {what:?}: {problem}"));
             }
+        }
+        if let Some(problem) = self.shard.as_ref().and_then(Shard::objection) {
+            return Some(problem);
         }
         let mut seen = BTreeSet::new();
         for case in &self.plan {

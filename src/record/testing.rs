@@ -58,6 +58,8 @@ pub fn header() -> RunHeader {
         peaks: BTreeMap::new(),
         imported: None,
         turn: None,
+        shard: None,
+        merged: None,
     }
 }
 

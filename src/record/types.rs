@@ -12,6 +12,7 @@ use crate::suite::Settings;
 use crate::units::{Bytes, Nanoseconds};
 use crate::worker::protocol::Taken;
 
+pub use super::base_id::BaseId;
 pub use super::choices::{Choices, Tuned};
 pub use super::disturbance::Disturbance;
 pub use super::ground::Ground;
@@ -267,15 +268,6 @@ pub struct Judged {
     /// Why, gravest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
-}
-
-/// A baseline as it was when a run was held against it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct BaseId {
-    /// Its name.
-    pub name: String,
-    /// Checksum of its file.
-    pub sum: String,
 }
 
 /// A batch of fresh invocations that a gate owes: decided once, from what was there before.

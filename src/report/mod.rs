@@ -20,6 +20,7 @@ mod html;
 mod json;
 mod junit;
 pub mod labels;
+pub mod machines;
 mod markdown;
 mod peaks;
 mod plot;

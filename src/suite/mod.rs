@@ -12,6 +12,7 @@ mod parse;
 pub mod rules;
 pub mod schema;
 mod selector;
+pub mod shard;
 mod source;
 pub mod start;
 pub mod structural;

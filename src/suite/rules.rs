@@ -3,13 +3,13 @@
 //! A run carries the rules it was measured under, so a stored run is judged as
 //! its suite meant it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 pub use super::selector::Selector;
 use super::structural::{Action, Limit, StructurePolicy};
-use crate::attention::CaseId;
+use crate::attention::{Case, CaseId, FACETS};
 use crate::units::{Nanoseconds, Ratio, Share};
 
 /// Everything a suite demands.
@@ -39,6 +39,36 @@ pub struct Expectation {
     pub within: Ratio,
     /// Which time.
     pub metric: Metric,
+}
+
+impl Expectation {
+    /// Everything about a case that neither selector names: two cases with the same are alike,
+    /// and held against each other.
+    ///
+    /// Facets overlap, and naming one names what it implies: the variant is the worker's, so a
+    /// rule that names variants compares across workers, and a rule that names workers compares
+    /// variants of the same name.
+    pub fn alike(&self, case: &Case) -> Vec<(String, String)> {
+        let named: BTreeSet<&str> = self.case.facets().chain(self.against.facets()).collect();
+        let variant = named.contains("variant");
+        let free = |facet: &str| match facet {
+            "worker" => variant || named.contains("worker"),
+            facet => named.contains(facet),
+        };
+        let parameters = case.params.iter().map(|(name, _)| name.as_str());
+        FACETS
+            .into_iter()
+            .chain(parameters)
+            .filter(|facet| !free(facet))
+            .map(|facet| {
+                let value = match facet {
+                    "variant" if named.contains("worker") => case.variant.name.clone(),
+                    facet => case.facet(facet),
+                };
+                (facet.to_owned(), value)
+            })
+            .collect()
+    }
 }
 
 /// A time that is measured of each case.

@@ -143,5 +143,7 @@ fn header(cases: &BTreeMap<CaseId, CaseRecord>, design: Design, policy: Policy) 
         peaks: BTreeMap::new(),
         imported: None,
         turn: None,
+        shard: None,
+        merged: None,
     }
 }

@@ -339,6 +339,8 @@ fn header(
             .collect(),
         plan: found.cases.keys().cloned().collect(),
         turn: None,
+        shard: None,
+        merged: None,
         built: BTreeMap::new(),
         peaks: BTreeMap::new(),
         imported: Some(Imported {

@@ -177,6 +177,12 @@ fn save(
 fn unfit(stored: &Stored) -> Option<String> {
     let side = &stored.side;
     let suite = &side.header.suite;
+    if let Some(shard) = &side.header.shard {
+        return Some(format!(
+            "is shard {} of its suite; `regatta merge` makes the whole of all",
+            shard.place
+        ));
+    }
     // What was said of it when it was measured: a gate held it against more than itself.
     if let Some(judged) = stored.run.end.as_ref().and_then(|end| end.judged.as_ref())
         && judged.outcome != VerdictOutcome::Passed

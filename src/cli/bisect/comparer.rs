@@ -146,12 +146,7 @@ impl Edge for Comparer<'_> {
             processor: self.metric == Metric::Processor,
             budget: None,
             demands: false,
-            options: Options {
-                strict: false,
-                same_suite: false,
-                wants_base: true,
-                batches: true,
-            },
+            options: Options::comparison(false),
         };
         let comparison = match InTurn::of(&question) {
             Ok(comparison) => comparison,

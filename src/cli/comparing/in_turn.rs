@@ -5,14 +5,13 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::time::Instant;
 
-use jiff::Timestamp;
-
 use super::super::deciding::{Batches, decide, incomparable, unmeasured};
 use super::super::measuring::Ready;
 use super::super::progress::Progress;
 use super::super::reporting::{self, Answers, Base};
+use super::super::sharding::{self, Part};
 use super::super::versions::Version;
-use super::super::{Ended, Stop, interrupt};
+use super::super::{Ended, Stop, in_part, interrupt};
 use super::pairs;
 use super::question::{How, Question, Refused, SIDES, calibrated, not_comparable, of};
 use regatta::attention::{Case, CaseId};
@@ -24,10 +23,12 @@ use regatta::measure::laps::Monotonic;
 use regatta::measure::schedule::{self, Block};
 use regatta::measure::session::Session;
 use regatta::record::RecordError;
+use regatta::record::baseline::Store;
 use regatta::record::header::{Turn, TurnSide};
 use regatta::record::run_file::{Known, Opening, RunWriter, going_on};
+use regatta::record::shard::Asked;
 use regatta::record::side::Side;
-use regatta::record::types::{BaseId, Owed, Run, RunEnd};
+use regatta::record::types::{BaseId, Owed, Run};
 
 /// Two sides that are ready to be measured in turn.
 pub struct InTurn {
@@ -66,10 +67,20 @@ impl InTurn {
         let stands_in = pairs::variants(&mut base, &mut head)?;
         question.rule(&mut base.suite);
         question.rule(&mut head.suite);
-        let cases = pairs::beside(&base, &head);
+        let mut cases = pairs::beside(&base, &head);
         let pair = pairs::pair(&base, &head);
-        let how = question.how(&head.suite);
-        let ready = |version: Version, side: TurnSide| {
+        let mut how = question.how(&head.suite);
+        let asked = Asked::Compare {
+            demands: question.demands,
+        };
+        let store = Store::new(&args.baselines);
+        let part = sharding::part(&args.shard, &head.suite, &store, &head.suite.name, asked)?;
+        let [of_base, of_head] = pairs::parts(part, &cases);
+        how.directory = sharding::folder(how.directory, of_head.as_ref());
+        if let Some(part) = &of_head {
+            cases.retain(|(_, head)| part.cases.contains(&head.id()));
+        }
+        let ready = |version: Version, side: TurnSide, part: Option<Part>| {
             let stands_in = match side {
                 TurnSide::Base => stands_in.iter().cloned().collect(),
                 TurnSide::Head => Default::default(),
@@ -84,14 +95,14 @@ impl InTurn {
                 TurnSide::Base => "base",
                 TurnSide::Head => "head",
             };
-            let asked = version.asked(how.directory.join(name), Some(turn));
+            let asked = version.asked(how.directory.join(name), Some(turn), part);
             Ready::of(asked, args, clock).map_err(of(side))
         };
-        let base = ready(base, TurnSide::Base)?;
-        let mut head = ready(head, TurnSide::Head)?;
+        let base = ready(base, TurnSide::Base, of_base)?;
+        let mut head = ready(head, TurnSide::Head, of_head)?;
         // What making the versions took is a part of the budget.
         head.began = began;
-        calibrated(&mut head)?;
+        calibrated(&mut head, &args.baselines)?;
         question.refuse_without_processor(&head)?;
         let in_turn = InTurn {
             base,
@@ -117,7 +128,7 @@ impl InTurn {
     /// # Errors
     /// When a run cannot be written or read back: exit code 3.
     pub(super) fn conclude(mut self, answers: &Answers) -> Ended {
-        let (writers, base, _) = self.measure()?;
+        let (mut writers, base, _) = self.measure()?;
         let How {
             directory, options, ..
         } = &self.how;
@@ -129,8 +140,29 @@ impl InTurn {
             options,
             answers,
         );
-        finish(writers.base)?;
+        writers.base.close().map_err(Stop::not_judged)?;
         ended
+    }
+
+    /// Measures a part of the suite to its end, with the fresh pairs that it owes. Nothing is
+    /// judged.
+    ///
+    /// # Errors
+    /// When a run cannot be written: exit code 3.
+    pub(super) fn measured_in_part(mut self) -> Ended {
+        let writers = self.open()?;
+        let mut taking = Taking {
+            of: &mut self,
+            writers,
+            base: None,
+        };
+        let first = taking.of.head.suite.settings.invocations;
+        taking.pairs(None, 0..first)?;
+        for owed in taking.writers.head.owed.clone() {
+            taking.pairs(Some(&owed.cases), first..first + owed.fresh)?;
+        }
+        in_part::say(&self.head);
+        Ok(0)
     }
 
     /// The same for a step of something larger: no report is written, and nothing is printed.
@@ -138,9 +170,9 @@ impl InTurn {
     /// # Errors
     /// When a run cannot be written or read back: exit code 3.
     pub fn judged(mut self) -> Result<Judgement, Stop> {
-        let (writers, _, judgement) = self.measure()?;
-        finish(writers.head)?;
-        finish(writers.base)?;
+        let (mut writers, _, judgement) = self.measure()?;
+        writers.head.close().map_err(Stop::not_judged)?;
+        writers.base.close().map_err(Stop::not_judged)?;
         Ok(judgement)
     }
 
@@ -215,10 +247,7 @@ impl InTurn {
 
     /// What each run owes its fresh invocations against: the other.
     fn other(&self) -> BaseId {
-        BaseId {
-            name: self.base.label(),
-            sum: "measured in turn".to_owned(),
-        }
+        BaseId::in_turn(self.base.label())
     }
 }
 
@@ -335,14 +364,4 @@ impl Batches for Taking<'_> {
         let first = self.of.head.suite.settings.invocations;
         self.pairs(Some(&owed.cases), first..first + owed.fresh)
     }
-}
-
-/// Ends a run that nothing was said of.
-fn finish(mut writer: RunWriter) -> Result<(), Stop> {
-    let end = RunEnd {
-        finished: Timestamp::now(),
-        judged: None,
-        spent: Vec::new(),
-    };
-    writer.finish(end).map_err(Stop::not_judged)
 }

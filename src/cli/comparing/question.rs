@@ -114,12 +114,11 @@ impl Question<'_> {
 }
 
 /// Floors are a part of the rules that a run carries.
-pub(super) fn calibrated(head: &mut Ready) -> Result<(), Stop> {
+pub(super) fn calibrated(head: &mut Ready, baselines: &Path) -> Result<(), Stop> {
     let policy = &mut head.suite.rules.policy;
     if policy.calibrated {
         let name = head.suite.name.as_str();
-        let machine = &head.header.machine;
-        let sight = calibrate::consulted(Path::new("baselines"), name, machine, policy)?;
+        let sight = calibrate::consulted(baselines, name, &head.header, policy)?;
         head.header.rules.policy = policy.clone();
         head.say(sight);
     }

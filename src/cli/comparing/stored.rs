@@ -1,6 +1,5 @@
 //! One version, held against a run that is stored.
 
-use std::path::Path;
 use std::time::Instant;
 
 use super::super::deciding::{AgainstStored, decide, incomparable};
@@ -27,17 +26,20 @@ impl Stored {
     pub(super) fn of(question: &Question<'_>, path: &str) -> Result<Stored, Stop> {
         let (began, clock) = (Instant::now(), Monotonic::begin());
         let args = question.measure;
-        let base = stored(path)?;
+        args.shard.refuse(
+            "one side is stored; save it as a baseline, and split `regatta gate` against that",
+        )?;
+        let base = stored(path, &Store::new(&args.baselines))?;
         let mut head = Version::of(question.head, args)?;
         if let Some(variant) = &head.variant {
             return Err(Stop::Usage(pairs::alone(variant)));
         }
         question.rule(&mut head.suite);
         let how = question.how(&head.suite);
-        let asked = head.asked(how.directory.join("head"), None);
+        let asked = head.asked(how.directory.join("head"), None, None);
         let mut head = Ready::of(asked, args, clock)?;
         head.began = began;
-        calibrated(&mut head)?;
+        calibrated(&mut head, &args.baselines)?;
         match incomparable(&head, &base.side, &how.options, SIDES) {
             None => Ok(Stored { base, head, how }),
             Some(lines) => Err(not_comparable(&lines)),
@@ -68,9 +70,8 @@ impl Stored {
 }
 
 /// A run or a baseline that is stored.
-fn stored(path: &str) -> Result<Base, Stop> {
-    let store = Store::new(Path::new("baselines"));
-    let found = sides::find(path, &store, None, &mut Known::default())?;
+fn stored(path: &str, store: &Store) -> Result<Base, Stop> {
+    let found = sides::find(path, store, None, &mut Known::default())?;
     Ok(Base {
         id: BaseId {
             name: path.to_owned(),

@@ -31,6 +31,13 @@ pub struct Keep {
     history: Option<PathBuf>,
 }
 
+impl Keep {
+    /// True where the run is to be added.
+    pub fn any(&self) -> bool {
+        self.history.is_some()
+    }
+}
+
 /// Adds runs.
 ///
 /// # Errors
@@ -133,6 +140,13 @@ fn found(
     } = sides::find(&path.display().to_string(), &store, None, known)?;
     if is_baseline {
         return Err(refused(HistoryError::Baseline(path)));
+    }
+    if let Some(shard) = &run.header.shard {
+        return Err(Stop::Usage(anyhow!(
+            "{} is shard {} of its suite; merge all, and add the whole",
+            path.display(),
+            shard.place
+        )));
     }
     reduced(&path, &run, &side, at).map_err(refused)
 }

@@ -188,7 +188,8 @@ pub const ALL: &[Document] = &[
         name: "stopped",
         title: "What is printed when a command ends before its answer",
         commands: &[
-            "bisect", "comment", "compare", "diff", "gate", "history", "init", "run",
+            "bisect", "comment", "compare", "diff", "gate", "history", "init", "merge", "run",
+            "submit",
         ],
         of: of::<answers::Stopped>,
         ..ANSWER
@@ -197,7 +198,7 @@ pub const ALL: &[Document] = &[
         name: "judgement",
         version: (SCHEMA_VERSION, 0),
         title: "What a run means, with its verdict",
-        commands: &["run", "gate", "compare", "diff"],
+        commands: &["run", "gate", "compare", "diff", "merge", "submit"],
         of: report::schema,
         ..ANSWER
     },

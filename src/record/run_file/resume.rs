@@ -27,33 +27,16 @@ pub struct Opening {
 pub(super) fn obstacles(run: &Run, now: &RunHeader, opening: &Opening) -> Vec<String> {
     let then = &run.header;
     let mut found = Vec::new();
-    let mut differ = |differs: bool, what: &str| {
-        if differs {
-            found.push(what.to_owned());
-        }
-    };
-    differ(opening.fresh, "--fresh was given");
-    differ(then.schema != now.schema, "the file's schema changed");
-    differ(then.method != now.method, "the way times are taken changed");
-    differ(then.tool != now.tool, "the version of regatta changed");
-    differ(then.suite != now.suite, "it was of another suite or --set");
-    differ(then.rules != now.rules, "what the suite demands changed");
-    differ(then.settings != now.settings, "how it measures changed");
-    differ(then.plan != now.plan, "its cases changed");
-    differ(
-        then.machine.hard != now.machine.hard,
-        "the machine is another one",
-    );
-    differ(
-        then.workers != now.workers,
-        "the versions, packages or devices of its workers changed",
-    );
-    found.extend(turn(then, now));
-    found.extend(git(then.git.as_ref(), now.git.as_ref()));
-    match (&then.identity, &now.identity) {
-        (Some(then), Some(now)) => found.extend(then.differences(now)),
-        (None, Some(_)) => found.push("it does not say which code it is of".to_owned()),
-        (_, None) => {}
+    if opening.fresh {
+        found.push("--fresh was given".to_owned());
+    }
+    found.extend(differences(then, now));
+    if then.plan != now.plan {
+        found.push("its cases changed".to_owned());
+    }
+    if then.shard != now.shard {
+        let said = "it was of another shard, dealt otherwise, or held against another baseline";
+        found.push(said.to_owned());
     }
     match (run.owed.first(), &opening.base) {
         (Some(owed), None) => found.push(format!(
@@ -65,6 +48,43 @@ pub(super) fn obstacles(run: &Run, now: &RunHeader, opening: &Opening) -> Vec<St
             owed.base.name
         )),
         _ => {}
+    }
+    found
+}
+
+/// Why what was measured under two headers cannot be judged as one run, as sentences; empty
+/// where it can. Which cases each of them planned makes no difference here.
+pub fn differences(then: &RunHeader, now: &RunHeader) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut differ = |differs: bool, what: &str| {
+        if differs {
+            found.push(what.to_owned());
+        }
+    };
+    differ(then.schema != now.schema, "the file's schema changed");
+    differ(then.method != now.method, "the way times are taken changed");
+    differ(then.tool != now.tool, "the version of regatta changed");
+    differ(then.suite != now.suite, "it was of another suite or --set");
+    differ(then.rules != now.rules, "what the suite demands changed");
+    differ(then.settings != now.settings, "how it measures changed");
+    differ(
+        then.machine.hard != now.machine.hard,
+        "the machine is another one",
+    );
+    differ(
+        then.workers != now.workers,
+        "the versions, packages or devices of its workers changed",
+    );
+    found.extend(turn(then, now));
+    found.extend(git(then.git.as_ref(), now.git.as_ref()));
+    match (&then.identity, &now.identity) {
+        // A part that was stopped may go on where its cluster puts it.
+        (Some(then), Some(now_is)) if now.shard.is_some() => {
+            found.extend(then.placeless().differences(&now_is.placeless()));
+        }
+        (Some(then), Some(now)) => found.extend(then.differences(now)),
+        (None, Some(_)) => found.push("it does not say which code it is of".to_owned()),
+        (_, None) => {}
     }
     found
 }

@@ -18,15 +18,30 @@ impl Side {
     /// # Errors
     /// As [`run_file::read`](crate::record::run_file::read).
     pub fn read(path: &Path, label: &str, known: &mut Known) -> Result<(Run, Side), RecordError> {
+        Side::read_and_show(path, label, known, &mut |_| ())
+    }
+
+    /// The same, showing each entry to somebody else too, once, in the file's order; what it
+    /// took is not in it.
+    ///
+    /// # Errors
+    /// As [`read`](Side::read).
+    pub fn read_and_show(
+        path: &Path,
+        label: &str,
+        known: &mut Known,
+        also: &mut dyn FnMut(&Entry),
+    ) -> Result<(Run, Side), RecordError> {
         let mut folding = Folding {
             settings: Settings::default(),
             folds: Vec::new(),
             late: BTreeSet::new(),
+            also,
         };
         let run = each(path, known, &mut folding)?;
         if !folding.late.is_empty() {
             let mut again = Again {
-                of: &folding,
+                late: &folding.late,
                 found: BTreeMap::new(),
             };
             each(path, known, &mut again)?;
@@ -44,7 +59,8 @@ impl Side {
 }
 
 /// Every case of a run, as far as its file was read.
-struct Folding {
+struct Folding<'a> {
+    also: &'a mut dyn FnMut(&Entry),
     settings: Settings,
     folds: Vec<Fold>,
     /// Cases with an invocation that stands behind a later one: what was torn is measured
@@ -52,13 +68,14 @@ struct Folding {
     late: BTreeSet<usize>,
 }
 
-impl Looks for Folding {
+impl Looks for Folding<'_> {
     fn begin(&mut self, run: &Run) {
         self.settings = run.header.settings.clone();
         self.folds = vec![Fold::new(&self.settings); run.header.plan.len()];
     }
 
     fn look(&mut self, place: usize, entry: &Entry, beside: &Beside) {
+        (self.also)(entry);
         if !self.folds[place].add(entry.invocation, &entry.outcome, beside) {
             self.late.insert(place);
         }
@@ -67,13 +84,13 @@ impl Looks for Folding {
 
 /// The invocations of the late cases, which are few, all at once and in their order.
 struct Again<'f> {
-    of: &'f Folding,
+    late: &'f BTreeSet<usize>,
     found: BTreeMap<usize, BTreeMap<u32, (Outcome, Beside)>>,
 }
 
 impl Looks for Again<'_> {
     fn look(&mut self, place: usize, entry: &Entry, beside: &Beside) {
-        if self.of.late.contains(&place) {
+        if self.late.contains(&place) {
             let of_case = self.found.entry(place).or_default();
             let kept = (entry.outcome.clone(), beside.clone());
             of_case.insert(entry.invocation, kept);

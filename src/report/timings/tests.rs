@@ -37,6 +37,7 @@ fn entry(case: &str, invocation: u32, spent: Option<Stretch>, samples: &[f64]) -
 
 fn part(from: f64) -> Part {
     Part {
+        host: None,
         started: "2026-11-22T10:00:00Z".parse().unwrap(),
         spent: stretch(from, &[(Phase::SettingUp, 1.0), (Phase::Preflight, 14.0)]),
     }

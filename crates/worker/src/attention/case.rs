@@ -126,6 +126,17 @@ impl CaseId {
     }
 }
 
+impl CaseId {
+    /// A number that follows from a seed and the id alone, the same on every machine (FNV-1a).
+    pub fn drawn(&self, seed: u64) -> u64 {
+        let start = 0xcbf2_9ce4_8422_2325 ^ seed;
+        let bytes = self.0.bytes();
+        bytes.fold(start, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        })
+    }
+}
+
 impl fmt::Display for CaseId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.0)
