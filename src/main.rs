@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use cli::{
     Ended, Stop, baseline, bisect, build, calibrate, comment, compare, completions, diff, doctor,
-    env, gate, history, init, leave_nothing, list, merge, next, note, report, run, schema, trace,
-    verdicts, worker,
+    env, gate, history, init, leave_nothing, list, merge, next, note, report, run, schema, submit,
+    trace, verdicts, worker,
 };
 use owo_colors::OwoColorize;
 use regatta::worker::supervisor;
@@ -45,6 +45,7 @@ enum Command {
     Next(next::NextArgs),
     Baseline(baseline::BaselineArgs),
     Calibrate(calibrate::CalibrateArgs),
+    Submit(submit::SubmitArgs),
     Report(report::ReportArgs),
     History(history::HistoryArgs),
     Comment(comment::CommentArgs),
@@ -81,6 +82,7 @@ fn dispatch(command: &Command) -> Ended {
         Command::Next(args) => next::run(args),
         Command::Baseline(args) => baseline::run(args),
         Command::Calibrate(args) => calibrate::run(args),
+        Command::Submit(args) => submit::run(args),
         Command::Report(args) => report::run(args),
         Command::History(args) => history::run(args),
         Command::Comment(args) => comment::run(args),

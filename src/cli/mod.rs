@@ -39,6 +39,7 @@ mod saying;
 pub mod schema;
 mod sharding;
 mod sides;
+pub mod submit;
 mod timings;
 pub mod trace;
 mod traces;
