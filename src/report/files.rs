@@ -2,7 +2,9 @@
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Read, Write};
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use super::criterion::Tree;
 use super::{Format, RenderError, Report, names};
@@ -205,24 +207,40 @@ pub fn write_format(
     format: Format,
     report: &Report,
 ) -> Result<Vec<PathBuf>, WriteError> {
-    let mut paths = Vec::new();
-    for name in names(format) {
-        let path = dir.join(name);
-        write_as_made(&path, |out| super::write(format, report, name, out))?;
-        paths.push(path);
-    }
-    Ok(paths)
+    let written = names(format).iter();
+    written
+        .map(|name| write_document(dir, format, report, name))
+        .collect()
 }
 
-/// Writes what stands beside every run: `index.html`, `cases.csv` and
-/// `samples.csv`. Returns the paths, the page first.
+fn write_document(
+    dir: &Path,
+    format: Format,
+    report: &Report,
+    name: &'static str,
+) -> Result<PathBuf, WriteError> {
+    let path = dir.join(name);
+    write_as_made(&path, |out| super::write(format, report, name, out))?;
+    Ok(path)
+}
+
+/// Writes what stands beside every run, `index.html`, `cases.csv` and `samples.csv`, all at
+/// once: of many cases each takes seconds. Returns the paths, the page first.
 ///
 /// # Errors
-/// When one cannot be rendered or written; those before it are.
+/// The first of those that cannot be rendered or written; the others are.
 pub fn write_all(dir: &Path, report: &Report) -> Result<Vec<PathBuf>, WriteError> {
-    let mut paths = write_format(dir, Format::Html, report)?;
-    paths.extend(write_format(dir, Format::Csv, report)?);
-    Ok(paths)
+    thread::scope(|scope| {
+        let formats = [Format::Html, Format::Csv].into_iter();
+        let all = formats.flat_map(|format| names(format).iter().map(move |name| (format, name)));
+        let writing: Vec<_> = all
+            .map(|(format, name)| scope.spawn(move || write_document(dir, format, report, name)))
+            .collect();
+        let written = writing.into_iter().map(|one| one.join());
+        written
+            .map(|one| one.unwrap_or_else(|panic| resume_unwind(panic)))
+            .collect()
+    })
 }
 
 /// Writes criterion's files under `root`, and replaces none: what is there already must
