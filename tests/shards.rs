@@ -80,7 +80,10 @@ fn four_shards_make_the_run_of_the_whole() {
     let said = shards(&place, "gate", &[2], &[]);
     assert!(said.contains("the run before is kept as"), "{said}");
     let (_, stderr) = exits!(place, 3, ["merge", "reports/s"]);
-    assert!(stderr.contains("earlier sweep"), "{stderr}");
+    assert!(
+        stderr.contains("is of the sweep that was merged"),
+        "{stderr}"
+    );
 }
 
 #[test]
@@ -236,6 +239,45 @@ fn a_shard_that_is_missing_or_does_not_belong_is_named_with_its_command() {
     let save = ["baseline", "save", "x", "reports/s/shards/1-of-4"];
     let (_, stderr) = exits!(place, 3, save);
     assert!(stderr.contains("is shard 1/4 of its suite"), "{stderr}");
+}
+
+#[test]
+fn parts_of_two_sweeps_are_told_from_each_other_and_a_stopped_merge_is_none() {
+    let place = Place::with_baseline(&["fake/steady", "fake/other"], &[], "");
+    let merge = ["merge", "reports/s/shards"];
+    let at = |folder: &str| place.path().join("reports/s/shards").join(folder);
+    shards(&place, "gate", &[1, 2, 3, 4], &[]);
+    copy(&at("2-of-4"), &place.path().join("of-the-first"));
+    exits!(place, 0, merge);
+
+    // Three of a second sweep, the fourth was never begun.
+    shards(&place, "gate", &[1, 2, 3], &[]);
+    let (_, said) = exits!(place, 3, merge);
+    assert!(said.contains("is of the sweep that was merged"), "{said}");
+    assert!(
+        said.contains("regatta gate ./s.toml --shard 4/4\n"),
+        "{said}"
+    );
+    assert!(!said.contains("--shard 1/4"), "{said}");
+    assert_eq!(next(&place), "4");
+    shards(&place, "gate", &[4], &[]);
+    exits!(place, 0, merge);
+
+    // A merge that was stopped while it ended its parts.
+    let path = at("3-of-4").join("run.jsonl");
+    let text = fs::read_to_string(&path).unwrap();
+    let ended = text.trim_end().rfind('\n').unwrap() + 1;
+    assert!(text[ended..].starts_with("{\"kind\":\"end\""), "{text}");
+    fs::write(&path, &text[..ended]).unwrap();
+    exits!(place, 0, merge);
+    assert!(run_of(&place, "reports/s/shards/3-of-4").end.is_some());
+
+    // A part of the first sweep, from wherever it was kept.
+    fs::remove_dir_all(at("2-of-4")).unwrap();
+    copy(&place.path().join("of-the-first"), &at("2-of-4"));
+    let (_, said) = exits!(place, 3, merge);
+    assert!(said.contains("and no part of that"), "{said}");
+    assert!(said.contains("--shard 2/4 --fresh"), "{said}");
 }
 
 #[test]

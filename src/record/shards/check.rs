@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
+
 use super::Part;
 use crate::record::run_file::differences;
 use crate::record::shard::{Asked, Portion, Shard};
@@ -23,7 +25,8 @@ pub struct Kind {
 pub enum Lack {
     /// There is no file of it.
     Lost,
-    /// It was stopped, or has lines that cannot be used: the same command goes on.
+    /// It was stopped, has lines that cannot be used, or is of the sweep before: the same command
+    /// goes on, or begins anew.
     Unfinished,
     /// It owes fresh invocations: the same command takes them.
     Owes,
@@ -203,16 +206,24 @@ fn lacking(parts: &[Part], home: Option<&Fingerprint>) -> Vec<Problem> {
     for part in parts {
         there.entry(part.place().index).or_default().push(part);
     }
-    let ended = parts.iter().any(|part| part.run.end.is_some());
+    let merged = LastMerge::of(parts);
     for index in 1..=of {
         let place = Place { index, of };
-        let (lack, why) = match there.get(&index).map(Vec::as_slice) {
+        let (lack, why, again) = match there.get(&index).map(Vec::as_slice) {
             None => (
                 Lack::Lost,
                 format!("is not there ({})", share(parts, place)),
+                again(header, place),
             ),
-            Some([part]) => match left(part, ended) {
-                Some((lack, why)) => (lack, format!("({}) {why}", part.path.display())),
+            Some([part]) => match left(part, merged.as_ref()) {
+                Some((lack, why)) => {
+                    let why = format!("({}) {why}", part.path.display());
+                    let mut again = again(header, place);
+                    if lack == Lack::Foreign {
+                        again.push("--fresh".to_owned());
+                    }
+                    (lack, why, again)
+                }
                 None => continue,
             },
             Some(several) => {
@@ -232,10 +243,62 @@ fn lacking(parts: &[Part], home: Option<&Fingerprint>) -> Vec<Problem> {
             place,
             lack,
             said: format!("shard {place} {why}"),
-            again: again(header, place),
+            again,
         });
     }
     found
+}
+
+/// The merge that ended parts, of which others were not ended: they are of a sweep behind it or
+/// before it, or it was stopped while it ended them.
+struct LastMerge {
+    /// When it ended the last of them.
+    when: Timestamp,
+    /// When the first of them was begun.
+    since: Timestamp,
+    /// The part that was begun last of those that it did not end.
+    newest: (Timestamp, Place),
+}
+
+impl LastMerge {
+    fn of(parts: &[Part]) -> Option<LastMerge> {
+        let started = |part: &Part| part.run.header.started;
+        let ended = || parts.iter().filter(|part| part.run.end.is_some());
+        let ends = parts.iter().filter_map(|part| part.run.end.as_ref());
+        let open = parts.iter().filter(|part| part.run.end.is_none());
+        Some(LastMerge {
+            when: ends.map(|end| end.finished).max()?,
+            since: ended().map(started).min()?,
+            newest: open.map(|part| (started(part), part.place())).max()?,
+        })
+    }
+
+    /// Why a part is not of the sweep that the others are of.
+    fn parted(&self, part: &Part) -> Option<(Lack, String)> {
+        let (newest, place) = self.newest;
+        let ended = part.run.end.is_some();
+        if ended && newest > self.when {
+            // It is of the earlier sweep, and the same command begins it anew.
+            let said = format!(
+                "is of the sweep that was merged {}, and shard {place} was begun after that",
+                day(self.when)
+            );
+            return Some((Lack::Unfinished, said));
+        }
+        (!ended && part.run.header.started < self.since).then(|| {
+            let said = format!(
+                "is of {}, before the sweep that was merged {}, and no part of that",
+                day(part.run.header.started),
+                day(self.when)
+            );
+            (Lack::Foreign, said)
+        })
+    }
+}
+
+/// `2026-11-23 16:04 UTC`.
+fn day(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%d %H:%M UTC").to_string()
 }
 
 /// What falls to a part that is not there.
@@ -244,13 +307,12 @@ fn share(parts: &[Part], place: Place) -> String {
     counted(portion.map_or(0, |portion| portion.cases), "case")
 }
 
-/// What a part has left to measure; `ended` where any of the parts was merged before.
-fn left(part: &Part, ended: bool) -> Option<(Lack, String)> {
-    let (there, planned) = (part.regular, part.planned());
-    if part.run.end.is_none() && ended {
-        let said = "was not merged when others were: theirs, or its own, is of an earlier sweep";
-        return Some((Lack::Foreign, said.to_owned()));
+/// What a part has left to measure.
+fn left(part: &Part, merged: Option<&LastMerge>) -> Option<(Lack, String)> {
+    if let Some(parted) = merged.and_then(|merged| merged.parted(part)) {
+        return Some(parted);
     }
+    let (there, planned) = (part.regular, part.planned());
     if let Some(damage) = part.run.damage.first() {
         let said = format!(
             "has {} that cannot be used (line {}: {})",
