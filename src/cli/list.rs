@@ -4,6 +4,8 @@ mod here;
 mod plan;
 mod shards;
 
+use std::path::{Path, PathBuf};
+
 use clap::Args;
 use serde_json::json;
 
@@ -40,6 +42,15 @@ pub struct ListArgs {
     /// suite]
     #[arg(long, value_name = "RUN", requires = "shards")]
     costs: Option<String>,
+
+    /// The folder of baselines
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "baselines",
+        requires = "shards"
+    )]
+    baselines: PathBuf,
 
     /// Machine-readable output
     #[arg(long)]
@@ -81,7 +92,7 @@ fn cases(args: &ListArgs, name: &str) -> Ended {
         return Ok(0);
     }
     if let Some(of) = args.shards {
-        let store = Store::new("baselines");
+        let store = Store::new(&args.baselines);
         let dealt = sharding::dealt(&suite, args.costs.as_deref(), &store, &suite.name, of)?;
         return print(shards::table(&suite, &dealt)).map(|()| 0);
     }
@@ -96,7 +107,7 @@ fn cases(args: &ListArgs, name: &str) -> Ended {
 
 fn variants(args: &ListArgs) -> Ended {
     let mut config = Suite::default();
-    suite::configure(&mut config, std::path::Path::new("regatta.toml")).map_err(Stop::usage)?;
+    suite::configure(&mut config, Path::new("regatta.toml")).map_err(Stop::usage)?;
     let found = introductions(&config, args.environment.as_deref(), None)?;
     if args.json {
         let entries: Vec<_> = found

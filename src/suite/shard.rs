@@ -98,14 +98,26 @@ pub struct Dealt {
     pub loads: Vec<f64>,
     /// Cases whose cost is known.
     pub known: usize,
+    /// Groups of cases that cannot be parted; a case that nothing holds is one.
+    pub groups: usize,
+    /// What no dealing of these groups is below: the dearest shard, in the costs' unit.
+    pub least: f64,
 }
 
 impl Dealt {
     /// The dearest shard, in shares of the mean; `None` where there is nothing to do.
     pub fn imbalance(&self) -> Option<f64> {
+        self.of_mean(self.loads.iter().copied().fold(0.0, f64::max))
+    }
+
+    /// The least that the dearest shard can have, in shares of the mean.
+    pub fn least_imbalance(&self) -> Option<f64> {
+        self.of_mean(self.least)
+    }
+
+    fn of_mean(&self, load: f64) -> Option<f64> {
         let sum: f64 = self.loads.iter().sum();
-        let most = self.loads.iter().copied().fold(0.0, f64::max);
-        (sum > 0.0).then(|| most * self.loads.len() as f64 / sum)
+        (sum > 0.0).then(|| load * self.loads.len() as f64 / sum)
     }
 }
 
@@ -130,6 +142,13 @@ pub fn deal(cases: &[Case], expectations: &[Expectation], costs: &Costs, of: u32
     let sum: f64 = groups.iter().map(|group| group.cost).sum();
     let dearest = groups.first().map_or(0.0, |group| group.cost);
     let room = (ROOM * sum / f64::from(of)).max(dearest);
+    // Of one group more than there are shards, two share one: the two least of them at best.
+    let cost_of = |place: u32| groups.get(place as usize).map_or(0.0, |group| group.cost);
+    let shared = match cost_of(of) {
+        0.0 => 0.0,
+        cost => cost + cost_of(of - 1),
+    };
+    let (least, number) = (dearest.max(shared).max(sum / f64::from(of)), groups.len());
     let mut loads = vec![0.0; of as usize];
     let mut parts: Vec<Vec<CaseId>> = vec![Vec::new(); of as usize];
     for group in groups {
@@ -142,6 +161,8 @@ pub fn deal(cases: &[Case], expectations: &[Expectation], costs: &Costs, of: u32
         parts,
         loads,
         known: known.len(),
+        groups: number,
+        least,
     }
 }
 
@@ -306,13 +327,41 @@ mod tests {
             let id = case.to_string().replace("cpu/a", "cpu/b");
             all.push(id.parse().unwrap());
         }
-        let dealt = deal(&all, &[rule], &Costs::new(), 6);
+        let rules = [rule];
+        let dealt = deal(&all, &rules, &Costs::new(), 6);
         let at = shard_of(&dealt);
         for case in cases(60) {
             let other = CaseId(case.to_string().replace("cpu/a", "cpu/b"));
             assert_eq!(at[&case.id()], at[&other]);
         }
         assert!(dealt.imbalance().unwrap() <= 1.11, "{:?}", dealt.loads);
+        assert_eq!((dealt.groups, dealt.least_imbalance()), (60, Some(1.0)));
+        // 60 pairs in 8 shards: some have 8 pairs, where 7.5 are the mean.
+        let eight = deal(&all, &rules, &Costs::new(), 8);
+        assert!(eight.least_imbalance() <= eight.imbalance(), "{eight:?}");
+    }
+
+    #[test]
+    fn no_dealing_is_below_the_least() {
+        let cases = cases(7);
+        let held = |costs: &[f64], of| {
+            let named = cases.iter().map(Case::id);
+            let costs = named
+                .zip(costs.iter().map(|cost| Nanoseconds(*cost)))
+                .collect();
+            let dealt = deal(&cases, &[], &costs, of);
+            let (least, most) = (dealt.least_imbalance(), dealt.imbalance());
+            assert!(least <= most, "{dealt:?}");
+            least.unwrap()
+        };
+        assert_eq!(held(&[1.0; 7], 8), 8.0 / 7.0, "one of eight has none");
+        assert_eq!(
+            held(&[4.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0], 4),
+            1.6,
+            "the dearest"
+        );
+        assert_eq!(held(&[1.0; 7], 6), 2.0 * 6.0 / 7.0, "two share one");
+        assert_eq!(held(&[1.0; 7], 1), 1.0);
     }
 
     #[test]

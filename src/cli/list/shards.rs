@@ -5,6 +5,9 @@ use regatta::suite::Suite;
 use regatta::suite::shard::Dealt;
 use regatta::units::{Nanoseconds, counted};
 
+/// The imbalance from which it is told what it comes from.
+const EVEN: f64 = 1.05;
+
 /// A line a shard, and how even they are.
 pub(super) fn table(suite: &Suite, dealt: &Dealt) -> String {
     let cases = suite.cases.len();
@@ -39,5 +42,19 @@ pub(super) fn table(suite: &Suite, dealt: &Dealt) -> String {
         ),
     };
     text.push('\n');
-    text + &indented(&how, 0, 2)
+    text += &indented(&how, 0, 2);
+    if let Some(least) = dealt.least_imbalance().filter(|least| *least > EVEN) {
+        let why = format!(
+            "no dealing has less than {least:.2}: {}",
+            match dealt.groups < cases {
+                true => format!(
+                    "expectations hold the cases together in {}",
+                    counted(dealt.groups, "group")
+                ),
+                false => "a case is measured as a whole".to_owned(),
+            }
+        );
+        text += &indented(&why, 0, 2);
+    }
+    text
 }
