@@ -103,6 +103,15 @@ fn what_sbatch_refuses_is_told_and_leaves_no_job() {
     );
     slurm.does(
         "sbatch",
+        "echo 'sbatch: error: Invalid generic resource (gres) specification' >&2; exit 1",
+    );
+    let (_, _, stderr) = slurm.ran(&SUBMIT);
+    assert!(
+        flowing(&stderr).contains("--gpus says how many"),
+        "{stderr}"
+    );
+    slurm.does(
+        "sbatch",
         "case \"$*\" in *afterany*) exit 1 ;; *) echo '7;cluster' ;; esac",
     );
     assert_eq!(slurm.ran(&SUBMIT).0, 2);

@@ -154,7 +154,15 @@ fn begin(scripts: &Scripts, args: &SubmitArgs, folder: &Path, place: &Path) -> R
         files::write(Path::new(&path), text).map_err(Stop::usage)?;
     }
     let submitted = |words: Vec<String>| {
-        let told = asked(&words).map_err(|refused| Stop::Usage(anyhow!("{refused}")))?;
+        let told = asked(&words).map_err(|refused| {
+            let said = refused.to_string();
+            // Of a worker that is not regatta's nobody knows on what it computes.
+            let hint = match said.contains("generic resource") {
+                true => "; --gpus says how many of them a task needs, and 0 that it needs none",
+                false => "",
+            };
+            Stop::Usage(anyhow!("{said}{hint}"))
+        })?;
         // With several clusters: `12;cluster`.
         let job = told.trim().split(';').next().unwrap_or_default().to_owned();
         match job.parse::<u64>() {
