@@ -16,6 +16,7 @@ mod variants;
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::os::fd::FromRawFd;
 use std::path::PathBuf;
@@ -51,6 +52,8 @@ struct Fake {
     tuner: Option<String>,
     /// How many times as long it takes as the others of its kind.
     slower: f64,
+    /// With one, the times of a case follow from it and the case alone.
+    seed: Option<u64>,
     rng: ChaCha8Rng,
     prepared: Option<Prepare>,
     chosen: tuner::Chosen,
@@ -75,10 +78,7 @@ fn main() {
         Some("absent") => absent = Some("there is no libattention here".to_owned()),
         _ => {}
     }
-    let seed = match value("--seed") {
-        Some(seed) => seed.parse().expect("--seed takes a number"),
-        None => rand::rng().next_u64(),
-    };
+    let seed = value("--seed").map(|seed| seed.parse().expect("--seed takes a number"));
     let only = value("--variants");
     let wanted = |name: &str| {
         let only = only.as_deref();
@@ -99,7 +99,8 @@ fn main() {
         slower: value("--slower").map_or(1.0, |percent| {
             1.0 + percent.parse::<f64>().expect("--slower takes a number") / 100.0
         }),
-        rng: ChaCha8Rng::seed_from_u64(seed),
+        seed,
+        rng: ChaCha8Rng::seed_from_u64(rand::rng().next_u64()),
         prepared: None,
         chosen: tuner::Chosen::default(),
     };
@@ -144,6 +145,15 @@ impl Fake {
                 facts: BTreeMap::new(),
             },
             variants: Vec::new(),
+        }
+    }
+
+    /// Draws the times of a case anew where they are given.
+    fn deal(&mut self, case: &Prepare) {
+        if let Some(seed) = self.seed {
+            let mut hasher = DefaultHasher::new();
+            (seed, format!("{case:?}")).hash(&mut hasher);
+            self.rng = ChaCha8Rng::seed_from_u64(hasher.finish());
         }
     }
 
@@ -216,6 +226,7 @@ impl Worker for Fake {
             return Err(Refusal::Failed(format!("there is no variant `{name}`")));
         }
         println!("fake: preparing {}", request.variant);
+        self.deal(request);
         match request.variant.as_str() {
             "silent" => sleep(Duration::from_secs(3600)),
             #[allow(
