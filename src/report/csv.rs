@@ -6,15 +6,14 @@
 
 mod cases;
 mod cell;
+mod samples;
 
 use std::io::Write;
 
 use self::cases::cases;
-use self::cell::{Table, cell, text_cell};
+use self::samples::samples;
 use super::exporter::{Exporter, RenderError, Report};
 use crate::judge::spread::Spreads;
-use crate::record::disturbance;
-use crate::record::types::{Entry, Outcome};
 
 /// Writes both tables.
 pub(super) struct Csv;
@@ -33,17 +32,15 @@ impl Exporter for Csv {
         name: &'static str,
         out: &mut dyn Write,
     ) -> Result<(), RenderError> {
+        if name == SAMPLES {
+            return samples(out, report);
+        }
+        let mut spreads = Spreads::default();
+        report
+            .entries
+            .each(|entry| spreads.add(entry, &report.head.header.settings))?;
         let mut table = ::csv::Writer::from_writer(out);
-        let filled = match name {
-            CASES => {
-                let mut spreads = Spreads::default();
-                report
-                    .entries
-                    .each(|entry| spreads.add(entry, &report.head.header.settings))?;
-                cases(&mut table, report, &spreads)
-            }
-            _ => return samples(&mut table, report),
-        };
+        let filled = cases(&mut table, report, &spreads);
         done(filled.and_then(|()| Ok(table.flush()?)), name)
     }
 }
@@ -59,58 +56,12 @@ fn done(written: Result<(), ::csv::Error>, name: &'static str) -> Result<(), Ren
     })
 }
 
-fn samples(table: &mut Table, report: &Report) -> Result<(), RenderError> {
-    let names = [
-        "case",
-        "invocation",
-        "sample",
-        "confirm",
-        "device_ns",
-        "host_ns",
-        "cpu_ns",
-        "preempted",
-        "clock_mhz",
-        "disturbed",
-    ];
-    let mut written = table.write_record(names);
-    let planned = report.head.header.settings.invocations;
-    report.entries.each(|entry| {
-        if written.is_ok() {
-            written = of_entry(table, entry, entry.invocation >= planned);
-        }
-    })?;
-    done(written.and_then(|()| Ok(table.flush()?)), SAMPLES)
-}
-
-fn of_entry(table: &mut Table, entry: &Entry, confirms: bool) -> Result<(), ::csv::Error> {
-    let Outcome::Measured(measurement) = &entry.outcome else {
-        return Ok(());
-    };
-    let case = text_cell(&entry.case.0);
-    let (invocation, confirms) = (entry.invocation.to_string(), confirms.to_string());
-    for (sample, device_ns) in measurement.device_ns.iter().enumerate() {
-        table.write_record([
-            &case,
-            &invocation,
-            &sample.to_string(),
-            &confirms,
-            &device_ns.0.to_string(),
-            &cell(measurement.host_ns.get(sample).map(|time| time.0)),
-            &cell(measurement.cpu_ns.get(sample).map(|time| time.0)),
-            &cell(measurement.preempted.get(sample).copied()),
-            &cell(measurement.clock_mhz.get(sample)),
-            &text_cell(&disturbance::told(&measurement.disturbed)),
-        ])?;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::*;
     use crate::attention::ParamValue;
+    use crate::record::types::Outcome;
     use crate::report::{Format, fixture, render};
 
     /// A table as rows of `column = cell`, empty cells left out.

@@ -60,6 +60,11 @@ pub trait Looks {
         false
     }
 
+    /// True where entries of this case are looked at.
+    fn wants(&self, _case: &str) -> bool {
+        true
+    }
+
     /// At an entry of the case at this place of the plan. What the entry took may not be in
     /// it, and what one call does stands beside it, as a side keeps it.
     fn look(&mut self, place: usize, entry: &Entry, beside: &Beside);
@@ -79,6 +84,11 @@ pub fn each(path: &Path, known: &mut Known, to: &mut impl Looks) -> Result<Run, 
 trait Takes {
     /// The run, in which nothing was measured yet.
     fn begin(&mut self, _run: &Run) {}
+
+    /// True for a line that need not be read.
+    fn passes(&self, _body: &str) -> bool {
+        false
+    }
 
     /// Reads a line without its checksum in a way of its own; `None` where it has none for it.
     fn read(&mut self, _body: &str) -> Option<&Entry> {
@@ -108,6 +118,10 @@ impl<L: Looks> Takes for Shown<'_, L> {
         self.to.begin(run);
     }
 
+    fn passes(&self, body: &str) -> bool {
+        case_of(body).is_some_and(|case| !self.to.wants(case))
+    }
+
     fn read(&mut self, body: &str) -> Option<&Entry> {
         self.quick.read(body)?;
         Some(&self.quick.entry)
@@ -121,6 +135,13 @@ impl<L: Looks> Takes for Shown<'_, L> {
     fn take(&mut self, place: usize, entry: Entry) {
         self.to.look(place, &entry, &Beside::of(&entry));
     }
+}
+
+/// The case of an entry, where its line says so first and plainly.
+fn case_of(body: &str) -> Option<&str> {
+    let rest = body.strip_prefix("{\"kind\":\"entry\",\"case\":\"")?;
+    let (case, _) = rest.split_once('"')?;
+    (!case.contains('\\')).then_some(case)
 }
 
 fn lines(path: &Path, takes: &mut impl Takes) -> Result<Run, RecordError> {
@@ -138,6 +159,9 @@ fn lines(path: &Path, takes: &mut impl Takes) -> Result<Run, RecordError> {
     while let Some(text) = file.next()? {
         number += 1;
         let body = line::body(text);
+        if body.as_ref().is_ok_and(|body| takes.passes(body)) {
+            continue;
+        }
         let quick = body.as_ref().ok().and_then(|body| takes.read(body));
         let taken = match quick {
             Some(entry) => seen

@@ -1,6 +1,6 @@
 //! What every part of the page looks up.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use serde::Serialize;
 
@@ -55,7 +55,8 @@ impl<'a> Context<'a> {
             cases: rows.iter().map(|row| &row.case).collect(),
         };
         let excerpt = context.excerpt();
-        report.entries.each(|entry| {
+        let names: HashSet<&str> = places.iter().map(|&at| rows[at].case.0.as_str()).collect();
+        report.entries.each_of(&names, |entry| {
             if let Some(of_case) = context.in_full.get_mut(&entry.case) {
                 of_case.invocations.extend(Taken::of(entry, planned, most));
                 of_case.log = log(entry, excerpt).or(of_case.log.take());
