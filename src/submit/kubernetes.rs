@@ -163,14 +163,14 @@ fn merging(name: &str, plan: &Plan, kubernetes: &Kubernetes) -> Value {
     let script = format!(
         r#"# Not begun, killed in the middle, or owing fresh invocations: measured on, here.
 died=0 round=0
-while left=$({next}) && [ -n "$left" ] &&
-  [ "$died" -lt {tries} ] && [ "$round" -lt {ROUNDS} ]; do
+while left=$({next}) && [ -n "$left" ] && [ "$round" -lt {ROUNDS} ]; do
   round=$((round + 1)) failed=0
   for shard in $left; do
     {measure} \
       --shard "$shard/{shards}" --out {folder} || failed=1
   done
   died=$((died + failed))
+  [ "$failed" = 0 ] || [ "$died" -lt {tries} ] || break
 done
 exec {merge}
 "#

@@ -266,6 +266,11 @@ if ! left=$({next}); then
   [ -n "$(find {into} -name {RUN_FILE} 2>/dev/null | head -n 1)" ] || left=$(seq {shards})
 fi
 exec 2>"$folder/{SAID}"
+# What an earlier submission left is whole too: a shard that no task of this one measured is none.
+for shard in $(seq {shards}); do
+  [ "$(cat "$folder/$shard.code" 2>/dev/null)" = 0 ] || left="$left $shard"
+done
+left=$(echo $left | tr ' ' '\n' | sort -nu)
 lost= refused=
 for shard in $left; do
   case $(cat "$folder/$shard.code" 2>/dev/null) in
@@ -298,6 +303,10 @@ else
   fi
   {merge} >"$folder/{ANSWER}"
   code=$?
+  if [ -n "$lost$refused" ] && [ "$code" = 0 ]; then
+    echo "no task of this submission ended well for shards:$lost$refused" >&2
+    code=3
+  fi
 fi
 echo "$code" >"$folder/code.new" && mv "$folder/code.new" {code}
 exit "$code"

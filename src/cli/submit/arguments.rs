@@ -213,7 +213,11 @@ impl SubmitArgs {
             measure,
             next: baselines.into_iter().chain(quiet).collect(),
             merge,
-            out,
+            // No command may take it for an option.
+            out: match out.starts_with('-') {
+                true => format!("./{out}"),
+                false => out,
+            },
             tries: self.tries,
             gpus,
             cores: self.cpus_per_task,

@@ -1,6 +1,6 @@
 //! Manifests of Kubernetes.
 
-use std::path::Path;
+use std::path::{Component, Path};
 
 use super::arguments::{SubmitArgs, text_of};
 use crate::cli::{Ended, Stop, note, print as put};
@@ -34,7 +34,9 @@ pub fn print(args: &SubmitArgs) -> Ended {
         None => suite.name.clone(),
         Some(out) => text_of(out)?,
     };
-    if Path::new(&out).is_absolute() && !Path::new(&out).starts_with(MOUNT) {
+    let path = Path::new(&out);
+    let leaves = path.components().any(|part| part == Component::ParentDir);
+    if leaves || path.is_absolute() && !path.starts_with(MOUNT) {
         return Err(Stop::Usage(anyhow!(
             "--out {out}: the volume is at {MOUNT}, and what is written elsewhere is lost with \
              its pod; name a folder of it, for example --out {}",

@@ -230,6 +230,27 @@ fn a_wrong_command_line_is_not_tried_again() {
 }
 
 #[test]
+fn what_no_task_of_this_submission_measured_does_not_pass() {
+    let passes = |behind: Behind| {
+        behind.program("regatta", "[ $1 != merge ] || echo \"$*\"\n");
+        behind
+    };
+    // All that is there is whole, and is what an earlier submission left.
+    let all = [(1, "2"), (2, "2"), (3, "2"), (4, "2")];
+    let came = passes(Behind::after(&all, "")).ran(&[], &[]);
+    assert_eq!(came.code.as_deref(), Some("2"));
+    let came = passes(Behind::after(&[], "")).ran(&[], &[]);
+    assert!(came.submitted[0].contains("--array=1,2,3,4"), "{:?}", came.submitted);
+    for one in [[(1, "0"), (2, "0"), (3, "2"), (4, "0")], [(1, "0"), (2, "3"), (3, "0"), (4, "0")]] {
+        let came = passes(Behind::after(&one, "")).ran(&["9", "9"], &[]);
+        assert_eq!(came.code.as_deref(), Some("3"), "{}", came.said);
+        assert!(came.said.contains("ended well for shards: "), "{}", came.said);
+    }
+    let came = passes(Behind::after(&WELL, "")).ran(&[], &[]);
+    assert_eq!(came.code.as_deref(), Some("0"));
+}
+
+#[test]
 fn what_cannot_be_submitted_is_said_and_the_rest_judged() {
     let behind = Behind::after(&WELL, "echo 3");
     std::fs::write(behind.path("full"), "").unwrap();
