@@ -12,7 +12,7 @@ use super::history::{Keep, kept};
 use super::measure_args::{MeasureArgs, in_folder};
 use super::measuring::Ready;
 use super::reporting::{self, Answers, Base};
-use super::{Ended, Stop, in_part, sides};
+use super::{Ended, Stop, in_part, sharding, sides};
 use regatta::judge::Options;
 use regatta::measure::identity::checksum;
 use regatta::record::baseline::Store;
@@ -227,7 +227,9 @@ fn making(store: &Store, name: &str, ready: &Ready) -> String {
         ready.header.suite.arguments.clone(),
     ]
     .concat();
-    let directory = ready.directory.display().to_string();
+    // All shards of a part's suite are not one of them.
+    let directory = sharding::whole(&ready.directory, ready.header.shard.as_ref());
+    let directory = directory.display().to_string();
     let mut save = words(&["regatta", "baseline"]);
     save.extend(in_folder(store.root()));
     save.extend(words(&["save", name, &directory]));

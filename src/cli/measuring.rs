@@ -215,7 +215,11 @@ impl Ready {
             argv: argv(),
             started: Timestamp::now(),
             git: match revision {
-                None => checkout(&directory),
+                // Nor do the other parts of the whole make it another one.
+                None => {
+                    let shard = part.as_ref().map(|part| &part.shard);
+                    checkout(sharding::whole(&directory, shard))
+                }
                 Some(worktree) => Some(Git {
                     revision: worktree.commit,
                     dirty: false,

@@ -3,7 +3,7 @@
 mod place;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use clap::Args;
@@ -168,6 +168,14 @@ fn costs_of_baseline(store: &Store, name: &str) -> Result<Costs, Stop> {
     Ok(means
         .map(|(case, (sum, number))| (case, Nanoseconds(sum / f64::from(number))))
         .collect())
+}
+
+/// The folder of the whole that a part goes into; where there is no part, the folder itself.
+pub fn whole<'f>(folder: &'f Path, shard: Option<&Shard>) -> &'f Path {
+    let mut above = folder.ancestors();
+    let shards = above.find(|above| above.file_name().is_some_and(|name| name == SHARDS));
+    let whole = shards.filter(|_| shard.is_some()).and_then(Path::parent);
+    whole.unwrap_or(folder)
 }
 
 /// Where a part of what goes into a folder goes.

@@ -92,15 +92,21 @@ fn scheduled(number: &impl Fn(&str) -> anyhow::Result<Option<u32>>) -> anyhow::R
         if let (Some(count), Some(last)) = (count, last)
             && last
                 .checked_sub(first)
-                .is_none_or(|span| span / step + 1 != count)
+                .is_none_or(|span| (span / step).checked_add(1) != Some(count))
         {
             return Err(anyhow!(
                 "{from}={task} is of an array of {count} with gaps, from {first} to {last}: which \
                  shard that is, it does not say; write --shard I/N"
             ));
         }
+        if count == Some(1) && first > 1 {
+            return Err(anyhow!(
+                "{from}={task} is of an array of one, as where a single task is begun again: of \
+                 how many shards it does not say; write --shard {task}/N"
+            ));
+        }
         found.push(Said {
-            index: place / step + 1,
+            index: (place / step).saturating_add(1),
             total: count,
             from,
         });
@@ -163,6 +169,16 @@ mod tests {
         );
         let gaps = place("env", &slurm("5", "2", "5", "1", "2")).unwrap_err();
         assert!(gaps.contains("gaps"), "{gaps}");
+        // A single task that is begun again is not the whole suite.
+        let one = place("env", &slurm("3", "3", "3", "1", "1")).unwrap_err();
+        assert!(one.contains("--shard 3/N"), "{one}");
+        assert_eq!(
+            place("env", &slurm("1", "1", "1", "1", "1")).unwrap(),
+            "1/1"
+        );
+        let most = "4294967295";
+        assert!(place("env", &slurm("4", "0", most, "1", "5")).is_err());
+        assert!(place("env/4", &[("SLURM_ARRAY_TASK_ID", most)]).is_err());
         let kubernetes = [("JOB_COMPLETION_INDEX", "0")];
         assert_eq!(place("env/4", &kubernetes).unwrap(), "1/4");
         let error = place("env", &kubernetes).unwrap_err();
