@@ -174,7 +174,7 @@ fn split(folder: &Path, base: &Side, sweep: u64, of: u32) -> Judgement {
     loop {
         let parts = (1..=of).map(|index| folder.join(index.to_string()).join(RUN_FILE));
         let parts = parts.map(|path| Part::read(path).unwrap()).collect();
-        let kinds = kinds(parts).unwrap();
+        let kinds = kinds(parts, false).unwrap();
         assert_eq!(kinds.len(), 1);
         let parts = &kinds[0].parts;
         let header = joined_header(parts, Vec::new());

@@ -75,8 +75,19 @@ fn four_shards_make_the_run_of_the_whole() {
     // It is a run like any other: a baseline is made of it, and it is held against one.
     exits!(place, 0, ["baseline", "save", "t", "reports/s"]);
     exits!(place, 0, ["diff", "t", "reports/s"]);
-    // Those that were merged are not gone on with, and can be merged again.
-    exits!(place, 0, ["merge", "reports/s"]);
+    // Those that were merged are not gone on with, nor taken for new ones; asked to, it judges
+    // them again, and a history knows that it is one run.
+    let (_, stderr) = exits!(place, 3, ["merge", "reports/s"]);
+    let said = "the 4 shards on";
+    assert!(
+        stderr.contains(said) && stderr.contains("--again"),
+        "{stderr}"
+    );
+    let again = ["merge", "reports/s", "--again", "--history"];
+    exits!(place, 0, again);
+    exits!(place, 0, again);
+    let (listed, _) = exits!(place, 0, ["history", "list", "--json"]);
+    assert!(listed.contains("\"runs\":1"), "{listed}");
     let said = shards(&place, "gate", &[2], &[]);
     assert!(said.contains("the run before is kept as"), "{said}");
     let (_, stderr) = exits!(place, 3, ["merge", "reports/s"]);
@@ -269,15 +280,83 @@ fn parts_of_two_sweeps_are_told_from_each_other_and_a_stopped_merge_is_none() {
     let ended = text.trim_end().rfind('\n').unwrap() + 1;
     assert!(text[ended..].starts_with("{\"kind\":\"end\""), "{text}");
     fs::write(&path, &text[..ended]).unwrap();
-    exits!(place, 0, merge);
+    let (_, said) = exits!(place, 3, merge);
+    assert!(said.contains("where that merge was stopped"), "{said}");
+    assert!(!said.contains("--fresh"), "{said}");
+    exits!(place, 0, ["merge", "reports/s/shards", "--again"]);
     assert!(run_of(&place, "reports/s/shards/3-of-4").end.is_some());
 
     // A part of the first sweep, from wherever it was kept.
     fs::remove_dir_all(at("2-of-4")).unwrap();
     copy(&place.path().join("of-the-first"), &at("2-of-4"));
-    let (_, said) = exits!(place, 3, merge);
+    let (_, said) = exits!(place, 3, ["merge", "reports/s/shards", "--again"]);
     assert!(said.contains("and no part of that"), "{said}");
     assert!(said.contains("--shard 2/4 --fresh"), "{said}");
+}
+
+#[test]
+fn what_an_earlier_sweep_left_is_not_judged_as_new() {
+    let place = Place::with_baseline(&["fake/steady", "fake/other"], &[], "");
+    place.write(".gitignore", "baselines\nhistory\n");
+    place.git(&["init", "-q", "-b", "main"]);
+    place.git(&["add", ".gitignore", "s.toml"]);
+    place.git(&["commit", "-q", "-m", "first"]);
+    // Beside each other in a folder of the checkout that nobody ignores.
+    for index in ["1/2", "2/2"] {
+        exits!(
+            place,
+            0,
+            ["gate", "./s.toml", "--shard", index, "--out", "here"]
+        );
+    }
+    assert_eq!(exits!(place, 0, ["next", "here"]).0, "");
+    // Whole, and not judged yet; the next night measures nothing.
+    place.git(&["commit", "-q", "--allow-empty", "-m", "second"]);
+    let (_, stderr) = exits!(place, 3, ["merge", "here"]);
+    assert!(stderr.contains("and this checkout is at"), "{stderr}");
+    place.git(&["checkout", "-q", "HEAD^"]);
+    exits!(place, 0, ["merge", "here"]);
+    assert_eq!(exits!(place, 0, ["next", "here"]).0, "");
+    exits!(place, 3, ["merge", "here"]);
+
+    // Fewer shards the next time: those that were merged are over.
+    exits!(
+        place,
+        0,
+        ["gate", "./s.toml", "--shard", "1/1", "--out", "here"]
+    );
+    exits!(place, 0, ["merge", "here"]);
+}
+
+#[test]
+fn a_line_without_an_end_loses_nothing_and_a_part_is_held_while_it_is_judged() {
+    let place = Place::with_baseline(&["fake/steady", "fake/other"], &[], "");
+    shards(&place, "gate", &[1, 2, 3, 4], &[]);
+    for index in [1, 4] {
+        let path = format!("reports/s/shards/{index}-of-4/run.jsonl");
+        let path = place.path().join(path);
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, text.trim_end()).unwrap();
+    }
+    let lock = place.path().join("reports/s/shards/2-of-4/.lock");
+    let held = fs::File::create(lock).unwrap();
+    held.lock().unwrap();
+    let (_, stderr) = exits!(place, 3, ["merge", "reports/s"]);
+    assert!(stderr.contains("another regatta is measuring"), "{stderr}");
+    drop(held);
+    exits!(place, 0, ["merge", "reports/s"]);
+    let whole = run_of(&place, "reports/s");
+    assert_eq!(entries(&whole).len(), 60);
+    assert!(whole.end.is_some() && whole.damage.is_empty());
+    let (_, stderr) = exits!(place, 3, ["merge", "reports/s"]);
+    assert!(stderr.contains("the 4 shards on"), "{stderr}");
+
+    // A first line that cannot be read is a part that is not there.
+    shards(&place, "gate", &[1, 2, 3, 4], &[]);
+    fs::write(place.path().join("reports/s/shards/3-of-4/run.jsonl"), "").unwrap();
+    assert_eq!(next(&place), "3");
+    shards(&place, "gate", &[3], &[]);
+    exits!(place, 0, ["merge", "reports/s"]);
 }
 
 #[test]
@@ -325,6 +404,19 @@ fn a_comparison_is_split_with_both_sides_of_a_case_in_one_shard() {
     let [base, head] =
         ["base", "head"].map(|side| run_of(&place, &format!("reports/s-compare/{side}")));
     assert_eq!(entries(&base), entries(&head));
+    let inside = "reports/s-compare/shards";
+    let (_, stderr) = exits!(place, 2, ["merge", inside, "--again", "--out", inside]);
+    assert!(stderr.contains("is where shard"), "{stderr}");
+    // The base of one sweep beside the head of another.
+    let at = |which: &str| place.path().join("reports/s-compare/shards").join(which);
+    copy(&at("1-of-3/base"), &place.path().join("before"));
+    for shard in ["1/3", "2/3", "3/3"] {
+        exits!(place, 0, [&compare[..], &["--shard", shard]].concat());
+    }
+    fs::remove_dir_all(at("1-of-3/base")).unwrap();
+    copy(&place.path().join("before"), &at("1-of-3/base"));
+    let (_, stderr) = exits!(place, 3, ["merge", inside, "--again"]);
+    assert!(stderr.contains("shard 1"), "{stderr}");
     // Variants against each other have names of their own.
     let compare = [
         "compare",
@@ -350,13 +442,11 @@ fn elsewhere(place: &Place, shards: &[u32]) {
         copy(&at("reports/s/shards"), &there);
         let path = there.join("run.jsonl");
         let text = fs::read_to_string(&path).unwrap();
-        let (first, rest) = text.split_once('\n').unwrap();
-        let mut header: serde_json::Value = serde_json::from_str(first).unwrap();
-        header.as_object_mut().unwrap().remove("sum");
-        header["machine"]["name"] = "another-9c".into();
-        header["machine"]["hard"]["cpu.cores"] = "9".into();
-        let first = regatta::record::line::write(&header).unwrap();
-        fs::write(path, first + rest).unwrap();
+        let text = rewritten_first(&text, |header| {
+            header["machine"]["name"] = "another-9c".into();
+            header["machine"]["hard"]["cpu.cores"] = "9".into();
+        });
+        fs::write(path, text).unwrap();
     }
 }
 
@@ -366,7 +456,7 @@ fn each_kind_of_machine_has_a_verdict_of_its_own_and_all_shards() {
     place.suite("s", &["fake/steady"], &[], "");
     shards(&place, "run", &[1, 2, 3, 4], &[]);
     elsewhere(&place, &[1, 2, 3, 4]);
-    let both = ["merge", "reports/s/shards", "elsewhere"];
+    let both = ["merge", "reports/s/shards", "elsewhere", "--again"];
     let (_, stderr) = exits!(place, 0, both);
     assert!(
         stderr.contains("report of all: reports/s/index.html"),
@@ -379,8 +469,19 @@ fn each_kind_of_machine_has_a_verdict_of_its_own_and_all_shards() {
     );
     let there = place.path().join("reports/s/another-9c/index.html");
     assert!(there.is_file());
+    let (stdout, _) = exits!(place, 0, ["baseline", "save", "t", "reports/s"]);
+    assert_eq!(stdout.matches("cases of reports/s/").count(), 2, "{stdout}");
+    assert!(place.path().join("baselines/t/another-9c.jsonl").is_file());
+    let (_, stderr) = exits!(place, 2, ["baseline", "save", "t", "reports/s"]);
+    assert!(stderr.contains("--replace"), "{stderr}");
     let (_, stderr) = exits!(place, 2, ["next", "reports/s/shards", "elsewhere"]);
     assert!(stderr.contains("name those of one"), "{stderr}");
+    let (_, stderr) = exits!(
+        place,
+        2,
+        ["merge", "reports/s/shards", "elsewhere", "--json"]
+    );
+    assert!(stderr.contains("2 kinds of machine"), "{stderr}");
     // A part of them is none, and one of them among the others is named.
     fs::remove_dir_all(place.path().join("elsewhere/3-of-4")).unwrap();
     let (_, stderr) = exits!(place, 3, both);
@@ -398,6 +499,70 @@ fn each_kind_of_machine_has_a_verdict_of_its_own_and_all_shards() {
         stderr.contains("shard 2/4") && stderr.contains("measure it there"),
         "{stderr}"
     );
+}
+
+#[test]
+fn each_kind_of_machine_is_held_against_its_own_baseline() {
+    let place = Place::with_baseline(&["fake/steady"], &[], "");
+    shards(&place, "gate", &[1, 2, 3, 4], &[]);
+    elsewhere(&place, &[1, 2, 3, 4]);
+    // A baseline of the other machine is another file of the same name.
+    let baselines = place.path().join("baselines/s");
+    let own = fs::read_dir(&baselines).unwrap().next().unwrap().unwrap();
+    let text = fs::read_to_string(own.path()).unwrap();
+    let other = rewritten_first(&text, |first| {
+        first["run"]["machine"]["name"] = "another-9c".into();
+        first["run"]["machine"]["hard"]["cpu.cores"] = "9".into();
+    });
+    fs::write(baselines.join("another-9c.jsonl"), other).unwrap();
+    let sum = regatta::measure::identity::checksum(&baselines.join("another-9c.jsonl"));
+    for index in 1..=4 {
+        let path = place
+            .path()
+            .join(format!("elsewhere/{index}-of-4/run.jsonl"));
+        let text = fs::read_to_string(&path).unwrap();
+        let text = rewritten_first(&text, |header| {
+            header["shard"]["asked"]["gate"]["base"]["sum"] = sum.clone().into();
+        });
+        fs::write(path, text).unwrap();
+    }
+    let both = ["merge", "reports/s/shards", "elsewhere"];
+    let (stdout, _) = exits!(place, 0, both);
+    assert_eq!(stdout.matches("6 same").count(), 2, "{stdout}");
+    // One of them by another baseline than the others of its kind.
+    let path = place.path().join("elsewhere/2-of-4/run.jsonl");
+    let text = fs::read_to_string(&path).unwrap();
+    let text = rewritten_first(&text, |header| {
+        header["shard"]["asked"]["gate"]["base"]["sum"] = "other".into();
+    });
+    fs::write(path, text).unwrap();
+    let both = ["merge", "reports/s/shards", "elsewhere", "--again"];
+    let (_, stderr) = exits!(place, 3, both);
+    assert!(
+        stderr.contains("shard 2/4") && stderr.contains("(other)"),
+        "{stderr}"
+    );
+}
+
+/// A file whose first line was changed.
+fn rewritten_first(text: &str, change: impl Fn(&mut serde_json::Value)) -> String {
+    let (first, rest) = text.split_once('\n').unwrap();
+    let mut header: serde_json::Value = serde_json::from_str(first).unwrap();
+    header.as_object_mut().unwrap().remove("sum");
+    change(&mut header);
+    regatta::record::line::write(&header).unwrap() + rest
+}
+
+#[test]
+fn a_calibration_in_shards_says_how_it_is_drawn() {
+    let place = Place::new();
+    place.suite("s", &["fake/steady"], &[], "");
+    for shard in ["1/2", "2/2"] {
+        exits!(place, 0, ["calibrate", "./s.toml", "--shard", shard]);
+    }
+    let (_, stderr) = exits!(place, 0, ["merge", "reports/s-calibration"]);
+    let command = "regatta calibrate ./s.toml --run reports/s-calibration";
+    assert!(stderr.contains(command), "{stderr}");
 }
 
 #[test]

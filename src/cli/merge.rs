@@ -11,9 +11,11 @@ use super::parts::{Judged, Whole, gather};
 use super::reporting::{self, Answers, Told};
 use super::{Ended, Stop, note};
 use regatta::judge::judgement::VerdictOutcome;
+use regatta::measure::git::{Checkout, Git as _};
 use regatta::measure::laps::{Laps, Monotonic};
 use regatta::record::baseline::Store;
 use regatta::record::run_file::RunWriter;
+use regatta::record::shard::Asked;
 use regatta::record::shards::{Part, owed_of, write};
 use regatta::record::spent::Phase;
 use regatta::record::types::Run;
@@ -27,8 +29,9 @@ use regatta::units::counted;
 /// RUN names shards (`--shard I/N` of run, gate, compare and calibrate), or a folder that holds
 /// them: reports/quick/shards. Each says what all of them must hold: one that is lost, empty,
 /// twice there, of another revision, suite or kind of machine is named, with the command that
-/// measures it, and nothing is judged (exit code 3). All shards on each of several kinds of
-/// machine make a verdict each. Otherwise it ends as the command ends whose shards they are.
+/// measures it, and nothing is judged (exit code 3); nor are shards that were merged before, of
+/// which none was measured since. All shards on each of several kinds of machine make a verdict
+/// each. Otherwise it ends as the command ends whose shards they are.
 #[derive(Args, Debug)]
 pub struct MergeArgs {
     /// Shards, or folders of them
@@ -38,6 +41,11 @@ pub struct MergeArgs {
     /// Where the run and its reports go [default: the folder that holds the shards' folder]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+
+    /// Judge shards that were merged before, were left by a merge that was stopped, or are of
+    /// another revision than this checkout
+    #[arg(long)]
+    again: bool,
 
     /// The folder of baselines
     #[arg(long, value_name = "DIR", default_value = "baselines")]
@@ -69,14 +77,17 @@ pub fn run(args: &MergeArgs) -> Ended {
 fn merge(args: &MergeArgs) -> Ended {
     args.answers.check()?;
     let clock = Monotonic::begin();
-    let wholes = gather(&args.runs).map_err(super::parts::Gap::told)?;
+    let wholes = gather(&args.runs, args.again).map_err(super::parts::Gap::told)?;
     let several = wholes.len() > 1;
-    if several && args.answers.outputs.any() {
+    if several && (args.answers.outputs.any() || args.answers.show.json) {
         return Err(Stop::Usage(anyhow!(
-            "the shards are of {} kinds of machine, each with reports of its own; leave out the \
-             report files, and take them from its folder",
+            "the shards are of {} kinds of machine, each with reports of its own; leave out --json \
+             and report files, or merge those of one kind",
             wholes.len()
         )));
+    }
+    if !args.again {
+        wholes.iter().try_for_each(refuse_stale)?;
     }
     let suite = &wholes[0].head[0].run.header.suite.name;
     let whole = args.out.clone().or_else(|| wholes[0].folder());
@@ -87,10 +98,16 @@ fn merge(args: &MergeArgs) -> Ended {
     }
     let mut said = Vec::new();
     let mut worst = 0;
-    for of_kind in &wholes {
-        let folder = match several {
-            true => whole.join(&of_kind.machine),
-            false => whole.clone(),
+    for (place, of_kind) in wholes.iter().enumerate() {
+        let name = &of_kind.machine;
+        let before = wholes[..place]
+            .iter()
+            .filter(|other| other.machine == *name);
+        let folder = match (several, before.count()) {
+            (false, _) => whole.clone(),
+            (true, 0) => whole.join(name),
+            // Machines of one name that differ in what it does not tell.
+            (true, before) => whole.join(format!("{name}-{}", before + 1)),
         };
         let code = conclude(args, of_kind, &folder, &clock, &mut said)?;
         worst = graver(worst, code);
@@ -103,6 +120,43 @@ fn merge(args: &MergeArgs) -> Ended {
         }
     }
     Ok(worst)
+}
+
+/// Refuses shards of which none was measured since the last merge: whatever was to measure them
+/// came to nothing, and they would be taken for what it measured. So it is with those of another
+/// revision than that of the checkout this was started in.
+fn refuse_stale(whole: &Whole) -> Result<(), Stop> {
+    let shards = counted(whole.head.len(), "shard");
+    if let Some(merged) = whole.merged() {
+        return Err(Stop::NotJudged(anyhow!(
+            "the {shards} on {} were merged {}, and none was measured since; measure them anew, or \
+             judge the same again: --again",
+            whole.machine,
+            merged.strftime("%Y-%m-%d %H:%M UTC"),
+        )));
+    }
+    let git = Checkout::at(".");
+    let header = &whole.head[0].run.header;
+    let (Some(of), None) = (&header.git, &whole.base) else {
+        return Ok(());
+    };
+    let of = of.revision.as_str();
+    // Of another repository nothing is known.
+    let knows = git.ask(&["cat-file", "-e", of]).is_ok();
+    match git.ask(&["rev-parse", "HEAD"]) {
+        Ok(here) if knows && here != of => Err(Stop::NotJudged(anyhow!(
+            "the {shards} are of revision {}, and this checkout is at {}; measure them anew, or \
+             judge them as they are: --again",
+            short(of),
+            short(&here),
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// As much of a revision as is printed.
+fn short(revision: &str) -> String {
+    revision.chars().take(12).collect()
 }
 
 /// What an exit code of a verdict stands for.
@@ -166,9 +220,10 @@ fn conclude(
         before: &[],
         quiet: args.quiet,
     };
-    let ended = told.tell(folder, writer, laps, &args.answers);
+    let (ended, closed) = told.tell(folder, writer, laps, &args.answers);
     match batch {
-        None => end(whole),
+        // What could not be told is judged again.
+        None if closed => end(whole),
         Some(batch) if !args.quiet => {
             let words = ["regatta".to_owned(), "next".to_owned()];
             let runs = args.runs.iter().map(|run| run.display().to_string());
@@ -180,7 +235,18 @@ fn conclude(
                 shell_command(&words)
             ));
         }
-        Some(_) => {}
+        _ => {}
+    }
+    if matches!(whole.asked(), Asked::Calibrate) && !args.quiet {
+        let words = ["regatta", "calibrate"].map(str::to_owned);
+        let suite = &whole.head[0].run.header.suite;
+        let suite = suite.arguments.first().unwrap_or(&suite.name).clone();
+        let words = words.into_iter().chain([suite]);
+        let words: Vec<String> = words.chain(["--run".to_owned(), label]).collect();
+        note(format!(
+            "what it tells of a gate is drawn by {}",
+            shell_command(&words)
+        ));
     }
     if !args.quiet {
         note(format!(
@@ -203,7 +269,7 @@ fn refuse_the_folder_of_a_part(whole: &Whole, folder: &Path) -> Result<(), Stop>
         part.path
             .ancestors()
             .skip(1)
-            .take(2)
+            .take(2 + usize::from(whole.base.is_some()))
             .any(|of| files::place(of) == place)
     }) {
         None => Ok(()),

@@ -21,12 +21,13 @@ use regatta::units::counted;
 /// One a line: shards that were never begun or were stopped; and, where all are there, those
 /// with cases that are not decided, and that fresh invocations may decide: they are judged
 /// together, and what a shard owes is written into its run. The same command that measured a
-/// shard takes it. Nothing is printed when all is there and decided: `regatta merge` tells. The
-/// loop ends by itself, since a suite bounds its fresh invocations.
+/// shard takes it. Nothing is printed when all is there and decided: `regatta merge` tells. A
+/// suite bounds its fresh invocations; a shard that cannot be measured is named each time.
 #[derive(Args, Debug)]
 #[command(after_help = "As a loop:\n  \
-    while left=$(regatta next reports/s/shards) && [ -n \"$left\" ]; do\n    \
-    for i in $left; do regatta gate s --shard $i/8; done\n  \
+    for round in 1 2 3 4 5 6; do\n    \
+      left=$(regatta next reports/s/shards) && [ -n \"$left\" ] || break\n    \
+      for i in $left; do regatta gate s --shard $i/8; done\n  \
     done\n  \
     regatta merge reports/s/shards")]
 pub struct NextArgs {
@@ -53,7 +54,7 @@ pub fn run(args: &NextArgs) -> Ended {
             note(text);
         }
     };
-    let wholes = match gather(&args.runs) {
+    let wholes = match gather(&args.runs, false) {
         Ok(wholes) => wholes,
         Err(Gap::Problems(problems)) if problems.is_left_alone() => {
             let mut left = BTreeSet::new();

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use anyhow::anyhow;
+use jiff::Timestamp;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::measuring::argv;
 use super::reporting::Base;
@@ -14,6 +16,7 @@ use super::{Stop, note, sides};
 use regatta::judge::judgement::Judgement;
 use regatta::judge::{self, Batch, Options, next_batch};
 use regatta::measure::identity::checksum;
+use regatta::record::RecordError;
 use regatta::record::baseline::Store;
 use regatta::record::shard::Asked;
 use regatta::record::shards::{
@@ -69,11 +72,16 @@ impl Gap {
     }
 }
 
-/// Reads every part at these paths, and sorts them by the kind of machine.
+/// Reads every part at these paths, sorts them by the kind of machine, and keeps others from
+/// measuring them until they are dropped. `again` as for [`shards::kinds`].
 ///
 /// # Errors
-/// What they lack; a path that leads to no part: exit code 2.
-pub fn gather(paths: &[PathBuf]) -> Result<Vec<Whole>, Gap> {
+/// What they lack; a path that leads to no part: exit code 2; a part that is being measured: 3.
+pub fn gather(paths: &[PathBuf], again: bool) -> Result<Vec<Whole>, Gap> {
+    // A file for each part is kept open.
+    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
+    }
     let mut files: Vec<Files> = Vec::new();
     for path in paths {
         match shards::find(path) {
@@ -93,7 +101,7 @@ pub fn gather(paths: &[PathBuf]) -> Result<Vec<Whole>, Gap> {
         .filter_map(|files| files.base.clone())
         .collect();
     let kinds = |paths| -> Result<Vec<Kind>, Gap> {
-        shards::kinds(read_all(paths)?).map_err(Gap::Problems)
+        shards::kinds(read_all(paths)?, again).map_err(Gap::Problems)
     };
     let compares = !bases.is_empty();
     let heads = kinds(heads)?;
@@ -107,6 +115,9 @@ pub fn gather(paths: &[PathBuf]) -> Result<Vec<Whole>, Gap> {
         }
     });
     let wholes: Vec<Whole> = wholes.collect();
+    for whole in &wholes {
+        whole.has_pairs()?;
+    }
     match wholes.iter().find(|whole| whole.base.is_some() != compares) {
         None => Ok(wholes),
         Some(whole) => Err(Gap::Stop(Stop::NotJudged(anyhow!(
@@ -129,7 +140,7 @@ fn read_all(paths: Vec<PathBuf>) -> Result<Vec<Part>, Stop> {
                     let Some(path) = paths.get(place) else {
                         return;
                     };
-                    let part = Part::read(path.clone());
+                    let part = Part::hold(path.clone());
                     if let Ok(mut read) = read.lock() {
                         read.push((place, part));
                     }
@@ -139,8 +150,28 @@ fn read_all(paths: Vec<PathBuf>) -> Result<Vec<Part>, Stop> {
     });
     let mut read = read.into_inner().unwrap_or_else(|read| read.into_inner());
     read.sort_by_key(|(place, _)| *place);
-    let parts = read.into_iter().map(|(_, part)| part);
-    parts.collect::<Result<_, PartError>>().map_err(Stop::usage)
+    let mut parts = Vec::new();
+    let mut unreadable = Vec::new();
+    for (_, part) in read {
+        match part {
+            Ok(part) => parts.push(part),
+            Err(PartError::Record(error @ RecordError::Busy(_))) => {
+                return Err(Stop::not_judged(error));
+            }
+            Err(PartError::Record(error)) => unreadable.push(error),
+            Err(error @ PartError::Whole(_)) => return Err(Stop::usage(error)),
+        }
+    }
+    // What the others tell of it says how it is measured again.
+    match (parts.is_empty(), unreadable.first()) {
+        (true, Some(_)) => Err(Stop::usage(unreadable.remove(0))),
+        _ => {
+            for error in &unreadable {
+                note(format!("left out: {error}"));
+            }
+            Ok(parts)
+        }
+    }
 }
 
 /// A whole as it is judged.
@@ -154,6 +185,38 @@ pub struct Judged {
 }
 
 impl Whole {
+    /// When all of its parts were merged, where they were: the last of their ends.
+    pub fn merged(&self) -> Option<Timestamp> {
+        let base = self.base.iter().flatten();
+        let ends = self.head.iter().chain(base).map(|part| {
+            let end = part.run.end.as_ref();
+            end.map(|end| end.finished)
+        });
+        let ends: Option<Vec<Timestamp>> = ends.collect();
+        ends?.into_iter().max()
+    }
+
+    /// Refuses sides of a part that were not measured in turn with each other.
+    fn has_pairs(&self) -> Result<(), Stop> {
+        let pair = |part: &Part| part.run.header.turn.as_ref().map(|turn| turn.pair.clone());
+        let base = self.base.iter().flatten();
+        match self
+            .head
+            .iter()
+            .zip(base)
+            .find(|(head, base)| pair(head) != pair(base))
+        {
+            None => Ok(()),
+            Some((head, base)) => Err(Stop::NotJudged(anyhow!(
+                "{} and {} were not measured in turn with each other; measure shard {} anew, with \
+                 --fresh",
+                base.path.display(),
+                head.path.display(),
+                head.place()
+            ))),
+        }
+    }
+
     /// What is to become of it.
     pub fn asked(&self) -> &Asked {
         &self.head[0].shard().asked

@@ -134,7 +134,7 @@ pub fn conclude(
         before: &ready.judging,
         quiet: ready.quiet(),
     };
-    told.tell(folder, writer, laps, answers)
+    told.tell(folder, writer, laps, answers).0
 }
 
 /// A judgement that is there, and what it is of.
@@ -155,7 +155,7 @@ pub struct Told<'a> {
 
 impl Told<'_> {
     /// Writes the reports into a folder, ends the run's file and prints the answer, as
-    /// [`conclude`] does.
+    /// [`conclude`] does. Says whether the file could be ended, too.
     ///
     /// # Errors
     /// None: what cannot be written or printed is told.
@@ -165,7 +165,7 @@ impl Told<'_> {
         mut writer: RunWriter,
         mut laps: Laps<'_>,
         answers: &Answers,
-    ) -> Ended {
+    ) -> (Ended, bool) {
         let Told {
             judgement,
             mut run,
@@ -218,7 +218,9 @@ impl Told<'_> {
         {
             say(timings.said());
         }
-        ended(judgement, std::iter::once(written).chain(told))
+        let closed = written.is_ok();
+        let all = std::iter::once(written).chain(told);
+        (ended(judgement, all), closed)
     }
 }
 

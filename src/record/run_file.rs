@@ -8,7 +8,7 @@ mod wire;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -174,15 +174,22 @@ impl RunWriter {
         })
     }
 
-    /// Opens the run of a folder to add to it, as it is.
+    /// Opens the run of a folder to add to it, as it is, but for a last line that has no end.
+    /// Whoever calls this holds the folder, as [`hold`] does.
     ///
     /// # Errors
-    /// When it cannot be written, or another process writes there now.
+    /// When it cannot be written.
     pub fn adding(path: &Path) -> Result<RunWriter, RecordError> {
         let io = |error| RecordError::io(path, error);
-        let lock = lock(path.parent().unwrap_or(Path::new(".")))?;
-        let file = OpenOptions::new().append(true).open(path).map_err(io)?;
-        std::mem::forget(lock);
+        let mut options = OpenOptions::new();
+        let mut file = options.read(true).append(true).open(path).map_err(io)?;
+        let mut last = [b'\n'];
+        if file.seek(SeekFrom::End(-1)).is_ok() {
+            file.read_exact(&mut last).map_err(io)?;
+        }
+        if last != *b"\n" {
+            file.write_all(b"\n").map_err(io)?;
+        }
         Ok(RunWriter {
             path: path.to_owned(),
             file,
@@ -265,6 +272,19 @@ pub(crate) fn lock(directory: &Path) -> Result<File, RecordError> {
         Ok(()) => Ok(file),
         Err(fs::TryLockError::WouldBlock) => Err(RecordError::Busy(directory.to_owned())),
         Err(fs::TryLockError::Error(error)) => Err(RecordError::io(&path, error)),
+    }
+}
+
+/// Keeps every other process from writing into a report directory until what is given is dropped;
+/// `None` where nothing can be written there.
+///
+/// # Errors
+/// When another process writes there now.
+pub fn hold(directory: &Path) -> Result<Option<File>, RecordError> {
+    match lock(directory) {
+        Ok(held) => Ok(Some(held)),
+        Err(busy @ RecordError::Busy(_)) => Err(busy),
+        Err(_) => Ok(None),
     }
 }
 

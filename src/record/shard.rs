@@ -83,6 +83,17 @@ pub enum Asked {
 }
 
 impl Asked {
+    /// True where two parts are to become the same. Of another kind of machine the baseline is
+    /// another file of the same name.
+    pub fn is_as(&self, other: &Asked, one_kind: bool) -> bool {
+        match (self, other) {
+            (Asked::Gate { base: Some(own) }, Asked::Gate { base: Some(other) }) => {
+                own.name == other.name && (!one_kind || own.sum == other.sum)
+            }
+            _ => self == other,
+        }
+    }
+
     /// The command whose part it is.
     pub fn command(&self) -> &'static str {
         match self {

@@ -10,6 +10,7 @@ use super::{About, Came, Figures, HistoryError};
 use crate::attention::{CaseId, Params};
 use crate::input;
 use crate::record::RecordError;
+use crate::record::shard::Merged;
 use crate::record::side::{CaseRecord, Side, Status, median};
 use crate::record::types::{Run, RunHeader};
 use crate::units::{Nanoseconds, Share};
@@ -55,7 +56,10 @@ pub fn reduced(
         suite: header.suite.name.clone(),
         machine: header.machine.name.clone(),
         about: About {
-            id: identity(path)?,
+            id: match &header.merged {
+                Some(merged) => of_parts(merged, header),
+                None => identity(path)?,
+            },
             at,
             started: (at != header.started).then_some(header.started),
             label: path.display().to_string(),
@@ -74,6 +78,16 @@ pub fn reduced(
 }
 
 /// Checksum and length of a file.
+/// What a merged run is known by: merged again, it is the same.
+fn of_parts(merged: &Merged, header: &RunHeader) -> String {
+    let mut hasher = crc32fast::Hasher::new();
+    let parts = merged.shards.iter();
+    for (index, started) in parts.map(|shard| (shard.index, shard.started)) {
+        hasher.update(format!("{index} {started}\n").as_bytes());
+    }
+    format!("{:08x}-{}", hasher.finalize(), header.plan.len())
+}
+
 fn identity(path: &Path) -> Result<String, HistoryError> {
     let read = || -> std::io::Result<String> {
         let mut file = input::open(path, input::RUN)?;

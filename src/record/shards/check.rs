@@ -1,10 +1,9 @@
 //! Whether parts make a whole.
 
-use std::collections::BTreeMap;
-
-use jiff::Timestamp;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Part;
+use super::sweeps::LastMerge;
 use crate::record::run_file::differences;
 use crate::record::shard::{Asked, Portion, Shard};
 use crate::record::types::{Fingerprint, RunHeader};
@@ -32,6 +31,8 @@ pub enum Lack {
     Owes,
     /// It cannot stand beside the others.
     Foreign,
+    /// Whether it is of one sweep with the others is not known.
+    Unclear,
 }
 
 /// Why parts make no whole.
@@ -54,21 +55,31 @@ pub struct Problems(pub Vec<Problem>);
 impl Problems {
     /// True where measuring what is left is all that it takes.
     pub fn is_left_alone(&self) -> bool {
-        self.0.iter().all(|problem| problem.lack != Lack::Foreign)
+        let by_measuring = [Lack::Lost, Lack::Unfinished, Lack::Owes];
+        self.0
+            .iter()
+            .all(|problem| by_measuring.contains(&problem.lack))
     }
 }
 
-/// Sorts parts by the kind of machine that they were measured on; each kind has all of them.
+/// Sorts parts by the kind of machine that they were measured on; each kind has all of them. With
+/// `again` some may have been ended by a merge that was stopped before it ended the others.
 ///
 /// # Errors
 /// What is lost, unfinished, twice there or foreign, all of it.
-pub fn kinds(parts: Vec<Part>) -> Result<Vec<Kind>, Problems> {
+pub fn kinds(mut parts: Vec<Part>, again: bool) -> Result<Vec<Kind>, Problems> {
+    // Those of a sweep that was dealt to another number, and merged, are over.
+    let open = parts.iter().filter(|part| part.run.end.is_none());
+    let open: BTreeSet<u32> = open.map(|part| part.place().of).collect();
+    parts.retain(|part| {
+        part.run.end.is_none() || open.is_empty() || open.contains(&part.place().of)
+    });
     let mut problems = Vec::new();
-    let Some(usual) = usual(&parts).cloned() else {
+    let Some(most_are) = usual(&parts).cloned() else {
         return Ok(Vec::new());
     };
     for part in &parts {
-        problems.extend(foreign(part, &usual));
+        problems.extend(foreign(part, &most_are));
     }
     if !problems.is_empty() {
         return Err(Problems(problems));
@@ -85,7 +96,14 @@ pub fn kinds(parts: Vec<Part>) -> Result<Vec<Kind>, Problems> {
     let mut kinds = Vec::new();
     for mut of_kind in machines.into_values() {
         of_kind.sort_by_key(|part| part.place());
-        problems.extend(lacking(&of_kind, home.as_ref()));
+        // Parts of two kinds of machine may differ in what those of one may not.
+        let of_this = usual(&of_kind).cloned();
+        let of_this = of_this.iter();
+        problems.extend(of_this.flat_map(|usual| {
+            let parts = of_kind.iter();
+            parts.filter_map(|part| foreign(part, usual))
+        }));
+        problems.extend(lacking(&of_kind, home.as_ref(), again));
         kinds.push(Kind {
             machine: of_kind[0].run.header.machine.name.clone(),
             parts: of_kind,
@@ -104,7 +122,7 @@ fn usual(parts: &[Part]) -> Option<&RunHeader> {
     for part in parts {
         let alike = |with: &Part| {
             part.shard().parts == with.shard().parts
-                && part.shard().asked == with.shard().asked
+                && asks_as(part, &with.run.header)
                 && of_one_kind(&part.run.header, &with.run.header).is_empty()
         };
         match sorts.iter_mut().find(|(with, _)| alike(with)) {
@@ -115,6 +133,13 @@ fn usual(parts: &[Part]) -> Option<&RunHeader> {
     let most = sorts.iter().map(|(_, number)| *number).max()?;
     let first = sorts.iter().find(|(_, number)| *number == most);
     first.map(|(part, _)| &part.run.header)
+}
+
+/// True where a part is to become what another is.
+fn asks_as(part: &Part, other: &RunHeader) -> bool {
+    let one_kind = part.run.header.machine.hard == other.machine.hard;
+    let asked = other.shard.as_ref().map(|shard| &shard.asked);
+    asked.is_some_and(|asked| part.shard().asked.is_as(asked, one_kind))
 }
 
 /// In what two parts differ that no other machine explains.
@@ -147,7 +172,7 @@ fn foreign(part: &Part, usual: &RunHeader) -> Option<Problem> {
             again,
         })
     };
-    if own.asked != theirs.asked {
+    if !asks_as(part, usual) {
         let base = |shard: &Shard| match &shard.asked {
             Asked::Gate { base: Some(base) } => {
                 format!("gate against {} ({})", base.name, base.sum)
@@ -158,16 +183,26 @@ fn foreign(part: &Part, usual: &RunHeader) -> Option<Problem> {
         return say(why, Vec::new());
     }
     let differ = of_one_kind(usual, &part.run.header);
-    if !differ.is_empty() {
+    let anew = || {
         let mut again = again(usual, place);
         again.push("--fresh".to_owned());
-        return say(differ.join("; "), again);
+        again
+    };
+    if !differ.is_empty() {
+        // The same command would measure the same: the others are what was left behind.
+        let newer = part.run.header.started > usual.started;
+        let others = match newer {
+            true => " (it is the newer: where it is right, measure the others anew)",
+            false => "",
+        };
+        return say(differ.join("; ") + others, anew());
+    }
+    if own.parts != theirs.parts && own.place.of == theirs.place.of {
+        let why = "its suite was dealt otherwise (other --costs, or another baseline then)";
+        return say(why.to_owned(), anew());
     }
     if own.parts != theirs.parts {
-        let why = match own.place.of == theirs.place.of {
-            true => "its suite was dealt otherwise (other --costs, or another baseline then)",
-            false => "it is one of another number of shards",
-        };
+        let why = "it is one of another number of shards; move it away, or the others";
         return say(why.to_owned(), Vec::new());
     }
     let portion = &own.parts.get(place.index as usize - 1);
@@ -179,13 +214,14 @@ fn foreign(part: &Part, usual: &RunHeader) -> Option<Problem> {
 }
 
 /// What the parts of one kind of machine lack; `home` is the machine that most parts are of.
-fn lacking(parts: &[Part], home: Option<&Fingerprint>) -> Vec<Problem> {
+fn lacking(parts: &[Part], home: Option<&Fingerprint>, again_too: bool) -> Vec<Problem> {
     let header = &parts[0].run.header;
     let of = parts[0].place().of;
     let mut found = Vec::new();
     let strays =
         parts.len() < of as usize && home.is_some_and(|home| home.hard != header.machine.hard);
     if strays {
+        let facts = home.map_or(String::new(), |home| unlike(home, &header.machine));
         let home = home.map_or("", |home| &home.name);
         return parts
             .iter()
@@ -193,7 +229,8 @@ fn lacking(parts: &[Part], home: Option<&Fingerprint>) -> Vec<Problem> {
                 place: part.place(),
                 lack: Lack::Foreign,
                 said: format!(
-                    "shard {} ({}) was measured on {}, and most others on {home}: measure it there",
+                    "shard {} ({}) was measured on {}, and most others on {home}{facts}: measure it \
+                     there",
                     part.place(),
                     part.path.display(),
                     header.machine.name,
@@ -206,7 +243,7 @@ fn lacking(parts: &[Part], home: Option<&Fingerprint>) -> Vec<Problem> {
     for part in parts {
         there.entry(part.place().index).or_default().push(part);
     }
-    let merged = LastMerge::of(parts);
+    let merged = LastMerge::of(parts, again_too);
     for index in 1..=of {
         let place = Place { index, of };
         let (lack, why, again) = match there.get(&index).map(Vec::as_slice) {
@@ -219,8 +256,10 @@ fn lacking(parts: &[Part], home: Option<&Fingerprint>) -> Vec<Problem> {
                 Some((lack, why)) => {
                     let why = format!("({}) {why}", part.path.display());
                     let mut again = again(header, place);
-                    if lack == Lack::Foreign {
-                        again.push("--fresh".to_owned());
+                    match lack {
+                        Lack::Foreign => again.push("--fresh".to_owned()),
+                        Lack::Unclear => again.clear(),
+                        _ => {}
                     }
                     (lack, why, again)
                 }
@@ -249,56 +288,17 @@ fn lacking(parts: &[Part], home: Option<&Fingerprint>) -> Vec<Problem> {
     found
 }
 
-/// The merge that ended parts, of which others were not ended: they are of a sweep behind it or
-/// before it, or it was stopped while it ended them.
-struct LastMerge {
-    /// When it ended the last of them.
-    when: Timestamp,
-    /// When the first of them was begun.
-    since: Timestamp,
-    /// The part that was begun last of those that it did not end.
-    newest: (Timestamp, Place),
-}
-
-impl LastMerge {
-    fn of(parts: &[Part]) -> Option<LastMerge> {
-        let started = |part: &Part| part.run.header.started;
-        let ended = || parts.iter().filter(|part| part.run.end.is_some());
-        let ends = parts.iter().filter_map(|part| part.run.end.as_ref());
-        let open = parts.iter().filter(|part| part.run.end.is_none());
-        Some(LastMerge {
-            when: ends.map(|end| end.finished).max()?,
-            since: ended().map(started).min()?,
-            newest: open.map(|part| (started(part), part.place())).max()?,
-        })
+/// In what two machines differ, where their names do not tell.
+fn unlike(home: &Fingerprint, other: &Fingerprint) -> String {
+    if home.name != other.name {
+        return String::new();
     }
-
-    /// Why a part is not of the sweep that the others are of.
-    fn parted(&self, part: &Part) -> Option<(Lack, String)> {
-        let (newest, place) = self.newest;
-        let ended = part.run.end.is_some();
-        if ended && newest > self.when {
-            // It is of the earlier sweep, and the same command begins it anew.
-            let said = format!(
-                "is of the sweep that was merged {}, and shard {place} was begun after that",
-                day(self.when)
-            );
-            return Some((Lack::Unfinished, said));
-        }
-        (!ended && part.run.header.started < self.since).then(|| {
-            let said = format!(
-                "is of {}, before the sweep that was merged {}, and no part of that",
-                day(part.run.header.started),
-                day(self.when)
-            );
-            (Lack::Foreign, said)
-        })
-    }
-}
-
-/// `2026-11-23 16:04 UTC`.
-fn day(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%d %H:%M UTC").to_string()
+    let facts = home.hard.iter().filter_map(|(fact, there)| {
+        let here = other.hard.get(fact).filter(|here| *here != there)?;
+        Some(format!("{fact} is {here} here and {there} there"))
+    });
+    let facts: Vec<String> = facts.collect();
+    format!(" ({})", facts.join(", "))
 }
 
 /// What falls to a part that is not there.

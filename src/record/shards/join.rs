@@ -126,8 +126,11 @@ fn lines(path: &Path, to: &mut Draft) -> Result<(), RecordError> {
     loop {
         let before = kept.len();
         let read = file.read_until(b'\n', &mut kept).map_err(io)?;
-        if !kept[before..].starts_with(ENTRY) {
-            kept.truncate(before);
+        match kept[before..].starts_with(ENTRY) {
+            false => kept.truncate(before),
+            // The last one may have no end.
+            true if !kept.ends_with(b"\n") => kept.push(b'\n'),
+            true => {}
         }
         if kept.len() >= MANY || read == 0 {
             to.add(&kept)?;

@@ -4,9 +4,12 @@
 mod check;
 mod found;
 mod join;
+mod sweeps;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::RecordError;
 use super::run_file::Known;
@@ -34,9 +37,24 @@ pub struct Part {
     owes: usize,
     /// Those of them that are there.
     fresh: usize,
+    /// What keeps others from writing there, where anybody can.
+    _held: Option<Arc<File>>,
 }
 
 impl Part {
+    /// Reads the run of a part that nobody else measures until it is dropped: what is judged is
+    /// what is written and ended.
+    ///
+    /// # Errors
+    /// When somebody measures it now; and as [`read`](Part::read).
+    pub fn hold(path: PathBuf) -> Result<Part, PartError> {
+        let held = super::run_file::hold(path.parent().unwrap_or(Path::new(".")))?;
+        Ok(Part {
+            _held: held.map(Arc::new),
+            ..Part::read(path)?
+        })
+    }
+
     /// Reads the run of a part.
     ///
     /// # Errors
@@ -69,6 +87,7 @@ impl Part {
                 regular,
                 owes: owed.len(),
                 fresh,
+                _held: None,
             }),
             None => Err(PartError::Whole(path)),
         }
