@@ -240,11 +240,22 @@ fn what_no_task_of_this_submission_measured_does_not_pass() {
     let came = passes(Behind::after(&all, "")).ran(&[], &[]);
     assert_eq!(came.code.as_deref(), Some("2"));
     let came = passes(Behind::after(&[], "")).ran(&[], &[]);
-    assert!(came.submitted[0].contains("--array=1,2,3,4"), "{:?}", came.submitted);
-    for one in [[(1, "0"), (2, "0"), (3, "2"), (4, "0")], [(1, "0"), (2, "3"), (3, "0"), (4, "0")]] {
+    assert!(
+        came.submitted[0].contains("--array=1,2,3,4"),
+        "{:?}",
+        came.submitted
+    );
+    for one in [
+        [(1, "0"), (2, "0"), (3, "2"), (4, "0")],
+        [(1, "0"), (2, "3"), (3, "0"), (4, "0")],
+    ] {
         let came = passes(Behind::after(&one, "")).ran(&["9", "9"], &[]);
         assert_eq!(came.code.as_deref(), Some("3"), "{}", came.said);
-        assert!(came.said.contains("ended well for shards: "), "{}", came.said);
+        assert!(
+            came.said.contains("ended well for shards: "),
+            "{}",
+            came.said
+        );
     }
     let came = passes(Behind::after(&WELL, "")).ran(&[], &[]);
     assert_eq!(came.code.as_deref(), Some("0"));
