@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::Part;
-use super::check::Lack;
+use super::problem::Lack;
 use crate::suite::shard::Place;
 
 /// The merge that ended parts, of which others were not ended: they are of a sweep behind it or
