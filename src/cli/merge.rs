@@ -1,6 +1,8 @@
 //! `regatta merge`: judge all parts of a suite together.
 
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use anyhow::anyhow;
 use clap::Args;
@@ -13,10 +15,11 @@ use super::{Ended, Stop, note};
 use regatta::judge::judgement::VerdictOutcome;
 use regatta::measure::git::{Checkout, Git as _};
 use regatta::measure::laps::{Laps, Monotonic};
+use regatta::record::RecordError;
 use regatta::record::baseline::Store;
 use regatta::record::run_file::RunWriter;
 use regatta::record::shard::Asked;
-use regatta::record::shards::{Part, owed_of, write};
+use regatta::record::shards::{Part, draft, owed_of};
 use regatta::record::spent::Phase;
 use regatta::record::types::Run;
 use regatta::report::files::{self, check_writable};
@@ -119,6 +122,8 @@ fn merge(args: &MergeArgs) -> Ended {
             note(format!("report of all: {}", page.display()));
         }
     }
+    // Freeing what was read of many cases takes a second, and the process ends here.
+    std::mem::forget(wholes);
     Ok(worst)
 }
 
@@ -189,7 +194,24 @@ fn conclude(
     let mut laps = Laps::begin(clock);
     let store = Store::new(&args.baselines);
     let label = folder.display().to_string();
-    let judged = whole.judged(&store, args.strict, &label)?;
+    let headers = whole.headers();
+    let runs = match whole.base {
+        Some(_) => folder.join("head"),
+        None => folder.to_owned(),
+    };
+    // Of many cases both take seconds; what is drafted is not there until it is kept.
+    let (judged, drafted) = thread::scope(|scope| {
+        let drafting = scope.spawn(|| {
+            let base = whole.base.as_ref().zip(headers.1.as_ref());
+            let base = base.map(|(parts, header)| draft(&folder.join("base"), header, parts));
+            Ok::<_, RecordError>((base.transpose()?, draft(&runs, &headers.0, &whole.head)?))
+        });
+        let judged = whole.judged(&headers, &store, args.strict, &label);
+        let drafted = drafting.join();
+        (judged, drafted.unwrap_or_else(|panic| resume_unwind(panic)))
+    });
+    let judged = judged?;
+    let (base_run, head_run) = drafted.map_err(Stop::not_judged)?;
     laps.end(Phase::Judging);
     let batch = whole.next_batch(&judged);
     let Judged {
@@ -198,16 +220,11 @@ fn conclude(
         judgement,
     } = judged;
     said.push(OfMachine::of(&whole.machine, whole.head.len(), &judgement));
-    let runs = match (&whole.base, &base) {
-        (Some(parts), Some(base)) => {
-            let written = write(&folder.join("base"), &base.side.header, parts);
-            let closed = written.and_then(|mut writer| writer.close());
-            closed.map_err(Stop::not_judged)?;
-            folder.join("head")
-        }
-        _ => folder.to_owned(),
-    };
-    let writer = write(&runs, &side.header, &whole.head).map_err(Stop::not_judged)?;
+    if let Some(run) = base_run {
+        let closed = run.keep().and_then(|mut writer| writer.close());
+        closed.map_err(Stop::not_judged)?;
+    }
+    let writer = head_run.keep().map_err(Stop::not_judged)?;
     let run = Run {
         owed: owed_of(&whole.head),
         ..Run::begun(side.header.clone())

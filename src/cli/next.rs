@@ -76,7 +76,7 @@ pub fn run(args: &NextArgs) -> Ended {
         return tell(&BTreeSet::new());
     };
     let store = Store::new(&args.baselines);
-    let judged = whole.judged(&store, false, "all shards")?;
+    let judged = whole.judged(&whole.headers(), &store, false, "all shards")?;
     let Some(batch) = whole.next_batch(&judged) else {
         return tell(&BTreeSet::new());
     };

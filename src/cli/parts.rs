@@ -24,7 +24,7 @@ use regatta::record::shards::{
     owed_of,
 };
 use regatta::record::side::Side;
-use regatta::record::types::BaseId;
+use regatta::record::types::{BaseId, RunHeader};
 use regatta::report::text::shell_command;
 
 /// All parts of a suite on one kind of machine.
@@ -235,19 +235,32 @@ impl Whole {
         }
     }
 
-    /// Judges all parts together.
+    /// The headers of the runs that its parts make: the head's, and of a comparison the base's.
+    pub fn headers(&self) -> (RunHeader, Option<RunHeader>) {
+        let base = self.base.as_ref();
+        (
+            joined_header(&self.head, argv()),
+            base.map(|parts| joined_header(parts, argv())),
+        )
+    }
+
+    /// Judges all parts together, as runs of these headers.
     ///
     /// # Errors
     /// When the baseline that they were measured for is not there as it was: exit code 3.
-    pub fn judged(&self, store: &Store, strict: bool, label: &str) -> Result<Judged, Stop> {
-        let header = joined_header(&self.head, argv());
-        let side = joined_side(&self.head, &header, label);
-        let base = match (self.asked(), &self.base) {
+    pub fn judged(
+        &self,
+        (head, base): &(RunHeader, Option<RunHeader>),
+        store: &Store,
+        strict: bool,
+        label: &str,
+    ) -> Result<Judged, Stop> {
+        let side = joined_side(&self.head, head, label);
+        let base = match (self.asked(), self.base.as_ref().zip(base.as_ref())) {
             (Asked::Gate { base: Some(id) }, _) => Some(self.baseline(store, id, &side)?),
-            (_, Some(parts)) => {
-                let header = joined_header(parts, argv());
+            (_, Some((parts, header))) => {
                 let of = header.turn.as_ref().map(|turn| turn.of.join(" "));
-                let base = joined_side(parts, &header, &of.unwrap_or_default());
+                let base = joined_side(parts, header, &of.unwrap_or_default());
                 Some(Base {
                     id: BaseId::in_turn(base.label.clone()),
                     side: base.as_base_of(&side.header),

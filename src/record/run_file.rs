@@ -138,17 +138,17 @@ impl RunWriter {
         Ok((writer, before))
     }
 
-    /// Writes a run that is there as a whole, its entries by `entries`. What was there before is
-    /// moved aside, once the new one is written.
+    /// Drafts a run that is there as a whole, its entries by `entries`. Nothing is seen of it until
+    /// it is kept.
     ///
     /// # Errors
     /// When it cannot be written, or another process writes there now.
-    pub fn whole(
+    pub fn draft(
         directory: &Path,
         header: &RunHeader,
         owed: &[Owed],
         entries: impl FnOnce(&mut Draft) -> Result<(), RecordError>,
-    ) -> Result<RunWriter, RecordError> {
+    ) -> Result<DraftedRun, RecordError> {
         let path = directory.join(RUN_FILE);
         fs::create_dir_all(directory).map_err(|error| RecordError::io(directory, error))?;
         let lock = lock(directory)?;
@@ -158,19 +158,11 @@ impl RunWriter {
         draft.add(rewritten(&run)?.as_bytes())?;
         entries(&mut draft)?;
         draft.settle()?;
-        if path.exists() {
-            move_aside(&path, started(&path))?;
-        }
-        draft.keep()?;
-        let io = |error| RecordError::io(&path, error);
-        let file = OpenOptions::new().append(true).open(&path).map_err(io)?;
-        std::mem::forget(lock);
-        Ok(RunWriter {
+        Ok(DraftedRun {
             path,
-            file,
-            done: BTreeSet::new(),
+            draft,
             owed: run.owed,
-            from_ns: Nanoseconds::ZERO,
+            lock,
         })
     }
 
@@ -253,6 +245,38 @@ impl RunWriter {
         self.file
             .write_all(text.as_bytes())
             .map_err(|error| RecordError::io(&self.path, error))
+    }
+}
+
+/// A run that was written, and is not in its place yet.
+pub struct DraftedRun {
+    path: PathBuf,
+    draft: Draft,
+    owed: Vec<Owed>,
+    lock: File,
+}
+
+impl DraftedRun {
+    /// Puts it in its place; what was there before is moved aside.
+    ///
+    /// # Errors
+    /// When it cannot be moved.
+    pub fn keep(self) -> Result<RunWriter, RecordError> {
+        let path = self.path;
+        if path.exists() {
+            move_aside(&path, started(&path))?;
+        }
+        self.draft.keep()?;
+        let io = |error| RecordError::io(&path, error);
+        let file = OpenOptions::new().append(true).open(&path).map_err(io)?;
+        std::mem::forget(self.lock);
+        Ok(RunWriter {
+            path,
+            file,
+            done: BTreeSet::new(),
+            owed: self.owed,
+            from_ns: Nanoseconds::ZERO,
+        })
     }
 }
 

@@ -11,7 +11,7 @@ use super::Part;
 use crate::attention::CaseId;
 use crate::output::Draft;
 use crate::record::RecordError;
-use crate::record::run_file::RunWriter;
+use crate::record::run_file::{DraftedRun, RunWriter};
 use crate::record::shard::{Merged, MergedShard};
 use crate::record::side::Side;
 use crate::record::types::{Owed, RunHeader};
@@ -98,13 +98,12 @@ pub fn owed_of(parts: &[Part]) -> Vec<Owed> {
     batches.collect()
 }
 
-/// Writes the run that parts make together into a folder: their lines, as they are. What was
-/// there before is moved aside.
+/// Drafts the run that parts make together in a folder: their lines, as they are.
 ///
 /// # Errors
 /// When it cannot be written, a part can no longer be read, or another process writes there.
-pub fn write(folder: &Path, header: &RunHeader, parts: &[Part]) -> Result<RunWriter, RecordError> {
-    RunWriter::whole(folder, header, &owed_of(parts), |to| {
+pub fn draft(folder: &Path, header: &RunHeader, parts: &[Part]) -> Result<DraftedRun, RecordError> {
+    RunWriter::draft(folder, header, &owed_of(parts), |to| {
         for part in parts {
             lines(&part.path, to)?;
         }

@@ -4,6 +4,7 @@
 mod check;
 mod found;
 mod join;
+mod problem;
 mod sweeps;
 
 use std::collections::BTreeSet;
@@ -18,9 +19,10 @@ use super::side::Side;
 use super::types::Run;
 use crate::suite::shard::Place;
 
-pub use check::{Kind, Lack, Problem, Problems, kinds};
+pub use check::{Kind, kinds};
 pub use found::{Files, Found, SHARDS, find};
-pub use join::{joined_header, joined_side, owed_of, write};
+pub use join::{draft, joined_header, joined_side, owed_of};
+pub use problem::{Lack, Problem, Problems};
 
 /// A part that was read.
 #[derive(Clone, Debug)]
