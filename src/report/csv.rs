@@ -2,7 +2,7 @@
 //!
 //! Plain numbers, the unit in the column's name, an empty cell where there is
 //! nothing. A failed case is a row with its error, never a lost row. Texts come from outside
-//! and go into spreadsheets, which take some for formulas: [`text_cell`].
+//! and go into spreadsheets, which take some for formulas: `cell::text_cell`.
 
 mod cases;
 mod cell;
