@@ -19,7 +19,7 @@ use regatta::record::RecordError;
 use regatta::record::baseline::Store;
 use regatta::record::run_file::RunWriter;
 use regatta::record::shard::Asked;
-use regatta::record::shards::{Part, draft, owed_of};
+use regatta::record::shards::{Part, day, draft, owed_of};
 use regatta::record::spent::Phase;
 use regatta::record::types::Run;
 use regatta::report::files::{self, check_writable};
@@ -137,7 +137,7 @@ fn refuse_stale(whole: &Whole) -> Result<(), Stop> {
             "the {shards} on {} were merged {}, and none was measured since; measure them anew, or \
              judge the same again: --again",
             whole.machine,
-            merged.strftime("%Y-%m-%d %H:%M UTC"),
+            day(merged),
         )));
     }
     let git = Checkout::at(".");

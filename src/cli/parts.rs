@@ -1,6 +1,7 @@
 //! The parts of a suite that a command line names: what they lack, what they make together, and
 //! how that is judged.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,6 +26,7 @@ use regatta::record::shards::{
 };
 use regatta::record::side::Side;
 use regatta::record::types::{BaseId, RunHeader};
+use regatta::report::files::place;
 use regatta::report::text::shell_command;
 
 /// All parts of a suite on one kind of machine.
@@ -95,6 +97,9 @@ pub fn gather(paths: &[PathBuf], again: bool) -> Result<Vec<Whole>, Gap> {
             }
         }
     }
+    // A part that is named twice is one.
+    let mut seen = BTreeSet::new();
+    files.retain(|files| seen.insert(place(&files.head)));
     let heads: Vec<PathBuf> = files.iter().map(|files| files.head.clone()).collect();
     let bases: Vec<PathBuf> = files
         .iter()

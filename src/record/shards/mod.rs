@@ -23,6 +23,7 @@ pub use check::{Kind, kinds};
 pub use found::{Files, Found, SHARDS, find};
 pub use join::{draft, joined_header, joined_side, owed_of};
 pub use problem::{Lack, Problem, Problems};
+pub use sweeps::day;
 
 /// A part that was read.
 #[derive(Clone, Debug)]

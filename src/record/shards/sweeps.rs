@@ -71,7 +71,7 @@ impl LastMerge {
     }
 }
 
-/// `2026-11-23 16:04 UTC`.
-fn day(time: Timestamp) -> String {
+/// When a merge was, or a part begun: `2026-11-23 16:04 UTC`.
+pub fn day(time: Timestamp) -> String {
     time.strftime("%Y-%m-%d %H:%M UTC").to_string()
 }
