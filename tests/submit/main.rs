@@ -227,6 +227,11 @@ fn what_is_wrong_is_told_with_what_to_do() {
         (kubernetes.to_vec(), 2, "--shards N"),
         (more(&["--shards", "2", "--fresh"]), 2, "--out"),
         (more(&["--shards", "2", "--out", "/data"]), 2, "/reports"),
+        (
+            more(&["--shards", "2", "--out", "a/../../x"]),
+            2,
+            "/reports",
+        ),
         (more(&["--shards", "2", "--json"]), 2, "YAML"),
         (
             more(&["--shards", "2", "--partition", "p"]),

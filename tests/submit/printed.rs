@@ -42,6 +42,11 @@ fn a_dry_run_prints_what_is_submitted_and_does_nothing() {
         "{stdout}"
     );
     assert!(slurm.file("calls").is_none() && slurm.file("reports/s/slurm/task.sh").is_none());
+    // No command takes a folder for an option.
+    let odd = [&SUBMIT[..], &["--dry-run", "--out=-x"]].concat();
+    let (code, stdout, stderr) = slurm.ran(&odd);
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stdout.starts_with("mkdir -p ./-x/slurm\n"), "{stdout}");
     // A suite that needs no GPU asks for none, nor one of which that is said.
     let none = [&SUBMIT[..], &["--dry-run", "--gres", "none"]].concat();
     assert!(!slurm.ran(&none).1.contains("gres"));
