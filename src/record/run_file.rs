@@ -267,15 +267,10 @@ impl DraftedRun {
             move_aside(&path, started(&path))?;
         }
         self.draft.keep()?;
-        let io = |error| RecordError::io(&path, error);
-        let file = OpenOptions::new().append(true).open(&path).map_err(io)?;
         std::mem::forget(self.lock);
         Ok(RunWriter {
-            path,
-            file,
-            done: BTreeSet::new(),
             owed: self.owed,
-            from_ns: Nanoseconds::ZERO,
+            ..RunWriter::adding(&path)?
         })
     }
 }
@@ -335,21 +330,32 @@ fn rewritten(run: &Run) -> Result<String, RecordError> {
 
 /// Moves a run's file to `past/`, named after the time it was started.
 pub(crate) fn move_aside(path: &Path, started: Option<Timestamp>) -> Result<PathBuf, RecordError> {
+    put_aside(path, &started.map_or("unreadable".to_owned(), stamp))
+}
+
+/// Moves a file or a folder to `past/` beside it, under a name that begins so and is free.
+///
+/// # Errors
+/// When it cannot be moved.
+pub fn put_aside(path: &Path, stem: &str) -> Result<PathBuf, RecordError> {
     let past = path.with_file_name("past");
     fs::create_dir_all(&past).map_err(|error| RecordError::io(&past, error))?;
-    let stem = match started {
-        Some(started) => started.strftime("%Y%m%dT%H%M%SZ").to_string(),
-        None => "unreadable".to_owned(),
-    };
+    let ending = path.extension();
+    let ending = ending.map_or(String::new(), |ending| format!(".{}", ending.display()));
     let free = (0..)
         .map(|n| match n {
-            0 => past.join(format!("{stem}.jsonl")),
-            n => past.join(format!("{stem}-{n}.jsonl")),
+            0 => past.join(format!("{stem}{ending}")),
+            n => past.join(format!("{stem}-{n}{ending}")),
         })
         .find(|candidate| !candidate.exists());
     let target = free.ok_or_else(|| RecordError::io(&past, io::ErrorKind::AlreadyExists.into()))?;
     fs::rename(path, &target).map_err(|error| RecordError::io(&target, error))?;
     Ok(target)
+}
+
+/// A time in the name of what is kept in `past/`: `20261123T160400Z`.
+pub fn stamp(time: Timestamp) -> String {
+    time.strftime("%Y%m%dT%H%M%SZ").to_string()
 }
 
 #[cfg(test)]

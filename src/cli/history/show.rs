@@ -178,7 +178,7 @@ fn links(history: &History, page: &Path) -> Vec<Option<String>> {
 fn report(about: &About, started: &mut HashMap<PathBuf, Option<Timestamp>>) -> Option<PathBuf> {
     let run = Path::new(&about.label);
     let folder = run.parent()?;
-    let moved = about.measured().strftime("%Y%m%dT%H%M%SZ").to_string();
+    let moved = run_file::stamp(about.measured());
     let past = folder.join("past").join(&moved);
     let candidates = [
         (run.to_owned(), folder.join("index.html")),

@@ -13,6 +13,7 @@ use super::waiting::wait;
 use crate::cli::measuring::folder;
 use crate::cli::{Ended, Stop, interrupt, note, print};
 use regatta::record::baseline::Store;
+use regatta::record::run_file::{put_aside, stamp};
 use regatta::record::shards::SHARDS;
 use regatta::report::files;
 use regatta::report::text::{one_line, shell_command};
@@ -210,15 +211,11 @@ fn set_aside(scripts: &Scripts, args: &SubmitArgs, folder: &Path) -> Result<(), 
     );
     let shards = folder.join(SHARDS);
     if (decided || args.measure.fresh) && shards.exists() {
-        let past = folder.join("past");
-        fs::create_dir_all(&past).map_err(cannot(&past))?;
-        let now = Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
-        let free = (0..).map(|n: u32| match n {
-            0 => past.join(format!("shards-{now}")),
-            n => past.join(format!("shards-{now}-{n}")),
-        });
-        let to = free.into_iter().find(|to| !to.exists()).unwrap_or(past);
-        fs::rename(&shards, &to).map_err(cannot(&shards))?;
+        let name = format!("{SHARDS}-{}", stamp(Timestamp::now()));
+        put_aside(&shards, &name).map_err(|error| {
+            let context = format!("cannot put away {}", shards.display());
+            Stop::Usage(anyhow::Error::new(error).context(context))
+        })?;
     }
     let codes = fs::read_dir(&scripts.folder)
         .into_iter()
