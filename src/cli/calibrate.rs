@@ -214,7 +214,7 @@ fn told(found: &Calibration) -> String {
 }
 
 /// The command that measures what a suite's gate can see, where it will be looked for.
-fn measuring(root: &Path, name: &str, suite: &SuiteRecord) -> Vec<String> {
+pub(super) fn measuring(root: &Path, name: &str, suite: &SuiteRecord) -> Vec<String> {
     let asked = suite.arguments.first().unwrap_or(&suite.name);
     let mut words = vec!["regatta".to_owned(), "calibrate".to_owned(), asked.clone()];
     if suite.name != name {

@@ -4,8 +4,9 @@ use anyhow::anyhow;
 
 use super::measuring::Ready;
 use super::reporting::Answers;
-use super::sharding::ShardArgs;
+use super::sharding::{self, ShardArgs};
 use super::{Ended, Stop};
+use regatta::record::shards::SHARDS;
 use regatta::record::types::BaseId;
 use regatta::report::text::shell_command;
 use regatta::units::counted;
@@ -59,10 +60,7 @@ pub fn say(ready: &Ready) {
     let Some(shard) = &header.shard else {
         return;
     };
-    let mut shards = ready.directory.as_path();
-    for _ in 0..1 + usize::from(header.turn.is_some()) {
-        shards = shards.parent().unwrap_or(shards);
-    }
+    let shards = sharding::whole(&ready.directory, Some(shard)).join(SHARDS);
     let what = match header.plan.len() {
         0 => "no case falls to".to_owned(),
         cases => format!("{} measured of", counted(cases, "case")),

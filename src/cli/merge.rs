@@ -7,6 +7,7 @@ use std::thread;
 use anyhow::anyhow;
 use clap::Args;
 
+use super::calibrate;
 use super::history::{Keep, kept};
 use super::measuring::reports;
 use super::parts::{Judged, Whole, gather};
@@ -21,7 +22,7 @@ use regatta::record::run_file::RunWriter;
 use regatta::record::shard::Asked;
 use regatta::record::shards::{Part, day, draft, owed_of};
 use regatta::record::spent::Phase;
-use regatta::record::types::Run;
+use regatta::record::types::{Run, short_revision};
 use regatta::report::files::{self, check_writable};
 use regatta::report::machines::{self, OfMachine};
 use regatta::report::text::shell_command;
@@ -152,16 +153,11 @@ fn refuse_stale(whole: &Whole) -> Result<(), Stop> {
         Ok(here) if knows && here != of => Err(Stop::NotJudged(anyhow!(
             "the {shards} are of revision {}, and this checkout is at {}; measure them anew, or \
              judge them as they are: --again",
-            short(of),
-            short(&here),
+            short_revision(of),
+            short_revision(&here),
         ))),
         _ => Ok(()),
     }
-}
-
-/// As much of a revision as is printed.
-fn short(revision: &str) -> String {
-    revision.chars().take(12).collect()
 }
 
 /// What an exit code of a verdict stands for.
@@ -255,11 +251,9 @@ fn conclude(
         _ => {}
     }
     if matches!(whole.asked(), Asked::Calibrate) && !args.quiet {
-        let words = ["regatta", "calibrate"].map(str::to_owned);
         let suite = &whole.head[0].run.header.suite;
-        let suite = suite.arguments.first().unwrap_or(&suite.name).clone();
-        let words = words.into_iter().chain([suite]);
-        let words: Vec<String> = words.chain(["--run".to_owned(), label]).collect();
+        let mut words = calibrate::measuring(store.root(), &suite.name, suite);
+        words.extend(["--run".to_owned(), label]);
         note(format!(
             "what it tells of a gate is drawn by {}",
             shell_command(&words)

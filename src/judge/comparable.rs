@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::judgement::Difference;
 use crate::attention::CaseId;
 use crate::record::identity::decides_speed;
-use crate::record::types::{Git, RunHeader, WorkerRecord};
+use crate::record::types::{Git, RunHeader, WorkerRecord, short_revision};
 use crate::suite::{Pins, Settings};
 
 /// What stands for a fact that one side does not have.
@@ -121,7 +121,7 @@ fn clock(worker: &WorkerRecord) -> &str {
 
 /// `revision`, shortened, with `+` when the tree was dirty.
 pub fn revision_text(git: &Git) -> String {
-    let short: String = git.revision.chars().take(12).collect();
+    let short = short_revision(&git.revision);
     format!("{short}{}", if git.dirty { "+" } else { "" })
 }
 

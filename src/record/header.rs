@@ -145,6 +145,11 @@ pub struct Git {
     pub changes: Option<String>,
 }
 
+/// As much of a revision as is printed.
+pub fn short_revision(revision: &str) -> String {
+    revision.chars().take(12).collect()
+}
+
 /// Which suite, and what the command line changed in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SuiteRecord {

@@ -16,7 +16,9 @@ pub use super::base_id::BaseId;
 pub use super::choices::{Choices, Tuned};
 pub use super::disturbance::Disturbance;
 pub use super::ground::Ground;
-pub use super::header::{Fingerprint, Git, Imported, Peak, RunHeader, SuiteRecord, WorkerRecord};
+pub use super::header::{
+    Fingerprint, Git, Imported, Peak, RunHeader, SuiteRecord, WorkerRecord, short_revision,
+};
 pub use super::spent::{Part, Stretch};
 pub use super::start::{How, Start};
 pub use crate::input::Damage;

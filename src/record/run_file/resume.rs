@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::attention::CaseId;
 use crate::record::spent::Spent;
-use crate::record::types::{BaseId, Git, Run, RunHeader};
+use crate::record::types::{BaseId, Git, Run, RunHeader, short_revision};
 
 /// How a run is begun, or gone on with.
 #[derive(Clone, Debug, Default)]
@@ -100,7 +100,7 @@ fn turn(then: &RunHeader, now: &RunHeader) -> Option<String> {
 
 fn git(then: Option<&Git>, now: Option<&Git>) -> Option<String> {
     let revision = |git: Option<&Git>| match git {
-        Some(git) => git.revision.chars().take(12).collect(),
+        Some(git) => short_revision(&git.revision),
         None => "no checkout".to_owned(),
     };
     let (was, is) = (revision(then), revision(now));

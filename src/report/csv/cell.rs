@@ -33,7 +33,6 @@ pub(super) fn parameter(value: &ParamValue) -> String {
 pub(super) trait Number: ToString {}
 
 impl Number for f64 {}
-impl Number for &f64 {}
 impl Number for u32 {}
 impl Number for u64 {}
 impl Number for usize {}
