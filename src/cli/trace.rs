@@ -283,7 +283,7 @@ fn header(args: &TraceArgs, run: &Run) -> TraceHeader {
 }
 
 /// What `--json` prints.
-#[derive(Serialize, schemars::JsonSchema)]
+#[derive(Serialize)]
 pub(super) struct Answer<'a> {
     /// The trace's file.
     trace: &'a Path,

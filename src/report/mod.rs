@@ -41,6 +41,7 @@ use std::io::Write;
 use exporter::Exporter;
 pub use exporter::{Document, RenderError, Report};
 pub use github::complaint;
+#[cfg(feature = "schemas")]
 pub use json::schema;
 pub use markdown::Mark;
 
