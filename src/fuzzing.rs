@@ -139,7 +139,7 @@ fn judged(side: &Side, run: &Run) {
     for base in [None, Some(side)] {
         let judgement = judge::judge(side, base, &Options::default());
         let report = Report::of(&judgement, run, base);
-        for format in Format::ALL {
+        for format in Format::all() {
             let Ok(documents) = report::render(format, &report) else {
                 continue;
             };

@@ -132,7 +132,7 @@ pub fn too_large(most: u64) -> io::Error {
 }
 
 /// A line of a file that could not be used; the others were kept.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Damage {
     /// Counts from 1.
     pub line: usize,

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use cli::{
     Ended, Stop, baseline, bisect, build, calibrate, comment, compare, completions, diff, doctor,
-    env, gate, history, init, leave_nothing, list, merge, next, note, report, run, schema, submit,
-    trace, verdicts, worker,
+    env, gate, history, init, leave_nothing, list, merge, next, note, report, run, submit, trace,
+    verdicts, worker,
 };
 use owo_colors::OwoColorize;
 use regatta::worker::supervisor;
@@ -57,7 +57,6 @@ enum Command {
     Init(init::InitArgs),
     Worker(worker::WorkerArgs),
     Verdicts(verdicts::VerdictsArgs),
-    Schema(schema::SchemaArgs),
     Completions(completions::CompletionsArgs),
 }
 
@@ -94,7 +93,6 @@ fn dispatch(command: &Command) -> Ended {
         Command::Init(args) => init::run(args),
         Command::Worker(args) => worker::run(args),
         Command::Verdicts(args) => verdicts::run(args),
-        Command::Schema(args) => schema::run(args),
         Command::Completions(args) => completions::run(args, Cli::command()),
     }
 }
@@ -108,37 +106,4 @@ fn complain(stop: &Stop) {
         Stop::Unread => return,
     };
     note(format!("{}: {error:#}", word.red().bold()));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The commands that take `--json`, as they are typed.
-    fn with_json(command: &clap::Command, path: &str, found: &mut Vec<String>) {
-        let path = format!("{path} {}", command.get_name()).trim().to_owned();
-        let takes = command.get_arguments().any(|arg| arg.get_id() == "json");
-        let required = command.is_subcommand_required_set();
-        if takes && !required {
-            found.push(path.clone());
-        }
-        for inner in command
-            .get_subcommands()
-            .filter(|inner| inner.get_name() != "help")
-        {
-            with_json(inner, &path, found);
-        }
-    }
-
-    #[test]
-    fn every_answer_has_a_schema() {
-        let mut command = Cli::command();
-        command.build();
-        let mut found = Vec::new();
-        for inner in command.get_subcommands() {
-            with_json(inner, "", &mut found);
-        }
-        found.sort();
-        assert_eq!(found, schema::commands());
-    }
 }

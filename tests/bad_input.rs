@@ -177,22 +177,41 @@ fn reports_never_replace_a_run_a_device_or_each_other() {
     exits!(place, 0, ["run", "./s.toml"]);
     let run = "reports/s/run.jsonl";
     let before = std::fs::read(place.path().join(run)).unwrap();
-    let (_, stderr) = exits!(place, 2, ["report", "reports/s", "--html", run]);
+    let (_, stderr) = exits!(
+        place,
+        2,
+        ["report", "reports/s", "--output", &format!("html={run}")]
+    );
     assert!(stderr.contains("never replace"), "{stderr}");
     assert_eq!(std::fs::read(place.path().join(run)).unwrap(), before);
     exits!(
         place,
         2,
-        ["report", "reports/s", "--html", "x", "--markdown", "x"]
+        [
+            "report",
+            "reports/s",
+            "--output",
+            "html=x",
+            "--output",
+            "markdown=x"
+        ]
     );
     let target = place.path().join("target.html");
     std::fs::write(&target, "").unwrap();
     let link = place.path().join("link.html");
     std::os::unix::fs::symlink(&target, &link).unwrap();
-    exits!(place, 0, ["report", "reports/s", "--html", "link.html"]);
+    exits!(
+        place,
+        0,
+        ["report", "reports/s", "--output", "html=link.html"]
+    );
     assert!(link.is_symlink());
     assert!(std::fs::read_to_string(&target).unwrap().contains("<html"));
-    exits!(place, 0, ["report", "reports/s", "--html", "/dev/null"]);
+    exits!(
+        place,
+        0,
+        ["report", "reports/s", "--output", "html=/dev/null"]
+    );
     assert!(!std::fs::metadata("/dev/null").unwrap().is_file());
 }
 

@@ -141,10 +141,14 @@ fn reports() -> Place {
     exits!(
         place,
         0,
-        ["gate", "./s.toml", "--markdown", "good.md", "-q"]
+        ["gate", "./s.toml", "--output", "markdown=good.md", "-q"]
     );
     place.suite("s", &["fake/steady"], &["--slower", "50"], "");
-    exits!(place, 1, ["gate", "./s.toml", "--markdown", "bad.md", "-q"]);
+    exits!(
+        place,
+        1,
+        ["gate", "./s.toml", "--output", "markdown=bad.md", "-q"]
+    );
     place
 }
 
@@ -287,7 +291,14 @@ fn a_job_is_told_by_annotations_and_its_summary() {
     place.write("summary.md", "from a step before\n");
     let job = [("GITHUB_STEP_SUMMARY", summary.to_str().unwrap())];
     let words = [
-        "gate", "./s.toml", "--github", "--junit", "j.xml", "--csv", "tables",
+        "gate",
+        "./s.toml",
+        "--output",
+        "github=-",
+        "--output",
+        "junit=j.xml",
+        "--output",
+        "csv=tables",
     ];
     let (code, stdout, stderr) = place.ran_with(&words, &job);
     assert_eq!(code, 1, "{stderr}");
@@ -310,15 +321,24 @@ fn a_job_is_told_by_annotations_and_its_summary() {
     assert!(place.path().join("tables/cases.csv").exists());
 
     // With JSON on standard output they go to standard error, and so do they before a verdict.
-    let (code, stdout, stderr) =
-        place.ran_with(&["gate", "./s.toml", "--github", "--json", "-q"], &job);
+    let (code, stdout, stderr) = place.ran_with(
+        &["gate", "./s.toml", "--output", "github=-", "--json", "-q"],
+        &job,
+    );
     assert_eq!(code, 1);
     let _: Value = serde_json::from_str(&stdout).unwrap();
     assert!(stderr.contains("::error file=s.toml"), "{stderr}");
     let (stdout, _) = exits!(
         place,
         3,
-        ["gate", "./s.toml", "--baseline", "none", "--github"]
+        [
+            "gate",
+            "./s.toml",
+            "--baseline",
+            "none",
+            "--output",
+            "github=-"
+        ]
     );
     assert!(
         stdout.starts_with("::error title=regatta::there is no baseline"),
@@ -327,7 +347,14 @@ fn a_job_is_told_by_annotations_and_its_summary() {
 
     // Named as the Markdown's file too, it holds the report once.
     place.write("summary.md", "");
-    let words = ["gate", "./s.toml", "--github", "--markdown", "summary.md"];
+    let words = [
+        "gate",
+        "./s.toml",
+        "--output",
+        "github=-",
+        "--output",
+        "markdown=summary.md",
+    ];
     let (code, _, stderr) = place.ran_with(&words, &job);
     assert_eq!(code, 1, "{stderr}");
     let text = std::fs::read_to_string(&summary).unwrap();
@@ -335,16 +362,19 @@ fn a_job_is_told_by_annotations_and_its_summary() {
 
     // A summary that is full stays as it is.
     place.write("summary.md", &"x".repeat(1 << 20));
-    let (_, _, stderr) = place.ran_with(&["gate", "./s.toml", "--markdown", "summary.md"], &job);
+    let (_, _, stderr) = place.ran_with(
+        &["gate", "./s.toml", "--output", "markdown=summary.md"],
+        &job,
+    );
     assert!(
         stderr.contains("the summary of this step is full"),
         "{stderr}"
     );
     assert_eq!(std::fs::metadata(&summary).unwrap().len(), 1 << 20);
-    let words = ["gate", "./s.toml", "--markdown", "-", "--json"];
+    let words = ["gate", "./s.toml", "--output", "markdown=-", "--json"];
     let (_, stderr) = exits!(place, 2, words);
     assert!(stderr.contains("both go to standard output"), "{stderr}");
-    let (stdout, _) = exits!(place, 1, ["gate", "./s.toml", "--markdown", "-"]);
+    let (stdout, _) = exits!(place, 1, ["gate", "./s.toml", "--output", "markdown=-"]);
     assert!(stdout.starts_with("### ❌ Failed: s"), "{stdout}");
     assert!(stdout.ends_with(" outcome=failed -->\n"), "{stdout}");
 }

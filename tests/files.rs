@@ -160,19 +160,34 @@ fn no_two_reports_go_to_one_place() {
     fs::create_dir(place.path().join("out")).unwrap();
     symlink("out", place.path().join("link")).unwrap();
     for arguments in [
-        ["--html", "x", "--markdown", "./x"],
-        ["--html", "out/x", "--junit", "link/x"],
-        ["--csv", "out", "--html", "link/cases.csv"],
-        ["--csv", "out", "--markdown", "out/../out/samples.csv"],
-        ["--html", "-", "--junit", "-"],
+        ["--output", "html=x", "--output", "markdown=./x"],
+        ["--output", "html=out/x", "--output", "junit=link/x"],
+        ["--output", "csv=out", "--output", "html=link/cases.csv"],
+        [
+            "--output",
+            "csv=out",
+            "--output",
+            "markdown=out/../out/samples.csv",
+        ],
+        ["--output", "html=-", "--output", "junit=-"],
     ] {
         let command = [&["report", "reports/s"][..], &arguments].concat();
         let (code, _, stderr) = place.ran(&command);
         assert_eq!(code, 2, "{arguments:?}: {stderr}");
         assert!(stderr.contains("is named for two formats"), "{stderr}");
     }
-    let (_, stderr) = exits!(place, 2, ["report", "reports/s", "--csv", "-"]);
-    assert!(stderr.contains("two tables; name a folder"), "{stderr}");
+    for (output, told) in [
+        ("csv=-", "two tables; name a folder"),
+        (
+            "htm=x",
+            "there is no format `htm`; did you mean `html`? there are html, csv",
+        ),
+        ("html", "say where it goes: html=PATH"),
+        ("perfetto=x", "a run is written as html, csv"),
+    ] {
+        let (_, stderr) = exits!(place, 2, ["report", "reports/s", "--output", output]);
+        assert!(stderr.contains(told), "{output}: {stderr}");
+    }
 }
 
 #[test]
@@ -181,7 +196,7 @@ fn no_report_is_written_over_a_record_whatever_it_is_called() {
     let run = place.path().join("reports/s/run.jsonl");
     let text = fs::read_to_string(&run).unwrap();
     fs::copy(&run, place.path().join("mine")).unwrap();
-    let (_, stderr) = exits!(place, 2, ["report", "mine", "--html", "mine"]);
+    let (_, stderr) = exits!(place, 2, ["report", "mine", "--output", "html=mine"]);
     assert!(stderr.contains("reports never replace one"), "{stderr}");
     assert_eq!(fs::read_to_string(place.path().join("mine")).unwrap(), text);
 }
@@ -206,13 +221,13 @@ fn runs_of_one_folder_have_a_report_each() {
 fn a_dash_is_standard_output() {
     let place = measured();
     for (format, begins) in [
-        ("--markdown", "### "),
-        ("--html", "<!doctype html>"),
-        ("--junit", "<?xml"),
+        ("markdown=-", "### "),
+        ("html=-", "<!doctype html>"),
+        ("junit=-", "<?xml"),
     ] {
-        let (stdout, _) = exits!(place, 0, ["report", "reports/s", format, "-"]);
+        let (stdout, _) = exits!(place, 0, ["report", "reports/s", "--output", format]);
         assert!(stdout.to_lowercase().starts_with(begins), "{stdout}");
-        let (_, stdout, stderr) = place.ran(&["diff", "reports/s", "reports/s", format, "-"]);
+        let (_, stdout, stderr) = place.ran(&["diff", "reports/s", "reports/s", "-o", format]);
         assert!(
             stdout.to_lowercase().starts_with(begins),
             "{stdout}\n{stderr}"
@@ -224,8 +239,8 @@ fn a_dash_is_standard_output() {
         "reports/s",
         "reports/s",
         "--json",
-        "--markdown",
-        "-",
+        "--output",
+        "markdown=-",
     ];
     let (code, stdout, stderr) = place.ran(&twice);
     assert_eq!((code, stdout.as_str()), (2, ""), "{stderr}");
@@ -324,8 +339,8 @@ fn a_run_tells_where_its_time_went_and_an_old_one_that_it_does_not() {
     );
     assert!(!page.exists());
     exits!(place, 0, ["diff", "old", "reports/s", "--json"]);
-    for also in ["--html", "--csv", "--base"] {
-        let both = ["report", "reports/s", "--timings", "t.html", also, "x"];
+    for (also, path) in [("--output", "html=x"), ("--base", "x")] {
+        let both = ["report", "reports/s", "--timings", "t.html", also, path];
         exits!(place, 2, both);
     }
     let (_, stderr) = exits!(

@@ -62,7 +62,7 @@ fn a_version_that_got_slower_is_a_change_on_its_day() {
     assert_eq!(told["cases"].as_array().unwrap().len(), 1);
 
     // The page links to those runs that still are where they were, by their own start.
-    exits!(place, 0, ["history", "--html", "pages/h.html"]);
+    exits!(place, 0, ["history", "--output", "html=pages/h.html"]);
     let page = fs::read_to_string(place.path().join("pages/h.html")).unwrap();
     assert!(page.contains("1 change since"), "{page}");
     assert_eq!(page.matches("../reports/s/index.html").count(), 1);
@@ -184,11 +184,11 @@ fn what_cannot_be_meant_is_said() {
         (&["--case", "naive"], "no case of"),
         (&["--reference", "2027-01-01"], "no run of the history"),
         (
-            &["--html", "-", "--json"],
-            "both would go to standard output",
+            &["--output", "html=-", "--json"],
+            "both go to standard output",
         ),
         (
-            &["--html", "history/s/x.jsonl"],
+            &["--output", "html=history/s/x.jsonl"],
             "reports never replace one",
         ),
     ] {

@@ -241,7 +241,14 @@ fn a_shard_that_is_missing_or_does_not_belong_is_named_with_its_command() {
             "not judged",
         ),
         (
-            &["run", "./s.toml", "--shard", "1/4", "--html", "a.html"],
+            &[
+                "run",
+                "./s.toml",
+                "--shard",
+                "1/4",
+                "--output",
+                "html=a.html",
+            ],
             "not judged",
         ),
         (&["run", "./s.toml", "--costs", "s"], "--shard"),

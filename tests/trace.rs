@@ -84,7 +84,13 @@ fn two_traces_and_why_they_differ() {
     let (_, stderr) = exits!(
         place,
         1,
-        ["diff", "auto.trace", "one.trace", "--html", "diff.html"]
+        [
+            "diff",
+            "auto.trace",
+            "one.trace",
+            "--output",
+            "html=diff.html"
+        ]
     );
     assert!(stderr.contains("page: diff.html"), "{stderr}");
     let page = fs::read_to_string(place.path().join("diff.html")).unwrap();
@@ -93,10 +99,20 @@ fn two_traces_and_why_they_differ() {
     let (_, stderr) = exits!(
         place,
         2,
-        ["diff", "auto.trace", "one.trace", "--markdown", "d.md"]
+        [
+            "diff",
+            "auto.trace",
+            "one.trace",
+            "--output",
+            "markdown=d.md"
+        ]
     );
-    assert!(stderr.contains("--html"), "{stderr}");
-    exits!(place, 0, ["report", "one.trace", "--html", "one.html"]);
+    assert!(stderr.contains("is written as html"), "{stderr}");
+    exits!(
+        place,
+        0,
+        ["report", "one.trace", "--output", "html=one.html"]
+    );
     assert!(
         fs::read_to_string(place.path().join("one.html"))
             .unwrap()
@@ -226,7 +242,14 @@ fn damage_and_hostile_names_are_shown_as_text() {
     text.truncate(text.len() - 60);
     place.write("evil.jsonl", &text);
     let args = [
-        "trace", "--html", "p.html", "--out", "e.trace", "--", "sh", "-c",
+        "trace",
+        "--output",
+        "html=p.html",
+        "--out",
+        "e.trace",
+        "--",
+        "sh",
+        "-c",
     ];
     let script = copies("evil");
     let (stdout, _) = exits!(
@@ -365,7 +388,11 @@ fn a_trace_is_written_for_perfetto() {
         0,
         ["trace", "--out", "a.trace", "--", "sh", "-c", &script]
     );
-    let (stdout, stderr) = exits!(place, 0, ["report", "a.trace", "--perfetto", "p.json"]);
+    let (stdout, stderr) = exits!(
+        place,
+        0,
+        ["report", "a.trace", "--output", "perfetto=p.json"]
+    );
     assert!(stdout.is_empty() && stderr.contains("p.json"), "{stderr}");
     let text = fs::read(place.path().join("p.json")).unwrap();
     let written: serde_json::Value = serde_json::from_slice(&text).unwrap();
@@ -377,12 +404,12 @@ fn a_trace_is_written_for_perfetto() {
             .count(),
         10
     );
-    let (stdout, _) = exits!(place, 0, ["report", "a.trace", "--perfetto", "-"]);
+    let (stdout, _) = exits!(place, 0, ["report", "a.trace", "--output", "perfetto=-"]);
     assert_eq!(stdout.as_bytes(), text);
     for args in [
-        ["report", "auto.jsonl", "--perfetto", "p.json"],
-        ["report", "a.trace", "--perfetto", "b.trace"],
-        ["report", "a.trace", "--perfetto", "."],
+        ["report", "auto.jsonl", "--output", "perfetto=p.json"],
+        ["report", "a.trace", "--output", "perfetto=b.trace"],
+        ["report", "a.trace", "--output", "perfetto=."],
     ] {
         exits!(place, 2, args);
     }

@@ -71,9 +71,13 @@ fn two_traces_of_pytorch_and_why_they_differ() {
     exits!(
         place,
         0,
-        ["diff", "auto.json", "auto.json", "--html", "d.html"]
+        ["diff", "auto.json", "auto.json", "--output", "html=d.html"]
     );
-    exits!(place, 0, ["report", "auto.json", "--perfetto", "p.json"]);
+    exits!(
+        place,
+        0,
+        ["report", "auto.json", "--output", "perfetto=p.json"]
+    );
     // The same compressed, as PyTorch writes it for *.json.gz.
     let packed = Command::new("gzip")
         .args(["-k", "one.json"])

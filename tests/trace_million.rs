@@ -47,7 +47,7 @@ fn page_of(text: &str, repeats: bool) -> u64 {
     );
     assert_eq!(stdout.contains("Steady state"), repeats, "{stdout}");
     let begun = Instant::now();
-    exits!(place, 0, ["report", "a.trace", "--html", "a.html"]);
+    exits!(place, 0, ["report", "a.trace", "--output", "html=a.html"]);
     let report = begun.elapsed();
     exits!(place, 0, ["diff", "a.trace", "a.trace"]);
     let page = fs::metadata(place.path().join("a.html")).unwrap().len();

@@ -62,7 +62,7 @@ fn main() {
             None,
         ),
         ("--json", "history --json", None),
-        ("page", "history --html page.html", Some("page.html")),
+        ("page", "history --output html=page.html", Some("page.html")),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_regatta"));
         command

@@ -19,7 +19,7 @@ use regatta::report::Mark;
 
 /// Put a report on a pull request, as one comment that is replaced by the next
 ///
-/// The report is the Markdown of `run`, `gate`, `compare`, `diff` or `report` (--markdown). A
+/// The report is the Markdown of `run`, `gate`, `compare`, `diff` or `report` (--output markdown=PATH). A
 /// line that nobody sees names the suite and the machine: the comment with such a line is
 /// replaced, and there is one for each suite and machine. On GitHub Actions and GitLab CI it
 /// finds the repository and the number itself; the token is GITHUB_TOKEN (or GH_TOKEN), with
@@ -28,7 +28,7 @@ use regatta::report::Mark;
 /// the gate is the gate's alone.
 #[derive(Args, Debug)]
 #[command(after_help = "Example, in a job of GitHub Actions:\n  \
-    regatta gate quick --against git:origin/main --markdown report.md || code=$?\n  \
+    regatta gate quick --against git:origin/main --output markdown=report.md || code=$?\n  \
     regatta comment report.md --only-worse\n  \
     exit ${code:-0}")]
 pub struct CommentArgs {

@@ -11,7 +11,7 @@ use super::{Ended, Stop, sides, traces};
 use regatta::judge::{self, Options};
 use regatta::record::baseline::Store;
 use regatta::record::run_file::Known;
-use regatta::report::Report;
+use regatta::report::{Format, Report};
 use regatta::units::Share;
 
 /// Judge two stored runs or traces: what got slower, how sure that is, and why
@@ -103,18 +103,14 @@ pub fn run(args: &DiffArgs) -> Ended {
 }
 
 fn of_traces(args: &DiffArgs) -> Ended {
-    let Answers {
-        show,
-        outputs,
-        github,
-    } = &args.answers;
-    if outputs.beside_html() || args.strict || show.all || *github {
+    let Answers { show, outputs } = &args.answers;
+    if args.strict || show.all {
         return Err(Stop::Usage(anyhow!(
-            "of two traces there is the text, --json and --html; --strict, --all, --github and \
-             other report files are for runs"
+            "--strict and --all are for runs; of two traces there is the text, --json and \
+             --output html=PATH"
         )));
     }
-    outputs.check()?;
+    outputs.check("a comparison of traces", &[Format::Html])?;
     if let Some(floor) = args.floor
         && !(0.0..=100.0).contains(&floor)
     {
@@ -122,10 +118,9 @@ fn of_traces(args: &DiffArgs) -> Ended {
             "--floor {floor} is no share; 0.1 stands for 10 %"
         )));
     }
-    let page = outputs.html();
     if outputs.prints() && show.json {
         return Err(Stop::Usage(anyhow!(
-            "--json and --html - both go to standard output; name a file for the page"
+            "--json and --output html=- both go to standard output; name a file for the page"
         )));
     }
     let side = |trace, runs| traces::DiffSide { trace, runs };
@@ -133,5 +128,5 @@ fn of_traces(args: &DiffArgs) -> Ended {
         side(&args.base, &args.base_run),
         side(&args.head, &args.head_run),
     ];
-    traces::diff(sides, args.floor.map(Share), show.json, page)
+    traces::diff(sides, args.floor.map(Share), show.json, outputs)
 }

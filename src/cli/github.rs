@@ -33,7 +33,7 @@ pub fn summarise(report: &Report, path: &Path) -> Result<(), Stop> {
         if !files::append(path, &text, LARGEST).map_err(Stop::not_judged)? {
             note(
                 "the summary of this step is full (1 MiB), and the report is not in it; give it \
-                 a step of its own, or name a file: --markdown report.md",
+                 a step of its own, or name a file: --output markdown=report.md",
             );
         }
     }

@@ -26,8 +26,7 @@ pub fn refuse_answers(
     let asked = [
         ("--json", answers.show.json),
         ("--all", answers.show.all),
-        ("--github", answers.github),
-        ("a report's file", answers.outputs.any()),
+        ("--output", answers.outputs.any()),
     ];
     let mut asked = asked.iter().chain(others);
     match asked.find(|(_, asked)| *asked) {

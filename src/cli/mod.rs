@@ -36,7 +36,6 @@ mod reporting;
 pub mod ruler;
 pub mod run;
 mod saying;
-pub mod schema;
 mod sharding;
 mod sides;
 pub mod submit;

@@ -1,111 +1,113 @@
-//! Report files of chosen formats.
+//! `--output FORMAT=PATH`: files of chosen formats.
 
-use std::fs;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use clap::Args;
 
 use super::github;
 use super::{Stop, print, print_as_made};
-use regatta::report::{self, Format, Report, files, foreign};
+use regatta::report::{self, Format, Report, files};
+use regatta::suite::document::nearest;
 
-/// Report files of chosen formats.
+/// What there is of a trace.
+pub const OF_TRACES: [Format; 2] = [Format::Html, Format::Perfetto];
+
+/// Files of chosen formats.
 #[derive(Args, Clone, Debug)]
 pub struct Outputs {
-    /// Write one self-contained page
-    #[arg(long, value_name = "PATH")]
-    html: Option<PathBuf>,
-
-    /// Write cases.csv and samples.csv into a folder
-    #[arg(long, value_name = "DIR")]
-    csv: Option<PathBuf>,
-
-    /// Write Markdown, for a comment on a pull request; a step's summary is appended to
-    #[arg(long, value_name = "PATH")]
-    markdown: Option<PathBuf>,
-
-    /// Write JUnit XML, for the test view of a CI system
-    #[arg(long, value_name = "PATH")]
-    junit: Option<PathBuf>,
-
-    /// Write the Metric Format of Bencher
-    #[arg(long, value_name = "PATH", help_heading = OTHERS)]
-    bencher: Option<PathBuf>,
-
-    /// Write customSmallerIsBetter of github-action-benchmark
-    #[arg(long, value_name = "PATH", help_heading = OTHERS)]
-    benchmark_action: Option<PathBuf>,
-
-    /// Write the JSON of Google Benchmark, for its compare.py
-    #[arg(long, value_name = "PATH", help_heading = OTHERS)]
-    google_benchmark: Option<PathBuf>,
-
-    /// Write OpenMetrics text, for Prometheus
-    #[arg(long, value_name = "PATH", help_heading = OTHERS)]
-    openmetrics: Option<PathBuf>,
-
-    /// Add to a results folder of asv (needs a run of a commit)
-    #[arg(long, value_name = "DIR", help_heading = OTHERS)]
-    asv: Option<PathBuf>,
+    /// Write a file, `-` for standard output (repeatable)
+    #[arg(long, short, value_name = "FORMAT=PATH", value_parser = output, long_help = help())]
+    output: Vec<Output>,
 }
 
-/// Where `--help` lists what other tools read.
-const OTHERS: &str = "For other tools";
+/// A file of one format.
+#[derive(Clone, Debug)]
+struct Output {
+    format: Format,
+    path: PathBuf,
+}
+
+/// What `--help` says, with every format.
+fn help() -> String {
+    let lines = Format::all().map(|f| format!("\n{:<17} {}", f.name(), f.about()));
+    let first = "Write a file, `-` for standard output (repeatable). Formats:\n";
+    first.to_owned() + &lines.collect::<String>()
+}
+
+/// Reads `FORMAT=PATH`.
+fn output(text: &str) -> Result<Output, String> {
+    let names = || Format::all().map(Format::name);
+    let (name, path) = text.split_once('=').unwrap_or((text, ""));
+    let Some(format) = Format::all().find(|format| format.name() == name) else {
+        let near = nearest(name, names());
+        let near = near.map_or(String::new(), |near| format!("did you mean `{near}`? "));
+        let known = names().collect::<Vec<_>>().join(", ");
+        return Err(format!(
+            "there is no format `{name}`; {near}there are {known}"
+        ));
+    };
+    match path {
+        "" => Err(format!(
+            "say where it goes: {name}=PATH, `-` for standard output"
+        )),
+        path => Ok(Output {
+            format,
+            path: path.into(),
+        }),
+    }
+}
 
 impl Outputs {
-    fn wanted(&self) -> impl Iterator<Item = (Format, &PathBuf)> {
-        let pairs = [
-            (Format::Html, &self.html),
-            (Format::Csv, &self.csv),
-            (Format::Markdown, &self.markdown),
-            (Format::Junit, &self.junit),
-            (Format::Bencher, &self.bencher),
-            (Format::BenchmarkAction, &self.benchmark_action),
-            (Format::GoogleBenchmark, &self.google_benchmark),
-            (Format::OpenMetrics, &self.openmetrics),
-        ];
-        pairs
-            .into_iter()
-            .filter_map(|(format, path)| Some((format, path.as_ref()?)))
-    }
-
-    /// The page that was asked for.
-    pub fn html(&self) -> Option<&Path> {
-        self.html.as_deref()
+    /// What was asked for, and where it goes.
+    pub fn wanted(&self) -> impl Iterator<Item = (Format, &Path)> {
+        let all = self.output.iter();
+        all.map(|output| (output.format, output.path.as_path()))
     }
 
     /// True when a file was asked for.
     pub fn any(&self) -> bool {
-        self.wanted().next().is_some() || self.asv.is_some()
+        !self.output.is_empty()
     }
 
-    /// True when a file was asked for that is not the page.
-    pub fn beside_html(&self) -> bool {
-        self.wanted().any(|(format, _)| format != Format::Html) || self.asv.is_some()
+    /// True where annotations go to standard output, beside the answer.
+    pub fn annotates(&self) -> bool {
+        self.wanted().any(is_annotation)
     }
 
-    /// True when one goes to standard output, which nothing else may then go to.
+    /// True when a file goes to standard output, which nothing else may then go to.
     pub fn prints(&self) -> bool {
-        self.wanted().any(|(_, path)| is_stdout(path))
+        let mut wanted = self.wanted();
+        wanted.any(|output| is_stdout(output.1) && !is_annotation(output))
     }
 
-    /// Finds out before any work whether the files can be written, each in a place of its own.
+    /// Finds out before any work whether `what` has these formats, and whether the files can be
+    /// written, each in a place of its own.
     ///
     /// # Errors
     /// The first that cannot: exit code 2.
-    pub fn check(&self) -> Result<(), Stop> {
+    pub fn check(&self, what: &str, formats: &[Format]) -> Result<(), Stop> {
         let mut taken: Vec<PathBuf> = Vec::new();
         for (format, path) in self.wanted() {
+            if !formats.contains(&format) {
+                let known: Vec<&str> = formats.iter().map(|format| format.name()).collect();
+                return Err(Stop::Usage(anyhow!(
+                    "--output {}={}: {what} is written as {}",
+                    format.name(),
+                    path.display(),
+                    known.join(", ")
+                )));
+            }
             let targets = match format {
                 Format::Csv if is_stdout(path) => {
                     return Err(Stop::Usage(anyhow!(
-                        "--csv -: these are two tables; name a folder for them"
+                        "--output csv=-: these are two tables; name a folder for them"
                     )));
                 }
                 Format::Csv => vec![path.join("cases.csv"), path.join("samples.csv")],
-                _ => vec![path.clone()],
+                _ if is_annotation((format, path)) => continue,
+                _ => vec![path.to_owned()],
             };
             for target in targets {
                 if !is_stdout(&target) {
@@ -124,12 +126,22 @@ impl Outputs {
         Ok(())
     }
 
-    /// True where the Markdown goes to the step's summary.
-    pub fn summarises(&self) -> bool {
-        self.markdown.as_deref().is_some_and(github::is_summary)
+    /// As [`check`](Outputs::check), of what is made of a run.
+    ///
+    /// # Errors
+    /// The first that cannot: exit code 2.
+    pub fn check_of_run(&self) -> Result<(), Stop> {
+        let formats: Vec<Format> = Format::all().filter(|f| *f != Format::Perfetto).collect();
+        self.check("a run", &formats)
     }
 
-    /// Writes the files asked for.
+    /// True where the Markdown goes to the step's summary.
+    pub fn summarises(&self) -> bool {
+        let mut wanted = self.wanted();
+        wanted.any(|(format, path)| format == Format::Markdown && github::is_summary(path))
+    }
+
+    /// Writes the files asked for; annotations on standard output come later, with the answer.
     ///
     /// # Errors
     /// When one cannot be written: exit code 3.
@@ -139,50 +151,25 @@ impl Outputs {
                 files::write_format(path, format, report).map_err(Stop::not_judged)?;
                 continue;
             }
+            if is_annotation((format, path)) {
+                continue;
+            }
             for name in report::names(format) {
+                let make = |out: &mut dyn Write| report::write(format, report, name, out);
                 match is_stdout(path) {
-                    true => print_as_made(|out| report::write(format, report, name, out))?,
+                    true => print_as_made(make)?,
                     false if github::is_summary(path) => github::summarise(report, path)?,
-                    false => {
-                        let make = |out: &mut dyn Write| report::write(format, report, name, out);
-                        files::write_as_made(path, make).map_err(Stop::not_judged)?;
-                    }
+                    false => files::write_as_made(path, make).map_err(Stop::not_judged)?,
                 }
             }
-        }
-        if let Some(folder) = &self.asv {
-            asv(folder, report)?;
         }
         Ok(())
     }
 }
 
-/// Adds a run to a results folder of asv, whose list of benchmarks keeps what is in it.
-fn asv(folder: &Path, report: &Report) -> Result<(), Stop> {
-    let list = folder.join("benchmarks.json");
-    let there = match fs::read_to_string(&list) {
-        Ok(text) => {
-            let read = serde_json::from_str(&text);
-            Some(
-                read.with_context(|| format!("{}", list.display()))
-                    .map_err(Stop::NotJudged)?,
-            )
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => {
-            let context = format!("cannot read {}", list.display());
-            return Err(Stop::NotJudged(anyhow::Error::new(error).context(context)));
-        }
-    };
-    let listed = foreign::asv::benchmarks(report, there).map_err(Stop::not_judged)?;
-    let results = foreign::asv::results(report).map_err(Stop::not_judged)?;
-    for (path, text) in results
-        .into_iter()
-        .chain([("benchmarks.json".into(), listed)])
-    {
-        files::write(&folder.join(path), &text).map_err(Stop::not_judged)?;
-    }
-    Ok(())
+/// True for `github=-`, whose lines the log may have among others.
+fn is_annotation((format, path): (Format, &Path)) -> bool {
+    format == Format::Github && is_stdout(path)
 }
 
 /// `-` stands for standard output.

@@ -24,8 +24,7 @@ use regatta::report::spread::table;
 ///
 /// Without a format, the page and the tables are written beside each `run.jsonl`, and those
 /// of a file with another name into a folder of that name. A trace, of regatta, PyTorch's
-/// profiler or nsys, is printed, or written as a page with --html. `-` stands for standard
-/// output.
+/// profiler or nsys, is printed, or written as html or perfetto.
 #[derive(Args, Debug)]
 pub struct ReportArgs {
     /// Run files or report folders
@@ -53,17 +52,9 @@ pub struct ReportArgs {
         long,
         value_name = "PAGE",
         group = "figures",
-        conflicts_with_all = ["base", "html", "csv", "markdown", "junit", "criterion"]
+        conflicts_with_all = ["base", "output", "criterion"]
     )]
     timings: Option<PathBuf>,
-
-    /// Of a trace: write what Perfetto (ui.perfetto.dev) and chrome://tracing open
-    #[arg(
-        long,
-        value_name = "FILE",
-        conflicts_with_all = ["base", "spread", "json", "timings", "csv", "markdown", "junit", "criterion"]
-    )]
-    perfetto: Option<PathBuf>,
 
     #[command(flatten)]
     outputs: Outputs,
@@ -96,7 +87,6 @@ impl ReportArgs {
 /// # Errors
 /// See [`super::Stop`].
 pub fn run(args: &ReportArgs) -> Ended {
-    args.outputs.check()?;
     if let Some(page) = &args.timings {
         timings::check(page, args.json)?;
     }
@@ -105,18 +95,13 @@ pub fn run(args: &ReportArgs) -> Ended {
     {
         if args.timings.is_some() {
             return Err(Stop::Usage(anyhow!(
-                "{path} is a trace, and --timings is of a run: its page (--html) says where the \
+                "{path} is a trace, and --timings is of a run: its page (--output html=PATH) says where the \
                  time of its program went"
             )));
         }
-        return traces::report(path, args.outputs.html(), args.perfetto.as_deref());
+        return traces::report(path, &args.outputs);
     }
-    if let Some(file) = &args.perfetto {
-        return Err(Stop::Usage(anyhow!(
-            "--perfetto {}: what Perfetto opens is made of one trace; name one of `regatta trace`",
-            file.display()
-        )));
-    }
+    args.outputs.check_of_run()?;
     if args.runs.len() > 1 && args.any_output() {
         return Err(Stop::Usage(anyhow!(
             "one path cannot hold the reports of {} runs; leave it out to write each beside its run",
@@ -144,7 +129,7 @@ pub fn run(args: &ReportArgs) -> Ended {
     for head in &heads {
         if head.is_baseline && !args.any_output() {
             return Err(Stop::Usage(anyhow!(
-                "{} is a baseline; say where its report goes, for example --html {}.html",
+                "{} is a baseline; say where its report goes, for example --output html={}.html",
                 head.path.display(),
                 head.side.label
             )));

@@ -44,10 +44,6 @@ pub struct Answers {
     /// The files it goes to.
     #[command(flatten)]
     pub outputs: Outputs,
-
-    /// For GitHub Actions: annotations, the worst first, and the report in the step's summary
-    #[arg(long)]
-    pub github: bool,
 }
 
 impl Answers {
@@ -57,12 +53,15 @@ impl Answers {
     /// # Errors
     /// The first that cannot: exit code 2.
     pub fn check(&self) -> Result<(), Stop> {
-        self.outputs.check()?;
-        match self.outputs.prints() && (self.show.json || self.github) {
+        self.outputs.check_of_run()?;
+        match self.outputs.prints() && (self.show.json || self.outputs.annotates()) {
             false => Ok(()),
             true => Err(Stop::Usage(anyhow!(
-                "--{} and a report named `-` both go to standard output; name a file for one",
-                if self.show.json { "json" } else { "github" }
+                "{} and a report named `-` both go to standard output; name a file for one",
+                match self.show.json {
+                    true => "--json",
+                    false => "--output github=-",
+                }
             ))),
         }
     }
@@ -75,7 +74,7 @@ impl Answers {
             true => Ok(()),
             false => answer(report, &self.show),
         };
-        let noted = match self.github {
+        let noted = match self.outputs.annotates() {
             true => match self.outputs.summarises() {
                 true => Ok(()),
                 false => github::fill_summary(report),
@@ -270,7 +269,7 @@ fn answer(report: &Report, show: &Show) -> Result<(), Stop> {
 /// Where a command ends before there is anything to judge, says so as JSON and as an annotation,
 /// where these were asked for.
 pub fn told(ended: Ended, answers: &Answers) -> Ended {
-    if answers.github
+    if answers.outputs.annotates()
         && let Err(Stop::Usage(error) | Stop::NotJudged(error)) = &ended
     {
         github::complain(&format!("{error:#}"), answers.show.json);

@@ -24,9 +24,7 @@ use regatta::worker::program::{Leaves, Program, Started, Streams};
 const LIMIT: Duration = Duration::from_secs(180);
 
 /// What can be ruled.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum, schemars::JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Clock {
     /// The gated clock on the first GPU.
@@ -45,7 +43,7 @@ impl Clock {
 }
 
 /// What the ruling process prints.
-#[derive(Debug, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Answer {
     Taken(Box<Readings>),
@@ -56,7 +54,7 @@ enum Answer {
 }
 
 /// What became of one clock, for `--json`.
-#[derive(Debug, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Serialize)]
 pub(super) struct Outcome {
     /// Which clock.
     clock: Clock,

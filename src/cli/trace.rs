@@ -7,9 +7,9 @@ use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::outputs::is_stdout;
-use super::traces::{json, write_page};
-use super::{Ended, Stop, measuring, note, print};
+use super::outputs::{OF_TRACES, Outputs, is_stdout};
+use super::traces::json;
+use super::{Ended, Stop, measuring, note, print, traces};
 use regatta::judge::trace::{Analysis, analyse, times_of};
 use regatta::machine::Recording;
 use regatta::measure::checkout::checkout;
@@ -34,7 +34,7 @@ use regatta::worker::program::why;
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  regatta trace -- python train.py --steps 20\n  \
-    regatta trace --out new.trace --html new.html -- ./bench\n  \
+    regatta trace --out new.trace --output html=new.html -- ./bench\n  \
     regatta trace --runs 4 -- python train.py --steps 20\n  \
     regatta diff old.trace new.trace"
 )]
@@ -43,9 +43,8 @@ pub struct TraceArgs {
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 
-    /// Write one self-contained page with a timeline
-    #[arg(long, value_name = "PAGE")]
-    html: Option<PathBuf>,
+    #[command(flatten)]
+    outputs: Outputs,
 
     /// Print the analysis as JSON; what CMD prints then goes to standard error
     #[arg(long)]
@@ -203,16 +202,16 @@ fn check(args: &TraceArgs, out: &Path) -> Result<(), Stop> {
         )));
     }
     files::check_folder(out).map_err(Stop::usage)?;
-    if let Some(html) = &args.html {
-        if is_stdout(html) {
+    args.outputs.check("a trace", &OF_TRACES)?;
+    for (_, path) in args.outputs.wanted() {
+        if is_stdout(path) {
             return Err(Stop::Usage(anyhow!(
-                "--html -: standard output is the program's; name a file"
+                "--output: standard output is the program's; name a file in place of `-`"
             )));
         }
-        if files::place(html) == files::place(out) {
+        if files::place(path) == files::place(out) {
             return Err(Stop::Usage(anyhow!("{} is named twice", out.display())));
         }
-        files::check_writable(html).map_err(Stop::usage)?;
     }
     match std::env::var_os(tracing::INJECTION).filter(|there| !there.is_empty()) {
         Some(there) => Err(Stop::Usage(anyhow!(
@@ -284,7 +283,7 @@ fn header(args: &TraceArgs, run: &Run) -> TraceHeader {
 }
 
 /// What `--json` prints.
-#[derive(Serialize, schemars::JsonSchema)]
+#[derive(Serialize)]
 pub(super) struct Answer<'a> {
     /// The trace's file.
     trace: &'a Path,
@@ -298,9 +297,7 @@ pub(super) struct Answer<'a> {
 fn keep(args: &TraceArgs, out: &Path, trace: &Trace) -> Result<(), Stop> {
     file::write(out, trace, args.replace).map_err(Stop::not_judged)?;
     let analysis = analyse(&trace.recording);
-    if let Some(page) = &args.html {
-        write_page(page, trace, &analysis)?;
-    }
+    traces::write(&args.outputs, trace, &analysis)?;
     match args.json {
         true => {
             json(&Answer {

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 use serde::Serialize;
 
-use super::outputs::{is_stdout, put};
+use super::outputs::{OF_TRACES, Outputs, is_stdout, put};
 use super::{Ended, Stop, note, print, print_as_made};
 use regatta::judge::trace::{Analysis, analyse, compare, runs_of};
 use regatta::record::trace::{Trace, file};
-use regatta::report::files;
 use regatta::report::trace as shown;
+use regatta::report::{Format, files};
 use regatta::units::Share;
 
 /// Prints an answer as JSON.
@@ -24,13 +24,21 @@ pub fn json(answer: &impl Serialize) -> Result<(), Stop> {
     print(format!("{text}\n"))
 }
 
-/// Writes the page of a trace.
+/// Writes the files of a trace that were asked for.
 ///
 /// # Errors
-/// When it cannot be written: exit code 3.
-pub fn write_page(path: &Path, trace: &Trace, analysis: &Analysis) -> Result<(), Stop> {
-    let text = shown::page(trace, analysis).map_err(Stop::not_judged)?;
-    keep_page(path, text)
+/// When one cannot be written: exit code 3.
+pub fn write(outputs: &Outputs, trace: &Trace, analysis: &Analysis) -> Result<(), Stop> {
+    for (format, path) in outputs.wanted() {
+        match format {
+            Format::Perfetto => write_perfetto(path, trace)?,
+            _ => keep_page(
+                path,
+                shown::page(trace, analysis).map_err(Stop::not_judged)?,
+            )?,
+        }
+    }
+    Ok(())
 }
 
 fn keep_page(path: &Path, text: String) -> Result<(), Stop> {
@@ -58,31 +66,17 @@ fn read(path: &Path) -> Result<Trace, Stop> {
     }
 }
 
-/// `regatta report TRACE`: prints its table, or writes its page or what Perfetto opens.
+/// `regatta report TRACE`: prints its table, or writes the files that were asked for.
 ///
 /// # Errors
 /// See [`super::Stop`].
-pub fn report(path: &str, html: Option<&Path>, perfetto: Option<&Path>) -> Ended {
-    if let (Some(html), Some(perfetto)) = (html, perfetto)
-        && files::place(html) == files::place(perfetto)
-    {
-        return Err(Stop::Usage(anyhow!(
-            "{} is named for two formats",
-            html.display()
-        )));
-    }
-    if let Some(file) = perfetto.filter(|file| !is_stdout(file)) {
-        files::check_writable(file).map_err(Stop::usage)?;
-    }
+pub fn report(path: &str, outputs: &Outputs) -> Ended {
+    outputs.check("a trace", &OF_TRACES)?;
     let trace = read(Path::new(path))?;
-    if let Some(file) = perfetto {
-        write_perfetto(file, &trace)?;
-    }
-    let analysis = || analyse(&trace.recording);
-    match html {
-        Some(html) => write_page(html, &trace, &analysis())?,
-        None if perfetto.is_some() => {}
-        None => print(shown::table(&trace, &analysis()))?,
+    let analysis = analyse(&trace.recording);
+    match outputs.any() {
+        true => write(outputs, &trace, &analysis)?,
+        false => print(shown::table(&trace, &analysis))?,
     }
     Ok(0)
 }
@@ -140,17 +134,17 @@ pub fn diff(
     [base, head]: [DiffSide; 2],
     floor: Option<Share>,
     as_json: bool,
-    page: Option<&Path>,
+    outputs: &Outputs,
 ) -> Ended {
     let (before, after) = (base.read()?, head.read()?);
     let comparison = compare((base.trace, &before), (head.trace, &after), floor);
-    if let Some(page) = page {
+    for (_, page) in outputs.wanted() {
         let text = shown::compared(&comparison, &before, &after).map_err(Stop::not_judged)?;
         keep_page(page, text)?;
     }
     match as_json {
         true => json(&comparison)?,
-        false if page.is_some_and(is_stdout) => {}
+        false if outputs.prints() => {}
         false => print(shown::difference(&comparison, true))?,
     }
     Ok(comparison.verdict.outcome.exit_code())

@@ -38,7 +38,8 @@ use crate::suite::structural::{Action, Kind};
 use crate::units::{Nanoseconds, Rate, Ratio, Share};
 
 /// The whole answer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Judgement {
     /// The suite of the head.
     pub suite: String,
@@ -89,7 +90,8 @@ pub struct Judgement {
 }
 
 /// A side, for the reader.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct SideSummary {
     /// A path or a baseline's name.
     pub label: String,
@@ -106,7 +108,8 @@ pub struct SideSummary {
 }
 
 /// One case.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Row {
     /// Which.
     pub case: CaseId,
@@ -251,7 +254,8 @@ impl Row {
 }
 
 /// A time over invocations.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Timing {
     /// Median over the invocations that were judged.
     pub median_ns: Nanoseconds,
@@ -277,7 +281,8 @@ pub struct Timing {
 }
 
 /// One case held to an expectation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct ExpectationResult {
     /// The expectation's name.
     pub name: String,
@@ -317,7 +322,8 @@ impl ExpectationResult {
 }
 
 /// What follows: the exit code and its reasons.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Verdict {
     /// Pass, fail or not judged.
     pub outcome: VerdictOutcome,

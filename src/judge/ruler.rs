@@ -8,7 +8,7 @@ use crate::record::side::median;
 use crate::units::{Nanoseconds, Share, numbers};
 
 /// What a clock makes of one nominal length.
-#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Ruled {
     /// Length of the work.
     pub nominal_ns: Nanoseconds,
@@ -26,7 +26,7 @@ pub struct Ruled {
 }
 
 /// Work that is longer by a known share.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Added {
     /// The share.
     pub share: Share,

@@ -15,7 +15,7 @@ use crate::suite::Settings;
 use crate::units::{Nanoseconds, Share, numbers};
 
 /// Spread of one case.
-#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Spread {
     /// The case.
     pub case: CaseId,

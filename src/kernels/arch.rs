@@ -7,19 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// What a cubin runs on: a compute capability, and whether it uses what only that one
 /// has. Written as compilers write it: `sm_80`, `sm_90a`.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    schemars::JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Arch {
     /// The capability's major version.

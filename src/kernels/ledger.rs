@@ -12,7 +12,7 @@ use super::occupancy::{self, Demand};
 use super::resources::Resources;
 
 /// One entry point on one architecture.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
     /// The architecture.
     pub arch: Arch,
@@ -27,7 +27,7 @@ pub struct Row {
 }
 
 /// What follows from how an entry point is launched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launch {
     /// Threads of a block.
     pub threads: u32,
@@ -40,7 +40,7 @@ pub struct Launch {
 }
 
 /// Names a row.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct EntryId {
     /// The kernel file, without its ending.
     pub file: String,
@@ -63,7 +63,7 @@ pub struct Ledger {
 pub type Built = BTreeSet<(String, Arch)>;
 
 /// One figure of one entry point that is not what it was.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
     /// Whose.
     #[serde(flatten)]
@@ -77,7 +77,7 @@ pub struct Change {
 }
 
 /// What became of a ledger's entry points.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Comparison {
     /// More registers, stack, spills or shared memory, or less occupancy.
     pub worse: Vec<Change>,

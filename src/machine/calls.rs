@@ -30,7 +30,7 @@ const WAITS: &str = "_synchronisations";
 const KEPT: usize = 1_000_000;
 
 /// API calls since a process began.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Calls {
     /// When they were counted.
     pub at: u64,
@@ -44,7 +44,7 @@ pub struct Calls {
 }
 
 /// When a process called CUDA, for kinds of which each call is told.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moments {
     /// Every call from here on is told; what was before is not, where there were too many.
     #[serde(default, skip_serializing_if = "is_zero")]

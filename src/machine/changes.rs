@@ -13,7 +13,7 @@ use super::recording::{Recorded, Recording};
 use super::sides::Sides;
 
 /// What became of a kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Became {
     /// It is launched on both sides.
@@ -27,7 +27,8 @@ pub enum Became {
 }
 
 /// A figure of a launch, before and after, that is known of both and differs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum LaunchChange {
     /// Blocks in x, y, z.
@@ -70,7 +71,7 @@ impl fmt::Display for LaunchChange {
 }
 
 /// A kernel, before and after.
-#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct KernelChange {
     /// What became of it.
     pub became: Became,

@@ -28,7 +28,7 @@ pub struct Recording {
 }
 
 /// A process that used CUDA.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     /// Its id.
     pub pid: u32,
@@ -69,7 +69,8 @@ fn is_zero(number: &u64) -> bool {
 }
 
 /// A GPU of a process.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Device {
     /// As the process numbers it.
     pub ordinal: u32,

@@ -6,9 +6,8 @@ use regatta_worker::units::{Nanoseconds, Ratio, Share};
 use serde::{Deserialize, Serialize};
 
 /// A value of the base and of the head.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Sides<T> {
     /// What was.
     pub base: T,
@@ -44,7 +43,7 @@ impl<T: std::ops::Sub> Sides<T> {
 }
 
 /// What is held against each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
     /// One repetition of the part that repeats: structure of the last one, times the mean
@@ -55,7 +54,7 @@ pub enum Scope {
 }
 
 /// A side in figures, per repetition where that is the scope.
-#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SideFigures {
     /// What it is called.
     pub label: String,

@@ -34,7 +34,7 @@ const LONG: usize = 64;
 const INTERRUPTED: u64 = 10;
 
 /// A repeated sequence of operations.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Steady {
     /// Operations of the busiest stream in one repetition.
     pub period: usize,
@@ -83,7 +83,7 @@ impl Steady {
 }
 
 /// The part of a trace that repeats.
-#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SteadyPart {
     /// Where it is.
     #[serde(flatten)]

@@ -10,7 +10,7 @@ use super::calls::estimated;
 use super::recording::{Recorded, Recording};
 
 /// A stretch of a trace in figures. Times are nanoseconds.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
     /// Operations of any kind.
     pub operations: usize,
@@ -28,7 +28,7 @@ pub struct Summary {
 }
 
 /// One kernel.
-#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct KernelRow {
     /// Its name.
     pub name: String,
@@ -59,7 +59,7 @@ impl KernelRow {
 }
 
 /// One way in which a kernel was launched.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Shape {
     /// Blocks in x, y, z.
     pub grid: [u32; 3],
@@ -88,7 +88,7 @@ impl Shape {
 }
 
 /// Copies of one direction, or sets.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CopyRow {
     /// `HtoD`, ..., or `set`.
     pub what: String,

@@ -23,7 +23,7 @@ const SEED: u64 = 42;
 const INPUT_SETS: u32 = 3;
 
 /// One thing that was tried.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Check {
     /// What.
     pub name: String,
@@ -32,7 +32,7 @@ pub struct Check {
 }
 
 /// What came of a check.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(tag = "result", content = "detail", rename_all = "lowercase")]
 pub enum CheckResult {
     /// As the protocol says.

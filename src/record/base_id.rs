@@ -1,10 +1,10 @@
 //! Which baseline a run is held against.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A baseline as it was when a run was held against it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct BaseId {
     /// Its name.
     pub name: String,

@@ -8,7 +8,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use schemars::{Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
 use super::side::{CaseRecord, Side, Status};
@@ -72,14 +71,16 @@ pub fn joined(new: &Side, old: &Side) -> Side {
     side
 }
 
-#[derive(Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum Line {
     Baseline(Box<Head>),
     Case(Box<Case>),
 }
 
-#[derive(Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 struct Head {
     /// [`super::SCHEMA_VERSION`] of the writer.
     schema: u32,
@@ -94,7 +95,8 @@ struct Head {
     earlier: Vec<Timestamp>,
 }
 
-#[derive(Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 struct Case {
     /// The case.
     case: CaseId,
@@ -103,7 +105,8 @@ struct Case {
 }
 
 /// The JSON Schema of a line of a baseline's file, without its checksum.
-pub fn schema(generator: &mut SchemaGenerator) -> Schema {
+#[cfg(feature = "schemas")]
+pub fn schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
     generator.subschema_for::<Line>()
 }
 

@@ -16,7 +16,8 @@ pub fn environment(name: &str) -> String {
 
 /// What a build took, it and everything it started, and what came out. What is not known is
 /// absent.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Built {
     /// From its start to its end.
     pub wall_ns: Nanoseconds,

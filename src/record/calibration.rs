@@ -19,7 +19,7 @@ use crate::units::{Nanoseconds, Share};
 pub const SCHEMA: u32 = 1;
 
 /// A calibration of a suite on a machine.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
     /// Version of this file.
     pub schema: u32,
@@ -46,7 +46,7 @@ pub struct Calibration {
 }
 
 /// A gate as it would run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gate {
     /// Invocations of the base.
     pub base: u32,
@@ -57,7 +57,7 @@ pub struct Gate {
 }
 
 /// How often a gate is wrong, and right, by drawing gates from the invocations.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rates {
     /// Gates that were drawn.
     pub gates: u32,
@@ -77,7 +77,7 @@ pub struct Rates {
 }
 
 /// How a case varies where nothing changed.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Noise {
     /// Its device time.
     pub median_ns: Nanoseconds,

@@ -5,13 +5,13 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::attention::ParamValue;
 
 /// A parameter that a tuner chose.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Tuned {
     /// What it chose.
     pub value: ParamValue,
@@ -25,7 +25,8 @@ pub struct Tuned {
 pub type Choices = BTreeMap<String, Tuned>;
 
 /// What a tuner chose in some invocations of a case.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Choice {
     /// By the parameter's name; empty where the tuner told nothing in these.
     pub tuned: Choices,

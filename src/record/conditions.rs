@@ -10,7 +10,8 @@ use crate::units::Share;
 
 /// Conditions that say something about a time beside the code that took it. Counts are
 /// of invocations, confirming ones included.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Conditions {
     /// Those after which the device's state is known.

@@ -63,7 +63,8 @@ const THROTTLED: [&str; 4] = [
 ];
 
 /// What of the machine was in a case's times.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(tag = "by", rename_all = "kebab-case")]
 pub enum Disturbance {
     /// Processes that regatta did not start had cores that the worker could have used.

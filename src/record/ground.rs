@@ -6,7 +6,8 @@ use crate::units::{Nanoseconds, Share};
 
 /// Work of the cores that regatta may run on, over the time in which a case was measured.
 /// Amounts are cores: 0.5 is half of the time of one. What is not known is absent.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Ground {
     /// How long it was looked at, the samples at its end.
     pub window_ns: Nanoseconds,

@@ -15,7 +15,8 @@ use crate::suite::{Override, Pins, Settings};
 pub use crate::worker::protocol::Peak;
 
 /// The first line of a run: everything needed to judge it later.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct RunHeader {
     /// [`super::SCHEMA_VERSION`] of the writer.
     pub schema: u32,
@@ -90,7 +91,8 @@ impl RunHeader {
 
 /// One of two runs that were measured in turn: an invocation of each, in random order, then
 /// the next of each. No day and no machine lies between them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Turn {
     /// What both runs have in common, and no other has.
     pub pair: String,
@@ -104,7 +106,8 @@ pub struct Turn {
 }
 
 /// The two sides of a comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum TurnSide {
     /// What was.
@@ -120,7 +123,8 @@ pub fn in_turn(base: &RunHeader, head: &RunHeader) -> bool {
 }
 
 /// Where times come from that regatta did not take.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Imported {
     /// Whose files they were: `criterion`.
     pub format: String,
@@ -134,7 +138,8 @@ pub struct Imported {
 }
 
 /// State of a git checkout.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Git {
     /// Full hash of HEAD.
     pub revision: String,
@@ -151,7 +156,8 @@ pub fn short_revision(revision: &str) -> String {
 }
 
 /// Which suite, and what the command line changed in it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct SuiteRecord {
     /// Its name.
     pub name: String,
@@ -176,7 +182,8 @@ pub struct SuiteRecord {
 }
 
 /// What a machine is. Times are compared only where all `hard` facts agree.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Fingerprint {
     /// A short name for files: `h200-132sm`, `xeon-2c`.
     pub name: String,
@@ -187,7 +194,8 @@ pub struct Fingerprint {
 }
 
 /// A worker as it introduced itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct WorkerRecord {
     /// `worker`, or `worker@environment`.
     pub name: String,

@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 /// The revision of the checkout and its uncommitted changes stand in
 /// [`Git`](super::types::Git), versions and devices in
 /// [`WorkerRecord`](super::types::WorkerRecord).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Identity {
     /// Checksum of the regatta executable.
     pub executable: String,
@@ -22,7 +23,8 @@ pub struct Identity {
 }
 
 /// How a worker is started, and from what.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct WorkerIdentity {
     /// Program and arguments.
     pub command: Vec<String>,

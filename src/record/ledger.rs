@@ -4,14 +4,13 @@
 use std::fs;
 use std::path::Path;
 
-use schemars::{Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
 use super::{RecordError, SCHEMA_VERSION, check_schema, line, write_atomically};
 use crate::input;
 use crate::kernels::ledger::{Ledger, Row};
 
-#[derive(Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum Line {
     Ledger {
@@ -23,11 +22,6 @@ enum Line {
         entries: usize,
     },
     Entry(Box<Row>),
-}
-
-/// The JSON Schema of a line of a ledger's file, without its checksum.
-pub fn schema(generator: &mut SchemaGenerator) -> Schema {
-    generator.subschema_for::<Line>()
 }
 
 /// Writes a ledger, whole or not at all, over what is there.

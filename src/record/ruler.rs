@@ -12,7 +12,7 @@ pub const ADDED: [Share; 4] = [Share(0.01), Share(0.02), Share(0.05), Share(0.10
 pub const SETS: usize = 2 + ADDED.len();
 
 /// Readings of one clock.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Readings {
     /// What did the work.
     pub device: String,
@@ -34,7 +34,7 @@ pub struct Readings {
 }
 
 /// What a gated clock subtracts from each reading.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Subtracted {
     /// Reading with nothing between the events.
     pub pair_ns: Nanoseconds,
@@ -43,7 +43,7 @@ pub struct Subtracted {
 }
 
 /// What a sample costs the host; medians.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Host {
     /// All of it.
     pub total_ns: Nanoseconds,
@@ -54,7 +54,7 @@ pub struct Host {
 }
 
 /// Readings of one nominal length.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Length {
     /// The nominal length.
     pub nominal_ns: Nanoseconds,

@@ -12,7 +12,6 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use schemars::{Schema, SchemaGenerator};
 
 pub use quick::{Beside, Known};
 pub use read::{Looks, each, header_of, read, started};
@@ -29,7 +28,8 @@ use wire::{First, Line};
 pub const RUN_FILE: &str = "run.jsonl";
 
 /// The JSON Schema of a line of a run's file, without its checksum.
-pub fn schema(generator: &mut SchemaGenerator) -> Schema {
+#[cfg(feature = "schemas")]
+pub fn schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
     generator.subschema_for::<Line>()
 }
 

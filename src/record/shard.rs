@@ -1,7 +1,6 @@
 //! A run that is a part of another, and a run that was made of such parts.
 
 use jiff::Timestamp;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::base_id::BaseId;
@@ -10,7 +9,8 @@ use crate::suite::shard::Place;
 
 /// What a run is that measured a part of a suite: with it, a header says what all the parts
 /// must hold.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Shard {
     /// Which part it is.
     #[serde(flatten)]
@@ -34,7 +34,8 @@ impl Shard {
 }
 
 /// What falls to a part.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Portion {
     /// Cases in it.
     pub cases: usize,
@@ -61,7 +62,8 @@ impl Portion {
 }
 
 /// What is to become of the whole that a part belongs to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Asked {
     /// It is judged by itself.
@@ -107,7 +109,8 @@ impl Asked {
 }
 
 /// What a run was made of.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Merged {
     /// When.
     pub merged: Timestamp,
@@ -118,7 +121,8 @@ pub struct Merged {
 }
 
 /// A part that was merged.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct MergedShard {
     /// Its number.
     pub index: u32,

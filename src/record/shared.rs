@@ -3,13 +3,11 @@
 //! A hundred thousand cases launch a few hundred kernels in a few thousand ways, and the two
 //! runs of a comparison launch the same.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -62,20 +60,17 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Shared<T> {
 }
 
 /// Written as the value is.
-impl<T: JsonSchema> JsonSchema for Shared<T> {
+#[cfg(feature = "schemas")]
+impl<T: schemars::JsonSchema> schemars::JsonSchema for Shared<T> {
     fn inline_schema() -> bool {
         T::inline_schema()
     }
 
-    fn schema_name() -> Cow<'static, str> {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
         T::schema_name()
     }
 
-    fn schema_id() -> Cow<'static, str> {
-        T::schema_id()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
         T::json_schema(generator)
     }
 }

@@ -64,7 +64,8 @@ impl Side {
 }
 
 /// One case of a side.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct CaseRecord {
     /// Whether there is anything to judge.
     #[serde(flatten)]
@@ -154,7 +155,8 @@ fn none(parameters: &Shared<BTreeMap<String, ParamValue>>) -> bool {
 }
 
 /// Whether there is anything to judge.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(tag = "status", rename_all = "lowercase")]
 pub enum Status {
     /// Checked and timed in every invocation.
@@ -180,7 +182,8 @@ pub enum Status {
 }
 
 /// Fresh invocations of a suspect that did not all come to a time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Unconfirmed {
     /// What happened.
     pub reason: String,
@@ -190,7 +193,8 @@ pub struct Unconfirmed {
 }
 
 /// An invocation of a case that the machine was in, to the end.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Disturbed {
     /// Which.
     pub invocation: u32,

@@ -13,9 +13,8 @@ use serde::{Deserialize, Serialize};
 use crate::units::Nanoseconds;
 
 /// A step of the harness's work, in the order in which they follow each other.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, schemars::JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
     /// Reading the suite, finding its workers, asking which code and machine this is.
@@ -107,7 +106,8 @@ impl Phase {
 }
 
 /// How long each phase took; one that is not there is not known, or was not gone through.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(from = "BTreeMap<String, Nanoseconds>")]
 pub struct Spent(BTreeMap<Phase, Nanoseconds>);
 
@@ -161,7 +161,8 @@ impl Spent {
 }
 
 /// Phases that followed each other, from some moment on.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Stretch {
     /// When the first began, on the run's axis.
     pub from_ns: Nanoseconds,
@@ -177,7 +178,8 @@ impl Stretch {
 }
 
 /// What one process of the harness did of a run. A run has several where it was stopped.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Part {
     /// When its workers had introduced themselves, as `started` of a run's header.
     pub started: Timestamp,

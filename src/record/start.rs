@@ -1,10 +1,10 @@
 //! How the processes of workers came to be.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How the process of an invocation came to be.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Start {
     /// By which of the ways that there are.
     pub how: How,
@@ -14,9 +14,8 @@ pub struct Start {
 }
 
 /// The ways in which a worker's process comes to be.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum How {
     /// It was started by itself.

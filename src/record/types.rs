@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::attention::{CaseId, ParamValue};
@@ -25,7 +24,8 @@ pub use crate::input::Damage;
 pub use crate::machine::DeviceState;
 
 /// One case in one invocation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Entry {
     /// The case.
     pub case: CaseId,
@@ -48,7 +48,8 @@ pub struct Entry {
     clippy::large_enum_variant,
     reason = "nearly every entry is a measurement"
 )]
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(tag = "status", rename_all = "lowercase")]
 pub enum Outcome {
     /// Checked and timed; or checked and counted, without a sample, where the run's
@@ -73,9 +74,8 @@ pub enum Outcome {
 }
 
 /// What a failed case failed of.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Fault {
     /// Its result is wrong, found before the case was timed or after.
@@ -103,7 +103,8 @@ impl Fault {
 }
 
 /// Samples and what belongs to them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Measurement {
     /// How long the device worked, a sample each.
     pub device_ns: Vec<Nanoseconds>,
@@ -187,7 +188,8 @@ pub struct Measurement {
 pub type Parts = BTreeMap<String, Taken>;
 
 /// Samples that were taken before those that are kept, and thrown away.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Again {
     /// How often.
     pub tries: u32,
@@ -246,7 +248,8 @@ fn is_one(number: &u32) -> bool {
 }
 
 /// The last line of a run that was measured to its end, judged, and reported.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct RunEnd {
     /// When it was measured.
     pub finished: Timestamp,
@@ -260,7 +263,8 @@ pub struct RunEnd {
 }
 
 /// What `run` or `gate` said of a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Judged {
     /// What it was held against; `None`: its own expectations and limits alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -273,7 +277,8 @@ pub struct Judged {
 }
 
 /// A batch of fresh invocations that a gate owes: decided once, from what was there before.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Owed {
     /// What the cases are held against.
     pub base: BaseId,
@@ -284,7 +289,8 @@ pub struct Owed {
 }
 
 /// Pass, fail or not judged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum VerdictOutcome {
     /// Everything was measured and checked, and nothing is worse or may be: exit code 0.

@@ -2,7 +2,6 @@
 
 use std::io::Write;
 
-use schemars::{Schema, SchemaGenerator};
 use serde::Serialize;
 
 use super::exporter::{Exporter, RenderError, Report};
@@ -12,7 +11,8 @@ use crate::record::SCHEMA_VERSION;
 /// Writes `judgement.json`. Numbers that JSON cannot hold read `null`.
 pub(super) struct Json;
 
-#[derive(Serialize, schemars::JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 struct Envelope<'a> {
     /// [`SCHEMA_VERSION`] of the writer.
     schema: u32,
@@ -27,7 +27,8 @@ struct Envelope<'a> {
 }
 
 /// The JSON Schema of the document.
-pub fn schema(generator: &mut SchemaGenerator) -> Schema {
+#[cfg(feature = "schemas")]
+pub fn schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
     generator.subschema_for::<Envelope>()
 }
 

@@ -13,7 +13,7 @@ mod exporter;
 pub mod files;
 mod fill;
 mod finding;
-pub mod foreign;
+mod foreign;
 mod github;
 pub mod history;
 mod html;
@@ -41,6 +41,7 @@ use std::io::Write;
 use exporter::Exporter;
 pub use exporter::{Document, RenderError, Report};
 pub use github::complaint;
+#[cfg(feature = "schemas")]
 pub use json::schema;
 pub use markdown::Mark;
 
@@ -51,52 +52,98 @@ pub enum Format {
     Html,
     /// Two tables: of cases and of samples.
     Csv,
-    /// For a comment on a pull request.
-    Markdown,
-    /// For the test view of a CI system.
-    Junit,
     /// The judgement as one document.
     Json,
+    /// For the test view of a CI system.
+    Junit,
+    /// For a comment on a pull request.
+    Markdown,
     /// Workflow commands of GitHub Actions: annotations.
     Github,
     /// Bencher Metric Format.
     Bencher,
     /// `customSmallerIsBetter` of github-action-benchmark.
     BenchmarkAction,
-    /// The JSON of Google Benchmark.
-    GoogleBenchmark,
-    /// OpenMetrics text, for Prometheus.
-    OpenMetrics,
+    /// What Perfetto and chrome://tracing open, of a trace alone.
+    Perfetto,
 }
 
-impl Format {
-    /// Every format, in the order of its declaration.
-    pub const ALL: [Format; 10] = [
+/// Every format: its name on the command line, what it is, and what writes it of a run.
+const FORMATS: [(Format, &str, &str, Option<&dyn Exporter>); 9] = [
+    (
         Format::Html,
+        "html",
+        "one self-contained page",
+        Some(&html::Html),
+    ),
+    (
         Format::Csv,
-        Format::Markdown,
-        Format::Junit,
+        "csv",
+        "cases.csv and samples.csv, in a folder",
+        Some(&csv::Csv),
+    ),
+    (
         Format::Json,
+        "json",
+        "the judgement as one document",
+        Some(&json::Json),
+    ),
+    (
+        Format::Junit,
+        "junit",
+        "JUnit XML, for the test view of a CI system",
+        Some(&junit::Junit),
+    ),
+    (
+        Format::Markdown,
+        "markdown",
+        "for a comment; a step's summary is appended to",
+        Some(&markdown::Markdown),
+    ),
+    (
         Format::Github,
+        "github",
+        "annotations for GitHub Actions; `-` also fills the step's summary",
+        Some(&github::Github),
+    ),
+    (
         Format::Bencher,
+        "bencher",
+        "the Metric Format of Bencher",
+        Some(&foreign::Bencher),
+    ),
+    (
         Format::BenchmarkAction,
-        Format::GoogleBenchmark,
-        Format::OpenMetrics,
-    ];
+        "benchmark-action",
+        "customSmallerIsBetter of github-action-benchmark",
+        Some(&foreign::BenchmarkAction),
+    ),
+    (
+        Format::Perfetto,
+        "perfetto",
+        "of a trace: what ui.perfetto.dev opens",
+        None,
+    ),
+];
 
-    fn exporter(self) -> &'static dyn Exporter {
-        match self {
-            Format::Html => &html::Html,
-            Format::Csv => &csv::Csv,
-            Format::Markdown => &markdown::Markdown,
-            Format::Junit => &junit::Junit,
-            Format::Json => &json::Json,
-            Format::Github => &github::Github,
-            Format::Bencher => &foreign::Bencher,
-            Format::BenchmarkAction => &foreign::BenchmarkAction,
-            Format::GoogleBenchmark => &foreign::GoogleBenchmark,
-            Format::OpenMetrics => &foreign::OpenMetrics,
-        }
+impl Format {
+    /// Every format.
+    pub fn all() -> impl Iterator<Item = Format> {
+        FORMATS.iter().map(|(format, ..)| *format)
+    }
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        FORMATS[self as usize].1
+    }
+
+    /// What it is, in a line.
+    pub fn about(self) -> &'static str {
+        FORMATS[self as usize].2
+    }
+
+    fn exporter(self) -> Option<&'static dyn Exporter> {
+        FORMATS[self as usize].3
     }
 }
 
@@ -116,9 +163,10 @@ pub fn render(format: Format, report: &Report) -> Result<Vec<Document>, RenderEr
     documents.collect()
 }
 
-/// The names of the documents of a format, the one that matters most first.
+/// The names of the documents of a format, the one that matters most first; none where it is not
+/// made of a run.
 pub fn names(format: Format) -> &'static [&'static str] {
-    format.exporter().names()
+    format.exporter().map_or(&[], Exporter::names)
 }
 
 /// Writes one document of a report, as it is made: of many cases it is never in memory as a
@@ -132,13 +180,21 @@ pub fn write(
     name: &'static str,
     out: &mut dyn Write,
 ) -> Result<(), RenderError> {
-    format.exporter().write(report, name, out)
+    match format.exporter() {
+        Some(exporter) => exporter.write(report, name, out),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::units::{Nanoseconds, Probability, Rate, Ratio, Share, quantities};
+
+    #[test]
+    fn the_table_is_in_the_order_of_the_formats() {
+        assert!(Format::all().enumerate().all(|(i, f)| f as usize == i));
+    }
 
     #[test]
     fn every_format_takes_any_number() {
@@ -175,7 +231,7 @@ mod tests {
                     measurement.device_ns = quantities([number, 1.0, number]);
                 }
             }
-            for format in Format::ALL {
+            for format in Format::all() {
                 render(format, &scene.report()).unwrap();
             }
             for all in [false, true] {

@@ -7,7 +7,8 @@ use super::selector::glob;
 use crate::attention::Case;
 
 /// Functions whose calls are one kind of event, counted over steady calls of some cases.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Count {
     /// Of the count: `backend_selections` is counted as `calls.backend_selections`.
     pub name: String,

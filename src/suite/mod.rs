@@ -10,7 +10,6 @@ pub mod document;
 pub mod environment;
 mod parse;
 pub mod rules;
-pub mod schema;
 mod selector;
 pub mod shard;
 mod source;
@@ -80,7 +79,8 @@ pub struct Suite {
 pub type Pins = BTreeMap<CaseId, Params>;
 
 /// How samples are taken.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Settings {
     /// Starts of each worker process: the replicates.
     pub invocations: u32,
@@ -131,7 +131,8 @@ pub struct Settings {
 }
 
 /// On what ground times are judged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum GroundRule {
     /// Where the machine was not in them, by its own counters.
@@ -211,7 +212,8 @@ impl Default for Settings {
 
 /// Hands a variant another value than its cases ask for, while the cases keep
 /// their ids: how a caller's bug is put in front of a kernel.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Override {
     /// The variant.
     pub variant: VariantId,

@@ -13,7 +13,8 @@ use crate::attention::{Case, CaseId, FACETS};
 use crate::units::{Nanoseconds, Ratio, Share};
 
 /// Everything a suite demands.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Rules {
     /// Relations between cases of one run.
     pub expectations: Vec<Expectation>,
@@ -27,7 +28,8 @@ pub struct Rules {
 /// A relation that must hold inside one run, without any baseline: each case
 /// that `case` selects takes at most `within` times the best of the cases that
 /// `against` selects and that are alike in everything neither of them names.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Expectation {
     /// A sentence: `automatic splits as good as the best explicit ones`.
     pub name: String,
@@ -73,19 +75,9 @@ impl Expectation {
 
 /// A time that is measured of each case.
 #[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    schemars::JsonSchema,
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Metric {
     /// How long the device worked.
@@ -148,7 +140,8 @@ impl Metric {
 }
 
 /// How a metric is judged beside the device's time.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct MetricPolicy {
     /// Smallest relative change that counts.
     pub floor: Share,
@@ -181,7 +174,8 @@ impl MetricPolicy {
 }
 
 /// How differences are judged.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Policy {
     /// Smallest relative change that counts, for example 0.05. A real but
     /// smaller one is not called a regression.
@@ -216,7 +210,8 @@ pub struct Policy {
 }
 
 /// What a gate must have been able to see: else it cannot say, and does not pass.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Sight {
     /// A relative change.
     pub change: Share,

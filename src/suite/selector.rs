@@ -11,7 +11,8 @@ use crate::machine::short;
 
 /// Selects cases: every facet named must have one of the values listed.
 /// Facets are the axes, `variant`, `worker`, `environment`, and parameters.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Selector(pub BTreeMap<String, Vec<String>>);
 

@@ -10,19 +10,8 @@ use crate::machine::MODULE_LOADS;
 use crate::units::Share;
 
 /// A kind of structural change. Its words are stable: suites and scripts name them.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    schemars::JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// A launch leaves multiprocessors idle that were busy before.
@@ -150,9 +139,8 @@ impl Kind {
 }
 
 /// What a structural change does to the verdict.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
     /// Recorded, and shown on the page alone.
@@ -176,7 +164,8 @@ impl Action {
 }
 
 /// How structural changes are taken. A change for the better is recorded and no more.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct StructurePolicy {
     /// Kinds that are taken otherwise than by default.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -202,7 +191,8 @@ impl Default for StructurePolicy {
 }
 
 /// An exception to how structural changes are taken. What it leaves out is any.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct StructureRule {
     /// Pattern of the kernel, count or parameter that changed, by its whole name or the short one
     /// that reports print; `*` matches anything.
@@ -253,7 +243,8 @@ impl StructurePolicy {
 
 /// A limit on the structure of each case that `case` selects, or on each build, without any
 /// baseline.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Limit {
     /// A sentence: `the automatic choice fills half of the device`.
     pub name: String,
@@ -282,7 +273,8 @@ impl Limit {
 }
 
 /// A figure of one call's structure, or of a build.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(from = "String", into = "String")]
 pub enum Quantity {
     /// Kernel launches.

@@ -67,7 +67,7 @@ enum Planted {
 }
 
 /// Histories of a kind, and what was found in them.
-#[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// Of which noise.
     pub name: String,

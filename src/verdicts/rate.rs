@@ -1,8 +1,5 @@
 //! A rate that was counted, and how well it is known.
 
-use std::borrow::Cow;
-
-use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 
 use crate::units::Share;
@@ -75,8 +72,7 @@ impl Serialize for Rate {
 }
 
 /// A rate as it is written.
-#[derive(Serialize, schemars::JsonSchema)]
-#[schemars(rename = "Rate")]
+#[derive(Serialize)]
 struct Written {
     /// How often it happened.
     hits: usize,
@@ -88,16 +84,6 @@ struct Written {
     low: Share,
     /// Its upper end.
     high: Share,
-}
-
-impl JsonSchema for Rate {
-    fn schema_name() -> Cow<'static, str> {
-        Written::schema_name()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        Written::json_schema(generator)
-    }
 }
 
 #[cfg(test)]

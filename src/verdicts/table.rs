@@ -25,7 +25,7 @@ pub const CHANGES: [Share; 5] = [
 ];
 
 /// What rules of other tools are given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Evidence {
     /// What the tool would have measured itself: mostly the samples of one process.
@@ -50,7 +50,7 @@ pub struct Plan {
 }
 
 /// How often each rule is wrong and right.
-#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Table {
     /// Smallest change that counts, for the gate.
     pub floor: Share,
@@ -69,7 +69,7 @@ pub struct Table {
 }
 
 /// One noise.
-#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Block {
     /// Its name.
     pub noise: String,
@@ -80,7 +80,7 @@ pub struct Block {
 }
 
 /// One rule under one noise.
-#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Line {
     /// The rule.
     pub rule: &'static str,
@@ -96,7 +96,7 @@ pub struct Line {
 }
 
 /// What only this gate says of unchanged sweeps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Ours {
     /// Sweeps of which it says that it cannot say.
     pub cannot_say: Rate,

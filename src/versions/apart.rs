@@ -14,7 +14,7 @@ use crate::judge::judgement::Word;
 use crate::units::ARROW;
 
 /// A package whose version is another one after the step.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Moved {
     /// Its name, as pip lists it.
     pub package: String,
@@ -48,7 +48,7 @@ pub struct Trial {
 }
 
 /// What came of a trial: it against all as it was before the step.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The package that was as it is after the step.
     pub package: String,

@@ -60,7 +60,7 @@ pub struct Step<'a> {
 }
 
 /// What a search came to.
-#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum Ending {
     /// The step is where `after` begins, or in one of `suspects`.
@@ -89,7 +89,7 @@ pub enum Ending {
 }
 
 /// A step between two versions.
-#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Found {
     /// The last one measured before it.
     pub before: Version,
@@ -112,7 +112,7 @@ pub struct Found {
 }
 
 /// A part of a row that was not split further.
-#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Stretch {
     /// Its older end.
     pub low: Version,

@@ -8,7 +8,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use schemars::{Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
 use super::apart::Verdict;
@@ -22,7 +21,7 @@ use crate::record::{RecordError, SCHEMA_VERSION, line, write_atomically};
 pub const JOURNAL_FILE: &str = "bisect.jsonl";
 
 /// What is asked. Another question is another bisect.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Question {
     /// The suite's name.
     pub suite: String,
@@ -70,7 +69,7 @@ impl Question {
 }
 
 /// A line of the file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum Line {
     Bisect {
@@ -83,11 +82,6 @@ enum Line {
     },
     Tried(Tried),
     Apart(Verdict),
-}
-
-/// The JSON Schema of a line of a bisect's file, without its checksum.
-pub fn schema(generator: &mut SchemaGenerator) -> Schema {
-    generator.subschema_for::<Line>()
 }
 
 /// What was there before.

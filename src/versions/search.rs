@@ -19,7 +19,7 @@ use crate::judge::judgement::Word;
 use crate::units::Ratio;
 
 /// What a comparison said of one case.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reading {
     /// Head over base.
     pub ratio: Ratio,
@@ -57,7 +57,7 @@ impl Reading {
 }
 
 /// What is looked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Towards {
     /// The largest step up: the first bad version.

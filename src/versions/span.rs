@@ -8,7 +8,7 @@ use super::spec::{Pin, Spec};
 use crate::measure::git::Git;
 
 /// One of a row of versions.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Version {
     /// As `regatta compare` takes it: `pypi:jax==0.5.1`, `git:` and a commit in full.
     pub spec: String,

@@ -216,7 +216,7 @@ fn an_account_is_the_change_and_is_told() {
         page.contains("direct_copy_kernel added"),
         "the page tells it too"
     );
-    let cases = ["diff", "s", "reports/s", "--csv", "csv"];
+    let cases = ["diff", "s", "reports/s", "--output", "csv=csv"];
     exits!(place, 1, cases);
     let cases = std::fs::read_to_string(place.path().join("csv/cases.csv")).unwrap();
     assert!(cases.contains("added +0.80"), "{cases}");

@@ -34,8 +34,8 @@ fn page(folder: &Path, words: &[&str]) -> PathBuf {
     let mut command = assert_cmd::Command::cargo_bin("regatta").unwrap();
     let output = command
         .args(words)
-        .arg("--html")
-        .arg(&page)
+        .arg("--output")
+        .arg(format!("html={}", page.display()))
         .current_dir(folder)
         .output()
         .unwrap();

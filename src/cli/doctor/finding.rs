@@ -4,7 +4,7 @@ use owo_colors::Style;
 use serde::Serialize;
 
 /// One thing that was looked at.
-#[derive(Debug, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Serialize)]
 pub(in crate::cli) struct Finding {
     /// What was looked at.
     pub(super) what: String,
@@ -45,7 +45,7 @@ impl Finding {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(in crate::cli) enum State {
     /// It works.

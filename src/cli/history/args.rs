@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use crate::cli::outputs::Outputs;
 use regatta::record::history::Clock;
 
 /// Which history.
@@ -45,9 +46,8 @@ pub(super) struct ShowArgs {
     #[arg(long, value_enum, default_value_t)]
     pub(super) clock: ClockArg,
 
-    /// Write one self-contained page with a chart a case
-    #[arg(long, value_name = "PATH")]
-    pub(super) html: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) outputs: Outputs,
 
     /// Print every case, and every change since then
     #[arg(long)]

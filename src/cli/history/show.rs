@@ -14,7 +14,8 @@ use crate::cli::{Ended, Stop, note, print};
 use regatta::judge::history::{Options, series, trends};
 use regatta::record::history::{About, History, Store, Stored};
 use regatta::record::run_file;
-use regatta::report::files::{check_writable, place};
+use regatta::report::Format;
+use regatta::report::files::place;
 use regatta::report::history::{self, Shown};
 use regatta::suite::matches_id;
 
@@ -24,16 +25,11 @@ use regatta::suite::matches_id;
 /// When there is none, it cannot be read, or what is asked for is not in it: exit code 2; when
 /// the page cannot be written: 3.
 pub(super) fn run(args: &ShowArgs) -> Ended {
-    if let Some(page) = &args.html {
-        match is_stdout(page) {
-            true if args.json => {
-                return Err(Stop::Usage(anyhow!(
-                    "--html - --json: both would go to standard output; name a file for the page"
-                )));
-            }
-            true => {}
-            false => check_writable(page).map_err(Stop::usage)?,
-        }
+    args.outputs.check("a history", &[Format::Html])?;
+    if args.outputs.prints() && args.json {
+        return Err(Stop::Usage(anyhow!(
+            "--json and --output html=- both go to standard output; name a file for the page"
+        )));
     }
     let stored = chosen(&args.which)?;
     let history = read(&stored)?;
@@ -57,10 +53,6 @@ pub(super) fn run(args: &ShowArgs) -> Ended {
         reference_from: reference(&history, args.reference.as_deref())?,
         ..Options::default()
     };
-    let links = match &args.html {
-        Some(page) if !is_stdout(page) => links(&history, page),
-        _ => Vec::new(),
-    };
     let all = series(&history, options.clock);
     if all.iter().all(|series| series.runs.is_empty()) {
         return Err(Stop::Usage(anyhow!(
@@ -77,14 +69,24 @@ pub(super) fn run(args: &ShowArgs) -> Ended {
         options: &options,
         since: since(&args.since, newest.about.at)?,
         patterns: &args.case,
-        links: &links,
+        links: &[],
     };
-    if let Some(page) = &args.html {
-        put(page, history::page(&shown).map_err(Stop::not_judged)?)?;
-        match is_stdout(page) {
-            true => return Ok(0),
-            false => note(format!("page: {}", page.display())),
+    for (_, page) in args.outputs.wanted() {
+        let links = match is_stdout(page) {
+            true => Vec::new(),
+            false => links(&history, page),
+        };
+        let linked = Shown {
+            links: &links,
+            ..shown
+        };
+        put(page, history::page(&linked).map_err(Stop::not_judged)?)?;
+        if !is_stdout(page) {
+            note(format!("page: {}", page.display()));
         }
+    }
+    if args.outputs.prints() {
+        return Ok(0);
     }
     match args.json {
         true => print(history::json(&shown).map_err(Stop::not_judged)? + "\n")?,

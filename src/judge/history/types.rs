@@ -46,7 +46,7 @@ pub struct Series {
 }
 
 /// A change of level.
-#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Step {
     /// Place of the first run after it.
     pub run: usize,
@@ -80,7 +80,7 @@ impl Step {
 }
 
 /// What the times of one case say.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Trend {
     /// Runs that have a time of it.
     pub runs: usize,
@@ -103,7 +103,7 @@ impl Trend {
 }
 
 /// A case whose latest run gave no time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Lost {
     /// Place of the run since when.
     pub run: usize,
@@ -127,7 +127,7 @@ pub struct Trends {
 }
 
 /// A change since the reference that no step explains.
-#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Creep {
     /// Level of the reference.
     pub from_ns: Nanoseconds,
@@ -140,7 +140,7 @@ pub struct Creep {
 }
 
 /// Who moved.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "who", content = "which", rename_all = "lowercase")]
 pub enum Who {
     /// One case.
@@ -158,7 +158,7 @@ pub enum Who {
 }
 
 /// A change that several cases may share.
-#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Event {
     /// Place of the first run after it.
     pub run: usize,
@@ -208,7 +208,7 @@ impl Event {
 }
 
 /// Cases that creep the same way.
-#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Crept {
     /// Who moved.
     #[serde(flatten)]

@@ -9,7 +9,8 @@ use crate::machine::{LaunchChange, Sides, StepPart, plain};
 use crate::units::{ARROW, Nanoseconds, counted};
 
 /// A change of a time in parts. The lines and what is not explained add up to the change.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Account {
     /// Head less base of the time that was judged.
     pub change_ns: Nanoseconds,
@@ -20,7 +21,8 @@ pub struct Account {
 }
 
 /// One part of a change.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct AccountLine {
     /// What it is of.
     #[serde(flatten)]
@@ -33,7 +35,8 @@ pub struct AccountLine {
 }
 
 /// What a part of a change is of.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(tag = "item", rename_all = "kebab-case")]
 pub enum Item {
     /// A kernel, copy or fill that both sides run, as often.
@@ -122,7 +125,8 @@ pub enum Item {
 }
 
 /// What the host is in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum HostWork {
     /// A Python function of the library under test.

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::units::{Probability, Ratio, Share};
 
 /// Head against base.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Change {
     /// Head over base, as judged; 1.10: 10 % slower.
     pub ratio: Ratio,
@@ -22,7 +23,7 @@ pub struct Change {
     /// Change that this gate would have called in 95 of 100; infinite (`null` in JSON) where
     /// there are too few invocations to call any.
     #[serde(with = "unbounded")]
-    #[schemars(with = "Option<Share>")]
+    #[cfg_attr(feature = "schemas", schemars(with = "Option<Share>"))]
     pub smallest_effect: Share,
     /// Which invocations these figures are of.
     pub stage: Stage,
@@ -44,7 +45,8 @@ mod unbounded {
 }
 
 /// Which invocations were judged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Stage {
     /// Those every case has.

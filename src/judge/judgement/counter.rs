@@ -8,7 +8,8 @@ use crate::machine::{METRICS, Sides};
 use crate::units::{ARROW, Share};
 
 /// A hardware counter of a kernel, before and after.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct CounterChange {
     /// Its name in CUPTI.
     pub metric: String,
@@ -21,7 +22,8 @@ pub struct CounterChange {
 }
 
 /// What the values of a counter are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum CounterKind {
     /// Instructions of all launches of a call.

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 /// A fact in which the two sides differ.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Difference {
     /// Its name: `driver`, `schema`, `torch.versions.cudnn`.
     pub field: String,

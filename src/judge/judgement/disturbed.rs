@@ -6,7 +6,8 @@ use crate::attention::CaseId;
 use crate::record::disturbance::Disturbance;
 
 /// A case of one side whose quiet invocations are too few to speak for it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct DisturbedCase {
     /// Which.
     pub case: CaseId,

@@ -14,7 +14,8 @@ use crate::units::{ARROW, Bytes, Nanoseconds, Ratio, Share, from_to, part_of};
 
 /// One thing that was seen, with its figures; prints itself as a part of a sentence. Words
 /// that a figure is of stand before it (`what`) or behind it (`of`), and may be empty.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(tag = "fact", rename_all = "kebab-case")]
 pub enum Fact {
     /// A count, which of a mean over repetitions need not be whole: `threads 2 → 1`,

@@ -8,7 +8,8 @@ use super::fact::{Fact, told};
 use crate::units::Share;
 
 /// A named cause with its evidence.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(from = "Written", into = "Written")]
 pub struct Finding {
     /// What it is.
@@ -35,7 +36,8 @@ impl fmt::Display for Finding {
 
 /// A finding in JSON: the sentence for people, the facts for machines. Older files have the
 /// sentence alone.
-#[derive(Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 struct Written {
     /// What it is.
     cause: Cause,
@@ -78,7 +80,8 @@ impl From<Written> for Finding {
 macro_rules! causes {
     ($($(#[$doc:meta])* $cause:ident = $name:literal,)*) => {
         /// Why something takes longer, in a run or in a trace.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
         pub enum Cause {
             $($(#[$doc])* #[serde(rename = $name)] $cause,)*
         }

@@ -8,7 +8,8 @@ use crate::machine::Sides;
 use crate::units::{Bytes, counted};
 
 /// A change of memory in parts. The lines and what is not explained add up to the change.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct MemoryAccount {
     /// Head less base of the memory that was judged, in bytes.
     pub change_bytes: i64,
@@ -19,7 +20,8 @@ pub struct MemoryAccount {
 }
 
 /// Allocations of one size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct MemoryLine {
     /// The size of each.
     pub bytes: Bytes,

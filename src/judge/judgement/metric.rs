@@ -10,7 +10,8 @@ use crate::suite::structural::Action;
 use crate::units::{Nanoseconds, from_to};
 
 /// One metric of a case beside its device time.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct MetricRow {
     /// Which.
     pub metric: Metric,

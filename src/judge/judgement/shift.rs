@@ -6,7 +6,8 @@ use super::word::Word;
 use crate::units::{Probability, Ratio, Share};
 
 /// What all cases share between base and head: the suite's own row.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct CommonShift {
     /// Head over base; 1.03: everything reads 3 % slower.
     pub ratio: Ratio,

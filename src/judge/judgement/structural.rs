@@ -7,7 +7,8 @@ use crate::machine::{DRIVER_ALLOCATIONS, DRIVER_FREES, SYNCHRONISATIONS};
 use crate::suite::structural::{Action, Kind, Limit, Quantity};
 
 /// An exact difference between the structures of two calls.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct StructuralChange {
     /// Its kind.
     pub kind: Kind,
@@ -51,7 +52,8 @@ pub fn asked_of_cuda(count: &str) -> Option<&'static str> {
 
 /// A part of the structure that the base tells of and the head does not: nobody knows
 /// whether it changed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Uncounted {
     /// `launches`, a figure of them (`local memory`), or the count's name.
     pub name: String,
@@ -103,7 +105,8 @@ impl Uncounted {
 }
 
 /// Whether a change of structure is for the worse.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
     /// It can only cost.
@@ -115,7 +118,8 @@ pub enum Direction {
 }
 
 /// Whether an expectation or a limit held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Held {
     /// It is shown to hold.
@@ -141,7 +145,8 @@ impl Held {
 }
 
 /// One case held to a limit on its structure, or one build to a limit on that.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct LimitResult {
     /// The limit's name.
     pub name: String,

@@ -9,7 +9,8 @@ use crate::machine::Sides;
 use crate::units::ARROW;
 
 /// A tuner that chose otherwise: on the other side, or from one invocation to the next.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Tuner {
     /// What the two sides mostly chose, where that differs, by the parameter's name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

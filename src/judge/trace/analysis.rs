@@ -7,7 +7,7 @@ use crate::judge::judgement::Finding;
 use crate::machine::{Recorded, Recording, SteadyPart, Summary, in_steady, steady, summarise};
 
 /// A trace, analysed.
-#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Analysis {
     /// Everything that was recorded.
     pub whole: Summary,

@@ -17,7 +17,7 @@ use crate::record::trace::{Spent, Trace};
 use crate::units::{Nanoseconds, Share};
 
 /// The whole answer.
-#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     /// What was held against each other.
     pub scope: Scope,

@@ -23,7 +23,7 @@ pub const LEAST: Share = Share(0.02);
 pub const FEWEST: usize = 4;
 
 /// What the runs of both sides say of a time.
-#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunsOf {
     /// Median of the runs.
     pub median_ns: Sides<Nanoseconds>,
@@ -44,7 +44,7 @@ pub struct RunsOf {
 }
 
 /// What the runs of both sides say.
-#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Runs {
     /// How many there are of each.
     pub counted: Sides<usize>,

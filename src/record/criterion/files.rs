@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// `benchmark.json`: what was benchmarked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// The group.
     pub group_id: String,
@@ -23,7 +23,7 @@ pub struct Identity {
 }
 
 /// Work of one call; criterion has other units, which say nothing here.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Throughput {
     /// FLOPs of a case.
@@ -37,7 +37,7 @@ pub enum Throughput {
 }
 
 /// `sample.json`: what was measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// `Flat` or `Linear`.
     pub sampling_mode: String,
@@ -53,7 +53,7 @@ pub struct Sample {
 }
 
 /// `estimates.json`: what follows for one call.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimates {
     /// Of the samples.
     pub mean: Estimate,
@@ -69,7 +69,7 @@ pub struct Estimates {
 }
 
 /// A figure, and how sure it is.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     /// From resampling.
     pub confidence_interval: ConfidenceInterval,
@@ -80,7 +80,7 @@ pub struct Estimate {
 }
 
 /// Ends of an interval, and its coverage.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ConfidenceInterval {
     /// Between 0 and 1.
     pub confidence_level: f64,

@@ -54,7 +54,7 @@ pub struct Kept {
 }
 
 /// What is kept of a run itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
     /// Checksum and length of its file.
     pub id: String,
@@ -118,9 +118,7 @@ pub struct Figures {
 }
 
 /// Which of its times.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Clock {
     /// The device's.

@@ -3,7 +3,6 @@
 //! A run's results stand in columns, a place for each case that was timed. A history of a
 //! thousand runs of a thousand cases is read in a second and is no larger than a picture.
 
-use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -16,7 +15,7 @@ use crate::units::{Nanoseconds, Share};
 const MOST_CASES: u64 = 1_000_000;
 
 /// Which line it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Kind {
     History,
@@ -24,7 +23,7 @@ pub(super) enum Kind {
 }
 
 /// The first line.
-#[derive(Debug, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct First {
     /// `history`.
     pub(super) kind: Kind,
@@ -37,7 +36,7 @@ pub(super) struct First {
 }
 
 /// Cases that a line is the first to have, numbered on from a number.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct New {
     /// The number of the first of them.
     pub(super) from: u32,
@@ -46,7 +45,7 @@ pub(super) struct New {
 }
 
 /// The line of a run.
-#[derive(Debug, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct RunLine {
     /// `run`.
     pub(super) kind: Kind,
@@ -84,14 +83,6 @@ pub(super) struct RunLine {
     missing: Vec<(u32, String)>,
 }
 
-/// The JSON Schema of a line of a history's file, without its checksum.
-pub fn schema(generator: &mut SchemaGenerator) -> Schema {
-    let first = generator.subschema_for::<First>();
-    let run = generator.subschema_for::<RunLine>();
-    let of = |kind: &str, line: Schema| json_schema!({ "allOf": [line], "properties": { "kind": { "const": kind } } });
-    json_schema!({ "oneOf": [of("history", first), of("run", run)] })
-}
-
 /// As much of a run's line as adding another needs to know.
 #[derive(Debug, Deserialize)]
 pub(super) struct Brief {
@@ -117,7 +108,7 @@ fn none(column: &[Option<Short>]) -> bool {
 }
 
 /// A number of six digits: no clock tells more.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(transparent)]
 struct Short(f64);
 

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::record::types::{Entry, Owed, Part, RunEnd, RunHeader};
 
 /// A line.
-#[derive(Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub(super) enum Line {
     Run(Box<First>),
@@ -15,7 +16,8 @@ pub(super) enum Line {
 }
 
 /// The first line: the header, and what the run was measured in.
-#[derive(Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub(super) struct First {
     #[serde(flatten)]
     pub(super) header: RunHeader,

@@ -5,7 +5,6 @@ use std::io::{self, BufReader, BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::types::{Trace, TraceHeader};
@@ -19,7 +18,7 @@ use crate::record::{RecordError, check_schema, line};
 pub const EXTENSION: &str = "trace";
 
 /// A line that is not of an operation: those have kinds of their own.
-#[derive(Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum Line {
     Trace(Box<TraceHeader>),
@@ -54,13 +53,6 @@ type Numbered = Operation<Launch<u32>, u32>;
 #[derive(Deserialize)]
 struct Kind {
     kind: String,
-}
-
-/// The JSON Schema of a line of a trace's file, without its checksum.
-pub fn schema(generator: &mut SchemaGenerator) -> Schema {
-    let line = generator.subschema_for::<Line>();
-    let operation = generator.subschema_for::<Numbered>();
-    json_schema!({ "oneOf": [line, operation] })
 }
 
 /// Writes a trace, whole or not at all. What is there is replaced only where `replace`.

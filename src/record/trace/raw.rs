@@ -7,7 +7,6 @@ use std::io::{self, BufReader};
 use std::path::Path;
 use std::sync::Arc;
 
-use schemars::{Schema, SchemaGenerator};
 use serde::Deserialize;
 
 use crate::input;
@@ -26,7 +25,7 @@ const DAMAGE_KEPT: usize = 20;
 /// Longest line that is read: a kernel's name may be long, but not this long.
 const LONGEST_LINE: u64 = 1 << 20;
 
-#[derive(Deserialize, schemars::JsonSchema)]
+#[derive(Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum Line {
     Process(Process),
@@ -84,41 +83,16 @@ enum Line {
     Unknown,
 }
 
-#[derive(Deserialize, schemars::JsonSchema)]
+#[derive(Deserialize)]
 struct RawKernel {
     #[serde(flatten)]
     at: Place,
     #[serde(flatten)]
-    #[schemars(with = "RawLaunch")]
     kernel: Launch<u32>,
 }
 
-/// A launch as the injected library writes it; older libraries wrote it otherwise, too.
-#[derive(schemars::JsonSchema)]
-#[expect(dead_code, reason = "described, and read as a `Launch`")]
-struct RawLaunch {
-    /// The number of the kernel's name.
-    name: u32,
-    /// Blocks in x, y, z.
-    grid: [u32; 3],
-    /// Threads of a block in x, y, z.
-    block: [u32; 3],
-    /// Blocks of a cluster in x, y, z, where there are clusters.
-    cluster: Option<[u32; 3]>,
-    /// Registers of a thread.
-    registers: u32,
-    /// Static shared memory of a block, in bytes.
-    static_shared: u64,
-    /// Dynamic shared memory of a block, in bytes.
-    dynamic_shared: u64,
-    /// Local memory of a thread, in bytes.
-    local: u64,
-    /// Node of the CUDA graph that launched it, if one did.
-    graph: Option<u64>,
-}
-
 /// When and where something ran.
-#[derive(Deserialize, schemars::JsonSchema)]
+#[derive(Deserialize)]
 struct Place {
     /// When it started on the device, in nanoseconds of CUPTI's clock.
     start: u64,
@@ -137,11 +111,6 @@ struct Place {
     /// The number of the operator that launched it, where the program tells.
     #[serde(default)]
     operator: Option<u32>,
-}
-
-/// The JSON Schema of a line of a raw recording.
-pub fn schema(generator: &mut SchemaGenerator) -> Schema {
-    generator.subschema_for::<Line>()
 }
 
 /// Reads every recording in a folder. Of more than `limit` operations the last are kept:

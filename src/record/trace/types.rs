@@ -10,7 +10,7 @@ use crate::record::types::{Fingerprint, Git};
 use crate::units::Nanoseconds;
 
 /// The first line of a trace.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TraceHeader {
     /// [`crate::record::SCHEMA_VERSION`] of the writer.
     pub schema: u32,
@@ -41,7 +41,7 @@ pub struct TraceHeader {
 }
 
 /// What is kept of a run beside the one that is recorded whole. Times are nanoseconds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunTimes {
     /// Operations that were recorded.
     pub operations: usize,
@@ -53,7 +53,7 @@ pub struct RunTimes {
 }
 
 /// The part of a run that repeats.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Repeated {
     /// Operations of the busiest stream in one repetition.
     pub operations: usize,
@@ -65,7 +65,7 @@ pub struct Repeated {
 }
 
 /// What passed, and how much of it a device worked.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spent {
     /// What passed.
     pub elapsed_ns: Nanoseconds,

@@ -7,7 +7,6 @@ mod text;
 pub use page::page;
 pub use text::{reading, text};
 
-use schemars::{Schema, SchemaGenerator};
 use serde::Serialize;
 
 use super::text::shell_quoted;
@@ -39,7 +38,7 @@ pub struct Bisect<'a> {
 }
 
 /// A version that was passed over.
-#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Skipped {
     /// Which.
     pub version: Version,
@@ -48,7 +47,7 @@ pub struct Skipped {
 }
 
 /// The document of `--json`.
-#[derive(Serialize, schemars::JsonSchema)]
+#[derive(Serialize)]
 struct Written<'a> {
     /// [`SCHEMA_VERSION`] of the writer.
     schema: u32,
@@ -84,11 +83,6 @@ struct Written<'a> {
     again: Option<String>,
     /// What was compared, in order.
     tried: &'a [Tried],
-}
-
-/// The JSON Schema of the document of `--json`.
-pub fn schema(generator: &mut SchemaGenerator) -> Schema {
-    generator.subschema_for::<Written>()
 }
 
 impl Bisect<'_> {

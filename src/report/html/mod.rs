@@ -317,7 +317,7 @@ fn in_full(context: &Context) -> String {
     }
     format!(
         "{} can be opened, those to act upon first; the others are figures in the table. \
-         Everything about every case is in cases.csv and samples.csv, which --csv DIR writes.",
+         Everything about every case is in cases.csv and samples.csv, which --output csv=DIR writes.",
         counted(context.in_full.len(), "case")
     )
 }

@@ -12,7 +12,7 @@ use crate::record::ruler::Readings;
 use crate::units::{NONE, Nanoseconds, Share};
 
 /// What a clock read, and what is made of it.
-#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Ruling {
     /// As taken.
     pub readings: Readings,

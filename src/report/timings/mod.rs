@@ -18,7 +18,7 @@ use crate::suite::Settings;
 use crate::units::{Nanoseconds, Share};
 
 /// Where the time of a run went.
-#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Timings {
     /// The suite's name.
     pub suite: String,
@@ -49,7 +49,7 @@ pub struct Timings {
 }
 
 /// What one process of the harness did before it measured.
-#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PartTime {
     /// When its workers had introduced themselves.
     pub started: jiff::Timestamp,
@@ -58,7 +58,7 @@ pub struct PartTime {
 }
 
 /// A phase, over the whole run.
-#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PhaseTime {
     /// Which.
     pub phase: Phase,
@@ -69,7 +69,7 @@ pub struct PhaseTime {
 }
 
 /// A worker in an invocation.
-#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct InvocationTime {
     /// Counts from 0 over the run.
     pub invocation: u32,
@@ -94,7 +94,7 @@ pub struct InvocationTime {
 }
 
 /// A case, over all of its invocations.
-#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CaseTime {
     /// Which.
     pub case: CaseId,

@@ -9,7 +9,7 @@ use crate::units::{Nanoseconds, Ratio, Share};
 use crate::versions::search::Reading;
 
 /// A comparison that was made.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tried {
     /// What was compared with, as `regatta compare` takes it.
     pub base: String,
@@ -21,7 +21,7 @@ pub struct Tried {
 }
 
 /// What came of a comparison.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum Outcome {
     /// Both sides were measured.
@@ -39,7 +39,7 @@ pub enum Outcome {
 }
 
 /// A side of a comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
     /// What is compared with.
@@ -49,7 +49,7 @@ pub enum Side {
 }
 
 /// One case of a comparison.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CaseReading {
     /// Which.
     pub case: CaseId,

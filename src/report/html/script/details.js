@@ -29,7 +29,7 @@ const details = (() => {
   // What is found stands in a cell of its table; `wide` is how many pixels a figure may take.
   function of(one, wide) {
     const known = page.doc.details[one.place];
-    if (!known) return el("p", { class: "muted" }, "Figures alone: everything about this case is in cases.csv and samples.csv, which --csv DIR writes.");
+    if (!known) return el("p", { class: "muted" }, "Figures alone: everything about this case is in cases.csv and samples.csv, which --output csv=DIR writes.");
     const text = page.text;
     const box = el("div", { class: "known" });
     if (known.reason !== undefined) box.append(el("pre", { class: "reason" }, text(known.reason)));

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::attention::{Dtype, Layout};
 
 /// The file.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ContractFile {
     /// Options for the compiler, beside regatta's own.
@@ -19,7 +18,7 @@ pub struct ContractFile {
 }
 
 /// `[variants.NAME]`.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Written {
     /// What it is, in a line.
@@ -50,7 +49,7 @@ pub struct Written {
 }
 
 /// `[[variants.NAME.forward]]`.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WrittenLaunch {
     /// The entry point, `extern "C"`; `{dtype}`, `{head_dim}` and parameters are put in.
@@ -67,7 +66,7 @@ pub struct WrittenLaunch {
 }
 
 /// A number, or a formula.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
 #[serde(untagged, expecting = "expected a whole number or a formula in quotes")]
 pub enum Formula {
     /// A number.
@@ -83,7 +82,7 @@ impl Default for Formula {
 }
 
 /// One extent, or up to three: x, y, z.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
 #[serde(
     untagged,
     expecting = "expected a whole number, a formula in quotes, or up to three of them: x, y, z"
