@@ -50,8 +50,6 @@ pub struct EnvMade {
     lock: Vec<String>,
     /// What making it took; null where that is not known.
     built: Option<Built>,
-    /// Cores that were busy meanwhile, on average.
-    cores_busy: Option<f64>,
 }
 
 /// Kernels that were compiled, or a suite's own code that was built.
@@ -81,9 +79,6 @@ pub struct KernelsBuilt {
     /// What compiling took, where something was compiled.
     #[serde(skip_serializing_if = "Option::is_none")]
     built: Option<Built>,
-    /// Cores that were busy meanwhile, on average; null where that is not known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cores_busy: Option<f64>,
     /// What became of the ledger's entry points, where one was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     comparison: Option<Comparison>,
@@ -133,8 +128,6 @@ pub struct SuiteBuilt {
     built: Built,
     /// False: everything was there, so that this is no time of a build.
     anew: bool,
-    /// Cores that were busy meanwhile, on average; null where that is not known.
-    cores_busy: Option<f64>,
     /// What became of the suite's limits on builds.
     limits: Vec<LimitResult>,
 }
