@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use super::measure_args::{MeasureArgs, load};
 use super::progress::Progress;
 use super::sharding::{self, Part};
-use super::{Stop, interrupt, note, pins};
+use super::{Stop, interrupt, note};
 use regatta::attention::{Case, CaseId};
 use regatta::measure::builds;
 use regatta::measure::checkout::checkout;
@@ -198,7 +198,6 @@ impl Ready {
         })?;
         unmeasured.iter().for_each(|why| note(one_line(why)));
         super::peaks::say(&peaks);
-        pins::pin(&mut suite, args, &hellos)?;
         suite.cases = cases;
         before.add(Phase::Preflight, clock.now() - before.sum());
         let mut built = builds::of_run(&suite, &workers, environment, &reports(&suite.name));
@@ -232,7 +231,6 @@ impl Ready {
                 arguments: args.choosing(),
                 filter: args.filter.clone(),
                 overrides: suite.overrides.clone(),
-                pins: suite.pins.clone(),
                 counts: suite.counts.clone(),
             },
             rules: suite.rules.clone(),
