@@ -3,7 +3,6 @@
 pub mod baseline;
 pub mod bisect;
 pub mod build;
-pub mod calibrate;
 pub mod comment;
 pub mod compare;
 mod comparing;
@@ -29,7 +28,6 @@ pub mod next;
 mod outputs;
 mod parts;
 mod peaks;
-mod pins;
 mod progress;
 pub mod report;
 mod reporting;
@@ -43,7 +41,6 @@ pub mod submit;
 mod timings;
 pub mod trace;
 mod traces;
-pub mod verdicts;
 mod versions;
 pub mod worker;
 

@@ -22,6 +22,8 @@ mod rows;
 pub mod rule;
 pub mod ruler;
 mod shards;
+#[cfg(test)]
+mod simulation;
 pub mod spread;
 pub mod statistics;
 pub mod structure;

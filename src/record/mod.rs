@@ -3,7 +3,6 @@
 pub mod base_id;
 pub mod baseline;
 pub mod built;
-pub mod calibration;
 pub mod choices;
 pub mod conditions;
 pub mod criterion;

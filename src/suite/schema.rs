@@ -75,10 +75,7 @@ fn definitions() -> Value {
             "timeout_s": whole(1, 100_000, 120, "Seconds for one request to a worker; loading its library is part of the first."),
         })),
         "Policy": table(&[], json!({
-            "floor": {
-                "description": "Smallest relative change that counts, a fraction: 0.05 is 5 %; or `calibrated`: what `regatta calibrate` found for each case.",
-                "oneOf": [{ "type": "number", "minimum": 0, "maximum": 1 }, { "const": "calibrated" }],
-            },
+            "floor": share(1, "Smallest relative change that counts, a fraction: 0.05 is 5 %."),
             "confirm": whole(0, 1000, 30, "The most fresh invocations of what the regular ones leave open."),
             "allow": texts("Patterns of cases that may be unsupported or fail."),
             "step_share": {
@@ -159,7 +156,7 @@ fn definitions() -> Value {
             "properties": {
                 "name": text("A sentence that is to hold."),
                 "case": at("Selector", "The cases that it is of; none of a build."),
-                "count": text("`launches`, `copies`, `blocks`, `sm_fill` (a share), `build_seconds`, `build_cores`, or a count's name."),
+                "count": text("`launches`, `copies`, `blocks`, `sm_fill` (a share), `build_seconds`, or a count's name."),
                 "kernel": text("Pattern of the kernels whose launches, blocks or fill it is of."),
                 "at_least": { "description": "Smallest allowed value.", "type": "number" },
                 "at_most": { "description": "Largest allowed value.", "type": "number" },

@@ -237,12 +237,6 @@ fn what_this_machine_can_do_and_what_is_begun_fits() {
         .to_string();
     let (_, stdout, _) = place.ran(&["worker", "check", "--json", "--", &worker]);
     told.printed("checked", &stdout);
-    told.answer("verdicts-histories", 0, &["verdicts", "--histories", "1"]);
-    told.answer(
-        "verdicts",
-        0,
-        &["verdicts", "--sweeps", "1", "--noise", "quiet"],
-    );
     place.write("report.md", "fine\n");
     let request = [
         "comment",
@@ -368,7 +362,6 @@ fn what_is_kept_here_fits() {
     });
     add("run", runs);
     add("baseline", ending("baselines", ".jsonl"));
-    add("calibration", ending("baselines", ".calibration.json"));
     add("history", ending("reports/samples/history-jax", ".jsonl"));
     add(
         "bisect",

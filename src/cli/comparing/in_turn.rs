@@ -13,7 +13,7 @@ use super::super::sharding::{self, Part};
 use super::super::versions::Version;
 use super::super::{Ended, Stop, in_part, interrupt};
 use super::pairs;
-use super::question::{How, Question, Refused, SIDES, calibrated, not_comparable, of};
+use super::question::{How, Question, Refused, SIDES, not_comparable, of};
 use regatta::attention::{Case, CaseId};
 use regatta::judge;
 use regatta::judge::judgement::Judgement;
@@ -102,7 +102,6 @@ impl InTurn {
         let mut head = ready(head, TurnSide::Head, of_head)?;
         // What making the versions took is a part of the budget.
         head.began = began;
-        calibrated(&mut head, &args.baselines)?;
         question.refuse_without_processor(&head)?;
         let in_turn = InTurn {
             base,

@@ -7,19 +7,15 @@ use serde_json::Value;
 use super::document::{Document, Form, Group};
 use super::history::Answer as History;
 use super::{answers, builds};
-use crate::cli::{doctor, ruler, trace};
+use crate::cli::{doctor, trace};
 use regatta::judge::judgement::Judgement;
 use regatta::judge::trace::Comparison;
 use regatta::measure::conformance::Check;
-use regatta::record::calibration::{self, Calibration};
 use regatta::record::criterion::{Estimates, Identity, Sample};
 use regatta::record::{SCHEMA_VERSION, baseline, history, ledger, run_file};
-use regatta::report::timings::Timings;
 use regatta::report::{self, bisect};
 use regatta::suite;
 use regatta::variants::cuda::ContractFile;
-use regatta::verdicts::history::Row;
-use regatta::verdicts::table::Table;
 use regatta::versions::journal;
 use regatta::worker::protocol::{PROTOCOL_VERSION, Reply, Request};
 
@@ -105,14 +101,6 @@ pub const ALL: &[Document] = &[
         title: "A line of a baseline: a run kept to hold others against",
         of: baseline::schema,
         ..LINES
-    },
-    Document {
-        name: "calibration",
-        version: (calibration::SCHEMA, 0),
-        title: "calibration.json: the noise of a machine, case by case",
-        commands: &["calibrate"],
-        of: of::<Calibration>,
-        ..FILE
     },
     Document {
         name: "history",
@@ -224,13 +212,6 @@ pub const ALL: &[Document] = &[
         ..ANSWER
     },
     Document {
-        name: "ruler",
-        title: "How well the clocks keep time (doctor --ruler)",
-        commands: &["doctor"],
-        of: of::<Vec<ruler::Outcome>>,
-        ..ANSWER
-    },
-    Document {
         name: "environments",
         title: "The Python environments, and whether they are made",
         commands: &["env list"],
@@ -302,13 +283,6 @@ pub const ALL: &[Document] = &[
         ..ANSWER
     },
     Document {
-        name: "timings",
-        title: "Where the time of a run went (report --timings)",
-        commands: &["report"],
-        of: of::<Timings>,
-        ..ANSWER
-    },
-    Document {
         name: "history-shown",
         title: "What changed in a history, and since when",
         commands: &["history"],
@@ -370,20 +344,6 @@ pub const ALL: &[Document] = &[
         title: "Whether a worker keeps to the protocol",
         commands: &["worker check"],
         of: of::<Vec<Check>>,
-        ..ANSWER
-    },
-    Document {
-        name: "verdicts",
-        title: "How often verdicts are wrong, rule by rule",
-        commands: &["verdicts"],
-        of: of::<Table>,
-        ..ANSWER
-    },
-    Document {
-        name: "verdicts-histories",
-        title: "How often change points err (verdicts --histories)",
-        commands: &["verdicts"],
-        of: of::<Vec<Row>>,
         ..ANSWER
     },
     Document {
