@@ -229,6 +229,7 @@ fn conclude(
         side: &side,
         base: base.as_ref(),
         before: &[],
+        measured: None,
         quiet: args.quiet,
     };
     let (ended, closed) = told.tell(folder, writer, laps, &args.answers);

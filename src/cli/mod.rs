@@ -38,7 +38,6 @@ pub mod schema;
 mod sharding;
 mod sides;
 pub mod submit;
-mod timings;
 pub mod trace;
 mod traces;
 mod versions;

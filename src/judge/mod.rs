@@ -20,7 +20,6 @@ pub mod judgement;
 mod reasons;
 mod rows;
 pub mod rule;
-pub mod ruler;
 mod shards;
 #[cfg(test)]
 mod simulation;

@@ -15,7 +15,6 @@ pub mod history;
 pub mod identity;
 pub mod ledger;
 pub mod line;
-pub mod ruler;
 pub mod run_file;
 pub mod shard;
 pub mod shards;

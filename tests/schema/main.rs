@@ -142,11 +142,6 @@ fn what_is_measured_and_judged_fits() {
     place.suite("s", &["fake/steady"], &[], build);
     told.answer("judgement", 0, &["run", "./s.toml", "--fresh"]);
     told.answer("spread", 0, &["report", "reports/s", "--spread"]);
-    told.answer(
-        "timings",
-        0,
-        &["report", "reports/s", "--timings", "t.html"],
-    );
     told.answer("baseline-saved", 0, &["baseline", "save", "s"]);
     told.answer("baselines", 0, &["baseline", "list"]);
     told.answer("baseline-shown", 0, &["baseline", "show", "s"]);

@@ -128,6 +128,7 @@ impl InTurn {
     /// When a run cannot be written or read back: exit code 3.
     pub(super) fn conclude(mut self, answers: &Answers) -> Ended {
         let (mut writers, base, _) = self.measure()?;
+        self.head.spent_on_base = Some(self.base.spent.clone());
         let How {
             directory, options, ..
         } = &self.how;
@@ -284,12 +285,15 @@ impl Taking<'_> {
             sessions.1 = sessions.1.watched_by(Box::new(Machine::here()));
         }
         for (side, block) in &turns {
-            let (session, writer) = match side {
-                TurnSide::Base => (&mut sessions.0, &mut writers.base),
-                TurnSide::Head => (&mut sessions.1, &mut writers.head),
+            let (session, writer, spent) = match side {
+                TurnSide::Base => (&mut sessions.0, &mut writers.base, &mut base.spent),
+                TurnSide::Head => (&mut sessions.1, &mut writers.head, &mut head.spent),
             };
             let ran = session.run(std::slice::from_ref(block), &mut progress, &mut |entry| {
                 interrupt::hold_if_stopping();
+                if let Some(stretch) = &entry.spent {
+                    spent.add_all(&stretch.phases);
+                }
                 writer.append(entry)
             });
             ran.map_err(|error: RecordError| {
