@@ -167,11 +167,6 @@ fn run(folder: &Path, data: &[u8]) {
     judged(&Side::from_run("head", &run), &run);
     let _ = judge::spread::spreads(&run, Entries::Held(&run));
     let _ = report::criterion::tree(&run, "regatta");
-    let timings = report::timings::Timings::of(&run, Entries::Held(&run));
-    if let Ok(Some(timings)) = timings {
-        timings.said();
-        let _ = timings.page();
-    }
 }
 
 fn baseline_file(folder: &Path, data: &[u8]) {

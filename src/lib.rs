@@ -109,7 +109,5 @@ pub mod forge;
 
 pub mod submit;
 
-pub mod verdicts;
-
 #[doc(hidden)]
 pub mod fuzzing;

@@ -7,9 +7,9 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use cli::{
-    Ended, Stop, baseline, bisect, build, calibrate, comment, compare, completions, diff, doctor,
-    env, gate, history, init, leave_nothing, list, merge, next, note, report, run, submit, trace,
-    verdicts, worker,
+    Ended, Stop, baseline, bisect, build, comment, compare, completions, diff, doctor, env, gate,
+    history, init, leave_nothing, list, merge, next, note, report, run, submit, trace,
+    worker,
 };
 use owo_colors::OwoColorize;
 use regatta::worker::supervisor;
@@ -44,7 +44,6 @@ enum Command {
     Merge(merge::MergeArgs),
     Next(next::NextArgs),
     Baseline(baseline::BaselineArgs),
-    Calibrate(calibrate::CalibrateArgs),
     Submit(submit::SubmitArgs),
     Report(report::ReportArgs),
     History(history::HistoryArgs),
@@ -56,7 +55,6 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     Init(init::InitArgs),
     Worker(worker::WorkerArgs),
-    Verdicts(verdicts::VerdictsArgs),
     Completions(completions::CompletionsArgs),
 }
 
@@ -80,7 +78,6 @@ fn dispatch(command: &Command) -> Ended {
         Command::Merge(args) => merge::run(args),
         Command::Next(args) => next::run(args),
         Command::Baseline(args) => baseline::run(args),
-        Command::Calibrate(args) => calibrate::run(args),
         Command::Submit(args) => submit::run(args),
         Command::Report(args) => report::run(args),
         Command::History(args) => history::run(args),
@@ -92,7 +89,6 @@ fn dispatch(command: &Command) -> Ended {
         Command::Doctor(args) => doctor::run(args),
         Command::Init(args) => init::run(args),
         Command::Worker(args) => worker::run(args),
-        Command::Verdicts(args) => verdicts::run(args),
         Command::Completions(args) => completions::run(args, Cli::command()),
     }
 }

@@ -563,18 +563,6 @@ fn rewritten_first(text: &str, change: impl Fn(&mut serde_json::Value)) -> Strin
 }
 
 #[test]
-fn a_calibration_in_shards_says_how_it_is_drawn() {
-    let place = Place::new();
-    place.suite("s", &["fake/steady"], &[], "");
-    for shard in ["1/2", "2/2"] {
-        exits!(place, 0, ["calibrate", "./s.toml", "--shard", shard]);
-    }
-    let (_, stderr) = exits!(place, 0, ["merge", "reports/s-calibration"]);
-    let command = "regatta calibrate ./s.toml --run reports/s-calibration";
-    assert!(stderr.contains(command), "{stderr}");
-}
-
-#[test]
 fn more_shards_than_cases_leave_some_with_none() {
     let place = Place::new();
     place.suite("s", &["fake/steady"], &[], "");

@@ -1,4 +1,4 @@
-//! What a gate can see, says, and spends: calibrations, sessions, batches, metrics.
+//! What a gate can see, says, and spends: sessions, batches, metrics.
 
 mod common;
 
@@ -18,102 +18,6 @@ fn kept(place: &Place, ending: &str) -> PathBuf {
     let mut files = files.map(|file| file.unwrap().path());
     let file = files.find(|file| file.to_string_lossy().ends_with(ending));
     file.unwrap()
-}
-
-#[test]
-fn a_calibration_is_kept_beside_the_baseline_and_told_by_gates() {
-    let place = Place::with_baseline(&["fake/steady"], &[], "");
-    let (_, stderr) = exits!(place, 0, ["gate", "./s.toml"]);
-    assert!(
-        stderr.contains("what this gate sees here is not known"),
-        "{stderr}"
-    );
-    let calibrate = ["calibrate", "./s.toml", "--gates", "20", "--json"];
-    let found = judged(&place, 0, &calibrate);
-    assert_eq!(found["invocations"], 20);
-    assert_eq!(found["rates"]["red"], 0.0);
-    assert_eq!(found["rates"]["found"]["10"], 1.0);
-    let floors = found["cases"].as_object().unwrap().values();
-    assert!(
-        floors
-            .clone()
-            .all(|case| case["floor"].as_f64().unwrap() <= 0.02)
-    );
-    assert_eq!(floors.count(), 6);
-    let (_, stderr) = exits!(place, 0, ["gate", "./s.toml"]);
-    let said = "on this machine this gate calls 0.0 % of clean sweeps red";
-    assert!(stderr.contains(said), "{stderr}");
-    // The same of a stored run, which measures nothing.
-    let (stdout, _) = exits!(
-        place,
-        0,
-        [
-            "calibrate",
-            "./s.toml",
-            "--gates",
-            "20",
-            "--run",
-            "reports/s-calibration"
-        ]
-    );
-    assert!(stdout.contains(said), "{stdout}");
-    assert!(
-        stdout.lines().all(|line| line.chars().count() <= 80),
-        "{stdout}"
-    );
-}
-
-#[test]
-fn floors_can_be_those_of_the_calibration() {
-    let place = Place::new();
-    place.suite("s", &["fake/steady", "fake/other", "fake/noisy"], &[], "");
-    place.edit("s.toml", "floor = 0.02", "floor = \"calibrated\"");
-    exits!(place, 0, ["run", "./s.toml"]);
-    exits!(place, 0, ["baseline", "save", "s"]);
-    // Whatever comes of the noisy ones.
-    let (_, _, stderr) = place.ran(&["gate", "./s.toml"]);
-    assert!(
-        stderr.contains("its floors are 5.0 % until then"),
-        "{stderr}"
-    );
-    exits!(place, 0, ["calibrate", "./s.toml", "--gates", "20"]);
-    // Two per cent are far beyond the floor of what varies by a tenth of one.
-    let slower = "fake/steady.slower_percent=2";
-    let judgement = judged(&place, 1, &["gate", "./s.toml", "--json", "--set", slower]);
-    let rows = judgement["rows"].as_array().unwrap();
-    let steady = rows.iter().filter(|row| {
-        let case = row["case"].as_str().unwrap_or_default();
-        case.starts_with("fake/steady") && row["word"] == "regressed"
-    });
-    assert_eq!(steady.count(), 6, "{judgement}");
-    let (_, stderr) = exits!(place, 2, ["gate", "./s.toml", "--budget", "soon"]);
-    assert!(stderr.contains("90s, 15m or 2h"), "{stderr}");
-}
-
-#[test]
-fn a_calibration_of_another_driver_is_not_used() {
-    let place = Place::with_baseline(&["fake/steady"], &[], "");
-    exits!(place, 0, ["calibrate", "./s.toml", "--gates", "20"]);
-    let file = kept(&place, ".calibration.json");
-    let text = std::fs::read_to_string(&file).unwrap();
-    let mut found: Value = serde_json::from_str(&text).unwrap();
-    for fact in found["hard"].as_object_mut().unwrap().values_mut() {
-        *fact = Value::from("another");
-    }
-    std::fs::write(&file, found.to_string()).unwrap();
-    let (_, stderr) = exits!(place, 0, ["gate", "./s.toml"]);
-    assert!(stderr.contains("is of another machine ("), "{stderr}");
-    assert!(!stderr.contains("of clean sweeps red"), "{stderr}");
-}
-
-#[test]
-fn a_damaged_calibration_is_named() {
-    let place = Place::with_baseline(&["fake/steady"], &[], "");
-    exits!(place, 0, ["calibrate", "./s.toml", "--gates", "20"]);
-    let file = kept(&place, ".calibration.json");
-    std::fs::write(&file, "{\"schema\": 1}").unwrap();
-    let (_, stderr) = exits!(place, 2, ["gate", "./s.toml"]);
-    assert!(stderr.contains("calibration.json"), "{stderr}");
 }
 
 #[test]
@@ -169,6 +73,8 @@ fn what_is_undecided_gets_batches_up_to_the_budget() {
         let before = &pair[0].cases;
         assert!(pair[1].cases.iter().all(|case| before.contains(case)));
     }
+    let (_, stderr) = exits!(place, 2, ["gate", "./s.toml", "--budget", "soon"]);
+    assert!(stderr.contains("90s, 15m or 2h"), "{stderr}");
     let (_, stderr) = place_without_time(&place);
     assert!(stderr.contains("--budget leaves no time"), "{stderr}");
     assert_eq!(place.run("s").owed, []);

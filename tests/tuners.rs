@@ -64,8 +64,7 @@ fn a_tuner_that_chose_otherwise_is_told_apart_from_slower_code() {
         evidence,
         "the tuner chose BLOCK_M 128 → 64, num_warps 8 → 4"
     );
-    let told = "pin it on both sides: --set fake/tuned.BLOCK_M=128 --set fake/tuned.num_warps=8, \
-                or all cases with --pin s";
+    let told = "pin it on both sides: --set fake/tuned.BLOCK_M=128 --set fake/tuned.num_warps=8";
     assert!(
         reasons(&judgement).ends_with(told),
         "{}",
@@ -73,32 +72,9 @@ fn a_tuner_that_chose_otherwise_is_told_apart_from_slower_code() {
     );
     // The advice is a command that decides: the code is as fast as it was.
     gated(&place, 0, &PINNED);
-    let pinned = gated(&place, 0, &["--pin", "s"]);
-    assert_eq!(pinned["rows"][0]["tuner"], Value::Null);
-    let run = place.run("s");
-    let pins = run.header.suite.pins.values().next().unwrap();
-    assert_eq!(pins.get("BLOCK_M").to_string(), "128");
-    // A run that was pinned can be pinned to again.
-    gated(&place, 0, &["--pin", "reports/s"]);
-    // What is set by hand is no choice of a tuner's, and --pin does not take it away.
-    let by_hand = [
-        "gate",
-        "./s.toml",
-        "--set",
-        "fake/tuned.BLOCK_M=64",
-        "--pin",
-        "s",
-    ];
-    let (stdout, stderr) = exits!(place, 1, by_hand);
-    assert!(
-        stderr.contains("--pin s: the suite or --set gives a parameter"),
-        "{stderr}"
-    );
-    assert!(!stdout.contains("the tuner chose"), "{stdout}");
-    assert!(stdout.contains("BLOCK_M"), "{stdout}");
     // Slower code stays slower, and the tuner is no cause of it.
     tuner(&place, "\"fake/tuned\"", "--tuner 64 --slower 50");
-    let judgement = gated(&place, 1, &["--pin", "s"]);
+    let judgement = gated(&place, 1, &PINNED);
     assert!(
         !reasons(&judgement).contains("tuner"),
         "{}",
@@ -152,38 +128,6 @@ fn a_variant_that_cannot_be_pinned_says_so() {
         "{}",
         reasons(&judgement)
     );
-    let (_, stderr) = exits!(place, 2, ["gate", "./s.toml", "--pin", "s"]);
-    let told = "--pin s pins nothing: fake/tuned-fixed cannot be pinned to BLOCK_M = 128";
-    assert!(stderr.contains(told), "{stderr}");
-}
-
-#[test]
-fn what_cannot_be_pinned_to_is_a_mistake_of_the_command_line() {
-    let place = Place::with_baseline(&["fake/steady"], &[], "");
-    let (_, stderr) = exits!(place, 2, ["gate", "./s.toml", "--pin", "s"]);
-    assert!(stderr.contains("no tuner chose anything in it"), "{stderr}");
-    let (_, stderr) = exits!(place, 2, ["run", "./s.toml", "--pin", "nothing"]);
-    assert!(stderr.contains("nothing is neither a file"), "{stderr}");
-    place.write("torn.jsonl", "{\"kind\":\"header\"");
-    exits!(place, 2, ["run", "./s.toml", "--pin", "torn.jsonl"]);
-    place.write("empty.jsonl", "");
-    exits!(place, 2, ["run", "./s.toml", "--pin", "empty.jsonl"]);
-}
-
-#[test]
-fn both_sides_of_a_comparison_are_pinned() {
-    let place = place("\"fake/tuned\"");
-    tuner(&place, "\"fake/tuned\"", "--tuner 64");
-    let worker = fake_worker().display().to_string();
-    let base = format!("worker:fake={worker}");
-    let args = ["compare", "./s.toml", "--base", &base, "--json", "--quiet"];
-    let (stdout, _) = exits!(place, 1, args);
-    let judgement: Value = serde_json::from_str(&stdout).unwrap();
-    assert!(reasons(&judgement).contains("the folder of the base's run"));
-    let pinned = [&args[..], &["--pin", "s"]].concat();
-    let (stdout, _) = exits!(place, 0, pinned);
-    let judgement: Value = serde_json::from_str(&stdout).unwrap();
-    assert_eq!(judgement["rows"][0]["word"], "same");
 }
 
 #[test]
@@ -202,26 +146,16 @@ fn a_baseline_keeps_what_the_tuner_chose_in_its_sessions() {
     );
 }
 
-/// What looks into a folder of baselines takes its name, and advice names it.
+/// What looks into a folder of baselines takes its name.
 #[test]
 fn baselines_that_lie_elsewhere_are_found_by_every_command() {
     let place = place("\"fake/tuned\"");
     let [usual, kept] = ["baselines", "kept"].map(|name| place.path().join(name));
     std::fs::rename(usual, kept).unwrap();
-    let (_, stderr) = exits!(place, 2, ["run", "./s.toml", "--pin", "s"]);
-    assert!(stderr.contains("s is neither a file"), "{stderr}");
+    let gate = ["gate", "./s.toml"];
+    exits!(place, 3, gate);
     let kept = ["--baselines", "kept"];
-    let run = ["run", "./s.toml", "--pin", "s"];
-    exits!(place, 0, [&run[..], &kept].concat());
-    let run = place.run("s");
-    assert_eq!(
-        run.header.suite.arguments,
-        ["./s.toml", "--pin", "s", "--baselines", "kept"],
-        "by which it can be measured again"
-    );
+    exits!(place, 0, [&gate[..], &kept].concat());
     let compare = ["compare", "./s.toml", "--base", "run:s"];
     exits!(place, 0, [&compare[..], &kept].concat());
-    let (_, stderr) = exits!(place, 0, [&["gate", "./s.toml"][..], &kept].concat());
-    let told = "`regatta calibrate ./s.toml --baselines kept` measures it";
-    assert!(stderr.contains(told), "{stderr}");
 }

@@ -4,7 +4,7 @@ pub(super) mod finding;
 mod group;
 mod machine;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
@@ -32,16 +32,12 @@ pub struct DoctorArgs {
     #[arg(long, value_name = "NAME")]
     environment: Option<String>,
 
-    /// Rule the clocks: what they read of work of known length, 2 us to 20 ms
+    /// Check the clocks: what they read of work of known length, 2 us to 20 ms
     #[arg(long)]
     ruler: bool,
 
-    /// Write the ruler's page and tables into this folder
-    #[arg(long, value_name = "DIR", requires = "ruler")]
-    out: Option<PathBuf>,
-
     /// Machine-readable output
-    #[arg(long)]
+    #[arg(long, conflicts_with = "ruler")]
     json: bool,
 }
 
@@ -51,7 +47,7 @@ pub struct DoctorArgs {
 /// See [`super::Stop`].
 pub fn run(args: &DoctorArgs) -> Ended {
     if args.ruler {
-        return ruler::run(args.json, args.out.as_deref());
+        return ruler::run();
     }
     let mut config = Suite::default();
     suite::configure(&mut config, Path::new("regatta.toml")).map_err(Stop::usage)?;

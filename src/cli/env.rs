@@ -9,7 +9,6 @@ use serde_json::json;
 use super::{Ended, Stop, indented, interrupt, note, print};
 use regatta::measure::declared::find_environment;
 use regatta::measure::environments::{EnvironmentError, Made, interpreter_of};
-use regatta::record::built::Built;
 use regatta::suite::environment::Environment;
 use regatta::suite::{self, Suite};
 
@@ -146,7 +145,6 @@ fn make(suite: &Suite, name: &str, fresh: bool, json: bool) -> Ended {
                 "folder": made.folder(),
                 "lock": lock.lines().collect::<Vec<_>>(),
                 "built": built,
-                "cores_busy": built.as_ref().and_then(Built::cores_busy),
             })
         ))?;
     } else {

@@ -5,7 +5,6 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::Args;
 
-use super::calibrate;
 use super::comparing::{Comparison, Question};
 use super::deciding::{AgainstStored, decide, duration, incomparable};
 use super::history::{Keep, kept};
@@ -132,11 +131,6 @@ fn gate(args: &GateArgs) -> Ended {
         base.side.keep(&ready.header.suite.filter);
         refuse_before_measuring(&ready, &base.side, &options, &store)?;
     }
-    // Floors are a part of the rules that a run carries.
-    let mut policy = ready.suite.rules.policy.clone();
-    let sight = calibrate::consulted(store.root(), &name, &ready.header, &mut policy)?;
-    ready.suite.rules.policy = policy.clone();
-    ready.header.rules.policy = policy;
     let id = base.as_ref().map(|base| base.id.clone());
     if let Some(shard) = &mut ready.header.shard {
         shard.asked = Asked::Gate { base: id.clone() };
@@ -160,9 +154,6 @@ fn gate(args: &GateArgs) -> Ended {
         &options,
         &args.answers,
     );
-    if !args.measure.structure_only {
-        ready.say(sight);
-    }
     kept(ended, &args.keep, &ready.directory, ready.quiet())
 }
 

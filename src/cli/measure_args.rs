@@ -40,11 +40,6 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "VARIANT.PARAMETER=VALUE")]
     pub set: Vec<String>,
 
-    /// Hand each case what a tuner chose for it in this run or baseline, as parameters of the
-    /// same names: both sides then run alike. `--pin s`, `--pin reports/s`
-    #[arg(long, value_name = "RUN")]
-    pub pin: Option<String>,
-
     /// Environment of workers that name none (declared in the suite or regatta.toml)
     #[arg(long, value_name = "NAME")]
     pub environment: Option<String>,
@@ -87,7 +82,7 @@ pub struct MeasureArgs {
     #[command(flatten)]
     pub shard: ShardArgs,
 
-    /// The folder of baselines, and of what `regatta calibrate` keeps beside them
+    /// The folder of baselines
     #[arg(long, value_name = "DIR", default_value = BASELINES)]
     pub baselines: PathBuf,
 
@@ -102,10 +97,6 @@ impl MeasureArgs {
         let mut words = vec![self.suite.clone()];
         for change in &self.set {
             words.extend(["--set".to_owned(), change.clone()]);
-        }
-        if let Some(pin) = &self.pin {
-            words.extend(["--pin".to_owned(), pin.clone()]);
-            words.extend(in_folder(&self.baselines));
         }
         if let Some(environment) = &self.environment {
             words.extend(["--environment".to_owned(), environment.clone()]);

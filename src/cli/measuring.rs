@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use super::measure_args::{MeasureArgs, load};
 use super::progress::Progress;
 use super::sharding::{self, Part};
-use super::{Stop, interrupt, note, pins};
+use super::{Stop, interrupt, note};
 use regatta::attention::{Case, CaseId};
 use regatta::measure::builds;
 use regatta::measure::checkout::checkout;
@@ -54,6 +54,10 @@ pub struct Ready {
     pub judging: Vec<Stretch>,
     /// What went before the first invocation.
     pub before: Spent,
+    /// What this command took for it, by phase.
+    pub spent: Spent,
+    /// The same of the base, where that is measured in turn with it.
+    pub spent_on_base: Option<Spent>,
     /// The workers.
     pub processes: Processes,
     /// What each said of itself.
@@ -198,7 +202,6 @@ impl Ready {
         })?;
         unmeasured.iter().for_each(|why| note(one_line(why)));
         super::peaks::say(&peaks);
-        pins::pin(&mut suite, args, &hellos)?;
         suite.cases = cases;
         before.add(Phase::Preflight, clock.now() - before.sum());
         let mut built = builds::of_run(&suite, &workers, environment, &reports(&suite.name));
@@ -232,7 +235,6 @@ impl Ready {
                 arguments: args.choosing(),
                 filter: args.filter.clone(),
                 overrides: suite.overrides.clone(),
-                pins: suite.pins.clone(),
                 counts: suite.counts.clone(),
             },
             rules: suite.rules.clone(),
@@ -262,6 +264,8 @@ impl Ready {
             began,
             judging: Vec::new(),
             before,
+            spent: Spent::default(),
+            spent_on_base: None,
             processes,
             hellos,
             waiting,
@@ -301,6 +305,7 @@ impl Ready {
         let (writer, before) =
             RunWriter::open(&self.directory, &self.header, &opening).map_err(Stop::not_judged)?;
         self.clock = self.clock.going_on(writer.from_ns);
+        self.spent.add_all(&self.before);
         if !matches!(before, Before::Resumed { .. }) {
             self.processes.begin_logs();
         }
@@ -383,9 +388,13 @@ impl Ready {
         if self.suite.settings.wants_quiet() {
             session = session.watched_by(Box::new(Machine::here()));
         }
+        let spent = &mut self.spent;
         session
             .run(&blocks, &mut progress, &mut |entry| {
                 interrupt::hold_if_stopping();
+                if let Some(stretch) = &entry.spent {
+                    spent.add_all(&stretch.phases);
+                }
                 writer.append(entry)
             })
             .map_err(|error| {

@@ -7,7 +7,6 @@ use std::thread;
 use anyhow::anyhow;
 use clap::Args;
 
-use super::calibrate;
 use super::history::{Keep, kept};
 use super::measuring::reports;
 use super::parts::{Judged, Whole, gather};
@@ -19,7 +18,6 @@ use regatta::measure::laps::{Laps, Monotonic};
 use regatta::record::RecordError;
 use regatta::record::baseline::Store;
 use regatta::record::run_file::RunWriter;
-use regatta::record::shard::Asked;
 use regatta::record::shards::{Part, day, draft, owed_of};
 use regatta::record::spent::Phase;
 use regatta::record::types::{Run, short_revision};
@@ -30,7 +28,7 @@ use regatta::units::counted;
 
 /// Judge all shards of a suite together, and write the run and reports of the whole
 ///
-/// RUN names shards (`--shard I/N` of run, gate, compare and calibrate), or a folder that holds
+/// RUN names shards (`--shard I/N` of run, gate and compare), or a folder that holds
 /// them: reports/quick/shards. Each says what all of them must hold: one that is lost, empty,
 /// twice there, of another revision, suite or kind of machine is named, with the command that
 /// measures it, and nothing is judged (exit code 3); nor are shards that were merged before, of
@@ -231,6 +229,7 @@ fn conclude(
         side: &side,
         base: base.as_ref(),
         before: &[],
+        measured: None,
         quiet: args.quiet,
     };
     let (ended, closed) = told.tell(folder, writer, laps, &args.answers);
@@ -249,15 +248,6 @@ fn conclude(
             ));
         }
         _ => {}
-    }
-    if matches!(whole.asked(), Asked::Calibrate) && !args.quiet {
-        let suite = &whole.head[0].run.header.suite;
-        let mut words = calibrate::measuring(store.root(), &suite.name, suite);
-        words.extend(["--run".to_owned(), label]);
-        note(format!(
-            "what it tells of a gate is drawn by {}",
-            shell_command(&words)
-        ));
     }
     if !args.quiet {
         note(format!(

@@ -3,7 +3,6 @@
 pub mod baseline;
 pub mod bisect;
 pub mod build;
-pub mod calibrate;
 pub mod comment;
 pub mod compare;
 mod comparing;
@@ -29,7 +28,6 @@ pub mod next;
 mod outputs;
 mod parts;
 mod peaks;
-mod pins;
 mod progress;
 pub mod report;
 mod reporting;
@@ -39,10 +37,8 @@ mod saying;
 mod sharding;
 mod sides;
 pub mod submit;
-mod timings;
 pub mod trace;
 mod traces;
-pub mod verdicts;
 mod versions;
 pub mod worker;
 

@@ -230,7 +230,7 @@ impl Whole {
     /// How it is judged.
     fn options(&self, strict: bool) -> Options {
         match self.asked() {
-            Asked::Run | Asked::Calibrate => Options {
+            Asked::Run => Options {
                 strict,
                 same_suite: true,
                 ..Options::default()

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::outputs::Outputs;
 use super::reporting;
 use super::sides::{self, Stored};
-use super::{Ended, Stop, criterion, print, timings, traces};
+use super::{Ended, Stop, criterion, print, traces};
 use regatta::judge::spread::Spreads;
 use regatta::judge::{self, Options};
 use regatta::record::baseline::Store;
@@ -40,21 +40,13 @@ pub struct ReportArgs {
     baselines: PathBuf,
 
     /// Print how far samples and invocations lie apart, and write nothing
-    #[arg(long, group = "figures")]
+    #[arg(long)]
     spread: bool,
 
-    /// With --spread or --timings: machine-readable output
-    #[arg(long, requires = "figures")]
+    /// With --spread: machine-readable output
+    #[arg(long, requires = "spread")]
     json: bool,
 
-    /// Write a page of where the time of a run went, and print it in two lines
-    #[arg(
-        long,
-        value_name = "PAGE",
-        group = "figures",
-        conflicts_with_all = ["base", "output", "criterion"]
-    )]
-    timings: Option<PathBuf>,
 
     #[command(flatten)]
     outputs: Outputs,
@@ -78,7 +70,7 @@ pub struct ReportArgs {
 impl ReportArgs {
     /// True when a file was asked for in place of the page and the tables.
     fn any_output(&self) -> bool {
-        self.outputs.any() || self.criterion.is_some() || self.timings.is_some()
+        self.outputs.any() || self.criterion.is_some()
     }
 }
 
@@ -87,18 +79,9 @@ impl ReportArgs {
 /// # Errors
 /// See [`super::Stop`].
 pub fn run(args: &ReportArgs) -> Ended {
-    if let Some(page) = &args.timings {
-        timings::check(page, args.json)?;
-    }
     if let [path] = args.runs.as_slice()
         && traces::is_trace(path)
     {
-        if args.timings.is_some() {
-            return Err(Stop::Usage(anyhow!(
-                "{path} is a trace, and --timings is of a run: its page (--output html=PATH) says where the \
-                 time of its program went"
-            )));
-        }
         return traces::report(path, &args.outputs);
     }
     args.outputs.check_of_run()?;
@@ -120,9 +103,6 @@ pub fn run(args: &ReportArgs) -> Ended {
         .iter()
         .map(|name| sides::find(name, &store, None, &mut known))
         .collect::<Result<_, Stop>>()?;
-    if let (Some(page), [head]) = (&args.timings, heads.as_slice()) {
-        return timings::write(page, head, args.json);
-    }
     if args.spread {
         return spread(&heads, args.json);
     }

@@ -19,7 +19,7 @@ use regatta::record::run_file::{Known, RunWriter};
 use regatta::record::side::Side;
 use regatta::record::spent::Phase;
 use regatta::record::types::{BaseId, Judged, Run, RunEnd, Stretch};
-use regatta::report::timings::Timings;
+use regatta::report::took::took;
 use regatta::report::{self, Format, Report, files, terminal};
 
 /// How the answer is printed.
@@ -131,6 +131,7 @@ pub fn conclude(
         side: &side,
         base,
         before: &ready.judging,
+        measured: Some(ready),
         quiet: ready.quiet(),
     };
     told.tell(folder, writer, laps, answers).0
@@ -148,6 +149,8 @@ pub struct Told<'a> {
     pub base: Option<&'a Base>,
     /// What judging took before.
     pub before: &'a [Stretch],
+    /// What was measured for it, where something was.
+    pub measured: Option<&'a Ready>,
     /// True where nothing is to be said on standard error.
     pub quiet: bool,
 }
@@ -171,6 +174,7 @@ impl Told<'_> {
             side,
             base,
             before,
+            measured,
             quiet,
         } = self;
         let path = writer.path().to_owned();
@@ -209,13 +213,13 @@ impl Told<'_> {
             ),
         }
         let told = answers.tell(&report);
-        run.end = Some(end);
-        // Whoever asks for no word on it need not wait for it either.
-        if !quiet
-            && run.header.merged.is_none()
-            && let Ok(Some(timings)) = Timings::of(&run, Entries::Stored(&path))
-        {
-            say(timings.said());
+        if let Some(ready) = measured {
+            let mut spent = ready.spent.clone();
+            for stretch in &end.spent {
+                spent.add_all(&stretch.phases);
+            }
+            let base = ready.spent_on_base.as_ref();
+            say(took(ready.began.elapsed().into(), &spent, base));
         }
         let closed = written.is_ok();
         let all = std::iter::once(written).chain(told);

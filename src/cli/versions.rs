@@ -229,7 +229,7 @@ fn built(revision: &Revision, build: &Build) -> Result<Built, Stop> {
     let context = || format!("git:{asked}: {}", build.origin);
     // Beside the worktree: a page that tells of a failure is read where nothing is above it.
     let log = revision.directory.with_extension("build.log");
-    let built = building::of_suite(build, &revision.directory, Some(&log));
+    let built = building::build(build, &revision.directory, Some(&log));
     let built = built.with_context(context).map_err(Stop::Usage)?;
     let noted = revision.note_built(build, &built);
     noted.with_context(context).map_err(Stop::Usage)?;

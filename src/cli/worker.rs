@@ -39,7 +39,7 @@ enum Action {
         #[arg(long, requires = "name")]
         contract: Option<PathBuf>,
     },
-    /// Rule a clock and print its readings (started by `doctor --ruler`)
+    /// Check a clock and print what it reads (started by `doctor --ruler`)
     #[command(hide = true)]
     Ruler {
         /// The clock

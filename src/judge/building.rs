@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::judgement::LimitResult;
 use crate::record::built::Built;
 use crate::suite::rules::Rules;
-use crate::suite::structural::{Limit, Quantity};
+use crate::suite::structural::Limit;
 
 /// Holds each build to the limits on builds. Where none is known, each limit is held against
 /// nothing, and not judged.
@@ -22,20 +22,10 @@ pub fn limits(rules: &Rules, built: &BTreeMap<String, Built>) -> Vec<LimitResult
 }
 
 fn result(limit: &Limit, of: Option<(&String, &Built)>) -> LimitResult {
-    let value = of.and_then(|(_, built)| match limit.count {
-        Quantity::BuildSeconds => Some(built.wall_ns.seconds()),
-        Quantity::BuildCores => built.cores_busy(),
-        _ => None,
-    });
-    let reason = match (of, value) {
-        (None, _) => Some(
-            "no build of what is there is known: `regatta build SUITE` measures that of a suite, \
-             by its `makes`, `regatta env make NAME` what an environment compiles"
-                .to_owned(),
-        ),
-        (Some(_), None) => Some("its processor time is not known".to_owned()),
-        (Some((_, built)), Some(_)) => built.cores_told(),
-    };
+    let value = of.map(|(_, built)| built.wall_ns.seconds());
+    let unknown = "no build of what is there is known: `regatta build SUITE` measures that of a \
+                   suite, by its `makes`, `regatta env make NAME` what an environment compiles";
+    let reason = of.is_none().then(|| unknown.to_owned());
     LimitResult {
         built: of.map(|(what, _)| what.clone()),
         ..LimitResult::of(limit, value, reason)
@@ -49,14 +39,14 @@ mod tests {
     use crate::suite::rules::Selector;
     use crate::units::Nanoseconds;
 
-    fn rules(count: &str, at_least: Option<f64>, at_most: Option<f64>) -> Rules {
+    fn rules(count: &str, at_most: f64) -> Rules {
         let limit = Limit {
             name: "built in time".to_owned(),
             case: Selector::default(),
             count: count.to_owned().into(),
             kernel: None,
-            at_least,
-            at_most,
+            at_least: None,
+            at_most: Some(at_most),
         };
         Rules {
             limits: vec![limit],
@@ -64,49 +54,22 @@ mod tests {
         }
     }
 
-    fn built(cpu_s: Option<f64>) -> BTreeMap<String, Built> {
-        let built = Built {
-            wall_ns: Nanoseconds::of_seconds(300.0),
-            cpu_ns: cpu_s.map(Nanoseconds::of_seconds),
-            cores: 64,
-            because: Some("ninja is not there".to_owned()),
-            ..Built::default()
-        };
-        BTreeMap::from([("environment flash".to_owned(), built)])
-    }
-
     #[test]
-    fn a_build_is_held_to_its_seconds_and_its_cores_with_the_cause() {
-        let over = limits(
-            &rules("build_seconds", None, Some(60.0)),
-            &built(Some(297.0)),
-        );
+    fn a_build_is_held_to_its_seconds_and_what_is_not_known_is_not_judged() {
+        let wall_ns = Nanoseconds::of_seconds(300.0);
+        let built = BTreeMap::from([("environment flash".to_owned(), Built { wall_ns })]);
+        let over = limits(&rules("build_seconds", 60.0), &built);
         assert_eq!(over[0].held, Held::Broken);
         assert_eq!(over[0].subject(), "the build of environment flash");
         assert_eq!(
             over[0].told(),
             "build_seconds is 300, at most 60 is allowed"
         );
-        let cause = over[0].reason.as_deref();
-        assert_eq!(cause, Some("one core busy of 64: ninja is not there"));
-        let idle = limits(&rules("build_cores", Some(16.0), None), &built(Some(297.0)));
-        assert_eq!(
-            idle[0].told(),
-            "build_cores is 0.990, at least 16 is allowed"
-        );
-        assert_eq!(idle[0].held, Held::Broken);
-        let fine = limits(&rules("build_seconds", None, Some(600.0)), &built(None));
+        let fine = limits(&rules("build_seconds", 600.0), &built);
         assert_eq!(fine[0].held, Held::Yes);
-    }
-
-    #[test]
-    fn a_limit_held_against_nothing_is_not_judged() {
-        let none = limits(&rules("build_seconds", None, Some(60.0)), &BTreeMap::new());
+        let none = limits(&rules("build_seconds", 60.0), &BTreeMap::new());
         assert_eq!(none[0].held, Held::NotJudged);
         assert!(none[0].reason.as_ref().unwrap().contains("regatta build"));
-        let blind = limits(&rules("build_cores", Some(2.0), None), &built(None));
-        assert_eq!(blind[0].held, Held::NotJudged);
-        let other = limits(&rules("launches", None, Some(2.0)), &built(None));
-        assert!(other.is_empty());
+        assert!(limits(&rules("launches", 2.0), &built).is_empty());
     }
 }

@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::judgement::Difference;
-use crate::attention::CaseId;
 use crate::record::identity::decides_speed;
 use crate::record::types::{Git, RunHeader, WorkerRecord, short_revision};
-use crate::suite::{Pins, Settings};
+use crate::suite::Settings;
 
 /// What stands for a fact that one side does not have.
 const ABSENT: &str = "absent";
@@ -77,7 +76,6 @@ pub fn differences(base: &RunHeader, head: &RunHeader, same_suite: bool) -> Diff
         differ(soft, name, state(base), state(head));
     }
     differ(soft, "overrides", overrides(base), overrides(head));
-    pins(soft, base, head);
     settings(soft, &base.settings, &head.settings);
     maps(soft, "", &base.machine.soft, &head.machine.soft);
     // Last: there may be hundreds, and reports show the first differences.
@@ -190,29 +188,6 @@ fn lone_workers<'a>(base: &'a RunHeader, head: &'a RunHeader) -> BTreeSet<&'a st
         .collect()
 }
 
-/// What cases were pinned to, which is told of the first that differs: there may be hundreds.
-fn pins(found: &mut Vec<Difference>, base: &RunHeader, head: &RunHeader) {
-    let (base, head) = (&base.suite.pins, &head.suite.pins);
-    differ(found, "pinned cases", base.len(), head.len());
-    if base.len() != head.len() {
-        return;
-    }
-    let all: BTreeSet<&CaseId> = base.keys().chain(head.keys()).collect();
-    if let Some(case) = all
-        .into_iter()
-        .find(|case| base.get(case) != head.get(case))
-    {
-        let told = |pins: &Pins| match pins.get(case) {
-            Some(pinned) => {
-                let each = pinned.iter().map(|(name, value)| format!("{name} {value}"));
-                each.collect::<Vec<_>>().join(", ")
-            }
-            None => ABSENT.to_owned(),
-        };
-        differ(found, format!("pins of {case}"), told(base), told(head));
-    }
-}
-
 fn overrides(header: &RunHeader) -> String {
     let each = header.suite.overrides.iter().map(|change| {
         let from = change.from.as_ref().map(ToString::to_string);
@@ -288,26 +263,6 @@ mod tests {
         );
         assert_eq!(found.hard[5].head, ABSENT);
         assert!(found.soft.is_empty());
-    }
-
-    #[test]
-    fn other_pins_are_a_difference_and_the_first_is_told() {
-        let pinned = |block: i64| {
-            let mut header = header();
-            let mut params = crate::attention::Params::default();
-            params.set("BLOCK_M", crate::attention::ParamValue::Int(block));
-            header.suite.pins = [(CaseId("triton/flash:s64".to_owned()), params)].into();
-            header
-        };
-        let soft = |head| differences(&pinned(64), &head, true).soft;
-        assert_eq!(fields(&soft(header())), ["pinned cases"]);
-        assert!(soft(pinned(64)).is_empty());
-        let found = soft(pinned(128));
-        assert_eq!(fields(&found), ["pins of triton/flash:s64"]);
-        assert_eq!(
-            (&*found[0].base, &*found[0].head),
-            ("BLOCK_M 64", "BLOCK_M 128")
-        );
     }
 
     #[test]

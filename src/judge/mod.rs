@@ -20,8 +20,9 @@ pub mod judgement;
 mod reasons;
 mod rows;
 pub mod rule;
-pub mod ruler;
 mod shards;
+#[cfg(test)]
+mod simulation;
 pub mod spread;
 pub mod statistics;
 pub mod structure;

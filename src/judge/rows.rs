@@ -68,19 +68,17 @@ pub fn rows(sides: &Sides) -> Rows {
             (id, standing)
         })
         .collect();
-    let both = standings
-        .iter()
-        .filter_map(|(id, standing)| match standing {
-            Standing::Both(base, head) => Some((*id, (*base, *head))),
-            Standing::Said(..) => None,
-        });
-    let (paired, pairs): (Vec<&CaseId>, Vec<(&CaseRecord, &CaseRecord)>) = both.unzip();
+    let both = standings.iter().filter_map(|(_, standing)| match standing {
+        Standing::Both(base, head) => Some((*base, *head)),
+        Standing::Said(..) => None,
+    });
+    let pairs: Vec<(&CaseRecord, &CaseRecord)> = both.collect();
     let Together {
         cases: compared,
         suite: shift,
         notes,
         needs_company,
-    } = compare(&paired, &pairs, Metric::Device, policy, sides.taken);
+    } = compare(&pairs, Metric::Device, policy, sides.taken);
     let mut beside = metrics(&pairs, sides).into_iter();
     let mut witnesses = witnesses(sides);
     let machine = shift.filter(|s| s.removed).map_or(Ratio::ONE, |s| s.ratio);
@@ -169,7 +167,7 @@ fn metrics(pairs: &[(&CaseRecord, &CaseRecord)], sides: &Sides) -> Vec<Vec<Metri
         if of.action == Action::Ignore {
             continue;
         }
-        let together = compare(&[], pairs, metric, policy, sides.taken);
+        let together = compare(pairs, metric, policy, sides.taken);
         for ((row, (base, head)), compared) in rows.iter_mut().zip(pairs).zip(together.cases) {
             let times = |record| median_ns(&all(record, metric));
             let (Some(compared), Some(base_ns), Some(head_ns)) =
@@ -220,7 +218,7 @@ fn witnesses<'a>(sides: &Sides<'a>) -> Witnesses<'a> {
         (known && both(CaseRecord::processor_ns)).then_some((id, pair))
     });
     let (ids, pairs): (Vec<&CaseId>, Vec<_>) = cases.unzip();
-    let together = compare(&ids, &pairs, Metric::Processor, policy, sides.taken);
+    let together = compare(&pairs, Metric::Processor, policy, sides.taken);
     let found = ids.into_iter().zip(pairs).zip(together.cases);
     found
         .filter_map(|((id, pair), compared)| {

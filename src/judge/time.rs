@@ -7,7 +7,6 @@ use super::judgement::{Change, CommonShift, Stage, Word};
 use super::reasons;
 use super::rule::{Looks, Plan, Ruling, Rulings, Series, SuiteRuling, Trace, rule};
 use super::statistics::reachable_p;
-use crate::attention::CaseId;
 use crate::record::side::CaseRecord;
 use crate::suite::rules::{Metric, MetricPolicy, Policy};
 use crate::suite::structural::Action;
@@ -56,24 +55,17 @@ pub struct Together {
 }
 
 /// Judges one metric of all cases together. Pairs are base and head, each with at least one
-/// usable time, of the cases `ids`.
+/// usable time.
 pub fn compare(
-    ids: &[&CaseId],
     pairs: &[(&CaseRecord, &CaseRecord)],
     metric: Metric,
     policy: &Policy,
     taken: Taken,
 ) -> Together {
     let floor = super::floor::of_metric(metric, policy);
-    let own = |at: usize| {
-        let own = ids.get(at).and_then(|id| policy.floors.get(*id)).copied();
-        own.filter(|_| matches!(metric, Metric::Device | Metric::Processor))
-            .unwrap_or(floor)
-    };
     let series: Vec<Option<Series>> = pairs
         .iter()
-        .enumerate()
-        .map(|(at, (base, head))| series((base, head), metric, own(at), taken.beside))
+        .map(|pair| series(*pair, metric, floor, taken.beside))
         .collect();
     let there: Vec<Series> = series.iter().flatten().cloned().collect();
     let Rulings {

@@ -1,58 +1,19 @@
-//! Builds something and measures what that costs: elapsed and processor time, memory, and the
-//! size of what comes out.
-//!
-//! Processor time is that of everything below one process, by proc_pid_stat(5): its own and,
-//! as soon as a parent has waited for it, within that of the parent. The supervisor of a
-//! program ([`crate::worker::supervisor`]) adopts orphans, so that what they worked is counted
-//! too. What is done by a server that ran before, such as sccache's, is not the build's by any
-//! count of the kernel, and is missing.
-//!
-//! Memory is sampled, since no count of the kernel is of many processes at once.
-
-mod cause;
-mod tree;
-mod watch;
+//! Builds what a suite says, and measures how long that takes.
 
 use std::fs;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::sync::mpsc;
-use std::thread;
 use std::time::{Duration, Instant};
 
-use super::machine;
 use crate::record::built::Built;
 use crate::suite::build::Build;
-use crate::units::{Bytes, Nanoseconds};
 use crate::worker::program::{Leaves, Program, Started, Streams, why};
 use crate::{input, last_words};
-use tree::Tree;
-pub use watch::Part;
-use watch::{Look, Watched};
 
 /// The end of a log in which the words of a fault are looked for.
 const LOG: u64 = 64 << 20;
-
-/// What is to be built.
-#[derive(Clone, Debug)]
-pub struct Order<'a> {
-    /// The program and its arguments.
-    pub command: &'a [String],
-    /// Environment variables set for it.
-    pub env: Vec<(String, String)>,
-    /// Where it runs.
-    pub folder: &'a Path,
-    /// What must be there afterwards, from `folder` on.
-    pub makes: &'a [PathBuf],
-    /// When it is ended.
-    pub limit: Option<Duration>,
-    /// The file that gets what it prints; `None`: standard error.
-    pub log: Option<&'a Path>,
-    /// What of it is measured.
-    pub part: Part,
-}
 
 /// Why something was not built.
 #[derive(Debug, thiserror::Error)]
@@ -105,63 +66,43 @@ pub enum BuildingError {
 /// command prints goes to `log`, or to standard error.
 ///
 /// # Errors
-/// As [`build`].
-pub fn of_suite(suite: &Build, folder: &Path, log: Option<&Path>) -> Result<Built, BuildingError> {
-    let order = Order {
-        command: &suite.command,
-        env: Vec::new(),
-        folder,
-        makes: &suite.makes,
-        limit: suite.timeout_s.map(|s| Duration::from_secs(s.into())),
-        log,
-        part: Part::Whole,
-    };
-    Ok(build(&order)?.unwrap_or_default())
-}
-
-/// Builds it; `None` where nothing was built by what [`Part`] says.
-///
-/// # Errors
 /// When it cannot be started, fails, takes too long, or does not make what it should.
-pub fn build(order: &Order<'_>) -> Result<Option<Built>, BuildingError> {
-    let command = order.command.join(" ");
-    let mut program = start(order)?;
+pub fn build(suite: &Build, folder: &Path, log: Option<&Path>) -> Result<Built, BuildingError> {
+    let command = suite.command.join(" ");
     let began = Instant::now();
-    let mut tree = Tree::below(program.root());
-    let mut process = Process {
-        program: &mut program,
-        tree: &mut tree,
-        began,
-    };
-    let watched = watch::watch(&mut process, order.part, order.limit);
-    let Some(tally) = watched else {
-        program.end();
-        let limit = order.limit.unwrap_or_default();
-        return Err(BuildingError::TooLong { command, limit });
-    };
+    let mut program = start(suite, folder, log)?;
+    if let Some(seconds) = suite.timeout_s {
+        let limit = Duration::from_secs(seconds.into());
+        if !program.ends_within(limit) {
+            program.end();
+            return Err(BuildingError::TooLong { command, limit });
+        }
+    }
     let status = program
         .wait()
-        .map_err(|error| cannot_start(order, &error))?;
+        .map_err(|error| cannot_start(suite, folder, &error))?;
+    let wall_ns = began.elapsed().into();
     if !status.success() {
-        let words = words(order.log);
+        let words = words(log);
         return Err(BuildingError::Failed {
             command,
             status,
             words,
         });
     }
-    let made_bytes = made(order, &command)?;
-    Ok(tally.built(cores()).map(|built| Built {
-        made_bytes,
-        ..built
-    }))
+    let mut makes = suite.makes.iter().map(|path| folder.join(path));
+    match makes.find(|path| !path.exists()) {
+        Some(path) => Err(BuildingError::NotMade { command, path }),
+        None => Ok(Built { wall_ns }),
+    }
 }
 
-fn start(order: &Order<'_>) -> Result<Started, BuildingError> {
-    let [program, args @ ..] = order.command else {
-        return Err(cannot_start(order, &io::ErrorKind::InvalidInput.into()));
+fn start(suite: &Build, folder: &Path, log: Option<&Path>) -> Result<Started, BuildingError> {
+    let [program, args @ ..] = &suite.command[..] else {
+        let error = io::ErrorKind::InvalidInput.into();
+        return Err(cannot_start(suite, folder, &error));
     };
-    let printed = || match order.log {
+    let printed = || match log {
         Some(path) => {
             let file = fs::OpenOptions::new().create(true).append(true).open(path);
             let file = file.map_err(|error| BuildingError::File {
@@ -184,20 +125,20 @@ fn start(order: &Order<'_>) -> Result<Started, BuildingError> {
     let program = Program {
         program: program.into(),
         args: args.to_vec(),
-        env: order.env.clone(),
-        directory: Some(order.folder.to_owned()),
+        env: Vec::new(),
+        directory: Some(folder.to_owned()),
         leaves: Leaves::Nothing,
     };
     program
         .start(streams, Vec::new())
-        .map_err(|error| cannot_start(order, &error))
+        .map_err(|error| cannot_start(suite, folder, &error))
 }
 
-fn cannot_start(order: &Order<'_>, error: &io::Error) -> BuildingError {
-    let program = order.command.first().map_or("", String::as_str);
-    let why = match order.folder.is_dir() {
-        false => format!("there is no folder {}", order.folder.display()),
-        true if program.contains('/') => why(&order.folder.join(program), error),
+fn cannot_start(suite: &Build, folder: &Path, error: &io::Error) -> BuildingError {
+    let program = suite.command.first().map_or("", String::as_str);
+    let why = match folder.is_dir() {
+        false => format!("there is no folder {}", folder.display()),
+        true if program.contains('/') => why(&folder.join(program), error),
         true => why(Path::new(program), error),
     };
     BuildingError::Start {
@@ -216,118 +157,50 @@ fn words(log: Option<&Path>) -> String {
     format!("; from {}:\n{excerpt}", path.display())
 }
 
-/// The size of everything that was to be made.
-fn made(order: &Order<'_>, command: &str) -> Result<Option<Bytes>, BuildingError> {
-    let sizes = order.makes.iter().map(|path| {
-        let path = order.folder.join(path);
-        size(&path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => BuildingError::NotMade {
-                command: command.to_owned(),
-                path,
-            },
-            _ => BuildingError::File { path, error },
-        })
-    });
-    let size: Bytes = sizes.sum::<Result<Bytes, _>>()?;
-    Ok((!order.makes.is_empty()).then_some(size))
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Nanoseconds;
 
-/// The size of a file, or of all files below a folder. A link has none of its own.
-///
-/// # Errors
-/// When it is not there, or cannot be read.
-pub fn size(path: &Path) -> io::Result<Bytes> {
-    let found = fs::metadata(path)?;
-    if !found.is_dir() {
-        return Ok(Bytes(found.len()));
-    }
-    let mut total = Bytes(0);
-    for entry in fs::read_dir(path)? {
-        let entry = entry?;
-        let kind = entry.file_type()?;
-        total = total
-            + match () {
-                () if kind.is_dir() => size(&entry.path())?,
-                () if kind.is_file() => Bytes(entry.metadata()?.len()),
-                () => Bytes(0),
-            };
-    }
-    Ok(total)
-}
-
-/// Does what builds something in this process, and measures that with all it starts. What
-/// else this process does meanwhile counts too.
-pub fn own<T>(work: impl FnOnce() -> T) -> (T, Built) {
-    let mut tree = Tree::with(std::process::id());
-    let before = tree.look().cpu;
-    let (working, ended) = mpsc::channel::<()>();
-    let began = Instant::now();
-    let (done, tally) = thread::scope(|scope| {
-        let mut process = Own {
-            tree,
-            before,
-            ended,
-            began,
+    fn building(command: &[&str], makes: &[&str], folder: &Path) -> Result<Built, BuildingError> {
+        let suite = Build {
+            serves: None,
+            command: command.iter().map(|&word| word.to_owned()).collect(),
+            makes: makes.iter().map(PathBuf::from).collect(),
+            timeout_s: Some(300),
+            origin: String::new(),
         };
-        let watching = scope.spawn(move || watch::watch(&mut process, Part::Whole, None));
-        let done = work();
-        drop(working);
-        (done, watching.join().ok().flatten())
-    });
-    let cores = cores();
-    let built = tally.and_then(|tally| tally.built(cores));
-    let unwatched = || Built {
-        wall_ns: began.elapsed().into(),
-        cores,
-        ..Built::default()
-    };
-    (done, built.unwrap_or_else(unwatched))
-}
-
-fn cores() -> u32 {
-    u32::try_from(machine::cores()).unwrap_or(u32::MAX)
-}
-
-/// This process, while it builds.
-struct Own {
-    tree: Tree,
-    /// Processor time that it had taken before.
-    before: Option<Nanoseconds>,
-    /// Hangs up at the end.
-    ended: mpsc::Receiver<()>,
-    began: Instant,
-}
-
-impl Watched for Own {
-    fn ends_within(&mut self, limit: Duration) -> bool {
-        self.ended.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Disconnected)
+        let log = folder.is_dir().then(|| folder.join("log"));
+        build(&suite, folder, log.as_deref())
     }
 
-    fn look(&mut self) -> Look {
-        let look = self.tree.look_since(self.began);
-        Look {
-            cpu: look.cpu.zip(self.before).map(|(now, before)| now - before),
-            ..look
+    #[test]
+    fn what_goes_wrong_is_said_with_its_words() {
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path();
+        let shell = |script: &str, makes: &[&str]| building(&["sh", "-c", script], makes, place);
+        let built = shell("mkdir out", &["out"]).unwrap();
+        assert!(built.wall_ns > Nanoseconds::ZERO);
+        let failed = shell("echo 'a.cpp:3: error: no such type' >&2; exit 4", &[]);
+        let unmade = shell("true", &["out/a.so"]);
+        let absent = building(&["./no-such-tool"], &[], place);
+        let nowhere = building(&["true"], &[], Path::new("no/such/folder"));
+        let words = format!(
+            "ended well and did not make {}",
+            place.join("out/a.so").display()
+        );
+        for (result, words) in [
+            (&failed, "exit status: 4"),
+            (&failed, "a.cpp:3: error: no such type"),
+            (&unmade, words.as_str()),
+            (
+                &absent,
+                "cannot start ./no-such-tool: there is no such file",
+            ),
+            (&nowhere, "there is no folder no/such/folder"),
+        ] {
+            let error = result.as_ref().unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
         }
     }
 }
-
-/// A program that builds.
-struct Process<'a> {
-    program: &'a mut Started,
-    tree: &'a mut Tree,
-    began: Instant,
-}
-
-impl Watched for Process<'_> {
-    fn ends_within(&mut self, limit: Duration) -> bool {
-        self.program.ends_within(limit)
-    }
-
-    fn look(&mut self) -> Look {
-        self.tree.look_since(self.began)
-    }
-}
-
-#[cfg(test)]
-mod tests;

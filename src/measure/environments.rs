@@ -10,13 +10,12 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Instant;
 
-use super::building::{self, BuildingError, Order, Part};
 use crate::attention::{NAME_RULE, is_name};
 use crate::cache;
 use crate::record::built::Built;
 use crate::suite::environment::Environment;
-use crate::units::Bytes;
 use crate::worker::program::{Leaves, Program, Started, Streams, why};
 use crate::{input, output};
 
@@ -25,7 +24,7 @@ const PIP: &[&str] = &["-m", "pip", "--disable-pip-version-check"];
 
 /// Name of the file of what is installed, a line each.
 const LOCK: &str = "regatta.lock";
-/// Name of the file of what building took, where something was built.
+/// Name of the file of what installing took, where something was built.
 const BUILT: &str = "regatta.built.json";
 /// Name of the file of all that pip says while it installs.
 const LOG: &str = "pip.log";
@@ -152,8 +151,8 @@ impl<'a> Made<'a> {
         said.map(str::to_owned)
     }
 
-    /// What building it took; `None` where nothing was built, since pip had wheels of all of
-    /// it, or it is not known.
+    /// What installing it took, where something of it was built; `None` where pip had wheels of
+    /// all of it, or it is not known.
     pub fn built(&self) -> Option<Built> {
         self.lock()?;
         let text = input::text(&self.folder.join(BUILT), input::WRITTEN_BY_HAND).ok()?;
@@ -214,12 +213,11 @@ impl<'a> Made<'a> {
         let log = self.folder.join(LOG);
         let written = log.display().to_string();
         install.extend(["--log", &written]);
-        if let Some(built) = self.installed(&install)? {
-            let made_bytes = wheels(&input::bytes(&log, LOG_SIZE).unwrap_or_default());
-            let built = Built {
-                made_bytes,
-                ..built
-            };
+        let began = Instant::now();
+        self.step("installing its requirements", &self.python(), &install)?;
+        let wall_ns = began.elapsed().into();
+        if builds(&input::bytes(&log, LOG_SIZE).unwrap_or_default()) {
+            let built = Built { wall_ns };
             let path = self.folder.join(BUILT);
             let text = serde_json::to_vec(&built).map_err(io::Error::from);
             let kept = text.and_then(|text| Ok(output::write(&path, &text)?));
@@ -229,36 +227,6 @@ impl<'a> Made<'a> {
         let path = self.folder.join(LOCK);
         fs::write(&path, &lock).map_err(|error| self.file(&path, error))?;
         Ok(lock)
-    }
-
-    /// Installs, and gives what building took, where something was built.
-    fn installed(&self, arguments: &[&str]) -> Result<Option<Built>, EnvironmentError> {
-        let python = self.python();
-        let program = python.display().to_string();
-        let words = [program.as_str()]
-            .into_iter()
-            .chain(arguments.iter().copied());
-        let command: Vec<String> = words.map(str::to_owned).collect();
-        let built = building::build(&Order {
-            command: &command,
-            env: Vec::new(),
-            // Requirements may be paths, which are looked up from where regatta is started.
-            folder: Path::new("."),
-            makes: &[],
-            limit: None,
-            log: None,
-            part: Part::Wheels,
-        });
-        built.map_err(|error| match error {
-            BuildingError::Failed { status, .. } => {
-                self.failed("installing its requirements", status)
-            }
-            error => EnvironmentError::Start {
-                name: self.name.to_owned(),
-                program,
-                why: error.to_string(),
-            },
-        })
     }
 
     /// What is installed, as pip tells it.
@@ -347,18 +315,9 @@ impl<'a> Made<'a> {
     }
 }
 
-/// The size of all wheels that pip says it has built: `Created wheel for sloop:
-/// filename=sloop-1.2-py3-none-any.whl size=1234 sha256=…`.
-fn wheels(log: &[u8]) -> Option<Bytes> {
-    let text = String::from_utf8_lossy(log);
-    let created = text
-        .lines()
-        .filter(|line| line.contains("Created wheel for "));
-    let sizes = created.filter_map(|line| {
-        let mut words = line.split_whitespace();
-        words.find_map(|word| word.strip_prefix("size=")?.parse().ok())
-    });
-    sizes.map(Bytes).reduce(|sum, size| sum + size)
+/// True where pip says that it has built a wheel: `Created wheel for sloop: filename=…`.
+fn builds(log: &[u8]) -> bool {
+    String::from_utf8_lossy(log).contains(" Created wheel for ")
 }
 
 /// A folder's path, and the name and size of each file in it, in the order of names. One

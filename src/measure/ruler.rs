@@ -1,4 +1,4 @@
-//! Takes the ruler's readings: work of known length, longer by known shares, in turns.
+//! Checks a clock: has it read work of known length, and work longer by known shares, in turns.
 
 use std::hint;
 use std::time::{Duration, Instant};
@@ -6,13 +6,19 @@ use std::time::{Duration, Instant};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
-use regatta_probe::host_cost::{HostCost, Metered, Step, host_cost};
 use regatta_probe::sample::EMPTY_KERNEL_NS;
-use regatta_probe::{Cache, Clock, Cuda, Device, Settings};
+use regatta_probe::{Cache, Clock, Cuda, Settings};
 
 use super::machine;
-use crate::record::ruler::{ADDED, Host, Length, Readings, SETS, Subtracted};
+use crate::record::side::median;
 use crate::units::{Nanoseconds, Ratio, Share};
+
+/// Shares by which some of the work is longer than its nominal length.
+pub const ADDED: [Share; 4] = [Share(0.01), Share(0.02), Share(0.05), Share(0.10)];
+
+/// Sets of a round: the nominal length twice (a difference between those two is none of the
+/// work's), then each of [`ADDED`].
+const SETS: usize = 2 + ADDED.len();
 
 /// Nominal lengths in nanoseconds, with rounds and samples a set: some seconds in all.
 const LENGTHS: [(u64, usize, usize); 9] = [
@@ -30,107 +36,79 @@ const LENGTHS: [(u64, usize, usize); 9] = [
 /// Untimed work of a length before its first round.
 const WARMUP: usize = 5;
 
-/// Samples behind the cost of the host.
-const HOST_SAMPLES: usize = 300;
+/// The readings of a round, by set.
+type Round = [Vec<Nanoseconds>; SETS];
 
-/// Readings of the first GPU by the gated clock, cache cold as in most suites.
+/// What a clock makes of one nominal length.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reading {
+    /// Length of the work.
+    pub nominal: Nanoseconds,
+    /// Median reading.
+    pub read: Nanoseconds,
+    /// Median reading less the nominal length and the work's own start and end.
+    pub bias: Nanoseconds,
+    /// Smallest visible difference, as a share of the nominal length: the largest that was read
+    /// between two sets of the same work, over all rounds.
+    pub visible: Share,
+    /// What each of [`ADDED`] was read as: the median over rounds of the difference of medians.
+    pub added: [Share; ADDED.len()],
+}
+
+/// Reads the first GPU by the gated clock, cache cold as in most suites. Gives what was
+/// checked, in words, and the readings.
 ///
 /// # Errors
 /// No GPU, or a driver that fails.
-pub fn gpu() -> Result<Readings, regatta_probe::Error> {
+pub fn gpu() -> Result<(String, Vec<Reading>), regatta_probe::Error> {
     // SAFETY: the null stream is always there.
     let device = unsafe { Cuda::open(0, std::ptr::null_mut())? };
     let (name, step) = (device.name()?, device.timer_step_ns()?);
     let mut clock = Clock::new(device, Settings::default())?;
-    let found = clock.calibrate()?;
-    let lengths = lengths(&LENGTHS, &mut |ns| {
+    let cost = Nanoseconds(clock.calibrate()?.cost_ns);
+    let readings = readings(&LENGTHS, Nanoseconds(EMPTY_KERNEL_NS), &mut |ns| {
         let sample = clock.sample(Cache::Cold, |device| device.spin(ns))?;
         Ok::<Nanoseconds, regatta_probe::Error>(Nanoseconds(sample.device_ns))
     })?;
-    drop(clock);
-    // SAFETY: as above.
-    let device = unsafe { Cuda::open(0, std::ptr::null_mut())? };
-    let mut clock = Clock::new(Metered::new(device), Settings::default())?;
-    Ok(Readings {
-        device: name,
-        clock: format!("probe {}", regatta_probe::VERSION),
-        timer: "%globaltimer".to_owned(),
-        timer_step_ns: Some(Nanoseconds(step as f64)),
-        own_ns: Nanoseconds(EMPTY_KERNEL_NS),
-        subtracted: Some(Subtracted {
-            pair_ns: Nanoseconds(found.pair_ns),
-            launch_ns: Nanoseconds(found.cost_ns - found.pair_ns),
-        }),
-        host: Some(host(&mut clock)?),
-        lengths,
-    })
+    let what = format!(
+        "{name}: probe {}, which subtracts {cost}; work waits in steps of {} ns",
+        regatta_probe::VERSION,
+        step
+    );
+    Ok((what, readings))
 }
 
-/// What a sample costs the host, once it is warm.
-fn host<D: Device>(clock: &mut Clock<Metered<D>>) -> Result<Host, regatta_probe::Error> {
-    host_cost(clock, Cache::Cold, HOST_SAMPLES / 10)?;
-    let HostCost {
-        total_ns,
-        beside_ns,
-        steps_ns,
-        ..
-    } = host_cost(clock, Cache::Cold, HOST_SAMPLES)?;
-    let names = Step::ALL.map(|step| step.name().to_owned());
-    Ok(Host {
-        total_ns: Nanoseconds(total_ns),
-        beside_ns: Nanoseconds(beside_ns),
-        steps: names.into_iter().zip(steps_ns.map(Nanoseconds)).collect(),
-    })
-}
-
-/// Readings of the processor, whose work is a loop that looks at the monotonic clock.
+/// Reads the processor, whose work is a loop that looks at the monotonic clock.
 ///
 /// The clock that reads is the one that is looked at: what is seen is what comes between,
 /// such as other processes.
-pub fn cpu() -> Readings {
+pub fn cpu() -> (String, Vec<Reading>) {
     let mut read = |ns| {
         let wanted = Duration::from_nanos(ns);
         let start = Instant::now();
-        spin(wanted);
+        while start.elapsed() < wanted {
+            hint::spin_loop();
+        }
         Ok::<Nanoseconds, std::convert::Infallible>(start.elapsed().into())
     };
-    let lengths = match lengths(&LENGTHS, &mut read) {
-        Ok(lengths) => lengths,
+    let readings = match readings(&LENGTHS, Nanoseconds::ZERO, &mut read) {
+        Ok(readings) => readings,
         Err(never) => match never {},
     };
-    Readings {
-        device: machine::cpu_model(),
-        clock: "monotonic clock".to_owned(),
-        timer: "monotonic clock".to_owned(),
-        timer_step_ns: monotonic_step(),
-        own_ns: Nanoseconds::ZERO,
-        subtracted: None,
-        host: None,
-        lengths,
-    }
-}
-
-fn spin(wanted: Duration) {
-    let start = Instant::now();
-    while start.elapsed() < wanted {
-        hint::spin_loop();
-    }
-}
-
-/// Smallest difference between two looks at the monotonic clock that see a difference.
-fn monotonic_step() -> Option<Nanoseconds> {
-    let looks: Vec<Instant> = (0..4096).map(|_| Instant::now()).collect();
-    let steps = looks.windows(2).map(|pair| pair[1] - pair[0]);
-    let steps = steps.filter(|step| !step.is_zero());
-    steps.min().map(Nanoseconds::from)
+    (
+        format!("{}: monotonic clock", machine::cpu_model()),
+        readings,
+    )
 }
 
 /// Reads every length: in each round, every set in turn, in an order drawn anew for each
-/// sample, so that whatever drifts hits all sets alike.
-fn lengths<E>(
+/// sample, so that whatever drifts hits all sets alike. A right reading is the nominal length
+/// and `own`.
+fn readings<E>(
     plan: &[(u64, usize, usize)],
+    own: Nanoseconds,
     read: &mut impl FnMut(u64) -> Result<Nanoseconds, E>,
-) -> Result<Vec<Length>, E> {
+) -> Result<Vec<Reading>, E> {
     let mut order: [usize; SETS] = std::array::from_fn(|set| set);
     let mut draws = ChaCha8Rng::seed_from_u64(1);
     let mut found = Vec::with_capacity(plan.len());
@@ -138,21 +116,16 @@ fn lengths<E>(
         for _ in 0..WARMUP {
             read(nominal)?;
         }
-        let mut length = Length {
-            nominal_ns: Nanoseconds(nominal as f64),
-            rounds: Vec::with_capacity(rounds),
-        };
-        for _ in 0..rounds {
-            let mut sets: [Vec<Nanoseconds>; SETS] = Default::default();
+        let mut taken = vec![Round::default(); rounds];
+        for sets in &mut taken {
             for _ in 0..samples {
                 order.shuffle(&mut draws);
                 for &set in &order {
                     sets[set].push(read(longer(nominal, set))?);
                 }
             }
-            length.rounds.push(sets);
         }
-        found.push(length);
+        found.extend(reading(Nanoseconds(nominal as f64), own, &taken));
     }
     Ok(found)
 }
@@ -165,26 +138,52 @@ fn longer(nominal: u64, set: usize) -> u64 {
     (nominal as f64 * Ratio::grown_by(added).0).round() as u64
 }
 
+/// What the rounds of a length say; `None` where a set is empty.
+fn reading(nominal: Nanoseconds, own: Nanoseconds, rounds: &[Round]) -> Option<Reading> {
+    let same = rounds
+        .iter()
+        .flat_map(|sets| sets[0].iter().chain(&sets[1]));
+    let read = median(&same.copied().collect::<Vec<Nanoseconds>>())?;
+    let of_round =
+        |sets: &Round| -> Option<Vec<Nanoseconds>> { sets.iter().map(|set| median(set)).collect() };
+    let rounds: Vec<Vec<Nanoseconds>> = rounds.iter().map(of_round).collect::<Option<_>>()?;
+    let apart = rounds.iter().map(|of| (of[1] - of[0]).abs());
+    let mut added = [Share(0.0); ADDED.len()];
+    for (number, share) in added.iter_mut().enumerate() {
+        let more = rounds
+            .iter()
+            .map(|of| of[2 + number] - (of[0] + of[1]) / 2.0);
+        *share = median(&more.collect::<Vec<Nanoseconds>>())?.share_of(nominal);
+    }
+    Some(Reading {
+        nominal,
+        read,
+        bias: read - nominal - own,
+        visible: apart.map(|of| of.share_of(nominal)).reduce(Share::max)?,
+        added,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn every_set_is_read_in_turn_and_of_its_length() {
+    fn every_set_is_read_in_turn_and_an_exact_clock_reads_it_as_it_is() {
         let mut asked = Vec::new();
         let mut read = |ns: u64| {
             asked.push(ns);
-            Ok::<Nanoseconds, ()>(Nanoseconds(ns as f64 + 600.0))
+            Ok::<Nanoseconds, ()>(Nanoseconds(ns as f64 + 850.0))
         };
-        let found = lengths(&[(1_000, 2, 3), (50_000, 1, 1)], &mut read).unwrap();
+        let plan = [(1_000, 2, 3), (50_000, 1, 1)];
+        let found = readings(&plan, Nanoseconds(600.0), &mut read).unwrap();
         assert_eq!(asked.len(), 2 * WARMUP + 2 * 3 * SETS + SETS);
-        let [first, second] = &found[..] else {
-            panic!("two lengths");
-        };
-        assert_eq!((first.rounds.len(), second.rounds.len()), (2, 1));
-        for sets in &first.rounds {
-            let read: Vec<f64> = sets.iter().map(|set| set[2].0).collect();
-            assert_eq!(read, [1_600.0, 1_600.0, 1_610.0, 1_620.0, 1_650.0, 1_700.0]);
+        assert_eq!(found.len(), 2);
+        assert_eq!(found[0].read, Nanoseconds(1_850.0));
+        assert_eq!(found[0].bias, Nanoseconds(250.0));
+        assert_eq!(found[0].visible, Share(0.0));
+        for (read, share) in found[0].added.iter().zip(ADDED) {
+            assert!((*read - share).abs() < Share(1e-9), "{read:?}");
         }
         // Each sample's turn holds every length once, whatever the order.
         let mut turn = asked[WARMUP..WARMUP + SETS].to_vec();
@@ -195,24 +194,17 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_ends_it() {
-        let mut left = 9;
-        let mut read = |_| {
-            left -= 1;
-            if left == 0 {
-                Err("lost")
-            } else {
-                Ok(Nanoseconds(1.0))
-            }
-        };
-        assert_eq!(lengths(&LENGTHS, &mut read), Err("lost"));
-    }
-
-    #[test]
-    fn work_on_the_processor_is_never_shorter_than_asked() {
-        let start = Instant::now();
-        spin(Duration::from_micros(50));
-        assert!(start.elapsed() >= Duration::from_micros(50));
-        assert!(monotonic_step().is_some_and(|step| step > Nanoseconds::ZERO));
+    fn noise_decides_what_is_visible_and_a_failure_ends_it() {
+        // Every set's median is off by its turn: up to 300 ns between twins.
+        let set = |off: f64| vec![Nanoseconds(10_000.0 + off); 3];
+        let round = |off: f64| -> Round { std::array::from_fn(|at| set(off * at as f64)) };
+        let rounds = [round(-300.0), round(20.0)];
+        let found = reading(Nanoseconds(10_000.0), Nanoseconds::ZERO, &rounds).unwrap();
+        assert!((found.visible.0 - 0.03).abs() < 1e-9, "{found:?}");
+        let mut lost = |_| Err("lost");
+        assert_eq!(
+            readings(&LENGTHS, Nanoseconds::ZERO, &mut lost),
+            Err("lost")
+        );
     }
 }

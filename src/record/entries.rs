@@ -41,14 +41,6 @@ impl Entries<'_> {
         self.shown(look, false, Some(cases))
     }
 
-    /// The same with what each took.
-    ///
-    /// # Errors
-    /// When the file cannot be read any more.
-    pub fn each_with_spent(&self, look: impl FnMut(&Entry)) -> Result<(), RecordError> {
-        self.shown(look, true, None)
-    }
-
     fn shown(
         &self,
         look: impl FnMut(&Entry),

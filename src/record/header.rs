@@ -11,7 +11,7 @@ use super::shard::{Merged, Shard};
 use crate::attention::{CaseId, VariantId};
 use crate::suite::count::Count;
 use crate::suite::rules::Rules;
-use crate::suite::{Override, Pins, Settings};
+use crate::suite::{Override, Settings};
 pub use crate::worker::protocol::Peak;
 
 /// The first line of a run: everything needed to judge it later.
@@ -173,9 +173,6 @@ pub struct SuiteRecord {
     /// Parameters handed to a variant in place of those its cases ask for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<Override>,
-    /// Parameters handed to single cases, which are what a tuner chose in another run.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub pins: Pins,
     /// Functions whose calls were counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counts: Vec<Count>,

@@ -3,7 +3,6 @@
 pub mod base_id;
 pub mod baseline;
 pub mod built;
-pub mod calibration;
 pub mod choices;
 pub mod conditions;
 pub mod criterion;
@@ -16,7 +15,6 @@ pub mod history;
 pub mod identity;
 pub mod ledger;
 pub mod line;
-pub mod ruler;
 pub mod run_file;
 pub mod shard;
 pub mod shards;

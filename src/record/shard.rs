@@ -80,8 +80,6 @@ pub enum Asked {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         demands: bool,
     },
-    /// What a gate can tell apart is drawn from it.
-    Calibrate,
 }
 
 impl Asked {
@@ -103,7 +101,6 @@ impl Asked {
             Asked::Gate { .. } => "gate",
             Asked::Compare { demands: false } => "compare",
             Asked::Compare { demands: true } => "gate --against",
-            Asked::Calibrate => "calibrate",
         }
     }
 }

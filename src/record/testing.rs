@@ -36,7 +36,6 @@ pub fn header() -> RunHeader {
             arguments: Vec::new(),
             filter: Vec::new(),
             overrides: Vec::new(),
-            pins: Default::default(),
         },
         rules: Rules::default(),
         settings: Settings::default(),

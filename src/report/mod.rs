@@ -24,13 +24,12 @@ pub mod machines;
 mod markdown;
 mod peaks;
 mod plot;
-pub mod ruler;
 pub mod spread;
 pub mod summary;
 mod template;
 pub mod terminal;
 pub mod text;
-pub mod timings;
+pub mod took;
 pub mod trace;
 
 #[cfg(test)]

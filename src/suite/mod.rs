@@ -27,7 +27,7 @@ pub use selector::{glob, matches_any, matches_id, matches_name};
 
 pub use crate::worker::protocol::Cache;
 
-use crate::attention::{Case, CaseId, ParamValue, Params, ParseError, VariantId};
+use crate::attention::{Case, ParamValue, Params, ParseError, VariantId};
 use build::Build;
 use callable::Callable;
 use count::Count;
@@ -52,9 +52,6 @@ pub struct Suite {
     pub rules: Rules,
     /// Parameters handed over in place of those asked for.
     pub overrides: Vec<Override>,
-    /// Parameters that single cases are handed where they leave them at `auto`: what a tuner
-    /// chose in another run.
-    pub pins: Pins,
     /// Functions whose calls are counted.
     pub counts: Vec<Count>,
     /// How the code under test is built, where the suite says.
@@ -74,9 +71,6 @@ pub struct Suite {
     /// Where each worker of its own was declared: file, line and key.
     pub origins_of_workers: BTreeMap<String, String>,
 }
-
-/// Parameters that single cases are handed in place of `auto`.
-pub type Pins = BTreeMap<CaseId, Params>;
 
 /// How samples are taken.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -246,15 +240,6 @@ impl Suite {
                 && change.from.as_ref().is_none_or(|from| *from == asked)
             {
                 params.set(&change.parameter, change.to.clone());
-            }
-        }
-        let pinned = match self.pins.is_empty() {
-            true => None,
-            false => self.pins.get(&case.id()),
-        };
-        for (name, value) in pinned.into_iter().flat_map(Params::iter) {
-            if params.get(name).is_auto() {
-                params.set(name, value.clone());
             }
         }
         params

@@ -197,11 +197,7 @@ fn settings(table: &Table<'_>, settings: &mut Settings) -> Result<(), DocumentEr
 
 fn policy(table: &Table<'_>, policy: &mut Policy) -> Result<(), DocumentError> {
     if let Some(value) = table.get("floor") {
-        if value.string().is_ok_and(|word| word == "calibrated") {
-            policy.calibrated = true;
-        } else {
-            policy.floor = Share(value.number()?);
-        }
+        policy.floor = Share(value.number()?);
         if !(0.0..=1.0).contains(&policy.floor.0) {
             return Err(value.error(
                 "a floor is a fraction from 0 to 1: 0.05 lets 5 % pass, and at 1 a case may take \

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 pub use super::selector::Selector;
 use super::structural::{Action, Limit, StructurePolicy};
-use crate::attention::{Case, CaseId, FACETS};
+use crate::attention::{Case, FACETS};
 use crate::units::{Nanoseconds, Ratio, Share};
 
 /// Everything a suite demands.
@@ -180,12 +180,6 @@ pub struct Policy {
     /// Smallest relative change that counts, for example 0.05. A real but
     /// smaller one is not called a regression.
     pub floor: Share,
-    /// True where each case has the floor that a calibration found for it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub calibrated: bool,
-    /// Those floors, as far as there is a calibration of this machine.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub floors: BTreeMap<CaseId, Share>,
     /// The most fresh invocations that a case gets which the regular ones do not decide.
     pub confirm: u32,
     /// Metrics that are judged otherwise than [`MetricPolicy::default_of`] says.
@@ -231,8 +225,6 @@ impl Default for Policy {
     fn default() -> Policy {
         Policy {
             floor: Share(0.05),
-            calibrated: false,
-            floors: BTreeMap::new(),
             confirm: 30,
             metrics: BTreeMap::new(),
             processor: false,

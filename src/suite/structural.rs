@@ -287,8 +287,6 @@ pub enum Quantity {
     SmFill,
     /// Seconds that a build took.
     BuildSeconds,
-    /// Cores that were busy while it was built, on average.
-    BuildCores,
     /// A count of the worker's: `calls.backend_selections`.
     Count(String),
 }
@@ -304,7 +302,7 @@ impl Quantity {
 
     /// True where it speaks of a build, which is of no case.
     pub fn is_of_build(&self) -> bool {
-        matches!(self, Quantity::BuildSeconds | Quantity::BuildCores)
+        *self == Quantity::BuildSeconds
     }
 }
 
@@ -316,7 +314,6 @@ impl From<String> for Quantity {
             "blocks" => Quantity::Blocks,
             "sm_fill" => Quantity::SmFill,
             "build_seconds" => Quantity::BuildSeconds,
-            "build_cores" => Quantity::BuildCores,
             _ => Quantity::Count(word),
         }
     }
@@ -336,7 +333,6 @@ impl std::fmt::Display for Quantity {
             Quantity::Blocks => "blocks",
             Quantity::SmFill => "sm_fill",
             Quantity::BuildSeconds => "build_seconds",
-            Quantity::BuildCores => "build_cores",
             Quantity::Count(name) => name,
         })
     }

@@ -15,8 +15,6 @@ mod hostile;
 use std::path::{Path, PathBuf};
 
 use browser::{Ask, Browser, Found};
-use regatta::record::ruler::Readings;
-use regatta::report::ruler::Ruling;
 use runs::Which;
 
 /// A telephone, a tablet and a desk.
@@ -252,49 +250,17 @@ fn a_page_prints() {
     assert!(printed.starts_with(b"%PDF") && printed.len() > 10_000);
 }
 
-/// The page of a clock that saw no difference at some lengths.
-fn ruler(folder: &Path) -> PathBuf {
-    let lengths = [2_000.0, 20_000.0, 200_000.0].map(|nominal: f64| {
-        let sets = [0.0, 0.0, 0.01, 0.02, 0.05, 0.1];
-        let sets = sets.map(|share| [nominal * (1.0 + share) + 600.0; 3]);
-        serde_json::json!({ "nominal_ns": nominal, "rounds": [sets, sets, sets, sets] })
-    });
-    let readings: Readings = serde_json::from_value(serde_json::json!({
-        "device": "NVIDIA H200", "clock": "probe 0.2", "timer": "globaltimer",
-        "timer_step_ns": 32.0, "own_ns": 600.0, "subtracted": null, "host": null,
-        "lengths": lengths,
-    }))
-    .unwrap();
-    let ruled = regatta::judge::ruler::ruled(&readings);
-    assert_eq!(ruled.len(), 3);
-    let documents = regatta::report::ruler::documents(&[Ruling { readings, ruled }]).unwrap();
-    let path = folder.join("ruler.html");
-    std::fs::write(&path, &documents[0].text).unwrap();
-    path
-}
-
 #[test]
-fn pages_of_other_commands_fit_too() {
+fn the_page_of_a_trace_fits_too() {
     let Some(browser) = Browser::found() else {
         return;
     };
     let folder = tempfile::tempdir().unwrap();
-    let timings = folder.path().join("timings.html");
-    let mut command = assert_cmd::Command::cargo_bin("regatta").unwrap();
-    command
-        .arg("report")
-        .arg(sample("timings"))
-        .arg("--timings")
-        .arg(&timings);
-    command.assert().success();
     let trace = sample("trace/one.trace");
     let trace = page(folder.path(), &["report", trace.to_str().unwrap()]);
-    for page in [timings, trace, ruler(folder.path())] {
-        for found in browser.asks(&page, &WIDTHS, Ask::default()) {
-            let told = format!("{}: {}", page.display(), found.text);
-            assert!(found.list("errors").is_empty(), "{told}");
-            let wide = found.json["overflow"]["scrollWidth"].as_u64().unwrap();
-            assert!(wide <= u64::from(found.width), "{told}");
-        }
+    for found in browser.asks(&trace, &WIDTHS, Ask::default()) {
+        assert!(found.list("errors").is_empty(), "{}", found.text);
+        let wide = found.json["overflow"]["scrollWidth"].as_u64().unwrap();
+        assert!(wide <= u64::from(found.width), "{}", found.text);
     }
 }

@@ -328,7 +328,6 @@ fn header(
             arguments: args.suite.iter().cloned().collect(),
             filter: Vec::new(),
             overrides: suite.overrides.clone(),
-            pins: suite.pins.clone(),
         },
         rules: suite.rules.clone(),
         settings,

@@ -1,12 +1,12 @@
 //! `regatta build`: every kernel for every architecture, with no GPU, and what each
 //! entry point takes; or what a suite says. Both with what building takes.
 
-mod outcome;
 mod suite;
 mod table;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use anyhow::anyhow;
 use clap::Args;
@@ -14,24 +14,20 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use rayon::prelude::*;
 use serde_json::{Value, json};
 
-use outcome::{Outcome, rows};
-
 use super::{Ended, Stop, indented, note, print, progress};
 use regatta::kernels::arch::Arch;
-use regatta::kernels::compile::{BuildError, Compiler, image};
+use regatta::kernels::compile::{BuildError, Compiler, Image, image};
 use regatta::kernels::device;
-use regatta::kernels::ledger::{Built as Compiled, Comparison, Ledger};
+use regatta::kernels::ledger::{Built as Compiled, Comparison, Ledger, Row};
 use regatta::kernels::source::{FILES, Source};
-use regatta::measure::building;
 use regatta::record::built::Built;
 use regatta::record::ledger as stored;
-use regatta::units::Bytes;
 use regatta::variants::cuda;
 
 /// Compile the kernels, or build what a suite says, and show what that takes
 ///
 /// Kernels: what each entry point takes, with no GPU. A suite (its name or path): what its
-/// `[build]` takes, in seconds, cores busy, memory and size, held to its limits on builds.
+/// `[build]` takes, in seconds, held to its limits on builds.
 ///
 /// Exits 0 when everything is built, 1 when something is not, or takes more than the ledger
 /// of `--against` or the suite allows, 2 when there is no compiler, 3 when the ledger is
@@ -114,9 +110,10 @@ pub fn run(args: &BuildArgs) -> Ended {
     let archs = archs(args, base.as_ref());
     let compiler = args.compiler.unwrap_or_else(|| compiler_of(base.as_ref()));
     let jobs = jobs(args, &sources, &archs)?;
-    let (outcomes, took) = building::own(|| built(&jobs, compiler, args));
-    let outcomes = outcomes?;
-    let took = took_of(&outcomes, took);
+    let began = Instant::now();
+    let outcomes = built(&jobs, compiler, args)?;
+    let wall_ns = began.elapsed().into();
+    let took = compiles(&outcomes).then_some(Built { wall_ns });
 
     let rows = outcomes.iter().flat_map(rows);
     let ledger = Ledger::new(&compiler_name(&outcomes, compiler), rows);
@@ -249,15 +246,28 @@ fn built(jobs: &[Job], compiler: Compiler, args: &BuildArgs) -> Result<Vec<Outco
     }
 }
 
-/// What compiling took, where something was compiled, and the size of that.
-fn took_of(outcomes: &[Outcome], took: Built) -> Option<Built> {
-    let images = outcomes
+/// One kernel file for one architecture, and what came of it.
+struct Outcome {
+    file: String,
+    arch: Arch,
+    image: Result<Image, BuildError>,
+}
+
+/// The rows of a ledger for its entry points.
+fn rows(outcome: &Outcome) -> Vec<Row> {
+    let image = outcome.image.as_ref().ok();
+    let resources = image.into_iter().flat_map(|image| &image.resources);
+    resources
+        .map(|resources| Row::new(&outcome.file, outcome.arch, resources))
+        .collect()
+}
+
+/// True where something was compiled now.
+fn compiles(outcomes: &[Outcome]) -> bool {
+    let mut images = outcomes
         .iter()
         .filter_map(|outcome| outcome.image.as_ref().ok());
-    let compiled = images.filter(|image| !image.cached);
-    let size = compiled.map(|image| Bytes(image.cubin.len() as u64));
-    let made_bytes = size.reduce(|sum, own| sum + own);
-    made_bytes.is_some().then_some(Built { made_bytes, ..took })
+    images.any(|image| !image.cached)
 }
 
 fn compiled(outcomes: &[Outcome]) -> Compiled {
@@ -286,7 +296,6 @@ fn show(
         let mut text = answer(outcomes, ledger, comparison);
         if let Some(took) = took {
             text["built"] = json!(took);
-            text["cores_busy"] = json!(took.cores_busy());
         }
         return print(format!("{text}\n"));
     }

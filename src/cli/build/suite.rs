@@ -76,15 +76,11 @@ fn show(suite: &Suite, outcome: &Outcome, limits: &[LimitResult], json: bool) ->
                 "suite": suite.name,
                 "built": outcome.built,
                 "anew": outcome.anew,
-                "cores_busy": outcome.built.cores_busy(),
                 "limits": limits,
             })
         ));
     }
-    let mut text = format!("{}\n", suite.name);
-    for part in outcome.built.to_string().split("; ") {
-        text += &indented(part, 2, 4);
-    }
+    let mut text = format!("{}\n  {}\n", suite.name, outcome.built);
     if !outcome.anew {
         let told = "what it makes was there, and is as it was: this is no time of a build";
         text += &indented(told, 2, 4);

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use owo_colors::{OwoColorize, Style};
 
-use super::outcome::{Outcome, rows};
+use super::{Outcome, rows};
 use crate::cli::indented;
 use regatta::kernels::ledger::{Comparison, Row};
 use regatta::report::text::{clean, one_line, shorten, shorten_middle};

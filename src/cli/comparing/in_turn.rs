@@ -13,7 +13,7 @@ use super::super::sharding::{self, Part};
 use super::super::versions::Version;
 use super::super::{Ended, Stop, in_part, interrupt};
 use super::pairs;
-use super::question::{How, Question, Refused, SIDES, calibrated, not_comparable, of};
+use super::question::{How, Question, Refused, SIDES, not_comparable, of};
 use regatta::attention::{Case, CaseId};
 use regatta::judge;
 use regatta::judge::judgement::Judgement;
@@ -102,7 +102,6 @@ impl InTurn {
         let mut head = ready(head, TurnSide::Head, of_head)?;
         // What making the versions took is a part of the budget.
         head.began = began;
-        calibrated(&mut head, &args.baselines)?;
         question.refuse_without_processor(&head)?;
         let in_turn = InTurn {
             base,
@@ -129,6 +128,7 @@ impl InTurn {
     /// When a run cannot be written or read back: exit code 3.
     pub(super) fn conclude(mut self, answers: &Answers) -> Ended {
         let (mut writers, base, _) = self.measure()?;
+        self.head.spent_on_base = Some(self.base.spent.clone());
         let How {
             directory, options, ..
         } = &self.how;
@@ -285,12 +285,15 @@ impl Taking<'_> {
             sessions.1 = sessions.1.watched_by(Box::new(Machine::here()));
         }
         for (side, block) in &turns {
-            let (session, writer) = match side {
-                TurnSide::Base => (&mut sessions.0, &mut writers.base),
-                TurnSide::Head => (&mut sessions.1, &mut writers.head),
+            let (session, writer, spent) = match side {
+                TurnSide::Base => (&mut sessions.0, &mut writers.base, &mut base.spent),
+                TurnSide::Head => (&mut sessions.1, &mut writers.head, &mut head.spent),
             };
             let ran = session.run(std::slice::from_ref(block), &mut progress, &mut |entry| {
                 interrupt::hold_if_stopping();
+                if let Some(stretch) = &entry.spent {
+                    spent.add_all(&stretch.phases);
+                }
                 writer.append(entry)
             });
             ran.map_err(|error: RecordError| {

@@ -1,13 +1,13 @@
 //! What is asked of a comparison, and what both shapes of it have in common.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::anyhow;
 
+use super::super::Stop;
 use super::super::measure_args::MeasureArgs;
 use super::super::measuring::{Ready, reports};
-use super::super::{Stop, calibrate};
 use regatta::attention::Case;
 use regatta::judge::Options;
 use regatta::record::header::TurnSide;
@@ -79,8 +79,6 @@ impl Question<'_> {
         rules.policy.processor |= self.processor;
         if let Some(floor) = self.floor {
             rules.policy.floor = floor;
-            rules.policy.calibrated = false;
-            rules.policy.floors.clear();
         }
     }
 
@@ -111,18 +109,6 @@ impl Question<'_> {
             options: self.options,
         }
     }
-}
-
-/// Floors are a part of the rules that a run carries.
-pub(super) fn calibrated(head: &mut Ready, baselines: &Path) -> Result<(), Stop> {
-    let policy = &mut head.suite.rules.policy;
-    if policy.calibrated {
-        let name = head.suite.name.as_str();
-        let sight = calibrate::consulted(baselines, name, &head.header, policy)?;
-        head.header.rules.policy = policy.clone();
-        head.say(sight);
-    }
-    Ok(())
 }
 
 /// Where each side of a comparison is.

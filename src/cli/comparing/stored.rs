@@ -8,7 +8,7 @@ use super::super::reporting::{self, Answers, Base};
 use super::super::versions::Version;
 use super::super::{Ended, Stop, sides};
 use super::pairs;
-use super::question::{How, Question, SIDES, calibrated, not_comparable};
+use super::question::{How, Question, SIDES, not_comparable};
 use regatta::measure::identity::checksum;
 use regatta::measure::laps::Monotonic;
 use regatta::record::baseline::Store;
@@ -39,7 +39,6 @@ impl Stored {
         let asked = head.asked(how.directory.join("head"), None, None);
         let mut head = Ready::of(asked, args, clock)?;
         head.began = began;
-        calibrated(&mut head, &args.baselines)?;
         match incomparable(&head, &base.side, &how.options, SIDES) {
             None => Ok(Stored { base, head, how }),
             Some(lines) => Err(not_comparable(&lines)),

@@ -72,7 +72,7 @@ impl ShardArgs {
         match &self.shard {
             None => self.refuse_costs(),
             Some(shard) => Err(Stop::Usage(anyhow!(
-                "--shard {shard}: {what}; run, gate, compare and calibrate are split"
+                "--shard {shard}: {what}; run, gate and compare are split"
             ))),
         }
     }

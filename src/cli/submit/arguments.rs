@@ -189,10 +189,7 @@ impl SubmitArgs {
             measure.push(format!("--baseline={baseline}"));
         }
         let baselines = in_folder(&self.measure.baselines);
-        if self.measure.pin.is_none() {
-            // Else it is among those that choose what is measured.
-            measure.extend(baselines.clone());
-        }
+        measure.extend(baselines.clone());
         if let Some(costs) = &self.measure.shard.costs {
             measure.push(format!("--costs={costs}"));
         }

@@ -38,8 +38,8 @@ impl Tuner {
     }
 
     /// What would tell the choice from the code: the words of a command line that pin it on
-    /// both sides. `base` is what a stored base goes by.
-    pub fn advice(&self, case: &CaseId, base: Option<&str>) -> String {
+    /// both sides.
+    pub fn advice(&self, case: &CaseId) -> String {
         let variant = case.case().map_or_else(
             |_| "its variant".to_owned(),
             |case| case.variant.to_string(),
@@ -61,14 +61,7 @@ impl Tuner {
             true => free,
             false => format!("; {free}"),
         };
-        let all = match base {
-            Some(base) => format!("--pin {base}"),
-            None => "--pin and the folder of the base's run".to_owned(),
-        };
-        format!(
-            "pin it on both sides: {}, or all cases with {all}{beside}",
-            sets.join(" ")
-        )
+        format!("pin it on both sides: {}{beside}", sets.join(" "))
     }
 }
 
@@ -97,13 +90,13 @@ mod tests {
             unpinnable: BTreeSet::new(),
         };
         assert_eq!(told(&tuner.changed), "BLOCK_M 128 → 64");
-        let pin = "pin it on both sides: --set fake/gpu.BLOCK_M=128, or all cases with --pin s";
-        assert_eq!(tuner.advice(&case, Some("s")), pin);
+        let pin = "pin it on both sides: --set fake/gpu.BLOCK_M=128";
+        assert_eq!(tuner.advice(&case), pin);
         let free = "fake/gpu has no parameter to ask for engine by";
         tuner.unpinnable.insert("engine".to_owned());
-        assert_eq!(tuner.advice(&case, Some("s")), format!("{pin}; {free}"));
+        assert_eq!(tuner.advice(&case), format!("{pin}; {free}"));
         tuner.pin.clear();
         let none = format!("nothing pins it: {free}");
-        assert_eq!(tuner.advice(&case, Some("s")), none);
+        assert_eq!(tuner.advice(&case), none);
     }
 }

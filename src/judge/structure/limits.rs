@@ -90,7 +90,7 @@ fn figure(limit: &Limit, record: &CaseRecord, sms: Option<u32>) -> Result<Figure
                 None => format!("its worker does not count {name}"),
             }),
         },
-        Quantity::BuildSeconds | Quantity::BuildCores => Err("it is of no case".to_owned()),
+        Quantity::BuildSeconds => Err("it is of no case".to_owned()),
         Quantity::Blocks => {
             let launch = largest(limit, structure)?;
             Ok(Figure {

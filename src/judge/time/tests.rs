@@ -13,7 +13,7 @@ fn one(base: &CaseRecord, head: &CaseRecord) -> Compared {
         beside: false,
     };
     let policy = Policy::default();
-    let mut together = compare(&[], &[(base, head)], Metric::Device, &policy, gate);
+    let mut together = compare(&[(base, head)], Metric::Device, &policy, gate);
     together.cases.remove(0).unwrap()
 }
 
@@ -118,7 +118,7 @@ fn each_metric_is_judged_by_its_own_floor() {
     let (base, head) = (with_host(100.0, 5e4), with_host(100.0, 3.5e5));
     let policy = Policy::default();
     let of = |metric, policy: &Policy| {
-        let together = compare(&[], &[(&base, &head)], metric, policy, Taken::default());
+        let together = compare(&[(&base, &head)], metric, policy, Taken::default());
         together.cases.into_iter().next().flatten()
     };
     assert_eq!(of(Metric::Device, &policy).unwrap().word, Word::Same);
@@ -138,13 +138,7 @@ fn each_metric_is_judged_by_its_own_floor() {
     assert_eq!(of(Metric::Host, &generous).unwrap().word, Word::Same);
     // Nobody knows a host time that a side has not.
     let bare = around(100.0);
-    let together = compare(
-        &[],
-        &[(&bare, &head)],
-        Metric::Host,
-        &policy,
-        Taken::default(),
-    );
+    let together = compare(&[(&bare, &head)], Metric::Host, &policy, Taken::default());
     assert_eq!(together.cases, [None]);
 }
 
@@ -192,7 +186,7 @@ proptest! {
         record.confirm_ns = quantities(fresh);
         let base = timed(&base);
         let policy = Policy { floor: Share(floor), ..Policy::default() };
-        let together = compare(&[], &[(&base, &record); 6], Metric::Device, &policy, Taken::default());
+        let together = compare(&[(&base, &record); 6], Metric::Device, &policy, Taken::default());
         for row in together.cases.into_iter().flatten() {
             let Change { ratio, low, high, p, .. } = row.change;
             prop_assert!(ratio.is_finite() && low.is_finite() && high.is_finite());

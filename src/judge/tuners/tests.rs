@@ -42,7 +42,7 @@ fn a_tuner_that_chose_otherwise_is_the_first_cause_and_told_with_what_would_deci
     assert_eq!(judgement.verdict.outcome, VerdictOutcome::Failed);
     let told = "in 1 case the tuner chose otherwise, first fake/tuned:s32,d16: BLOCK_M 128 → 64; \
                 what tells its choice from the code: pin it on both sides: --set \
-                fake/tuned.BLOCK_M=128, or all cases with --pin s";
+                fake/tuned.BLOCK_M=128";
     assert!(
         judgement
             .verdict

@@ -15,7 +15,7 @@ pub fn otherwise(judgement: &Judgement) -> Option<String> {
         counted(rows.len(), "case"),
         first.case,
         tuner.chosen(),
-        advice(judgement, first, tuner),
+        tuner.advice(&first.case),
     ))
 }
 
@@ -32,7 +32,7 @@ pub fn several_times(judgement: &Judgement) -> Option<String> {
         },
         first.case,
         tuner.unsteady.as_deref().unwrap_or_default(),
-        advice(judgement, first, tuner),
+        tuner.advice(&first.case),
     ))
 }
 
@@ -44,10 +44,4 @@ fn first<'a>(rows: &[&'a Row]) -> Option<(&'a Row, &'a Tuner)> {
     };
     let pinnable = tuned().find(|(_, tuner)| !tuner.pin.is_empty());
     pinnable.or_else(|| tuned().next())
-}
-
-fn advice(judgement: &Judgement, row: &Row, tuner: &Tuner) -> String {
-    // Of sides that are measured in turn, a label is no place.
-    let base = judgement.base.as_ref().filter(|_| !judgement.in_turn);
-    tuner.advice(&row.case, base.map(|base| base.label.as_str()))
 }

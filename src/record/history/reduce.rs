@@ -1,13 +1,13 @@
 //! From a run to its line in a history.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
 use jiff::Timestamp;
 
 use super::{About, Came, Figures, HistoryError};
-use crate::attention::{CaseId, Params};
+use crate::attention::CaseId;
 use crate::input;
 use crate::record::RecordError;
 use crate::record::shard::Merged;
@@ -128,12 +128,6 @@ fn facts(header: &RunHeader) -> BTreeMap<String, String> {
     for change in &header.suite.overrides {
         let name = format!("measure.set.{}.{}", change.variant, change.parameter);
         facts.insert(name, change.to.to_string());
-    }
-    // Cases that are handed what a tuner chose are not those that it tunes.
-    let pins = header.suite.pins.values().flat_map(Params::iter);
-    let names: BTreeSet<&String> = pins.map(|(name, _)| name).collect();
-    for name in names {
-        facts.insert(format!("measure.pin.{name}"), "pinned".to_owned());
     }
     facts
 }

@@ -110,10 +110,6 @@ fn of_one_kind(then: &RunHeader, now: &RunHeader) -> Vec<String> {
     now.machine = then.machine.clone();
     now.workers.clone_from(&then.workers);
     now.identity.clone_from(&then.identity);
-    now.rules
-        .policy
-        .floors
-        .clone_from(&then.rules.policy.floors);
     differences(then, &now)
 }
 

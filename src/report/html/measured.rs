@@ -8,7 +8,7 @@ use super::context::{Context, DifferenceView, difference};
 use crate::record::header::SuiteRecord;
 use crate::report::text::{clean, one_line, shell_quoted};
 use crate::suite::Settings;
-use crate::units::{Elapsed, Nanoseconds, counted};
+use crate::units::{Elapsed, Nanoseconds};
 
 /// The section, as the template takes it.
 #[derive(Serialize)]
@@ -171,13 +171,6 @@ fn policy(context: &Context) -> Vec<(String, String)> {
 
 /// What was handed over in place of what the cases ask for, as sentences.
 pub(super) fn overrides(suite: &SuiteRecord) -> Vec<String> {
-    let pinned = match suite.pins.len() {
-        0 => None,
-        cases => Some(format!(
-            "{} got what a tuner chose in another run (--pin)",
-            counted(cases, "case")
-        )),
-    };
     let overrides = suite.overrides.iter().map(|o| {
         let from = o
             .from
@@ -192,7 +185,7 @@ pub(super) fn overrides(suite: &SuiteRecord) -> Vec<String> {
             one_line(&o.to.to_string()),
         )
     });
-    overrides.chain(pinned).collect()
+    overrides.collect()
 }
 
 fn pairs(facts: &BTreeMap<String, String>) -> Vec<(String, String)> {

@@ -7,9 +7,7 @@
 
 mod canvas;
 mod forest;
-mod gantt;
 mod ink;
-mod ruler;
 mod scale;
 mod splits;
 mod throughput;
@@ -17,9 +15,7 @@ mod timeline;
 mod versions;
 
 pub(super) use forest::{NAMED, Whisker, forest};
-pub(super) use gantt::{Stage, Track, gantt};
 pub(super) use ink::{COLOURS, Ink};
-pub(super) use ruler::ruler;
 pub(super) use splits::{Splits, splits};
 pub(super) use throughput::{Bar, throughput};
 pub(super) use timeline::{DRAWN, Timeline, busiest, timeline};

@@ -9,7 +9,7 @@ use crate::units::{Nanoseconds, Ratio, Share};
 /// How the times of a machine vary.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Noise {
-    /// As it is called in a table, and asked for.
+    /// As it is called where a rate is told.
     pub name: &'static str,
     /// Standard deviation of an invocation's level, drawn anew for each case.
     pub between: Share,
@@ -130,7 +130,7 @@ const fn day(name: &'static str, slower: f64) -> Noise {
     noise(name, 0.003, 0.005, Beside::Day { slower })
 }
 
-/// Every model, in the order of the table.
+/// Every model.
 pub const MODELS: [Noise; 17] = [
     QUIET,
     TYPICAL,
@@ -197,37 +197,6 @@ pub const MODELS: [Noise; 17] = [
 ];
 
 impl Noise {
-    /// What it is, in a few words.
-    pub fn about(&self) -> String {
-        let between = match self.between {
-            few if few < Share(0.01) => format!("{few} between invocations"),
-            many => format!("{many:.2} between invocations"),
-        };
-        let beside = match self.beside {
-            Beside::Nothing => return between,
-            Beside::Tail { scale, .. } => format!("half-Cauchy tails of {scale}"),
-            Beside::SlowInvocations { often, slower } => {
-                format!("{often:.0} of invocations {slower} slower")
-            }
-            Beside::SlowProcesses { often, slower } => {
-                format!("{often:.0} of processes {slower} slower")
-            }
-            Beside::Drift { by } => format!("{by} slower over a session"),
-            Beside::SharedShift { deviation } => {
-                format!("each process shifts by {deviation}")
-            }
-            Beside::Memory { kept } => format!("each remembers {kept:.0} of the one before"),
-            Beside::Day { slower } => format!("the head's day {slower} slower"),
-            Beside::FamilyShift {
-                families,
-                deviation,
-            } => format!("{families} families that shift by {deviation}"),
-            Beside::CaseShift { deviation } => format!("cases that shift by {deviation}"),
-            Beside::CoarseClock { step } => format!("5 µs kernels, clock of {step}"),
-        };
-        format!("{between}; {beside}")
-    }
-
     /// How long its cases take: between these, evenly in logarithms.
     pub fn times(&self) -> (Nanoseconds, Nanoseconds) {
         match self.beside {
