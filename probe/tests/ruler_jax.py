@@ -270,11 +270,7 @@ def host_times(worker: jax_worker.JaxWorker, clock: XlaProbe) -> None:
     marked = statistics.median(sample.device_ns for sample in samples)
     print(f"      host of a call: {host / 1e3:.1f} us behind the gate, ", end="")
     print(f"{statistics.median(free) / 1e3:.1f} us until it returns without gate and marker")
-    several = statistics.median(
-        clock.sample(True, lambda: [call() for _ in range(4)], calls=4).device_ns
-        for _ in range(SAMPLES)
-    )
-    print(f"      cold: {marked / 1e3:.2f} us; four calls {several / 1e3:.2f} us; ", end="")
+    print(f"      cold: {marked / 1e3:.2f} us; ", end="")
     print(f"{after / 1e3:.2f} us with the stop event recorded when the call has returned")
 
 
