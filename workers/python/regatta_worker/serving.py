@@ -140,13 +140,9 @@ class Session:
             return census | ({"uncounted": uncounted} if uncounted else {})
         agreed = worker.agreed if isinstance(worker, Together) else bool
         if not isinstance(worker, Together):
-            operators = getattr(worker, "watching_operators", None)
-            watched = functions.of_call(worker.call, self._library, operators)
-            census |= {"functions": watched.calls} if watched.calls else {}
-            host = {"functions_ns": watched.functions_ns, "operators_ns": watched.operators_ns}
-            host = {name: times for name, times in host.items() if times}
-            census |= {"host": host} if host else {}
-            uncounted |= watched.uncounted
+            calls, why = functions.of_call(worker.call, self._library)
+            census |= {"functions": calls} if calls else {}
+            uncounted |= why
         counts, why = count(worker.call, self._counters, agreed=agreed)
         census["counts"] = census["counts"] | counts
         uncounted |= why
@@ -181,18 +177,12 @@ class Session:
 
 
 def _watched(worker: Worker, request: Message) -> Message:
-    """The case prepared, with what tuners chose in its first call.
-
-    A parameter that has the name of something that they choose pins them to it.
-    """
-    asked = {name: value for name, value in request.get("params", {}).items() if value != "auto"}
-    with tuners.watched(asked) as watch:
+    """The case prepared, with what autotuners chose in its first call."""
+    with tuners.watched() as watch:
         prepared = worker.prepare(request)
-    effective, tuned = watch.told(asked)
-    if effective:
-        prepared["effective"] = prepared.get("effective", {}) | effective
-    if tuned:
-        prepared["tuned"] = [*prepared.get("tuned", ()), *tuned]
+    if chosen := watch.chosen():
+        prepared["effective"] = prepared.get("effective", {}) | chosen
+        prepared["tuned"] = [*prepared.get("tuned", ()), *chosen]
     return prepared
 
 

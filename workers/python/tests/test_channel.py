@@ -185,27 +185,10 @@ class Rounds(unittest.TestCase):
         self.assertEqual(self.taken(0.001, seconds_between=9.0), 10)
         self.assertEqual(self.taken(0.030, seconds_between=9.0), 5)
 
-    def test_several_calls_are_one_sample(self) -> None:
-        calls: list[int] = []
-        request = {
-            "warmup": 0, "samples": 2, "min_samples": 2, "budget_ms": 0, "cache": "hot",
-            "calls_per_sample": 3,
-        }  # fmt: skip
-        plan = timing.Plan.from_wire(request)
-        measured = timing.measure_wall(
-            lambda: calls.append(1), lambda result: None, plan, lambda: None
-        )
-        self.assertEqual(len(calls), 6)
-        self.assertEqual(measured["calls_per_sample"], 3)
-        divided = plan.of_samples({"device_ns": [9.0, 12.0], "host_ns": [3.0]})
-        self.assertEqual(divided["device_ns"], [3.0, 4.0])
-        self.assertEqual(divided["host_ns"], [1.0])
-
     def test_a_graph_is_refused_in_words_where_there_is_none(self) -> None:
         plan = timing.Plan(0, 1, 1, 0.0, cold=False, graph=True)
         with self.assertRaisesRegex(Unsupported, "graph = false"):
             timing.measure_wall(lambda: None, lambda result: None, plan, lambda: None)
-        self.assertTrue(plan.of_samples({"device_ns": []})["graph"])
 
     def test_throttle_bits_have_words(self) -> None:
         words = device.throttle_words(0x1 | 0x4 | 0x8000)
@@ -227,7 +210,7 @@ class Rounds(unittest.TestCase):
         self.assertNotIn("clock_mhz", measured)
 
     def test_a_second_witness_has_a_figure_for_each_sample(self) -> None:
-        plan = timing.Plan(0, 3, 3, 0.0, cold=False, calls_per_sample=2)
+        plan = timing.Plan(0, 3, 3, 0.0, cold=False)
         measured = timing.measure_wall(
             lambda: sum(range(10_000)), lambda result: None, plan, lambda: None
         )

@@ -154,21 +154,6 @@ class Samples(unittest.TestCase):
         self.assertEqual(len(inputs.kept), 1)
         self.assertIs(inputs.kept[0], calls[-1])
 
-    def test_a_sample_of_several_calls_waits_for_as_many_markers(self) -> None:
-        clock = jax_clock.XlaProbe("fake", self.device)
-        plan = timing.Plan(0, 2, 2, 0, cold=False, calls_per_sample=4)
-        calls: list[int] = []
-        asked = mock.patch.object(clock, "_ask", wraps=clock._ask)
-        gpu = mock.Mock()
-        gpu.state.return_value = {}
-        with asked as ask:
-            measured = jax_clock.measure(lambda: calls.append(1), plan, clock, gpu)
-        begun = [call.args for call in ask.call_args_list if call.args[0] == "xla_begin"]
-        self.assertEqual([arguments[3].value for arguments in begun], [4] * 3)
-        self.assertEqual(len(calls), 3 * 4)
-        assert measured is not None
-        self.assertEqual(measured["device_ns"], [1250.0] * 2)
-
     def test_a_graph_of_ones_own_is_refused_in_words(self) -> None:
         clock = jax_clock.XlaProbe("fake", self.device)
         plan = timing.Plan(0, 1, 1, 0, cold=True, graph=True)

@@ -106,7 +106,7 @@ class KeptResults(unittest.TestCase):
         for direction in ("forward", "backward", "both"):
             for layout in ("bshd", "bhsd"):
                 for variant in ("first", "address", "fingerprint", "written"):
-                    for plan in ({}, {"samples": 1, "min_samples": 1}, {"calls_per_sample": 3}):
+                    for plan in ({}, {"samples": 1, "min_samples": 1}):
                         axes = {"direction": direction, "layout": layout, "kv_heads": 2}
                         with self.subTest(variant=variant, **axes, **plan):
                             prepared, measured, _ = self.measured(variant, plan, **axes)

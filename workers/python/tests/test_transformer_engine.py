@@ -91,11 +91,10 @@ class Conversation(unittest.TestCase):
         )
         parameters = self.hello["variants"][0]["parameters"]
         self.assertEqual(parameters["layers"], "integer")
-        self.assertEqual(parameters["comparison"], ["before-2.1"])
 
     def test_masks_directions_and_sharing_of_heads(self) -> None:
         for mask in (support.FULL, support.CAUSAL, support.CAUSAL_BR, WINDOW, WINDOW_BR):
-            for direction in ("forward", "backward", "both"):
+            for direction in ("forward", "both"):
                 every: dict[str, Any] = {"seq_k": 24, "mask": mask, "direction": direction}
                 for axes in (every, {**every, "seq_q": 16, "kv_heads": 2, "head_dim_v": 8}):
                     with self.subTest(**axes):
@@ -111,23 +110,16 @@ class Conversation(unittest.TestCase):
     def test_packed_sequences(self) -> None:
         ragged = {"q": [3, 24], "k": [5, 24]}
         for mask in (support.FULL, support.CAUSAL, support.CAUSAL_BR):
-            for direction in ("forward", "backward", "both"):
+            for direction in ("forward", "both"):
                 with self.subTest(mask=mask, direction=direction):
                     self.right(self.prepare(varlen=ragged, mask=mask, direction=direction))
 
     def test_a_call_is_so_many_layers(self) -> None:
-        for direction in ("forward", "backward", "both"):
+        for direction in ("forward", "both"):
             reply = self.prepare({"layers": 4}, direction=direction)
             self.right(reply)
             self.assertEqual(reply["effective"]["layers"], 4)
             self.assertEqual(reply["problems"], 4)
-
-    def test_backward_can_be_made_again(self) -> None:
-        for params in ({}, {"layers": 2, "fp8": "autocast"}):
-            self.right(self.prepare(params, direction="backward"))
-            plan = {"warmup": 2, "samples": 3, "min_samples": 3, "budget_ms": 0, "cache": "hot"}
-            measured = self.worker.ask("measure", **plan)
-            self.assertEqual(len(measured.get("device_ns", [])), 3, measured)
 
     def test_the_backend_is_told_and_selected_anew_for_each_case(self) -> None:
         for variant, backend in (
@@ -153,23 +145,17 @@ class Conversation(unittest.TestCase):
     def test_selections_in_steady_state(self) -> None:
         causal: dict[str, Any] = {"mask": support.CAUSAL}
         alternate, eight = {"windows": "alternate"}, {"layers": 8}
-        old, fp8 = {"comparison": "before-2.1"}, {"fp8": "autocast"}
+        fp8 = {"fp8": "autocast"}
         for params, selections in (
             ({}, 0),
             (eight, 0),
             (eight | fp8, 0),
             (eight | alternate, 8),
-            (eight | old, 0),
-            (eight | old | fp8, 8),
-            (old | fp8, 0),
-            # What was replaced for the case before is as it was.
-            (eight | fp8, 0),
         ):
             for direction in ("forward", "both"):
                 with self.subTest(direction=direction, **params):
                     found = self.selections(params, direction=direction, **causal)
                     self.assertEqual(found, selections)
-        self.assertEqual(self.selections(eight | alternate, direction="backward", **causal), 0)
 
     def test_what_it_does_not_do(self) -> None:
         for params, axes, words in (

@@ -17,7 +17,6 @@ import support
 from regatta_worker.callables.load import Target
 from regatta_worker.callables.serve import open_worker
 from regatta_worker.census import tuners
-from regatta_worker.protocol.channel import Failed
 from regatta_worker.serving import Session
 
 TRITON = '''
@@ -61,7 +60,7 @@ tuner = Autotuner(
     lambda configs, key: configs[key > 16],
 )
 
-def attention(q, k, v, order: int = 0):
+def attention(q, k, v):
     """As it is written on a board."""
     tuner.run(q.shape[1])
     q, k, v = (x.swapaxes(1, 2) for x in (q, k, v))
@@ -70,20 +69,6 @@ def attention(q, k, v, order: int = 0):
     out = (weights / weights.sum(-1, keepdims=True)) @ v
     return out.swapaxes(1, 2).astype(q.dtype)
 '''
-
-PROBLEM = {
-    "batch": 1,
-    "heads": 2,
-    "kv_heads": 2,
-    "seq_q": 16,
-    "seq_k": 16,
-    "head_dim": 8,
-    "head_dim_v": 8,
-    "dtype": "f32",
-    "mask": {"left": None, "right": None, "align": "top-left"},
-    "layout": "bshd",
-    "direction": "forward",
-}
 
 
 def modules() -> dict[str, types.ModuleType]:
@@ -124,58 +109,38 @@ class Shape(unittest.TestCase):
         of = self.triton.Config
         return of({"BLOCK_M": 128, "EVEN": True}, 8), of({"BLOCK_M": 64, "EVEN": False}, 4)
 
-    def told(self, pins: dict[str, Any], call: Callable[[], Any]) -> Any:
-        with tuners.watched(pins) as watch:
+    def chosen(self, call: Callable[[], Any]) -> dict[str, Any]:
+        with tuners.watched() as watch:
             call()
         self.assertIs(self.triton.Autotuner.run, self.own, "the class is as it was")
-        return watch.told(pins)
+        return watch.chosen()
 
     def test_what_differs_between_candidates_was_chosen(self) -> None:
         tuner = self.tuner(*self.configs())
-        effective, tuned = self.told({}, lambda: tuner.run(1))
-        self.assertEqual(effective, {"BLOCK_M": 128, "EVEN": "yes", "num_warps": 8})
-        self.assertEqual(tuned, ["BLOCK_M", "EVEN", "num_warps"])
+        expected = {"BLOCK_M": 128, "EVEN": "yes", "num_warps": 8}
+        self.assertEqual(self.chosen(lambda: tuner.run(1)), expected)
         # As a launch that had tuned before.
-        self.assertEqual(self.told({}, lambda: tuner.run(1)), (effective, tuned))
+        self.assertEqual(self.chosen(lambda: tuner.run(1)), expected)
 
     def test_one_candidate_is_no_choice_and_no_tuner_says_nothing(self) -> None:
         one = self.tuner(self.configs()[0])
-        self.assertEqual(self.told({}, lambda: one.run(1)), ({}, []))
-        self.assertEqual(self.told({}, lambda: None), ({}, []))
+        self.assertEqual(self.chosen(lambda: one.run(1)), {})
+        self.assertEqual(self.chosen(lambda: None), {})
 
     def test_choices_that_differ_by_key_are_told_together(self) -> None:
         tuner = self.tuner(*self.configs(), best=lambda there, key: there[key])
-        effective, _ = self.told({}, lambda: [tuner.run(key) for key in (1, 0, 1)])
-        self.assertEqual(effective["BLOCK_M"], "64+128")
+        several = self.chosen(lambda: [tuner.run(key) for key in (1, 0, 1)])
+        self.assertEqual(several["BLOCK_M"], "64+128")
         # Of another case the choice is not this one's.
-        self.assertEqual(self.told({}, lambda: tuner.run(0))[0]["BLOCK_M"], 128)
+        self.assertEqual(self.chosen(lambda: tuner.run(0))["BLOCK_M"], 128)
 
     def test_kernels_that_differ_are_told_apart(self) -> None:
         large, small = self.configs()
         both = [self.tuner(large, small, name="fwd"), self.tuner(small, large, name="bwd")]
-        effective, _ = self.told({}, lambda: [tuner.run(1) for tuner in both])
-        self.assertEqual(effective["fwd_BLOCK_M"], 128)
-        self.assertEqual(effective["bwd_BLOCK_M"], 64)
-        pins = {"bwd_BLOCK_M": 128}
-        effective, _ = self.told(pins, lambda: [tuner.run(1) for tuner in both])
-        self.assertEqual(effective["BLOCK_M"], 128)
-        declared = tuners.declared({"a": both[0], "b": both[1], "c": 3})
-        self.assertEqual(declared["bwd_BLOCK_M"], "integer")
-        self.assertEqual(declared["EVEN"], ("yes", "no"))
+        found = self.chosen(lambda: [tuner.run(1) for tuner in both])
+        self.assertEqual((found["fwd_BLOCK_M"], found["bwd_BLOCK_M"]), (128, 64))
 
-    def test_a_pin_leaves_what_it_names_and_goes_with_its_case(self) -> None:
-        tuner = self.tuner(*self.configs())
-        self.told({}, lambda: tuner.run(1))
-        effective, tuned = self.told({"BLOCK_M": 64}, lambda: tuner.run(1))
-        self.assertEqual(effective, {"BLOCK_M": 64, "EVEN": "no", "num_warps": 4})
-        self.assertEqual(tuned, ["EVEN", "num_warps"])
-        self.assertEqual(tuner.run(1)["BLOCK_M"], 64, "calls that follow are pinned too")
-        self.assertEqual(self.told({}, lambda: tuner.run(1))[0]["BLOCK_M"], 128)
-        with self.assertRaisesRegex(Failed, "no configuration of kernel has BLOCK_M=32; there"):
-            self.told({"BLOCK_M": 32}, lambda: tuner.run(1))
-        self.assertEqual(self.told({"order": 3}, lambda: tuner.run(1))[0]["BLOCK_M"], 128)
-
-    def test_a_triton_that_comes_with_the_call_is_seen_and_cannot_be_pinned(self) -> None:
+    def test_a_triton_that_comes_with_the_call_is_seen(self) -> None:
         triton = sys.modules.pop("triton.runtime.autotuner")
 
         def call() -> None:
@@ -183,15 +148,9 @@ class Shape(unittest.TestCase):
             self.tuners = [self.tuner(*self.configs())]
             self.tuners[0].run(1)
 
-        with tuners.watched({}) as watch:
+        with tuners.watched() as watch:
             call()
-        self.assertEqual(watch.told({})[0]["BLOCK_M"], 128)
-        del sys.modules["triton.runtime.autotuner"]
-        with (
-            self.assertRaisesRegex(Failed, "first imported in the call"),
-            tuners.watched({"BLOCK_M": 64}),
-        ):
-            call()
+        self.assertEqual(watch.chosen()["BLOCK_M"], 128)
 
 
 @unittest.skipUnless(support.installed("numpy"), "NumPy is not installed")
@@ -207,34 +166,21 @@ class Callables(unittest.TestCase):
         self.addCleanup(sys.path.remove, str(path.resolve().parent))
         target = Target("own", str(path), None, "attention", "numpy")
         self.session = Session(lambda: open_worker(target), "own")
-        self.hello = self.asked(type="hello", protocol=1)
+        self.asked(type="hello", protocol=1)
 
     def asked(self, **request: Any) -> dict[str, Any]:
         return self.session.answer(json.dumps({"id": 1, **request}).encode())
 
-    def prepared(self, params: dict[str, Any], **axes: Any) -> dict[str, Any]:
-        problem = PROBLEM | axes
+    def prepared(self, **axes: Any) -> dict[str, Any]:
         return self.asked(
-            type="prepare", variant="attention", problem=problem, params=params, seed=1
+            type="prepare", variant="attention", problem=support.wire(**axes), params={}, seed=1
         )
 
-    def test_the_tuner_of_a_function_is_told_and_pinned(self) -> None:
-        parameters = self.hello["variants"][0]["parameters"]
-        self.assertEqual(
-            parameters, {"BLOCK_M": "integer", "num_warps": "integer", "order": "integer"}
-        )
-        found = self.prepared({"order": 2})
+    def test_what_the_tuner_of_a_function_chose_is_effective(self) -> None:
+        found = self.prepared(seq_q=16)
         self.assertEqual(found["effective"], {"BLOCK_M": 128, "num_warps": 8})
         self.assertEqual(found["tuned"], ["BLOCK_M", "num_warps"])
-        found = self.prepared({"BLOCK_M": 64, "num_warps": "auto"})
-        self.assertEqual(found["effective"], {"BLOCK_M": 64, "num_warps": 4})
-        self.assertEqual(found["tuned"], ["num_warps"])
-        self.assertEqual(sys.modules["tuned_attention"].launched[-1], (64, 4))
-        longer = self.prepared({}, seq_q=32, seq_k=32)
-        self.assertEqual(longer["effective"]["BLOCK_M"], 64)
-        refused = self.prepared({"BLOCK_M": 64, "num_warps": 8})
-        self.assertEqual(refused["type"], "failed")
-        self.assertIn("no configuration of kernel has BLOCK_M=64 num_warps=8", refused["reason"])
+        self.assertEqual(self.prepared(seq_q=32)["effective"]["BLOCK_M"], 64)
 
 
 @unittest.skipUnless(support.installed("triton"), "Triton is not installed")
@@ -263,14 +209,9 @@ class Tritons(unittest.TestCase):
         given = {"reset_to_zero": None, "restore_value": None, "do_bench": bench}
         given = {name: value for name, value in given.items() if name in known}
         tuner = Autotuner(Launcher(), ["x", "BLOCK_M"], configs, ["x"], **given)
-        self.assertTrue(tuners.is_tuner(tuner))
-        with tuners.watched({}) as watch:
+        with tuners.watched() as watch:
             tuner.run(1)
-        self.assertEqual(watch.told({})[0], {"BLOCK_M": 64, "num_warps": 4})
-        with tuners.watched({"BLOCK_M": 128}) as watch:
-            tuner.run(1)
-        self.assertEqual(watch.told({})[0], {"BLOCK_M": 128, "num_warps": 8})
-        self.assertEqual(launched[-1]["BLOCK_M"], 128)
+        self.assertEqual(watch.chosen(), {"BLOCK_M": 64, "num_warps": 4})
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from regatta_worker.census.tuners import declared
 from regatta_worker.problem.attention import DIRECTIONS, DTYPE_BYTES, Problem
 from regatta_worker.problem.variant import Variant
 from regatta_worker.protocol.channel import Failed
@@ -45,8 +44,6 @@ class Function:
     framework: str | None
     """Whose arrays it says that it takes."""
     tells: Mapping[str, Any] = field(default_factory=dict)
-    tuned: Mapping[str, Any] = field(default_factory=dict)
-    """What tuners of its module choose, as `parameters`: pinned where the kernel is launched."""
 
     @property
     def makes_gradients(self) -> bool:
@@ -66,7 +63,7 @@ class Function:
             summary=str(told.get("summary", words)),
             dtypes=tuple(told["dtypes"]),
             directions=tuple(told["directions"]),
-            parameters={**self.tuned, **self.parameters},
+            parameters=self.parameters,
             stores_scores=bool(told.get("stores_scores", False)),
             tf32=bool(told.get("tf32", False)),
         )
@@ -180,7 +177,6 @@ def read(name: str, where: str, function: Any) -> Function:
         needs_dout=dout is not None and dout.default is dout.empty,
         framework=None if first is None else _framework(hints.get(first.name, first.annotation)),
         tells=tells,
-        tuned=declared(getattr(inspect.unwrap(function), "__globals__", {})),
     )
 
 

@@ -82,24 +82,11 @@ class Probe:
         self._library.regatta_probe_close(self._handle)
         self._handle = ctypes.c_void_p()
 
-    def configure(
-        self,
-        calls_per_sample: int = 1,
-        clock_every: int = 1,
-        run_up: int = 8,
-        ahead: bool = True,
-        limit_ms: float = 50,
-    ) -> None:
-        """How later samples are taken: probe/src/sample.rs, `Settings`."""
-        self._ask(
-            "configure",
-            self._handle,
-            ctypes.c_uint32(calls_per_sample),
-            ctypes.c_uint32(clock_every),
-            ctypes.c_uint32(run_up),
-            ctypes.c_int(ahead),
-            ctypes.c_double(limit_ms),
-        )
+    def read_clock_every(self, samples: int) -> None:
+        """How often the SM clock is read, 0 for never; all else stays as probe/src/sample.rs,
+        `Settings`, has it: one call a sample, a run-up of 8 queued ahead, a limit of 50 ms."""
+        settings = (ctypes.c_uint32(1), ctypes.c_uint32(samples), ctypes.c_uint32(8))
+        self._ask("configure", self._handle, *settings, ctypes.c_int(1), ctypes.c_double(50))
 
     def calibrate(self) -> Calibration:
         """Measures anew what measuring costs; opening has done it once."""

@@ -35,7 +35,6 @@ class Plan:
     budget_ms: float
     cold: bool
     graph: bool = False
-    calls_per_sample: int = 1
 
     @staticmethod
     def from_wire(request: dict[str, Any]) -> Plan:
@@ -47,29 +46,7 @@ class Plan:
             budget_ms=float(required(request, "budget_ms")),
             cold=required(request, "cache") == "cold",
             graph=bool(request.get("graph", False)),
-            calls_per_sample=int(request.get("calls_per_sample", 1)),
         )
-
-    def repeated(self, call: Callable[[], Any]) -> Callable[[], Any]:
-        """The call, made as often as one sample has it."""
-        if self.calls_per_sample == 1:
-            return call
-
-        def several() -> Any:
-            for _ in range(self.calls_per_sample - 1):
-                call()
-            return call()
-
-        return several
-
-    def of_samples(self, measured: dict[str, Any]) -> dict[str, Any]:
-        """A `measured` reply whose times are of samples, made one of times of calls."""
-        if self.calls_per_sample > 1:
-            for name in ("device_ns", "host_ns", "cpu_ns"):
-                if name in measured:
-                    measured[name] = [ns / self.calls_per_sample for ns in measured[name]]
-            measured["calls_per_sample"] = self.calls_per_sample
-        return measured | ({"graph": True} if self.graph else {})
 
     def rounds(self, inputs: Inputs, clock: Callable[[], float] = time.monotonic) -> Iterator[bool]:
         """For each sample to take, once its inputs are in place, whether it is the last.
@@ -128,7 +105,7 @@ def measure_wall(
         )
     for _ in range(plan.warmup):
         wait(call())
-    call, inputs = plan.repeated(call), inputs or Inputs()
+    inputs = inputs or Inputs()
     device_ns: list[float] = []
     host_ns: list[float] = []
     clocks: list[float | None] = []
@@ -152,7 +129,7 @@ def measure_wall(
             host_ns.append(float(issued - begin))
             clocks.append(gpu.clock_mhz())
     measured = _with_clocks({"device_ns": device_ns, "host_ns": host_ns}, clocks)
-    return plan.of_samples(measured | ({"state": gpu.state()} if gpu else witness.told()))
+    return measured | ({"state": gpu.state()} if gpu else witness.told())
 
 
 def cuda_clock() -> str:
@@ -180,16 +157,17 @@ def measure_cuda(
     if graph:
         call = graph.replay
         inputs.held_bytes += graph.held_bytes
-    measured = _measure_on_stream(plan.repeated(call), plan, gpu, inputs)
+    measured = _measure_on_stream(call, plan, gpu, inputs)
     if graph:
         inputs.kept[:] = [graph.results]
-    return plan.of_samples(measured | {"state": gpu.state()})
+        measured["graph"] = True
+    return measured | {"state": gpu.state()}
 
 
 def _measure_on_stream(
     call: Callable[[], Any], plan: Plan, gpu: NvidiaDevice, inputs: Inputs
 ) -> dict[str, Any]:
-    """Samples, undivided: gated where there is a clock, or else by plain events."""
+    """Samples: gated where there is a clock, or else by plain events."""
     gated = gated_clock()
     if gated is None:
         return measure_events(call, plan, gpu, inputs)

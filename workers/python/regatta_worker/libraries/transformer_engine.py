@@ -2,17 +2,16 @@
 
 A call of DotProductAttention compares its AttentionParams with those of the call before,
 kept in one slot for all modules, and selects a backend anew where they differ. With the
-parameter `layers` one call runs so many modules, as a model does; with
-`windows = alternate` every second of them has a sliding window, so that neighbours differ;
-`fp8 = autocast` runs them in an fp8 region that leaves attention itself in 16 bits; and
-`comparison = before-2.1` compares every field of `fp8_meta`, as it was before pull request
-1397, though each module has its own.
+parameter `layers` one call runs so many modules, as a model does; with `windows = alternate`
+every second of them has a sliding window, so that neighbours differ; and `fp8 = autocast` runs
+them in an fp8 region that leaves attention itself in 16 bits.
+Backward alone is not timed: TransformerEngine empties its autograd nodes as it goes, so a graph
+can be differentiated once.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import logging
 import os
 from collections.abc import Callable, Iterator
@@ -20,8 +19,7 @@ from typing import Any
 
 import torch
 
-from regatta_worker.on_torch.autograd_again import KeptNodes
-from regatta_worker.on_torch.case import Asked, Built, Results, Variant
+from regatta_worker.on_torch.case import Asked, Built, Call, Results, Variant
 from regatta_worker.on_torch.library import TorchLibrary
 from regatta_worker.on_torch.packing import bounds
 from regatta_worker.problem.attention import Problem
@@ -44,12 +42,7 @@ SUMMARIES = {
     "unfused": "DotProductAttention, unfused alone",
 }
 
-PARAMETERS = {
-    "layers": "integer",
-    "fp8": ("autocast",),
-    "windows": ("alternate",),
-    "comparison": ("before-2.1",),
-}
+PARAMETERS = {"layers": "integer", "fp8": ("autocast",), "windows": ("alternate",)}
 
 ALTERNATE_LEFT = 256
 """Keys to the left that a windowed layer sees, as in models that mix it with full attention."""
@@ -90,7 +83,12 @@ class TransformerEngineWorker(TorchLibrary):
     def variants(self) -> dict[str, Variant]:
         """One module, by the backends that it may select."""
         return {
-            name: Variant(summary, parameters=PARAMETERS, stores_scores=name == "unfused")
+            name: Variant(
+                summary,
+                directions=("forward", "both"),
+                parameters=PARAMETERS,
+                stores_scores=name == "unfused",
+            )
             for name, summary in SUMMARIES.items()
         }
 
@@ -115,9 +113,6 @@ class TransformerEngineWorker(TorchLibrary):
         asked.settings.callback(self._forget)
         if asked.variant in BACKENDS:
             asked.settings.enter_context(_environment(asked.variant))
-        if params.get("comparison") == "before-2.1":
-            compared = _replaced(self._utils.AttentionParams, "__eq__", equal_in_every_field)
-            asked.settings.enter_context(compared)
         region: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
         if params.get("fp8") == "autocast":
             # It keeps a list of every module's scales, and updates them all in each region.
@@ -136,8 +131,8 @@ class TransformerEngineWorker(TorchLibrary):
         ]
         # Not before: modules keep the level of logging that they are made under.
         self._listening.enter_context(self._listen())
-        built = _calls(asked, modules, region)
-        return dataclasses.replace(built, effective={"layers": layers}, problems=layers)
+        call = _call(asked, modules, region)
+        return Built(call, effective={"layers": layers}, problems=layers)
 
     def _autocast(self) -> Callable[[], Any]:
         """An fp8 region that leaves attention in the type of its inputs, entered per call."""
@@ -162,15 +157,17 @@ class TransformerEngineWorker(TorchLibrary):
     def _listen(self) -> Iterator[None]:
         """Notes why selections made within rule backends out, as TransformerEngine logs it."""
         logger, listener = logging.getLogger(LOGGER), _RuledOut(self._ruled_out)
-        level = logger.level
+        # Each selection gives its logger the level that is kept here.
+        own, level, kept = logger.level, self._utils.AttentionLogging, "_log_level"
+        before = getattr(level, kept)
         logger.addFilter(listener)
+        setattr(level, kept, logging.DEBUG)
         try:
-            # Each selection gives its logger this level.
-            with _replaced(self._utils.AttentionLogging, "_log_level", logging.DEBUG):
-                yield
+            yield
         finally:
+            setattr(level, kept, before)
             logger.removeFilter(listener)
-            logger.setLevel(level)
+            logger.setLevel(own)
 
 
 @contextlib.contextmanager
@@ -186,17 +183,6 @@ def _environment(backend: str) -> Iterator[None]:
                 del os.environ[variable]
             else:
                 os.environ[variable] = value
-
-
-@contextlib.contextmanager
-def _replaced(owner: type, name: str, value: Any) -> Iterator[None]:
-    """Another attribute of a class, until the end."""
-    before = getattr(owner, name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, before)
 
 
 class _RuledOut(logging.Filter):
@@ -215,12 +201,6 @@ class _RuledOut(logging.Filter):
             if sentence not in self._sentences:
                 self._sentences.append(sentence)
         return record.levelno >= logging.WARNING
-
-
-def equal_in_every_field(one: Any, other: Any) -> bool:
-    """AttentionParams compared as a dataclass does by default, its dictionaries included."""
-    names = [field.name for field in dataclasses.fields(one)]
-    return all(getattr(one, name) == getattr(other, name) for name in names)
 
 
 def head_dims(problem: Problem) -> int | tuple[int, int]:
@@ -274,8 +254,8 @@ def _refuse(problem: Problem, layers: int, alternate: bool) -> None:
         raise Unsupported("windows=alternate narrows a causal mask in every second layer")
 
 
-def _calls(asked: Asked, modules: list[Any], region: Callable[[], Any]) -> Built:
-    """The timed call: of each direction, all layers; the first layer's results come first."""
+def _call(asked: Asked, modules: list[Any], region: Callable[[], Any]) -> Call:
+    """The timed call: all layers; the first layer's results come first."""
     problem, tensors = asked.problem, asked.tensors
     inputs = tuple(tensors[name].requires_grad_(problem.has_backward) for name in ("q", "k", "v"))
     dout, shape = tensors.get("dout"), problem.shape("out")
@@ -285,29 +265,12 @@ def _calls(asked: Asked, modules: list[Any], region: Callable[[], Any]) -> Built
         with region():
             return tuple(module(*inputs, **packing).view(shape) for module in modules)
 
-    def backward(outs: Results) -> Results:
-        gradients = [torch.autograd.grad(out, inputs, dout, retain_graph=True) for out in outs]
-        return tuple(gradients[0])
-
-    if problem.direction == "forward":
-        return Built(forward)
-    if problem.direction == "both":
-        return Built(lambda: (*(outs := forward())[:1], *backward(outs)))
-    saved: list[tuple[Results, KeptNodes]] = []
-
-    def refresh() -> None:
-        # First, or there would be two graphs at a time.
-        saved.clear()
+    def both() -> Results:
         outs = forward()
-        saved.append((outs, KeptNodes(outs)))
+        gradients = [torch.autograd.grad(out, inputs, dout, retain_graph=True) for out in outs]
+        return (outs[0], *gradients[0])
 
-    def again() -> Results:
-        outs, kept = saved[0]
-        kept.restore()
-        return backward(outs)
-
-    refresh()
-    return Built(again, earlier_stream=True, refresh=refresh)
+    return forward if problem.direction == "forward" else both
 
 
 def _packing(problem: Problem, device: torch.device) -> dict[str, Any]:

@@ -100,20 +100,13 @@ class XlaProbe(Probe):
         self.late_ns = 0.0
         """How long after the last call returned XLA had queued its work."""
 
-    def sample(
-        self,
-        cold: bool,
-        call: Callable[[], Any],
-        keep: list[Any] | None = None,
-        calls: int = 1,
-    ) -> Sample:
-        """One sample, whose results are awaited and go into `keep`, or else are dropped;
-        `call` runs the marked computation so many times.
+    def sample(self, cold: bool, call: Callable[[], Any], keep: list[Any] | None = None) -> Sample:
+        """One sample, whose results are awaited and go into `keep`, or else are dropped.
 
         `host_ns` is the time until `call` returned and all its work was queued, the
         later of the two.
         """
-        self._ask("xla_begin", self._handle, ctypes.c_int(cold), ctypes.c_uint32(calls))
+        self._ask("xla_begin", self._handle, ctypes.c_int(cold), ctypes.c_uint32(1))
         try:
             begin = time.perf_counter_ns()
             result = call()
@@ -169,11 +162,10 @@ def measure(
         )
     for _ in range(plan.warmup):
         jax.block_until_ready(call())
-    call, calls, inputs = plan.repeated(call), plan.calls_per_sample, inputs or Inputs()
-    if clock.sample(plan.cold, call, calls=calls).synchronised:
+    inputs = inputs or Inputs()
+    if clock.sample(plan.cold, call).synchronised:
         return None
     samples = [
-        clock.sample(plan.cold, call, inputs.kept if last else None, calls)
-        for last in plan.rounds(inputs)
+        clock.sample(plan.cold, call, inputs.kept if last else None) for last in plan.rounds(inputs)
     ]
-    return plan.of_samples(timing.of_samples(samples) | {"state": gpu.state()})
+    return timing.of_samples(samples) | {"state": gpu.state()}

@@ -14,7 +14,6 @@ import os
 
 import torch
 
-from regatta_worker.on_torch import digest
 from regatta_worker.on_torch.case import DTYPES, Tensors
 from regatta_worker.problem import inputs
 from regatta_worker.problem.attention import Problem
@@ -54,7 +53,7 @@ class Kept:
     @property
     def held_bytes(self) -> int:
         """Device memory that is taken beside the case's own."""
-        return (self.shelf.held_bytes + digest.held_bytes()) if self._gpu else 0
+        return self.shelf.held_bytes if self._gpu else 0
 
     def keeps(self, problem: Problem, sets: int = 1) -> bool:
         """Whether so many sets of inputs of a problem are kept."""

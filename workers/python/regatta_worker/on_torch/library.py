@@ -24,7 +24,6 @@ from regatta_worker.on_torch import operators
 from regatta_worker.on_torch.case import DTYPES, Asked, Built, Call, PreparedCase, Results, Tensors
 from regatta_worker.on_torch.case import Variant as Variant
 from regatta_worker.on_torch.census import census, counted, recorded
-from regatta_worker.on_torch.digest import digest
 from regatta_worker.on_torch.inputs import TorchInputSets
 from regatta_worker.on_torch.kept import Kept, import_autograd
 from regatta_worker.on_torch.peak import torch_peak
@@ -213,40 +212,18 @@ class TorchLibrary:
         sets = int(request.get("input_sets", 1))
         self._case = PreparedCase(problem, built, settings, tensors, seed, sets)
 
-        def errors() -> Message:
-            # What the call was given it may have written into. Detached, or the reference
-            # would keep a graph of all its temporaries.
-            given = self._kept.inputs(problem, seed) if self._kept.keeps(problem) else tensors
-            values = {tensor: value.detach() for tensor, value in given.items()}
-            return self.errors(problem, seed, values, results)
-
-        prepared = self._held_to(request, built, problem, results, errors) | {
+        named = self._named(problem, results)
+        # What the call was given it may have written into. Detached, or the reference would
+        # keep a graph of all its temporaries.
+        given = self._kept.inputs(problem, seed) if self._kept.keeps(problem) else tensors
+        given = {tensor: value.detach() for tensor, value in given.items()}
+        prepared = {
+            "errors": self.errors(problem, seed, given, results),
+            "probes": {name: probes(value) for name, value in named.items()},
             "effective": built.effective,
             "tuned": list(built.tuned),
-        }
-        prepared |= first.told()
+        } | first.told()
         return prepared | ({"problems": built.problems} if built.problems > 1 else {})
-
-    def _held_to(
-        self,
-        request: Message,
-        built: Built,
-        problem: Problem,
-        results: Results,
-        errors: Callable[[], Message],
-    ) -> Message:
-        """`errors`, `probes` and `digests` of results.
-
-        `errors` is left out where the results are to the last bit those that the request
-        says were held to float64 before: they are as right.
-        """
-        named = self._named(problem, results)
-        told: Message = {"probes": {name: probes(value) for name, value in named.items()}}
-        if built.problems == 1:
-            told["digests"] = {name: digest(value) for name, value in named.items()}
-            if told["digests"] == request.get("known"):
-                return told | {"errors": {}}
-        return told | {"errors": errors()}
 
     def _first_call(
         self, problem: Problem, variant: str, params: Mapping[str, Any], tensors: Tensors
@@ -308,11 +285,11 @@ class TorchLibrary:
                 "a CUDA graph replays the lengths and plans of its capture, and each call is to "
                 "make its own: measure with graph = false"
             )
-        measured = self._on_device(lambda: self._measured(case, plan, request))
+        measured = self._on_device(lambda: self._measured(case, plan))
         case.timed = plan, bool(measured.get("synchronised"))
         return measured
 
-    def _measured(self, case: PreparedCase, plan: timing.Plan, request: Message) -> Message:
+    def _measured(self, case: PreparedCase, plan: timing.Plan) -> Message:
         """Samples, and what the last of them computed."""
         call, problem = case.built.call, case.problem
         if case.sets == 1:
@@ -337,17 +314,8 @@ class TorchLibrary:
             case.place = sets.number
             sets.forget()
         seed, results = seed_of(case.seed, sets.number), sets.kept.pop()
-        if case.built.varies:
-            checked = self.checked(problem, seed, results)
-        else:
-            checked = self._held_to(
-                request,
-                case.built,
-                problem,
-                results,
-                lambda: self.checked(problem, seed, results)["errors"],
-            )
-        return measured | sets.told() | {"checked": {"seed": seed, **checked}}
+        checked = {"seed": seed, **self.checked(problem, seed, results)}
+        return measured | sets.told() | {"checked": checked}
 
     def _timed(self, call: Call, plan: timing.Plan, sets: Inputs) -> Message:
         if gpu := self._gpu:
@@ -370,8 +338,6 @@ class TorchLibrary:
         if self._gpu is not None:
             found = self._on_device(lambda: census(call))
         return found | self._on_device(lambda: operators.told(call))
-
-    watching_operators = staticmethod(operators.watching)
 
     def recorded(self) -> list[Message]:
         """Calls recorded as the last samples were taken; none where nothing can be recorded."""

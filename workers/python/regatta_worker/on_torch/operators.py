@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -10,17 +9,16 @@ from typing import Any
 
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from regatta_worker.census.functions import Tally, bounded
+from regatta_worker.census.functions import bounded
 
 
 class _Counting(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
     """Counts operators as they are dispatched, behind autograd: those that are made of others
     are seen as what they are made of."""
 
-    def __init__(self, tally: Tally | None = None) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.calls: Counter[str] = Counter()
-        self._tally = tally
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -31,16 +29,8 @@ class _Counting(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         self, function: Any, types: Any, arguments: Any = (), keywords: Any = None
     ) -> Any:
         """Counts it, under its name without that of the overload."""
-        name = function._schema.name
-        self.calls[name] += 1
-        if self._tally is None:
-            return function(*arguments, **(keywords or {}))
-        return self._tally.operator(name, lambda: function(*arguments, **(keywords or {})))
-
-
-def watching(tally: Tally) -> contextlib.AbstractContextManager[Any]:
-    """Has a tally told of operators and their times, where they can be watched."""
-    return contextlib.nullcontext() if compiles() else _Counting(tally)
+        self.calls[function._schema.name] += 1
+        return function(*arguments, **(keywords or {}))
 
 
 def of_call(call: Callable[[], Any]) -> tuple[dict[str, int], dict[str, str]]:

@@ -1,7 +1,7 @@
 """How processes of one machine come to the same point at the same time.
 
 Each spins on words of shared memory: a message through a pipe or a socket has to wake a
-process, which takes longer and not always as long (workers/python/tests/meeting_skew.py).
+process, which takes longer and not always as long.
 """
 
 from __future__ import annotations

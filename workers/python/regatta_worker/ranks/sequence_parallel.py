@@ -286,14 +286,14 @@ class Rank(Together, TorchLibrary):
         if plan.graph:
             graph = timing.captured(layer.call)
             call, sets.held_bytes = graph.replay, graph.held_bytes
-        call = plan.repeated(call)
         if layer.queued:
             measured = self._queued(call, plan, sets)
         else:
             measured = timing.measure_events(call, plan, gpu, sets, before=self._meet_idle)
         if graph:
             sets.kept[:] = [graph.results]
-        return plan.of_samples(measured | {"state": gpu.state()})
+            measured["graph"] = True
+        return measured | {"state": gpu.state()}
 
     def _meet_idle(self) -> None:
         """So that the start event is that of an idle device, on all ranks at once."""

@@ -28,23 +28,6 @@ class Scales:
     """Those of one module: no two are equal."""
 
 
-class Freeing(torch.autograd.Function):
-    """Hands the result through, and in backward drops what its node held."""
-
-    @staticmethod
-    def forward(ctx: Any, out: torch.Tensor) -> torch.Tensor:
-        ctx.tensor_objects = [None]
-        return out.clone()
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
-        if ctx.tensor_objects is None:
-            raise AttributeError("ctx must have .tensor_objects to restore saved tensors")
-        ctx.tensor_objects.clear()
-        ctx.tensor_objects = None
-        return gradient
-
-
 class DotProductAttention(torch.nn.Module):
     """Attention whose backend is selected when its parameters are not those of the last call."""
 
@@ -100,7 +83,7 @@ class DotProductAttention(torch.nn.Module):
             out = torch.cat(outs)
         else:
             out = self._attend(q, k, v)
-        return Freeing.apply(out.flatten(-2))
+        return out.flatten(-2)
 
     def _select(self, q: torch.Tensor, k: torch.Tensor) -> None:
         params = dpa_utils.AttentionParams(
