@@ -26,7 +26,7 @@ from itertools import groupby, product
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).resolve().parents[2] / "workers" / "python"
+FOLDER = Path(__file__).resolve().parents[2] / "python"
 sys.path.insert(0, str(FOLDER / "tests"))
 sys.path.insert(0, str(FOLDER))
 
@@ -35,12 +35,11 @@ import jax.numpy as jnp
 from jax.experimental.pallas.ops.gpu.attention import mha
 
 from cupti import Cupti, Operation
-from support import CAUSAL, FULL, wire
-
 from regatta_worker.clock import probe
 from regatta_worker.libraries import jax as jax_worker
 from regatta_worker.on_jax import clock as jax_clock
 from regatta_worker.on_jax.clock import XlaProbe
+from support import CAUSAL, FULL, wire
 
 PALLAS = ((1, 8, 128, 64), (2, 16, 512, 64), (2, 16, 1024, 64))
 """[batch, heads, seq, head_dim] in bf16 of forward calls that are one kernel: JAX's own

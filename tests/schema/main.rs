@@ -2,7 +2,7 @@
 //! writes and prints held to them by a validator that is not ours.
 //!
 //! `REGATTA_TEST_PYTHON` names an interpreter that has `jsonschema`; CI makes one from
-//! `workers/python/requirements-lint.txt`.
+//! `python/requirements-lint.txt`.
 
 #[path = "../common/mod.rs"]
 mod common;
