@@ -30,7 +30,7 @@ fn main() {
 /// Names and texts of the Python worker's package, and the libraries in it: each has a file
 /// `libraries/LIBRARY.py`, so that one more is one more file.
 fn python_files() -> String {
-    let files = files_below("workers/python/regatta_worker", ".py");
+    let files = files_below("python/regatta_worker", ".py");
     let texts: String = files
         .iter()
         .map(|(name, path)| format!("    ({name:?}, include_str!({path:?})),\n"))

@@ -1,6 +1,6 @@
 //! `[workers.NAME] python = ...`: what a suite may say, and what is said of code that is wrong.
 //!
-//! None of it takes more than Python itself: functions are called in workers/python/tests.
+//! None of it takes more than Python itself: functions are called in python/tests.
 
 mod common;
 

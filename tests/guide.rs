@@ -1,7 +1,7 @@
 //! docs/GUIDE.md, followed.
 //!
 //! `REGATTA_TEST_PYTHON` names an interpreter that has NumPy; CI makes one from
-//! `workers/python/requirements-jax-cpu.txt`. Without it the page is counted and not followed.
+//! `python/requirements-jax-cpu.txt`. Without it the page is counted and not followed.
 //!
 //! With `REGATTA_TEST_GUIDE=whole` it is followed word by word, which takes a machine that nobody
 //! else computes on to tell 10 %, or some ten minutes. Without, [`SHORTER`] stands in for three

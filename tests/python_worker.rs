@@ -1,7 +1,7 @@
 //! The Python worker on a real library: JAX on the processor.
 //!
 //! `REGATTA_TEST_PYTHON` names an interpreter that has it; CI makes one from
-//! `workers/python/requirements-jax-cpu.txt`. Without it these tests say so and
+//! `python/requirements-jax-cpu.txt`. Without it these tests say so and
 //! check what is said of a Python that has no library.
 
 mod common;
@@ -204,7 +204,7 @@ fn the_last_timed_call_is_checked_on_inputs_of_its_own() {
     let Some(python) = python() else { return };
     let place = Place::new();
     place.write("sitecustomize.py", KEEPS_ITS_RESULTS);
-    let worker = concat!(env!("CARGO_MANIFEST_DIR"), "/workers/python/regatta_worker");
+    let worker = concat!(env!("CARGO_MANIFEST_DIR"), "/python/regatta_worker");
     let started = |path: &str| {
         let spec = Spec {
             name: "jax".to_owned(),

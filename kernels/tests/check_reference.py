@@ -20,11 +20,8 @@ from typing import Any
 import numpy
 import torch
 
-from contracts import CONTRACTS
 from driver import Difference, Driver, Fill, Problem, Reference, Tensor, build
-from launch import reference
-from shapes import CASES, CAUSAL, CAUSAL_BR, DTYPES, FULL, LOUD, describe
-from tensors import Case, relative
+from problems import CASES, CAUSAL, CAUSAL_BR, DTYPES, FULL, LOUD, Case, describe, relative
 
 LIMIT = 1e-12
 WIDE = [
@@ -59,9 +56,8 @@ class Results:
 
 
 def launch_reference(driver: Driver, held: Case, direction: str, results: Results) -> None:
-    held.problem.lse = held.problem.delta = held.problem.workspace = None  # not for it
-    held.problem.scale = math.nan
-    reference(driver, held.problem, held.dtype, direction, results.struct)
+    held.problem.scale = math.nan  # not for it
+    driver.reference(held.problem, held.dtype, direction, results.struct)
 
 
 def check_results(driver: Driver) -> int:
@@ -117,7 +113,7 @@ def difference(
 ) -> tuple[float, float, float, float]:
     partials = torch.full((blocks, 4), math.nan, device="cuda", dtype=torch.float64)
     arguments = Difference(view(result), right.data_ptr(), partials.data_ptr(), *result.shape)
-    driver.launch(CONTRACTS["reference"]["difference"], dtype, (blocks, 1, 1), arguments)
+    driver.launch("reference", "difference", dtype, (blocks, 1, 1), arguments)
     driver.synchronize()
     squares, norm, _, infinite = partials.sum(0).tolist()
     return squares, norm, partials[:, 2].max().item(), infinite
@@ -185,12 +181,8 @@ def check_inputs(driver: Driver) -> int:
         held = Case((b, h, h, s, s, d, d, FULL, layout), dtype)
         to = held.tensors["q"].fill_(math.nan)
         for blocks in (1, 1000):
-            driver.launch(
-                CONTRACTS["inputs"]["inputs"],
-                dtype,
-                (blocks, 1, 1),
-                Fill(view(to), seed, tensor, *shape),
-            )
+            fill = Fill(view(to), seed, tensor, *shape)
+            driver.launch("inputs", "inputs", dtype, (blocks, 1, 1), fill)
             driver.synchronize()
             single = torch.from_numpy(
                 elements(seed, tensor, math.prod(shape)).astype(numpy.float32)

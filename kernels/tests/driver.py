@@ -1,19 +1,19 @@
-"""The CUDA driver from Python's standard library: the structs that kernels take, the
-compiler, and launches.
-"""
+"""Launches reference.cu and inputs.cu: contracts, the structs that they take, the CUDA driver."""
 
 from __future__ import annotations
 
 import ctypes
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
-from contracts import FILES, KERNELS, Kernel, Tile
+import tomllib
 
 Grid = tuple[int, int, int]
 UNBOUNDED = 1 << 30
+KERNELS = Path(__file__).resolve().parent.parent
+FILES = ("reference", "inputs")
 
 
 class Tensor(ctypes.Structure):
@@ -104,59 +104,13 @@ class Fill(ctypes.Structure):
     ]
 
 
-class TensorMap(ctypes.Structure):
-    _fields_ = [("opaque", ctypes.c_uint64 * 16)]
-
-
-def tensor_map(
-    call: Callable[..., None],
-    tensor: Any,
-    dtype: str,
-    batch: int,
-    seq: int,
-    heads: int,
-    head_dim: int,
-    rows: int,
-) -> TensorMap:
-    """The five-axis view of a 16-bit [batch, seq, heads, head_dim] tensor, `rows` rows a box."""
-    dims = (ctypes.c_uint64 * 5)(64, seq, head_dim // 64, heads, batch)
-    strides = (ctypes.c_uint64 * 4)(2 * tensor.seq, 128, 2 * tensor.head, 2 * tensor.batch)
-    box = (ctypes.c_uint32 * 5)(64, rows, head_dim // 64, 1, 1)
-    steps = (ctypes.c_uint32 * 5)(1, 1, 1, 1, 1)
-    room = ctypes.create_string_buffer(128 + 64)
-    result = TensorMap.from_buffer(room, -ctypes.addressof(room) % 64)
-    no_interleave, swizzle_128, promote_256, zero_fill = 0, 3, 3, 0
-    call(
-        "cuTensorMapEncodeTiled",
-        ctypes.byref(result),
-        {"f16": 6, "bf16": 9}[dtype],
-        5,
-        ctypes.c_void_p(tensor.data),
-        dims,
-        strides,
-        box,
-        steps,
-        no_interleave,
-        swizzle_128,
-        promote_256,
-        zero_fill,
-    )
-    return result
-
-
-def compiler(arch: str, name: str) -> list[str]:
-    """The command that compiles kernel file NAME, but for where to."""
+def build(directory: str) -> None:
+    """Compiles the kernel files into DIRECTORY/NAME.cubin."""
     nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
-    return [nvcc, "-std=c++17", f"-arch={arch}", "-cubin", "-lineinfo", f"{KERNELS}/{name}.cu"]
-
-
-def build(
-    directory: str, arch: str = "sm_90a", files: Sequence[str] = FILES, defines: Sequence[str] = ()
-) -> None:
-    """Compiles kernel files into DIRECTORY/NAME.cubin."""
+    command = [nvcc, "-std=c++17", "-arch=sm_90a", "-cubin"]
     running = [
-        subprocess.Popen([*compiler(arch, name), *defines, "-o", f"{directory}/{name}.cubin"])
-        for name in files
+        subprocess.Popen([*command, f"{KERNELS}/{name}.cu", "-o", f"{directory}/{name}.cubin"])
+        for name in FILES
     ]
     failed = [process for process in running if process.wait()]
     if failed:
@@ -166,7 +120,8 @@ def build(
 class Driver:
     """The loaded cubins, in the primary context of device 0."""
 
-    def __init__(self, cubins: str, files: Sequence[str] = FILES) -> None:
+    def __init__(self, cubins: str) -> None:
+        self.contracts = tomllib.loads((KERNELS / "contracts.toml").read_text())
         self.cuda = ctypes.CDLL("libcuda.so.1")
         context, device = ctypes.c_void_p(), ctypes.c_int()
         self.call("cuInit", 0)
@@ -175,9 +130,8 @@ class Driver:
         self.call("cuCtxSetCurrent", context)
         self.modules: dict[str, ctypes.c_void_p] = {}
         self.functions: dict[str, ctypes.c_void_p] = {}
-        for name in files:
-            with open(f"{cubins}/{name}.cubin", "rb") as file:
-                image = file.read()
+        for name in FILES:
+            image = Path(cubins, f"{name}.cubin").read_bytes()
             module = ctypes.c_void_p()
             self.call("cuModuleLoadData", ctypes.byref(module), image)
             self.modules[name] = module
@@ -200,44 +154,33 @@ class Driver:
             self.functions[name] = function
         return self.functions[name]
 
-    def launch(
-        self, kernel: Kernel, dtype: str, grid: Grid, *structs: Any, tile: Tile | None = None
-    ) -> None:
-        """A kernel with its only tile, unless one is given."""
-        tile = tile or kernel.tiles[0]
-        Launch(self, kernel.file, kernel.name(dtype, tile), tile, grid, *structs)()
-
-    def allocate(self, size: int) -> int:
-        pointer = ctypes.c_ulonglong()
-        self.call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(max(size, 1)))
-        return pointer.value
+    def launch(self, file: str, kernel: str, dtype: str, grid: Grid, *structs: Any) -> None:
+        """Launches a kernel, in whose contract there is one tile."""
+        contract = self.contracts[file][kernel]
+        (tile,) = contract["tiles"]
+        shared = tile.get("shared_bytes", 0)
+        function = self.function(file, contract["entry"].format(dtype=dtype), shared)
+        arguments = (ctypes.c_void_p * len(structs))(*map(ctypes.addressof, structs))
+        shape = (*grid, tile["threads"], 1, 1, shared)
+        self.call("cuLaunchKernel", function, *shape, None, arguments, None)
 
     def synchronize(self) -> None:
         self.call("cuCtxSynchronize")
 
+    def reference(self, p: Problem, dtype: str, direction: str, results: Reference) -> None:
+        """Computes the float64 results of one direction; backward reads forward's."""
+        planes, kv_planes = p.batch * p.heads, p.batch * p.kv_heads
 
-class Launch:
-    """A launch with everything bound: calling it enqueues the kernel."""
+        def run(name: str, seq: int, axis: str, planes: int, columns: int = 1) -> None:
+            (tile,) = self.contracts["reference"][name]["tiles"]
+            grid = (-(-seq // tile[axis]), planes, -(-columns // tile.get("columns", 1)))
+            self.launch("reference", name, dtype, grid, p, results)
 
-    def __init__(
-        self, driver: Driver, file: str, name: str, tile: Tile, grid: Grid, *structs: Any
-    ) -> None:
-        self.driver, self.tile, self.grid, self.structs = driver, tile, grid, structs
-        self.function = driver.function(file, name, tile.shared_bytes)
-        self.arguments = (ctypes.c_void_p * len(structs))(*map(ctypes.addressof, structs))
-        self.workspace: Any = None
-        """Lives as long as the launch."""
-
-    def __call__(self) -> None:
-        self.driver.call(
-            "cuLaunchKernel",
-            self.function,
-            *self.grid,
-            self.tile.threads,
-            1,
-            1,
-            self.tile.shared_bytes,
-            None,
-            self.arguments,
-            None,
-        )
+        if direction == "forward":
+            run("lse", p.seq_q, "queries", planes)
+            run("out", p.seq_q, "queries", planes, p.head_dim_v)
+        else:
+            run("delta", p.seq_q, "queries", planes)
+            run("dq", p.seq_q, "queries", planes, p.head_dim)
+            run("dk", p.seq_k, "keys", kv_planes, p.head_dim)
+            run("dv", p.seq_k, "keys", kv_planes, p.head_dim_v)

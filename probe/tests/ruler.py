@@ -27,7 +27,7 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.profiler import ProfilerActivity, profile
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workers" / "python"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
 from regatta_worker.clock import probe
 
@@ -115,14 +115,14 @@ def host_cost(clock: probe.Probe) -> None:
         torch.cuda.synchronize()
 
     for every in (1, 0):
-        clock.configure(clock_every=every)
+        clock.read_clock_every(every)
         cost = per_call_ns(lambda: clock.sample(True, lambda: None)) - per_call_ns(flush)
         say(
             f"host between samples {cost / 1e3:.1f} us beside flush and wait, "
             f"{'with' if every else 'without'} the SM clock",
             cost <= HOST_LIMIT_NS,
         )
-    clock.configure()
+    clock.read_clock_every(1)
 
 
 def misbehaving_calls(clock: probe.Probe, call: Callable[[], Any]) -> None:

@@ -26,7 +26,7 @@ from itertools import groupby, product
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).resolve().parents[2] / "workers" / "python"
+FOLDER = Path(__file__).resolve().parents[2] / "python"
 sys.path.insert(0, str(FOLDER / "tests"))
 sys.path.insert(0, str(FOLDER))
 
@@ -35,12 +35,11 @@ import jax.numpy as jnp
 from jax.experimental.pallas.ops.gpu.attention import mha
 
 from cupti import Cupti, Operation
-from support import CAUSAL, FULL, wire
-
 from regatta_worker.clock import probe
 from regatta_worker.libraries import jax as jax_worker
 from regatta_worker.on_jax import clock as jax_clock
 from regatta_worker.on_jax.clock import XlaProbe
+from support import CAUSAL, FULL, wire
 
 PALLAS = ((1, 8, 128, 64), (2, 16, 512, 64), (2, 16, 1024, 64))
 """[batch, heads, seq, head_dim] in bf16 of forward calls that are one kernel: JAX's own
@@ -270,11 +269,7 @@ def host_times(worker: jax_worker.JaxWorker, clock: XlaProbe) -> None:
     marked = statistics.median(sample.device_ns for sample in samples)
     print(f"      host of a call: {host / 1e3:.1f} us behind the gate, ", end="")
     print(f"{statistics.median(free) / 1e3:.1f} us until it returns without gate and marker")
-    several = statistics.median(
-        clock.sample(True, lambda: [call() for _ in range(4)], calls=4).device_ns
-        for _ in range(SAMPLES)
-    )
-    print(f"      cold: {marked / 1e3:.2f} us; four calls {several / 1e3:.2f} us; ", end="")
+    print(f"      cold: {marked / 1e3:.2f} us; ", end="")
     print(f"{after / 1e3:.2f} us with the stop event recorded when the call has returned")
 
 

@@ -9,16 +9,13 @@ import importlib.util
 import os
 import sys
 import tempfile
-import unittest
 from pathlib import Path
 from typing import Any
 from unittest import mock
 from xml.etree import ElementTree
 
+import pytest
 import tomllib
-
-FOLDER = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(FOLDER))
 
 import regatta
 from regatta import comparison, executable
@@ -44,7 +41,7 @@ def here(q: Any, k: Any, v: Any) -> None: ...
 def there(q: Any, k: Any, v: Any) -> None: ...
 
 
-class Suites(unittest.TestCase):
+class TestSuites:
     def test_both_functions_are_workers_by_their_files(self) -> None:
         problems: list[dict[str, Any]] = [
             {"seq": [64, 128], "params": {"block": ["auto", 32]}},
@@ -52,57 +49,59 @@ class Suites(unittest.TestCase):
         ]
         suite = tomllib.loads(comparison.suite(here, there, problems))
         file = Path(__file__).resolve()
-        self.assertEqual(suite["workers"]["base"]["python"], f"{file}:here")
-        self.assertEqual(suite["workers"]["head"]["python"], f"{file}:there")
+        assert suite["workers"]["base"]["python"] == f"{file}:here"
+        assert suite["workers"]["head"]["python"] == f"{file}:there"
         first, second = suite["sweep"]
-        self.assertEqual(first["variants"], ["base/here", "head/there"])
-        self.assertEqual(first["params"], {"block": ["auto", 32]})
-        self.assertEqual((first["seq"], second["mask"]), ([64, 128], "causal"))
+        assert first["variants"] == ["base/here", "head/there"]
+        assert first["params"] == {"block": ["auto", 32]}
+        assert (first["seq"], second["mask"]) == ([64, 128], "causal")
 
     def test_a_function_in_no_file_is_refused_with_the_way_out(self) -> None:
         for function in (lambda q, k, v: q, print, eval("lambda: 0")):
-            with self.assertRaisesRegex(regatta.RegattaError, "%%writefile bench.py"):
+            with pytest.raises(regatta.RegattaError, match="%%writefile bench.py"):
                 comparison.suite(function, here, {"seq": 64})
 
     def test_a_file_that_compares_while_it_is_imported_is_told_so(self) -> None:
         with (
             mock.patch.dict(os.environ, {comparison.WITHIN: "1"}),
-            self.assertRaisesRegex(regatta.RegattaError, '__name__ == "__main__"'),
+            pytest.raises(regatta.RegattaError, match='__name__ == "__main__"'),
         ):
             regatta.compare(here, there, {"seq": 64})
 
 
-class Said(unittest.TestCase):
+class TestSaid:
     def test_what_is_left_out_is_not_said(self) -> None:
         told: Any = regatta.variant(dtypes=["f32"], tf32=False)(here)
-        self.assertIs(told, here)
-        self.assertEqual(told.regatta_variant, {"dtypes": ("f32",), "tf32": False})
-        self.assertTrue(issubclass(regatta.Unsupported, NotImplementedError))
+        assert told == here
+        assert told.regatta_variant == {"dtypes": ("f32",), "tf32": False}
+        assert issubclass(regatta.Unsupported, NotImplementedError)
 
 
-class Figures(unittest.TestCase):
+class TestFigures:
     def test_each_invocation_is_a_dot_and_names_are_text(self) -> None:
         side = {"median_ns": 100.0, "invocations_ns": [90.0, 100.0, 130.0]}
         row = {"case": "head/f:<b>&", "word": "same", "base": side, "head": side}
         alone = {"case": "head/f:x", "word": "added", "base": None, "head": side}
         figure = ElementTree.fromstring(comparison.plot([row, alone]))
         space = "{http://www.w3.org/2000/svg}"
-        self.assertEqual(len(figure.findall(f"{space}circle")), 6)
-        self.assertEqual(figure.findall(f"{space}text")[0].text, "<b>&: same")
-        self.assertEqual(comparison.plot([alone]), "")
+        assert len(figure.findall(f"{space}circle")) == 6
+        assert figure.findall(f"{space}text")[0].text == "<b>&: same"
+        assert comparison.plot([alone]) == ""
 
 
-class Program(unittest.TestCase):
+class TestProgram:
     def test_one_that_is_not_there_is_said_with_the_variable(self) -> None:
         with (
             mock.patch.dict(os.environ, {"PATH": "/nowhere"}),
             mock.patch("sysconfig.get_path", return_value="/nowhere"),
         ):
             os.environ.pop("REGATTA_PROGRAM", None)
-            with self.assertRaisesRegex(regatta.RegattaError, "REGATTA_PROGRAM"):
+            with pytest.raises(regatta.RegattaError, match="REGATTA_PROGRAM"):
                 executable.program()
 
-    @unittest.skipUnless(CAN_MEASURE, "REGATTA_PROGRAM names no regatta, or NumPy is not here")
+    @pytest.mark.skipif(
+        not (CAN_MEASURE), reason="REGATTA_PROGRAM names no regatta, or NumPy is not here"
+    )
     def test_three_times_the_work_is_worse(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "own_bench.py"
@@ -115,14 +114,10 @@ class Program(unittest.TestCase):
             # Whoever else is on these cores does not keep three times the work from being seen.
             with mock.patch.dict(os.environ, {"REGATTA_GROUND": "any"}):
                 compared = regatta.compare(bench.once, bench.thrice, problem, *few, out=out)
-            self.assertTrue(compared.worse, compared)
-            self.assertEqual([row["word"] for row in compared.rows], ["regressed"])
-            self.assertIn("FAILED", str(compared))
-            self.assertIn("<svg", compared._repr_html_())
-            self.assertTrue(compared.page.is_file())
-            with self.assertRaisesRegex(regatta.RegattaError, "sequ"):
+            assert compared.worse, compared
+            assert [row["word"] for row in compared.rows] == ["regressed"]
+            assert "FAILED" in str(compared)
+            assert "<svg" in compared._repr_html_()
+            assert compared.page.is_file()
+            with pytest.raises(regatta.RegattaError, match="sequ"):
                 regatta.compare(bench.once, bench.thrice, {"sequ": 128})
-
-
-if __name__ == "__main__":
-    unittest.main()

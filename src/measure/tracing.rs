@@ -51,7 +51,7 @@ const PYTHON_PATH: &str = "PYTHONPATH";
 /// start.
 const TORCH: (&str, &str) = (
     "sitecustomize.py",
-    include_str!("../../workers/python/regatta_ranges/sitecustomize.py"),
+    include_str!("../../python/regatta_ranges/sitecustomize.py"),
 );
 
 /// What records a program.

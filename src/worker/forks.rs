@@ -1,5 +1,5 @@
 //! A process that has imported a Python library and forks its workers, so that the start of
-//! one costs no import. See `workers/python/regatta_worker/forking.py`, its other side.
+//! one costs no import. See `python/regatta_worker/forking.py`, its other side.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IoSlice};

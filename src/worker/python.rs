@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::cache;
 
-// `FILES`, name and text of each, and `LIBRARIES`: build.rs finds them in workers/python.
+// `FILES`, name and text of each, and `LIBRARIES`: build.rs finds them in python.
 include!(concat!(env!("OUT_DIR"), "/python_files.rs"));
 
 /// The package, in a folder that holds nothing else: Python imports from that folder, and

@@ -1,0 +1,211 @@
+"""A function of `q, k, v` as a variant: what its signature says, and how it is called."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from regatta_worker.problem.attention import DIRECTIONS, DTYPE_BYTES, Problem
+from regatta_worker.problem.variant import Variant
+from regatta_worker.protocol.channel import Failed
+
+FRAMEWORKS = ("torch", "jax", "numpy", "cupy")
+"""Whose arrays functions may take."""
+
+FIRST = ("q", "k", "v")
+"""How a function begins that is taken for a variant without being named."""
+
+GIVEN = ("dout", "problem")
+"""What a function is given by keyword where it names it, beside the parameters of a case."""
+
+TELLS = "regatta_variant"
+"""The attribute by which a function says of itself what its signature cannot: a dictionary of
+`summary`, `dtypes`, `directions`, `stores_scores` and `tf32`, each optional."""
+
+OF_A_VARIANT = ("summary", "dtypes", "directions", "stores_scores", "tf32")
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function that computes attention, its gradients, or both."""
+
+    name: str
+    where: str
+    """The file or module and the function, for messages."""
+    function: Callable[..., Any]
+    keywords: frozenset[str]
+    """Of `GIVEN`, those that it names."""
+    parameters: Mapping[str, Any]
+    """As `Variant` has them."""
+    needs_dout: bool
+    framework: str | None
+    """Whose arrays it says that it takes."""
+    tells: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def makes_gradients(self) -> bool:
+        """It names `dout`, and so computes the gradients itself."""
+        return "dout" in self.keywords
+
+    def variant(self, differentiated: bool) -> Variant:
+        """What is told of it; `differentiated`: its framework finds the gradients."""
+        directions: tuple[str, ...] = DIRECTIONS
+        if self.needs_dout:
+            directions = ("backward", "both")
+        elif not differentiated and not self.makes_gradients:
+            directions = ("forward",)
+        told = {"dtypes": tuple(DTYPE_BYTES), "directions": directions, **self.tells}
+        words = (inspect.getdoc(self.function) or self.where).strip().partition("\n")[0]
+        return Variant(
+            summary=str(told.get("summary", words)),
+            dtypes=tuple(told["dtypes"]),
+            directions=tuple(told["directions"]),
+            parameters=self.parameters,
+            stores_scores=bool(told.get("stores_scores", False)),
+            tf32=bool(told.get("tf32", False)),
+        )
+
+    def bound(self, problem: Problem, params: Mapping[str, Any]) -> Callable[..., Any]:
+        """The function of `q, k, v` and, where it makes gradients, `dout`."""
+        function = self.function
+        given = {name: value for name, value in params.items() if name in self.parameters}
+        if "problem" in self.keywords:
+            given["problem"] = problem
+        if self.makes_gradients and problem.has_backward:
+            return lambda q, k, v, dout: function(q, k, v, dout=dout, **given)
+        if not given:
+            return function
+        return lambda q, k, v: function(q, k, v, **given)
+
+    def several(self, returned: Any, problem: Problem) -> tuple[Any, ...]:
+        """What a call returned, as the results that the problem has, counted."""
+        names = problem.results if self.makes_gradients else ("out",)
+        results = tuple(returned) if isinstance(returned, (tuple, list)) else (returned,)
+        if len(results) != len(names):
+            raise Failed(
+                f"{self.where} returned {_counted(len(results))}, and "
+                f"direction = {problem.direction} is of {_counted(len(names))}: return "
+                f"{', '.join(names)}"
+            )
+        return results
+
+    def check(self, results: tuple[Any, ...], problem: Problem, dtype: Any) -> None:
+        """Holds results, in the layout of the problem, to their shapes and the dtype."""
+        names = problem.results if self.makes_gradients else ("out",)
+        for name, result in zip(names, results, strict=True):
+            shape = laid_out(problem, name)
+            if not hasattr(result, "shape") or not hasattr(result, "dtype"):
+                kind = type(result).__name__
+                raise Failed(f"{self.where} returned {name} as {kind}; return an array")
+            if tuple(result.shape) != shape:
+                raise Failed(
+                    f"{self.where} returned {name} of shape {tuple(result.shape)}; layout = "
+                    f"{problem.layout} wants {shape}"
+                )
+            if result.dtype != dtype:
+                raise Failed(
+                    f"{self.where} returned {name} as {result.dtype}; return it as {dtype}, the "
+                    f"type of q"
+                )
+
+
+def laid_out(problem: Problem, tensor: str) -> tuple[int, ...]:
+    """The shape of a tensor as the function sees it: in the layout of the problem."""
+    shape = problem.shape(tensor)
+    if problem.layout == "bhsd":
+        # Never of a packed batch.
+        return (shape[0], shape[2], shape[1], shape[3])
+    return shape
+
+
+def begins_as_attention(function: Any) -> bool:
+    """Whether its first parameters are called `q, k, v`."""
+    try:
+        names = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return False
+    return tuple(names[:3]) == FIRST
+
+
+def read(name: str, where: str, function: Any) -> Function:
+    """What a function's signature says. Raises Failed where it cannot be called as one."""
+    if not callable(function):
+        raise Failed(f"{where} is no function: it is of type {type(function).__name__}")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError) as error:
+        raise Failed(f"{where} has no signature to go by ({error}); wrap it in a `def`") from error
+    hints = _hints(function)
+    places = list(signature.parameters.values())
+    positional = [p for p in places if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if len(positional) < 3 and not any(p.kind == p.VAR_POSITIONAL for p in places):
+        raise Failed(f"{where} takes {signature}; it is called with q, k and v in their places")
+    keywords: set[str] = set()
+    parameters: dict[str, Any] = {}
+    for parameter in places:
+        if parameter in positional[:3] or parameter.kind in (
+            parameter.POSITIONAL_ONLY,
+            parameter.VAR_POSITIONAL,
+            parameter.VAR_KEYWORD,
+        ):
+            continue
+        if parameter.name in GIVEN:
+            keywords.add(parameter.name)
+            continue
+        if kind := _kind(parameter, hints.get(parameter.name, parameter.annotation)):
+            parameters[parameter.name] = kind
+        if parameter.default is parameter.empty:
+            raise Failed(
+                f"{where} has a parameter `{parameter.name}` without a default; give it one, "
+                f"which is what a case means by `auto`"
+            )
+    first = next(iter(places), None)
+    dout = signature.parameters.get("dout")
+    tells = getattr(function, TELLS, {})
+    if unknown := [key for key in tells if key not in OF_A_VARIANT]:
+        known = ", ".join(OF_A_VARIANT)
+        raise Failed(f"{where}: a variant has no `{unknown[0]}`; known: {known}")
+    return Function(
+        name=name,
+        where=where,
+        function=function,
+        keywords=frozenset(keywords),
+        parameters=parameters,
+        needs_dout=dout is not None and dout.default is dout.empty,
+        framework=None if first is None else _framework(hints.get(first.name, first.annotation)),
+        tells=tells,
+    )
+
+
+def _hints(function: Any) -> dict[str, Any]:
+    """Annotations with their names looked up; none where one of them cannot be."""
+    target = function if inspect.isroutine(function) else inspect.unwrap(function)
+    try:
+        return typing.get_type_hints(target)
+    except Exception:
+        return {}
+
+
+def _kind(parameter: inspect.Parameter, annotation: Any) -> Any:
+    """How a case may set a keyword: `"integer"`, or the words of a `Literal`; `None`: not."""
+    if typing.get_origin(annotation) is typing.Literal:
+        words = typing.get_args(annotation)
+        return words if all(isinstance(word, str) for word in words) else "integer"
+    default = parameter.default
+    whole = isinstance(default, int) and not isinstance(default, bool)
+    return "integer" if annotation is int or whole else None
+
+
+def _framework(annotation: Any) -> str | None:
+    """Whose array it is; of one in quotes, whose names were not looked up, as it is written."""
+    told = annotation if isinstance(annotation, str) else getattr(annotation, "__module__", "")
+    root = str(told).partition(".")[0].strip("\"' ")
+    root = {"jaxlib": "jax"}.get(root, root)
+    return root if root in FRAMEWORKS else None
+
+
+def _counted(results: int) -> str:
+    return "1 result" if results == 1 else f"{results} results"

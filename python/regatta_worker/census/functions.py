@@ -1,0 +1,82 @@
+"""Counts the Python functions that one call runs.
+
+Those of the library under test, not of Python or of the framework it stands on. Counts are exact
+and need no GPU. A generator counts each time that it goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import cProfile
+import sys
+from collections import Counter
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+MOST = 200
+"""Names that are listed; the calls of all others are summed up as `OTHERS`."""
+
+OTHERS = "others"
+
+FRAMEWORKS = ("torch", "jax", "jaxlib", "numpy", "cupy")
+"""Left out, unless one is itself the library under test."""
+
+OURS = "regatta_worker"
+
+UNNAMED = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+"""Comprehensions are functions in some versions of Python, and in others none."""
+
+
+def of_call(call: Callable[[], Any], library: str) -> tuple[dict[str, int], dict[str, str]]:
+    """Counts the functions that one steady call runs by `module:function`, except those whose
+    counts differ between two calls; and why something is left out."""
+    call()
+    try:
+        first, second = (_profiled(call, library) for _ in range(2))
+    except ValueError as error:
+        # Another profiler watches.
+        return {}, {"functions": str(error)}
+    differ = {name for name in first | second if first[name] != second[name]}
+    uncounted = {}
+    if differ:
+        name = min(differ)
+        uncounted["functions"] = (
+            f"{len(differ)} left out, of which two calls did not have as many, as of {name}: "
+            f"{first[name]} and {second[name]}"
+        )
+    return bounded({name: first[name] for name in first if name not in differ}), uncounted
+
+
+def bounded(figures: dict[str, int], most: int = MOST) -> dict[str, int]:
+    """The largest so many by name, the sum of all others as `OTHERS`."""
+    order = sorted(figures, key=lambda name: (-figures[name], name))
+    listed = {name: figures[name] for name in sorted(order[:most])}
+    rest = sum(figures[name] for name in order[most:])
+    return listed | ({OTHERS: rest} if rest else {})
+
+
+def _profiled(call: Callable[[], Any], library: str) -> Counter[str]:
+    """The functions of one call; of a backward pass too, which runs in this thread."""
+    profile = cProfile.Profile(subcalls=False, builtins=False)
+    torch = sys.modules.get("torch")
+    with torch.autograd.set_multithreading_enabled(False) if torch else contextlib.nullcontext():
+        profile.runcall(call)
+    left_out = {*sys.stdlib_module_names, *FRAMEWORKS, OURS, "__main__"} - {library.split(".")[0]}
+    modules = {
+        file: name
+        for name, module in list(sys.modules.items())
+        if isinstance(file := getattr(module, "__file__", None), str)
+    }
+    calls: Counter[str] = Counter()
+    for entry in profile.getstats():
+        code = entry.code
+        module = modules.get(code.co_filename, "") if isinstance(code, CodeType) else ""
+        if not module or module.partition(".")[0] in left_out:
+            continue
+        assert isinstance(code, CodeType)
+        # Before Python 3.11 a function does not know what it is in.
+        name = getattr(code, "co_qualname", code.co_name)
+        if code.co_name not in UNNAMED:
+            calls[f"{module}:{name}"] += entry.callcount
+    return calls

@@ -1,0 +1,146 @@
+"""What autotuners chose while a call was made.
+
+Knows `triton.autotune` by its shape alone: an object with `configs` and a `cache` of those it
+chose, whose `run` is called for each launch. Triton need not be there, and is never imported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+AUTOTUNER = ("triton.runtime.autotuner", "Autotuner")
+"""Where Triton 2 and 3 have the class."""
+
+LAUNCH = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+"""What a configuration sets beside the kernel's own constants."""
+
+Value = int | str
+
+
+@dataclass
+class Ran:
+    """A tuner, and what it launched its kernel with."""
+
+    tuner: Any
+    used: list[Any] = field(default_factory=list)
+
+    def choice(self) -> dict[str, Value]:
+        """What it chose, where there was something to choose from.
+
+        One that chose otherwise for another key, such as another length, has all its choices:
+        their values joined by `+`, in the order in which they were made.
+        """
+        values = {
+            name: list(dict.fromkeys(of[name] for of in map(parameters, self.used) if name in of))
+            # What all candidates have alike was not chosen.
+            for name in _candidates(self.tuner)
+        }
+        return {
+            name: found[0] if len(found) == 1 else "+".join(map(str, found))
+            for name, found in values.items()
+            if found
+        }
+
+
+@dataclass
+class Watch:
+    """The tuners that ran, in the order in which they first did."""
+
+    ran: dict[int, Ran] = field(default_factory=dict)
+    """By `id` of the tuner, which is kept and so keeps it."""
+
+    def note(self, tuner: Any, config: Any) -> None:
+        """A launch with this configuration."""
+        ran = self.ran.setdefault(id(tuner), Ran(tuner))
+        if config is not None and not any(config is used for used in ran.used):
+            ran.used.append(config)
+
+    def chosen(self) -> dict[str, Value]:
+        """What the tuners chose, by the parameter's name.
+
+        A name is the configuration's own. Where several kernels have it and differ in it, it is
+        the kernel's and the configuration's, joined by `_`.
+        """
+        chosen: dict[str, dict[str, Value]] = {}
+        for ran in self.ran.values():
+            # One kernel may have several tuners, as one has that is made anew in each call.
+            for name, value in ran.choice().items():
+                chosen.setdefault(name, {}).setdefault(kernel(ran.tuner), value)
+        effective: dict[str, Value] = {}
+        for name, of_kernels in chosen.items():
+            if len(set(of_kernels.values())) == 1:
+                effective[name] = next(iter(of_kernels.values()))
+            else:
+                effective |= {f"{of}_{name}": value for of, value in of_kernels.items()}
+        return effective
+
+
+@contextlib.contextmanager
+def watched() -> Iterator[Watch]:
+    """Notes each tuner that runs."""
+    watch = Watch()
+    found = _class()
+    if found is None:
+        yield watch
+        # Triton came with the call: its tuners are all new.
+        if (late := _class()) is not None:
+            for tuner in _instances(late):
+                for config in tuner.cache.values():
+                    watch.note(tuner, config)
+        return
+    run = found.run
+
+    @functools.wraps(run)
+    def noted(self: Any, *args: Any, **kwargs: Any) -> Any:
+        launched = run(self, *args, **kwargs)
+        watch.note(self, getattr(self, "best_config", None))
+        return launched
+
+    found.run = noted
+    try:
+        yield watch
+    finally:
+        found.run = run
+
+
+def parameters(config: Any) -> dict[str, Value]:
+    """What a configuration sets, of whole numbers and words."""
+    launch = {name: getattr(config, name, None) for name in LAUNCH}
+    found: dict[str, Value] = {}
+    for name, value in {**getattr(config, "kwargs", {}), **launch}.items():
+        if isinstance(value, bool):
+            found[name] = "yes" if value else "no"
+        elif isinstance(value, (int, str)):
+            found[name] = value
+    return found
+
+
+def kernel(tuner: Any) -> str:
+    """The name of the function that a tuner tunes."""
+    inner: Any = getattr(tuner, "base_fn", None) or getattr(tuner, "fn", None)
+    while not hasattr(inner, "__name__") and hasattr(inner, "fn"):
+        inner = inner.fn
+    return str(getattr(inner, "__name__", "kernel"))
+
+
+def _candidates(tuner: Any) -> dict[str, list[Value]]:
+    """The values of what a tuner can choose, by name."""
+    all_of = [parameters(config) for config in tuner.configs]
+    names = dict.fromkeys(name for of in all_of for name in of)
+    found = {name: [of[name] for of in all_of if name in of] for name in names}
+    return {name: values for name, values in found.items() if len(set(values)) > 1}
+
+
+def _class() -> Any:
+    module = sys.modules.get(AUTOTUNER[0])
+    return getattr(module, AUTOTUNER[1], None)
+
+
+def _instances(of: type) -> list[Any]:
+    return [found for found in gc.get_objects() if type(found) is of]

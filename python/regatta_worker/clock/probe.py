@@ -1,0 +1,152 @@
+"""regatta's GPU clock (`probe/`), called through ctypes.
+
+The shared library does the timing; this file only names its functions. The call under
+test is made by Python between `begin` and `end`, with the stream held at a gate, so that
+the device passes through start event, work and stop event without waiting for Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+VARIABLE = "REGATTA_PROBE"
+"""Environment variable that names the shared library."""
+
+SYNCHRONISED = 1
+"""Flag of a sample whose call did not return before the gate was opened by force."""
+
+
+class ProbeError(RuntimeError):
+    """The clock's own words."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Times of one call. `host_ns` is the time that Python needed to issue it."""
+
+    device_ns: float
+    host_ns: float
+    clock_mhz: float | None
+    synchronised: bool
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """In ns: an empty reading, a kernel that does nothing, and what is subtracted."""
+
+    pair_ns: float
+    null_kernel_ns: float | None
+    cost_ns: float
+
+
+class Probe:
+    """A clock on one CUDA stream of the current context; stream 0 is the legacy default."""
+
+    def __init__(self, path: str, ordinal: int = 0, stream: int = 0) -> None:
+        self._handle = ctypes.c_void_p()
+        self._library = ctypes.CDLL(path)
+        for name in ("version", "last_error"):
+            getattr(self._library, f"regatta_probe_{name}").restype = ctypes.c_char_p
+        self._library.regatta_probe_close.restype = None
+        self.version = self._library.regatta_probe_version().decode()
+        self.stream = stream
+        self._ask("open", ctypes.c_int(ordinal), ctypes.c_void_p(stream), self._byref("handle"))
+        # Looked up and converted once: these two stand around every timed call.
+        self._begin = self._library.regatta_probe_sample_begin
+        self._end = self._library.regatta_probe_sample_end
+        self._device_ns, self._host_ns = ctypes.c_double(), ctypes.c_double()
+        self._clock_mhz, self._flags = ctypes.c_double(), ctypes.c_uint32()
+        self._results = tuple(
+            self._byref(name) for name in ("device_ns", "host_ns", "clock_mhz", "flags")
+        )
+
+    def _byref(self, name: str) -> Any:
+        return ctypes.byref(getattr(self, f"_{name}"))
+
+    def _ask(self, name: str, *arguments: Any) -> None:
+        self._check(getattr(self._library, f"regatta_probe_{name}")(*arguments))
+
+    def _check(self, status: int) -> None:
+        if status != 0:
+            raise ProbeError(self._library.regatta_probe_last_error().decode(errors="replace"))
+
+    def close(self) -> None:
+        """Opens the gate if it is closed, and frees the clock."""
+        self._library.regatta_probe_close(self._handle)
+        self._handle = ctypes.c_void_p()
+
+    def read_clock_every(self, samples: int) -> None:
+        """How often the SM clock is read, 0 for never; all else stays as probe/src/sample.rs,
+        `Settings`, has it: one call a sample, a run-up of 8 queued ahead, a limit of 50 ms."""
+        settings = (ctypes.c_uint32(1), ctypes.c_uint32(samples), ctypes.c_uint32(8))
+        self._ask("configure", self._handle, *settings, ctypes.c_int(1), ctypes.c_double(50))
+
+    def calibrate(self) -> Calibration:
+        """Measures anew what measuring costs; opening has done it once."""
+        figures = [ctypes.c_double() for _ in range(3)]
+        self._ask("calibrate", self._handle, *map(ctypes.byref, figures))
+        pair, null_kernel, cost = (figure.value for figure in figures)
+        return Calibration(pair, known(null_kernel), cost)
+
+    def null_kernel(self) -> None:
+        """Queues a kernel that does nothing."""
+        self._ask("null_kernel", self._handle)
+
+    def sample(self, cold: bool, call: Callable[[], Any], keep: list[Any] | None = None) -> Sample:
+        """One sample of one call, whose result goes into `keep`, or else is dropped: its
+        memory is free again."""
+        self._check(self._begin(self._handle, cold))
+        try:
+            # Nearer to the call than the library's own reading, which also counts the
+            # way in and out of it.
+            begin = time.perf_counter_ns()
+            result = call()
+            host_ns = time.perf_counter_ns() - begin
+        except BaseException:
+            self._ask("sample_cancel", self._handle)
+            raise
+        self._check(self._end(self._handle, *self._results))
+        if keep is not None:
+            keep.append(result)
+        del result
+        return Sample(
+            device_ns=self._device_ns.value,
+            host_ns=float(host_ns),
+            clock_mhz=known(self._clock_mhz.value),
+            synchronised=bool(self._flags.value & SYNCHRONISED),
+        )
+
+
+def known(value: float) -> float | None:
+    """A figure of the library's, where NaN is one that is not known."""
+    return None if math.isnan(value) else value
+
+
+_opened: dict[int, Probe | None] = {}
+"""The clock of each stream; None where it cannot be opened."""
+
+
+def of_stream(stream: int, ordinal: int = 0) -> Probe | None:
+    """The clock of a stream of one device of the process, or None: not named, or not usable here.
+
+    Once it could not be opened it is not tried again: what `hello` said about the clock
+    must hold for every later sample.
+    """
+    path = os.environ.get(VARIABLE)
+    if not path:
+        return None
+    if stream not in _opened:
+        try:
+            _opened[stream] = Probe(path, ordinal, stream)
+        except (OSError, AttributeError, ProbeError):
+            # Into the worker's log; `hello` tells which clock is used instead.
+            traceback.print_exc()
+            _opened[stream] = None
+    return _opened[stream]

@@ -1,0 +1,314 @@
+"""The measure loop: each sample is one call, with the device idle before it.
+
+Three clocks, best first. Where `REGATTA_PROBE` names regatta's GPU clock, a stream that
+torch shows us is timed by its own clock behind a gate (and JAX's by the same one, in
+on_jax/clock.py); without it by plain events; everything else by the host's monotonic clock
+around call and wait.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from regatta_worker.clock import probe
+from regatta_worker.clock.probe import Probe, Sample
+from regatta_worker.clock.witness import Witness
+from regatta_worker.device import NvidiaDevice
+from regatta_worker.problem.input_sets import Inputs
+from regatta_worker.protocol.channel import Unsupported, required
+
+MIN_FLUSH_BYTES = 256 << 20
+"""Smallest flush on a GPU. 256 MiB read and written keep an H200 busy for about
+0.1 ms, which is what the host needs to issue most calls behind it."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a `measure` request asks for."""
+
+    warmup: int
+    samples: int
+    min_samples: int
+    budget_ms: float
+    cold: bool
+    graph: bool = False
+
+    @staticmethod
+    def from_wire(request: dict[str, Any]) -> Plan:
+        """The plan of a `measure` request."""
+        return Plan(
+            warmup=int(required(request, "warmup")),
+            samples=int(required(request, "samples")),
+            min_samples=int(required(request, "min_samples")),
+            budget_ms=float(required(request, "budget_ms")),
+            cold=required(request, "cache") == "cold",
+            graph=bool(request.get("graph", False)),
+        )
+
+    def rounds(self, inputs: Inputs, clock: Callable[[], float] = time.monotonic) -> Iterator[bool]:
+        """For each sample to take, once its inputs are in place, whether it is the last.
+
+        That is the one that makes them enough, or the first to begin after the budget was
+        spent. The time in which inputs change is not of the budget.
+        """
+        begin, most = clock(), max(self.samples, self.min_samples)
+        for number in range(1, most + 1):
+            spent = number >= self.min_samples and (clock() - begin) * 1e3 > self.budget_ms
+            last = self.agreed(number == most or spent)
+            changing = clock()
+            inputs.change(last)
+            begin += clock() - changing
+            yield last
+            if last:
+                return
+
+    def agreed(self, last: bool) -> bool:
+        """Whether the sample is the last; `last` is what this process says."""
+        return last
+
+
+def flush_bytes(cache_bytes: int | None) -> int:
+    """Bytes to write so that nothing of a GPU's last-level cache survives."""
+    return max(2 * (cache_bytes or 0), MIN_FLUSH_BYTES)
+
+
+def _with_clocks(measured: dict[str, Any], clocks: list[float | None]) -> dict[str, Any]:
+    """Adds the clock of each sample if it was known at each."""
+    if clocks and None not in clocks:
+        measured["clock_mhz"] = clocks
+    return measured
+
+
+def measure_wall(
+    call: Callable[[], Any],
+    wait: Callable[[Any], Any],
+    plan: Plan,
+    flush: Callable[[], Any],
+    gpu: NvidiaDevice | None = None,
+    before: Callable[[], None] = lambda: None,
+    inputs: Inputs | None = None,
+) -> dict[str, Any]:
+    """Times call and wait by the host's monotonic clock; `before` precedes each, untimed.
+
+    With `gpu` the device works apart from the host behind a stream that the library
+    hides: `device_ns` is then the time from issuing the call until it is done, launch
+    latency included, and `host_ns` the time until the call returned. Without, host
+    and device are one, `host_ns` stays empty, and what the process itself did in each
+    sample is told beside it.
+    """
+    if plan.graph:
+        raise Unsupported(
+            "CUDA graphs are replayed by torch on a GPU alone; measure with graph = false"
+        )
+    for _ in range(plan.warmup):
+        wait(call())
+    inputs = inputs or Inputs()
+    device_ns: list[float] = []
+    host_ns: list[float] = []
+    clocks: list[float | None] = []
+    witness = Witness()
+    for last in plan.rounds(inputs):
+        if plan.cold:
+            flush()
+        before()
+        witness.begin()
+        begin = time.perf_counter_ns()
+        result = call()
+        issued = time.perf_counter_ns()
+        wait(result)
+        device_ns.append(float(time.perf_counter_ns() - begin))
+        witness.end()
+        if last:
+            inputs.kept.append(result)
+        # Its memory must be free again before the next sample allocates.
+        del result
+        if gpu:
+            host_ns.append(float(issued - begin))
+            clocks.append(gpu.clock_mhz())
+    measured = _with_clocks({"device_ns": device_ns, "host_ns": host_ns}, clocks)
+    return measured | ({"state": gpu.state()} if gpu else witness.told())
+
+
+def cuda_clock() -> str:
+    """What times torch's current stream; part of the versions that a reading depends on."""
+    gated = gated_clock()
+    return f"probe {gated.version}" if gated else "events"
+
+
+def gated_clock() -> Probe | None:
+    """regatta's clock on torch's current stream, where it can be had."""
+    import torch
+
+    stream = torch.cuda.current_stream()
+    return probe.of_stream(stream.cuda_stream, stream.device_index)
+
+
+def measure_cuda(
+    call: Callable[[], Any], plan: Plan, gpu: NvidiaDevice, inputs: Inputs | None = None
+) -> dict[str, Any]:
+    """Times the call on torch's current stream: gated, or else by plain events."""
+    inputs = inputs or Inputs()
+    for _ in range(plan.warmup):
+        call()
+    graph = captured(call) if plan.graph else None
+    if graph:
+        call = graph.replay
+        inputs.held_bytes += graph.held_bytes
+    measured = _measure_on_stream(call, plan, gpu, inputs)
+    if graph:
+        inputs.kept[:] = [graph.results]
+        measured["graph"] = True
+    return measured | {"state": gpu.state()}
+
+
+def _measure_on_stream(
+    call: Callable[[], Any], plan: Plan, gpu: NvidiaDevice, inputs: Inputs
+) -> dict[str, Any]:
+    """Samples: gated where there is a clock, or else by plain events."""
+    gated = gated_clock()
+    if gated is None:
+        return measure_events(call, plan, gpu, inputs)
+    # A call that waits for the device waits for the gate, until that is opened by
+    # force after 50 ms: those would be the host's time in each sample.
+    if not gated.sample(plan.cold, call).synchronised:
+        return measure_gated(call, plan, gated, inputs)
+    print("the call waits for the device: timed by plain events, not behind the gate")
+    return measure_events(call, plan, gpu, inputs) | {"synchronised": True}
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A CUDA graph of a call."""
+
+    replay: Callable[[], None]
+    results: Any
+    """Where each replay leaves them."""
+    held_bytes: int
+    """What the allocator counts for these results, which a call's own are not counted for
+    once it has been made."""
+
+
+def captured(call: Callable[[], Any]) -> Captured:
+    """A CUDA graph of the call, to be replayed on whichever stream is current then.
+
+    Through torch, whose allocator must know of the capture: memory that the call takes
+    while it is captured belongs to the graph.
+    """
+    import torch
+
+    # A first call on a stream of its own, as torch asks for: libraries set up their
+    # handles for each stream, which is not allowed in a capture.
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.stream(side):
+            call()
+        torch.cuda.current_stream().wait_stream(side)
+        with torch.cuda.graph(graph, stream=side):
+            # In here, since what is garbage is collected on the way in.
+            before = requested_bytes()
+            results = call()
+        held_bytes = requested_bytes() - before
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        words = str(error).strip().split("\n")[0]
+        raise Unsupported(f"the call cannot be captured into a CUDA graph: {words}") from error
+    graph.replay()
+    torch.cuda.synchronize()
+    return Captured(graph.replay, results, held_bytes)
+
+
+def requested_bytes(when: str = "current") -> int:
+    """What torch's allocator was asked for, now or at the `peak`: not what the blocks are that
+    it found, which depends on what lay there before."""
+    import torch
+
+    stats = torch.cuda.memory_stats()
+    # torch 1 counts blocks alone; before its first allocation there is nothing to count.
+    blocks = stats.get(f"allocated_bytes.all.{when}", 0)
+    return int(stats.get(f"requested_bytes.all.{when}", blocks))
+
+
+def measure_gated(
+    call: Callable[[], Any], plan: Plan, gated: Probe, inputs: Inputs
+) -> dict[str, Any]:
+    """Samples by regatta's own clock; what a sample is stands in probe/src/clock.rs."""
+    import torch
+
+    samples, peak = [], 0
+    for last in plan.rounds(inputs):
+        # The changing of inputs, which takes memory too, is over.
+        torch.cuda.reset_peak_memory_stats()
+        samples.append(gated.sample(plan.cold, call, keep=inputs.kept if last else None))
+        peak = max(peak, requested_bytes("peak"))
+    return of_samples(samples) | {"peak_bytes": peak - inputs.held_bytes}
+
+
+def of_samples(samples: list[Sample]) -> dict[str, Any]:
+    """What `measured` tells of gated samples."""
+    measured: dict[str, Any] = {
+        "device_ns": [sample.device_ns for sample in samples],
+        "host_ns": [sample.host_ns for sample in samples],
+    }
+    if any(sample.synchronised for sample in samples):
+        measured["synchronised"] = True
+    return _with_clocks(measured, [sample.clock_mhz for sample in samples])
+
+
+def measure_events(
+    call: Callable[[], Any],
+    plan: Plan,
+    gpu: NvidiaDevice,
+    inputs: Inputs,
+    before: Callable[[], None] = lambda: None,
+) -> dict[str, Any]:
+    """Samples by two events on torch's current stream, after the warm-up.
+
+    The flush also hides the launch latency: while the device is still writing, the host
+    queues start event, call and stop event, so that the device passes from one to the
+    other without waiting for the host. That holds for as long as the flush takes; a call
+    that needs longer to issue (backward through autograd on a small problem), and any
+    hot sample, shows the host's time in part. `before` stands between flush and start
+    event; where it waits for the device, nothing is hidden, and all of the host's time shows.
+    """
+    import torch
+
+    size = flush_bytes(gpu.l2_bytes()) if plan.cold else 0
+    flush = torch.randint(0, 256, (size,), dtype=torch.uint8, device="cuda").bitwise_not_()
+    start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    # Events are created when first recorded: not inside a sample.
+    start.record()
+    stop.record()
+    device_ns: list[float] = []
+    host_ns: list[float] = []
+    clocks: list[float | None] = []
+    peak = 0
+    for last in plan.rounds(inputs):
+        torch.cuda.synchronize()
+        # The changing of inputs, which takes memory too, is over.
+        torch.cuda.reset_peak_memory_stats()
+        if plan.cold:
+            # Random bytes read, inverted and written: a fill with zeros can be done
+            # without moving the data, on a device that compresses its memory.
+            flush.bitwise_not_()
+        before()
+        start.record()
+        begin = time.perf_counter_ns()
+        result = call()
+        host_ns.append(float(time.perf_counter_ns() - begin))
+        stop.record()
+        torch.cuda.synchronize()
+        device_ns.append(start.elapsed_time(stop) * 1e6)
+        clocks.append(gpu.clock_mhz())
+        peak = max(peak, requested_bytes("peak"))
+        if last:
+            inputs.kept.append(result)
+        # Its memory must be free again before the next sample allocates.
+        del result
+    peak -= flush.numel() + inputs.held_bytes
+    return _with_clocks({"device_ns": device_ns, "host_ns": host_ns, "peak_bytes": peak}, clocks)

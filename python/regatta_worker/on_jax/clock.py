@@ -1,0 +1,171 @@
+"""regatta's GPU clock on XLA's stream, which JAX hides.
+
+A computation to be timed ends with a custom call, the marker, that depends on all its
+results. When XLA has queued the computation's work, in whichever thread, it hands the
+marker the stream; there the stop event is recorded (probe/src/xla.rs).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import Primitive
+from jax.interpreters import mlir
+
+from regatta_worker.clock import probe, timing
+from regatta_worker.clock.probe import Probe, ProbeError, Sample
+from regatta_worker.device import NvidiaDevice
+from regatta_worker.problem.input_sets import Inputs
+from regatta_worker.protocol.channel import Unsupported
+
+TARGET = "regatta_mark"
+"""Name of the marker among XLA's custom calls."""
+
+_mark = Primitive(TARGET)
+"""Gives its operands. A primitive of its own, because an effect of JAX's (`ffi_call` with
+`has_side_effect`) would send every call through a slow path in Python, which would then
+be measured as the call's host time."""
+_mark.multiple_results = True
+
+
+def _as_given(*results: Any) -> Any:
+    return results
+
+
+_mark.def_abstract_eval(_as_given)
+
+
+def _lower(context: mlir.LoweringRuleContext, *results: Any) -> Any:
+    # XLA's own side effect keeps the call. It has no results: an operation that gave the
+    # operands back would copy them.
+    call = jax.ffi.ffi_lowering(TARGET, has_side_effect=True)
+    call(context.replace(avals_out=()), *results)
+    return results
+
+
+mlir.register_lowering(_mark, _lower)
+
+
+def register(path: str, platform: str = "CUDA") -> ctypes.CDLL:
+    """Makes the marker of the shared library at `path` known to XLA."""
+    library = ctypes.CDLL(path)
+    library.regatta_probe_last_error.restype = ctypes.c_char_p
+    handler = jax.ffi.pycapsule(library.regatta_probe_xla_mark)
+    jax.ffi.register_ffi_target(TARGET, handler, platform=platform)
+    return library
+
+
+def marked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function, to be compiled, ending with the marker.
+
+    The marker reads nothing and writes nothing, and is never part of a command buffer
+    (a CUDA graph of XLA's): it stands behind the last one. The barrier hides it from
+    XLA's rewriting, and is gone before XLA schedules: the computation is compiled as
+    without the marker, and where it is one product, compiling it with a second reader of
+    the result fails in JAX 0.11.2.
+    """
+
+    def with_marker(*arguments: Any) -> Any:
+        results = jax.lax.optimization_barrier(function(*arguments))
+        leaves, structure = jax.tree.flatten(results)
+        return jax.tree.unflatten(structure, _mark.bind(*leaves))
+
+    return with_marker
+
+
+def stream_of(library: ctypes.CDLL, device: jax.Device) -> int:
+    """The `CUstream` on which XLA runs computations of a device."""
+    probed = jax.jit(marked(lambda value: value + 1))
+    jax.block_until_ready(probed(jax.device_put(jnp.ones(8), device)))
+    stream = ctypes.c_void_p()
+    if library.regatta_probe_xla_stream(ctypes.byref(stream)) != 0:
+        raise ProbeError(library.regatta_probe_last_error().decode(errors="replace"))
+    return stream.value or 0
+
+
+class XlaProbe(Probe):
+    """A clock on the stream of a device of JAX's, for computations that end with the marker."""
+
+    def __init__(self, path: str, device: jax.Device) -> None:
+        stream = stream_of(register(path), device)
+        super().__init__(path, device.local_hardware_id or 0, stream)
+        self._late_ns = ctypes.c_double()
+        self.late_ns = 0.0
+        """How long after the last call returned XLA had queued its work."""
+
+    def sample(self, cold: bool, call: Callable[[], Any], keep: list[Any] | None = None) -> Sample:
+        """One sample, whose results are awaited and go into `keep`, or else are dropped.
+
+        `host_ns` is the time until `call` returned and all its work was queued, the
+        later of the two.
+        """
+        self._ask("xla_begin", self._handle, ctypes.c_int(cold), ctypes.c_uint32(1))
+        try:
+            begin = time.perf_counter_ns()
+            result = call()
+            host_ns = time.perf_counter_ns() - begin
+        except BaseException:
+            self._ask("sample_cancel", self._handle)
+            raise
+        try:
+            figures = map(self._byref, ("device_ns", "late_ns", "clock_mhz", "flags"))
+            self._ask("xla_end", self._handle, *figures)
+        except ProbeError:
+            # A computation that failed before its marker says itself why.
+            jax.block_until_ready(result)
+            raise
+        # The device is done, and JAX takes note: only then is the memory free again.
+        jax.block_until_ready(result)
+        if keep is not None:
+            keep.append(result)
+        self.late_ns = self._late_ns.value
+        return Sample(
+            device_ns=self._device_ns.value,
+            host_ns=host_ns + self.late_ns,
+            clock_mhz=probe.known(self._clock_mhz.value),
+            synchronised=bool(self._flags.value & probe.SYNCHRONISED),
+        )
+
+
+def of_device(device: jax.Device) -> XlaProbe | None:
+    """The clock of a GPU, or None: not named, or not usable with this JAX."""
+    path = os.environ.get(probe.VARIABLE)
+    if not path:
+        return None
+    try:
+        return XlaProbe(path, device)
+    except Exception:
+        # Whatever a library or a JAX of another age answers. Into the worker's log;
+        # `hello` tells which clock is used instead.
+        traceback.print_exc()
+        return None
+
+
+def measure(
+    call: Callable[[], Any],
+    plan: timing.Plan,
+    clock: XlaProbe,
+    gpu: NvidiaDevice,
+    inputs: Inputs | None = None,
+) -> dict[str, Any] | None:
+    """Samples behind the gate; None if the call waits for the device, which it holds."""
+    if plan.graph:
+        raise Unsupported(
+            "XLA makes CUDA graphs itself, of what it finds fit; measure with graph = false"
+        )
+    for _ in range(plan.warmup):
+        jax.block_until_ready(call())
+    inputs = inputs or Inputs()
+    if clock.sample(plan.cold, call).synchronised:
+        return None
+    samples = [
+        clock.sample(plan.cold, call, inputs.kept if last else None) for last in plan.rounds(inputs)
+    ]
+    return timing.of_samples(samples) | {"state": gpu.state()}

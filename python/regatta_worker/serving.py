@@ -1,0 +1,234 @@
+"""Answers requests, each a line of JSON, one after the other.
+
+Knows nothing of attention or of any library. docs/PROTOCOL.md is the contract.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib.metadata
+import json
+import math
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+from regatta_worker.census import functions, instructions, tuners
+from regatta_worker.census.counters import Counter, count
+from regatta_worker.census.launches import CensusError
+from regatta_worker.device import cpu_device
+from regatta_worker.protocol.channel import (
+    PROTOCOL_VERSION,
+    REPLY_FD,
+    REQUEST_FD,
+    Absent,
+    Failed,
+    Lost,
+    Message,
+    Relay,
+    Together,
+    Unsupported,
+    Worker,
+    required,
+)
+
+
+class Session:
+    """Answers requests one by one; the library is loaded by the first `hello`."""
+
+    def __init__(self, open_worker: Callable[[], Worker], library: str = "") -> None:
+        self._open_worker = open_worker
+        self._library = library
+        self._worker: Worker | None = None
+        self._counters: list[Counter] = []
+
+    def answer(self, line: bytes) -> Message:
+        """The reply to one request line, whatever the line holds."""
+        try:
+            request = json.loads(line)
+        except ValueError as error:
+            return {"id": 0, "type": "failed", "reason": f"malformed request: {error}"}
+        number = request.get("id") if isinstance(request, dict) else None
+        if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+            reason = "malformed request: it is no object with a non-negative integer `id`"
+            return {"id": 0, "type": "failed", "reason": reason}
+        return {"id": number, **self._guarded(request)}
+
+    def _guarded(self, request: Message) -> Message:
+        try:
+            return self._dispatch(request)
+        except Unsupported as refusal:
+            return {"type": "unsupported", "reason": str(refusal)}
+        except Failed as failure:
+            return {"type": "failed", "reason": str(failure)}
+        except Lost as loss:
+            return {"type": "lost", "reason": str(loss)}
+        except Exception as error:
+            # The last line goes to the harness, the whole of it to the log.
+            traceback.print_exc()
+            reason = traceback.format_exception_only(error)[-1].strip()
+            return {"type": "failed", "reason": reason}
+
+    def _dispatch(self, request: Message) -> Message:
+        match request.get("type"):
+            case "hello":
+                return self._hello(request)
+            case "prepare":
+                return {"type": "prepared", **self._prepare(request)}
+            case "measure":
+                return {"type": "measured", **self._ready().measure(request)}
+            case "census":
+                return {"type": "census", **self._census(request)}
+            case "peak":
+                return {"type": "peak", **self._peak(tuple(required(request, "dtypes")))}
+            case "release":
+                self._ready().release()
+                return {"type": "released"}
+            case "shutdown":
+                return {"type": "bye"}
+            case other:
+                raise Failed(f"malformed request: no request has the type {other!r}")
+
+    def _hello(self, request: Message) -> Message:
+        if (asked := request.get("protocol")) != PROTOCOL_VERSION:
+            raise Failed(
+                f"the harness speaks protocol {asked}, this worker speaks {PROTOCOL_VERSION}"
+            )
+        hello = {"type": "hello", "protocol": PROTOCOL_VERSION, "packages": installed()}
+        try:
+            if self._worker is None:
+                self._worker = self._open_worker()
+                # What was imported stays: collections between two calls look at the rest.
+                gc.collect()
+                gc.freeze()
+            return hello | self._worker.hello()
+        except Absent as reason:
+            nothing = {"versions": {}, "device": cpu_device(), "variants": []}
+            return hello | nothing | {"worker": self._library, "absent": str(reason)}
+
+    def _prepare(self, request: Message) -> Message:
+        worker = self._ready()
+        self._counters = [
+            Counter(required(wire, "name"), tuple(required(wire, "functions")))
+            for wire in request.get("counters", [])
+        ]
+        try:
+            return _watched(worker, request)
+        except Exception:
+            # A case whose results were not checked must not stay there to be timed. Where
+            # the device itself is broken this fails too, and the first error says more.
+            with contextlib.suppress(Exception):
+                worker.release()
+            raise
+
+    def _census(self, request: Message) -> Message:
+        """The worker's own, and after it what takes calls of its own: the events counted."""
+        worker, times_only = self._ready(), bool(request.get("times_only"))
+        census = {"launches": [], "counts": {}} if times_only else worker.census()
+        recorded: list[Message] = getattr(worker, "recorded", list)()
+        if recorded:
+            census["recorded"] = recorded
+        counted, uncounted = self._counted(request.get("metrics", []))
+        census |= {"counted": counted} if counted else {}
+        if times_only:
+            return census
+        uncounted = census.pop("uncounted", {}) | uncounted
+        if isinstance(worker, Relay):
+            return census | ({"uncounted": uncounted} if uncounted else {})
+        agreed = worker.agreed if isinstance(worker, Together) else bool
+        if not isinstance(worker, Together):
+            calls, why = functions.of_call(worker.call, self._library)
+            census |= {"functions": calls} if calls else {}
+            uncounted |= why
+        counts, why = count(worker.call, self._counters, agreed=agreed)
+        census["counts"] = census["counts"] | counts
+        uncounted |= why
+        return census | ({"uncounted": uncounted} if uncounted else {})
+
+    def _counted(self, metrics: list[str]) -> tuple[list[Message], dict[str, str]]:
+        """Hardware counters of some calls where they are asked for, or why there are none."""
+        worker = self._ready()
+        if not metrics:
+            return [], {}
+        if isinstance(worker, (Relay, Together)):
+            return [], {"instructions": instructions.TOGETHER}
+        counted = getattr(worker, "counted", None)
+        if counted is None:
+            return [], {"instructions": "this worker reads no hardware counters"}
+        try:
+            return counted(metrics), {}
+        except (CensusError, OSError, Unsupported) as error:
+            return [], {"instructions": str(error)}
+
+    def _peak(self, dtypes: tuple[str, ...]) -> Message:
+        peak = getattr(self._ready(), "peak", None)
+        if peak is None:
+            raise Unsupported("this worker measures no peak")
+        found: Message = peak(dtypes)
+        return found
+
+    def _ready(self) -> Worker:
+        if self._worker is None:
+            raise Failed("the first request must be `hello`, and it must have been answered")
+        return self._worker
+
+
+def _watched(worker: Worker, request: Message) -> Message:
+    """The case prepared, with what autotuners chose in its first call."""
+    with tuners.watched() as watch:
+        prepared = worker.prepare(request)
+    if chosen := watch.chosen():
+        prepared["effective"] = prepared.get("effective", {}) | chosen
+        prepared["tuned"] = [*prepared.get("tuned", ()), *chosen]
+    return prepared
+
+
+def installed() -> dict[str, str]:
+    """Everything installed beside the library, name and version: the environment's lock."""
+    found: dict[str, str] = {}
+    for distribution in importlib.metadata.distributions():
+        # The first on the path is the one that is imported.
+        with contextlib.suppress(Exception):
+            found.setdefault(distribution.name.lower().replace("_", "-"), distribution.version)
+    return dict(sorted(found.items()))
+
+
+def number_or_null(value: Any) -> Any:
+    """The same message with `None` for each float that JSON cannot hold (NaN, infinities)."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: number_or_null(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [number_or_null(inner) for inner in value]
+    return value
+
+
+def serve(session: Session, requests: BinaryIO, replies: BinaryIO) -> None:
+    """Answers each line of `requests` until `shutdown` or the end."""
+    for line in requests:
+        reply = session.answer(line)
+        replies.write(json.dumps(number_or_null(reply), allow_nan=False).encode() + b"\n")
+        replies.flush()
+        if reply["type"] == "bye":
+            return
+
+
+def open_descriptors() -> tuple[BinaryIO, BinaryIO]:
+    """Descriptors 3 and 4 as files; ends the process where they are not open.
+
+    They are closed in child processes, or a compiler that a library leaves
+    behind would hold the channel open after the worker has died.
+    """
+    for descriptor in (REQUEST_FD, REPLY_FD):
+        try:
+            os.set_inheritable(descriptor, False)
+        except OSError:
+            sys.exit(
+                f"descriptor {descriptor} is not open: this program is started by regatta, "
+                "not by hand (try `regatta worker check`)"
+            )
+    return os.fdopen(REQUEST_FD, "rb"), os.fdopen(REPLY_FD, "wb")

@@ -1,0 +1,193 @@
+"""The launch census's Python side, with a library that gives a recording."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import ctypes
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from regatta_worker.census import launches
+from regatta_worker.clock import probe
+
+RECORDED = {
+    "begin": 1000,
+    "end": 9000,
+    "dropped": 0,
+    "counts": {"module_loads": 0, "launches": 2},
+    "operations": [
+        {
+            "kind": "copy",
+            "direction": "HtoD",
+            "bytes": 64,
+            "start": 2000,
+            "end": 2100,
+            "stream": 7,
+            "device": 0,
+        },
+        {
+            "kind": "kernel",
+            "name": "fmha_cutlassB",
+            "start": 2500,
+            "end": 4000,
+            "grid": [157, 1, 1],
+            "block": [32, 4, 1],
+            "cluster": [2, 1, 1],
+            "registers": 232,
+            "static_shared": 16,
+            "dynamic_shared": 53504,
+            "local": 0,
+            "stream": 7,
+            "device": 0,
+            "launched": 1900,
+            "launch_ns": 5000,
+        },
+        {"kind": "set", "bytes": 4, "start": 4100, "end": 4101, "stream": 7, "device": 0},
+    ],
+}
+
+
+class FakeLibrary:
+    """Notes what it is asked; its recordings are those that it is given."""
+
+    def __init__(self) -> None:
+        self.trace: list[str] = []
+        self.fails: str | None = None
+        self.records(RECORDED)
+
+    def records(self, recording: dict[str, Any]) -> None:
+        """What its recordings are from here on."""
+        self._kept = ctypes.c_char_p(json.dumps(recording).encode())
+
+    def __getattr__(self, name: str) -> Any:
+        name = name.removeprefix("regatta_probe_census_")
+
+        def function(*arguments: Any) -> Any:
+            if name == "regatta_probe_last_error":
+                return b"no launch census: no CUPTI"
+            self.trace.append(name)
+            if name == self.fails:
+                return 1
+            if name == "end":
+                arguments[0]._obj.value = self._kept.value
+            return 0
+
+        setattr(self, name, function)
+        return function
+
+
+class TestOfACall:
+    @pytest.fixture(autouse=True)
+    def fake(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.library = FakeLibrary()
+        monkeypatch.setattr("ctypes.CDLL", lambda path: self.library)
+        monkeypatch.setenv(probe.VARIABLE, "fake")
+
+    def call(self) -> str:
+        self.library.trace.append("the call")
+        return "its result"
+
+    def wait(self, result: str) -> None:
+        assert result == "its result"
+        self.library.trace.append("waited")
+
+    def test_the_second_of_two_recordings_counts(self) -> None:
+        launches.of_call(self.call, self.wait)
+        once = ["begin", "the call", "returned", "waited", "end"]
+        assert self.library.trace == once + once
+
+    def test_calls_recorded_as_they_are_timed_tell_what_is_theirs(self) -> None:
+        timed = copy.deepcopy(RECORDED) | {"called": 1800, "returned": 1950}
+        operations: Any = timed["operations"]
+        operations[0]["launched"], operations[2]["launched"] = 1500, 1940
+        self.library.records(timed)
+
+        def sample(call: Any) -> float:
+            call()
+            return 42.0
+
+        found = launches.of_samples(self.call, sample)
+        assert len(found) == launches.RECORDED_CALLS
+        assert [each["kind"] for each in found[0]["operations"]] == ["kernel", "set"]
+        assert found[0]["calls"] == RECORDED["counts"]
+        assert found[0]["time_ns"] == 42.0
+        assert "calls" not in launches.of_samples(self.call, sample, waits=True)[0]
+
+    def test_a_third_call_within_ranges_names_operators_and_no_times(self) -> None:
+        marked = copy.deepcopy(RECORDED)
+        operations: Any = marked["operations"]
+        operations[1] |= {"operator": "aten::mm", "start": 7000}
+
+        @contextlib.contextmanager
+        def ranges() -> Iterator[None]:
+            self.library.trace.append("ranges")
+            self.library.records(marked)
+            yield
+            self.library.trace.append("no ranges")
+
+        found = launches.of_call(self.call, self.wait, ranges)
+        once = ["begin", "the call", "returned", "waited", "end"]
+        assert self.library.trace == once + once + ["ranges", *once, "no ranges"]
+        assert os.environ[launches.NVTX] == "fake"
+        operators = [operation.get("operator") for operation in found["activity"]["operations"]]
+        assert operators == [None, "aten::mm", None]
+        assert found["activity"]["operations"][1]["start_ns"] == 500
+
+        operations[1]["grid"] = [1, 1, 1]
+        self.library.records(RECORDED)
+        found = launches.of_call(self.call, self.wait, ranges)
+        told = [
+            operation for operation in found["activity"]["operations"] if "operator" in operation
+        ]
+        assert told == [], "another call's, which did something else"
+
+    def test_ranges_that_fail_leave_a_census(self) -> None:
+        def ranges() -> Any:
+            raise RuntimeError("a profiler is on")
+
+        with mock.patch("traceback.print_exc") as printed:
+            found = launches.of_call(self.call, self.wait, ranges)
+        printed.assert_called_once()
+        assert len(found["launches"]) == 1
+
+    def test_times_count_from_the_first_start(self) -> None:
+        found = launches.of_call(self.call, self.wait)
+        copy, kernel, fill = found["activity"]["operations"]
+        assert (copy["start_ns"], copy["end_ns"], copy["name"]) == (0, 100, "HtoD")
+        assert (kernel["start_ns"], kernel["launched_ns"]) == (500, -100)
+        assert "launched_ns" not in copy
+        assert (fill["kind"], fill["bytes"]) == ("set", 4)
+        assert "name" not in fill
+        assert found["activity"]["calls"]["launches"] == 2
+        assert found["activity"]["host_ns"] >= 0
+
+    def test_a_launch_has_what_its_kernel_takes(self) -> None:
+        found = launches.of_call(self.call, self.wait)
+        (launch,) = found["launches"]
+        assert launch["grid"] == [157, 1, 1]
+        assert launch["cluster"] == [2, 1, 1]
+        assert (launch["shared_bytes"], launch["registers"]) == (53520, 232)
+        assert found["counts"] == {"copies": 1, "memsets": 1}
+
+    def test_no_census_is_in_the_librarys_words(self) -> None:
+        self.library.fails = "begin"
+        with pytest.raises(launches.CensusError, match="no CUPTI"):
+            launches.of_call(self.call, self.wait)
+        assert self.library.trace == ["begin"]
+
+    def test_a_call_that_fails_ends_its_recording(self) -> None:
+        with pytest.raises(ZeroDivisionError):
+            launches.of_call(lambda: 1 / 0, self.wait)
+        assert self.library.trace == ["begin", "end"]
+
+    def test_without_the_variable_there_is_none(self) -> None:
+        with mock.patch.dict(os.environ):
+            os.environ.pop(probe.VARIABLE)
+            with pytest.raises(launches.CensusError, match="names no library"):
+                launches.of_call(self.call, self.wait)

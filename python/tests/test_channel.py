@@ -1,0 +1,222 @@
+"""Replies that need no library, and the measure loop on clocks of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import math
+import sys
+from typing import Any
+
+import pytest
+
+import support
+from regatta_worker import device
+from regatta_worker.clock import timing
+from regatta_worker.clock.witness import Witness
+from regatta_worker.main import open_worker
+from regatta_worker.problem.input_sets import Inputs
+from regatta_worker.protocol.channel import Absent, Failed, Unsupported
+from regatta_worker.serving import Session, serve
+
+
+class Scripted:
+    """A worker that does what the variant's name says."""
+
+    def __init__(self) -> None:
+        self.released = 0
+
+    def hello(self) -> dict[str, Any]:
+        return {"worker": "scripted"}
+
+    def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
+        match request["variant"]:
+            case "refuses":
+                raise Unsupported("head_dim must be a multiple of 8")
+            case "breaks":
+                raise RuntimeError("first line\nlast line")
+            case "runs":
+                return {"effective": {}}
+            case "overflows":
+                return {"errors": {"out": {"relative_l2": math.nan, "max_abs": math.inf}}}
+        raise Failed("no such variant")
+
+    def measure(self, request: dict[str, Any]) -> dict[str, Any]:
+        timing.Plan.from_wire(request)
+        return {"device_ns": [1.0]}
+
+    def call(self) -> Any:
+        return json.dumps({})
+
+    def census(self) -> dict[str, Any]:
+        return {"launches": [], "counts": {"copies": 1}}
+
+    def release(self) -> None:
+        self.released += 1
+
+
+def talk(*lines: str) -> list[dict[str, Any]]:
+    """The replies to these request lines."""
+    requests, replies = io.BytesIO("\n".join(lines).encode()), io.BytesIO()
+    with contextlib.redirect_stderr(io.StringIO()):
+        serve(Session(Scripted), requests, replies)
+    return [json.loads(line) for line in replies.getvalue().splitlines()]
+
+
+HELLO = '{"id":1,"type":"hello","protocol":1}'
+
+
+class TestChannel:
+    def test_functions_are_counted_beside_the_census_of_the_worker(self) -> None:
+        asked = [
+            {"name": "json_dumps", "functions": ["json:dumps"]},
+            {"name": "gone", "functions": ["json:no_such_function"]},
+        ]
+        request = {"id": 2, "type": "prepare", "variant": "runs", "counters": asked}
+        census = talk(HELLO, json.dumps(request), '{"id":3,"type":"census"}')[2]
+        assert census["counts"]["copies"] == 1
+        assert census["counts"]["calls.json_dumps"] == 1
+        assert "calls.gone" not in census["counts"]
+        reason = "json:no_such_function is not there: json has no `no_such_function`"
+        assert census["uncounted"] == {"calls.gone": reason}
+
+    def test_counters_are_those_of_the_last_case(self) -> None:
+        asked = [{"name": "json_dumps", "functions": ["json:dumps"]}]
+        first = {"id": 2, "type": "prepare", "variant": "runs", "counters": asked}
+        replies = talk(
+            HELLO,
+            json.dumps(first),
+            '{"id":3,"type":"prepare","variant":"runs"}',
+            '{"id":4,"type":"census"}',
+        )
+        assert replies[3]["type"] == "census"
+        assert "calls.json_dumps" not in replies[3]["counts"]
+
+    def test_a_counter_without_functions_is_malformed(self) -> None:
+        request = {"id": 2, "type": "prepare", "variant": "runs", "counters": [{"name": "x"}]}
+        reply = talk(HELLO, json.dumps(request))[1]
+        assert reply["type"] == "failed"
+        assert "it has no `functions`" in reply["reason"]
+
+    def test_a_failure_does_not_end_the_worker(self) -> None:
+        replies = talk(
+            HELLO,
+            '{"id":2,"type":"prepare","variant":"refuses"}',
+            '{"id":3,"type":"prepare","variant":"breaks"}',
+            '{"id":4,"type":"prepare","variant":"overflows"}',
+            '{"id":5,"type":"release","a field of tomorrow":1}',
+            '{"id":6,"type":"shutdown"}',
+            '{"id":7,"type":"release"}',
+        )
+        assert [reply["id"] for reply in replies] == [1, 2, 3, 4, 5, 6]
+        kinds = [reply["type"] for reply in replies]
+        assert kinds == ["hello", "unsupported", "failed", "prepared", "released", "bye"]
+        assert replies[1]["reason"] == "head_dim must be a multiple of 8"
+        assert "last line" in replies[2]["reason"]
+        assert replies[3]["errors"]["out"] == {"relative_l2": None, "max_abs": None}
+
+    def test_a_case_that_was_not_checked_is_dropped(self) -> None:
+        worker = Scripted()
+        session = Session(lambda: worker)
+        session.answer(HELLO.encode())
+        session.answer(b'{"id":2,"type":"prepare","variant":"overflows"}')
+        assert worker.released == 0
+        with contextlib.redirect_stderr(io.StringIO()):
+            session.answer(b'{"id":3,"type":"prepare","variant":"breaks"}')
+        assert worker.released == 1
+
+    def test_malformed_requests_are_answered(self) -> None:
+        replies = talk(
+            "{", "[]", '{"type":"hello"}', HELLO, '{"id":8,"type":"dance"}', '{"id":9}',
+            '{"id":10,"type":"measure","warmup":1}',
+        )  # fmt: skip
+        assert [reply["id"] for reply in replies] == [0, 0, 0, 1, 8, 9, 10]
+        for reply in replies[:3] + replies[4:]:
+            assert reply["type"] == "failed"
+            assert "malformed request" in reply["reason"]
+        assert "`samples`" in replies[6]["reason"]
+
+    def test_another_protocol_is_refused_before_anything_else(self) -> None:
+        wrong, early = talk('{"id":1,"type":"hello","protocol":2}', '{"id":2,"type":"census"}')
+        assert wrong["type"] == "failed"
+        assert "protocol 2" in wrong["reason"]
+        assert "speaks 1" in wrong["reason"]
+        assert "hello" in early["reason"]
+
+    def test_a_missing_library_is_named(self) -> None:
+        library = next((name for name in ("torch", "jax") if not support.installed(name)), None)
+        if library is None:
+            pytest.skip("every library is installed")
+        with contextlib.redirect_stderr(io.StringIO()), pytest.raises(Absent) as caught:
+            open_worker(library)
+        for word in (f"`{library}`", sys.executable, "environment", "pip install"):
+            assert word in str(caught.value)
+
+
+class TestRounds:
+    def taken(self, seconds_each: float, seconds_between: float = 0.0, **plan: Any) -> int:
+        """Samples taken when each takes this long, and changing the inputs so long before it."""
+        now, changes = [0.0], []
+
+        class Changing(Inputs):
+            def change(self, last: bool) -> None:
+                now[0] += seconds_between
+                changes.append(last)
+
+        settings = {"warmup": 0, "samples": 10, "min_samples": 2, "budget_ms": 100.0, "cold": False}
+        told = []
+        for last in timing.Plan(**(settings | plan)).rounds(Changing(), lambda: now[0]):
+            now[0] += seconds_each
+            told.append(last)
+        assert told == [False] * (len(told) - 1) + [True], "the last one alone"
+        assert changes == told
+        return len(told)
+
+    def test_samples_end_by_number_budget_or_minimum(self) -> None:
+        assert self.taken(0.001) == 10
+        assert self.taken(0.03) == 5, "starts at 0, 30, 60 and 90 ms, and the last"
+        assert self.taken(9.0) == 2
+        assert self.taken(9.0, min_samples=0) == 2, "the first is always within budget"
+        assert self.taken(9.0, samples=1, min_samples=1) == 1
+        assert self.taken(0.001, samples=1, min_samples=3) == 3
+
+    def test_changing_the_inputs_is_not_of_the_budget(self) -> None:
+        assert self.taken(0.001, seconds_between=9.0) == 10
+        assert self.taken(0.03, seconds_between=9.0) == 5
+
+    def test_a_graph_is_refused_in_words_where_there_is_none(self) -> None:
+        plan = timing.Plan(0, 1, 1, 0.0, cold=False, graph=True)
+        with pytest.raises(Unsupported, match="graph = false"):
+            timing.measure_wall(lambda: None, lambda result: None, plan, lambda: None)
+
+    def test_throttle_bits_have_words(self) -> None:
+        words = device.throttle_words(0x1 | 0x4 | 0x8000)
+        assert words == ["idle", "software power cap", "0x8000"]
+        assert device.throttle_words(0) == []
+
+    def test_each_call_is_waited_for_and_flushed_before(self) -> None:
+        done: list[str] = []
+        plan = timing.Plan(warmup=1, samples=2, min_samples=2, budget_ms=0.0, cold=True)
+        measured = timing.measure_wall(
+            lambda: done.append("call"),
+            lambda result: done.append("wait"),
+            plan,
+            lambda: done.append("flush"),
+        )
+        assert done == ["call", "wait"] + ["flush", "call", "wait"] * 2
+        assert len(measured["device_ns"]) == 2
+        assert measured["host_ns"] == []
+        assert "clock_mhz" not in measured
+
+    def test_a_second_witness_has_a_figure_for_each_sample(self) -> None:
+        plan = timing.Plan(0, 3, 3, 0.0, cold=False)
+        measured = timing.measure_wall(
+            lambda: sum(range(10_000)), lambda result: None, plan, lambda: None
+        )
+        assert len(measured["cpu_ns"]) == 3
+        assert all(ns > 0 for ns in measured["cpu_ns"])
+        assert len(measured["preempted"]) == 3
+
+    def test_what_the_process_does_not_know_is_left_out(self) -> None:
+        assert Witness().told() == {}

@@ -1,0 +1,187 @@
+"""Sets of inputs in turn: which one a sample is taken on, and what lies in memory then."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+from unittest import mock
+
+import pytest
+
+import support
+
+pytest.importorskip("torch")
+
+import torch
+
+from regatta_worker.on_torch.inputs import TorchInputSets
+from regatta_worker.on_torch.variants import written
+from regatta_worker.problem import inputs
+from regatta_worker.problem.attention import Problem
+from regatta_worker.problem.input_sets import LAST, InputSets, fresh, in_turn, seed_of
+from regatta_worker.problem.planes import chosen
+
+
+class TestOrder:
+    """Which set each sample is taken on."""
+
+    def sets(self, numbers: Any, **given: Any) -> tuple[InputSets, list[int]]:
+        put: list[int] = []
+        return InputSets(3, numbers, put.append, lambda error: False, **given), put
+
+    def test_the_last_is_on_its_own_set_and_no_two_in_a_row_are_alike(self) -> None:
+        for make in (fresh, lambda: in_turn(3), lambda: in_turn(5)):
+            for samples in range(1, 12):
+                sets, put = self.sets(make())
+                for number in range(samples):
+                    sets.change(last=number == samples - 1)
+                assert put[-1] == LAST
+                assert put.count(LAST) == 1
+                # Warmed up on set 0.
+                assert all(a != b for a, b in zip([0, *put], put, strict=False)), put
+                assert sets.told()["input_sets"] == len({0, *put})
+        with pytest.raises(ValueError):
+            in_turn(2)
+
+    def test_fresh_sets_are_never_seen_twice(self) -> None:
+        found = list(islice(fresh(), 100))
+        assert len({0, LAST, *found}) == 102
+
+    def test_seeds_wrap(self) -> None:
+        assert seed_of((1 << 64) - 1, 1) == 0
+
+    def test_fewer_sets_are_told_with_the_reason(self) -> None:
+        sets, _ = self.sets(fresh())
+        sets.change(last=True)
+        reason = {"input_sets": 2, "input_sets_reason": "there were 1 samples"}
+        assert sets.told() == reason
+
+    def test_where_memory_is_short_the_inputs_are_those_of_the_first_call(self) -> None:
+        put: list[int] = []
+
+        def short(number: int) -> None:
+            put.append(number)
+            if number:
+                raise MemoryError("no more\nof it")
+
+        sets = InputSets(3, fresh(), short, lambda error: isinstance(error, MemoryError))
+        for last in (False, False, True):
+            sets.change(last)
+        assert put == [2, 0], "tried once, and put back"
+        assert sets.number == 0
+        assert sets.told()["input_sets"] == 1
+        assert "no more" in sets.told()["input_sets_reason"]
+        other = InputSets(3, fresh(), _fails, lambda error: False)
+        with pytest.raises(ZeroDivisionError):
+            other.change(last=False)
+
+
+class TestInPlace:
+    """Contents of torch tensors."""
+
+    def of(self, **axes: Any) -> tuple[Problem, dict[str, torch.Tensor]]:
+        problem = Problem.from_wire(support.wire(**axes))
+        return problem, {
+            name: inputs.torch_input(problem, name, 7, torch.bfloat16, "cpu")
+            for name in inputs.TENSORS
+        }
+
+    def test_contents_are_those_of_the_set_and_addresses_stay(self) -> None:
+        ragged = {"q": [3, 24], "k": [5, 24]}
+        for axes in ({}, {"layout": "bhsd", "kv_heads": 2}, {"varlen": ragged}):
+            for free_bytes in (None, 0, 1 << 17):
+                problem, tensors = self.of(**axes)
+                refreshed: list[float] = []
+
+                def refresh(tensors: Any = tensors, to: list[float] = refreshed) -> None:
+                    to.append(tensors["q"].sum().item())
+
+                sets = TorchInputSets(
+                    tensors,
+                    7,
+                    3,
+                    inputs.torch_fill,
+                    refresh,
+                    free_bytes=free_bytes,
+                )
+                before = [(x.data_ptr(), x.stride(), x._version) for x in tensors.values()]
+                for last in (False, False, False, True):
+                    sets.change(last)
+                    for name, tensor in tensors.items():
+                        seed = seed_of(7, sets.number)
+                        wanted = inputs.torch_input(problem, name, seed, torch.bfloat16, "cpu")
+                        told = (axes, free_bytes, name, sets.number)
+                        if last or free_bytes is not None:
+                            assert torch.equal(tensor, wanted), told
+                        else:
+                            # The same elements, elsewhere.
+                            assert not torch.equal(tensor, wanted), told
+                            ordered = (x.flatten().sort().values for x in (tensor, wanted))
+                            assert torch.equal(*ordered), told
+                after = [(x.data_ptr(), x.stride(), x._version) for x in tensors.values()]
+                for (*place, version), (*placed, changed) in zip(before, after, strict=True):
+                    assert place == placed
+                    assert changed > version, "whoever asks is told that it changed"
+                assert len(refreshed) == 4
+                assert refreshed[-1] == tensors["q"].sum().item()
+
+    def test_no_two_samples_have_the_same_contents(self) -> None:
+        for free_bytes in (None, 0):
+            _, tensors = self.of(layout="bhsd", kv_heads=2)
+            sets = TorchInputSets(tensors, 7, 3, inputs.torch_fill, free_bytes=free_bytes)
+            seen = [[x.clone() for x in tensors.values()]]
+            for number in range(30):
+                sets.change(last=number == 29)
+                now = [x.clone() for x in tensors.values()]
+                for then in seen:
+                    for a, b in zip(then, now, strict=True):
+                        # Two in 100 are alike by chance: bfloat16 has few values.
+                        assert (a == b).double().mean().item() < 0.1
+                seen.append(now)
+
+    def test_tensors_with_others_between_are_copied_as_they_are(self) -> None:
+        wide = torch.zeros(4, 8, dtype=torch.bfloat16)
+        tensors = {"q": wide[:, :5], "k": torch.zeros(1, 4, 1, dtype=torch.bfloat16)}
+        sets = TorchInputSets(tensors, 7, 3, inputs.torch_fill)
+        for last in (False, True):
+            sets.change(last)
+            wanted = inputs.torch_block(seed_of(7, sets.number), "q", 0, (4, 5), wide.dtype, "cpu")
+            assert torch.equal(tensors["q"], wanted)
+            assert not wide[:, 5:].any()
+
+    def test_parts_are_those_of_the_whole(self) -> None:
+        ragged = {"q": [3, 24, 1], "k": [5, 24, 9]}
+        for axes in ({}, {"layout": "bhsd", "kv_heads": 2}, {"varlen": ragged, "kv_heads": 1}):
+            problem, tensors = self.of(head_dim_v=8, **axes)
+            for small in (1 << 22, 100):
+                with mock.patch("regatta_worker.problem.inputs.CHUNK", small):
+                    for plane in chosen(problem):
+                        for name, whole in tensors.items():
+                            given = (problem, name, 7, plane)
+                            made = inputs.torch_part(*given, torch.bfloat16, "cpu")
+                            assert torch.equal(made[0], plane.cut(name, whole))
+                    for name, whole in tensors.items():
+                        again = torch.empty_like(whole)
+                        inputs.torch_fill(again, name, 7)
+                        assert torch.equal(again, whole)
+
+    @pytest.mark.skipif(not support.installed("numpy"), reason="numpy is not installed")
+    def test_numpy_makes_the_same_parts(self) -> None:
+        import numpy as np
+
+        problem, _ = self.of(kv_heads=2)
+        for plane in chosen(problem):
+            theirs = inputs.numpy_part(problem, "k", (1 << 64) - 1, plane, np.float32)
+            ours = inputs.torch_part(problem, "k", (1 << 64) - 1, plane, torch.float32, "cpu")
+            assert (ours.numpy() == theirs).all()
+
+    def test_what_forward_saved_is_written_over(self) -> None:
+        shared = torch.ones(3)
+        before = (shared, (torch.zeros(2), 5), [torch.zeros(1)])
+        held = [before[1][0], before[2][0]]
+        written(before, (shared, (torch.full((2,), 7.0), 5), [torch.ones(1)]))
+        assert [x.tolist() for x in held] == [[7.0, 7.0], [1.0]]
+
+
+def _fails(number: int) -> None:
+    raise ZeroDivisionError

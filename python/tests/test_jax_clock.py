@@ -1,0 +1,167 @@
+"""The GPU clock on XLA's stream: the marker on a CPU, and the samples on a fake library."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from typing import Any
+from unittest import mock
+
+import pytest
+
+import support
+from regatta_worker.clock import probe, timing
+from regatta_worker.problem.input_sets import Inputs
+from regatta_worker.protocol.channel import Unsupported
+from test_probe import FakeLibrary
+
+pytest.importorskip("jax")
+
+import jax
+import jax.numpy as jnp
+
+from regatta_worker.on_jax import clock as jax_clock
+
+SOURCE = support.ROOT / "probe" / "src" / "lib.rs"
+
+
+def two_results(a: Any, b: Any) -> Any:
+    return a @ b, a - b
+
+
+@pytest.mark.skipif(
+    not (SOURCE.exists() and shutil.which("rustc")), reason="no source or no Rust compiler"
+)
+class TestMarkerOnCpu:
+    """XLA's own code for the processor: it registers and calls the real handler."""
+
+    library: Any
+    inputs: list[Any]
+
+    @pytest.fixture(autouse=True, scope="class")
+    @classmethod
+    def compiled(cls, tmp_path_factory: pytest.TempPathFactory) -> None:
+        path = tmp_path_factory.mktemp("probe") / "libregatta_probe.so"
+        options = ["--edition", "2024", "--crate-type", "cdylib", "--crate-name", "regatta_probe"]
+        subprocess.run(["rustc", *options, str(SOURCE), "-o", str(path)], check=True)
+        # XLA asks the handler for its metadata here, and refuses what it does not know.
+        cls.library = jax_clock.register(str(path), platform="cpu")
+        keys = jax.random.split(jax.random.key(42))
+        cls.inputs = [jax.random.normal(key, (16, 16)) for key in keys]
+
+    def test_the_results_are_the_same(self) -> None:
+        plain = jax.jit(two_results)(*self.inputs)
+        marked = jax.jit(jax_clock.marked(two_results))(*self.inputs)
+        assert len(marked) == 2
+        for one, other in zip(plain, marked, strict=True):
+            assert jnp.array_equal(one, other)
+
+    def test_any_structure_of_results(self) -> None:
+        marked = jax.jit(jax_clock.marked(lambda a, b: {"sum": a + b, "rest": (a, [b])}))
+        found = marked(*self.inputs)
+        assert set(found) == {"sum", "rest"}
+        assert jnp.array_equal(found["rest"][1][0], self.inputs[1])
+
+    def test_the_marker_reads_every_result_and_gives_none(self) -> None:
+        lowered = jax.jit(jax_clock.marked(two_results)).lower(*self.inputs)
+        entry = lowered.compile().as_text().split("ENTRY")[1]
+        calls = [line for line in entry.splitlines() if jax_clock.TARGET in line]
+        assert len(calls) == 1, entry
+        assert "= () custom-call(" in calls[0]
+        operands = calls[0].split("custom-call(")[1].split(")")[0]
+        assert operands.count("%") == 2, calls[0]
+        assert "custom_call_has_side_effect=true" in calls[0]
+        assert "copy(" not in entry
+
+    def test_jax_knows_no_effect(self) -> None:
+        """With one, JAX would call the computation through its slow path."""
+        assert not jax.make_jaxpr(jax_clock.marked(two_results))(*self.inputs).effects
+
+    def test_a_processor_has_no_stream_and_xla_says_so(self) -> None:
+        with pytest.raises(probe.ProbeError, match="no GPU clock: .*context"):
+            jax_clock.stream_of(self.library, jax.devices("cpu")[0])
+
+
+class TestSamples:
+    @pytest.fixture(autouse=True)
+    def fake(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.library = FakeLibrary()
+        monkeypatch.setattr("ctypes.CDLL", lambda path: self.library)
+        monkeypatch.setattr(jax_clock, "register", lambda path: self.library)
+        monkeypatch.setattr(jax_clock, "stream_of", lambda library, device: 7)
+        self.library.figures["xla_end"] = (5000.0, 300.0, 1980.0, 0)
+        self.device = mock.Mock(local_hardware_id=0)
+
+    def test_the_call_stands_between_begin_and_end(self) -> None:
+        clock = jax_clock.XlaProbe("fake", self.device)
+        sample = clock.sample(True, lambda: self.library.trace.append("the call"))
+        assert self.library.trace == ["open", "xla_begin", "the call", "xla_end"]
+        assert (sample.device_ns, sample.clock_mhz) == (5000.0, 1980.0)
+        assert not sample.synchronised
+        # What was queued after the return is the host's time too.
+        assert sample.host_ns > 300.0
+
+    def test_a_call_that_fails_is_given_up(self) -> None:
+        clock = jax_clock.XlaProbe("fake", self.device)
+        with pytest.raises(ZeroDivisionError):
+            clock.sample(True, lambda: 1 / 0)
+        assert self.library.trace[-2:] == ["xla_begin", "sample_cancel"]
+
+    def test_a_computation_that_fails_says_why(self) -> None:
+        clock = jax_clock.XlaProbe("fake", self.device)
+        self.library.fails = "xla_end"
+        with pytest.raises(probe.ProbeError, match="words of the library"):
+            clock.sample(True, lambda: None)
+        broken = mock.Mock()
+        broken.block_until_ready.side_effect = RuntimeError("out of memory")
+        with pytest.raises(RuntimeError, match="out of memory"):
+            clock.sample(True, lambda: broken)
+
+    def test_measure_warms_up_and_asks_whether_the_call_waits(self) -> None:
+        clock = jax_clock.XlaProbe("fake", self.device)
+        plan = timing.Plan(2, samples=3, min_samples=3, budget_ms=0, cold=True)
+        gpu = mock.Mock()
+        gpu.state.return_value = {"sm_mhz": 1980}
+        measured = jax_clock.measure(lambda: self.library.trace.append("call"), plan, clock, gpu)
+        assert measured is not None
+        assert measured["device_ns"] == [5000.0] * 3
+        assert measured["state"] == {"sm_mhz": 1980}
+        assert self.library.trace[1:4] == ["call", "call", "xla_begin"]
+        assert self.library.trace.count("call") == 2 + 1 + 3
+        self.library.figures["xla_end"] = (5e7, 0.0, 1980.0, probe.SYNCHRONISED)
+        assert jax_clock.measure(lambda: None, plan, clock, gpu) is None
+
+    def test_the_last_timed_calls_results_are_kept(self) -> None:
+        clock = jax_clock.XlaProbe("fake", self.device)
+        plan = timing.Plan(1, samples=3, min_samples=3, budget_ms=0, cold=False)
+        gpu, inputs = mock.Mock(), Inputs()
+        calls: list[Any] = []
+        gpu.state.return_value = {}
+
+        def call() -> Any:
+            calls.append(jnp.asarray(float(len(calls))))
+            return calls[-1]
+
+        jax_clock.measure(call, plan, clock, gpu, inputs)
+        assert len(inputs.kept) == 1
+        assert inputs.kept[0] is calls[-1]
+
+    def test_a_graph_of_ones_own_is_refused_in_words(self) -> None:
+        clock = jax_clock.XlaProbe("fake", self.device)
+        plan = timing.Plan(0, 1, 1, 0, cold=True, graph=True)
+        with pytest.raises(Unsupported, match="graph = false"):
+            jax_clock.measure(lambda: None, plan, clock, mock.Mock())
+
+    def test_without_a_library_or_with_one_that_fails_there_is_none(self) -> None:
+        with mock.patch.dict(os.environ):
+            os.environ.pop(probe.VARIABLE, None)
+            assert jax_clock.of_device(self.device) is None
+            os.environ[probe.VARIABLE] = "fake"
+            assert isinstance(jax_clock.of_device(self.device), jax_clock.XlaProbe)
+            broken = mock.patch.object(
+                jax_clock, "stream_of", side_effect=probe.ProbeError("no stream")
+            )
+            with broken, mock.patch("traceback.print_exc") as logged:
+                assert jax_clock.of_device(self.device) is None
+            logged.assert_called_once()

@@ -1,0 +1,186 @@
+"""Libraries that keep a result, which inputs that change find out."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+from unittest import mock
+
+import pytest
+
+import support
+
+pytest.importorskip("torch")
+
+import torch
+import torch.nn.functional as F
+
+from regatta_worker.on_torch.case import Asked, Built, Variant
+from regatta_worker.on_torch.inputs import TorchInputSets
+from regatta_worker.on_torch.kept import Kept
+from regatta_worker.on_torch.library import TorchLibrary
+from regatta_worker.on_torch.variants import Access, autograd_call
+from regatta_worker.problem.attention import Problem
+from regatta_worker.problem.planes import chosen
+from regatta_worker.protocol.channel import Failed
+
+TOLERANCE = 1e-5
+
+
+def compute(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    heads = (x.transpose(1, 2) for x in (q, k, v))
+    return F.scaled_dot_product_attention(*heads, enable_gqa=True).transpose(1, 2)
+
+
+class Keeping(TorchLibrary):
+    """Attention that is right at the first call, and later by variant gives what it kept."""
+
+    NAME = "keeping"
+
+    def variants(self) -> dict[str, Variant]:
+        names = ("right", "first", "address", "fingerprint", "version", "written", "contents")
+        return {name: Variant("v", ("f32",)) for name in names}
+
+    def build(self, asked: Asked) -> Built:
+        self.computed = 0
+        tensors = asked.tensors
+        access = Access(asked.problem, copies=False)
+        made = autograd_call(asked.problem, tensors, access, compute)
+        kept: dict[Any, Any] = {}
+
+        def now() -> Any:
+            self.computed += 1
+            return tuple(x.detach().clone() for x in made.call())
+
+        def key() -> Any:
+            q, k, v = (tensors[name] for name in "qkv")
+            of_inputs = [x for name, x in sorted(tensors.items())]
+            match asked.variant:
+                case "right":
+                    return object()
+                case "first":
+                    return None
+                case "address":
+                    return tuple((x.data_ptr(), x.shape) for x in (q, k, v))
+                case "fingerprint":
+                    # Light: the mean is much the same for all random inputs.
+                    return q.data_ptr(), q.shape, round(q.detach().mean().item())
+                case "version":
+                    return tuple(x._version for x in of_inputs)
+                case _:
+                    return tuple(x.detach().double().sum().item() for x in of_inputs)
+
+        def call() -> Any:
+            # Of the previous call alone, as an output cache does.
+            found = key()
+            if found not in kept:
+                kept.clear()
+                kept[found] = now()
+            return kept[found]
+
+        buffers: list[torch.Tensor] = []
+
+        def written_once() -> Any:
+            results = made.call()
+            if not buffers:
+                buffers.extend(x.detach().clone() for x in results)
+            return tuple(buffers)
+
+        chosen_call = written_once if asked.variant == "written" else call
+        return Built(chosen_call, refresh=made.refresh)
+
+
+class TestKeptResults:
+    """A library that keeps its results is wrong after timing, and right before."""
+
+    def measured(self, variant: str, plan: Any = None, **axes: Any) -> tuple[Any, Any, Keeping]:
+        library = Keeping()
+        request = {"variant": variant, "seed": 42, "params": {}, "input_sets": 3}
+        prepared = library.prepare(request | {"problem": support.wire(**axes)})
+        for name, error in prepared["errors"].items():
+            assert error["relative_l2"] < TOLERANCE, (variant, name)
+        library.computed = 0
+        return prepared, library.measure(support.PLAN | (plan or {})), library
+
+    def test_every_way_to_keep_a_result_is_found_out(self) -> None:
+        for direction in ("forward", "backward", "both"):
+            for layout in ("bshd", "bhsd"):
+                for variant in ("first", "address", "fingerprint", "written"):
+                    for plan in ({}, {"samples": 1, "min_samples": 1}):
+                        axes = {"direction": direction, "layout": layout, "kv_heads": 2}
+                        prepared, measured, _ = self.measured(variant, plan, **axes)
+                        checked = measured["checked"]
+                        assert checked["seed"] == 43
+                        for name, error in checked["errors"].items():
+                            assert error["relative_l2"] > 0.5, name
+                        assert checked["probes"] == prepared["probes"]
+
+    def test_one_that_looks_at_the_contents_computes_each_time(self) -> None:
+        for variant in ("right", "contents", "version"):
+            for direction in ("forward", "backward", "both"):
+                plan = {"samples": 5, "min_samples": 5, "warmup": 0}
+                prepared, measured, library = self.measured(variant, plan, direction=direction)
+                support.right_after_timing(measured, TOLERANCE, prepared)
+                assert library.computed == 5
+
+    def test_right_ones_are_right(self) -> None:
+        for direction in ("forward", "backward", "both"):
+            for layout in ("bshd", "bhsd"):
+                for axes in ({}, {"kv_heads": 1, "head_dim_v": 8}, {"seq_q": 300, "heads": 16}):
+                    every = {"direction": direction, "layout": layout, **axes}
+                    prepared, measured, library = self.measured("right", **every)
+                    support.right_after_timing(measured, TOLERANCE, prepared)
+                    assert library.census()["launches"] == []
+                    again = library.measure(support.PLAN)
+                    support.right_after_timing(again, TOLERANCE, prepared)
+
+    def test_without_sets_nothing_changes_and_nothing_is_said(self) -> None:
+        library = Keeping()
+        request = {"variant": "first", "seed": 42, "params": {}, "problem": support.wire()}
+        library.prepare(request)
+        measured = library.measure(support.PLAN)
+        assert not {"checked", "input_sets"} & set(measured)
+
+    def test_where_memory_is_short_the_only_set_is_checked(self) -> None:
+        write = TorchInputSets._write
+
+        def short(sets: TorchInputSets, tensors: Any, number: int) -> None:
+            write(sets, tensors, number)
+            if number:
+                raise torch.OutOfMemoryError("none left")
+
+        for direction in ("forward", "backward", "both"):
+            alone = mock.patch.object(Kept, "keeps", return_value=False)
+            with alone, mock.patch.object(TorchInputSets, "_write", short):
+                _, measured, _ = self.measured("right", direction=direction)
+            assert measured["input_sets"] == 1
+            assert "none left" in measured["input_sets_reason"]
+            assert measured["checked"]["seed"] == 42
+            for error in measured["checked"]["errors"].values():
+                assert error["relative_l2"] < TOLERANCE
+
+    def test_sets_that_do_not_fit_beside_the_inputs_are_made_in_them(self) -> None:
+        full = mock.patch.object(
+            TorchInputSets, "_made", side_effect=torch.OutOfMemoryError("none left")
+        )
+        with full:
+            prepared, measured, _ = self.measured("right", direction="both")
+        support.right_after_timing(measured, TOLERANCE, prepared)
+
+    def test_an_element_that_is_not_finite_is_found_in_any_head(self) -> None:
+        library = Keeping()
+        axes = {"heads": 32, "batch": 3}
+        problem = Problem.from_wire(support.wire(**axes))
+        looked_at = {(plane.index, plane.kv_head) for plane in chosen(problem)}
+        every = {(index, head) for index in range(3) for head in range(32)}
+        index, head = min(every - looked_at)
+        for value in (math.nan, math.inf):
+            result = torch.zeros(problem.shape("out"))
+            result[index, 5, head, 3] = value
+            found = library.checked(problem, 1, (result,))["errors"]["out"]
+            assert not math.isfinite(found["relative_l2"])
+
+    def test_results_of_another_shape_are_told(self) -> None:
+        problem = Problem.from_wire(support.wire())
+        with pytest.raises(Failed, match=r"out is \(2, 23, 4, 16\), not \(2, 24, 4, 16\)"):
+            Keeping().checked(problem, 1, (torch.zeros(2, 23, 4, 16),))

@@ -1,0 +1,75 @@
+"""How the package is started, and what its parts may import."""
+
+from __future__ import annotations
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import support
+from regatta_worker import LAYERS
+
+COMMON = ("channel", "device", "inputs", "packing", "probe", "problem", "timing", "torch")
+"""Names that a library's modules may have, and modules of ours do."""
+
+SAYS_WHAT_IS_FOUND = f"""
+import atexit, importlib.util, sys
+
+def say():
+    print(sys.path[0])
+    for name in {COMMON}:
+        print(importlib.util.find_spec(name).origin)
+
+atexit.register(say)
+"""
+
+
+class TestStarted:
+    def test_the_users_modules_are_found_and_none_of_ours(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            worker = Path(folder).resolve() / "cache" / "regatta_worker"
+            shutil.copytree(support.WORKER, worker)
+            theirs = Path(folder).resolve() / "theirs"
+            theirs.mkdir()
+            for name in COMMON:
+                (theirs / f"{name}.py").touch()
+            (theirs / "sitecustomize.py").write_text(SAYS_WHAT_IS_FOUND)
+            done = subprocess.run(
+                [sys.executable, str(worker), "--library", "torch"],
+                env=os.environ | {"PYTHONPATH": str(theirs)},
+                cwd=worker,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert "descriptor 3 is not open" in done.stderr
+            found = done.stdout.splitlines()
+            assert found[0] == str(worker.parent)
+            assert found[1:] == [str(theirs / f"{name}.py") for name in COMMON]
+
+
+class TestLayers:
+    def test_imports_run_one_way(self) -> None:
+        parts = {file.stem for file in support.WORKER.iterdir() if not file.name.startswith("__")}
+        assert parts - {"py"} == set(LAYERS)
+        for file in support.WORKER.rglob("*.py"):
+            part = file.relative_to(support.WORKER).parts[0].removesuffix(".py")
+            if part.startswith("__"):
+                continue
+            for name in imported(file):
+                assert LAYERS.index(name) <= LAYERS.index(part)
+
+
+def imported(file: Path) -> set[str]:
+    """The parts of the package that a file imports from, wherever in it."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module == "regatta_worker":
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("regatta_worker."):
+            found.add((node.module or "").split(".")[1])
+    return found

@@ -1,0 +1,143 @@
+"""Masks, and the float64 reference against finite differences."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import support
+from regatta_worker.problem import inputs
+from regatta_worker.problem.attention import GRADIENTS, Mask, Problem
+from regatta_worker.problem.reference import Arrays, ReferenceCache, difference, probes
+
+ARRAYS = Arrays.of_numpy()
+
+PROBLEMS = {
+    "full": support.wire(batch=1, heads=2, seq_q=5, head_dim=4),
+    "grouped, causal, wider values": support.wire(
+        heads=4, kv_heads=2, seq_q=4, seq_k=6, head_dim=3, head_dim_v=5, mask=support.CAUSAL_BR
+    ),
+    "queries without keys": support.wire(
+        heads=2, kv_heads=1, seq_q=6, seq_k=4, head_dim=4, mask=support.CAUSAL_BR
+    ),
+    "window": support.wire(
+        batch=1, heads=1, seq_q=7, seq_k=5, head_dim=4, mask={**support.CAUSAL, "left": 2}
+    ),
+    "ragged": support.wire(
+        heads=2, seq_q=5, seq_k=4, head_dim=4, mask=support.CAUSAL_BR,
+        varlen={"q": [2, 5], "k": [4, 3]},
+    ),
+}  # fmt: skip
+
+
+def exact_inputs(problem: Problem) -> dict[str, np.ndarray]:
+    """Inputs that are not rounded, so that a small step in one of them is not either."""
+    return {
+        name: inputs.numpy_input(problem, name, 11, np.float64).copy() for name in inputs.TENSORS
+    }
+
+
+def reference(problem: Problem, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return ReferenceCache(ARRAYS).of(problem, 11, tensors)
+
+
+class TestMasks:
+    def rows(self, mask: Mask, seq_q: int, seq_k: int) -> list[list[int]]:
+        offset = mask.offset(seq_q, seq_k)
+        return [[j for j in range(seq_k) if mask.visible(i, j, offset)] for i in range(seq_q)]
+
+    def test_alignment_moves_the_diagonal(self) -> None:
+        top_left, bottom_right = Mask(None, 0, "top-left"), Mask(None, 0, "bottom-right")
+        assert self.rows(top_left, 2, 4) == [[0], [0, 1]]
+        assert self.rows(bottom_right, 2, 4) == [[0, 1, 2], [0, 1, 2, 3]]
+        assert self.rows(bottom_right, 4, 2) == [[], [], [0], [0, 1]]
+        assert self.rows(Mask(1, 0, "top-left"), 3, 3) == [[0], [0, 1], [1, 2]]
+
+    def test_blind_queries_are_known(self) -> None:
+        for left in (None, 0, 2):
+            for right in (None, 0, 1):
+                for align in ("top-left", "bottom-right"):
+                    for seq_q, seq_k in ((3, 3), (2, 6), (6, 2)):
+                        mask = {"left": left, "right": right, "align": align}
+                        axes = support.wire(seq_q=seq_q, seq_k=seq_k, mask=mask)
+                        rows = self.rows(Mask(left, right, align), seq_q, seq_k)
+                        blind = Problem.from_wire(axes).has_blind_query
+                        assert blind == ([] in rows)
+
+
+class TestReference:
+    def test_forward_is_the_definition(self) -> None:
+        """Against one query, one head at a time, in plain Python."""
+        for axes in PROBLEMS.values():
+            problem = Problem.from_wire(axes)
+            tensors = exact_inputs(problem)
+            packed = {k: v.reshape(-1, *v.shape[-2:]) for k, v in tensors.items()}
+            out = reference(problem, tensors)["out"]
+            for q_start, k_start, seq_q, seq_k in problem.sequences:
+                offset = problem.mask.offset(seq_q, seq_k)
+                for i in range(seq_q):
+                    seen = [j for j in range(seq_k) if problem.mask.visible(i, j, offset)]
+                    keys = [k_start + j for j in seen]
+                    for h in range(problem.heads):
+                        kv = h // (problem.heads // problem.kv_heads)
+                        query = packed["q"][q_start + i, h] / math.sqrt(problem.head_dim)
+                        weights = np.exp([query @ packed["k"][key, kv] for key in keys])
+                        expected = np.zeros(problem.head_dim_v)
+                        for weight, key in zip(weights, keys, strict=True):
+                            expected += weight / weights.sum() * packed["v"][key, kv]
+                        np.testing.assert_allclose(out[q_start + i, h], expected, atol=1e-12)
+
+    def test_gradients_are_finite_differences(self) -> None:
+        step = 1e-5
+        for axes in PROBLEMS.values():
+            problem = Problem.from_wire(axes | {"direction": "both"})
+            tensors = exact_inputs(problem)
+            exact = reference(problem, tensors)
+            dout = tensors["dout"].reshape(exact["out"].shape)
+            for gradient in GRADIENTS:
+                flat = tensors[gradient[1]].reshape(-1)
+                for index in range(0, flat.size, 7):
+                    kept, losses = flat[index], []
+                    for moved in (kept + step, kept - step):
+                        flat[index] = moved
+                        losses.append(float((reference(problem, tensors)["out"] * dout).sum()))
+                    flat[index] = kept
+                    slope = (losses[0] - losses[1]) / (2 * step)
+                    assert exact[gradient].reshape(-1)[index] == pytest.approx(slope, abs=1e-7)
+
+    def test_cutting_it_in_pieces_changes_nothing(self) -> None:
+        small = Arrays(**{**vars(ARRAYS), "score_elements": 8, "threads": 1})
+        for axes in PROBLEMS.values():
+            problem = Problem.from_wire(axes | {"direction": "both"})
+            tensors = exact_inputs(problem)
+            whole, pieces = reference(problem, tensors), ReferenceCache(small)
+            for result, value in pieces.of(problem, 11, tensors).items():
+                np.testing.assert_allclose(value, whole[result], atol=1e-12)
+
+    def test_one_reference_serves_layouts_and_directions(self) -> None:
+        cache, axes = ReferenceCache(ARRAYS), PROBLEMS["full"]
+        tensors = exact_inputs(Problem.from_wire(axes))
+        both = cache.of(Problem.from_wire(axes | {"direction": "both"}), 11, tensors)
+        assert cache.of(Problem.from_wire(axes | {"layout": "bhsd"}), 11, tensors) is both
+        assert cache.of(Problem.from_wire(axes), 12, tensors) is not both
+
+
+class TestDifference:
+    def test_figures(self) -> None:
+        exact = np.array([3.0, 4.0])
+        assert difference(ARRAYS, np.array([3.0, 4.5], dtype=np.float32), exact) == {
+            "relative_l2": 0.1,
+            "max_abs": 0.5,
+        }
+
+    def test_an_element_never_written_is_seen(self) -> None:
+        found = difference(ARRAYS, np.array([3.0, math.nan]), np.array([3.0, 4.0]))
+        assert math.isnan(found["relative_l2"])
+        assert math.isnan(found["max_abs"])
+
+    def test_probes_of_a_strided_tensor_are_in_logical_order(self) -> None:
+        logical = np.arange(2 * 3 * 4 * 5, dtype=np.float32).reshape(2, 3, 4, 5)
+        strided = np.ascontiguousarray(logical.swapaxes(1, 2)).swapaxes(1, 2)
+        assert probes(strided) == [float((2 * k + 1) * 120 // 32) for k in range(16)]

@@ -1,0 +1,328 @@
+"""Projections over two ranks, for real on the CPU: results, samples, lost and hung ranks."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+import support
+
+pytest.importorskip("torch")
+
+
+from regatta_worker.libraries.sequence_parallel import slowest, worst
+from regatta_worker.problem.input_sets import Inputs
+from regatta_worker.problem.projection import Geometry, Projection, power_of_two
+from regatta_worker.protocol.channel import Failed, Unsupported
+from regatta_worker.ranks.agreement import Agreement
+from regatta_worker.ranks.processes import LIMIT_S, LIMIT_VARIABLE, Ranks
+from regatta_worker.ranks.sequence_parallel import AgreedPlan
+
+KINDS = ("all-gather", "reduce-scatter")
+PLAN = {"warmup": 1, "samples": 3, "min_samples": 3, "budget_ms": 0, "cache": "hot"}
+TOLERANCE = {"f32": 5e-6, "f16": 2e-3, "bf16": 1e-2}
+HUNG_AFTER_S = "20"
+"""A rank that is only slow, on a machine that is busy, must not be taken for hung."""
+
+
+def layer(kind: str, ranks: int = 2, **axes: Any) -> dict[str, Any]:
+    """Axes of a small projection."""
+    return axes | {"projection": {"kind": kind, "hidden": 40, "ranks": ranks}}
+
+
+def children(pid: int) -> list[int]:
+    """Processes that `pid` has started, oldest first."""
+    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+
+def parsed(kind: str, **axes: Any) -> Projection:
+    return Projection.from_wire(support.wire(**layer(kind, **axes)))
+
+
+class TestRows:
+    def test_sizes_follow_from_the_wire(self) -> None:
+        of = parsed("all-gather")
+        assert (of.rows, of.columns, of.shard_rows) == (48, 64, 24)
+        assert of.weight_shape == (40, 64)
+        assert parsed("reduce-scatter").weight_shape == (64, 40)
+
+    def test_attention_is_unsupported_in_words(self) -> None:
+        with pytest.raises(Unsupported, match="projections, not attention"):
+            Projection.from_wire(support.wire())
+
+    def test_nonsense_is_malformed(self) -> None:
+        for bad in ({"kind": "scatter"}, {"ranks": 5}, {"ranks": 0}, {"hidden": None}):
+            wire = support.wire(**layer("all-gather"))
+            wire["projection"] |= bad
+            with pytest.raises(Failed, match="malformed projection"):
+                Projection.from_wire(wire)
+
+    def test_padding_is_more_rows_of_which_none_counts(self) -> None:
+        assert [power_of_two(n) for n in (1, 2, 3, 24, 32)] == [1, 2, 4, 32, 32]
+        gathered = Geometry(parsed("all-gather"), 1, pad=True)
+        assert gathered.padded(20) == 32
+        assert gathered.activation_span == (24 * 40, 32)
+        assert gathered.counted_rows(20) == [(0, 20), (24, 44)]
+        scattered = Geometry(parsed("reduce-scatter"), 1, pad=True)
+        assert scattered.activation_span == (48 * 64, 64)
+        assert scattered.counted_rows(20) == [(32, 52)]
+        plain = Geometry(parsed("reduce-scatter"), 1, pad=False)
+        assert plain.counted_rows(20) == [(20, 40)]
+
+
+class TestOneAnswerOfMany:
+    def test_the_slowest_rank_is_the_sample(self) -> None:
+        fast = {
+            "device_ns": [3.0, 9.0],
+            "host_ns": [1.0, 2.0],
+            "clock_mhz": [1980.0, 1980.0],
+            "peak_bytes": 10,
+            "state": {"sm_mhz": 1980},
+        }
+        slow = fast | {
+            "device_ns": [5.0, 4.0],
+            "clock_mhz": [1400.0, 1980.0],
+            "state": {"sm_mhz": 1400, "throttle_bits": 4},
+            "synchronised": True,
+        }
+        found = slowest([fast, slow])
+        assert found["device_ns"] == [5.0, 9.0]
+        assert found["host_ns"] == [1.0, 2.0]
+        assert found["clock_mhz"] == [1400.0, 1980.0]
+        assert found["state"]["throttle_bits"] == 4
+        assert found["synchronised"]
+        with pytest.raises(Failed, match="different numbers of samples"):
+            slowest([fast, fast | {"device_ns": [1.0]}])
+
+    def test_what_any_rank_computed_wrongly_is_wrong(self) -> None:
+        def reply(seed: int, error: float, sets: int) -> dict[str, Any]:
+            errors = {"out": {"relative_l2": error, "max_abs": 1.0}}
+            told = {"input_sets": sets} | ({"input_sets_reason": "short"} if sets == 1 else {})
+            checked = {"seed": seed, "errors": errors, "probes": {"out": [error]}}
+            return {"device_ns": [1.0], "host_ns": []} | told | {"checked": checked}
+
+        found = slowest([reply(43, 0.0, 4), reply(43, 0.7, 1)])
+        assert found["checked"]["errors"]["out"]["relative_l2"] == 0.7
+        assert found["checked"]["probes"]["out"] == [0.0], "of rank 0"
+        assert (found["input_sets"], found["input_sets_reason"]) == (1, "short")
+        with pytest.raises(Failed, match="different seeds"):
+            slowest([reply(43, 0.0, 3), reply(42, 0.0, 3)])
+
+    def test_an_error_that_is_not_finite_is_the_worst(self) -> None:
+        errors = [{"relative_l2": value, "max_abs": 0.0} for value in (1e-3, 2e-3, None)]
+        assert worst(errors[:2])["relative_l2"] == 0.002
+        assert worst(errors)["relative_l2"] is None
+
+
+class Ended:
+    """A rank's process that a signal has ended, or that is ended on request."""
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+
+    def end(self, within_s: float = 0.0) -> str:
+        return "was ended by SIGSEGV"
+
+
+class TestBlame:
+    def broken(self, gone: int | None, replies: dict[int, Any]) -> str:
+        ranks = Ranks("sequence_parallel")
+        processes: list[Any] = [Ended(0), Ended(1)]
+        ranks._processes = list(processes)
+        culprit = None if gone is None else processes[gone]
+        return str(ranks._broken("measure", 8.0, replies, culprit))
+
+    def test_a_rank_that_died_is_named_beside_what_a_survivor_says_of_it(self) -> None:
+        complaint = {"type": "failed", "reason": "connection closed by peer"}
+        said = self.broken(1, {0: complaint})
+        assert "rank 1 was ended by SIGSEGV during `measure`" in said
+        assert "rank 0: connection closed by peer" in said
+
+    def test_who_complains_and_who_is_silent(self) -> None:
+        said = self.broken(None, {0: {"type": "failed", "reason": "timed out"}})
+        assert said == "rank 0: timed out; rank 1 did not answer `measure`"
+        said = self.broken(None, {0: {"type": "measured"}})
+        assert "rank 1 did not answer `measure` within 8 s" in said
+
+
+class TestLimits:
+    def test_loading_is_part_of_the_request_that_started_the_ranks(self) -> None:
+        for limit_s, loading_s, remaining_s in (
+            (LIMIT_S, 30.0, LIMIT_S - 30.0),
+            # A lower limit is of the request alone, while both fit into the whole.
+            (20.0, 30.0, 20.0),
+            (20.0, LIMIT_S - 5.0, 5.0),
+            (2 * LIMIT_S, 30.0, 2 * LIMIT_S - 30.0),
+        ):
+            with mock.patch.dict(os.environ, {LIMIT_VARIABLE: str(limit_s)}):
+                ranks = Ranks("sequence_parallel")
+            ranks._loading_s = loading_s
+            assert ranks._remaining_s() == remaining_s
+            assert ranks._remaining_s() == limit_s, "of the next request nothing"
+
+
+class TestPlans:
+    def test_rank_0_alone_says_how_many_samples(self) -> None:
+        def samples(rank: int) -> int:
+            agreement = Agreement(path, rank, 2, 60.0)
+            plan = AgreedPlan(0, 9, 2, budget_ms=3.5, cold=False, agreement=agreement)
+            # A second passes between looks at rank 1's clock: its own budget is spent at once.
+            ticks = itertools.count(0, 1 + 999 * rank)
+            return len(list(plan.rounds(Inputs(), lambda: next(ticks) / 1e3)))
+
+        with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
+            path = Path(folder) / "agreement"
+            Agreement.create(path, 2)
+            assert list(pool.map(samples, range(2))) == [3, 3]
+
+
+class TestConversation(support.Conversing):
+    LIBRARY = "sequence_parallel"
+
+    def right(self, reply: dict[str, Any], dtype: str = "f32") -> None:
+        assert reply["type"] == "prepared", reply
+        assert reply["errors"]["out"]["relative_l2"] < TOLERANCE[dtype]
+        assert len(reply["probes"]["out"]) == 16
+
+    def right_after_timing(self, reply: dict[str, Any], dtype: str = "f32") -> None:
+        self.right(reply, dtype)
+        # As many calls as there are lengths for.
+        measured = self.worker.ask(
+            "measure", **PLAN | {"warmup": 0, "samples": 2, "min_samples": 2}
+        )
+        if reply["effective"]["lengths"] == 1:
+            support.right_after_timing(measured, TOLERANCE[dtype], reply)
+            return
+        # Of other lengths than the problem's: no place to probe.
+        assert measured["checked"]["probes"] == {}
+        assert measured["checked"]["seed"] == support.SEED + 1
+        error = measured["checked"]["errors"]["out"]["relative_l2"]
+        assert error < TOLERANCE[dtype]
+
+    def test_hello(self) -> None:
+        assert self.hello["type"] == "hello", self.hello
+        assert "gpus" not in self.hello
+        for variant in self.hello["variants"]:
+            assert variant["projections"] == list(KINDS)
+
+    def test_two_ranks_are_right(self) -> None:
+        for kind in KINDS:
+            for dtype in TOLERANCE:
+                for params in ({}, {"lengths": 3}, {"lengths": 3, "pad": "pow2"}):
+                    reply = self.worker.prepare("gloo", params, **layer(kind, dtype=dtype))
+                    self.right_after_timing(reply, dtype)
+                    assert reply.get("problems", 1) == params.get("lengths", 1)
+
+    def test_padding_changes_no_row_that_counts(self) -> None:
+        for kind in KINDS:
+            plain = self.worker.prepare("gloo", **layer(kind))["probes"]["out"]
+            padded = self.worker.prepare("gloo", {"pad": "pow2"}, **layer(kind))["probes"]["out"]
+            for ours, theirs in zip(padded, plain, strict=True):
+                assert ours == pytest.approx(theirs, abs=1e-4)
+
+    def test_samples_and_census(self) -> None:
+        self.right(self.worker.prepare("gloo", {"lengths": 1}, **layer("all-gather")))
+        for cache in ("hot", "cold"):
+            measured = self.worker.ask("measure", **PLAN | {"cache": cache})
+            assert len(measured["device_ns"]) == 3, measured
+        # Rank 0's clock alone says when the budget is spent.
+        spent = self.worker.ask("measure", **PLAN | {"samples": 5, "min_samples": 2})
+        assert len(spent["device_ns"]) == 2, spent
+        census = self.worker.ask("census")
+        assert (census["type"], census["launches"]) == ("census", [])
+
+    def test_functions_are_counted_in_as_many_calls_on_each_rank(self) -> None:
+        counter = {"name": "gathers", "functions": ["torch.distributed:all_gather_into_tensor"]}
+        problem = support.wire(**layer("all-gather"))
+        request = {"variant": "gloo", "seed": 42, "params": {}, "problem": problem}
+        self.right(self.worker.ask("prepare", **request, counters=[counter]))
+        assert self.worker.ask("census")["counts"]["calls.gathers"] == 1
+
+    def test_lengths_run_out_in_words(self) -> None:
+        axes = layer("all-gather", batch=1, seq_q=8)
+        self.right(self.worker.prepare("gloo", {"lengths": 1}, **axes))
+        reply = self.worker.ask("measure", **PLAN)
+        assert reply["type"] == "failed", reply
+        assert "all have been made" in reply["reason"]
+        self.right(self.worker.prepare("gloo", **axes))
+
+    def test_what_cannot_run_here_is_unsupported(self) -> None:
+        for variant in ("nccl", "symm-mem", "xformers"):
+            reply = self.worker.prepare(variant, **layer("all-gather"))
+            assert reply["type"] == "unsupported", reply
+            assert "needs a GPU for each rank" in reply["reason"]
+        self.right(self.worker.prepare("gloo", {"start": "queued"}, **layer("all-gather")))
+        assert self.worker.ask("measure", **PLAN)["type"] == "unsupported"
+
+    def test_another_number_of_ranks(self) -> None:
+        for ranks in (1, 2):
+            self.right(self.worker.prepare("gloo", **layer("reduce-scatter", ranks=ranks)))
+            assert len(children(self.worker.pid)) == ranks
+
+
+class TestLostRanks:
+    def setup_method(self) -> None:
+        os.environ[LIMIT_VARIABLE] = HUNG_AFTER_S
+        self.worker = support.StartedWorker("sequence_parallel")
+        del os.environ[LIMIT_VARIABLE]
+        assert self.worker.ask("hello", protocol=1)["type"] == "hello"
+        self.prepare()
+
+    def prepare(self) -> None:
+        reply = self.worker.prepare("gloo", **layer("all-gather"))
+        assert reply["type"] == "prepared", reply
+
+    def ranks(self) -> list[int]:
+        return children(self.worker.pid)
+
+    def test_a_rank_that_dies_costs_its_case(self) -> None:
+        os.kill(self.ranks()[1], signal.SIGKILL)
+        reply = self.worker.ask("measure", **PLAN)
+        assert reply["type"] == "failed", reply
+        assert "rank 1 was ended by SIGKILL during `measure`" in reply["reason"]
+        assert self.ranks() == []
+        assert "no case" in self.worker.ask("measure", **PLAN)["reason"]
+        self.prepare()
+        self.end()
+
+    def test_a_rank_that_hangs_costs_its_case(self) -> None:
+        os.kill(self.ranks()[1], signal.SIGSTOP)
+        reply = self.worker.ask("measure", **PLAN)
+        assert reply["type"] == "failed", reply
+        assert "rank 1 did not come" in reply["reason"]
+        assert "rank 1 did not answer `measure`" in reply["reason"]
+        assert self.ranks() == []
+        self.prepare()
+        self.end()
+
+    def test_ranks_do_not_outlive_the_worker(self) -> None:
+        ranks = self.ranks()
+        os.kill(ranks[0], signal.SIGSTOP)
+        os.kill(self.worker.pid, signal.SIGKILL)
+        assert self.worker.exit_status() == -signal.SIGKILL
+        deadline = time.monotonic() + support.REPLY_LIMIT_S
+        while any(map(alive, ranks)) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert not list(filter(alive, ranks))
+
+    def end(self) -> None:
+        assert self.worker.ask("shutdown")["type"] == "bye"
+        assert self.worker.exit_status() == 0
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and waits to be collected does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in ("Z", "X")
