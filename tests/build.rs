@@ -70,7 +70,7 @@ impl Build {
     }
 }
 
-fn ended(command: &mut assert_cmd::Command) -> (i32, String, String) {
+fn ended(command: &mut std::process::Command) -> (i32, String, String) {
     let output = command.output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let code = output.status.code().unwrap_or(-1);

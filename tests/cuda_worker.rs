@@ -43,7 +43,7 @@ fn driver(place: &Place) -> PathBuf {
 }
 
 /// regatta on a device that behaves as told.
-fn driven(place: &Place, mode: &str, cuda: &str, args: &[&str]) -> assert_cmd::Command {
+fn driven(place: &Place, mode: &str, cuda: &str, args: &[&str]) -> std::process::Command {
     let mut command = place.regatta(args);
     command
         .env("LD_LIBRARY_PATH", driver(place))

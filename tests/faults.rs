@@ -190,9 +190,9 @@ fn a_silent_worker_is_killed_after_its_limit() {
     }
 }
 
-/// True when a process ends within a second.
+/// True when a process ends within a minute, which a busy machine may take.
 fn gone(process: &str) -> bool {
-    (0..50).any(|_| {
+    (0..3000).any(|_| {
         let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
         // A zombie that init has not reaped yet is as dead as one that is gone.
         let gone = stat.is_empty() || stat.contains(") Z ");
@@ -312,9 +312,8 @@ fn a_stopped_harness_takes_along_what_its_workers_started() {
         &["--state", state.to_str().unwrap()],
         "",
     );
-    let harness = std::process::Command::new(assert_cmd::cargo::cargo_bin!("regatta"))
-        .args(["run", "./s.toml"])
-        .current_dir(place.path())
+    let harness = place
+        .regatta(&["run", "./s.toml"])
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::piped())
         .spawn()

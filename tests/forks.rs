@@ -5,7 +5,6 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -255,18 +254,6 @@ fn soon<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-fn started(place: &Place) -> Child {
-    Command::new(assert_cmd::cargo::cargo_bin!("regatta"))
-        .args(["run", "./s.toml"])
-        .current_dir(place.path())
-        .env("XDG_CACHE_HOME", place.path().join("cache"))
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap()
-}
-
 #[test]
 fn nothing_that_was_forked_outlives_the_harness() {
     // A child with a session of its own, and a daemon whose parent is gone.
@@ -284,7 +271,7 @@ fn nothing_that_was_forked_outlives_the_harness() {
         time.sleep(600)";
     for signal in [Signal::SIGKILL, Signal::SIGTERM] {
         let place = place("fork", "pass", leaves);
-        let mut harness = started(&place);
+        let mut harness = place.started(&["run", "./s.toml"]);
         let left = soon("nothing was left", || {
             let left = lines(&place, "left");
             (left.len() == 3).then_some(left)

@@ -8,7 +8,6 @@ mod common;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use common::Place;
@@ -26,17 +25,6 @@ fn moments() -> usize {
     asked.map_or(4, |number| {
         number.parse().expect("REGATTA_TEST_KILLS is a number")
     })
-}
-
-fn started(place: &Place, args: &[&str]) -> Child {
-    Command::new(assert_cmd::cargo::cargo_bin!("regatta"))
-        .args(args)
-        .current_dir(place.path())
-        .env("XDG_CACHE_HOME", place.path().join("cache"))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap()
 }
 
 /// Every case of every invocation once, and each undecided one in all that it owed.
@@ -82,7 +70,7 @@ impl RunFile {
 /// Starts a gate and stops it by a signal once its file has so many lines, or soon after.
 fn stop(place: &Place, args: &[&str], signal: Signal, lines: usize, after: Duration) {
     let file = RunFile::of(place);
-    let mut child = started(place, args);
+    let mut child = place.started(args);
     while file.lines() < lines && child.try_wait().unwrap().is_none() {
         std::thread::sleep(Duration::from_micros(200));
     }

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -71,12 +71,8 @@ fn place(then: &str) -> Place {
 }
 
 fn started(place: &Place, arguments: &[&str]) -> Child {
-    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("regatta"));
+    let mut command = place.regatta(arguments);
     command
-        .args(arguments)
-        .current_dir(place.path())
-        .env("XDG_CACHE_HOME", place.path().join("cache"))
-        .env_remove("REGATTA_PYTHON")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
@@ -191,9 +187,8 @@ fn a_harness_that_cannot_speak_stops_all_the_same() {
     flags(true).unwrap();
     while full.write(&[b'x'; 512]).is_ok() {}
     flags(false).unwrap();
-    let mut harness = Command::new(assert_cmd::cargo::cargo_bin!("regatta"))
-        .args(["run", "./s.toml"])
-        .current_dir(place.path())
+    let mut harness = place
+        .regatta(&["run", "./s.toml"])
         .stdout(Stdio::null())
         .stderr(writer)
         .spawn()
@@ -331,9 +326,9 @@ fn a_hangup_that_the_caller_ignores_is_none() {
     let place = place("told('self'); select(undef, undef, undef, 0.01) until -e 'go'; exit 11;");
     let regatta = assert_cmd::cargo::cargo_bin!("regatta");
     let script = format!("trap '' HUP; exec {} run ./s.toml", regatta.display());
-    let harness = Command::new("sh")
+    let harness = place
+        .command("sh")
         .args(["-c", &script])
-        .current_dir(place.path())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
@@ -353,11 +348,11 @@ fn a_hangup_that_the_caller_ignores_is_none() {
 fn a_caller_that_ignores_its_children_does_no_harm() {
     let place = place("exit 11;");
     let regatta = assert_cmd::cargo::cargo_bin!("regatta");
-    let output = Command::new("perl")
+    let output = place
+        .command("perl")
         .args(["-e", "$SIG{CHLD} = 'IGNORE'; exec @ARGV"])
         .arg(regatta)
         .args(["run", "./s.toml"])
-        .current_dir(place.path())
         .output()
         .unwrap();
     let stdout = String::from_utf8_lossy(&output.stdout);

@@ -29,14 +29,7 @@ fn a_gate_stopped_while_it_confirms_goes_on_and_fails() {
     exits!(place, 0, ["baseline", "save", "s"]);
     let run = place.path().join("reports/s/run.jsonl");
     fs::remove_file(&run).unwrap();
-    let mut child = std::process::Command::new(assert_cmd::cargo::cargo_bin!("regatta"))
-        .args(SLOWER)
-        .current_dir(place.path())
-        .env("XDG_CACHE_HOME", place.path().join("cache"))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut child = place.started(&SLOWER);
     let confirming = || {
         let text = fs::read_to_string(&run).unwrap_or_default();
         text.contains("\"kind\":\"owed\"") && text.contains("\"invocation\":5")
@@ -120,10 +113,8 @@ fn many_times_beyond_a_limit_needs_two_invocations_and_no_statistics() {
 fn the_verdict_survives_whoever_was_to_read_it() {
     let place = Place::with_baseline(&["fake/steady"], &[], "");
     let stdout = |stdout: Stdio, args: &[&str]| {
-        let mut regatta = std::process::Command::new(assert_cmd::cargo::cargo_bin!("regatta"));
-        let regatta = regatta.args(args).current_dir(place.path());
-        let regatta = regatta.env("XDG_CACHE_HOME", place.path().join("cache"));
-        let status = regatta
+        let status = place
+            .regatta(args)
             .stdout(stdout)
             .stderr(Stdio::null())
             .status()
@@ -263,8 +254,7 @@ fn an_allowed_case_that_crashes_while_it_is_confirmed_does_not_hide_its_time() {
     // confirm.
     place.script("if [ $n -gt 5 ]; then exit 9; fi");
     fs::remove_file(place.path().join("starts")).ok();
-    let (code, stdout, stderr) = place.ran(&SLOWER);
-    assert_ne!(code, 0, "{stdout}{stderr}");
+    exits!(place, 1, SLOWER);
 }
 
 #[test]

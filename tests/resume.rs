@@ -4,7 +4,6 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::Place;
@@ -26,7 +25,7 @@ fn complete(run: &Run) {
 }
 
 #[test]
-fn kill_nine_at_ten_random_moments_and_resume() {
+fn kill_nine_at_five_random_moments_and_resume() {
     let place = Place::new();
     place.suite(
         "s",
@@ -34,19 +33,13 @@ fn kill_nine_at_ten_random_moments_and_resume() {
         &[],
         "",
     );
-    // Long enough that ten kills do not let it come to its end.
-    let args = ["run", "./s.toml", "--invocations", "60"];
+    // Long enough that five kills do not let it come to its end.
+    let args = ["run", "./s.toml", "--invocations", "40"];
     let mut rng = ChaCha8Rng::seed_from_u64(20_261_120);
     let path = place.path().join("reports/s/run.jsonl");
     let lines = || fs::read_to_string(&path).map_or(0, |text| text.lines().count());
-    for moment in 0..10 {
-        let mut child = Command::new(assert_cmd::cargo::cargo_bin!("regatta"))
-            .args(args)
-            .current_dir(place.path())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+    for moment in 0..5 {
+        let mut child = place.started(&args);
         // The first two before or around the first line, the others some entries
         // later, whatever the speed of the machine.
         if moment >= 2 {
@@ -85,10 +78,7 @@ fn torn_and_edited_lines_are_measured_again_and_the_good_ones_kept() {
     fs::write(&path, &damaged).unwrap();
 
     let (stdout, _) = exits!(place, 3, ["diff", "reports/s", "reports/s"]);
-    assert!(
-        stdout.contains("line 4") || stdout.contains("not measured"),
-        "{stdout}"
-    );
+    assert!(stdout.contains("not measured"), "{stdout}");
 
     let (_, stderr) = exits!(place, 0, ["run", "./s.toml"]);
     assert!(stderr.contains("resuming: 28 entries"), "{stderr}");
@@ -157,13 +147,7 @@ fn another_plan_begins_anew_and_keeps_the_old_run() {
 fn two_harnesses_do_not_write_one_run() {
     let place = Place::new();
     place.suite("s", &["fake/silent"], &[], "");
-    let mut child = Command::new(assert_cmd::cargo::cargo_bin!("regatta"))
-        .args(["run", "./s.toml"])
-        .current_dir(place.path())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut child = place.started(&["run", "./s.toml"]);
     let path = place.path().join("reports/s/run.jsonl");
     while !path.exists() {
         std::thread::sleep(Duration::from_millis(5));

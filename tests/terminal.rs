@@ -3,9 +3,7 @@
 
 mod common;
 
-use assert_cmd::Command;
-
-use common::{Place, of_no_job};
+use common::Place;
 use regatta::report::text::width;
 
 /// No line is wider than a terminal, and nothing in it is more than text.
@@ -138,17 +136,13 @@ fn a_plan_says_each_problem_once_and_ids_on_request() {
 /// regatta on a terminal of 80 columns, as `script` makes one; what it printed.
 fn on_a_terminal(place: &Place, arguments: &str, variables: &[(&str, &str)]) -> String {
     let regatta = assert_cmd::cargo::cargo_bin!("regatta");
-    let mut command = Command::new("script");
-    of_no_job(&mut command);
-    let output = command
+    let output = place
+        .command("script")
         .args([
             "-qec",
             &format!("{} {arguments}", regatta.display()),
             "/dev/null",
         ])
-        .current_dir(place.path())
-        .env("XDG_CACHE_HOME", place.path().join("cache"))
-        .env("REGATTA_GROUND", "any")
         .env("TERM", "xterm")
         .envs(variables.iter().copied())
         .output()

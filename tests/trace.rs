@@ -4,7 +4,6 @@
 mod common;
 
 use std::fs;
-use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -250,14 +249,8 @@ fn damage_and_hostile_names_are_shown_as_text() {
 fn a_stopped_program_keeps_what_it_recorded() {
     let place = place();
     let script = format!("{}; touch ready; exec sleep 1000", copies("auto"));
-    let mut child = Command::new(assert_cmd::cargo::cargo_bin!("regatta"))
-        .current_dir(place.path())
-        .env("XDG_CACHE_HOME", place.path().join("cache"))
-        .args(["trace", "--out", "a.trace", "--", "sh", "-c", &script])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let words = ["trace", "--out", "a.trace", "--", "sh", "-c", &script];
+    let mut child = place.started(&words);
     let deadline = Instant::now() + Duration::from_secs(60);
     while !place.path().join("ready").exists() {
         assert!(Instant::now() < deadline, "the program did not start");

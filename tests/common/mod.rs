@@ -2,10 +2,11 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
-use assert_cmd::Command;
 use regatta::record::run_file;
 use regatta::record::types::Run;
 
@@ -17,6 +18,12 @@ macro_rules! exits {
         assert_eq!(code, $code, "stdout:\n{stdout}\nstderr:\n{stderr}");
         (stdout, stderr)
     }};
+}
+
+/// The program under test; `REGATTA_PROGRAM` names another than the one that was built.
+pub fn regatta() -> PathBuf {
+    let built = || assert_cmd::cargo::cargo_bin!("regatta").to_owned();
+    std::env::var_os("REGATTA_PROGRAM").map_or_else(built, PathBuf::from)
 }
 
 /// The fake worker's executable, which `cargo test` builds among the examples.
@@ -47,12 +54,15 @@ pub fn copy(from: &Path, to: &Path) {
 /// A temporary working directory.
 pub struct Place {
     folder: tempfile::TempDir,
+    /// Counts the starts of the fake worker, which draws other noise at each.
+    starts: tempfile::NamedTempFile,
 }
 
 impl Place {
     pub fn new() -> Place {
         Place {
             folder: tempfile::tempdir().unwrap(),
+            starts: tempfile::NamedTempFile::new().unwrap(),
         }
     }
 
@@ -165,18 +175,41 @@ impl Place {
         files.next().unwrap().path()
     }
 
-    /// regatta, to be run here.
-    pub fn regatta(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(assert_cmd::cargo::cargo_bin!("regatta"));
+    /// A program to be run here, without the variables of a job that these tests may be a part
+    /// of, and of what its user wants of colours: where `CI` is set even a dumb terminal is
+    /// given them.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
         command
             .current_dir(self.path())
             .env("XDG_CACHE_HOME", self.path().join("cache"))
+            .env("FAKE_STARTS", self.starts.path())
             .env_remove("REGATTA_PYTHON")
             // What is tested here does not depend on who else has this machine's cores.
-            .env("REGATTA_GROUND", "any")
-            .args(args);
-        of_no_job(&mut command);
+            .env("REGATTA_GROUND", "any");
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            let of_a_job = ["GITHUB_", "GITLAB_", "GH_", "CI_", "CLICOLOR"];
+            let word = ["CI", "NO_COLOR", "FORCE_COLOR"].contains(&&*text);
+            if word || of_a_job.iter().any(|of| text.starts_with(of)) {
+                command.env_remove(&name);
+            }
+        }
         command
+    }
+
+    /// regatta, to be run here.
+    pub fn regatta(&self, args: &[&str]) -> Command {
+        let mut command = self.command(regatta());
+        command.args(args);
+        command
+    }
+
+    /// regatta, started here with nobody to read what it says.
+    pub fn started(&self, args: &[&str]) -> Child {
+        let mut command = self.regatta(args);
+        let command = command.stdin(Stdio::null()).stdout(Stdio::null());
+        command.stderr(Stdio::null()).spawn().unwrap()
     }
 
     /// Runs regatta with these variables and gives `(exit code, standard output, standard
@@ -204,17 +237,4 @@ fn told(command: &mut Command) -> (i32, String, String) {
         text(&output.stdout),
         text(&output.stderr),
     )
-}
-
-/// Takes from what `command` will see the job that these tests may be a part of, and what its
-/// user wants of colours: where `CI` is set even a dumb terminal is given them.
-pub fn of_no_job(command: &mut Command) {
-    for (name, _) in std::env::vars_os() {
-        let text = name.to_string_lossy();
-        let of_a_job = ["GITHUB_", "GITLAB_", "GH_", "CI_", "CLICOLOR"];
-        let word = ["CI", "NO_COLOR", "FORCE_COLOR"].contains(&&*text);
-        if word || of_a_job.iter().any(|of| text.starts_with(of)) {
-            command.env_remove(&name);
-        }
-    }
 }
