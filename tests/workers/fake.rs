@@ -12,6 +12,8 @@
 mod answers;
 #[path = "fault.rs"]
 mod fault;
+#[path = "script.rs"]
+mod script;
 #[path = "tuner.rs"]
 mod tuner;
 #[path = "variants.rs"]
@@ -57,6 +59,7 @@ struct Fake {
     seed: u64,
     /// The number of this start.
     start: u64,
+    script: script::Script,
     rng: ChaCha8Rng,
     prepared: Option<Prepare>,
     chosen: tuner::Chosen,
@@ -104,6 +107,7 @@ fn main() {
         }),
         seed,
         start: start(),
+        script: script::Script::parse(&value("--script").unwrap_or_default()),
         rng: ChaCha8Rng::seed_from_u64(seed),
         prepared: None,
         chosen: tuner::Chosen::default(),
@@ -243,6 +247,7 @@ impl Worker for Fake {
             let name = &request.variant;
             return Err(Refusal::Failed(format!("there is no variant `{name}`")));
         }
+        let request = &self.script.acted(request, self.start);
         println!("fake: preparing {}", request.variant);
         self.deal(request);
         match request.variant.as_str() {
