@@ -1,8 +1,6 @@
 //! How well times are known: the ruler, the spread of a run, and what a sample is.
 
-mod common;
-
-use common::Place;
+use crate::common::Place;
 
 #[test]
 fn the_ruler_rules_the_processor_wherever_it_runs() {

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use super::root;
 use crate::common::Place;
-use crate::{exits, root};
 
 /// Documents, each with the name of its schema.
 pub struct Documents<'a> {

@@ -4,15 +4,13 @@
 //! `REGATTA_TEST_PYTHON` names an interpreter that has `jsonschema`; CI makes one from
 //! `workers/python/requirements-lint.txt`.
 
-#[path = "../common/mod.rs"]
-mod common;
 mod fitting;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{Place, fake_worker};
+use crate::common::{Place, fake_worker};
 use fitting::{Documents, below, faults, fit, found};
 use serde_json::Value;
 

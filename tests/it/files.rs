@@ -1,0 +1,340 @@
+//! Files that a command line names: what is no file is not waited for, what cannot have been
+//! measured is damage, and no report is written over another or over what it is of.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use crate::common::Place;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+
+/// A place with a finished run of suite `s`.
+fn measured() -> Place {
+    let place = Place::new();
+    place.suite("s", &["fake/steady"], &[], "");
+    exits!(place, 0, ["run", "./s.toml", "--filter", "s32", "--quiet"]);
+    place
+}
+
+/// The line with its checksum put right, as whoever edits a file on purpose would.
+fn sealed(line: &str) -> String {
+    let (body, _) = line.rsplit_once(",\"sum\":\"").unwrap();
+    let sum = crc32fast::hash(format!("{body}}}").as_bytes());
+    format!("{body},\"sum\":\"{sum:08x}\"}}\n")
+}
+
+/// Writes the run once more, lines changed.
+fn edited(place: &Place, to: &str, change: impl Fn(&str) -> String) {
+    let text = fs::read_to_string(place.path().join("reports/s/run.jsonl")).unwrap();
+    let lines: String = text.lines().map(|line| sealed(&change(line))).collect();
+    fs::create_dir_all(place.path().join(to)).unwrap();
+    place.write(&format!("{to}/run.jsonl"), &lines);
+}
+
+/// `"NAME":NUMBER` or `"NAME":[NUMBER,` with another number.
+fn with_number(line: &str, name: &str, number: &str) -> String {
+    for open in [format!("\"{name}\":["), format!("\"{name}\":")] {
+        if let Some((before, rest)) = line.split_once(&open) {
+            let end = rest.find([',', ']', '}']).unwrap();
+            return format!("{before}{open}{number}{}", &rest[end..]);
+        }
+    }
+    line.to_owned()
+}
+
+#[test]
+fn what_is_no_regular_file_is_refused_in_words_and_not_waited_for() {
+    let place = measured();
+    let path = |name: &str| place.path().join(name);
+    mkfifo(&path("pipe.toml"), Mode::S_IRWXU).unwrap();
+    symlink("/dev/zero", path("zero.toml")).unwrap();
+    fs::create_dir(path("folder.toml")).unwrap();
+    for (suite, says) in [
+        ("./pipe.toml", "cannot be read: it is a pipe"),
+        ("./zero.toml", "cannot be read: it is a device"),
+        ("./folder.toml", "cannot be read: it is a folder"),
+    ] {
+        let (_, stderr) = exits!(place, 2, ["run", suite]);
+        assert!(stderr.contains(says), "{stderr}");
+    }
+    mkfifo(&path("regatta.toml"), Mode::S_IRWXU).unwrap();
+    let (_, stderr) = exits!(place, 2, ["run", "./s.toml"]);
+    assert!(
+        stderr.contains("regatta.toml: cannot be read: it is a pipe"),
+        "{stderr}"
+    );
+    fs::remove_file(path("regatta.toml")).unwrap();
+
+    fs::create_dir(path("piped")).unwrap();
+    mkfifo(&path("piped/run.jsonl"), Mode::S_IRWXU).unwrap();
+    let (_, stderr) = exits!(place, 2, ["report", "piped"]);
+    assert!(stderr.contains("run.jsonl: it is a pipe"), "{stderr}");
+    let (_, stderr) = exits!(place, 2, ["diff", "reports/s", "piped"]);
+    assert!(stderr.contains("run.jsonl: it is a pipe"), "{stderr}");
+
+    fs::create_dir(path("huge")).unwrap();
+    let huge = fs::File::create(path("huge/run.jsonl")).unwrap();
+    huge.set_len(1 << 40).unwrap();
+    let (_, stderr) = exits!(place, 2, ["report", "huge"]);
+    assert!(stderr.contains("larger than the 2048 MiB"), "{stderr}");
+}
+
+#[test]
+fn what_no_clock_shows_is_damage_with_its_line() {
+    let place = measured();
+    for (name, number, says) in [
+        ("first_call_ns", "-5", "first_call_ns holds -5 ns: no time"),
+        (
+            "device_ns",
+            "1e300",
+            "device_ns holds 1e300 ns: it is beyond any clock",
+        ),
+        ("device_ns", "0", "device_ns holds 0 ns"),
+        ("out", "-5", "errors holds -5: a distance is never negative"),
+    ] {
+        edited(&place, "odd", |line| with_number(line, name, number));
+        let (stdout, _) = exits!(place, 3, ["diff", "reports/s", "odd"]);
+        let stdout = stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(stdout.contains(says), "{name}: {stdout}");
+        assert!(stdout.contains("odd is damaged: line "), "{name}: {stdout}");
+    }
+    for (from, to, says) in [
+        (
+            "\"device_kind\":\"cpu\"",
+            "\"device_kind\":\"quantum\"",
+            "run.jsonl:1: worker \"fake\" is on a device of kind \"quantum\"",
+        ),
+        (
+            "\"floor\":0.02",
+            "\"floor\":10.0",
+            "run.jsonl:1: policy.floor is 10, beyond 0 to 1",
+        ),
+    ] {
+        edited(&place, "odd", |line| line.replace(from, to));
+        let (_, stderr) = exits!(place, 2, ["diff", "reports/s", "odd"]);
+        assert!(stderr.contains(says), "{stderr}");
+    }
+
+    exits!(place, 0, ["baseline", "save", "s", "--force"]);
+    let folder = place.path().join("baselines/s");
+    let file = fs::read_dir(&folder)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    let text = fs::read_to_string(&file).unwrap();
+    let odd: String = text
+        .lines()
+        .map(|line| sealed(&with_number(line, "first_call_ns", "-5")))
+        .collect();
+    fs::write(&file, odd).unwrap();
+    let (_, stderr) = exits!(place, 2, ["gate", "./s.toml", "--filter", "s32"]);
+    assert!(
+        stderr.contains("is damaged") && stderr.contains("first_call_ns holds -5 ns"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn a_run_without_a_readable_entry_is_no_baseline() {
+    let place = measured();
+    edited(&place, "torn", |line| {
+        line.replace("\"kind\":\"entry\"", "\"kind\":\"entrance\"")
+    });
+    let (stdout, _) = exits!(place, 0, ["report", "torn"]);
+    assert!(stdout.contains("torn/index.html"), "{stdout}");
+    let (_, stderr) = exits!(place, 2, ["report", "torn", "--spread"]);
+    assert!(
+        stderr.contains("torn/run.jsonl is a run without an entry that can be read"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn no_two_reports_go_to_one_place() {
+    let place = measured();
+    fs::create_dir(place.path().join("out")).unwrap();
+    symlink("out", place.path().join("link")).unwrap();
+    for arguments in [
+        ["--html", "x", "--markdown", "./x"],
+        ["--html", "out/x", "--junit", "link/x"],
+        ["--csv", "out", "--html", "link/cases.csv"],
+        ["--csv", "out", "--markdown", "out/../out/samples.csv"],
+        ["--html", "-", "--junit", "-"],
+    ] {
+        let command = [&["report", "reports/s"][..], &arguments].concat();
+        let (code, _, stderr) = place.ran(&command);
+        assert_eq!(code, 2, "{arguments:?}: {stderr}");
+        assert!(stderr.contains("is named for two formats"), "{stderr}");
+    }
+    let (_, stderr) = exits!(place, 2, ["report", "reports/s", "--csv", "-"]);
+    assert!(stderr.contains("two tables; name a folder"), "{stderr}");
+}
+
+#[test]
+fn no_report_is_written_over_a_record_whatever_it_is_called() {
+    let place = measured();
+    let run = place.path().join("reports/s/run.jsonl");
+    let text = fs::read_to_string(&run).unwrap();
+    fs::copy(&run, place.path().join("mine")).unwrap();
+    let (_, stderr) = exits!(place, 2, ["report", "mine", "--html", "mine"]);
+    assert!(stderr.contains("reports never replace one"), "{stderr}");
+    assert_eq!(fs::read_to_string(place.path().join("mine")).unwrap(), text);
+}
+
+#[test]
+fn runs_of_one_folder_have_a_report_each() {
+    let place = measured();
+    let past = place.path().join("past");
+    fs::create_dir(&past).unwrap();
+    for name in ["a.jsonl", "b.jsonl"] {
+        fs::copy(place.path().join("reports/s/run.jsonl"), past.join(name)).unwrap();
+    }
+    exits!(place, 0, ["report", "past/a.jsonl", "past/b.jsonl"]);
+    for page in ["past/a/index.html", "past/b/index.html", "past/b/cases.csv"] {
+        assert!(place.path().join(page).is_file(), "{page}");
+    }
+    let (_, stderr) = exits!(place, 2, ["report", "past/a.jsonl", "past/../past/a.jsonl"]);
+    assert!(stderr.contains("are one run; name it once"), "{stderr}");
+}
+
+#[test]
+fn a_dash_is_standard_output() {
+    let place = measured();
+    for (format, begins) in [
+        ("--markdown", "### "),
+        ("--html", "<!doctype html>"),
+        ("--junit", "<?xml"),
+    ] {
+        let (stdout, _) = exits!(place, 0, ["report", "reports/s", format, "-"]);
+        assert!(stdout.to_lowercase().starts_with(begins), "{stdout}");
+        let (_, stdout, stderr) = place.ran(&["diff", "reports/s", "reports/s", format, "-"]);
+        assert!(
+            stdout.to_lowercase().starts_with(begins),
+            "{stdout}\n{stderr}"
+        );
+    }
+    assert!(!place.path().join("-").exists());
+    let twice = [
+        "diff",
+        "reports/s",
+        "reports/s",
+        "--json",
+        "--markdown",
+        "-",
+    ];
+    let (code, stdout, stderr) = place.ran(&twice);
+    assert_eq!((code, stdout.as_str()), (2, ""), "{stderr}");
+    assert!(stderr.contains("both go to standard output"), "{stderr}");
+}
+
+#[test]
+fn a_suite_cannot_put_a_worker_in_place_of_regattas_own() {
+    let place = Place::new();
+    place.suite("s", &["fake/steady"], &[], "");
+    let path = place.path().join("s.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    for name in ["cpu", "cuda", "torch", "jax"] {
+        let own = format!("[workers.{name}]\ncommand = [\"true\"]\n");
+        place.write("s.toml", &format!("{text}{own}"));
+        let (_, stderr) = exits!(place, 2, ["run", "./s.toml"]);
+        let says = format!("`{name}` is a worker of regatta's own");
+        assert!(
+            stderr.contains("./s.toml:") && stderr.contains(&says),
+            "{stderr}"
+        );
+        place.write("s.toml", &text);
+        place.write("regatta.toml", &own);
+        let (_, stderr) = exits!(place, 2, ["run", "./s.toml"]);
+        assert!(
+            stderr.contains("regatta.toml:1: ") && stderr.contains(&says),
+            "{stderr}"
+        );
+        fs::remove_file(place.path().join("regatta.toml")).unwrap();
+    }
+    assert!(!Path::new("reports/s/run.jsonl").exists());
+}
+
+#[test]
+fn a_bad_set_cites_the_command_line() {
+    let place = Place::new();
+    place.suite("s", &["fake/steady"], &[], "");
+    for (set, says) in [
+        ("fake/steady.splits=1", "has no parameter `splits`"),
+        ("fake/steady.num_splits_key=many", "is not possible"),
+        (
+            "fake/steady.num_splits_key=1,n=2",
+            "cannot stand in a case id",
+        ),
+        ("fake/steady.num splits=1", "cannot name a parameter"),
+        (
+            "fake/steady.dtype=f16",
+            "a selector means the case's own `dtype`",
+        ),
+    ] {
+        let (_, stderr) = exits!(place, 2, ["run", "./s.toml", "--set", set]);
+        assert!(
+            stderr.contains(&format!("--set {set}: ")) && stderr.contains(says),
+            "{stderr}"
+        );
+        assert!(!stderr.contains("s.toml:"), "{stderr}");
+    }
+}
+
+#[test]
+fn a_run_tells_where_its_time_went_and_an_old_one_that_it_does_not() {
+    let place = measured();
+    let page = place.path().join("t.html");
+    let (stdout, _) = exits!(place, 0, ["report", "reports/s", "--timings", "t.html"]);
+    assert!(
+        stdout.starts_with("took ") && stdout.contains("timed something"),
+        "{stdout}"
+    );
+    let written = fs::read_to_string(&page).unwrap();
+    assert!(written.contains("where the time went") && written.contains("<svg"));
+    let json = ["report", "reports/s", "--timings", "t.html", "--json"];
+    let (stdout, _) = exits!(place, 0, json);
+    let figures: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    let time = |value: &serde_json::Value| value.as_f64().unwrap();
+    let phases = figures["phases"].as_array().unwrap();
+    let sum: f64 = phases.iter().map(|of| time(&of["took_ns"])).sum();
+    assert!(sum > 0.0 && sum <= time(&figures["took_ns"]), "{stdout}");
+    assert!(time(&figures["timed_ns"]) <= sum, "{stdout}");
+
+    fs::remove_file(&page).unwrap();
+    edited(&place, "old", |line| {
+        let mut line = line.to_owned();
+        for new in [",\"spent\":", ",\"parts\":"] {
+            if let Some((before, rest)) = line.split_once(new) {
+                let (_, sum) = rest.rsplit_once(",\"sum\"").unwrap();
+                line = format!("{before},\"sum\"{sum}");
+            }
+        }
+        line
+    });
+    let (_, stderr) = exits!(place, 2, ["report", "old", "--timings", "t.html"]);
+    assert!(
+        stderr.contains("does not say where its time went")
+            && stderr.contains("regatta run ./s.toml"),
+        "{stderr}"
+    );
+    assert!(!page.exists());
+    exits!(place, 0, ["diff", "old", "reports/s", "--json"]);
+    for also in ["--html", "--csv", "--base"] {
+        let both = ["report", "reports/s", "--timings", "t.html", also, "x"];
+        exits!(place, 2, both);
+    }
+    let (_, stderr) = exits!(
+        place,
+        2,
+        ["report", "reports/s", "--timings", "-", "--json"]
+    );
+    assert!(stderr.contains("name a file for the page"), "{stderr}");
+    exits!(
+        place,
+        2,
+        ["report", "reports/s", "--timings", "reports/s/run.jsonl"]
+    );
+}
