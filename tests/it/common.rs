@@ -108,7 +108,7 @@ impl Place {
                 .any(|name| word.ends_with(name))
         };
         let timeout_s = match variants.iter().chain(args).any(hangs) {
-            true => 3,
+            true => 1,
             false => 60,
         };
         let worker = fake_worker().display().to_string();

@@ -50,22 +50,6 @@ fn the_same_code_passes_and_both_runs_alternate() {
 }
 
 #[test]
-fn what_is_slower_is_called_and_a_smaller_floor_sees_more() {
-    let place = place(&["fake/steady"]);
-    let compare = |percent: &str, more: &[&str], code: i32| {
-        let head = slower(percent);
-        let words = ["compare", "./s.toml", "--base", "here", "--head", &head];
-        exits!(place, code, [&words[..], more].concat()).0
-    };
-    let stdout = compare("5", &[], 1);
-    assert!(stdout.contains("6 of 6 cases regressed"), "{stdout}");
-    compare("1", &[], 0);
-    compare("1", &["--floor", "0.002"], 1);
-    let stdout = compare("-5", &[], 0);
-    assert!(stdout.contains("Improved (6)"), "{stdout}");
-}
-
-#[test]
 fn a_parameter_and_a_variant_are_versions_too() {
     let place = place(&["fake/steady", "fake/slow"]);
     let words = ["compare", "./s.toml", "--base", "here", "--head"];
@@ -149,41 +133,6 @@ fn what_is_no_version_is_refused_before_anything_is_measured() {
         ["compare", "./s.toml", "--base", "here", "--head", "run:x"]
     );
     assert!(stderr.contains("name it as --base"), "{stderr}");
-}
-
-#[test]
-fn sides_that_cannot_be_compared_are_refused_in_words() {
-    let place = place(&["fake/steady"]);
-    let gpu = format!(
-        "worker:fake={} --kind cuda --clock events",
-        fake_worker().display()
-    );
-    let (_, stderr) = exits!(place, 3, ["compare", "./s.toml", "--base", &gpu]);
-    assert!(stderr.contains("fake.device: cuda"), "{stderr}");
-    assert!(stderr.contains("nothing was measured"), "{stderr}");
-    let words = ["compare", "./s.toml", "--base", &gpu, "--head", &gpu];
-    let (_, stderr) = exits!(place, 2, [&words[..], &["--processor"]].concat());
-    assert!(
-        stderr.contains("no case of s runs on the processor"),
-        "{stderr}"
-    );
-}
-
-#[test]
-fn a_stored_run_is_a_base() {
-    let place = place(&["fake/steady"]);
-    exits!(place, 0, ["run", "./s.toml"]);
-    exits!(place, 0, ["compare", "./s.toml", "--base", "run:reports/s"]);
-    let head = slower("8");
-    let words = [
-        "compare",
-        "./s.toml",
-        "--base",
-        "run:reports/s",
-        "--head",
-        &head,
-    ];
-    exits!(place, 1, words);
 }
 
 #[test]

@@ -10,26 +10,20 @@ fn check(command: &[&str]) -> (i32, String, String) {
 }
 
 #[test]
-fn a_worker_in_seventy_lines_of_perl_conforms() {
+fn a_worker_in_perl_conforms() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/workers/naive.pl");
     let (code, stdout, stderr) = check(&["perl", path]);
     assert_eq!(code, 0, "{stdout}{stderr}");
     assert!(stdout.contains("conforms:"), "{stdout}");
-    let lines = std::fs::read_to_string(path).unwrap().lines().count();
-    assert!(lines <= 70, "{lines} lines");
 }
 
 #[test]
-fn a_worker_in_forty_lines_of_rust_conforms() {
+fn a_worker_in_rust_conforms() {
     let regatta = Path::new(assert_cmd::cargo::cargo_bin!("regatta"));
     let worker = regatta.with_file_name("examples").join("naive-worker");
     let (code, stdout, stderr) = check(&[worker.to_str().unwrap()]);
     assert_eq!(code, 0, "{stdout}{stderr}");
     assert!(stdout.contains("conforms:"), "{stdout}");
-    let source = "crates/worker/examples/naive.rs";
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
-    let lines = std::fs::read_to_string(source).unwrap().lines().count();
-    assert!(lines <= 40, "{lines} lines");
 }
 
 #[test]

@@ -128,7 +128,9 @@ fn a_device_too_old_is_unsupported() {
 #[test]
 fn short_memory_fails_the_case_with_what_was_needed_and_free() {
     let place = Place::new();
-    for outcome in outcomes(&place, "busy", NOWHERE) {
+    let found = outcomes(&place, "busy", NOWHERE);
+    assert_eq!(found.len(), 2);
+    for outcome in found {
         assert!(
             outcome.starts_with("failed: the case and its float64 reference need 0."),
             "{outcome}"
@@ -170,11 +172,9 @@ fn without_a_compiler_the_case_says_where_one_was_looked_for() {
 
 /// With a compiler and a device that executes nothing, the poison stays in the results.
 #[test]
+#[ignore = "needs CUDA's compilers"]
 fn a_kernel_that_writes_nothing_is_found_out() {
-    let Ok(cuda) = std::env::var("REGATTA_TEST_CUDA") else {
-        eprintln!("not run: REGATTA_TEST_CUDA names no CUDA toolkit");
-        return;
-    };
+    let cuda = std::env::var("REGATTA_TEST_CUDA").expect("it names a CUDA toolkit");
     let place = Place::new();
     for outcome in outcomes(&place, "", &cuda) {
         assert!(outcome.contains("never written"), "{outcome}");
@@ -247,8 +247,10 @@ fn what_somebodys_kernel_does_not_take_is_unsupported() {
     place.edit("cuda.toml", "heads = 4", "heads = 4\nkv_heads = 2");
     let run = ["run", "./cuda.toml", "--invocations", "1"];
     let (code, _, stderr) = ran(&place, "", NOWHERE, &run);
-    assert_ne!(code, 1, "{stderr}");
-    for entry in place.run("cuda").entries {
+    assert_eq!(code, 0, "{stderr}");
+    let entries = place.run("cuda").entries;
+    assert!(!entries.is_empty());
+    for entry in entries {
         let outcome = format!("{:?}", entry.outcome);
         assert!(
             outcome.contains("mine/attention requires heads == kv_heads"),
@@ -275,11 +277,9 @@ fn a_formula_that_no_launch_can_have_fails_the_case() {
 
 /// With a compiler and a device that executes nothing.
 #[test]
+#[ignore = "needs CUDA's compilers"]
 fn somebodys_kernel_is_compiled_and_held_to_the_reference() {
-    let Ok(cuda) = std::env::var("REGATTA_TEST_CUDA") else {
-        eprintln!("not run: REGATTA_TEST_CUDA names no CUDA toolkit");
-        return;
-    };
+    let cuda = std::env::var("REGATTA_TEST_CUDA").expect("it names a CUDA toolkit");
     let place = Place::new();
     own(&place);
     for outcome in of_own(&place, &cuda, 1) {

@@ -1,6 +1,6 @@
-//! `examples/`: that each is as short as it says, and that those run which need no GPU.
+//! `examples/`: those run which need no GPU.
 //!
-//! `REGATTA_TEST_PYTHON` names an interpreter that has NumPy, and JAX or torch for theirs.
+//! `REGATTA_TEST_PYTHON` names an interpreter that has NumPy, and JAX for its own.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,21 +25,11 @@ fn place_of(name: &str) -> Place {
     place
 }
 
-/// Runs an example where its module is there, and looks that every case was measured.
-fn runs(name: &str, module: &str, builds: bool) {
-    let Ok(python) = std::env::var("REGATTA_TEST_PYTHON") else {
-        eprintln!("not run: REGATTA_TEST_PYTHON names no interpreter with {module}");
-        return;
-    };
+/// Runs an example, and looks that every case was measured.
+fn runs(name: &str, builds: bool) {
+    let python = std::env::var("REGATTA_TEST_PYTHON");
+    let python = python.expect("REGATTA_TEST_PYTHON names a Python with its library");
     let python = std::path::absolute(python).unwrap();
-    let imports = std::process::Command::new(&python)
-        .args(["-c", &format!("import {module}")])
-        .output()
-        .unwrap();
-    if !imports.status.success() {
-        eprintln!("not run: {} has no {module}", python.display());
-        return;
-    }
     let place = place_of(name);
     let suite = format!("./{name}.toml");
     let run = ["run", &suite, "--invocations", "1"];
@@ -63,23 +53,21 @@ fn runs(name: &str, module: &str, builds: bool) {
 }
 
 #[test]
+#[ignore = "needs NumPy"]
 fn numpy_runs() {
-    runs("numpy", "numpy", false);
+    runs("numpy", false);
 }
 
 #[test]
+#[ignore = "needs JAX"]
 fn jax_runs() {
-    runs("jax", "jax", false);
+    runs("jax", false);
 }
 
 #[test]
-fn torch_runs() {
-    runs("torch", "torch", false);
-}
-
-#[test]
+#[ignore = "needs NumPy"]
 fn cpp_runs() {
-    runs("cpp", "numpy", true);
+    runs("cpp", true);
 }
 
 #[test]
@@ -94,28 +82,4 @@ fn rust_runs() {
         &format!("command = [{:?}]", worker.display().to_string()),
     );
     exits!(place, 0, ["run", "./rust.toml", "--invocations", "1"]);
-}
-
-#[test]
-fn every_function_has_30_lines_at_the_most() {
-    let mut looked_at = 0;
-    for name in ["numpy", "torch", "jax", "triton", "cupy", "cpp", "cuda"] {
-        for file in fs::read_dir(folder(name)).unwrap().flatten() {
-            let path = file.path();
-            if !path
-                .extension()
-                .is_some_and(|ending| ending != "toml" && ending != "so")
-            {
-                continue;
-            }
-            let text = fs::read_to_string(&path).unwrap();
-            let lines = text.lines().filter(|line| !line.trim().is_empty()).count();
-            assert!(lines <= 30, "{} has {lines} lines", path.display());
-            looked_at += 1;
-        }
-        assert!(folder(name).join(format!("{name}.toml")).is_file());
-    }
-    assert_eq!(looked_at, 8);
-    let text = fs::read_to_string(folder("probe").join("clock.cu")).unwrap();
-    assert!(text.lines().filter(|line| !line.trim().is_empty()).count() <= 30);
 }

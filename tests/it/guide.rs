@@ -1,7 +1,7 @@
 //! docs/GUIDE.md, followed.
 //!
 //! `REGATTA_TEST_PYTHON` names an interpreter that has NumPy; CI makes one from
-//! `workers/python/requirements-jax-cpu.txt`. Without it the page is counted and not followed.
+//! `workers/python/requirements-jax-cpu.txt`.
 //!
 //! With `REGATTA_TEST_GUIDE=whole` it is followed word by word, which takes a machine that nobody
 //! else computes on to tell 10 %, or some ten minutes. Without, [`SHORTER`] stands in for three
@@ -78,27 +78,10 @@ fn typed(line: &'static str) -> Step<'static> {
 }
 
 #[test]
-fn the_page_asks_for_ten_commands_and_25_lines_at_the_most() {
-    for (words, _) in SHORTER {
-        assert_eq!(GUIDE.matches(words).count(), 1, "{words}");
-    }
-    let (mut commands, mut lines) = (0, 0);
-    for step in steps() {
-        match step {
-            Step::Writes { text, .. } => lines += text.lines().filter(|l| !l.is_empty()).count(),
-            Step::Types { .. } => commands += 1,
-        }
-    }
-    assert!((1..=10).contains(&commands), "{commands} commands");
-    assert!((1..=25).contains(&lines), "{lines} lines");
-}
-
-#[test]
+#[ignore = "needs NumPy"]
 fn the_page_works_as_it_is_written() {
-    let Ok(python) = std::env::var("REGATTA_TEST_PYTHON") else {
-        eprintln!("not run: REGATTA_TEST_PYTHON names no interpreter with NumPy");
-        return;
-    };
+    let python = std::env::var("REGATTA_TEST_PYTHON");
+    let python = python.expect("REGATTA_TEST_PYTHON names a Python with NumPy");
     let place = Place::new();
     let folder = |path: &Path| path.parent().unwrap().display().to_string();
     let path = format!(

@@ -16,7 +16,6 @@ mod clock;
 mod comment;
 mod compare;
 mod conformance;
-mod contracts;
 #[path = "../criterion.rs"]
 mod criterion;
 mod cuda_worker;

@@ -160,60 +160,6 @@ fn a_report_that_cannot_be_written_costs_no_measurement_and_no_verdict() {
 }
 
 #[test]
-fn a_run_whose_gate_failed_makes_no_baseline_unasked() {
-    let place = Place::with_baseline(&["fake/steady"], &[], "");
-    exits!(place, 1, SLOWER);
-    // As the command would have it that changed the code, not the suite.
-    let path = place.path().join("reports/s/run.jsonl");
-    for run in [
-        &["baseline", "save", "s", "reports/s", "--replace"][..],
-        &["baseline", "save", "s", "--replace"],
-    ] {
-        let (code, _, stderr) = place.ran(run);
-        assert_eq!(code, 3, "{stderr}");
-    }
-    let (_, stderr) = exits!(
-        place,
-        3,
-        ["baseline", "save", "s", "reports/s", "--replace"]
-    );
-    assert!(
-        stderr.contains("did not pass against baseline s"),
-        "{stderr}"
-    );
-    assert!(path.exists());
-}
-
-#[test]
-fn support_that_comes_and_goes_is_no_measurement() {
-    let place = Place::new();
-    let state = place.path().join("state");
-    let args = ["--state", state.to_str().unwrap()];
-    place.suite("s", &["fake/flapping", "fake/steady"], &args, "");
-    let (stdout, _) = exits!(place, 3, ["run", "./s.toml"]);
-    assert!(
-        stdout.contains("of 5 invocations: no workspace is free"),
-        "{stdout}"
-    );
-    exits!(place, 3, ["baseline", "save", "s", "reports/s"]);
-}
-
-#[test]
-fn a_filter_does_not_hide_what_is_gone_from_the_suite() {
-    let place = Place::with_baseline(&["fake/steady", "fake/other"], &[], "");
-    place.edit(
-        "s.toml",
-        "\"fake/steady\", \"fake/other\"",
-        "\"fake/steady\"",
-    );
-    for filter in ["*", "s32"] {
-        let (stdout, _) = exits!(place, 3, ["gate", "./s.toml", "--filter", filter]);
-        assert!(stdout.contains("no longer in the suite"), "{stdout}");
-    }
-    exits!(place, 0, ["gate", "./s.toml", "--filter", "fake/steady"]);
-}
-
-#[test]
 fn two_lines_of_one_case_in_a_baseline_are_refused() {
     let place = Place::with_baseline(&["fake/steady"], &[], "");
     let path = place.baseline();
@@ -226,18 +172,6 @@ fn two_lines_of_one_case_in_a_baseline_are_refused() {
         "{stderr}"
     );
     exits!(place, 3, ["diff", "s", "reports/s"]);
-}
-
-#[test]
-fn what_the_base_could_not_measure_is_not_judged() {
-    let place = Place::new();
-    let state = place.path().join("state");
-    let args = ["--state", state.to_str().unwrap()];
-    place.suite("s", &["fake/steady", "fake/dies-once"], &args, "");
-    exits!(place, 1, ["run", "./s.toml"]);
-    exits!(place, 0, ["baseline", "save", "s", "reports/s", "--force"]);
-    let (stdout, _) = exits!(place, 3, ["gate", "./s.toml"]);
-    assert!(stdout.contains("the base has no time for it"), "{stdout}");
 }
 
 #[test]
@@ -274,17 +208,6 @@ fn a_baselines_name_is_not_lost_on_the_runs_that_there_are() {
         ["baseline", "save", "s", "reports/t", "--replace"]
     );
     assert!(stderr.contains("is of suite t"), "{stderr}");
-}
-
-#[test]
-fn json_is_there_where_nothing_was_judged_and_quiet_is_quiet() {
-    let place = Place::new();
-    place.suite("s", &["fake/steady"], &[], "");
-    let (stdout, _) = exits!(place, 3, ["gate", "./s.toml", "--json"]);
-    let value: serde_json::Value = serde_json::from_str(&stdout).unwrap();
-    assert_eq!(value["verdict"]["outcome"], "not-judged");
-    let (_, stderr) = exits!(place, 0, ["run", "./s.toml", "--quiet"]);
-    assert_eq!(stderr, "");
 }
 
 /// Runs regatta where the machine is looked at, and gives its exit code and all it says.

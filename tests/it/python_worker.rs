@@ -1,8 +1,7 @@
 //! The Python worker on a real library: JAX on the processor.
 //!
 //! `REGATTA_TEST_PYTHON` names an interpreter that has it; CI makes one from
-//! `workers/python/requirements-jax-cpu.txt`. Without it these tests say so and
-//! check what is said of a Python that has no library.
+//! `workers/python/requirements-jax-cpu.txt`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,17 +25,14 @@ const SUITE: &str = "schema = 1\ndescription = \"JAX\"\n\
       { heads = 2, seq = 64, head_dim = 32, dtype = \"bf16\", mask = \"causal\", layout = \"bhsd\" },\n\
     ]\ndirection = [\"forward\", \"backward\", \"both\"]\n";
 
-fn python() -> Option<String> {
-    let python = std::env::var("REGATTA_TEST_PYTHON").ok();
-    if python.is_none() {
-        eprintln!("not run: REGATTA_TEST_PYTHON names no interpreter with JAX");
-    }
-    python
+fn python() -> String {
+    std::env::var("REGATTA_TEST_PYTHON").expect("REGATTA_TEST_PYTHON names a Python with JAX")
 }
 
 #[test]
+#[ignore = "needs JAX"]
 fn jax_is_measured_and_what_it_cannot_do_is_unsupported() {
-    let Some(python) = python() else { return };
+    let python = python();
     let place = Place::new();
     place.write("jax.toml", SUITE);
     let output = place
@@ -62,8 +58,9 @@ fn jax_is_measured_and_what_it_cannot_do_is_unsupported() {
 }
 
 #[test]
+#[ignore = "needs JAX"]
 fn an_environment_chooses_the_interpreter() {
-    let Some(python) = python() else { return };
+    let python = python();
     let place = Place::new();
     let environment = format!(
         "[environments.pinned]\ninterpreter = {python:?}\nenv = {{ JAX_PLATFORMS = \"cpu\" }}\n"
@@ -80,8 +77,9 @@ fn an_environment_chooses_the_interpreter() {
 }
 
 #[test]
+#[ignore = "needs JAX"]
 fn functions_are_counted_once_a_case_and_what_is_not_there_is_not_zero() {
-    let Some(python) = python() else { return };
+    let python = python();
     let place = Place::new();
     let counts = "[[count]]\nname = \"calls of the case\"\nworker = \"jax\"\n\
         function = \"regatta_worker.libraries.jax:_Case.call\"\n\
@@ -198,8 +196,9 @@ fn agree(problem: &Problem, checked: &Checked) -> Result<(), String> {
 }
 
 #[test]
+#[ignore = "needs JAX"]
 fn the_last_timed_call_is_checked_on_inputs_of_its_own() {
-    let Some(python) = python() else { return };
+    let python = python();
     let place = Place::new();
     place.write("sitecustomize.py", KEEPS_ITS_RESULTS);
     let worker = concat!(env!("CARGO_MANIFEST_DIR"), "/workers/python/regatta_worker");
@@ -296,9 +295,10 @@ def attention(q, k, v, problem):
 
 /// On a processor the host does the work: its functions are what a change is divided by.
 #[test]
+#[ignore = "needs JAX"]
 fn a_function_that_was_added_is_in_the_account_of_a_time_on_the_wall() {
     // JAX stands on NumPy.
-    let Some(python) = python() else { return };
+    let python = python();
     let place = Place::new();
     place.write("bench.py", NUMPY);
     place.write(

@@ -5,8 +5,6 @@ use std::fs;
 use std::time::Duration;
 
 use crate::common::Place;
-use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use regatta::record::types::Run;
 
 fn complete(run: &Run) {
@@ -20,45 +18,6 @@ fn complete(run: &Run) {
     assert_eq!(once.len(), run.entries.len(), "every case exactly once");
     let planned = run.header.plan.len() * run.header.settings.invocations as usize;
     assert_eq!(run.entries.len(), planned);
-}
-
-#[test]
-fn kill_nine_at_five_random_moments_and_resume() {
-    let place = Place::new();
-    place.suite(
-        "s",
-        &["fake/steady", "fake/other", "fake/drifting"],
-        &[],
-        "",
-    );
-    // Long enough that five kills do not let it come to its end.
-    let args = ["run", "./s.toml", "--invocations", "40"];
-    let mut rng = ChaCha8Rng::seed_from_u64(20_261_120);
-    let path = place.path().join("reports/s/run.jsonl");
-    let lines = || fs::read_to_string(&path).map_or(0, |text| text.lines().count());
-    for moment in 0..5 {
-        let mut child = place.started(&args);
-        // The first two before or around the first line, the others some entries
-        // later, whatever the speed of the machine.
-        if moment >= 2 {
-            let enough = lines() + rng.random_range(1..50);
-            while lines() < enough {
-                assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        }
-        std::thread::sleep(Duration::from_micros(rng.random_range(0..5000)));
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-    let cut_short = place.run("s");
-    assert!(cut_short.end.is_none() && !cut_short.entries.is_empty());
-    let (_, stderr) = exits!(place, 0, [args[0], args[1], args[2], args[3]]);
-    assert!(stderr.contains("resuming:"), "{stderr}");
-    complete(&place.run("s"));
-    // Every moment but those before the first line resumed one and the same run.
-    let past = place.path().join("reports/s/past");
-    assert!(!past.exists(), "no run was thrown away");
 }
 
 #[test]

@@ -14,7 +14,7 @@ fn suite(place: &Place, command: &str) {
     place.write(
         "s.toml",
         &format!(
-            "schema = 1\ndescription = \"d\"\n[measure]\ninvocations = 1\ntimeout_s = 3\n\
+            "schema = 1\ndescription = \"d\"\n[measure]\ninvocations = 1\ntimeout_s = 2\n\
              [workers.mine]\ncommand = [{command}]\n\
              [[sweep]]\nvariants = \"mine/x\"\nseq = 8\nhead_dim = 8\n"
         ),
@@ -82,7 +82,7 @@ fn a_library_has_no_more_time_to_load_than_a_request() {
     suite(&place, "\"perl\", \"w.pl\"");
     let (_, stderr) = exits!(place, 2, ["run", "./s.toml"]);
     assert!(
-        stderr.contains("did not answer hello within 3s"),
+        stderr.contains("did not answer hello within 2s"),
         "{stderr}"
     );
     assert!(

@@ -6,48 +6,6 @@ mod structure;
 use crate::common::{Place, fake_worker};
 use serde_json::Value;
 
-/// Each fault of `fake/gpu` and the cause that must come first.
-const FAULTS: [(&str, &str); 15] = [
-    ("grid", "less-parallel"),
-    ("kernel", "kernel-replaced"),
-    ("copies", "copies-added"),
-    ("launches", "launches-added"),
-    ("spills", "spills"),
-    ("registers", "recompiled"),
-    ("modules", "modules-loaded"),
-    ("gaps", "gaps"),
-    ("host", "host-bound"),
-    ("clock", "lower-clock"),
-    ("overlap", "lost-overlap"),
-    ("environment", "environment"),
-    ("clone", "copies-added"),
-    ("waits", "synchronisation"),
-    ("driver-memory", "driver-memory"),
-];
-
-/// How evidence that comes from the device's activity begins.
-const TOLD: [(&str, &str); 6] = [
-    (
-        "copies",
-        "1 copy kernel added (direct_copy_kernel), 1.30 of ",
-    ),
-    (
-        "gaps",
-        "device idle between launches 100.0 ns → 1.40 µs of 4.00 µs, none of it waiting",
-    ),
-    (
-        "host",
-        "host 1.00 µs → 1.00 s a call, device idle between launches 100.0 ns → 1.40 µs of 4.00 µs, \
-         98.6 % of it waiting for the host, device time ",
-    ),
-    ("overlap", "copies and compute at once 1.00 µs → 0 a call"),
-    ("waits", "waits for the device in each call: 0 → 1"),
-    (
-        "driver-memory",
-        "cudaMalloc a call 0 → 2, cudaFree a call 0 → 2",
-    ),
-];
-
 /// A suite of one case, with a baseline of it.
 fn place(more: &str) -> Place {
     timed_by("", more)
@@ -81,56 +39,6 @@ fn judged(place: &Place, fault: &str, more: &[&str]) -> (i32, Value) {
     let (code, stdout, stderr) = place.ran(&args);
     let value = serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{fault}: {stderr}"));
     (code, value)
-}
-
-#[test]
-fn every_fault_is_named_by_its_cause_first() {
-    let place = place("");
-    for (fault, cause) in FAULTS {
-        let (code, judgement) = judged(&place, fault, &[]);
-        let row = &judgement["rows"][0];
-        assert_eq!(code, 1, "{fault}: {judgement:#}");
-        assert_eq!(row["word"], "regressed", "{fault}");
-        assert_eq!(row["findings"][0]["cause"], cause, "{fault}: {row:#}");
-        if fault == "grid" {
-            let evidence = row["findings"][0]["evidence"].as_str().unwrap();
-            assert!(
-                evidence.contains("grid 157x1x1 → 1x1x1 of flash<float,64>, 1 of 132 SMs"),
-                "{evidence}"
-            );
-        }
-        if let Some((_, words)) = TOLD.iter().find(|(of, _)| *of == fault) {
-            let evidence = row["findings"][0]["evidence"].as_str().unwrap();
-            assert!(evidence.starts_with(words), "{fault}: {evidence}");
-        }
-    }
-}
-
-/// Behind a gate the device never waits for the host, whatever a recorded call shows: a
-/// copy that was added costs what it takes on the device, and no more.
-#[test]
-fn a_cause_is_in_the_time_that_was_judged() {
-    let gated = timed_by("probe 0.2", "");
-    let causes = |place: &Place, fault: &str| -> Vec<String> {
-        let (code, judgement) = judged(place, fault, &[]);
-        assert_eq!(code, 1, "{fault}: {judgement:#}");
-        let found = judgement["rows"][0]["findings"].as_array().unwrap();
-        let named = found
-            .iter()
-            .map(|finding| finding["cause"].as_str().unwrap().to_owned());
-        named.collect()
-    };
-    assert_eq!(causes(&gated, "clone"), ["copies-added"]);
-    for fault in ["host", "gaps"] {
-        assert_eq!(causes(&gated, fault), ["environment"], "{fault}");
-    }
-    // A call that waits by itself opens the gate, and then the host is in its time.
-    let waits = causes(&gated, "waits");
-    assert_eq!(waits[..2], ["synchronisation", "host-bound"], "{waits:?}");
-    let events = timed_by("events", "");
-    let told = causes(&events, "clone");
-    assert_eq!(told[0], "copies-added", "{told:?}");
-    assert!(told.contains(&"host-bound".to_owned()), "{told:?}");
 }
 
 /// The account of a first call is in the sentence that warns of it.

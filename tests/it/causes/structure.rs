@@ -4,143 +4,11 @@
 use regatta::judge::judgement::{Row, VerdictOutcome};
 use regatta::judge::{Options, judge};
 use regatta::record::side::Side;
-use regatta::record::types::Outcome;
 use regatta::record::{baseline, run_file};
 use regatta::suite;
-use serde_json::Value;
 
 use super::{judged, place};
 use crate::common::Place;
-
-/// Each way in which what a call does is not told any more, and what is then named.
-const UNTOLD: [(&str, &str); 5] = [
-    (
-        "no-census",
-        "launches (2), allocations (2), copies (0), driver_allocations (0), driver_frees (0), \
-         module_loads (0) and 2 more: the census failed: CUPTI is taken",
-    ),
-    (
-        "no-structure",
-        "launches (2), allocations (2), copies (0), driver_allocations (0), driver_frees (0), \
-         module_loads (0) and 2 more: its worker counts no structure",
-    ),
-    ("no-launches", "launches (2)"),
-    (
-        "no-count",
-        "workspace_bytes (1000): the allocator is another one",
-    ),
-    (
-        "no-calls",
-        "driver_allocations (0), driver_frees (0), synchronisations (0)",
-    ),
-];
-
-const HARMLESS: [&str; 10] = [
-    "order",
-    "anonymous",
-    "unnamed",
-    "file",
-    "specialised",
-    "spaces",
-    "hash",
-    "jitter",
-    "workspace",
-    "fewer",
-];
-
-/// An allocator has memory left over where a call is counted, and none where it is timed.
-#[test]
-fn memory_that_is_asked_for_only_where_calls_are_timed_is_counted() {
-    let (code, judgement) = judged(&place(""), "when-timed", &[]);
-    assert_eq!(code, 1, "{judgement}");
-    let changes = judgement["rows"][0]["structure"].as_array().unwrap();
-    let told = |change: &Value| change["name"].as_str().unwrap_or_default().to_owned();
-    let names: Vec<String> = changes.iter().map(told).collect();
-    assert_eq!(names, ["driver_allocations", "driver_frees"], "{judgement}");
-}
-
-/// What the base tells and the head does not is not judged, with times and without.
-#[test]
-fn structure_that_vanished_is_not_judged_and_named() {
-    let place = place("");
-    for (fault, told) in UNTOLD {
-        for more in [&["--structure-only"][..], &[]] {
-            let (code, judgement) = judged(&place, fault, more);
-            assert_eq!(code, 3, "{fault} {more:?}: {judgement:#}");
-            let row = &judgement["rows"][0];
-            let named = row["uncounted"].as_array().unwrap();
-            assert!(!named.is_empty(), "{fault} {more:?}: {row:#}");
-            let reasons = judgement["verdict"]["reasons"].as_array().unwrap();
-            let reason = format!("counted in the base and not now: {told}");
-            let said = |of: &Value| of.as_str().unwrap().ends_with(&reason);
-            assert!(reasons.iter().any(said), "{fault} {more:?}: {reasons:?}");
-        }
-    }
-    // The run says why there is nothing in it.
-    exits!(
-        place,
-        0,
-        ["run", "./s.toml", "--set", "fake/gpu.fault=no-census"]
-    );
-    let run = place.run("s");
-    let Outcome::Measured(first) = &run.entries[0].outcome else {
-        panic!("{:?}", run.entries[0]);
-    };
-    let uncounted = &first.structure.as_ref().unwrap().uncounted;
-    assert_eq!(uncounted["census"], "the census failed: CUPTI is taken");
-    let (stdout, _) = exits!(place, 3, ["diff", "s", "reports/s"]);
-    assert!(stdout.contains("Structure not judged (1)"), "{stdout}");
-    // What the head alone counts is new, and nothing against it.
-    exits!(place, 0, ["baseline", "save", "s", "--replace", "--force"]);
-    exits!(place, 0, ["gate", "./s.toml"]);
-}
-
-#[test]
-fn harmless_changes_fail_nothing_with_times_or_without() {
-    let place = place("");
-    for change in HARMLESS {
-        let (code, judgement) = judged(&place, change, &["--structure-only"]);
-        assert_eq!(code, 0, "{change}: {judgement:#}");
-        let row = &judgement["rows"][0];
-        for difference in row["structure"].as_array().unwrap() {
-            assert_eq!(difference["action"], "ignore", "{change}: {difference}");
-        }
-    }
-    assert_eq!(judged(&place, "order", &[]).0, 0);
-}
-
-#[test]
-fn structure_alone_names_what_is_structure_and_passes_what_is_not() {
-    let place = place("");
-    for (fault, kind) in [
-        ("grid", "fill"),
-        ("copies", "copies"),
-        ("spills", "spills"),
-        ("modules", "counts"),
-        ("waits", "synchronisation"),
-        ("driver-memory", "synchronisation"),
-    ] {
-        let (code, judgement) = judged(&place, fault, &["--structure-only"]);
-        assert_eq!(code, 1, "{fault}: {judgement:#}");
-        assert_eq!(judgement["rows"][0]["structure"][0]["kind"], kind);
-        let reason = judgement["verdict"]["reasons"][0].as_str().unwrap();
-        assert!(
-            reason.starts_with("1 of 1 case changed structure"),
-            "{reason}"
-        );
-    }
-    // Memory of the driver is a kind of its own, beside the waits that a free brings.
-    let (_, judgement) = judged(&place, "driver-memory", &["--structure-only"]);
-    let kinds = judgement["rows"][0]["structure"].as_array().unwrap().iter();
-    let kinds: Vec<&str> = kinds.map(|of| of["kind"].as_str().unwrap()).collect();
-    assert_eq!(kinds, ["synchronisation", "driver-memory", "driver-memory"]);
-    for fault in ["clock", "host", "kernel"] {
-        assert_eq!(judged(&place, fault, &["--structure-only"]).0, 0, "{fault}");
-    }
-    let run = place.run("s-structure");
-    assert_eq!(run.entries.len(), 1, "one launch a case");
-    assert!(place.path().join("reports/s/run.jsonl").exists());
-}
 
 #[test]
 fn a_suite_says_how_changes_are_taken() {
@@ -152,29 +20,6 @@ fn a_suite_says_how_changes_are_taken() {
         let (code, judgement) = judged(&place, fault, &["--structure-only"]);
         assert_eq!(code, expected, "{fault}: {judgement:#}");
     }
-}
-
-#[test]
-fn limits_need_no_baseline_and_no_time() {
-    let place = place(
-        "[[limit]]\nname = \"half of the device\"\ncase = { variant = \"fake/gpu\" }\n\
-         count = \"sm_fill\"\nkernel = \"*flash*\"\nat_least = 0.5\n",
-    );
-    exits!(place, 0, ["run", "./s.toml", "--structure-only"]);
-    exits!(place, 0, ["baseline", "remove", "s"]);
-    let (code, judgement) = judged(&place, "grid", &["--structure-only"]);
-    assert_eq!(code, 1);
-    let reason = judgement["verdict"]["reasons"][0].as_str().unwrap();
-    assert!(reason.contains("`half of the device`"), "{reason}");
-    assert!(reason.contains("1 of 132 SMs"), "{reason}");
-    // Nothing against it, and nothing to hold it against.
-    let (_, stderr) = exits!(place, 3, ["gate", "./s.toml", "--structure-only", "--json"]);
-    assert!(!stderr.contains("panicked"), "{stderr}");
-    exits!(
-        place,
-        1,
-        ["run", "./s.toml", "--set", "fake/gpu.fault=grid"]
-    );
 }
 
 #[test]
