@@ -1,11 +1,9 @@
 //! What building takes: of a suite's `[build]`, and of an environment that compiles.
 
-mod common;
-
 use std::fs;
 use std::process::Command;
 
-use common::Place;
+use crate::common::Place;
 use serde_json::Value;
 
 /// A suite on the fake worker that builds `out/x` by this shell script.

@@ -1,8 +1,6 @@
 //! How well times are known: the check of the clocks, the spread of a run, and what a sample is.
 
-mod common;
-
-use common::Place;
+use crate::common::Place;
 
 #[test]
 fn the_processors_clock_is_checked_wherever_it_runs() {

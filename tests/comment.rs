@@ -1,15 +1,13 @@
 //! What CI systems are told: annotations, summaries, files, and the comment on a pull request,
 //! against a server that speaks the forges' endpoints.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use common::Place;
+use crate::common::Place;
 use serde_json::{Value, json};
 
 /// A forge with one pull request: its comments by their ids, and what it was asked.

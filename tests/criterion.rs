@@ -1,11 +1,9 @@
 //! Criterion's files: written from runs, read into baselines.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{Place, copy};
+use crate::common::{Place, copy};
 use regatta::judge::judgement::{Judgement, Word};
 use regatta::record::baseline;
 use regatta::record::criterion;

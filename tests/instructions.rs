@@ -1,8 +1,6 @@
 //! Instructions that hardware counts: a gate for code that no times are needed for.
 
-mod common;
-
-use common::Place;
+use crate::common::Place;
 use regatta::record::side::Side;
 
 const ASKED: [&str; 2] = ["gate", "./s.toml"];

@@ -4,14 +4,12 @@
 //! `REGATTA_TEST_KILLS=20 cargo test --test shards` stops shards at twenty moments; without it
 //! at a few.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{Place, copy, fake_worker};
+use crate::common::{Place, copy, fake_worker};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use regatta::record::run_file;

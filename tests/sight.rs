@@ -1,10 +1,8 @@
 //! What a gate can see, says, and spends: sessions, batches, metrics.
 
-mod common;
-
 use std::path::PathBuf;
 
-use common::Place;
+use crate::common::Place;
 use serde_json::Value;
 
 fn judged(place: &Place, code: i32, args: &[&str]) -> Value {

@@ -1,11 +1,9 @@
 //! Traces of other profilers, reported and compared. What the tools write is in
 //! `src/record/trace/foreign/tests.rs`; here it is made by hand.
 
-mod common;
-
 use std::process::Command;
 
-use common::Place;
+use crate::common::Place;
 
 /// A trace of PyTorch's profiler: ten steps of two kernels, `ns` and 5 µs long.
 fn kineto(blocks: u32, us: u32) -> String {

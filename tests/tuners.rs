@@ -1,9 +1,7 @@
 //! What a tuner chose, held apart from what the code takes: by black box, on a fake worker
 //! whose tuner chooses as it is told.
 
-mod common;
-
-use common::{Place, fake_worker};
+use crate::common::{Place, fake_worker};
 use serde_json::Value;
 
 const PINNED: [&str; 4] = [

@@ -1,8 +1,6 @@
 //! `regatta submit`: what is printed to be run by others, and the wait for jobs of a Slurm whose
 //! commands are scripts here. A real one is in `tests/slurm/`.
 
-#[path = "../common/mod.rs"]
-mod common;
 mod printed;
 mod standin;
 
@@ -285,7 +283,7 @@ fn what_is_wrong_is_told_with_what_to_do() {
 
 #[test]
 fn the_whole_of_shards_is_what_one_gate_says() {
-    let place = common::Place::with_baseline(&["fake/steady", "fake/other"], &[], "");
+    let place = crate::common::Place::with_baseline(&["fake/steady", "fake/other"], &[], "");
     let slower = ["--set", "fake/steady.slower_percent=30"];
     let gate = [&["gate", "./s.toml", "--out", "one"][..], &slower].concat();
     assert_eq!(place.ran(&gate).0, 1);

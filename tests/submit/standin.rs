@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use super::common::Place;
+use crate::common::Place;
 
 /// A place with a suite `s` and commands of Slurm, each of which appends its command line to
 /// `calls` and does what it is told.

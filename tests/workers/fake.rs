@@ -2,21 +2,25 @@
 //!
 //! Its variants are behaviours (`fake/steady`, `fake/dead`, ...). Times are made up
 //! from the problem's FLOPs, so nothing here sleeps and no test depends on how fast
-//! the machine is. An example rather than a binary, so that it is built with the
+//! the machine is. Their noise is drawn from `--seed` (1), the variant, the problem and the
+//! number of this start, which is counted in the file that `FAKE_STARTS` names (one byte a
+//! start; without it each start is the first). So a test sees the same times whenever it runs,
+//! and its invocations differ. An example rather than a binary, so that it is built with the
 //! tests and never installed.
 
 #[path = "answers.rs"]
 mod answers;
 #[path = "fault.rs"]
 mod fault;
+#[path = "script.rs"]
+mod script;
 #[path = "tuner.rs"]
 mod tuner;
 #[path = "variants.rs"]
 mod variants;
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::fd::FromRawFd;
 use std::path::PathBuf;
@@ -24,7 +28,7 @@ use std::process::{Command, exit};
 use std::thread::sleep;
 use std::time::Duration;
 
-use rand::{Rng, RngExt, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use regatta::attention::{Direction, Dtype, ParamValue, work};
 use regatta::machine::{Activity, CountedCall, RecordedCall, Structure};
@@ -52,8 +56,10 @@ struct Fake {
     tuner: Option<String>,
     /// How many times as long it takes as the others of its kind.
     slower: f64,
-    /// With one, the times of a case follow from it and the case alone.
-    seed: Option<u64>,
+    seed: u64,
+    /// The number of this start.
+    start: u64,
+    script: script::Script,
     rng: ChaCha8Rng,
     prepared: Option<Prepare>,
     chosen: tuner::Chosen,
@@ -78,7 +84,7 @@ fn main() {
         Some("absent") => absent = Some("there is no libattention here".to_owned()),
         _ => {}
     }
-    let seed = value("--seed").map(|seed| seed.parse().expect("--seed takes a number"));
+    let seed = value("--seed").map_or(1, |seed| seed.parse().expect("--seed takes a number"));
     let only = value("--variants");
     let wanted = |name: &str| {
         let only = only.as_deref();
@@ -100,7 +106,9 @@ fn main() {
             1.0 + percent.parse::<f64>().expect("--slower takes a number") / 100.0
         }),
         seed,
-        rng: ChaCha8Rng::seed_from_u64(rand::rng().next_u64()),
+        start: start(),
+        script: script::Script::parse(&value("--script").unwrap_or_default()),
+        rng: ChaCha8Rng::seed_from_u64(seed),
         prepared: None,
         chosen: tuner::Chosen::default(),
     };
@@ -108,6 +116,17 @@ fn main() {
         eprintln!("{error}");
         exit(1);
     }
+}
+
+/// Counts this start: those before it, by `FAKE_STARTS`.
+fn start() -> u64 {
+    let Some(path) = std::env::var_os("FAKE_STARTS") else {
+        return 0;
+    };
+    let file = OpenOptions::new().append(true).create(true).open(path);
+    let mut file = file.expect("FAKE_STARTS can be written");
+    file.write_all(b".").expect("FAKE_STARTS can be written");
+    file.metadata().map_or(0, |data| data.len())
 }
 
 /// Writes on the reply channel behind the protocol's back.
@@ -148,13 +167,16 @@ impl Fake {
         }
     }
 
-    /// Draws the times of a case anew where they are given.
+    /// Draws the times of a case from what it is, this start and the seed (FNV-1a).
     fn deal(&mut self, case: &Prepare) {
-        if let Some(seed) = self.seed {
-            let mut hasher = DefaultHasher::new();
-            (seed, format!("{case:?}")).hash(&mut hasher);
-            self.rng = ChaCha8Rng::seed_from_u64(hasher.finish());
-        }
+        let of = format!(
+            "{} {} {} {}",
+            self.seed, self.start, case.variant, case.problem
+        );
+        let seed = of.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        self.rng = ChaCha8Rng::seed_from_u64(seed);
     }
 
     fn noise(&mut self, width: f64) -> f64 {
@@ -225,6 +247,7 @@ impl Worker for Fake {
             let name = &request.variant;
             return Err(Refusal::Failed(format!("there is no variant `{name}`")));
         }
+        let request = &self.script.acted(request, self.start);
         println!("fake: preparing {}", request.variant);
         self.deal(request);
         match request.variant.as_str() {

@@ -1,0 +1,237 @@
+//! A folder to run regatta in, with a suite on the fake worker.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use regatta::record::run_file;
+use regatta::record::types::Run;
+
+/// Runs regatta and asserts the exit code, showing everything when it differs.
+macro_rules! exits {
+    ($place:expr, $code:expr, $args:expr) => {{
+        let (code, stdout, stderr) = $place.ran(&$args);
+        assert_eq!(code, $code, "stdout:\n{stdout}\nstderr:\n{stderr}");
+        (stdout, stderr)
+    }};
+}
+
+/// The program under test; `REGATTA_PROGRAM` names another than the one that was built.
+pub fn regatta() -> PathBuf {
+    let built = || assert_cmd::cargo::cargo_bin!("regatta").to_owned();
+    std::env::var_os("REGATTA_PROGRAM").map_or_else(built, PathBuf::from)
+}
+
+/// The fake worker's executable, which `cargo test` builds among the examples.
+pub fn fake_worker() -> PathBuf {
+    let regatta = assert_cmd::cargo::cargo_bin!("regatta");
+    let path = regatta.with_file_name("examples").join("fake-worker");
+    assert!(
+        path.exists(),
+        "{} is missing; build it: cargo build --example fake-worker",
+        path.display()
+    );
+    path
+}
+
+/// Copies a folder with all that is in it.
+pub fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        match entry.path().is_dir() {
+            true => copy(&entry.path(), &to),
+            false => drop(fs::copy(entry.path(), to).unwrap()),
+        }
+    }
+}
+
+/// A temporary working directory.
+pub struct Place {
+    folder: tempfile::TempDir,
+    /// Counts the starts of the fake worker, which draws other noise at each.
+    starts: tempfile::NamedTempFile,
+}
+
+impl Place {
+    pub fn new() -> Place {
+        Place {
+            folder: tempfile::tempdir().unwrap(),
+            starts: tempfile::NamedTempFile::new().unwrap(),
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Makes it a checkout with a suite `s`, whose worker is `made/serve.sh`, which `build.sh`
+    /// makes.
+    pub fn checkout(&self) {
+        let build = "[build]\ncommand = [\"sh\", \"build.sh\"]\nmakes = [\"made/serve.sh\"]\n";
+        self.suite("s", &["fake/steady"], &[], build);
+        let worker = format!("command = [\"{}\"", fake_worker().display());
+        self.edit("s.toml", &worker, "command = [\"sh\", \"made/serve.sh\"");
+        self.write(".gitignore", "made\nreports\ncache\n");
+        self.git(&["init", "-q", "-b", "main"]);
+    }
+
+    /// What git prints here.
+    pub fn git(&self, words: &[&str]) -> String {
+        let output = std::process::Command::new("git")
+            .args(["-c", "user.name=Ann", "-c", "user.email=ann@example.org"])
+            .args(["-c", "commit.gpgsign=false"])
+            .args(words)
+            .current_dir(self.path())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{words:?}: {output:?}");
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
+    pub fn write(&self, name: &str, text: &str) {
+        fs::write(self.path().join(name), text).unwrap();
+    }
+
+    /// Writes a suite of these variants on the fake worker, started with `args`.
+    pub fn suite(&self, name: &str, variants: &[&str], args: &[&str], more: &str) {
+        let quoted = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
+            words.join(", ")
+        };
+        // Short where something is to hang; else long enough for a machine that is busy.
+        let hangs = |word: &&str| {
+            ["silent", "forking"]
+                .iter()
+                .any(|name| word.ends_with(name))
+        };
+        let timeout_s = match variants.iter().chain(args).any(hangs) {
+            true => 1,
+            false => 60,
+        };
+        let worker = fake_worker().display().to_string();
+        let command = quoted(&[&[worker.as_str()], args].concat());
+        self.write(
+            &format!("{name}.toml"),
+            &format!(
+                "schema = 1\ndescription = \"{name}\"\n\
+                 [measure]\ninvocations = 5\nsamples = 10\ntimeout_s = {timeout_s}\n\
+                 ground = \"any\"\nremeasure = 0\n\
+                 [policy]\nfloor = 0.02\nconfirm = 6\n\
+                 [workers.fake]\ncommand = [{command}]\n\
+                 [[sweep]]\nvariants = [{}]\nseq = [32, 48, 64]\nhead_dim = 16\n\
+                 direction = [\"forward\", \"backward\"]\n{more}",
+                quoted(variants)
+            ),
+        );
+    }
+
+    /// A place with a suite `s` of these variants, and a baseline of it.
+    pub fn with_baseline(variants: &[&str], args: &[&str], more: &str) -> Place {
+        let place = Place::new();
+        place.suite("s", variants, args, more);
+        exits!(place, 0, ["run", "./s.toml"]);
+        exits!(place, 0, ["baseline", "save", "s"]);
+        place
+    }
+
+    /// Changes the text of a file.
+    pub fn edit(&self, name: &str, from: &str, to: &str) {
+        let path = self.path().join(name);
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from), "{name} has no {from:?}");
+        fs::write(&path, text.replace(from, to)).unwrap();
+    }
+
+    /// Puts a shell script in place of suite `s`'s fake worker, which gets the script's
+    /// arguments; before it `then` is run with `$n` the number of the start, from 1: that of
+    /// the introduction, which serves the first invocation.
+    pub fn script(&self, then: &str) {
+        let worker = fake_worker();
+        self.write(
+            "worker.sh",
+            &format!(
+                "n=$(cat starts 2>/dev/null || echo 0); n=$((n + 1)); echo $n > starts\n\
+                 {then}\nexec {} \"$@\"\n",
+                worker.display()
+            ),
+        );
+        self.edit(
+            "s.toml",
+            &format!("command = [\"{}\"", worker.display()),
+            "command = [\"sh\", \"worker.sh\"",
+        );
+    }
+
+    /// The file of the baseline `s`.
+    pub fn baseline(&self) -> PathBuf {
+        let folder = self.path().join("baselines/s");
+        let mut files = fs::read_dir(folder).unwrap().flatten();
+        files.next().unwrap().path()
+    }
+
+    /// A program to be run here, without the variables of a job that these tests may be a part
+    /// of, and of what its user wants of colours: where `CI` is set even a dumb terminal is
+    /// given them.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command
+            .current_dir(self.path())
+            .env("XDG_CACHE_HOME", self.path().join("cache"))
+            .env("FAKE_STARTS", self.starts.path())
+            .env_remove("REGATTA_PYTHON")
+            // What is tested here does not depend on who else has this machine's cores.
+            .env("REGATTA_GROUND", "any");
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            let of_a_job = ["GITHUB_", "GITLAB_", "GH_", "CI_", "CLICOLOR"];
+            let word = ["CI", "NO_COLOR", "FORCE_COLOR"].contains(&&*text);
+            if word || of_a_job.iter().any(|of| text.starts_with(of)) {
+                command.env_remove(&name);
+            }
+        }
+        command
+    }
+
+    /// regatta, to be run here.
+    pub fn regatta(&self, args: &[&str]) -> Command {
+        let mut command = self.command(regatta());
+        command.args(args);
+        command
+    }
+
+    /// regatta, started here with nobody to read what it says.
+    pub fn started(&self, args: &[&str]) -> Child {
+        let mut command = self.regatta(args);
+        let command = command.stdin(Stdio::null()).stdout(Stdio::null());
+        command.stderr(Stdio::null()).spawn().unwrap()
+    }
+
+    /// Runs regatta with these variables and gives `(exit code, standard output, standard
+    /// error)`.
+    pub fn ran_with(&self, args: &[&str], variables: &[(&str, &str)]) -> (i32, String, String) {
+        told(self.regatta(args).envs(variables.iter().copied()))
+    }
+
+    /// Runs regatta and gives `(exit code, standard output, standard error)`.
+    pub fn ran(&self, args: &[&str]) -> (i32, String, String) {
+        told(&mut self.regatta(args))
+    }
+
+    /// The run of a suite, read back.
+    pub fn run(&self, suite: &str) -> Run {
+        run_file::read(&self.path().join("reports").join(suite).join("run.jsonl")).unwrap()
+    }
+}
+
+fn told(command: &mut Command) -> (i32, String, String) {
+    let output = command.output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (
+        output.status.code().unwrap_or(-1),
+        text(&output.stdout),
+        text(&output.stderr),
+    )
+}

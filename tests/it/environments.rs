@@ -1,0 +1,229 @@
+//! `regatta env`, and workers whose library is not there.
+
+use crate::common::{Place, fake_worker};
+use regatta::record::types::Outcome;
+
+/// A package of one module, as pip installs it without a network: `pip install FOLDER`
+/// would fetch setuptools, so it is a wheel, made here.
+fn wheel(place: &Place, name: &str, version: &str) {
+    let script = format!(
+        "import zipfile\n\
+         info = '{name}-{version}.dist-info'\n\
+         with zipfile.ZipFile('wheels/{name}-{version}-py3-none-any.whl', 'w') as wheel:\n\
+         \x20   wheel.writestr('{name}.py', 'VERSION = \"{version}\"\\n')\n\
+         \x20   wheel.writestr(info + '/METADATA', 'Metadata-Version: 2.1\\nName: {name}\\nVersion: {version}\\n')\n\
+         \x20   wheel.writestr(info + '/WHEEL', 'Wheel-Version: 1.0\\nGenerator: test\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')\n\
+         \x20   wheel.writestr(info + '/RECORD', '')\n"
+    );
+    std::fs::create_dir_all(place.path().join("wheels")).unwrap();
+    let made = std::process::Command::new("python3")
+        .args(["-c", &script])
+        .current_dir(place.path())
+        .status()
+        .unwrap();
+    assert!(made.success());
+}
+
+#[test]
+fn an_environment_is_made_from_a_folder_of_wheels() {
+    let place = Place::new();
+    wheel(&place, "sloop", "1.2");
+    place.write(
+        "regatta.toml",
+        "[environments.boats]\nrequirements = [\"sloop==1.2\"]\nwheels = \"wheels\"\n\
+         workers = [\"torch\"]\n",
+    );
+    let regatta = |arguments: &[&str]| {
+        let cache = place.path().join("cache");
+        let output = place
+            .regatta(arguments)
+            .env("XDG_CACHE_HOME", cache)
+            .output()
+            .unwrap();
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        (
+            output.status.code(),
+            text(&output.stdout),
+            text(&output.stderr),
+        )
+    };
+    let (_, listed, _) = regatta(&["env", "list"]);
+    assert!(listed.contains("not made"), "{listed}");
+    let (code, _, words) = regatta(&["run", "sdpa"]);
+    assert_eq!(code, Some(2));
+    assert!(words.contains("regatta env make boats"), "{words}");
+    // What one worker lacks is its own matter.
+    let (code, listed, words) = regatta(&["list", "--json"]);
+    assert_eq!(code, Some(0), "{words}");
+    let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    let of = |name: &str| {
+        let mut workers = listed["workers"].as_array().unwrap().iter();
+        workers.find(|worker| worker["worker"] == name).unwrap()
+    };
+    assert!(of("cpu")["hello"].is_object(), "{listed:#}");
+    let reason = of("torch")["unavailable"].as_str().unwrap();
+    assert!(reason.contains("regatta env make boats"), "{reason}");
+
+    // A suite's environments are meant beside those of regatta.toml.
+    place.suite(
+        "s",
+        &["fake/steady"],
+        &[],
+        "[environments.own]\ninterpreter = \"python3\"\n",
+    );
+    let (_, listed, words) = regatta(&["env", "list", "--suite", "./s.toml"]);
+    assert!(
+        listed.contains("own ") && listed.contains("boats "),
+        "{listed}{words}"
+    );
+
+    let (code, made, words) = regatta(&["env", "make", "boats"]);
+    assert_eq!(code, Some(0), "{words}");
+    assert!(made.contains("packages"), "{made}");
+    let (_, lock, _) = regatta(&["env", "show", "boats"]);
+    assert!(lock.lines().any(|line| line == "sloop==1.2"), "{lock}");
+    let (_, listed, _) = regatta(&["env", "list"]);
+    assert!(
+        listed.contains("made") && !listed.contains("not made"),
+        "{listed}"
+    );
+
+    // The worker runs in it, and has no torch there.
+    let (code, _, words) = regatta(&["run", "sdpa", "--filter", "torch/sdpa-math"]);
+    assert_eq!(code, Some(2));
+    assert!(
+        words.contains("environments/boats-") && words.contains("torch"),
+        "{words}"
+    );
+}
+
+#[test]
+fn what_cannot_be_made_is_said() {
+    let place = Place::new();
+    for (requirements, words) in [
+        ("[\"sloop\"]", "`sloop` is not pinned"),
+        ("\"none.txt\"", "none.txt cannot be read"),
+    ] {
+        place.write(
+            "regatta.toml",
+            &format!("[environments.boats]\nrequirements = {requirements}\n"),
+        );
+        let output = place.regatta(&["env", "list"]).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(words), "{stderr}");
+    }
+    place.write(
+        "regatta.toml",
+        "[environments.boats]\nrequirements = [\"sloop==9\"]\nwheels = \"wheels\"\n\
+         [environments.plain]\ninterpreter = \"python3\"\n",
+    );
+    let cache = place.path().join("cache");
+    for (name, words) in [
+        ("boats", "installing its requirements failed"),
+        ("plain", "is used as it is"),
+        ("boat", "did you mean `boats`?"),
+    ] {
+        let output = place
+            .regatta(&["env", "make", name])
+            .env("XDG_CACHE_HOME", &cache)
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(words), "{stderr}");
+    }
+}
+
+#[test]
+fn a_missing_library_beside_others_is_unsupported_in_words() {
+    let place = Place::new();
+    place.write(
+        "both.toml",
+        "schema = 1\ndescription = \"two workers\"\n\
+         [measure]\ninvocations = 1\nsamples = 2\nmin_samples = 2\nbudget_ms = 10\ncache = \"hot\"\n\
+         [environments.bare]\ninterpreter = \"python3\"\nenv = { PYTHONNOUSERSITE = \"1\" }\n\
+         import_paths = [\"hidden\"]\nworkers = [\"jax\"]\n\
+         [[sweep]]\nvariants = [\"cpu/naive\", \"jax/xla\"]\nshapes = [{ seq = 32, head_dim = 16 }]\n",
+    );
+    // Whatever is installed here, this is the jax that is found.
+    std::fs::create_dir_all(place.path().join("hidden")).unwrap();
+    place.write(
+        "hidden/jax.py",
+        "raise ImportError('no jax here', name='jax')\n",
+    );
+    let output = place.regatta(&["run", "./both.toml"]).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let run = place.run("both");
+    let of = |worker: &str| {
+        let entry = run
+            .entries
+            .iter()
+            .find(|entry| entry.case.0.starts_with(worker));
+        entry
+            .unwrap_or_else(|| panic!("{worker}: {stderr}"))
+            .outcome
+            .clone()
+    };
+    assert!(matches!(of("cpu/"), Outcome::Measured(_)));
+    match of("jax/") {
+        Outcome::Unsupported { reason } => assert!(reason.contains("pip install"), "{reason}"),
+        other => panic!("{other:?}"),
+    }
+    // What took no time is no part of what times are compared by.
+    let workers = run.header.workers.iter();
+    let workers: Vec<&str> = workers.map(|worker| worker.name.as_str()).collect();
+    assert_eq!(workers, ["cpu"]);
+    assert!(run.header.machine.hard.contains_key("cpu"));
+}
+
+#[test]
+fn a_library_that_went_away_leaves_the_others_comparable() {
+    let place = Place::new();
+    let other = |start: &str| {
+        let worker = fake_worker().display().to_string();
+        format!(
+            "[workers.other]\ncommand = [{worker:?}{start}]\n\
+             [[sweep]]\nvariants = [\"other/steady\"]\nseq = [32]\nhead_dim = 16\n"
+        )
+    };
+    place.suite("s", &["fake/steady"], &[], &other(""));
+    exits!(place, 0, ["run", "./s.toml"]);
+    exits!(place, 0, ["baseline", "save", "s"]);
+    let gone = ", \"--start\", \"absent\"";
+    place.suite("s", &["fake/steady"], &[], &other(gone));
+    let slower = ["--set", "fake/steady.slower_percent=30"];
+    let (stdout, stderr) = exits!(place, 1, ["gate", "./s.toml", slower[0], slower[1]]);
+    assert!(stdout.contains("fake/steady:"), "{stdout}{stderr}");
+    assert!(!stdout.contains("not comparable"), "{stdout}{stderr}");
+}
+
+#[test]
+fn a_suite_that_sets_variables_leaves_the_interpreter_to_the_user() {
+    let place = Place::new();
+    place.write("mine.toml", "schema = 1\ndescription = \"variables\"\n[environments.default]\nenv = { A = \"1\" }\n[[sweep]]\nvariants = [\"jax/xla\"]\nshapes = [{ seq = 32, head_dim = 16 }]\n");
+    place.write(
+        "regatta.toml",
+        "[environments.default]\ninterpreter = \"/no/such/python\"\n",
+    );
+    let output = place.regatta(&["run", "./mine.toml"]).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("/no/such/python"), "{stderr}");
+}
+
+#[test]
+fn no_environment_is_made_outside_the_cache() {
+    let place = Place::new();
+    for name in ["a/../../../b", "/elsewhere/b"] {
+        place.write(
+            "regatta.toml",
+            &format!("[environments.{name:?}]\nrequirements = [\"sloop==1\"]\n"),
+        );
+        let (_, stderr) = exits!(place, 2, ["env", "make", name]);
+        assert!(stderr.contains("letters, digits"), "{stderr}");
+        exits!(place, 2, ["env", "list"]);
+    }
+    let made = std::fs::read_dir(place.path().join("cache/regatta"));
+    assert_eq!(made.map_or(0, Iterator::count), 0);
+}

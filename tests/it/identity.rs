@@ -1,0 +1,141 @@
+//! A run is of one code, and what is compared is alike: what its times depend on is watched.
+
+use std::fs;
+use std::process::Stdio;
+
+use crate::common::Place;
+
+/// Leaves of a run its first ten lines, as if it had been stopped there.
+fn cut(place: &Place) {
+    let path = place.path().join("reports/s/run.jsonl");
+    let text = fs::read_to_string(&path).unwrap();
+    let lines = text.lines().take(10);
+    let first: String = lines.map(|line| format!("{line}\n")).collect();
+    fs::write(&path, first).unwrap();
+}
+
+#[test]
+fn a_run_of_two_codes_is_no_run() {
+    let place = Place::new();
+    place.suite("s", &["fake/steady"], &["--seed", "1"], "");
+    let stopped = || {
+        exits!(place, 0, ["run", "./s.toml", "--fresh"]);
+        cut(&place);
+    };
+    let resumes = |why: &str| {
+        let (_, stderr) = exits!(place, 0, ["run", "./s.toml"]);
+        match why {
+            "" => assert!(stderr.contains("resuming: 9 entries"), "{stderr}"),
+            why => {
+                assert!(stderr.contains("begun anew"), "{stderr}");
+                assert!(stderr.contains(why), "{stderr}");
+            }
+        }
+    };
+    stopped();
+    resumes("");
+    stopped();
+    place.edit("s.toml", "\"--seed\", \"1\"", "\"--seed\", \"2\"");
+    resumes("the command of worker fake was");
+    place.script("");
+    stopped();
+    resumes("");
+    stopped();
+    place.edit("worker.sh", "exec", "true\nexec");
+    resumes("worker.sh of worker fake changed");
+    stopped();
+    let run = place
+        .regatta(&["run", "./s.toml"])
+        .env("OMP_NUM_THREADS", "3")
+        .output();
+    let stderr = String::from_utf8(run.unwrap().stderr).unwrap();
+    assert!(
+        stderr.contains("OMP_NUM_THREADS of worker fake was"),
+        "{stderr}"
+    );
+}
+
+/// Runs git in a place, as somebody with a name.
+fn git(place: &Place, args: &[&str]) {
+    let mut git = std::process::Command::new("git");
+    git.args(["-c", "user.name=a", "-c", "user.email=a@b.c"]);
+    let status = git
+        .args(args)
+        .current_dir(place.path())
+        .stdout(Stdio::null())
+        .status();
+    assert!(status.unwrap().success(), "git {args:?}");
+}
+
+#[test]
+fn another_revision_or_other_changes_begin_a_run_anew() {
+    let place = Place::new();
+    place.suite("s", &["fake/steady"], &[], "");
+    place.write("kernel.cu", "fast");
+    git(&place, &["init", "-q"]);
+    git(&place, &["add", "kernel.cu", "s.toml"]);
+    git(&place, &["commit", "-qm", "one"]);
+    exits!(place, 0, ["run", "./s.toml"]);
+    cut(&place);
+    let (_, stderr) = exits!(place, 0, ["run", "./s.toml"]);
+    assert!(stderr.contains("resuming"), "{stderr}");
+    for (what, why) in [
+        (
+            "changed",
+            "the uncommitted changes of the checkout are others",
+        ),
+        (
+            "untracked",
+            "the uncommitted changes of the checkout are others",
+        ),
+        ("committed", "the revision was"),
+    ] {
+        cut(&place);
+        match what {
+            "changed" => place.write("kernel.cu", "slow"),
+            "untracked" => place.write("other.cu", "new"),
+            _ => git(&place, &["commit", "-qam", "two"]),
+        }
+        let (_, stderr) = exits!(place, 0, ["run", "./s.toml"]);
+        assert!(stderr.contains(why), "{what}: {stderr}");
+    }
+}
+
+#[test]
+fn each_invocation_is_held_to_the_worker_that_the_run_began_with() {
+    let place = Place::new();
+    place.suite("s", &["fake/steady"], &[], "");
+    place.script("if [ $n = 3 ]; then set -- --release 2.0; fi");
+    let (stdout, _) = exits!(place, 3, ["run", "./s.toml"]);
+    assert!(stdout.contains("version fake 1.0 → 2.0"), "{stdout}");
+    exits!(place, 3, ["baseline", "save", "s", "reports/s"]);
+    let place = Place::new();
+    place.suite("s", &["fake/steady"], &[], "");
+    place.script("if [ $n = 3 ]; then set -- --start absent; fi");
+    let (stdout, _) = exits!(place, 3, ["run", "./s.toml"]);
+    assert!(stdout.contains("present → absent"), "{stdout}");
+}
+
+#[test]
+fn variables_that_decide_speed_are_part_of_what_is_compared() {
+    let place = Place::new();
+    place.suite("s", &["fake/steady"], &[], "");
+    let run = |args: &[&str], threads: &str| {
+        let mut regatta = place.regatta(args);
+        let output = regatta
+            .env("OPENBLAS_NUM_THREADS", threads)
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        (output.status.code().unwrap(), text)
+    };
+    assert_eq!(run(&["run", "./s.toml"], "1").0, 0);
+    exits!(place, 0, ["baseline", "save", "s"]);
+    assert_eq!(run(&["gate", "./s.toml"], "1").0, 0);
+    let (code, stderr) = run(&["gate", "./s.toml"], "2");
+    assert_eq!(code, 3, "{stderr}");
+    assert!(
+        stderr.contains("fake.environment.OPENBLAS_NUM_THREADS: 1 there, 2 here"),
+        "{stderr}"
+    );
+}

@@ -1,0 +1,327 @@
+//! The Python worker on a real library: JAX on the processor.
+//!
+//! `REGATTA_TEST_PYTHON` names an interpreter that has it; CI makes one from
+//! `python/requirements-jax-cpu.txt`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::common::Place;
+use regatta::attention::reference::{Inputs, backward, forward};
+use regatta::attention::tolerance::{Expected, limit, probes_agree, results};
+use regatta::attention::{Align, Direction, Layout, Mask, Params, Problem};
+use regatta::record::types::Outcome;
+use regatta::worker::host::{Conversation, Process, Spec};
+use regatta::worker::protocol::{
+    Cache, Checked, Measure, Measured, Prepare, ReplyBody, RequestBody,
+};
+
+const SUITE: &str = "schema = 1\ndescription = \"JAX\"\n\
+    [measure]\ninvocations = 2\nsamples = 3\nmin_samples = 2\nbudget_ms = 100\ncache = \"hot\"\n\
+    [[sweep]]\nvariants = [\"jax/xla\", \"jax/cudnn\"]\n\
+    shapes = [\n\
+      { heads = 2, seq = 64, head_dim = 32 },\n\
+      { batch = 2, heads = 4, kv_heads = 2, seq_q = 48, seq_k = 80, head_dim = 16, mask = \"causal-br\" },\n\
+      { heads = 2, seq = 64, head_dim = 32, dtype = \"bf16\", mask = \"causal\", layout = \"bhsd\" },\n\
+    ]\ndirection = [\"forward\", \"backward\", \"both\"]\n";
+
+fn python() -> String {
+    std::env::var("REGATTA_TEST_PYTHON").expect("REGATTA_TEST_PYTHON names a Python with JAX")
+}
+
+#[test]
+#[ignore = "needs JAX"]
+fn jax_is_measured_and_what_it_cannot_do_is_unsupported() {
+    let python = python();
+    let place = Place::new();
+    place.write("jax.toml", SUITE);
+    let output = place
+        .regatta(&["run", "./jax.toml"])
+        .env("REGATTA_PYTHON", python)
+        .env("JAX_PLATFORMS", "cpu")
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let run = place.run("jax");
+    assert_eq!(run.entries.len(), 18 * 2);
+    for entry in &run.entries {
+        match (&entry.outcome, entry.case.0.starts_with("jax/xla")) {
+            (Outcome::Measured(_), true) => {}
+            (Outcome::Unsupported { reason }, false) => {
+                assert!(reason.to_lowercase().contains("cudnn"), "{reason}");
+            }
+            (other, _) => panic!("{}: {other:?}", entry.case),
+        }
+    }
+    assert!(run.header.workers[0].versions.contains_key("jax"));
+}
+
+#[test]
+#[ignore = "needs JAX"]
+fn an_environment_chooses_the_interpreter() {
+    let python = python();
+    let place = Place::new();
+    let environment = format!(
+        "[environments.pinned]\ninterpreter = {python:?}\nenv = {{ JAX_PLATFORMS = \"cpu\" }}\n"
+    );
+    place.write("regatta.toml", &environment);
+    place.write(
+        "jax.toml",
+        &SUITE.replace("\"jax/xla\", \"jax/cudnn\"", "\"jax/xla@pinned\""),
+    );
+    let filter = "*:h2,s64,d32";
+    exits!(place, 0, ["run", "./jax.toml", "--filter", filter]);
+    let run = place.run("jax");
+    assert_eq!(run.header.plan[0].0, "jax/xla@pinned:h2,s64,d32");
+}
+
+#[test]
+#[ignore = "needs JAX"]
+fn functions_are_counted_once_a_case_and_what_is_not_there_is_not_zero() {
+    let python = python();
+    let place = Place::new();
+    let counts = "[[count]]\nname = \"calls of the case\"\nworker = \"jax\"\n\
+        function = \"regatta_worker.libraries.jax:_Case.call\"\n\
+        [[count]]\nname = \"gone\"\nworker = \"jax/xla\"\nfunction = \"jax:no_such.function\"\n";
+    place.write("jax.toml", &format!("{SUITE}{counts}"));
+    let filter = "jax/xla:h2,s64,d32";
+    let output = place
+        .regatta(&["run", "./jax.toml", "--filter", filter])
+        .env("REGATTA_PYTHON", python)
+        .env("JAX_PLATFORMS", "cpu")
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    for entry in &place.run("jax").entries {
+        let Outcome::Measured(measured) = &entry.outcome else {
+            panic!("{entry:?}")
+        };
+        assert_eq!(measured.structure.is_some(), entry.invocation == 0);
+        let Some(structure) = &measured.structure else {
+            continue;
+        };
+        assert_eq!(structure.counts["calls.calls_of_the_case"], 1);
+        assert_eq!(structure.counts["calls.jax_compile"], 0);
+        assert!(!structure.counts.contains_key("calls.gone"));
+        let reason = "jax:no_such.function is not there: ";
+        assert!(
+            structure.uncounted["calls.gone"].starts_with(reason),
+            "{structure:?}"
+        );
+    }
+}
+
+/// A JAX whose compiled functions give for ever what they gave first.
+const KEEPS_ITS_RESULTS: &str = "\
+import jax.stages
+
+compute, kept = jax.stages.Compiled.__call__, {}
+
+
+def call(compiled, *given):
+    if id(compiled) in kept:
+        return kept[id(compiled)][1]
+    results = compute(compiled, *given)
+    # Attention's are several, or one in a tuple; what makes the inputs gives an array.
+    if isinstance(results, tuple):
+        # With the function itself, or another could get its number.
+        kept[id(compiled)] = compiled, results
+    return results
+
+
+jax.stages.Compiled.__call__ = call
+";
+const LIMIT: Duration = Duration::from_secs(120);
+const SEED: u64 = u64::MAX;
+
+/// What the Python worker says of one case, taken on three sets of inputs.
+fn on_three_sets(worker: &mut Process, problem: &Problem) -> Measured {
+    let prepare = RequestBody::Prepare(Prepare {
+        known: Default::default(),
+        variant: "xla".to_owned(),
+        problem: problem.clone(),
+        params: Params::default(),
+        seed: SEED,
+        counters: Vec::new(),
+        input_sets: 3,
+    });
+    let prepared = match worker.ask(prepare, LIMIT).unwrap() {
+        ReplyBody::Prepared(prepared) => prepared,
+        other => panic!("{other:?}"),
+    };
+    for (tensor, error) in &prepared.errors {
+        assert!(error.relative_l2.unwrap() < 1e-5, "{tensor}: {error:?}");
+    }
+    let measure = RequestBody::Measure(Measure {
+        known: Default::default(),
+        warmup: 1,
+        samples: 4,
+        min_samples: 2,
+        budget_ms: 100,
+        cache: Cache::Hot,
+        graph: false,
+        calls_per_sample: 1,
+    });
+    match worker.ask(measure, LIMIT).unwrap() {
+        ReplyBody::Measured(measured) => measured,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Holds the probes of the last timed call to regatta's own float64.
+fn agree(problem: &Problem, checked: &Checked) -> Result<(), String> {
+    let both = Problem {
+        direction: Direction::Both,
+        layout: Layout::Bshd,
+        ..problem.clone()
+    };
+    let inputs = Inputs::generate(&both, checked.seed).unwrap();
+    let exact = forward(&both, &inputs).unwrap();
+    let gradients = backward(&both, &inputs, &exact).unwrap();
+    let tensors = BTreeMap::from([
+        ("out", exact.out),
+        ("dq", gradients.dq),
+        ("dk", gradients.dk),
+        ("dv", gradients.dv),
+    ]);
+    for &(tensor, direction) in results(problem.direction) {
+        let limit = limit(problem.dtype, false, direction);
+        let probes = &checked.probes[tensor];
+        let expected = Expected::of(&tensors[tensor], probes.len());
+        probes_agree(tensor, probes, &expected, limit)?;
+    }
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs JAX"]
+fn the_last_timed_call_is_checked_on_inputs_of_its_own() {
+    let python = python();
+    let place = Place::new();
+    place.write("sitecustomize.py", KEEPS_ITS_RESULTS);
+    let worker = concat!(env!("CARGO_MANIFEST_DIR"), "/python/regatta_worker");
+    let started = |path: &str| {
+        let spec = Spec {
+            name: "jax".to_owned(),
+            program: python.clone().into(),
+            args: [worker, "--library", "jax"].map(String::from).to_vec(),
+            env: vec![
+                ("JAX_PLATFORMS".to_owned(), "cpu".to_owned()),
+                ("PYTHONPATH".to_owned(), path.to_owned()),
+            ],
+            directory: None,
+            fix: String::new(),
+            forking: Default::default(),
+        };
+        Process::start(&spec, &place.path().join("jax.log"), LIMIT).unwrap()
+    };
+    let mut right = started("");
+    let mut keeping = started(place.path().to_str().unwrap());
+    for direction in [Direction::Forward, Direction::Backward, Direction::Both] {
+        let problem = Problem {
+            batch: 2,
+            heads: 4,
+            kv_heads: 2,
+            seq_k: 40,
+            mask: Mask::causal(Align::BottomRight),
+            layout: Layout::Bhsd,
+            direction,
+            ..Problem::new(33, 16)
+        };
+        let measured = on_three_sets(&mut right, &problem);
+        assert!(measured.input_sets >= 3, "{measured:?}");
+        let checked = measured.checked.unwrap();
+        assert_eq!(checked.seed, SEED.wrapping_add(1));
+        agree(&problem, &checked).unwrap();
+        for (tensor, error) in &checked.errors {
+            assert!(error.relative_l2.unwrap() < 1e-5, "{tensor}: {error:?}");
+        }
+        let checked = on_three_sets(&mut keeping, &problem).checked.unwrap();
+        agree(&problem, &checked).unwrap_err();
+        for (tensor, error) in &checked.errors {
+            assert!(error.relative_l2.unwrap() > 0.5, "{tensor}: {error:?}");
+        }
+    }
+}
+
+#[test]
+fn a_python_without_the_library_is_told_what_to_do() {
+    let place = Place::new();
+    place.write(
+        "jax.toml",
+        &SUITE.replace("jax/", "torch/").replace("xla", "sdpa-math"),
+    );
+    let output = place
+        .regatta(&["run", "./jax.toml", "--filter", "sdpa-math"])
+        // An interpreter whose only packages are its own.
+        .env("REGATTA_PYTHON", "/usr/bin/python3")
+        .env("PYTHONNOUSERSITE", "1")
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("torch"), "{stderr}");
+    assert!(!place.path().join("reports/jax/run.jsonl").exists());
+
+    let output = place
+        .regatta(&["run", "./jax.toml", "--filter", "sdpa-math"])
+        .env("REGATTA_PYTHON", "/no/such/python")
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("REGATTA_PYTHON"), "{stderr}");
+}
+
+const NUMPY: &str = "\
+import os
+import time
+import numpy as np
+
+
+def plan():
+    time.sleep(0.02)
+
+
+def attention(q, k, v, problem):
+    if os.environ.get(\"PLANS\"):
+        plan()
+    s = np.einsum(\"bqhd,bkhd->bhqk\", q, k) * np.float32(problem.scale)
+    s = np.exp(s - s.max(axis=-1, keepdims=True))
+    return np.einsum(\"bhqk,bkhd->bqhd\", s / s.sum(axis=-1, keepdims=True), v)
+";
+
+/// On a processor the host does the work: its functions are what a change is divided by.
+#[test]
+#[ignore = "needs JAX"]
+fn a_function_that_was_added_is_in_the_account_of_a_time_on_the_wall() {
+    // JAX stands on NumPy.
+    let python = python();
+    let place = Place::new();
+    place.write("bench.py", NUMPY);
+    place.write(
+        "s.toml",
+        "schema = 1\ndescription = \"s\"\n[measure]\nground = \"any\"\nsamples = 5\n\
+         [workers.mine]\npython = \"bench.py:attention\"\nframework = \"numpy\"\n\
+         [[sweep]]\nvariants = [\"mine/attention\"]\nseq = 32\nhead_dim = 16\n",
+    );
+    let asked = |words: &[&str], plans: &str| {
+        let output = place
+            .regatta(words)
+            .env("REGATTA_PYTHON", &python)
+            .env("PLANS", plans)
+            .output()
+            .unwrap();
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stdout).into_owned(),
+        )
+    };
+    assert_eq!(asked(&["run", "./s.toml"], "").0, Some(0));
+    assert_eq!(asked(&["baseline", "save", "s"], "").0, Some(0));
+    let (code, stdout) = asked(&["gate", "./s.toml"], "yes");
+    assert_eq!(code, Some(1), "{stdout}");
+    assert!(stdout.contains("ms = bench:plan 0 → 1 +"), "{stdout}");
+}

@@ -1,0 +1,289 @@
+//! The answers of the program, one line a situation: `situations.txt`.
+//!
+//! Each line has what the suite is, what the worker does on the side of the base and of the
+//! head (`tests/workers/script.rs`), and commands; then, after `=>`, their exit codes, the
+//! verdict and what is said of each case. `REGATTA_SITUATIONS=write` writes the answers anew;
+//! `REGATTA_PROGRAM` names another regatta to be asked.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use serde_json::Value;
+
+use crate::common::{Place, copy, fake_worker};
+
+const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/situations.txt");
+
+/// What the word of a suite puts at its end, in `[policy]` or in `[measure]`.
+const PARTS: [(&str, &str); 12] = [
+    ("allow", "policy allow = [\"*s48*\"]"),
+    ("warn", "policy structure.fill = \"warn\""),
+    ("host-warns", "policy metrics.host.action = \"warn\""),
+    ("blind", "policy sight = { change = 0.0001, cases = 0.9 }"),
+    ("one-set", "measure input_sets = 1"),
+    ("quick-limit", "measure timeout_s = 1"),
+    (
+        "splits",
+        "params = { num_splits_key = [\"auto\", 1, 2, 4] }\n[[expect]]\nname = \"automatic\"\nwithin = 1.1\ncase = { num_splits_key = \"auto\" }\nagainst = { num_splits_key = [1, 2, 4] }",
+    ),
+    (
+        "blocks",
+        "[[limit]]\nname = \"blocks\"\ncase = { head_dim = 16 }\ncount = \"blocks\"\nkernel = \"*flash*\"\nat_least = 132",
+    ),
+    ("torn", "[[expect]\n"),
+    ("key", "[policies]\nfloor = 0.1"),
+    (
+        "nobody",
+        "[[sweep]]\nvariants = \"fake/nobody\"\nseq = 32\nhead_dim = 16",
+    ),
+    ("negative", "policy remeasure_s = -1"),
+];
+
+/// A suite of the words of its column: `many` cases, `one`, or two; and parts.
+fn suite(words: &str, worker: &[String]) -> String {
+    let words: Vec<&str> = words.split('+').collect();
+    let seq = match words[0] {
+        "many" => "[16, 24, 32, 40, 48, 56, 64, 72]",
+        "one" => "[32]",
+        _ => "[32, 48]",
+    };
+    let [mut measure, mut policy, mut rest] = [const { String::new() }; 3];
+    for (name, text) in PARTS.iter().filter(|(name, _)| words.contains(name)) {
+        let (place, text) = match (text.strip_prefix("policy "), text.strip_prefix("measure ")) {
+            (Some(text), _) => (&mut policy, text),
+            (_, Some(text)) => (&mut measure, text),
+            _ => (&mut rest, *text),
+        };
+        writeln!(place, "{text}").unwrap_or_else(|_| panic!("{name}"));
+    }
+    if !measure.contains("timeout_s") {
+        measure.push_str("timeout_s = 60\n");
+    }
+    format!(
+        "schema = 1\ndescription = \"of {}\"\n[workers.fake]\ncommand = {worker:?}\n\
+         [measure]\ninvocations = 5\nsamples = 5\nground = \"any\"\nremeasure = 0\n{measure}\
+         [policy]\nfloor = 0.02\nconfirm = 5\n{policy}\
+         [[sweep]]\nvariants = [\"fake/gpu\"]\nseq = {seq}\nhead_dim = 16\n{rest}",
+        words[0]
+    )
+}
+
+/// The worker's command for a script and further words; the base's and the head's noise differ.
+fn worker(script: &str, seed: &str) -> Vec<String> {
+    let (script, more) = script.split_once(' ').unwrap_or((script, ""));
+    let mut words = vec![fake_worker().display().to_string()];
+    words.extend(["--seed", seed].map(str::to_owned));
+    if script != "-" {
+        words.extend(["--script", script].map(str::to_owned));
+    }
+    words.extend(more.split_whitespace().map(str::to_owned));
+    words
+}
+
+/// Folders with a baseline `s` and its run, by suite and script: each is measured once.
+#[derive(Default)]
+struct Bases(Mutex<BTreeMap<(String, String), Place>>);
+
+impl Bases {
+    fn copy_into(&self, place: &Place, words: &str, script: &str) {
+        let mut made = self.0.lock().unwrap();
+        let base = made
+            .entry((words.to_owned(), script.to_owned()))
+            .or_insert_with(|| {
+                let base = Place::new();
+                base.write("s.toml", &suite(words, &worker(script, "1")));
+                let (code, _, said) = base.ran(&["run", "./s.toml", "--quiet"]);
+                assert_eq!(code, 0, "the base of {words} {script}: {said}");
+                let (code, _, said) = base.ran(&["baseline", "save", "s"]);
+                assert_eq!(code, 0, "the base of {words} {script}: {said}");
+                base
+            });
+        copy(
+            &base.path().join("baselines"),
+            &place.path().join("baselines"),
+        );
+        copy(&base.path().join("reports/s"), &place.path().join("base"));
+    }
+}
+
+/// Runs the commands of a line, and gives its answer.
+fn answered(line: &str, bases: &Bases) -> String {
+    let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+    let [_, suites, base, head, commands] = cells[..] else {
+        panic!("not five cells: {line}");
+    };
+    let (before, after) = suites.split_once(" > ").unwrap_or((suites, suites));
+    let place = Place::new();
+    if base != "none" {
+        bases.copy_into(&place, before, base);
+    }
+    place.write("s.toml", &suite(after, &worker(head, "2")));
+    let mut codes = Vec::new();
+    let mut told = String::new();
+    for command in commands.split(" ; ") {
+        let version = format!("worker:fake={}", worker(base, "1").join(" "));
+        let words = command.split_whitespace();
+        let words = words.map(|word| if word == "BASE" { &version } else { word });
+        let mut words: Vec<&str> = words.collect();
+        let measures = ["run", "gate", "compare"].contains(&words[0]);
+        if measures && words.get(1).is_none_or(|next| next.starts_with("--")) {
+            words.insert(1, "./s.toml");
+        }
+        let judges = measures || words[0] == "diff";
+        words.extend((judges && !words.contains(&"--shard")).then_some("--json"));
+        let (code, stdout, stderr) = place.ran(&words);
+        assert!(!stderr.contains("panicked"), "{line}: {stderr}");
+        codes.push(code.to_string());
+        told = stdout;
+    }
+    let judgement = serde_json::from_str(&told).unwrap_or_default();
+    format!("{} {}", codes.join(" "), said(&judgement))
+}
+
+fn word(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// The verdict and each case's word, with its causes in brackets and the kinds of structure
+/// that fail or warn in braces; cases of one answer together; then what was demanded.
+fn said(judgement: &Value) -> String {
+    let mut answers: Vec<(String, Vec<String>)> = Vec::new();
+    for row in list(&judgement["rows"]) {
+        let mut said = word(&row["word"]).to_owned();
+        let fault = word(&row["fault"]);
+        if !fault.is_empty() {
+            write!(said, "({fault})").unwrap();
+        }
+        let causes: Vec<&str> = list(&row["findings"])
+            .map(|of| word(&of["cause"]))
+            .collect();
+        if !causes.is_empty() {
+            write!(said, " [{}]", causes.join(", ")).unwrap();
+        }
+        let changes = list(&row["structure"]).filter(|of| word(&of["action"]) != "ignore");
+        let changes = changes.map(|of| format!("{} {}s", word(&of["kind"]), word(&of["action"])));
+        let changes: Vec<String> = changes.collect();
+        if !changes.is_empty() {
+            write!(said, " {{{}}}", changes.join(", ")).unwrap();
+        }
+        let metrics = list(&row["metrics"]).filter(|of| word(&of["word"]) == "regressed");
+        for metric in metrics {
+            let (name, action) = (word(&metric["metric"]), word(&metric["action"]));
+            write!(said, " {name} {action}s").unwrap();
+        }
+        if list(&row["uncounted"]).next().is_some() {
+            said.push_str(" uncounted");
+        }
+        let case = word(&row["case"])
+            .replace("fake/gpu:", "")
+            .replace(",d16", "");
+        match answers.iter_mut().find(|(of, _)| *of == said) {
+            Some((_, cases)) => cases.push(case),
+            None => answers.push((said, vec![case])),
+        }
+    }
+    let mut text = word(&judgement["verdict"]["outcome"]).to_owned();
+    for (said, cases) in answers {
+        write!(text, " · {}={said}", cases.join(" ")).unwrap();
+    }
+    for demands in ["expectations", "limits"] {
+        let held = list(&judgement[demands]).map(|of| word(&of["held"]));
+        let held: Vec<&str> = held.collect();
+        if !held.is_empty() {
+            write!(text, " · {demands} {}", held.join(", ")).unwrap();
+        }
+    }
+    text
+}
+
+#[test]
+fn every_situation_has_its_answer() {
+    let table = fs::read_to_string(TABLE).unwrap();
+    let lines: Vec<&str> = table.lines().collect();
+    let asked = |line: &str| !line.trim().is_empty() && !line.starts_with('#');
+    let (bases, next) = (Bases::default(), AtomicUsize::new(0));
+    let found = Mutex::new(vec![String::new(); lines.len()]);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while let Some(line) = lines.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let at = lines
+                        .iter()
+                        .position(|of| std::ptr::eq(*of, *line))
+                        .unwrap();
+                    let question = line.split("=>").next().unwrap().trim_end();
+                    let whole = match asked(line) {
+                        true => format!("{question} => {}", answered(question, &bases).trim_end()),
+                        false => (*line).to_owned(),
+                    };
+                    found.lock().unwrap()[at] = whole;
+                }
+            });
+        }
+    });
+    let found = found.into_inner().unwrap();
+    if std::env::var("REGATTA_SITUATIONS").is_ok_and(|how| how == "write") {
+        fs::write(Path::new(TABLE), aligned(&found)).unwrap();
+        return;
+    }
+    let squeezed = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let pairs = lines.iter().zip(&found);
+    let wrong = pairs.filter(|(wanted, found)| squeezed(wanted) != squeezed(found));
+    let wrong: Vec<String> = wrong
+        .map(|(a, b)| format!("-{}\n+{}", squeezed(a), squeezed(b)))
+        .collect();
+    assert!(
+        wrong.is_empty(),
+        "{} answers differ:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
+
+/// The lines with their cells below each other.
+fn aligned(lines: &[String]) -> String {
+    let cells = |line: &str| -> Vec<String> {
+        let (question, answer) = line.split_once("=>").unwrap_or((line, ""));
+        let cells = question.split('|').map(|cell| cell.trim().to_owned());
+        cells.chain([format!("=> {}", answer.trim())]).collect()
+    };
+    let is_row = |line: &&String| line.contains("=>") && !line.starts_with('#');
+    let mut widths = [0; 6];
+    for line in lines.iter().filter(is_row) {
+        for (width, cell) in widths.iter_mut().zip(cells(line)) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    let mut text = String::new();
+    for line in lines {
+        match is_row(&line) {
+            false => text.push_str(line),
+            true => {
+                let cells = cells(line);
+                let padded = cells
+                    .iter()
+                    .zip(widths)
+                    .enumerate()
+                    .map(|(at, (cell, width))| {
+                        let width = if at == 5 { 0 } else { width };
+                        format!(
+                            "{}{cell:width$}",
+                            if (1..5).contains(&at) { "| " } else { "" }
+                        )
+                    });
+                text.push_str(&padded.collect::<Vec<_>>().join(" "));
+            }
+        }
+        text.push('\n');
+    }
+    text
+}

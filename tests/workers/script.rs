@@ -1,0 +1,67 @@
+//! What `--script` tells the fake worker to do: other than its cases ask for, and when.
+
+use regatta::attention::ParamValue;
+use regatta::worker::protocol::Prepare;
+
+/// Acts, separated by commas: `s32:+30%@2` takes 30 % longer where the case's id holds `s32`
+/// and in the second start; without the one of all cases, without the other in each start. An
+/// act is a percentage, `splits=N`, a fault (`fault.rs`), a variant (`variants.rs`), or `kill`,
+/// which takes down the harness.
+pub struct Script(Vec<Act>);
+
+struct Act {
+    case: String,
+    word: String,
+    start: Option<u64>,
+}
+
+impl Script {
+    /// Reads acts.
+    pub fn parse(text: &str) -> Script {
+        let acts = text.split(',').filter(|act| !act.is_empty()).map(|act| {
+            let (act, start) = act.split_once('@').map_or((act, None), |(act, start)| {
+                (act, Some(start.parse().expect("@ is before a number")))
+            });
+            let (case, word) = act.split_once(':').unwrap_or(("", act));
+            let (case, word) = (case.to_owned(), word.to_owned());
+            Act { case, word, start }
+        });
+        Script(acts.collect())
+    }
+
+    /// The case that is to be prepared in this start, as the acts have it.
+    pub fn acted(&self, request: &Prepare, start: u64) -> Prepare {
+        let mut case = request.clone();
+        let id = format!("{}:{}", request.variant, request.problem);
+        let now = |act: &&Act| id.contains(&act.case) && act.start.is_none_or(|at| at == start);
+        for Act { word, .. } in self.0.iter().filter(now) {
+            let percent = word.strip_suffix('%').map(str::parse);
+            let splits = word.strip_prefix("splits=").map(str::parse);
+            if let Some(Ok(percent)) = percent {
+                case.params.set("slower_percent", ParamValue::Int(percent));
+            } else if let Some(Ok(splits)) = splits {
+                case.params.set("num_splits_key", ParamValue::Int(splits));
+            } else if super::fault::words().contains(word) {
+                case.params.set("fault", ParamValue::Word(word.clone()));
+            } else if word == "kill" {
+                // Its parent is a supervisor, and the harness is that one's.
+                let supervisor = std::os::unix::process::parent_id();
+                let stat = std::fs::read_to_string(format!("/proc/{supervisor}/stat"));
+                let stat = stat.expect("the supervisor is there");
+                let harness = stat
+                    .rsplit(") ")
+                    .next()
+                    .and_then(|text| text.split(' ').nth(1));
+                let harness = harness
+                    .and_then(|id| id.parse().ok())
+                    .expect("it has a parent");
+                let harness = nix::unistd::Pid::from_raw(harness);
+                nix::sys::signal::kill(harness, nix::sys::signal::Signal::SIGKILL).ok();
+                std::process::exit(0);
+            } else {
+                case.variant.clone_from(word);
+            }
+        }
+        case
+    }
+}
