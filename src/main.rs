@@ -7,9 +7,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use cli::{
-    Ended, Stop, baseline, bisect, build, calibrate, comment, compare, completions, diff, doctor,
-    env, gate, history, init, leave_nothing, list, merge, next, note, report, run, schema, submit,
-    trace, verdicts, worker,
+    Ended, Stop, baseline, bisect, build, calibrate, compare, completions, diff, doctor, env, gate,
+    history, init, leave_nothing, list, note, report, run, schema, trace, verdicts, worker,
 };
 use owo_colors::OwoColorize;
 use regatta::worker::supervisor;
@@ -41,14 +40,10 @@ enum Command {
     Compare(compare::CompareArgs),
     Bisect(bisect::BisectArgs),
     Diff(diff::DiffArgs),
-    Merge(merge::MergeArgs),
-    Next(next::NextArgs),
     Baseline(baseline::BaselineArgs),
     Calibrate(calibrate::CalibrateArgs),
-    Submit(submit::SubmitArgs),
     Report(report::ReportArgs),
     History(history::HistoryArgs),
-    Comment(comment::CommentArgs),
     Trace(trace::TraceArgs),
     Build(build::BuildArgs),
     List(list::ListArgs),
@@ -78,14 +73,10 @@ fn dispatch(command: &Command) -> Ended {
         Command::Compare(args) => compare::run(args),
         Command::Bisect(args) => bisect::run(args),
         Command::Diff(args) => diff::run(args),
-        Command::Merge(args) => merge::run(args),
-        Command::Next(args) => next::run(args),
         Command::Baseline(args) => baseline::run(args),
         Command::Calibrate(args) => calibrate::run(args),
-        Command::Submit(args) => submit::run(args),
         Command::Report(args) => report::run(args),
         Command::History(args) => history::run(args),
-        Command::Comment(args) => comment::run(args),
         Command::Trace(args) => trace::run(args),
         Command::Build(args) => build::run(args),
         Command::List(args) => list::run(args),

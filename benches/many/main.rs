@@ -5,7 +5,7 @@
 //! cargo bench --bench many                # 1,000, 10,000 and 100,000 cases
 //! cargo bench --bench many -- 10000       # so many
 //! cargo bench --bench many -- 10000 DIR   # with the runs kept in a folder
-//! cargo bench --bench many -- shards      # 64 shards of 100,000 cases, merged (shards DIR: kept)
+//! cargo bench --bench many -- shards      # 64 shards of 100,000 cases (shards DIR: kept)
 //! ```
 //!
 //! Two runs of so many cases of 5 invocations of 20 samples are made up, and each line is one
@@ -80,25 +80,25 @@ fn main() {
     }
 }
 
-/// Shards that are merged.
+/// Shards that are judged together.
 const SHARDS: u32 = 64;
 
-/// What it costs to merge the shards of so many cases, to judge them, and to write all reports.
+/// What it costs to read the shards of so many cases, to judge them, and to write all reports.
 fn shards(cases: usize, kept: Option<&Path>) {
     let passing = tempfile::tempdir().unwrap();
     let folder = kept.unwrap_or(passing.path());
     let read = runs::write_shards(folder, cases, SHARDS);
     println!("{SHARDS} shards of {cases} cases: {}", mb(read));
     let mut command = Command::new(env!("CARGO_BIN_EXE_regatta"));
-    command.args(["merge", "reports/many/shards", "--quiet"]);
+    command.args(["report", "reports/many"]);
     let began = std::time::Instant::now();
     let (seconds, memory) = cost(command.current_dir(folder));
     let whole = began.elapsed().as_secs_f64();
     println!(
-        "merge, judge and all reports: {whole:.2} s, {seconds:.2} s CPU, {}",
+        "all reports: {whole:.2} s, {seconds:.2} s CPU, {}",
         mb(memory)
     );
-    for name in ["run.jsonl", "index.html", "cases.csv", "samples.csv"] {
+    for name in ["index.html", "cases.csv", "samples.csv"] {
         println!(
             "  {name:<12} {:>10}",
             mb(size(&folder.join("reports/many").join(name)))

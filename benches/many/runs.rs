@@ -7,13 +7,13 @@ use std::path::Path;
 use regatta::attention::{Case, CaseId, ParamValue};
 use regatta::machine::{Activity, DeviceState, Launch, Named, Operation, Structure, Work};
 use regatta::record::run_file::{Opening, RunWriter};
-use regatta::record::shard::{Asked, Portion, Shard};
+use regatta::record::shard::{Shard, checksum};
 use regatta::record::spent::{Phase, Spent, Stretch};
 use regatta::record::types::Judged;
 use regatta::record::types::{
     Entry, Fault, Measurement, Outcome, RunEnd, RunHeader, VerdictOutcome,
 };
-use regatta::suite::shard::{Costs, Place, deal};
+use regatta::suite::shard::{Place, deal};
 use regatta::units::{Bytes, Nanoseconds, quantities};
 
 /// Starts of each worker.
@@ -74,27 +74,26 @@ pub fn write(folder: &Path, cases: usize, which: Which) {
 /// Writes the shards of such a run into a folder, and gives their size.
 pub fn write_shards(folder: &Path, cases: usize, of: u32) -> u64 {
     let numbers: BTreeMap<CaseId, usize> = (0..cases).map(|case| (id(case), case)).collect();
-    let all: Vec<Case> = numbers.keys().map(|id| id.case().unwrap()).collect();
-    let dealt = deal(&all, &[], &Costs::new(), of);
-    let portions: Vec<Portion> = dealt.parts.iter().map(|part| Portion::of(part)).collect();
+    let mut all: Vec<Case> = numbers.keys().map(|id| id.case().unwrap()).collect();
+    all.sort();
     let mut written = 0;
-    for (index, part) in (1..).zip(&dealt.parts) {
+    for (index, part) in (1..).zip(deal(&all, of)) {
         let place = Place::new(index, of).unwrap();
         let mut header: RunHeader = serde_json::from_str(HEADER).unwrap();
-        header.plan.clone_from(part);
+        header.plan = part.iter().map(Case::id).collect();
         header.shard = Some(Shard {
             place,
-            parts: portions.clone(),
-            asked: Asked::Run,
+            whole: checksum(all.iter().map(Case::id)),
         });
-        let at = folder.join("reports/many/shards").join(place.folder());
+        let at = folder.join("reports/many").join(place.folder());
         let (mut writer, _) = RunWriter::open(&at, &header, &Opening::default()).unwrap();
         for invocation in 0..INVOCATIONS {
-            for case in part {
+            for case in &header.plan {
                 let entry = entry(numbers[case], invocation, Which::Head);
                 writer.append(&entry).unwrap();
             }
         }
+        writer.close().unwrap();
         written += std::fs::metadata(writer.path()).unwrap().len();
     }
     written

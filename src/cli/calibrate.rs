@@ -8,11 +8,10 @@ use clap::Args;
 use super::measure_args::{MeasureArgs, in_folder};
 use super::measuring::Ready;
 use super::sides::{self, Stored};
-use super::{Ended, Stop, in_part, note, print};
+use super::{Ended, Stop, note, print};
 use regatta::record::baseline::Store;
 use regatta::record::calibration::{Calibration, Gate};
 use regatta::record::run_file::Known;
-use regatta::record::shard::Asked;
 use regatta::record::side::Side;
 use regatta::record::types::{RunHeader, SuiteRecord};
 use regatta::report::terminal::COLUMNS;
@@ -79,10 +78,6 @@ pub fn run(args: &CalibrateArgs) -> Ended {
         fresh: suite.rules.policy.confirm,
     };
     let store = Store::new(&args.measure.baselines);
-    if args.measure.shard.shard.is_some() {
-        let others = args.run.is_some() || args.json;
-        return in_part(args, &suite.name, each, others);
-    }
     let side = match &args.run {
         Some(run) => {
             let Stored { side, .. } = sides::find(run, &store, None, &mut Known::default())?;
@@ -112,34 +107,17 @@ pub fn run(args: &CalibrateArgs) -> Ended {
     Ok(0)
 }
 
-/// Measures one of several parts of the suite, of which nothing is drawn.
-fn in_part(args: &CalibrateArgs, suite: &str, each: u32, others: bool) -> Ended {
-    if others {
-        return Err(Stop::Usage(anyhow!(
-            "--shard measures a part, of which nothing is told; merge all parts, and name the \
-             whole: regatta calibrate {suite} --run RUN"
-        )));
-    }
-    let mut ready = prepared(args, suite, each)?;
-    in_part::measured(&mut ready, None)
-}
-
-/// The suite, to be measured as often as a calibration takes.
-fn prepared(args: &CalibrateArgs, suite: &str, each: u32) -> Result<Ready, Stop> {
+/// Measures the suite as often as a calibration takes.
+fn measured(args: &CalibrateArgs, suite: &str, each: u32) -> Result<Side, Stop> {
     let out = args.measure.out.clone();
     let measure = MeasureArgs {
         peak: false,
         instructions: false,
         invocations: Some(args.measure.invocations.unwrap_or(TIMES * each)),
         out: out.or_else(|| Some(Path::new("reports").join(format!("{suite}-calibration")))),
-        baseline: args.name.clone(),
         ..args.measure.clone()
     };
-    Ready::prepare(&measure, Asked::Calibrate)
-}
-
-fn measured(args: &CalibrateArgs, suite: &str, each: u32) -> Result<Side, Stop> {
-    let mut ready = prepared(args, suite, each)?;
+    let mut ready = Ready::prepare(&measure, None)?;
     let mut writer = ready.measure(None)?;
     writer.close().map_err(Stop::not_judged)?;
     let label = ready.directory.display().to_string();

@@ -134,7 +134,7 @@ pub fn conclude(
         before: &ready.judging,
         quiet: ready.quiet(),
     };
-    told.tell(folder, writer, laps, answers).0
+    told.tell(folder, writer, laps, answers)
 }
 
 /// A judgement that is there, and what it is of.
@@ -155,7 +155,7 @@ pub struct Told<'a> {
 
 impl Told<'_> {
     /// Writes the reports into a folder, ends the run's file and prints the answer, as
-    /// [`conclude`] does. Says whether the file could be ended, too.
+    /// [`conclude`] does.
     ///
     /// # Errors
     /// None: what cannot be written or printed is told.
@@ -165,7 +165,7 @@ impl Told<'_> {
         mut writer: RunWriter,
         mut laps: Laps<'_>,
         answers: &Answers,
-    ) -> (Ended, bool) {
+    ) -> Ended {
         let Told {
             judgement,
             mut run,
@@ -174,7 +174,7 @@ impl Told<'_> {
             before,
             quiet,
         } = self;
-        let path = writer.path().to_owned();
+        let file = [writer.path().to_owned()];
         let say = |text: String| {
             if !quiet {
                 note(text);
@@ -194,7 +194,7 @@ impl Told<'_> {
             judgement,
             head: &run,
             side: Cow::Borrowed(side),
-            entries: Entries::Stored(&path),
+            entries: Entries::Stored(&file),
             base: base.map(|base| &base.side),
         };
         let written = write(folder, &report);
@@ -212,15 +212,11 @@ impl Told<'_> {
         let told = answers.tell(&report);
         run.end = Some(end);
         // Whoever asks for no word on it need not wait for it either.
-        if !quiet
-            && run.header.merged.is_none()
-            && let Ok(Some(timings)) = Timings::of(&run, Entries::Stored(&path))
-        {
+        if !quiet && let Ok(Some(timings)) = Timings::of(&run, Entries::Stored(&file)) {
             say(timings.said());
         }
-        let closed = written.is_ok();
         let all = std::iter::once(written).chain(told);
-        (ended(judgement, all), closed)
+        ended(judgement, all)
     }
 }
 

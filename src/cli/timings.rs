@@ -52,10 +52,10 @@ fn found(head: &Stored) -> Result<Timings, Stop> {
              made of"
         )));
     }
-    if let Some(merged) = &head.run.header.merged {
+    if head.files.len() > 1 {
         return Err(Stop::Usage(anyhow!(
-            "{path} was made of {} shards, each with an axis of time of its own; name one of them",
-            merged.shards.len()
+            "{path} is a run in {} shards, each with an axis of time of its own; name one of them",
+            head.files.len()
         )));
     }
     let timings = Timings::of(&head.run, head.entries()).map_err(Stop::usage)?;

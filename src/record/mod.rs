@@ -19,7 +19,6 @@ pub mod line;
 pub mod ruler;
 pub mod run_file;
 pub mod shard;
-pub mod shards;
 pub mod shared;
 pub mod side;
 pub mod sound;

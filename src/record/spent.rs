@@ -148,12 +148,6 @@ impl Spent {
         self.0.values().copied().sum()
     }
 
-    /// What was done with a case, and not with its worker or the whole run.
-    pub fn of_case(&self) -> Nanoseconds {
-        let of_case = self.iter().filter(|(phase, _)| phase.is_of_case());
-        of_case.map(|(_, time)| time).sum()
-    }
-
     /// True where nothing is known.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

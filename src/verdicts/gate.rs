@@ -144,6 +144,6 @@ fn header(cases: &BTreeMap<CaseId, CaseRecord>, design: Design, policy: Policy) 
         imported: None,
         turn: None,
         shard: None,
-        merged: None,
+        hosts: Vec::new(),
     }
 }

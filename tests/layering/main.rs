@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What each room may import. A room always knows itself.
-const MAY: [(&str, &[&str]); 14] = [
+const MAY: [(&str, &[&str]); 12] = [
     ("attention", &[]),
     ("machine", &[]),
     // What a suite asks for is what the protocol carries.
@@ -58,10 +58,6 @@ const MAY: [(&str, &[&str]); 14] = [
             "versions",
         ],
     ),
-    // It carries a text, whatever it says.
-    ("forge", &[]),
-    // It makes texts of a plan; what is measured and judged it leaves to other commands.
-    ("submit", &["suite", "record", "report::text"]),
     ("verdicts", &["attention", "suite", "record", "judge"]),
     // Of the judge it knows what is said of a case, not how that comes about.
     (

@@ -63,13 +63,17 @@ fn a_version_that_is_there_is_not_written_over() {
     let place = Place::new();
     exits!(place, 0, ["schema", "--all", "out"]);
     exits!(place, 0, ["schema", "--all", "out"]);
-    place.edit("out/comment.json", "It was put", "It was posted");
+    place.edit(
+        "out/begun.json",
+        "What was written into",
+        "What was put into",
+    );
     let (_, stderr) = exits!(place, 2, ["schema", "--all", "out"]);
     assert!(
-        stderr.contains("urn:regatta:schema:comment:1.0 already"),
+        stderr.contains("urn:regatta:schema:begun:1.0 already"),
         "{stderr}"
     );
-    place.edit("out/comment.json", "comment:1.0", "comment:0.9");
+    place.edit("out/begun.json", "begun:1.0", "begun:0.9");
     exits!(place, 0, ["schema", "--all", "out"]);
 }
 
@@ -243,19 +247,6 @@ fn what_this_machine_can_do_and_what_is_begun_fits() {
         0,
         &["verdicts", "--sweeps", "1", "--noise", "quiet"],
     );
-    place.write("report.md", "fine\n");
-    let request = [
-        "comment",
-        "report.md",
-        "--key",
-        "s",
-        "--dry-run",
-        "--repository",
-        "a/b",
-        "--number",
-        "1",
-    ];
-    told.answer("comment", 0, &request);
     fit(&place, &told.all);
 }
 

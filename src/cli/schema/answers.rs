@@ -140,40 +140,6 @@ pub struct HistoryRun {
     cases: usize,
 }
 
-/// What became of a comment.
-#[derive(JsonSchema)]
-#[serde(untagged)]
-pub enum Comment {
-    /// It was put.
-    Put {
-        /// What was done.
-        comment: Done,
-        /// Where it is; null where that is not known.
-        address: Option<String>,
-    },
-    /// What would be sent, by `--dry-run`.
-    Request {
-        /// The method of HTTP.
-        method: String,
-        /// The address it would be sent to.
-        url: String,
-        /// The comment, in Markdown.
-        body: String,
-    },
-}
-
-/// What was done to a comment.
-#[derive(JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Done {
-    /// It is new.
-    Created,
-    /// It was there, and says this now.
-    Updated,
-    /// There is none: nothing is worse, and none was there.
-    Nothing,
-}
-
 /// A baseline that was saved.
 #[derive(JsonSchema)]
 pub struct BaselineSaved {

@@ -96,12 +96,14 @@ pub const ALL: &[Document] = &[
     },
     Document {
         name: "run",
+        version: (SCHEMA_VERSION, 1),
         title: "A line of run.jsonl: what was measured",
         of: run_file::schema,
         ..LINES
     },
     Document {
         name: "baseline",
+        version: (SCHEMA_VERSION, 1),
         title: "A line of a baseline: a run kept to hold others against",
         of: baseline::schema,
         ..LINES
@@ -188,8 +190,7 @@ pub const ALL: &[Document] = &[
         name: "stopped",
         title: "What is printed when a command ends before its answer",
         commands: &[
-            "bisect", "comment", "compare", "diff", "gate", "history", "init", "merge", "run",
-            "submit",
+            "bisect", "compare", "diff", "gate", "history", "init", "run",
         ],
         of: of::<answers::Stopped>,
         ..ANSWER
@@ -198,7 +199,7 @@ pub const ALL: &[Document] = &[
         name: "judgement",
         version: (SCHEMA_VERSION, 0),
         title: "What a run means, with its verdict",
-        commands: &["run", "gate", "compare", "diff", "merge", "submit"],
+        commands: &["run", "gate", "compare", "diff"],
         of: report::schema,
         ..ANSWER
     },
@@ -349,13 +350,6 @@ pub const ALL: &[Document] = &[
         title: "Two traces beside each other",
         commands: &["diff"],
         of: of::<Comparison>,
-        ..ANSWER
-    },
-    Document {
-        name: "comment",
-        title: "What became of the comment on a pull request",
-        commands: &["comment"],
-        of: of::<answers::Comment>,
         ..ANSWER
     },
     Document {
