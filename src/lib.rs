@@ -71,8 +71,6 @@
 //! | [`judge`] | what it means: statistics, verdict, causes | [`judge::judge`] |
 //! | [`versions`] | which versions there are, and the search between them | [`versions::search`] |
 //! | [`report`] | how it is shown: one file a format | [`report::render`] |
-//! | [`forge`] | the one comment on a pull request | [`forge::put`] |
-//! | [`submit`] | a suite's shards as work for Slurm or Kubernetes | [`submit::Plan`] |
 //!
 //! A room imports only from those above it; `docs/ARCHITECTURE.md` says which, and
 //! `tests/layering/` holds them to it. Times are nanoseconds, and what is not known is
@@ -105,9 +103,6 @@ pub mod versions;
 
 pub mod report;
 
-pub mod forge;
-
-pub mod submit;
 
 #[doc(hidden)]
 pub mod fuzzing;

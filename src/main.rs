@@ -7,9 +7,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use cli::{
-    Ended, Stop, baseline, bisect, build, comment, compare, completions, diff, doctor, env, gate,
-    history, init, leave_nothing, list, merge, next, note, report, run, submit, trace,
-    worker,
+    Ended, Stop, baseline, bisect, build, compare, completions, diff, doctor, env, gate, history,
+    init, leave_nothing, list, note, report, run, trace, worker,
 };
 use owo_colors::OwoColorize;
 use regatta::worker::supervisor;
@@ -41,13 +40,9 @@ enum Command {
     Compare(compare::CompareArgs),
     Bisect(bisect::BisectArgs),
     Diff(diff::DiffArgs),
-    Merge(merge::MergeArgs),
-    Next(next::NextArgs),
     Baseline(baseline::BaselineArgs),
-    Submit(submit::SubmitArgs),
     Report(report::ReportArgs),
     History(history::HistoryArgs),
-    Comment(comment::CommentArgs),
     Trace(trace::TraceArgs),
     Build(build::BuildArgs),
     List(list::ListArgs),
@@ -75,13 +70,9 @@ fn dispatch(command: &Command) -> Ended {
         Command::Compare(args) => compare::run(args),
         Command::Bisect(args) => bisect::run(args),
         Command::Diff(args) => diff::run(args),
-        Command::Merge(args) => merge::run(args),
-        Command::Next(args) => next::run(args),
         Command::Baseline(args) => baseline::run(args),
-        Command::Submit(args) => submit::run(args),
         Command::Report(args) => report::run(args),
         Command::History(args) => history::run(args),
-        Command::Comment(args) => comment::run(args),
         Command::Trace(args) => trace::run(args),
         Command::Build(args) => build::run(args),
         Command::List(args) => list::run(args),

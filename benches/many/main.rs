@@ -49,10 +49,10 @@ fn main() {
         );
         for (what, options) in [
             ("diff", ""),
-            ("diff --html", "--output html=page.html"),
-            ("diff --csv", "--output csv=tables"),
-            ("diff --junit", "--output junit=junit.xml"),
-            ("diff --markdown", "--output markdown=comment.md"),
+            ("diff --html", "--html page.html"),
+            ("diff --csv", "--csv tables"),
+            ("diff --junit", "--junit junit.xml"),
+            ("diff --markdown", "--markdown comment.md"),
             ("diff --json", "--json"),
         ] {
             let mut command = Command::new(env!("CARGO_BIN_EXE_regatta"));
@@ -61,7 +61,7 @@ fn main() {
                 .args(options.split_whitespace());
             let (seconds, memory) = cost(command.current_dir(&folder));
             let path = options
-                .rsplit([' ', '='])
+                .rsplit(' ')
                 .next()
                 .filter(|path| !path.starts_with('-'));
             let wrote = path.map_or(0, |path| size(&at(path)));

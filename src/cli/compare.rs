@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::Ended;
 use super::comparing::{Comparison, Question};
 use super::deciding::duration;
 use super::measure_args::MeasureArgs;
 use super::reporting::{self, Answers};
-use super::{Ended, in_part};
 use regatta::judge::Options;
 use regatta::units::Share;
 use regatta::versions::spec::Spec;
@@ -91,16 +91,7 @@ fn compare(args: &CompareArgs) -> Ended {
         options: Options::comparison(args.strict),
     };
     args.answers.check()?;
-    let beyond = [
-        ("--strict", args.strict),
-        ("--budget", args.budget.is_some()),
-    ];
-    in_part::refuse_answers(&args.measure.shard, &args.answers, &beyond)?;
-    let comparison = Comparison::prepare(&question)?;
-    match comparison.is_part() {
-        true => comparison.measured_in_part(),
-        false => comparison.conclude(&args.answers),
-    }
+    Comparison::prepare(&question)?.conclude(&args.answers)
 }
 
 /// A share of a time, 0 to 1.

@@ -11,21 +11,31 @@ use super::{Ended, Stop, sides, traces};
 use regatta::judge::{self, Options};
 use regatta::record::baseline::Store;
 use regatta::record::run_file::Known;
+use regatta::record::side::Side;
+use regatta::record::types::RunHeader;
 use regatta::report::{Format, Report};
+use regatta::suite::rules::Policy;
 use regatta::units::Share;
 
 /// Judge two stored runs or traces: what got slower, how sure that is, and why
 ///
-/// BASE and HEAD are run files, report folders, or names of baselines; or two traces of
-/// `regatta trace`, of PyTorch's profiler (export_chrome_trace) or of nsys (stats --report
-/// cuda_gpu_trace --format csv). Runs of different suites are compared over the cases they share.
+/// BASE and HEAD are run files, report folders, folders of shards, or names of baselines; or two
+/// traces of `regatta trace`, of PyTorch's profiler (export_chrome_trace) or of nsys (stats
+/// --report cuda_gpu_trace --format csv). Runs of different suites are compared over the cases
+/// they share.
 #[derive(Args, Debug)]
 pub struct DiffArgs {
-    /// What was
-    base: String,
+    /// What was, then what is: one run, or the shards of one
+    #[arg(required = true, value_name = "BASE HEAD")]
+    runs: Vec<String>,
 
-    /// What is
-    head: String,
+    /// Hold HEAD alone against this baseline, as `regatta gate` does
+    #[arg(long, value_name = "NAME", conflicts_with = "no_base")]
+    baseline: Option<String>,
+
+    /// Judge HEAD alone, by what its suite expects, as `regatta run` does
+    #[arg(long)]
+    no_base: bool,
 
     /// The folder of baselines
     #[arg(long, value_name = "DIR", default_value = "baselines")]
@@ -57,52 +67,95 @@ pub struct DiffArgs {
 /// # Errors
 /// See [`super::Stop`].
 pub fn run(args: &DiffArgs) -> Ended {
-    match (traces::is_trace(&args.base), traces::is_trace(&args.head)) {
-        (true, true) => return of_traces(args),
-        (false, false) if args.floor.is_some() => {
+    let alone = args.no_base || args.baseline.is_some();
+    let (base, heads) = match args.runs.as_slice() {
+        all if alone => (None, all),
+        [base, heads @ ..] if !heads.is_empty() => (Some(base), heads),
+        _ => {
+            return Err(Stop::Usage(anyhow!(
+                "name what it is held against: regatta diff BASE {0}, or --baseline NAME {0}; \
+                 --no-base where it is nothing",
+                args.runs.join(" ")
+            )));
+        }
+    };
+    match (base, heads) {
+        (Some(base), [head]) if traces::is_trace(base) && traces::is_trace(head) => {
+            return of_traces(args, base, head);
+        }
+        _ if args.runs.iter().any(|run| traces::is_trace(run)) => {
+            return Err(Stop::Usage(anyhow!(
+                "{} are a trace and something else; name two traces, or two runs",
+                args.runs.join(" and ")
+            )));
+        }
+        _ if args.floor.is_some() => {
             return Err(Stop::Usage(anyhow!(
                 "--floor is for traces; the floor of a run is its suite's: [policy] floor"
             )));
         }
-        (false, false) if !args.base_run.is_empty() || !args.head_run.is_empty() => {
+        _ if !args.base_run.is_empty() || !args.head_run.is_empty() => {
             return Err(Stop::Usage(anyhow!(
                 "--base-run and --head-run are for traces; a run has invocations of its own"
             )));
         }
-        (false, false) => {}
-        _ => {
-            return Err(Stop::Usage(anyhow!(
-                "{} and {} are a trace and something else; name two traces, or two runs",
-                args.base,
-                args.head
-            )));
-        }
+        _ => {}
     }
     args.answers.check()?;
     let store = Store::new(&args.baselines);
     let mut known = Known::default();
-    let head = sides::find(&args.head, &store, None, &mut known)?;
-    let machine = head.side.header.machine.name.as_str();
-    let mut base = sides::find(&args.base, &store, Some(machine), &mut known)?;
-    base.side = base.side.as_base_of(&head.side.header);
-    let options = Options {
-        strict: args.strict,
-        same_suite: false,
-        wants_base: false,
-        ..Options::default()
+    let mut head = sides::find_one(heads, &store, &mut known)?;
+    let header = &head.side.header;
+    let base = match (base, &args.baseline) {
+        (Some(base), _) => {
+            let machine = header.machine.name.as_str();
+            let base = sides::find(base, &store, Some(machine), &mut known)?.side;
+            Some(base.as_base_of(header))
+        }
+        (None, Some(name)) => {
+            let (base, policy) = of_gate(&store, name, header)?;
+            head.side.header.rules.policy = policy;
+            Some(base)
+        }
+        (None, None) => None,
     };
-    let judgement = judge::judge(&head.side, Some(&base.side), &options);
+    let options = match args.baseline {
+        Some(_) => Options::gate(args.strict),
+        None => Options {
+            strict: args.strict,
+            same_suite: false,
+            wants_base: false,
+            ..Options::default()
+        },
+    };
+    let judgement = judge::judge(&head.side, base.as_ref(), &options);
     let report = Report {
         judgement: &judgement,
         head: &head.run,
         side: Cow::Borrowed(&head.side),
         entries: head.entries(),
-        base: Some(&base.side),
+        base: base.as_ref(),
     };
     reporting::show(&report, &args.answers)
 }
 
-fn of_traces(args: &DiffArgs) -> Ended {
+/// The baseline that a gate would hold a run against, and the policy that it would judge by.
+fn of_gate(store: &Store, name: &str, header: &RunHeader) -> Result<(Side, Policy), Stop> {
+    let path = store.of_machine(name, &header.machine.name);
+    let path = path.map_err(Stop::usage)?.ok_or_else(|| {
+        Stop::NotJudged(anyhow!(
+            "there is no baseline `{name}` of {} in {}",
+            header.machine.name,
+            store.root().display()
+        ))
+    })?;
+    let mut base = sides::whole_baseline(&path)?;
+    base.keep(&header.suite.filter);
+    let policy = header.rules.policy.clone();
+    Ok((base, policy))
+}
+
+fn of_traces(args: &DiffArgs, base: &str, head: &str) -> Ended {
     let Answers { show, outputs } = &args.answers;
     if args.strict || show.all {
         return Err(Stop::Usage(anyhow!(
@@ -124,9 +177,6 @@ fn of_traces(args: &DiffArgs) -> Ended {
         )));
     }
     let side = |trace, runs| traces::DiffSide { trace, runs };
-    let sides = [
-        side(&args.base, &args.base_run),
-        side(&args.head, &args.head_run),
-    ];
+    let sides = [side(base, &args.base_run), side(head, &args.head_run)];
     traces::diff(sides, args.floor.map(Share), show.json, outputs)
 }

@@ -11,11 +11,10 @@ use super::history::{Keep, kept};
 use super::measure_args::{MeasureArgs, in_folder};
 use super::measuring::Ready;
 use super::reporting::{self, Answers, Base};
-use super::{Ended, Stop, in_part, sharding, sides};
+use super::{Ended, Stop, sides};
 use regatta::judge::Options;
 use regatta::measure::identity::checksum;
 use regatta::record::baseline::Store;
-use regatta::record::shard::Asked;
 use regatta::record::side::Side;
 use regatta::record::types::BaseId;
 use regatta::report::text::shell_command;
@@ -86,11 +85,7 @@ fn against(args: &GateArgs) -> Ended {
         options: Options::comparison(args.strict),
     };
     args.answers.check()?;
-    refuse_beyond_measuring(args)?;
     let comparison = Comparison::prepare(&question)?;
-    if comparison.is_part() {
-        return comparison.measured_in_part();
-    }
     let run = comparison.of_head().to_owned();
     kept(
         comparison.conclude(&args.answers),
@@ -102,12 +97,7 @@ fn against(args: &GateArgs) -> Ended {
 
 fn gate(args: &GateArgs) -> Ended {
     args.answers.check()?;
-    refuse_beyond_measuring(args)?;
-    let measure = MeasureArgs {
-        baseline: args.baseline.clone(),
-        ..args.measure.clone()
-    };
-    let mut ready = Ready::prepare(&measure, Asked::Gate { base: None })?;
+    let mut ready = Ready::prepare(&args.measure, None)?;
     let options = Options::gate(args.strict);
     let name = args
         .baseline
@@ -132,10 +122,6 @@ fn gate(args: &GateArgs) -> Ended {
         refuse_before_measuring(&ready, &base.side, &options, &store)?;
     }
     let id = base.as_ref().map(|base| base.id.clone());
-    if let Some(shard) = &mut ready.header.shard {
-        shard.asked = Asked::Gate { base: id.clone() };
-        return in_part::measured(&mut ready, id);
-    }
     let mut writer = ready.measure(id)?;
     if let Some(base) = &base {
         let mut batches = AgainstStored {
@@ -155,16 +141,6 @@ fn gate(args: &GateArgs) -> Ended {
         &args.answers,
     );
     kept(ended, &args.keep, &ready.directory, ready.quiet())
-}
-
-/// A part of a suite is measured, and whatever is said of the whole is asked of `merge`.
-fn refuse_beyond_measuring(args: &GateArgs) -> Result<(), Stop> {
-    let beyond = [
-        ("--strict", args.strict),
-        ("--budget", args.budget.is_some()),
-        ("--history", args.keep.any()),
-    ];
-    in_part::refuse_answers(&args.measure.shard, &args.answers, &beyond)
 }
 
 /// The baseline of this name for this machine, or else for another; `None` where there is
@@ -218,9 +194,7 @@ fn making(store: &Store, name: &str, ready: &Ready) -> String {
         ready.header.suite.arguments.clone(),
     ]
     .concat();
-    // All shards of a part's suite are not one of them.
-    let directory = sharding::whole(&ready.directory, ready.header.shard.as_ref());
-    let directory = directory.display().to_string();
+    let directory = ready.directory.display().to_string();
     let mut save = words(&["regatta", "baseline"]);
     save.extend(in_folder(store.root()));
     save.extend(words(&["save", name, &directory]));

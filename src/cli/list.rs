@@ -2,17 +2,14 @@
 
 mod here;
 mod plan;
-mod shards;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::Args;
 use serde_json::json;
 
 use super::introductions::{Introduction, introductions};
-use super::{Ended, Stop, print, sharding};
-use regatta::record::baseline::Store;
-use regatta::suite::shard::MOST;
+use super::{Ended, Stop, print};
 use regatta::suite::{self, BUILTIN, Suite};
 
 /// List the variants of every worker, or the cases of a suite
@@ -32,25 +29,6 @@ pub struct ListArgs {
     /// Print the id of each case of the suite, one a line
     #[arg(long, requires = "suite", conflicts_with = "json")]
     ids: bool,
-
-    /// Print how the suite is dealt to so many machines
-    #[arg(long, value_name = "N", requires = "suite", conflicts_with_all = ["json", "ids"],
-          value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST)))]
-    shards: Option<u32>,
-
-    /// A run or baseline whose times tell what each case costs [default: the baseline of the
-    /// suite]
-    #[arg(long, value_name = "RUN", requires = "shards")]
-    costs: Option<String>,
-
-    /// The folder of baselines
-    #[arg(
-        long,
-        value_name = "DIR",
-        default_value = "baselines",
-        requires = "shards"
-    )]
-    baselines: PathBuf,
 
     /// Machine-readable output
     #[arg(long)]
@@ -90,11 +68,6 @@ fn cases(args: &ListArgs, name: &str) -> Ended {
         });
         print(format!("{plan}\n"))?;
         return Ok(0);
-    }
-    if let Some(of) = args.shards {
-        let store = Store::new(&args.baselines);
-        let dealt = sharding::dealt(&suite, args.costs.as_deref(), &store, &suite.name, of)?;
-        return print(shards::table(&suite, &dealt)).map(|()| 0);
     }
     if args.ids {
         let ids: String = suite.cases.iter().map(|case| format!("{case}\n")).collect();

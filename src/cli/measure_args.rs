@@ -8,7 +8,6 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 
 use super::Stop;
-use super::sharding::ShardArgs;
 use regatta::attention::{ParamValue, parameter_name};
 use regatta::suite::document::nearest;
 use regatta::suite::{self, Override, Suite};
@@ -79,16 +78,9 @@ pub struct MeasureArgs {
     #[arg(long, short)]
     pub quiet: bool,
 
-    #[command(flatten)]
-    pub shard: ShardArgs,
-
     /// The folder of baselines
     #[arg(long, value_name = "DIR", default_value = BASELINES)]
     pub baselines: PathBuf,
-
-    /// The baseline that it will be held against, where that has not the suite's name.
-    #[arg(skip)]
-    pub baseline: Option<String>,
 }
 
 impl MeasureArgs {
@@ -103,25 +95,6 @@ impl MeasureArgs {
         }
         if self.structure_only {
             words.push("--structure-only".to_owned());
-        }
-        words
-    }
-
-    /// All arguments that say what is measured and how: those of the same command elsewhere.
-    pub fn handed_on(&self) -> Vec<String> {
-        let mut words = self.choosing();
-        for pattern in &self.filter {
-            words.push(format!("--filter={pattern}"));
-        }
-        if let Some(invocations) = self.invocations {
-            words.push(format!("--invocations={invocations}"));
-        }
-        for (option, given) in [
-            ("--peak", self.peak),
-            ("--instructions", self.instructions),
-            ("--quiet", self.quiet),
-        ] {
-            words.extend(given.then(|| option.to_owned()));
         }
         words
     }

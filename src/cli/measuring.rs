@@ -9,7 +9,6 @@ use jiff::Timestamp;
 
 use super::measure_args::{MeasureArgs, load};
 use super::progress::Progress;
-use super::sharding::{self, Part};
 use super::{Stop, interrupt, note};
 use regatta::attention::{Case, CaseId};
 use regatta::measure::builds;
@@ -23,17 +22,18 @@ use regatta::measure::preflight::{self, Introduced};
 use regatta::measure::schedule::blocks;
 use regatta::measure::session::Session;
 use regatta::measure::workers::Processes;
-use regatta::record::baseline::Store;
 use regatta::record::built::{self, Built};
 use regatta::record::header::{Git, RunHeader, SuiteRecord, Turn};
 use regatta::record::run_file::{Before, Opening, RunWriter};
-use regatta::record::shard::Asked as Whole;
+use regatta::record::shard::{self, Shard};
 use regatta::record::spent::{Phase, Spent};
 use regatta::record::types::{BaseId, Owed, Stretch};
 use regatta::record::{METHOD_VERSION, SCHEMA_VERSION};
 use regatta::report::files::check_writable;
 use regatta::report::text::{clean, one_line};
 use regatta::suite::Suite;
+use regatta::suite::shard::{Place, deal};
+use regatta::units::counted;
 use regatta::worker::protocol::Hello;
 
 /// A suite whose workers came up, ready to be measured.
@@ -82,8 +82,8 @@ pub struct Asked {
     pub revision: Option<Worktree>,
     /// Present for one of two runs that are measured in turn.
     pub turn: Option<Turn>,
-    /// Present where a part of the suite is measured.
-    pub part: Option<Part>,
+    /// Present where a part of the suite is measured, into a folder in that of the whole.
+    pub shard: Option<Place>,
 }
 
 /// A revision that is measured, in a folder of its own.
@@ -116,27 +116,27 @@ pub fn folder(args: &MeasureArgs, suite: &str) -> PathBuf {
 
 impl Ready {
     /// Reads the suite, looks at the report directory, and has the workers
-    /// introduce themselves. Nothing is measured or written over.
+    /// introduce themselves, for the whole suite or a shard of it. Nothing is measured or written
+    /// over.
     ///
     /// # Errors
     /// Whatever is wrong with the suite, the command line, the directory or a
     /// worker: exit code 2.
-    pub fn prepare(args: &MeasureArgs, whole: Whole) -> Result<Ready, Stop> {
+    pub fn prepare(args: &MeasureArgs, shard: Option<Place>) -> Result<Ready, Stop> {
         interrupt::watch();
         let clock = Monotonic::begin();
         let suite = load(args)?;
         let directory = folder(args, &suite.name);
-        let store = Store::new(&args.baselines);
-        let baseline = args.baseline.as_ref().unwrap_or(&suite.name);
-        let part = sharding::part(&args.shard, &suite, &store, baseline, whole)?;
-        let part = part.map(|(part, _)| part);
         let asked = Asked {
-            directory: sharding::folder(directory, part.as_ref()),
+            directory: match shard {
+                Some(place) => directory.join(place.folder()),
+                None => directory,
+            },
             suite,
             environment: args.environment.clone(),
             revision: None,
             turn: None,
-            part,
+            shard,
         };
         Ready::of(asked, args, clock)
     }
@@ -152,7 +152,7 @@ impl Ready {
             environment,
             revision,
             turn,
-            part,
+            shard,
         } = asked;
         let began = Instant::now();
         let mut before = Spent::default();
@@ -170,12 +170,16 @@ impl Ready {
             processes = processes.started_in(&worktree.directory, worktree.own.as_deref());
         }
         before.add(Phase::SettingUp, clock.now());
-        // Of a part the workers of the whole introduce themselves: all parts are of one machine
+        // Of a shard the workers of the whole introduce themselves: all shards are of one machine
         // and one code, whatever falls to them.
-        let mut cases = suite.cases.clone();
-        if let Some(part) = &part {
-            cases.retain(|case| part.cases.contains(&case.id()));
-        }
+        let cases = match shard {
+            Some(place) => dealt(&suite, place)?,
+            None => suite.cases.clone(),
+        };
+        let shard = shard.map(|place| Shard {
+            place,
+            whole: shard::checksum(suite.cases.iter().map(Case::id)),
+        });
         let regular = blocks(
             &cases,
             0..suite.settings.invocations,
@@ -218,11 +222,11 @@ impl Ready {
             argv: argv(),
             started: Timestamp::now(),
             git: match revision {
-                // Nor do the other parts of the whole make it another one.
-                None => {
-                    let shard = part.as_ref().map(|part| &part.shard);
-                    checkout(sharding::whole(&directory, shard))
-                }
+                // Nor do the other shards of the whole make it another one.
+                None => checkout(match directory.parent().filter(|_| shard.is_some()) {
+                    Some(whole) => whole,
+                    None => &directory,
+                }),
                 Some(worktree) => Some(Git {
                     revision: worktree.commit,
                     dirty: false,
@@ -252,8 +256,8 @@ impl Ready {
             peaks,
             imported: None,
             turn,
-            shard: part.map(|part| part.shard),
-            merged: None,
+            shard,
+            hosts: Vec::new(),
         };
         Ok(Ready {
             suite,
@@ -406,6 +410,19 @@ impl Ready {
             self.say(said);
         }
         Ok(())
+    }
+}
+
+/// The cases of a suite that fall to a shard.
+fn dealt(suite: &Suite, place: Place) -> Result<Vec<Case>, Stop> {
+    let cases = deal(&suite.cases, place.of).swap_remove(place.index as usize - 1);
+    match cases.is_empty() {
+        false => Ok(cases),
+        true => Err(Stop::Usage(anyhow!(
+            "--shard {place}: {} has {}, and a shard needs one",
+            suite.name,
+            counted(suite.cases.len(), "case")
+        ))),
     }
 }
 

@@ -1,7 +1,6 @@
 //! `regatta report`: write reports of stored runs.
 
 use std::borrow::Cow;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
@@ -27,7 +26,7 @@ use regatta::report::spread::table;
 /// profiler or nsys, is printed, or written as html or perfetto.
 #[derive(Args, Debug)]
 pub struct ReportArgs {
-    /// Run files or report folders
+    /// Run files, report folders, or folders of shards: those of one run are one
     #[arg(required = true)]
     runs: Vec<String>,
 
@@ -85,12 +84,6 @@ pub fn run(args: &ReportArgs) -> Ended {
         return traces::report(path, &args.outputs);
     }
     args.outputs.check_of_run()?;
-    if args.runs.len() > 1 && args.any_output() {
-        return Err(Stop::Usage(anyhow!(
-            "one path cannot hold the reports of {} runs; leave it out to write each beside its run",
-            args.runs.len()
-        )));
-    }
     if let Some(root) = &args.criterion {
         criterion::check(root, &args.criterion_baseline)?;
     }
@@ -98,11 +91,13 @@ pub fn run(args: &ReportArgs) -> Ended {
     let options = Options::default();
     let mut known = Known::default();
     // All of them are found before the first is written.
-    let heads: Vec<Stored> = args
-        .runs
-        .iter()
-        .map(|name| sides::find(name, &store, None, &mut known))
-        .collect::<Result<_, Stop>>()?;
+    let heads = sides::find_all(&args.runs, &store, &mut known)?;
+    if heads.len() > 1 && args.any_output() {
+        return Err(Stop::Usage(anyhow!(
+            "one path cannot hold the reports of {} runs; leave it out to write each beside its run",
+            heads.len()
+        )));
+    }
     if args.spread {
         return spread(&heads, args.json);
     }
@@ -115,9 +110,8 @@ pub fn run(args: &ReportArgs) -> Ended {
             )));
         }
     }
-    let real = |head: &Stored| fs::canonicalize(&head.path).ok();
     for (i, head) in heads.iter().enumerate() {
-        if let Some(other) = heads[..i].iter().find(|other| real(other) == real(head)) {
+        if let Some(other) = heads[..i].iter().find(|other| other.is(head)) {
             return Err(Stop::Usage(anyhow!(
                 "{} and {} are one run; name it once",
                 other.path.display(),
@@ -126,7 +120,7 @@ pub fn run(args: &ReportArgs) -> Ended {
         }
     }
     for head in heads {
-        let folder = folder_of(&head.path);
+        let folder = folder_of(&head);
         let machine = head.side.header.machine.name.clone();
         let base = match &args.base {
             Some(base) => Some(sides::find(base, &store, Some(&machine), &mut known)?.side),
@@ -156,8 +150,13 @@ pub fn run(args: &ReportArgs) -> Ended {
 }
 
 /// Where the page and the tables of a run go: beside a report folder's run, else into a
-/// folder named after the file, since several may lie in one place (`past/`).
-fn folder_of(run: &Path) -> PathBuf {
+/// folder named after the file, since several may lie in one place (`past/`); of shards into the
+/// folder that holds theirs.
+fn folder_of(head: &Stored) -> PathBuf {
+    let run = head.path.as_path();
+    if head.files.len() > 1 {
+        return run.to_owned();
+    }
     let named = run.file_name().is_some_and(|name| name == RUN_FILE);
     match (named, run.extension()) {
         (true, _) => run.parent().unwrap_or(Path::new(".")).to_owned(),

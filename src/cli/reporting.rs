@@ -134,7 +134,7 @@ pub fn conclude(
         measured: Some(ready),
         quiet: ready.quiet(),
     };
-    told.tell(folder, writer, laps, answers).0
+    told.tell(folder, writer, laps, answers)
 }
 
 /// A judgement that is there, and what it is of.
@@ -157,7 +157,7 @@ pub struct Told<'a> {
 
 impl Told<'_> {
     /// Writes the reports into a folder, ends the run's file and prints the answer, as
-    /// [`conclude`] does. Says whether the file could be ended, too.
+    /// [`conclude`] does.
     ///
     /// # Errors
     /// None: what cannot be written or printed is told.
@@ -167,7 +167,7 @@ impl Told<'_> {
         mut writer: RunWriter,
         mut laps: Laps<'_>,
         answers: &Answers,
-    ) -> (Ended, bool) {
+    ) -> Ended {
         let Told {
             judgement,
             mut run,
@@ -177,7 +177,7 @@ impl Told<'_> {
             measured,
             quiet,
         } = self;
-        let path = writer.path().to_owned();
+        let file = [writer.path().to_owned()];
         let say = |text: String| {
             if !quiet {
                 note(text);
@@ -197,7 +197,7 @@ impl Told<'_> {
             judgement,
             head: &run,
             side: Cow::Borrowed(side),
-            entries: Entries::Stored(&path),
+            entries: Entries::Stored(&file),
             base: base.map(|base| &base.side),
         };
         let written = write(folder, &report);
@@ -221,9 +221,8 @@ impl Told<'_> {
             let base = ready.spent_on_base.as_ref();
             say(took(ready.began.elapsed().into(), &spent, base));
         }
-        let closed = written.is_ok();
         let all = std::iter::once(written).chain(told);
-        (ended(judgement, all), closed)
+        ended(judgement, all)
     }
 }
 

@@ -1,14 +1,17 @@
 //! `regatta run`: measure a suite, judge what it expects, write the reports.
 
+use anyhow::anyhow;
 use clap::Args;
 
 use super::history::{Keep, kept};
 use super::measure_args::MeasureArgs;
 use super::measuring::Ready;
 use super::reporting::{self, Answers};
-use super::{Ended, in_part};
+use super::{Ended, Stop};
 use regatta::judge::Options;
-use regatta::record::shard::Asked;
+use regatta::report::text::shell_command;
+use regatta::suite::shard::Place;
+use regatta::units::counted;
 
 /// Measure a suite, write the run and its reports
 ///
@@ -21,6 +24,11 @@ use regatta::record::shard::Asked;
 pub struct RunArgs {
     #[command(flatten)]
     measure: MeasureArgs,
+
+    /// Measure one of N parts, into a folder of its own: `3/8`. Whatever takes a run takes the
+    /// folder that holds all of theirs, and judges them together
+    #[arg(long, value_name = "I/N")]
+    shard: Option<Place>,
 
     /// Call an inconclusive result not judged (exit code 3)
     #[arg(long)]
@@ -43,12 +51,10 @@ pub fn run(args: &RunArgs) -> Ended {
 
 fn measured(args: &RunArgs) -> Ended {
     args.answers.check()?;
-    let beyond = [("--strict", args.strict), ("--history", args.keep.any())];
-    in_part::refuse_answers(&args.measure.shard, &args.answers, &beyond)?;
-    let mut ready = Ready::prepare(&args.measure, Asked::Run)?;
-    if ready.header.shard.is_some() {
-        return in_part::measured(&mut ready, None);
+    if let Some(place) = args.shard {
+        return shard(args, place);
     }
+    let mut ready = Ready::prepare(&args.measure, None)?;
     let writer = ready.measure(None)?;
     let options = Options {
         strict: args.strict,
@@ -65,4 +71,34 @@ fn measured(args: &RunArgs) -> Ended {
         &args.answers,
     );
     kept(ended, &args.keep, &ready.directory, ready.quiet())
+}
+
+/// Measures a shard. What the suite expects is judged of all shards together: a case may be held
+/// against one of another shard.
+fn shard(args: &RunArgs, place: Place) -> Ended {
+    let answers = &args.answers;
+    let judging = [
+        ("--json", answers.show.json),
+        ("--all", answers.show.all),
+        ("a report's file", answers.outputs.any()),
+        ("--strict", args.strict),
+        ("--history", args.keep.any()),
+    ];
+    if let Some((what, _)) = judging.iter().find(|(_, asked)| *asked) {
+        return Err(Stop::Usage(anyhow!(
+            "--shard {place} and {what}: a shard is measured, and judged with all others; give it \
+             to `regatta diff`, or `regatta history add`, with all of them"
+        )));
+    }
+    let mut ready = Ready::prepare(&args.measure, Some(place))?;
+    let mut writer = ready.measure(None)?;
+    writer.close().map_err(Stop::not_judged)?;
+    let whole = ready.directory.parent().unwrap_or(&ready.directory);
+    let words = ["regatta", "diff", "--no-base", &whole.display().to_string()].map(str::to_owned);
+    ready.say(format!(
+        "{} measured of shard {place}; all shards are judged together: {}",
+        counted(ready.header.plan.len(), "case"),
+        shell_command(&words)
+    ));
+    Ok(0)
 }

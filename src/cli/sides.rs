@@ -1,14 +1,17 @@
 //! Finds what a command line means by a run: a file, a folder, or a baseline's name.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 
 use super::Stop;
+use regatta::measure::identity::checksum;
 use regatta::record::RecordError;
 use regatta::record::baseline::{self, Store};
 use regatta::record::entries::Entries;
 use regatta::record::run_file::{self, Known, RUN_FILE};
+use regatta::record::shard::{self, ShardError};
 use regatta::record::side::Side;
 use regatta::record::types::Run;
 
@@ -20,8 +23,10 @@ pub struct Stored {
     pub run: Run,
     /// True for a baseline.
     pub is_baseline: bool,
-    /// Where it was found.
+    /// Where it was found; of a run in shards the folder that holds theirs.
     pub path: PathBuf,
+    /// Its file, or those of its shards.
+    pub files: Vec<PathBuf>,
 }
 
 impl Stored {
@@ -29,7 +34,7 @@ impl Stored {
     pub fn entries(&self) -> Entries<'_> {
         match self.is_baseline {
             true => Entries::None,
-            false => Entries::Stored(&self.path),
+            false => Entries::Stored(&self.files),
         }
     }
 
@@ -38,16 +43,131 @@ impl Stored {
     /// # Errors
     /// When it cannot be read any more: exit code 2.
     pub fn whole(&self) -> Result<Run, Stop> {
-        run_file::read(&self.path).map_err(Stop::usage)
+        let mut whole = self.run.clone();
+        for file in &self.files {
+            let run = run_file::read(file).map_err(Stop::usage)?;
+            whole.entries.extend(run.entries);
+        }
+        Ok(whole)
+    }
+
+    /// Checksum of its files.
+    pub fn sum(&self) -> String {
+        let sums: Vec<String> = self.files.iter().map(|file| checksum(file)).collect();
+        match sums.as_slice() {
+            [one] => one.clone(),
+            several => format!("{:08x}", crc32fast::hash(several.join(" ").as_bytes())),
+        }
+    }
+
+    /// True for the same run, by whatever path.
+    pub fn is(&self, other: &Stored) -> bool {
+        let real = |file: &PathBuf| fs::canonicalize(file).ok();
+        self.files.iter().map(real).eq(other.files.iter().map(real))
     }
 }
 
-/// Finds and reads `what`: the file of a run or a baseline, a report folder, or a
-/// baseline's name. Two that are found with the same `known` share what they have in common.
+/// Finds and reads `what`: the file of a run or a baseline, a report folder, a folder of shards'
+/// folders, or a baseline's name. Two that are found with the same `known` share what they have
+/// in common.
+///
+/// # Errors
+/// When there is none, or it cannot be read: exit code 2; when some shards are not there, or do
+/// not belong together: 3.
+pub fn find(
+    what: &str,
+    store: &Store,
+    machine: Option<&str>,
+    known: &mut Known,
+) -> Result<Stored, Stop> {
+    let shards = shards(what)?;
+    match shards.is_empty() {
+        true => find_alone(what, store, machine, known),
+        false => together(shards, known),
+    }
+}
+
+/// Finds and reads several runs. Those that are shards are one.
+///
+/// # Errors
+/// As [`find`].
+pub fn find_all(names: &[String], store: &Store, known: &mut Known) -> Result<Vec<Stored>, Stop> {
+    let (mut found, mut of_all) = (Vec::new(), Vec::new());
+    for name in names {
+        let shards = shards(name)?;
+        match shards.is_empty() {
+            true => found.push(find_alone(name, store, None, known)?),
+            false => of_all.extend(shards),
+        }
+    }
+    if !of_all.is_empty() {
+        found.push(together(of_all, known)?);
+    }
+    Ok(found)
+}
+
+/// Finds and reads one run that several names stand for, as the shards of one do.
+///
+/// # Errors
+/// When they are several runs: exit code 2; and as [`find`].
+pub fn find_one(names: &[String], store: &Store, known: &mut Known) -> Result<Stored, Stop> {
+    let mut found = find_all(names, store, known)?;
+    match (found.pop(), found.is_empty()) {
+        (Some(one), true) => Ok(one),
+        _ => Err(Stop::Usage(anyhow!(
+            "{} are several runs, and one is asked for; only the shards of a run are one together",
+            names.join(", ")
+        ))),
+    }
+}
+
+/// The runs of shards that a name leads to; none where it leads to something else.
+fn shards(what: &str) -> Result<Vec<PathBuf>, Stop> {
+    let path = Path::new(what);
+    let (own, within) = match path.is_dir() {
+        true => (path.join(RUN_FILE), shard::within(path)),
+        false => (path.to_owned(), Vec::new()),
+    };
+    match (own.is_file(), within.first()) {
+        (false, _) => Ok(within),
+        (true, None) => Ok(Some(own)
+            .filter(|own| shard::is_shard(own))
+            .into_iter()
+            .collect()),
+        (true, Some(shard)) => Err(Stop::Usage(anyhow!(
+            "{what} holds a run of its own and shards of another ({}); name {}, or the folders of \
+             the shards, or move one of the two away",
+            shard.display(),
+            own.display()
+        ))),
+    }
+}
+
+/// Reads shards as the run that they make.
+fn together(files: Vec<PathBuf>, known: &mut Known) -> Result<Stored, Stop> {
+    let folder = files[0].parent().and_then(Path::parent);
+    let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
+    let path = folder.unwrap_or(Path::new(".")).to_owned();
+    let (run, side) =
+        shard::read(&files, &path.display().to_string(), known).map_err(|error| match error {
+            ShardError::Record(_) => Stop::usage(error),
+            ShardError::Apart(_) => Stop::not_judged(error),
+        })?;
+    Ok(Stored {
+        side,
+        run,
+        is_baseline: false,
+        path,
+        files,
+    })
+}
+
+/// As [`find`], but that the run of a shard is taken by itself, and those in folders are not
+/// looked for.
 ///
 /// # Errors
 /// When there is none, or it cannot be read: exit code 2.
-pub fn find(
+pub fn find_alone(
     what: &str,
     store: &Store,
     machine: Option<&str>,
@@ -120,6 +240,7 @@ pub fn read(path: &Path, label: &str, known: &mut Known) -> Result<Stored, Stop>
             run,
             is_baseline: false,
             path: path.to_owned(),
+            files: vec![path.to_owned()],
         }),
         Err(error @ (RecordError::Io { .. } | RecordError::Schema { .. })) => {
             Err(Stop::usage(error))
@@ -130,6 +251,7 @@ pub fn read(path: &Path, label: &str, known: &mut Known) -> Result<Stored, Stop>
                 side,
                 is_baseline: true,
                 path: path.to_owned(),
+                files: vec![path.to_owned()],
             }),
             Err(_) => Err(Stop::usage(not_a_run)),
         },

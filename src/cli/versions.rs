@@ -7,7 +7,6 @@ use anyhow::{Context, anyhow};
 
 use super::measure_args::{MeasureArgs, load, parse_override};
 use super::measuring::{Asked, Worktree};
-use super::sharding::Part;
 use super::{Stop, note};
 use regatta::attention::VariantId;
 use regatta::measure::building;
@@ -114,14 +113,14 @@ impl Version {
     }
 
     /// What is asked for, as it is measured into `directory`.
-    pub fn asked(self, directory: PathBuf, turn: Option<Turn>, part: Option<Part>) -> Asked {
+    pub fn asked(self, directory: PathBuf, turn: Option<Turn>) -> Asked {
         Asked {
             suite: self.suite,
             directory,
             environment: self.environment,
             revision: self.revision,
             turn,
-            part,
+            shard: None,
         }
     }
 

@@ -2,7 +2,7 @@
 //! one and not kept.
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::PathBuf;
 
 use super::RecordError;
 use super::run_file::{Beside, Known, Looks, each};
@@ -13,8 +13,8 @@ use super::types::{Entry, Run};
 pub enum Entries<'a> {
     /// Those that a run holds.
     Held(&'a Run),
-    /// Those of the run in a file.
-    Stored(&'a Path),
+    /// Those of the run in a file, or of its shards in several.
+    Stored(&'a [PathBuf]),
     /// None: of a baseline only medians are kept.
     None,
 }
@@ -56,8 +56,10 @@ impl Entries<'_> {
                     }
                 }
             }
-            Entries::Stored(path) => {
-                each(path, &mut Known::default(), &mut looking)?;
+            Entries::Stored(paths) => {
+                for path in *paths {
+                    each(path, &mut Known::default(), &mut looking)?;
+                }
             }
             Entries::None => {}
         }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::built::Built;
 use super::identity::Identity;
-use super::shard::{Merged, Shard};
+use super::shard::Shard;
 use crate::attention::{CaseId, VariantId};
 use crate::suite::count::Count;
 use crate::suite::rules::Rules;
@@ -62,9 +62,10 @@ pub struct RunHeader {
     /// Present where a part of the suite was measured, whose other parts are other runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<Shard>,
-    /// Present where several runs were made into this one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub merged: Option<Merged>,
+    /// Where each shard was measured, in the order of their numbers, of a run that was put
+    /// together of shards.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
 }
 
 impl RunHeader {

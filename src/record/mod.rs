@@ -17,7 +17,6 @@ pub mod ledger;
 pub mod line;
 pub mod run_file;
 pub mod shard;
-pub mod shards;
 pub mod shared;
 pub mod side;
 pub mod sound;

@@ -8,7 +8,7 @@ mod wire;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -20,7 +20,6 @@ pub use resume::{Opening, differences};
 use super::types::{Entry, Owed, Part, Run, RunEnd, RunHeader, Stretch};
 use super::{RecordError, line};
 use crate::attention::CaseId;
-use crate::output::Draft;
 use crate::units::Nanoseconds;
 use wire::{First, Line};
 
@@ -138,59 +137,6 @@ impl RunWriter {
         Ok((writer, before))
     }
 
-    /// Drafts a run that is there as a whole, its entries by `entries`. Nothing is seen of it until
-    /// it is kept.
-    ///
-    /// # Errors
-    /// When it cannot be written, or another process writes there now.
-    pub fn draft(
-        directory: &Path,
-        header: &RunHeader,
-        owed: &[Owed],
-        entries: impl FnOnce(&mut Draft) -> Result<(), RecordError>,
-    ) -> Result<DraftedRun, RecordError> {
-        let path = directory.join(RUN_FILE);
-        fs::create_dir_all(directory).map_err(|error| RecordError::io(directory, error))?;
-        let lock = lock(directory)?;
-        let mut run = Run::begun(header.clone());
-        run.owed = owed.to_vec();
-        let mut draft = Draft::of(&path)?;
-        draft.add(rewritten(&run)?.as_bytes())?;
-        entries(&mut draft)?;
-        draft.settle()?;
-        Ok(DraftedRun {
-            path,
-            draft,
-            owed: run.owed,
-            lock,
-        })
-    }
-
-    /// Opens the run of a folder to add to it, as it is, but for a last line that has no end.
-    /// Whoever calls this holds the folder, as [`hold`] does.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn adding(path: &Path) -> Result<RunWriter, RecordError> {
-        let io = |error| RecordError::io(path, error);
-        let mut options = OpenOptions::new();
-        let mut file = options.read(true).append(true).open(path).map_err(io)?;
-        let mut last = [b'\n'];
-        if file.seek(SeekFrom::End(-1)).is_ok() {
-            file.read_exact(&mut last).map_err(io)?;
-        }
-        if last != *b"\n" {
-            file.write_all(b"\n").map_err(io)?;
-        }
-        Ok(RunWriter {
-            path: path.to_owned(),
-            file,
-            done: BTreeSet::new(),
-            owed: Vec::new(),
-            from_ns: Nanoseconds::ZERO,
-        })
-    }
-
     /// Adds what came of one case in one invocation.
     ///
     /// # Errors
@@ -248,33 +194,6 @@ impl RunWriter {
     }
 }
 
-/// A run that was written, and is not in its place yet.
-pub struct DraftedRun {
-    path: PathBuf,
-    draft: Draft,
-    owed: Vec<Owed>,
-    lock: File,
-}
-
-impl DraftedRun {
-    /// Puts it in its place; what was there before is moved aside.
-    ///
-    /// # Errors
-    /// When it cannot be moved.
-    pub fn keep(self) -> Result<RunWriter, RecordError> {
-        let path = self.path;
-        if path.exists() {
-            move_aside(&path, started(&path))?;
-        }
-        self.draft.keep()?;
-        std::mem::forget(self.lock);
-        Ok(RunWriter {
-            owed: self.owed,
-            ..RunWriter::adding(&path)?
-        })
-    }
-}
-
 /// The unfinished run of a report directory that goes on under `header`; `None` where there is
 /// none, or it does not.
 pub fn going_on(directory: &Path, header: &RunHeader, opening: &Opening) -> Option<Run> {
@@ -291,19 +210,6 @@ pub(crate) fn lock(directory: &Path) -> Result<File, RecordError> {
         Ok(()) => Ok(file),
         Err(fs::TryLockError::WouldBlock) => Err(RecordError::Busy(directory.to_owned())),
         Err(fs::TryLockError::Error(error)) => Err(RecordError::io(&path, error)),
-    }
-}
-
-/// Keeps every other process from writing into a report directory until what is given is dropped;
-/// `None` where nothing can be written there.
-///
-/// # Errors
-/// When another process writes there now.
-pub fn hold(directory: &Path) -> Result<Option<File>, RecordError> {
-    match lock(directory) {
-        Ok(held) => Ok(Some(held)),
-        Err(busy @ RecordError::Busy(_)) => Err(busy),
-        Err(_) => Ok(None),
     }
 }
 

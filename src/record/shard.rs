@@ -1,153 +1,215 @@
-//! A run that is a part of another, and a run that was made of such parts.
+//! Runs that are each a part of one, and the one that they make together.
 
-use jiff::Timestamp;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
 use serde::{Deserialize, Serialize};
 
-use super::base_id::BaseId;
+use super::RecordError;
+use super::run_file::{Known, RUN_FILE, differences, header_of};
+use super::side::Side;
+use super::types::{Run, RunEnd, RunHeader};
 use crate::attention::CaseId;
 use crate::suite::shard::Place;
 
-/// What a run is that measured a part of a suite: with it, a header says what all the parts
-/// must hold.
+/// What the header of a run says that measured a part of a suite.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Shard {
     /// Which part it is.
     #[serde(flatten)]
     pub place: Place,
-    /// What falls to each part, in the order of their numbers.
-    pub parts: Vec<Portion>,
-    /// What is to become of the whole.
-    pub asked: Asked,
+    /// Checksum of the ids of all cases, those of the other parts too.
+    pub whole: String,
 }
 
-impl Shard {
-    /// What in it cannot be, as a sentence.
-    pub fn objection(&self) -> Option<String> {
-        let Place { index, of } = self.place;
-        if let Err(problem) = Place::new(index, of) {
-            return Some(problem.to_string());
-        }
-        let parts = self.parts.len();
-        (parts != of as usize).then(|| format!("shard {} tells of {parts} parts", self.place))
+/// Checksum of the ids of cases.
+pub fn checksum(cases: impl IntoIterator<Item = CaseId>) -> String {
+    let mut hasher = crc32fast::Hasher::new();
+    for case in cases {
+        hasher.update(case.0.as_bytes());
+        hasher.update(b"\n");
+    }
+    format!("{:08x}", hasher.finalize())
+}
+
+/// Why shards make no run.
+#[derive(Debug, thiserror::Error)]
+pub enum ShardError {
+    /// One cannot be read.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// They are not all shards of one run: what is wrong, a line each.
+    #[error("these are not all shards of one run:\n  {}", .0.join("\n  "))]
+    Apart(Vec<String>),
+}
+
+/// True for the run of a shard.
+pub fn is_shard(file: &Path) -> bool {
+    header_of(file).is_ok_and(|header| header.shard.is_some())
+}
+
+/// The runs of shards in the folders of a folder, in their order.
+pub fn within(folder: &Path) -> Vec<PathBuf> {
+    let folders = fs::read_dir(folder).into_iter().flatten().flatten();
+    let files = folders.map(|folder| folder.path().join(RUN_FILE));
+    let mut found: Vec<PathBuf> = files.filter(|file| is_shard(file)).collect();
+    found.sort();
+    found
+}
+
+/// A shard that was read.
+struct Part {
+    path: PathBuf,
+    place: Place,
+    whole: String,
+    run: Run,
+    side: Side,
+}
+
+impl Part {
+    fn named(&self) -> String {
+        format!("shard {} ({})", self.place, self.path.display())
     }
 }
 
-/// What falls to a part.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-pub struct Portion {
-    /// Cases in it.
-    pub cases: usize,
-    /// Checksum of their ids.
-    pub sum: String,
-}
-
-impl Portion {
-    /// That of these cases, in whatever order: a plan has that of its suite, which is not that
-    /// of ids.
-    pub fn of(cases: &[CaseId]) -> Portion {
-        let mut sorted: Vec<&CaseId> = cases.iter().collect();
-        sorted.sort();
-        let mut hasher = crc32fast::Hasher::new();
-        for case in sorted {
-            hasher.update(case.0.as_bytes());
-            hasher.update(b"\n");
+/// Reads the runs of shards as the one run that they make, in whatever order they are named. It
+/// comes without its entries.
+///
+/// # Errors
+/// When one cannot be read; when one is lost, was not measured to its end, is there twice, or is
+/// of another suite, revision, machine or number of shards than the others: each is named.
+pub fn read(files: &[PathBuf], label: &str, known: &mut Known) -> Result<(Run, Side), ShardError> {
+    let mut parts = Vec::new();
+    let mut wrong = Vec::new();
+    for path in files {
+        let (run, side) = Side::read(path, label, known)?;
+        match run.header.shard.clone() {
+            Some(Shard { place, whole }) => parts.push(Part {
+                path: path.clone(),
+                place,
+                whole,
+                run,
+                side,
+            }),
+            None => wrong.push(format!("{} is the run of a whole suite", path.display())),
         }
-        Portion {
-            cases: cases.len(),
-            sum: format!("{:08x}", hasher.finalize()),
+    }
+    parts.sort_by_key(|part| part.place);
+    let Some(first) = parts.first() else {
+        return Err(ShardError::Apart(wrong));
+    };
+    let of = first.place.of;
+    for part in &parts {
+        let foreign = foreign(part, first);
+        if !foreign.is_empty() {
+            let (part, first) = (part.named(), first.named());
+            let why = foreign.join("; ");
+            wrong.push(format!("{part} does not belong to {first}: {why}"));
+        } else if part.run.end.is_none() {
+            let said = "was not measured to its end: the same command goes on with it";
+            wrong.push(format!("{} {said}", part.named()));
         }
+    }
+    for two in parts.windows(2).filter(|two| two[0].place == two[1].place) {
+        let (place, one, other) = (two[0].place, two[0].path.display(), two[1].path.display());
+        wrong.push(format!("shard {place} is there twice: {one} and {other}"));
+    }
+    for index in 1..=of {
+        if !parts.iter().any(|part| part.place.index == index) {
+            wrong.push(format!(
+                "shard {index}/{of} is not there: `{} --shard {index}/{of}` measures it",
+                unsharded(&first.run.header.argv).join(" ")
+            ));
+        }
+    }
+    let plan = parts.iter().flat_map(|part| part.run.header.plan.clone());
+    let mut plan: Vec<CaseId> = plan.collect();
+    // As a suite has its cases: by what they are, not by how that is written.
+    plan.sort_by_cached_key(|id| (id.case().ok(), id.clone()));
+    if wrong.is_empty() && checksum(plan.iter().cloned()) != first.whole {
+        wrong.push("their cases are not those of the suite: a file was edited".to_owned());
+    }
+    match wrong.is_empty() {
+        true => {
+            let header = header(&parts, plan);
+            Ok(together(parts, header, label))
+        }
+        false => Err(ShardError::Apart(wrong)),
     }
 }
 
-/// What is to become of the whole that a part belongs to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum Asked {
-    /// It is judged by itself.
-    Run,
-    /// It is held against a baseline.
-    Gate {
-        /// Which; `None`: limits alone were asked for.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        base: Option<BaseId>,
-    },
-    /// Its two sides are held against each other.
-    Compare {
-        /// True where the suite's expectations and limits are held against the head as well.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        demands: bool,
-    },
+/// Why a shard is not of the same run as another.
+fn foreign(part: &Part, first: &Part) -> Vec<String> {
+    let mut found = differences(&first.run.header, &part.run.header);
+    if part.place.of != first.place.of {
+        found.push("it is one of another number of shards".to_owned());
+    }
+    if found.is_empty() && part.whole != first.whole {
+        found.push("its suite had other cases".to_owned());
+    }
+    found
 }
 
-impl Asked {
-    /// True where two parts are to become the same. Of another kind of machine the baseline is
-    /// another file of the same name.
-    pub fn is_as(&self, other: &Asked, one_kind: bool) -> bool {
-        match (self, other) {
-            (Asked::Gate { base: Some(own) }, Asked::Gate { base: Some(other) }) => {
-                own.name == other.name && (!one_kind || own.sum == other.sum)
-            }
-            _ => self == other,
+/// The words of a command, but for the shard.
+fn unsharded(argv: &[String]) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut argv = argv.iter();
+    while let Some(word) = argv.next() {
+        match word.as_str() {
+            "--shard" => drop(argv.next()),
+            word if word.starts_with("--shard=") => {}
+            word => words.push(word.to_owned()),
         }
     }
+    words
+}
 
-    /// The command whose part it is.
-    pub fn command(&self) -> &'static str {
-        match self {
-            Asked::Run => "run",
-            Asked::Gate { .. } => "gate",
-            Asked::Compare { demands: false } => "compare",
-            Asked::Compare { demands: true } => "gate --against",
+/// The header of the run that shards make.
+fn header(parts: &[Part], plan: Vec<CaseId>) -> RunHeader {
+    let first = &parts[0].run.header;
+    let starts = parts.iter().map(|part| part.run.header.started);
+    let hosts = parts.iter().map(|part| {
+        let hosts = part.run.parts.iter().filter_map(|one| one.host.clone());
+        let mut hosts: Vec<String> = hosts.collect();
+        hosts.dedup();
+        match hosts.is_empty() {
+            true => format!("that of shard {}", part.place.index),
+            false => hosts.join(", then "),
         }
+    });
+    RunHeader {
+        argv: unsharded(&first.argv),
+        started: starts.min().unwrap_or(first.started),
+        plan,
+        shard: None,
+        hosts: hosts.collect(),
+        ..first.clone()
     }
 }
 
-/// What a run was made of.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-pub struct Merged {
-    /// When.
-    pub merged: Timestamp,
-    /// The parts, in the order of their numbers.
-    pub shards: Vec<MergedShard>,
-    /// The number of the part that each case of the plan is of, in the plan's order.
-    pub shard_of: Vec<u32>,
-}
-
-/// A part that was merged.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-pub struct MergedShard {
-    /// Its number.
-    pub index: u32,
-    /// When it began.
-    pub started: Timestamp,
-    /// The hosts it was measured on, in their order; empty where they are not known.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub hosts: Vec<String>,
-    /// Its cases.
-    pub cases: usize,
-}
-
-impl MergedShard {
-    /// Where it was measured, in words: its hosts, or its number where they are not known.
-    pub fn machine(&self) -> String {
-        match self.hosts.is_empty() {
-            true => format!("that of shard {}", self.index),
-            false => self.hosts.join(", then "),
-        }
+fn together(parts: Vec<Part>, header: RunHeader, label: &str) -> (Run, Side) {
+    let mut side = Side {
+        label: label.to_owned(),
+        header: header.clone(),
+        cases: BTreeMap::new(),
+        damage: Vec::new(),
+    };
+    let mut run = Run::begun(header);
+    let ends = parts.iter().filter_map(|part| part.run.end.as_ref());
+    run.end = ends.map(|end| end.finished).max().map(|finished| RunEnd {
+        finished,
+        judged: None,
+        spent: Vec::new(),
+    });
+    for part in parts {
+        side.cases.extend(part.side.cases);
+        side.damage.extend(part.side.damage);
+        run.parts.extend(part.run.parts);
+        run.damage.extend(part.run.damage);
     }
-}
-
-impl Merged {
-    /// The part that a case is of, by its place in the plan.
-    pub fn of(&self, place: usize) -> Option<&MergedShard> {
-        let index = self.shard_of.get(place)?;
-        self.shards.iter().find(|shard| shard.index == *index)
-    }
+    (run, side)
 }
 
 #[cfg(test)]
@@ -155,31 +217,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_that_there_is_not_and_parts_that_are_not_told_are_refused() {
-        let shard = |index, of, parts| Shard {
-            place: Place { index, of },
-            parts: vec![Portion::of(&[]); parts],
-            asked: Asked::Run,
-        };
-        assert_eq!(shard(2, 3, 3).objection(), None);
-        for wrong in [
-            shard(0, 3, 3),
-            shard(4, 3, 3),
-            shard(1, u32::MAX, 1),
-            shard(1, 3, 2),
+    fn the_command_of_the_whole_is_that_of_a_shard_without_it() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        for argv in [
+            "regatta run s --shard 1/4 -q",
+            "regatta run s --shard=1/4 -q",
         ] {
-            assert!(wrong.objection().is_some(), "{wrong:?}");
+            assert_eq!(unsharded(&words(argv)), words("regatta run s -q"));
         }
-    }
-
-    #[test]
-    fn a_portion_is_of_cases_and_not_of_their_order() {
-        let cases =
-            |ids: &[&str]| -> Vec<CaseId> { ids.iter().map(|&id| CaseId(id.to_owned())).collect() };
-        // A suite has shapes in the order of their sizes, ids are sorted as text.
-        let plan = cases(&["cpu/flash:s1024,d64", "cpu/flash:b2,h4,s512,d64"]);
-        let dealt = cases(&["cpu/flash:b2,h4,s512,d64", "cpu/flash:s1024,d64"]);
-        assert_eq!(Portion::of(&plan), Portion::of(&dealt));
-        assert_ne!(Portion::of(&plan), Portion::of(&plan[..1]));
     }
 }

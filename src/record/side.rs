@@ -18,7 +18,6 @@ use super::types::{Fault, Parts, RunHeader};
 use crate::attention::{CaseId, ParamValue};
 use crate::machine::{ActivitySummary, Counters, Division, HostTimes, Structure};
 use crate::suite::matches_any;
-use crate::suite::shard::Costs;
 use crate::units::{Bytes, Nanoseconds, Quantity, numbers};
 
 /// A run or a baseline, as the judge sees it.
@@ -39,14 +38,6 @@ impl Side {
     /// by what another side has, so that a case that is gone is missed.
     pub fn keep(&mut self, patterns: &[String]) {
         self.cases.retain(|case, _| matches_any(patterns, &case.0));
-    }
-
-    /// What an invocation of each case took, as far as that is known.
-    pub fn costs(&self) -> Costs {
-        let cases = self.cases.iter();
-        cases
-            .filter_map(|(case, record)| Some((case.clone(), record.cost_ns?)))
-            .collect()
     }
 
     /// This side as a base of `head`: where the two were measured in turn, and a variant of it
@@ -144,10 +135,6 @@ pub struct CaseRecord {
     /// What hardware counted of its kernels, over all invocations that were asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<Box<Counters>>,
-    /// What an invocation of it took the harness, without starting and ending its worker: the
-    /// mean. It is judged by nothing; suites that are split are balanced by it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cost_ns: Option<Nanoseconds>,
 }
 
 fn none(parameters: &Shared<BTreeMap<String, ParamValue>>) -> bool {
@@ -292,7 +279,6 @@ impl CaseRecord {
             host: None,
             division: None,
             counters: None,
-            cost_ns: None,
         }
     }
 }

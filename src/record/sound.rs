@@ -5,7 +5,6 @@
 
 use std::collections::BTreeSet;
 
-use super::shard::Shard;
 use super::side::{CaseRecord, is_time};
 use super::types::{
     DeviceState, Entry, Ground, Measurement, Outcome, Owed, RunHeader, Stretch, WorkerRecord,
@@ -13,6 +12,7 @@ use super::types::{
 use crate::attention::CaseId;
 use crate::machine::{Counters, Structure};
 use crate::suite::rules::Rules;
+use crate::suite::shard::Place;
 use crate::units::{Nanoseconds, Ratio};
 use crate::worker::protocol::DeviceKind;
 
@@ -137,8 +137,10 @@ impl RunHeader {
                 return Some(format!("the build of {what:?}: {problem}"));
             }
         }
-        if let Some(problem) = self.shard.as_ref().and_then(Shard::objection) {
-            return Some(problem);
+        if let Some(shard) = &self.shard
+            && let Err(problem) = Place::new(shard.place.index, shard.place.of)
+        {
+            return Some(problem.to_string());
         }
         let mut seen = BTreeSet::new();
         for case in &self.plan {

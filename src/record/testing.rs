@@ -58,7 +58,7 @@ pub fn header() -> RunHeader {
         imported: None,
         turn: None,
         shard: None,
-        merged: None,
+        hosts: Vec::new(),
     }
 }
 

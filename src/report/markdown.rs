@@ -35,55 +35,6 @@ impl Exporter for Markdown {
     }
 }
 
-/// What the last line says, which nobody sees: of what the report is, so that the comment of
-/// an earlier one is found, and how it ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mark {
-    beginning: String,
-    outcome: String,
-}
-
-impl Mark {
-    fn made(judgement: &Judgement) -> String {
-        format!(
-            "<!-- regatta suite={} machine={} outcome={} -->",
-            plain_name(&judgement.suite),
-            plain_name(&judgement.head.machine),
-            outcome(judgement.verdict.outcome),
-        )
-    }
-
-    /// The mark of a report; `None` of another text.
-    pub fn of(text: &str) -> Option<Mark> {
-        let mut lines = text.lines().rev();
-        let line = lines.find(|line| line.starts_with("<!-- regatta suite="))?;
-        let (beginning, rest) = line.split_once("outcome=")?;
-        let outcome = rest.strip_suffix(" -->")?;
-        Some(Mark {
-            beginning: beginning.to_owned(),
-            outcome: outcome.to_owned(),
-        })
-    }
-
-    /// How the line begins in reports of this suite on this machine, however they ended.
-    pub fn beginning(&self) -> String {
-        self.beginning.clone()
-    }
-
-    /// True where nothing is worse or may be.
-    pub fn is_green(&self) -> bool {
-        self.outcome == outcome(VerdictOutcome::Passed)
-    }
-}
-
-fn outcome(outcome: VerdictOutcome) -> &'static str {
-    match outcome {
-        VerdictOutcome::Passed => "passed",
-        VerdictOutcome::Failed => "failed",
-        VerdictOutcome::NotJudged => "not-judged",
-    }
-}
-
 /// Rows of one table at the most.
 const MOST_ROWS: usize = 40;
 
@@ -93,7 +44,8 @@ const REASON: usize = 240;
 fn document(report: &Report) -> String {
     let judgement = report.judgement;
     let summary = Summary::of(judgement);
-    let mut out = String::new();
+    // Whoever keeps one comment a suite finds its own by this line, which nobody sees.
+    let mut out = format!("<!-- regatta: {} -->\n", plain_name(&judgement.suite));
     verdict(&mut out, judgement);
     let by_axes = by_axes(judgement);
     if !by_axes.is_empty() {
@@ -116,7 +68,6 @@ fn document(report: &Report) -> String {
         let _ = writeln!(out, "\n{before}{rest}.");
     }
     details(&mut out, report, &summary);
-    let _ = writeln!(out, "\n{}", Mark::made(judgement));
     out
 }
 

@@ -20,7 +20,6 @@ mod html;
 mod json;
 mod junit;
 pub mod labels;
-pub mod machines;
 mod markdown;
 mod peaks;
 mod plot;
@@ -42,7 +41,6 @@ pub use exporter::{Document, RenderError, Report};
 pub use github::complaint;
 #[cfg(feature = "schemas")]
 pub use json::schema;
-pub use markdown::Mark;
 
 /// A format a report can be written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -12,8 +12,6 @@ mod callables;
 mod causes;
 #[path = "../clock.rs"]
 mod clock;
-#[path = "../comment.rs"]
-mod comment;
 mod compare;
 mod conformance;
 #[path = "../criterion.rs"]
@@ -40,15 +38,11 @@ mod leftovers;
 mod projection;
 mod promises;
 mod python_worker;
-mod replay;
 mod resume;
-#[path = "../shards.rs"]
 mod shards;
 #[path = "../sight.rs"]
 mod sight;
 mod situations;
-#[path = "../submit/main.rs"]
-mod submit;
 mod terminal;
 mod trace;
 #[path = "../trace_import.rs"]

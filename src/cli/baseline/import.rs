@@ -339,7 +339,7 @@ fn header(
         plan: found.cases.keys().cloned().collect(),
         turn: None,
         shard: None,
-        merged: None,
+        hosts: Vec::new(),
         built: BTreeMap::new(),
         peaks: BTreeMap::new(),
         imported: Some(Imported {

@@ -37,13 +37,14 @@ pub struct BaselineArgs {
 
 #[derive(Subcommand, Debug)]
 enum Action {
-    /// Promote a run under a name, for its machine; of a merge of several kinds, for each
+    /// Promote a run under a name, for its machine
     Save {
         /// The baseline's name; `gate SUITE` looks for the suite's name by default
         name: String,
-        /// A run file or report folder [default: the newest run of the suite of this name
-        /// under reports/ that passed, or of the only suite there]
-        run: Option<String>,
+        /// A run file or report folder, or the shards of one run [default: the newest run of the
+        /// suite of this name under reports/ that passed, or of the only suite there]
+        #[arg(value_name = "RUN")]
+        runs: Vec<String>,
         /// Replace the baseline that is there
         #[arg(long)]
         replace: bool,
@@ -83,7 +84,7 @@ pub fn run(args: &BaselineArgs) -> Ended {
     match &args.action {
         Action::Save {
             name,
-            run,
+            runs,
             replace,
             add,
             force,
@@ -98,7 +99,7 @@ pub fn run(args: &BaselineArgs) -> Ended {
                 how,
                 force: *force,
             };
-            save::run(&store, &wanted, run.as_deref(), args.json)
+            save::run(&store, &wanted, runs, args.json)
         }
         Action::Import(wanted) => import::run(&store, wanted, args.json),
         Action::List => list(&store, args.json),

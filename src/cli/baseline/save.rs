@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::anyhow;
 use jiff::Timestamp;
@@ -15,7 +15,7 @@ use regatta::judge::judgement::VerdictOutcome;
 use regatta::judge::{self, Options};
 use regatta::record::RecordError;
 use regatta::record::baseline::Store;
-use regatta::record::run_file::{Known, RUN_FILE, header_of};
+use regatta::record::run_file::{Known, RUN_FILE};
 use regatta::record::side::Side;
 use regatta::suite::BUILTIN;
 use regatta::units::counted;
@@ -33,57 +33,22 @@ pub(super) struct Wanted<'a> {
 /// Runs the command.
 ///
 /// # Errors
-/// When a run is none to hold others against, before any is saved: exit code 3. See
-/// [`Stop`].
-pub(super) fn run(store: &Store, wanted: &Wanted<'_>, run: Option<&str>, json: bool) -> Ended {
+/// When a run is none to hold others against: exit code 3. See [`Stop`].
+pub(super) fn run(store: &Store, wanted: &Wanted<'_>, runs: &[String], json: bool) -> Ended {
     let Wanted { name, force, .. } = *wanted;
-    let find = |run: &str| sides::find(run, store, None, &mut Known::default());
-    let all = match run.map(|run| (run, of_kinds(Path::new(run)))) {
-        None => vec![newest_that_passed(
-            Path::new("reports"),
-            name,
-            store,
-            force,
-        )?],
-        Some((run, kinds)) if kinds.is_empty() => vec![find(run)?],
-        Some((_, kinds)) => {
-            let found = kinds.iter().map(|kind| find(&kind.display().to_string()));
-            found.collect::<Result<_, Stop>>()?
-        }
+    let stored = match runs.is_empty() {
+        true => newest_that_passed(Path::new("reports"), name, store, force)?,
+        false => sides::find_one(runs, store, &mut Known::default())?,
     };
-    for stored in &all {
-        let why = unfit(stored).or_else(|| of_another_suite(store, name, &stored.side));
-        if let (Some(why), false) = (why, force) {
-            return Err(Stop::NotJudged(anyhow!(
-                "{} {why}; it makes no baseline unless --force is given",
-                stored.side.label
-            )));
-        }
+    let why = unfit(&stored).or_else(|| of_another_suite(store, name, &stored.side));
+    if let (Some(why), false) = (why, force) {
+        return Err(Stop::NotJudged(anyhow!(
+            "{} {why}; it makes no baseline unless --force is given",
+            stored.side.label
+        )));
     }
-    for stored in &all {
-        save(store, wanted, &stored.side, json)?;
-    }
+    save(store, wanted, &stored.side, json)?;
     Ok(0)
-}
-
-/// The runs of a merge of several kinds of machine, each in the folder of its machine's name;
-/// none where the folder has a run itself.
-fn of_kinds(folder: &Path) -> Vec<PathBuf> {
-    if folder.join(RUN_FILE).exists() {
-        return Vec::new();
-    }
-    let folders = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut kinds: Vec<PathBuf> = folders
-        .map(|entry| entry.path())
-        .filter(|path| {
-            let merged = header_of(&path.join(RUN_FILE)).ok();
-            merged.is_some_and(|header| {
-                header.merged.is_some() && path.ends_with(&header.machine.name)
-            })
-        })
-        .collect();
-    kinds.sort();
-    kinds
 }
 
 fn save(store: &Store, wanted: &Wanted<'_>, side: &Side, json: bool) -> Result<(), Stop> {
@@ -138,12 +103,6 @@ fn save(store: &Store, wanted: &Wanted<'_>, side: &Side, json: bool) -> Result<(
 fn unfit(stored: &Stored) -> Option<String> {
     let side = &stored.side;
     let suite = &side.header.suite;
-    if let Some(shard) = &side.header.shard {
-        return Some(format!(
-            "is shard {} of its suite; `regatta merge` makes the whole of all",
-            shard.place
-        ));
-    }
     // What was said of it when it was measured: a gate held it against more than itself.
     if let Some(judged) = stored.run.end.as_ref().and_then(|end| end.judged.as_ref())
         && judged.outcome != VerdictOutcome::Passed
@@ -205,9 +164,9 @@ fn newest_that_passed(
     let folders = fs::read_dir(reports).into_iter().flatten().flatten();
     let mut runs: Vec<Stored> = folders
         .filter_map(|folder| {
-            let path = folder.path().join(RUN_FILE);
-            let label = path.display().to_string();
-            let stored = sides::read(&path, &label, &mut Known::default()).ok()?;
+            let run = Some(folder.path().join(RUN_FILE)).filter(|run| run.is_file());
+            let run = run.unwrap_or(folder.path()).display().to_string();
+            let stored = sides::find(&run, store, None, &mut Known::default()).ok()?;
             (!stored.is_baseline).then_some(stored)
         })
         .collect();
@@ -227,7 +186,7 @@ fn newest_that_passed(
                 "`{name}` is no suite's name, and there are runs of {}; name the run: regatta \
                  baseline save {name} {}",
                 suites.join(", "),
-                runs[0].path.parent().unwrap_or(reports).display(),
+                runs[0].side.label,
             )));
         }
     };

@@ -9,9 +9,8 @@ use super::super::deciding::{Batches, decide, incomparable, unmeasured};
 use super::super::measuring::Ready;
 use super::super::progress::Progress;
 use super::super::reporting::{self, Answers, Base};
-use super::super::sharding::{self, Part};
 use super::super::versions::Version;
-use super::super::{Ended, Stop, in_part, interrupt};
+use super::super::{Ended, Stop, interrupt};
 use super::pairs;
 use super::question::{How, Question, Refused, SIDES, not_comparable, of};
 use regatta::attention::{Case, CaseId};
@@ -23,10 +22,8 @@ use regatta::measure::laps::Monotonic;
 use regatta::measure::schedule::{self, Block};
 use regatta::measure::session::Session;
 use regatta::record::RecordError;
-use regatta::record::baseline::Store;
 use regatta::record::header::{Turn, TurnSide};
 use regatta::record::run_file::{Known, Opening, RunWriter, going_on};
-use regatta::record::shard::Asked;
 use regatta::record::side::Side;
 use regatta::record::types::{BaseId, Owed, Run};
 
@@ -67,20 +64,10 @@ impl InTurn {
         let stands_in = pairs::variants(&mut base, &mut head)?;
         question.rule(&mut base.suite);
         question.rule(&mut head.suite);
-        let mut cases = pairs::beside(&base, &head);
+        let cases = pairs::beside(&base, &head);
         let pair = pairs::pair(&base, &head);
-        let mut how = question.how(&head.suite);
-        let asked = Asked::Compare {
-            demands: question.demands,
-        };
-        let store = Store::new(&args.baselines);
-        let part = sharding::part(&args.shard, &head.suite, &store, &head.suite.name, asked)?;
-        let [of_base, of_head] = pairs::parts(part, &cases);
-        how.directory = sharding::folder(how.directory, of_head.as_ref());
-        if let Some(part) = &of_head {
-            cases.retain(|(_, head)| part.cases.contains(&head.id()));
-        }
-        let ready = |version: Version, side: TurnSide, part: Option<Part>| {
+        let how = question.how(&head.suite);
+        let ready = |version: Version, side: TurnSide| {
             let stands_in = match side {
                 TurnSide::Base => stands_in.iter().cloned().collect(),
                 TurnSide::Head => Default::default(),
@@ -95,11 +82,11 @@ impl InTurn {
                 TurnSide::Base => "base",
                 TurnSide::Head => "head",
             };
-            let asked = version.asked(how.directory.join(name), Some(turn), part);
+            let asked = version.asked(how.directory.join(name), Some(turn));
             Ready::of(asked, args, clock).map_err(of(side))
         };
-        let base = ready(base, TurnSide::Base, of_base)?;
-        let mut head = ready(head, TurnSide::Head, of_head)?;
+        let base = ready(base, TurnSide::Base)?;
+        let mut head = ready(head, TurnSide::Head)?;
         // What making the versions took is a part of the budget.
         head.began = began;
         question.refuse_without_processor(&head)?;
@@ -142,27 +129,6 @@ impl InTurn {
         );
         writers.base.close().map_err(Stop::not_judged)?;
         ended
-    }
-
-    /// Measures a part of the suite to its end, with the fresh pairs that it owes. Nothing is
-    /// judged.
-    ///
-    /// # Errors
-    /// When a run cannot be written: exit code 3.
-    pub(super) fn measured_in_part(mut self) -> Ended {
-        let writers = self.open()?;
-        let mut taking = Taking {
-            of: &mut self,
-            writers,
-            base: None,
-        };
-        let first = taking.of.head.suite.settings.invocations;
-        taking.pairs(None, 0..first)?;
-        for owed in taking.writers.head.owed.clone() {
-            taking.pairs(Some(&owed.cases), first..first + owed.fresh)?;
-        }
-        in_part::say(&self.head);
-        Ok(0)
     }
 
     /// The same for a step of something larger: no report is written, and nothing is printed.

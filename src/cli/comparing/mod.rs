@@ -51,25 +51,6 @@ impl Comparison {
         }
     }
 
-    /// True where a part of the suite is measured.
-    pub fn is_part(&self) -> bool {
-        match self {
-            Comparison::InTurn(of) => of.head.header.shard.is_some(),
-            Comparison::Stored(_) => false,
-        }
-    }
-
-    /// Measures a part of the suite, of which nothing is judged.
-    ///
-    /// # Errors
-    /// When a run cannot be written: exit code 3.
-    pub fn measured_in_part(self) -> Ended {
-        match self {
-            Comparison::InTurn(of) => of.measured_in_part(),
-            Comparison::Stored(of) => unreachable!("{:?} is refused", of.head.header.shard),
-        }
-    }
-
     /// Measures until everything is decided that can be, and tells.
     ///
     /// # Errors

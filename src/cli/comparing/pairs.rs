@@ -1,15 +1,13 @@
 //! What stands beside what: the cases of both sides, and what the two runs are called.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use anyhow::anyhow;
 use jiff::Timestamp;
 
 use super::super::Stop;
-use super::super::sharding::Part;
 use super::super::versions::Version;
-use regatta::attention::{Case, CaseId, VariantId};
-use regatta::suite::shard::Dealt;
+use regatta::attention::{Case, VariantId};
 
 /// What both runs have in common, and no other has: the moment, and what was asked for.
 pub fn pair(base: &Version, head: &Version) -> String {
@@ -62,17 +60,6 @@ pub fn variants(
 /// What to do about a side that is a variant where the other is none.
 pub fn alone(variant: &VariantId) -> anyhow::Error {
     anyhow!("{variant} is a variant: name the one it is compared with on the other side too")
-}
-
-/// The part of a suite that each side measures, of the base and of the head: the same cases,
-/// by their names there.
-pub fn parts(part: Option<(Part, Dealt)>, cases: &[(Case, Case)]) -> [Option<Part>; 2] {
-    let Some((head, dealt)) = part else {
-        return [None, None];
-    };
-    let names: BTreeMap<CaseId, CaseId> = cases.iter().map(|(b, h)| (h.id(), b.id())).collect();
-    let name = |case: &CaseId| names.get(case).unwrap_or(case).clone();
-    [Some(head.renamed(&dealt.parts, name)), Some(head)]
 }
 
 /// The cases of both sides, each beside the other: they are the same but for their variants.

@@ -9,7 +9,6 @@ use super::super::versions::Version;
 use super::super::{Ended, Stop, sides};
 use super::pairs;
 use super::question::{How, Question, SIDES, not_comparable};
-use regatta::measure::identity::checksum;
 use regatta::measure::laps::Monotonic;
 use regatta::record::baseline::Store;
 use regatta::record::run_file::Known;
@@ -26,9 +25,6 @@ impl Stored {
     pub(super) fn of(question: &Question<'_>, path: &str) -> Result<Stored, Stop> {
         let (began, clock) = (Instant::now(), Monotonic::begin());
         let args = question.measure;
-        args.shard.refuse(
-            "one side is stored; save it as a baseline, and split `regatta gate` against that",
-        )?;
         let base = stored(path, &Store::new(&args.baselines))?;
         let mut head = Version::of(question.head, args)?;
         if let Some(variant) = &head.variant {
@@ -36,7 +32,7 @@ impl Stored {
         }
         question.rule(&mut head.suite);
         let how = question.how(&head.suite);
-        let asked = head.asked(how.directory.join("head"), None, None);
+        let asked = head.asked(how.directory.join("head"), None);
         let mut head = Ready::of(asked, args, clock)?;
         head.began = began;
         match incomparable(&head, &base.side, &how.options, SIDES) {
@@ -74,7 +70,7 @@ fn stored(path: &str, store: &Store) -> Result<Base, Stop> {
     Ok(Base {
         id: BaseId {
             name: path.to_owned(),
-            sum: checksum(&found.path),
+            sum: found.sum(),
         },
         side: found.side,
     })

@@ -9,11 +9,11 @@ use serde_json::json;
 
 use super::args::AddArgs;
 use super::since::time;
-use crate::cli::sides::{self, Stored};
+use crate::cli::sides;
 use crate::cli::{Ended, Stop, note, print};
 use regatta::judge::judgement::VerdictOutcome;
 use regatta::record::baseline;
-use regatta::record::history::{Added, Book, HistoryError, Store, reduced};
+use regatta::record::history::{Added, Book, HistoryError, Reduced, Store, reduced};
 use regatta::record::run_file::{Known, RUN_FILE};
 use regatta::units::counted;
 
@@ -54,11 +54,7 @@ pub(super) fn run(args: &AddArgs) -> Ended {
     };
     let store = Store::new(&args.root);
     let mut known = Known::default();
-    let all: Vec<_> = args
-        .runs
-        .iter()
-        .map(|run| found(run, at, &mut known))
-        .collect::<Result<_, Stop>>()?;
+    let all = found(&args.runs, at, &mut known)?;
     let mut told = Vec::new();
     let mut book: Option<Book> = None;
     for run in &all {
@@ -116,39 +112,20 @@ fn said(added: &Added) -> String {
     format!("added to {path}, which has {runs} now{new}")
 }
 
-/// A run as it is to be added.
-fn found(
-    what: &str,
-    at: Option<Timestamp>,
-    known: &mut Known,
-) -> Result<regatta::record::history::Reduced, Stop> {
-    let path = match Path::new(what).is_dir() {
-        true => Path::new(what).join(RUN_FILE),
-        false => PathBuf::from(what),
-    };
-    if !path.exists() {
+/// Runs as they are to be added.
+fn found(names: &[String], at: Option<Timestamp>, known: &mut Known) -> Result<Vec<Reduced>, Stop> {
+    if let Some(name) = names.iter().find(|name| !Path::new(name).exists()) {
         return Err(Stop::Usage(anyhow!(
-            "{what} is neither a run's file nor a folder with a {RUN_FILE}"
+            "{name} is neither a run's file nor a folder with a {RUN_FILE}"
         )));
     }
     let store = baseline::Store::new("baselines");
-    let Stored {
-        side,
-        run,
-        is_baseline,
-        path,
-    } = sides::find(&path.display().to_string(), &store, None, known)?;
-    if is_baseline {
-        return Err(refused(HistoryError::Baseline(path)));
-    }
-    if let Some(shard) = &run.header.shard {
-        return Err(Stop::Usage(anyhow!(
-            "{} is shard {} of its suite; merge all, and add the whole",
-            path.display(),
-            shard.place
-        )));
-    }
-    reduced(&path, &run, &side, at).map_err(refused)
+    let all = sides::find_all(names, &store, known)?.into_iter();
+    let reduced = all.map(|one| match one.is_baseline {
+        true => Err(refused(HistoryError::Baseline(one.path))),
+        false => reduced(&one.path, &one.files, &one.run, &one.side, at).map_err(refused),
+    });
+    reduced.collect()
 }
 
 /// What was asked for cannot be; or what can be could not be done.
@@ -170,10 +147,11 @@ pub fn kept(ended: Ended, keep: &Keep, directory: &Path, quiet: bool) -> Ended {
     };
     let add = || -> Result<(), Stop> {
         let path = directory.join(RUN_FILE).display().to_string();
-        let run = found(&path, None, &mut Known::default())?;
-        let said = said(&Store::new(root).add(&run).map_err(refused)?);
-        if !quiet {
-            note(said);
+        for run in found(&[path], None, &mut Known::default())? {
+            let said = said(&Store::new(root).add(&run).map_err(refused)?);
+            if !quiet {
+                note(said);
+            }
         }
         Ok(())
     };

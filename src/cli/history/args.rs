@@ -60,7 +60,7 @@ pub(super) struct ShowArgs {
 
 #[derive(Args, Debug)]
 pub(super) struct AddArgs {
-    /// Run files or report folders
+    /// Run files, report folders, or folders of shards: those of one run are one
     #[arg(required = true)]
     pub(super) runs: Vec<String>,
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
@@ -10,7 +10,6 @@ use super::{About, Came, Figures, HistoryError};
 use crate::attention::CaseId;
 use crate::input;
 use crate::record::RecordError;
-use crate::record::shard::Merged;
 use crate::record::side::{CaseRecord, Side, Status, median};
 use crate::record::types::{Run, RunHeader};
 use crate::units::{Nanoseconds, Share};
@@ -31,13 +30,14 @@ pub struct Reduced {
 /// Longest reason that is kept, in characters.
 const REASON: usize = 160;
 
-/// What a history keeps of the run of this file, at the time that is given, or else at that of
-/// its start. A run that failed is kept: a history is of what was.
+/// What a history keeps of the run of these files, which is called by a path, at the time that is
+/// given, or else at that of its start. A run that failed is kept: a history is of what was.
 ///
 /// # Errors
 /// When it was not finished, or took no time; or its file cannot be read.
 pub fn reduced(
     path: &Path,
+    files: &[PathBuf],
     run: &Run,
     side: &Side,
     at: Option<Timestamp>,
@@ -56,10 +56,7 @@ pub fn reduced(
         suite: header.suite.name.clone(),
         machine: header.machine.name.clone(),
         about: About {
-            id: match &header.merged {
-                Some(merged) => of_parts(merged, header),
-                None => identity(path)?,
-            },
+            id: identity(files)?,
             at,
             started: (at != header.started).then_some(header.started),
             label: path.display().to_string(),
@@ -77,33 +74,27 @@ pub fn reduced(
     })
 }
 
-/// Checksum and length of a file.
-/// What a merged run is known by: merged again, it is the same.
-fn of_parts(merged: &Merged, header: &RunHeader) -> String {
-    let mut hasher = crc32fast::Hasher::new();
-    let parts = merged.shards.iter();
-    for (index, started) in parts.map(|shard| (shard.index, shard.started)) {
-        hasher.update(format!("{index} {started}\n").as_bytes());
+/// Checksum and length of a run's files.
+fn identity(files: &[PathBuf]) -> Result<String, HistoryError> {
+    let (mut hasher, mut length) = (crc32fast::Hasher::new(), 0);
+    for path in files {
+        hash(path, &mut hasher, &mut length).map_err(|error| RecordError::io(path, error))?;
     }
-    format!("{:08x}-{}", hasher.finalize(), header.plan.len())
+    Ok(format!("{:08x}-{length}", hasher.finalize()))
 }
 
-fn identity(path: &Path) -> Result<String, HistoryError> {
-    let read = || -> std::io::Result<String> {
-        let mut file = input::open(path, input::RUN)?;
-        let (mut hasher, mut length) = (crc32fast::Hasher::new(), 0);
-        let mut buffer = vec![0; 1 << 16];
-        loop {
-            match file.read(&mut buffer)? {
-                0 => return Ok(format!("{:08x}-{length}", hasher.finalize())),
-                n => {
-                    hasher.update(&buffer[..n]);
-                    length += n;
-                }
+fn hash(path: &Path, hasher: &mut crc32fast::Hasher, length: &mut usize) -> std::io::Result<()> {
+    let mut file = input::open(path, input::RUN)?;
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(()),
+            n => {
+                hasher.update(&buffer[..n]);
+                *length += n;
             }
         }
-    };
-    Ok(read().map_err(|error| RecordError::io(path, error))?)
+    }
 }
 
 /// What a time depends on beside the code. What is as it always is stands there as well: that

@@ -13,7 +13,6 @@ use crate::machine::{
     Activity, ActivitySummary, Counters, DeviceState, Division, HostTimes, Structure,
 };
 use crate::record::shared::{Pool, Shared};
-use crate::record::spent::Phase;
 use crate::record::types::{Entry, Measurement, Outcome};
 use crate::units::{Bytes, Nanoseconds};
 
@@ -39,19 +38,13 @@ pub struct Beside {
     pub division: Option<Box<Division>>,
     /// What hardware counted of its kernels.
     pub counters: Option<Box<Counters>>,
-    /// What the case took the harness, without starting and ending its worker.
-    pub cost: Option<Nanoseconds>,
 }
 
 impl Beside {
     /// The same of an entry that was read whole.
     pub fn of(entry: &Entry) -> Beside {
-        let cost = entry.spent.as_ref().map(|spent| spent.phases.of_case());
         let Outcome::Measured(measurement) = &entry.outcome else {
-            return Beside {
-                cost,
-                ..Beside::default()
-            };
+            return Beside::default();
         };
         let some = !measurement.effective.is_empty();
         Beside {
@@ -61,7 +54,6 @@ impl Beside {
             host: measurement.host.clone(),
             division: measurement.division.clone(),
             counters: measurement.counters.clone(),
-            cost,
         }
     }
 }
@@ -161,10 +153,8 @@ impl<'k> Quick<'k> {
             match key {
                 "spent" if self.keeps_spent => {
                     self.entry.spent = serde_json::from_str(line.whole_value()?).ok()?;
-                    let spent = self.entry.spent.as_ref();
-                    self.beside.cost = spent.map(|spent| spent.phases.of_case());
                 }
-                "spent" => self.beside.cost = Some(spent(&mut line)?),
+                "spent" => spent(&mut line)?,
                 "start" => self.entry.start = serde_json::from_str(line.whole_value()?).ok()?,
                 _ => member(key, &mut line, measurement, &mut self.beside, self.known)?,
             }
@@ -304,24 +294,19 @@ fn once<T>(place: &mut Option<T>, value: T) -> Option<()> {
     place.replace(value).is_none().then_some(())
 }
 
-/// What an entry took, of which what its case did is kept.
-fn spent(line: &mut Cursor) -> Option<Nanoseconds> {
+/// Passes what an entry took, where that can be.
+fn spent(line: &mut Cursor) -> Option<()> {
     const BEYOND: f64 = 1e23;
     line.pass("{\"from_ns\":")?;
     let from = line.number()?;
     line.pass(",\"phases\":")?;
     let mut possible = from < BEYOND;
-    let mut cost = Nanoseconds::ZERO;
-    line.members(|line, phase| {
-        let time = line.number()?;
-        possible &= time < BEYOND;
-        if Phase::named(phase).is_some_and(Phase::is_of_case) {
-            cost += Nanoseconds(time);
-        }
+    line.members(|line, _| {
+        possible &= line.number()? < BEYOND;
         Some(())
     })?;
     line.pass("}")?;
-    possible.then_some(cost)
+    possible.then_some(())
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ pub(super) fn obstacles(run: &Run, now: &RunHeader, opening: &Opening) -> Vec<St
         found.push("its cases changed".to_owned());
     }
     if then.shard != now.shard {
-        let said = "it was of another shard, dealt otherwise, or held against another baseline";
+        let said = "it was of another shard";
         found.push(said.to_owned());
     }
     match (run.owed.first(), &opening.base) {

@@ -12,7 +12,6 @@ use crate::record::first_call;
 use crate::record::run_file::Beside;
 use crate::record::types::{Damage, Entry, Fault, Measurement, Outcome, Parts, Run};
 use crate::suite::Settings;
-use crate::units::Nanoseconds;
 
 impl Side {
     /// Reduces a run.
@@ -83,8 +82,6 @@ pub(super) struct Fold {
     quiet: usize,
     /// Invocations whose results were checked before timing only.
     before_only: u32,
-    /// What those took that tell, and how many these are.
-    cost: (Nanoseconds, u32),
 }
 
 /// What came of a part of the invocations.
@@ -126,7 +123,6 @@ impl Fold {
             parts: Vec::new(),
             quiet: 0,
             before_only: 0,
-            cost: Default::default(),
         }
     }
 
@@ -136,9 +132,6 @@ impl Fold {
             return false;
         }
         self.last = Some(invocation);
-        if let Some(cost) = beside.cost {
-            self.cost = (self.cost.0 + cost, self.cost.1 + 1);
-        }
         let confirms = invocation >= self.planned;
         match confirms {
             true => self.fresh.add(outcome),
@@ -194,8 +187,6 @@ impl Fold {
         if self.record.choices.iter().all(|one| one.tuned.is_empty()) {
             self.record.choices.clear();
         }
-        let (cost, told) = self.cost;
-        self.record.cost_ns = (told > 0).then(|| Nanoseconds(cost.0 / f64::from(told)));
         self.record.first_call_parts = first_call::medians(&self.parts);
         self.record.division = Division::merged(&self.divisions).map(Box::new);
         self.record.counters = Counters::merged(&self.counters).map(Box::new);

@@ -18,25 +18,10 @@ impl Side {
     /// # Errors
     /// As [`run_file::read`](crate::record::run_file::read).
     pub fn read(path: &Path, label: &str, known: &mut Known) -> Result<(Run, Side), RecordError> {
-        Side::read_and_show(path, label, known, &mut |_| ())
-    }
-
-    /// The same, showing each entry to somebody else too, once, in the file's order; what it
-    /// took is not in it.
-    ///
-    /// # Errors
-    /// As [`read`](Side::read).
-    pub fn read_and_show(
-        path: &Path,
-        label: &str,
-        known: &mut Known,
-        also: &mut dyn FnMut(&Entry),
-    ) -> Result<(Run, Side), RecordError> {
         let mut folding = Folding {
             settings: Settings::default(),
             folds: Vec::new(),
             late: BTreeSet::new(),
-            also,
         };
         let run = each(path, known, &mut folding)?;
         if !folding.late.is_empty() {
@@ -59,8 +44,7 @@ impl Side {
 }
 
 /// Every case of a run, as far as its file was read.
-struct Folding<'a> {
-    also: &'a mut dyn FnMut(&Entry),
+struct Folding {
     settings: Settings,
     folds: Vec<Fold>,
     /// Cases with an invocation that stands behind a later one: what was torn is measured
@@ -68,14 +52,13 @@ struct Folding<'a> {
     late: BTreeSet<usize>,
 }
 
-impl Looks for Folding<'_> {
+impl Looks for Folding {
     fn begin(&mut self, run: &Run) {
         self.settings = run.header.settings.clone();
         self.folds = vec![Fold::new(&self.settings); run.header.plan.len()];
     }
 
     fn look(&mut self, place: usize, entry: &Entry, beside: &Beside) {
-        (self.also)(entry);
         if !self.folds[place].add(entry.invocation, &entry.outcome, beside) {
             self.late.insert(place);
         }

@@ -16,9 +16,8 @@ use super::case::{self, Facts};
 use super::change::{Comparison, comparison, reason};
 use super::context::{Context, sign, tone};
 use super::samples::samples;
-use std::collections::BTreeMap;
 
-use crate::attention::{CaseId, work};
+use crate::attention::work;
 use crate::judge::judgement::{Row, Timing, Word};
 use crate::report::account::AccountView;
 use crate::report::by_axes::Table;
@@ -84,7 +83,6 @@ pub(super) fn document(context: &Context, table: &Table, worst: &[usize]) -> Str
         "peak": peak_of,
         "ratio": rows.iter().map(ratios).collect::<Vec<_>>(),
         "axes": axes.collect::<Vec<_>>(),
-        "facets": machines(context, rows).into_iter().collect::<Vec<_>>(),
         "details": details,
         "strings": strings.into_texts(),
         "calls": calls.into_calls(),
@@ -113,32 +111,6 @@ fn peaks(context: &Context, rows: &[Row]) -> (Vec<Reached>, Vec<Option<usize>>) 
     });
     let places = places.collect();
     (all, places)
-}
-
-/// The machine that each case was measured on, to filter by, where there were several.
-fn machines(context: &Context, rows: &[Row]) -> Option<Value> {
-    let header = &context.report.head.header;
-    let merged = header.merged.as_ref()?;
-    let places = header.plan.iter().zip(0..);
-    let places: BTreeMap<&CaseId, usize> = places.collect();
-    let mut names: Vec<String> = Vec::new();
-    let of: Vec<Option<usize>> = rows
-        .iter()
-        .map(|row| {
-            let shard = merged.of(*places.get(&row.case)?)?;
-            let name = one_line(&shard.machine());
-            Some(
-                names
-                    .iter()
-                    .position(|known| *known == name)
-                    .unwrap_or_else(|| {
-                        names.push(name);
-                        names.len() - 1
-                    }),
-            )
-        })
-        .collect();
-    (names.len() > 1).then(|| json!({ "name": "machine", "also": [], "values": names, "of": of }))
 }
 
 /// Operations of a case for each byte that any implementation of it must move; 0 where its id

@@ -9,7 +9,7 @@ const table = (() => {
   const chips = [...document.querySelectorAll("#words button")];
   const heads = [...root.tHead.querySelectorAll("th[data-key]")];
   const STEP = 100;
-  const axes = [...doc.facets, ...doc.axes].filter((axis) => axis.values.length <= 100).slice(0, 14);
+  const axes = doc.axes.filter((axis) => axis.values.length <= 100).slice(0, 14);
   const state = { q: "", words: new Set(), at: new Map(), sort: "", open: new Set(), limit: STEP, pinned: undefined };
 
   const selects = axes.map((axis) => {
