@@ -117,7 +117,7 @@ fn baselines_are_never_replaced_by_chance_nor_made_of_failures() {
     assert!(stderr.contains("did not pass"), "{stderr}");
     let (stdout, _) = exits!(place, 0, ["baseline", "list"]);
     assert!(stdout.starts_with("s\n"), "{stdout}");
-    exits!(place, 0, ["baseline", "show", "s"]);
+    exits!(place, 0, ["baseline", "list", "s"]);
     exits!(place, 0, ["baseline", "remove", "s"]);
     exits!(place, 3, ["gate", "./s.toml"]);
 }
@@ -178,7 +178,7 @@ fn json_is_for_machines() {
         &["run", "./s.toml", "--json"],
         &["list", "./s.toml", "--json"],
         &["baseline", "list", "--json"],
-        &["baseline", "show", "s", "--json"],
+        &["baseline", "list", "s", "--json"],
     ] {
         let (code, stdout, stderr) = place.ran(args);
         assert_eq!(code, 0, "{args:?}: {stderr}");

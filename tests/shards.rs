@@ -88,7 +88,7 @@ fn four_shards_make_the_run_of_the_whole() {
     let twice = ["merge", "reports/s", "reports/s/shards/2-of-4", "--again"];
     exits!(place, 0, twice);
     exits!(place, 0, again);
-    let (listed, _) = exits!(place, 0, ["history", "list", "--json"]);
+    let (listed, _) = exits!(place, 0, ["history", "--list", "--json"]);
     assert!(listed.contains("\"runs\":1"), "{listed}");
     let said = shards(&place, "gate", &[2], &[]);
     assert!(said.contains("the run before is kept as"), "{said}");

@@ -128,8 +128,6 @@ fn in_part(args: &CalibrateArgs, suite: &str, each: u32, others: bool) -> Ended 
 fn prepared(args: &CalibrateArgs, suite: &str, each: u32) -> Result<Ready, Stop> {
     let out = args.measure.out.clone();
     let measure = MeasureArgs {
-        peak: false,
-        instructions: false,
         invocations: Some(args.measure.invocations.unwrap_or(TIMES * each)),
         out: out.or_else(|| Some(Path::new("reports").join(format!("{suite}-calibration")))),
         baseline: args.name.clone(),

@@ -19,15 +19,15 @@ use regatta::record::shard::Asked;
 /// it stopped.
 #[derive(Args, Debug)]
 pub struct RunArgs {
-    #[command(flatten)]
-    measure: MeasureArgs,
-
     /// Call an inconclusive result not judged (exit code 3)
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     strict: bool,
 
     #[command(flatten)]
     keep: Keep,
+
+    #[command(flatten)]
+    measure: MeasureArgs,
 
     #[command(flatten)]
     answers: Answers,

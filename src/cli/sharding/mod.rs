@@ -27,12 +27,12 @@ pub struct ShardArgs {
     /// Measure one of N parts: `3/8`. `env` takes the numbers from a Slurm array or GitLab's
     /// `parallel`, `env/8` also from an indexed Job of Kubernetes. `regatta merge` judges all
     /// parts together
-    #[arg(long, value_name = "I/N", help_heading = OF_SEVERAL)]
+    #[arg(long, value_name = "I/N", hide_short_help = true, help_heading = OF_SEVERAL)]
     pub shard: Option<String>,
 
     /// A run or baseline whose times tell what each case costs, so that parts take alike
     /// [default: the baseline of the suite]
-    #[arg(long, value_name = "RUN", help_heading = OF_SEVERAL)]
+    #[arg(long, value_name = "RUN", hide_short_help = true, help_heading = OF_SEVERAL)]
     pub costs: Option<String>,
 }
 
