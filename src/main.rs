@@ -5,9 +5,9 @@ mod cli;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use cli::{
-    Ended, Stop, baseline, bisect, build, compare, completions, diff, doctor, env, gate, history,
+    Ended, Stop, baseline, bisect, build, compare, completions, diff, doctor, env, gate, gone, history,
     init, leave_nothing, list, note, report, run, trace, worker,
 };
 use owo_colors::OwoColorize;
@@ -53,9 +53,68 @@ enum Command {
     Completions(completions::CompletionsArgs),
 }
 
+/// The commands by what they are for; whatever is in none comes last.
+const GROUPS: [(&str, &[&str]); 3] = [
+    ("Measure", &["run", "gate", "compare"]),
+    (
+        "Judge what is stored",
+        &["diff", "report", "baseline", "history", "bisect"],
+    ),
+    ("Look", &["trace", "list", "doctor", "build"]),
+];
+
+/// The command line, with its commands in groups.
+fn command_line() -> clap::Command {
+    let command = Cli::command();
+    let mut groups = GROUPS
+        .map(|(name, commands)| (name, commands.to_vec()))
+        .to_vec();
+    let others = command.get_subcommands().filter(|one| !one.is_hide_set());
+    let others = others.map(clap::Command::get_name);
+    let others = others.filter(|name| !GROUPS.iter().any(|(_, all)| all.contains(name)));
+    groups.push(("Also", others.collect()));
+    let mut text = "Commands:".to_owned();
+    for (name, commands) in groups {
+        text += &format!("\n {name}");
+        for one in commands {
+            let about = command
+                .find_subcommand(one)
+                .and_then(clap::Command::get_about);
+            text += &format!("\n  {one:<12} {}", about.cloned().unwrap_or_default());
+        }
+    }
+    let template = format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{text}\n\n\
+         Options:\n{{options}}{{after-help}}"
+    );
+    // A search goes on from what all cases say, by their times.
+    let bisect = |bisect: clap::Command| {
+        bisect.mut_arg("structure_only", |arg| arg.hide(true))
+    };
+    command
+        .help_template(template)
+        .mut_subcommand("bisect", bisect)
+}
+
 fn main() -> ExitCode {
     supervisor::here();
-    let ended = dispatch(&Cli::parse().command);
+    let words: Vec<String> = std::env::args().collect();
+    let refused = |text| {
+        complain(&Stop::Usage(anyhow::Error::msg(text)));
+        ExitCode::from(2)
+    };
+    if let Some(text) = gone::nested(&words) {
+        return refused(text);
+    }
+    let read = command_line().try_get_matches();
+    let cli = match read.and_then(|matches| Cli::from_arg_matches(&matches)) {
+        Ok(cli) => cli,
+        Err(error) => match gone::on_command_line(&error, &words) {
+            Some(text) => return refused(text),
+            None => error.exit(),
+        },
+    };
+    let ended = dispatch(&cli.command);
     leave_nothing();
     ExitCode::from(ended.unwrap_or_else(|stop| {
         complain(&stop);
@@ -80,7 +139,7 @@ fn dispatch(command: &Command) -> Ended {
         Command::Doctor(args) => doctor::run(args),
         Command::Init(args) => init::run(args),
         Command::Worker(args) => worker::run(args),
-        Command::Completions(args) => completions::run(args, Cli::command()),
+        Command::Completions(args) => completions::run(args, command_line()),
     }
 }
 
@@ -92,5 +151,9 @@ fn complain(stop: &Stop) {
         Stop::NotJudged(error) => ("not judged", error),
         Stop::Unread => return,
     };
-    note(format!("{}: {error:#}", word.red().bold()));
+    let text = format!("{error:#}");
+    note(format!("{}: {text}", word.red().bold()));
+    if let Some(more) = gone::in_suite(&text) {
+        note(more);
+    }
 }

@@ -57,7 +57,7 @@ fn one_instruction_in_a_hundred_more_fails_where_times_are_the_same() {
 fn no_time_is_needed() {
     let place = Place::new();
     place.suite("s", &["fake/gpu"], &[], "");
-    let words = ["--instructions", "--structure-only"];
+    let words = ["--set", "instructions=true", "--structure-only"];
     let run = |verb: &str, more: &[&str]| {
         let mut all = vec![verb, "./s.toml"];
         all.extend(words);
@@ -91,14 +91,14 @@ fn what_is_not_counted_any_more_is_not_judged_and_says_why() {
     place.edit("s.toml", "instructions = true", "instructions = false");
     let (code, stdout, stderr) = place.ran(&ASKED);
     assert_eq!(code, 3, "{stdout}{stderr}");
-    assert!(stdout.contains("--instructions"), "{stdout}");
+    assert!(stdout.contains("--set instructions=true"), "{stdout}");
 }
 
 #[test]
 fn nothing_is_lost_where_they_cannot_be_counted_at_all() {
     let place = Place::new();
     place.suite("s", &["fake/steady"], &[], "");
-    let (code, stdout, stderr) = place.ran(&["run", "./s.toml", "--instructions"]);
+    let (code, stdout, stderr) = place.ran(&["run", "./s.toml", "--set", "instructions=true"]);
     assert_eq!(code, 0, "{stdout}{stderr}");
     let (_, plain, _) = place.ran(&["run", "./s.toml", "--fresh"]);
     assert!(!plain.contains("are not counted"), "{plain}");

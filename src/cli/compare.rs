@@ -13,7 +13,7 @@ use regatta::judge::Options;
 use regatta::units::Share;
 use regatta::versions::spec::Spec;
 
-/// Measure two versions in turn, and judge: which is slower, how sure that is, and why
+/// Measure two versions in turn: which is slower, how sure that is, and why
 ///
 /// Processes of both sides alternate on one device, in pairs of random order, and pairs are
 /// compared: what the machine does meanwhile is in both. Nothing is stored before. Exits 0 when
@@ -21,7 +21,7 @@ use regatta::versions::spec::Spec;
 /// 3 when it cannot say. A comparison that was stopped goes on where it was. The
 /// expectations and limits of the suite are left to `run` and `gate`.
 #[derive(Args, Debug)]
-#[command(after_help = "A version (SPEC) is\n  \
+#[command(after_long_help = "A version (SPEC) is\n  \
     pypi:jax==0.5.0          releases, in an environment that is made for them;\n                           \
     several as one: pypi:jax==0.5.0,jaxlib==0.5.0\n  \
     git:HEAD~1               a revision of this checkout, built by the suite's [build]\n  \
@@ -38,10 +38,7 @@ use regatta::versions::spec::Spec;
     regatta compare ./mine.toml --base git:main\n  \
     regatta compare quick --base cpu/naive --head cpu/flash")]
 pub struct CompareArgs {
-    #[command(flatten)]
-    measure: MeasureArgs,
-
-    /// What was (several, where they say different things of one side)
+    /// What was (repeatable, for one side)
     #[arg(long, value_name = "SPEC", required = true)]
     base: Vec<Spec>,
 
@@ -50,21 +47,26 @@ pub struct CompareArgs {
     head: Vec<Spec>,
 
     /// The smallest change that counts, 0.01 for 1 % [default: the suite's]
-    #[arg(long, value_name = "SHARE", value_parser = share)]
+    #[arg(long, value_name = "SHARE", value_parser = share, hide_short_help = true)]
     floor: Option<Share>,
 
     /// Judge the processor time of each case too: what others on its cores do is not in it, nor
     /// what waiting costs
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     processor: bool,
 
-    /// Take no batch of fresh pairs that would end later than this after the start: `90s`, `15m`
+    /// Measure no longer than this: 90s, 15m
+    ///
+    /// No batch of fresh pairs is taken that would end later than this after the start.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     budget: Option<Duration>,
 
     /// Call an inconclusive result not judged (exit code 3)
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     strict: bool,
+
+    #[command(flatten)]
+    measure: MeasureArgs,
 
     #[command(flatten)]
     answers: Answers,

@@ -17,7 +17,7 @@ use regatta::report::{Format, Report};
 use regatta::suite::rules::Policy;
 use regatta::units::Share;
 
-/// Judge two stored runs or traces: what got slower, how sure that is, and why
+/// Judge two stored runs or traces: what got slower, and why
 ///
 /// BASE and HEAD are run files, report folders, folders of shards, or names of baselines; or two
 /// traces of `regatta trace`, of PyTorch's profiler (export_chrome_trace) or of nsys (stats
@@ -42,7 +42,7 @@ pub struct DiffArgs {
     baselines: PathBuf,
 
     /// Call an inconclusive result not judged (exit code 3)
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     strict: bool,
 
     /// Of traces: the smallest change of a time that counts, 0.1 for 10 % [default: 0.1, or

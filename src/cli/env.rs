@@ -12,7 +12,7 @@ use regatta::measure::environments::{EnvironmentError, Made, interpreter_of};
 use regatta::suite::environment::Environment;
 use regatta::suite::{self, Suite};
 
-/// Make Python environments from pinned requirements, and list them
+/// List the Python environments, show what is in one, or make one
 ///
 /// An environment is a table `[environments.NAME]` of a suite or of regatta.toml. With
 /// `requirements` it is made by this command, in the user's cache, from the network or from a
@@ -20,7 +20,7 @@ use regatta::suite::{self, Suite};
 /// is part of every run that is measured with it.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
-    regatta env list\n  \
+    regatta env\n  \
     regatta env make xformers\n  \
     regatta env --suite ./mine.toml make old\n\n\
     In regatta.toml:\n  \
@@ -29,7 +29,10 @@ use regatta::suite::{self, Suite};
     workers = [\"xformers\"]      # run in it unless a variant says @other")]
 pub struct EnvArgs {
     #[command(subcommand)]
-    action: Action,
+    action: Option<Action>,
+
+    /// Print what is installed in this one
+    name: Option<String>,
 
     /// The suite whose environments are meant, beside those of regatta.toml
     #[arg(long, global = true, value_name = "SUITE")]
@@ -42,8 +45,6 @@ pub struct EnvArgs {
 
 #[derive(Subcommand, Debug)]
 enum Action {
-    /// List environments: their interpreter, and whether they are made
-    List,
     /// Make an environment from its pinned requirements
     Make {
         /// Its name
@@ -51,11 +52,6 @@ enum Action {
         /// Make it anew where it is there already
         #[arg(long)]
         fresh: bool,
-    },
-    /// Print what is installed in an environment that was made
-    Show {
-        /// Its name
-        name: String,
     },
 }
 
@@ -69,10 +65,10 @@ pub fn run(args: &EnvArgs) -> Ended {
         None => Suite::default(),
     };
     suite::configure(&mut suite, Path::new("regatta.toml")).map_err(Stop::usage)?;
-    match &args.action {
-        Action::List => list(&suite, args.json),
-        Action::Make { name, fresh } => make(&suite, name, *fresh, args.json),
-        Action::Show { name } => show(&suite, name, args.json),
+    match (&args.action, &args.name) {
+        (Some(Action::Make { name, fresh }), _) => make(&suite, name, *fresh, args.json),
+        (None, Some(name)) => show(&suite, name, args.json),
+        (None, None) => list(&suite, args.json),
     }
 }
 
@@ -164,7 +160,7 @@ fn show(suite: &Suite, name: &str, json: bool) -> Ended {
     let made = Made::of(name, declared(suite, name)?).map_err(stop)?;
     let lock = made.and_then(|made| made.lock()).ok_or_else(|| {
         Stop::Usage(anyhow!(
-            "environment `{name}` was not made here: `regatta env list` tells the state of each"
+            "environment `{name}` was not made here: `regatta env` tells the state of each"
         ))
     })?;
     match json {

@@ -31,29 +31,33 @@ use regatta::versions::spec::Spec;
 /// goes on where it was.
 #[derive(Args, Debug)]
 pub struct GateArgs {
-    #[command(flatten)]
-    measure: MeasureArgs,
-
-    /// The baseline to hold it against [default: the suite's name]
+    /// The baseline [default: the suite's name]
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
 
-    /// Hold it against another version instead, measured in turn with this one: no baseline is
-    /// needed. `git:main`, `pypi:jax==0.5.0` and the like (`regatta compare --help` has all)
+    /// Another version: git:main, pypi:jax==0.5.0
+    ///
+    /// In place of a baseline, measured in turn with this one. `regatta compare --help` has all
+    /// that a version can be.
     #[arg(long, value_name = "SPEC", conflicts_with = "baseline")]
     against: Vec<Spec>,
 
-    /// Take no batch of fresh invocations that would end later than this after the start:
-    /// `90s`, `15m`. What is not decided by then is said
+    /// Measure no longer than this: 90s, 15m
+    ///
+    /// No batch of fresh invocations is taken that would end later than this after the start.
+    /// What is not decided by then is said.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     budget: Option<Duration>,
 
     /// Call an inconclusive result not judged (exit code 3)
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     strict: bool,
 
     #[command(flatten)]
     keep: Keep,
+
+    #[command(flatten)]
+    measure: MeasureArgs,
 
     #[command(flatten)]
     answers: Answers,

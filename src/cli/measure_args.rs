@@ -25,61 +25,60 @@ pub fn in_folder(baselines: &Path) -> Vec<String> {
 
 /// What to measure, and how.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "What is measured")]
 pub struct MeasureArgs {
-    /// A built-in suite's name, or the path of a suite file
+    /// A built-in suite's name, or a suite file
+    #[arg(help_heading = None)]
     pub suite: String,
 
-    /// Measure only cases whose id matches: a glob with `*`, or a part of the id
-    /// (may be given several times)
+    /// Only cases whose id matches (repeatable)
+    ///
+    /// A glob with `*`, or a part of the id.
     #[arg(long, short, value_name = "PATTERN")]
     pub filter: Vec<String>,
 
-    /// Hand a variant another parameter value than its cases ask for, keeping their
-    /// ids: `cpu/split-key.num_splits_key=1`
-    #[arg(long, value_name = "VARIANT.PARAMETER=VALUE")]
+    /// Another value of a parameter (repeatable)
+    ///
+    /// `cpu/split-key.num_splits_key=1` hands a variant another value than its cases ask for,
+    /// keeping their ids. `peak=true` measures first what each device reaches in products of
+    /// matrices and in copies. `instructions=true` counts the instructions that each kernel
+    /// executes, which needs no quiet GPU, but root, or a driver that lets others read hardware
+    /// counters.
+    #[arg(long, value_name = "NAME=VALUE")]
     pub set: Vec<String>,
 
     /// Environment of workers that name none (declared in the suite or regatta.toml)
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub environment: Option<String>,
 
     /// Starts of each worker, in place of the suite's number
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", hide_short_help = true, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub invocations: Option<u32>,
 
-    /// Time nothing: count once what a call of each case does, and judge that alone
+    /// Time nothing, judge what a call does
     ///
+    /// Counts once what a call of each case does, and judges that alone.
     /// Works on a throttled or shared GPU. Limits on structure are judged, and changes of
     /// it where there is a baseline; expectations on time are not.
     #[arg(long, conflicts_with = "invocations")]
     pub structure_only: bool,
 
-    /// Measure first what each device reaches in products of matrices and in copies; the
-    /// page shows times beside it
-    #[arg(long)]
-    pub peak: bool,
-
-    /// Also count the instructions that each kernel executes, which needs no
-    /// quiet GPU: more of them fail. Needs root, or a driver that lets others
-    /// read hardware counters
-    #[arg(long)]
-    pub instructions: bool,
-
-    /// Where the run and its reports go [default: reports/SUITE, or
-    /// reports/SUITE-structure with --structure-only]
+    /// Where it goes [default: reports/SUITE]
+    ///
+    /// The run and its reports; with --structure-only by default into reports/SUITE-structure.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 
     /// Begin anew even where an unfinished run could go on
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub fresh: bool,
 
     /// No progress on standard error
-    #[arg(long, short)]
+    #[arg(long, short, hide_short_help = true)]
     pub quiet: bool,
 
     /// The folder of baselines
-    #[arg(long, value_name = "DIR", default_value = BASELINES)]
+    #[arg(long, value_name = "DIR", default_value = BASELINES, hide_short_help = true)]
     pub baselines: PathBuf,
 }
 
@@ -87,7 +86,8 @@ impl MeasureArgs {
     /// The arguments that choose what is measured, beside a filter.
     pub fn choosing(&self) -> Vec<String> {
         let mut words = vec![self.suite.clone()];
-        for change in &self.set {
+        // Settings are in the run by themselves.
+        for change in self.set.iter().filter(|change| change.contains('/')) {
             words.extend(["--set".to_owned(), change.clone()]);
         }
         if let Some(environment) = &self.environment {
@@ -112,6 +112,9 @@ pub fn load(args: &MeasureArgs) -> Result<Suite, Stop> {
     let mut suite = suite::load(&args.suite).map_err(Stop::usage)?;
     suite::configure(&mut suite, Path::new("regatta.toml")).map_err(Stop::usage)?;
     for text in &args.set {
+        if set_switch(&mut suite, text)? {
+            continue;
+        }
         let change = parse_override(text, &suite).map_err(Stop::Usage)?;
         suite.push_override(change, format!("--set {text}"));
     }
@@ -131,8 +134,6 @@ pub fn load(args: &MeasureArgs) -> Result<Suite, Stop> {
         let ground = ground.parse().with_context(|| format!("{GROUND}={ground}"));
         suite.settings.ground = ground.map_err(Stop::Usage)?;
     }
-    suite.settings.peak |= args.peak;
-    suite.settings.instructions |= args.instructions;
     if args.structure_only {
         suite.settings.peak = false;
         suite.settings.structure_only = true;
@@ -154,6 +155,19 @@ pub fn load(args: &MeasureArgs) -> Result<Suite, Stop> {
         )));
     }
     Ok(suite)
+}
+
+/// `peak=true`: sets a switch of `[measure]`, and says whether the text names one.
+fn set_switch(suite: &mut Suite, text: &str) -> Result<bool, Stop> {
+    let (name, value) = text.split_once('=').unwrap_or((text, ""));
+    let switch = match name {
+        "peak" => &mut suite.settings.peak,
+        "instructions" => &mut suite.settings.instructions,
+        _ => return Ok(false),
+    };
+    let wrong = |_| Stop::Usage(anyhow!("--set {text}: write {name}=true or {name}=false"));
+    *switch = value.parse().map_err(wrong)?;
+    Ok(true)
 }
 
 /// `cpu/split-key.num_splits_key=1`

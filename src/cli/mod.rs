@@ -13,6 +13,7 @@ pub mod doctor;
 pub mod env;
 pub mod gate;
 mod github;
+pub mod gone;
 mod harmless;
 pub mod history;
 pub mod init;

@@ -1,4 +1,4 @@
-//! What `--peak` found, said on standard error when it is known.
+//! What `--set peak=true` found, said on standard error when it is known.
 
 use std::collections::BTreeMap;
 

@@ -24,6 +24,7 @@ use regatta::report::{self, Format, Report, files, terminal};
 
 /// How the answer is printed.
 #[derive(Args, Clone, Copy, Debug)]
+#[command(next_help_heading = "Output")]
 pub struct Show {
     /// Print the judgement as JSON
     #[arg(long)]
@@ -36,6 +37,7 @@ pub struct Show {
 
 /// How the answer is printed, and where else it goes.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Output")]
 pub struct Answers {
     /// How it is printed.
     #[command(flatten)]

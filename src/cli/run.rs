@@ -22,20 +22,20 @@ use regatta::units::counted;
 /// it stopped.
 #[derive(Args, Debug)]
 pub struct RunArgs {
-    #[command(flatten)]
-    measure: MeasureArgs,
-
     /// Measure one of N parts, into a folder of its own: `3/8`. Whatever takes a run takes the
     /// folder that holds all of theirs, and judges them together
-    #[arg(long, value_name = "I/N")]
+    #[arg(long, value_name = "I/N", hide_short_help = true)]
     shard: Option<Place>,
 
     /// Call an inconclusive result not judged (exit code 3)
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     strict: bool,
 
     #[command(flatten)]
     keep: Keep,
+
+    #[command(flatten)]
+    measure: MeasureArgs,
 
     #[command(flatten)]
     answers: Answers,

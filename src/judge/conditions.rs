@@ -144,7 +144,7 @@ pub fn counted_in_vain(base: &Side, head: &Side) -> Option<String> {
     (number > 0).then(|| {
         format!(
             "the instructions of {} are not judged: the base has no counts of them, and a base \
-             that is saved of a run with --instructions has",
+             that is saved of a run with --set instructions=true has",
             counted(number, "case")
         )
     })

@@ -151,7 +151,7 @@ fn usage_errors_exit_2() {
     let place = Place::new();
     exits!(place, 2, ["run"]);
     exits!(place, 2, ["race", "quick"]);
-    exits!(place, 2, ["baseline", "show", "../../etc"]);
+    exits!(place, 2, ["baseline", "list", "../../etc"]);
     exits!(place, 2, ["baseline", "remove", "nothing"]);
 }
 
@@ -241,4 +241,22 @@ fn an_override_that_replaces_nothing_is_refused() {
     let set = "fake/steady.num_splits_key=8";
     let (_, stderr) = exits!(place, 2, ["run", "./s.toml", "--set", set]);
     assert!(stderr.contains("replaces nothing"), "{stderr}");
+}
+
+#[test]
+fn what_is_gone_is_refused_by_name_with_what_stands_in_its_place() {
+    let place = Place::new();
+    for (words, told) in [
+        (&["schema", "run"][..], "docs/schemas"),
+        (&["env", "list"], "regatta env"),
+        (&["history", "list"], "regatta history --list"),
+        (&["baseline", "show", "s"], "regatta baseline list NAME"),
+        (&["run", "quick", "--html", "x"], "--output html=PATH"),
+        (&["diff", "a", "b", "--asv=x"], "--output bencher=PATH"),
+        (&["gate", "quick", "--peak"], "--set peak=true"),
+    ] {
+        let (_, stderr) = exits!(place, 2, words);
+        assert!(stderr.contains("is gone; in its place: "), "{stderr}");
+        assert!(stderr.contains(told), "{words:?}: {stderr}");
+    }
 }

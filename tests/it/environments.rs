@@ -47,7 +47,7 @@ fn an_environment_is_made_from_a_folder_of_wheels() {
             text(&output.stderr),
         )
     };
-    let (_, listed, _) = regatta(&["env", "list"]);
+    let (_, listed, _) = regatta(&["env"]);
     assert!(listed.contains("not made"), "{listed}");
     let (code, _, words) = regatta(&["run", "sdpa"]);
     assert_eq!(code, Some(2));
@@ -71,7 +71,7 @@ fn an_environment_is_made_from_a_folder_of_wheels() {
         &[],
         "[environments.own]\ninterpreter = \"python3\"\n",
     );
-    let (_, listed, words) = regatta(&["env", "list", "--suite", "./s.toml"]);
+    let (_, listed, words) = regatta(&["env", "--suite", "./s.toml"]);
     assert!(
         listed.contains("own ") && listed.contains("boats "),
         "{listed}{words}"
@@ -80,9 +80,9 @@ fn an_environment_is_made_from_a_folder_of_wheels() {
     let (code, made, words) = regatta(&["env", "make", "boats"]);
     assert_eq!(code, Some(0), "{words}");
     assert!(made.contains("packages"), "{made}");
-    let (_, lock, _) = regatta(&["env", "show", "boats"]);
+    let (_, lock, _) = regatta(&["env", "boats"]);
     assert!(lock.lines().any(|line| line == "sloop==1.2"), "{lock}");
-    let (_, listed, _) = regatta(&["env", "list"]);
+    let (_, listed, _) = regatta(&["env"]);
     assert!(
         listed.contains("made") && !listed.contains("not made"),
         "{listed}"
@@ -108,7 +108,7 @@ fn what_cannot_be_made_is_said() {
             "regatta.toml",
             &format!("[environments.boats]\nrequirements = {requirements}\n"),
         );
-        let output = place.regatta(&["env", "list"]).output().unwrap();
+        let output = place.regatta(&["env"]).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{stderr}");
         assert!(stderr.contains(words), "{stderr}");
@@ -222,7 +222,7 @@ fn no_environment_is_made_outside_the_cache() {
         );
         let (_, stderr) = exits!(place, 2, ["env", "make", name]);
         assert!(stderr.contains("letters, digits"), "{stderr}");
-        exits!(place, 2, ["env", "list"]);
+        exits!(place, 2, ["env"]);
     }
     let made = std::fs::read_dir(place.path().join("cache/regatta"));
     assert_eq!(made.map_or(0, Iterator::count), 0);

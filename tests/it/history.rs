@@ -64,7 +64,7 @@ fn a_version_that_got_slower_is_a_change_on_its_day() {
     let page = fs::read_to_string(place.path().join("pages/h.html")).unwrap();
     assert!(page.contains("1 change since"), "{page}");
     assert_eq!(page.matches("../reports/s/index.html").count(), 1);
-    let (stdout, _) = exits!(place, 0, ["history", "list", "s"]);
+    let (stdout, _) = exits!(place, 0, ["history", "--list", "s"]);
     assert_eq!(stdout.lines().count(), 20);
     assert!(stdout.contains("6 of 6"), "{stdout}");
 }
@@ -75,7 +75,7 @@ fn a_run_is_added_once_and_only_when_it_has_ended() {
     let (_, stderr) = exits!(place, 2, ["history"]);
     assert!(stderr.contains("no history in history"), "{stderr}");
     exits!(place, 0, ["run", "./s.toml", "--history"]);
-    let (stdout, _) = exits!(place, 0, ["history", "list"]);
+    let (stdout, _) = exits!(place, 0, ["history", "--list"]);
     assert!(stdout.contains("1 run of 6 cases"), "{stdout}");
     let (stdout, _) = exits!(place, 0, ["history", "add", "reports/s"]);
     assert!(stdout.contains("skipped, this run is in"), "{stdout}");

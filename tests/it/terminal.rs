@@ -23,7 +23,7 @@ fn listed<'a>(text: &'a str, heading: &str) -> Vec<&'a str> {
 fn who_asks_for_a_peak_that_nobody_measures_is_told() {
     let place = Place::new();
     place.suite("s", &["fake/steady"], &[], "");
-    let (_, stderr) = exits!(place, 0, ["run", "./s.toml", "--peak"]);
+    let (_, stderr) = exits!(place, 0, ["run", "./s.toml", "--set", "peak=true"]);
     let line = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
     let expected = "fake: the peak of its device is not measured: this worker measures no peak";
     assert!(line.contains(expected), "{stderr}");

@@ -20,7 +20,7 @@ use regatta::record::run_file::Known;
 use regatta::report::terminal;
 use regatta::units::counted;
 
-/// Save, import, list, show and remove baselines
+/// Save, list and remove baselines
 #[derive(Args, Debug)]
 pub struct BaselineArgs {
     /// The folder of baselines
@@ -58,12 +58,10 @@ enum Action {
         force: bool,
     },
     Import(import::ImportArgs),
-    /// List the baselines
-    List,
-    /// Show what a baseline holds
-    Show {
-        /// Its name
-        name: String,
+    /// List the baselines, or show what one holds
+    List {
+        /// The one to show
+        name: Option<String>,
     },
     /// Remove a baseline
     Remove {
@@ -102,8 +100,8 @@ pub fn run(args: &BaselineArgs) -> Ended {
             save::run(&store, &wanted, runs, args.json)
         }
         Action::Import(wanted) => import::run(&store, wanted, args.json),
-        Action::List => list(&store, args.json),
-        Action::Show { name } => show(&store, name, args.json),
+        Action::List { name: None } => list(&store, args.json),
+        Action::List { name: Some(name) } => show(&store, name, args.json),
         Action::Remove { name, machine } => remove(&store, name, machine.as_deref(), args.json),
     }
 }

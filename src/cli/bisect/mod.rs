@@ -39,14 +39,11 @@ use regatta::versions::spec::{Pin, Spec};
 /// be: the ends do not differ, the change is spread over many, or only versions that do not run
 /// lie between. A bisect that was stopped goes on where it was.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  \
+#[command(after_long_help = "Examples:\n  \
     regatta bisect jax-sdpa --good pypi:jax==0.4.38 --bad pypi:jax==0.6.2\n  \
     regatta bisect jax-sdpa --good pypi:jax==0.4.38 --bad pypi:jax==0.10.2 --fixed\n  \
     regatta bisect ./mine.toml --good git:v1.2 --bad git:HEAD")]
 pub struct BisectArgs {
-    #[command(flatten)]
-    measure: MeasureArgs,
-
     /// An older version, that all others are compared with: pypi:NAME==VERSION or git:REVISION
     #[arg(long, value_name = "SPEC")]
     good: Spec,
@@ -75,6 +72,9 @@ pub struct BisectArgs {
     /// Machine-readable output
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    measure: MeasureArgs,
 }
 
 /// Name of the page in the report directory.

@@ -24,7 +24,7 @@ use regatta::record::built::Built;
 use regatta::record::ledger as stored;
 use regatta::variants::cuda;
 
-/// Compile the kernels, or build what a suite says, and show what that takes
+/// Compile the kernels, or a suite's code, and show what that takes
 ///
 /// Kernels: what each entry point takes, with no GPU. A suite (its name or path): what its
 /// `[build]` takes, in seconds, held to its limits on builds.

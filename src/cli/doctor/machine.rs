@@ -91,7 +91,7 @@ pub(super) fn baselines() -> Finding {
     }
 }
 
-/// An environment as `regatta env list` tells it.
+/// An environment as `regatta env` tells it.
 pub(super) fn environment((name, environment): (&String, &Environment)) -> Finding {
     let told = |state, detail: &str| {
         Finding::new(&format!("environment {name}"), state, detail).called(name)

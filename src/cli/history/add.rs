@@ -23,6 +23,7 @@ pub struct Keep {
     /// Add the run to the history in this folder when it has ended, whatever is said of it
     #[arg(
         long,
+        hide_short_help = true,
         value_name = "DIR",
         num_args = 0..=1,
         require_equals = true,

@@ -27,6 +27,10 @@ pub(super) struct ShowArgs {
     #[command(flatten)]
     pub(super) which: Which,
 
+    /// List the histories that there are, or the runs of the one that is named
+    #[arg(long, conflicts_with_all = ["since", "case", "reference", "clock", "output", "all"])]
+    pub(super) list: bool,
+
     /// Tell changes since then: `30d`, `12w`, `2026-05-01`, or a time; days and weeks are
     /// those before the newest run
     #[arg(long, value_name = "WHEN", default_value = "30d")]
@@ -72,16 +76,6 @@ pub(super) struct AddArgs {
     /// The folder of histories
     #[arg(long = "history", value_name = "DIR", default_value = "history")]
     pub(super) root: PathBuf,
-
-    /// Machine-readable output
-    #[arg(long)]
-    pub(super) json: bool,
-}
-
-#[derive(Args, Debug)]
-pub(super) struct ListArgs {
-    #[command(flatten)]
-    pub(super) which: Which,
 
     /// Machine-readable output
     #[arg(long)]

@@ -1,8 +1,8 @@
-//! `regatta history list`: the histories that there are, or the runs of one.
+//! `regatta history --list`: the histories that there are, or the runs of one.
 
 use serde_json::json;
 
-use super::args::ListArgs;
+use super::args::ShowArgs;
 use super::show::{chosen, read};
 use crate::cli::{Ended, note, print};
 use regatta::record::history::{History, Store};
@@ -13,14 +13,14 @@ use regatta::units::counted;
 ///
 /// # Errors
 /// When the one that is asked for is not there or cannot be read: exit code 2.
-pub(super) fn run(args: &ListArgs) -> Ended {
+pub(super) fn run(args: &ShowArgs) -> Ended {
     match &args.which.suite {
         Some(_) => runs(args),
         None => histories(args),
     }
 }
 
-fn histories(args: &ListArgs) -> Ended {
+fn histories(args: &ShowArgs) -> Ended {
     let store = Store::new(&args.which.root);
     let mut told = Vec::new();
     for stored in store.list() {
@@ -86,7 +86,7 @@ fn histories(args: &ListArgs) -> Ended {
     Ok(0)
 }
 
-fn runs(args: &ListArgs) -> Ended {
+fn runs(args: &ShowArgs) -> Ended {
     let history = read(&chosen(&args.which)?)?;
     if args.json {
         let runs = history.runs.iter().map(|kept| {

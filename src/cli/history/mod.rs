@@ -9,13 +9,13 @@ mod since;
 
 use clap::{Args, Subcommand};
 
-use self::args::{AddArgs, ListArgs, ShowArgs};
+use self::args::{AddArgs, ShowArgs};
 use super::Ended;
 use super::reporting::told_as_json;
 
 pub use add::{Keep, kept};
 
-/// Show what changed in the history of a suite, add runs to it, or list what is there
+/// Show what changed over weeks, add runs to a history, or list them
 ///
 /// A history is what came of every case in every run that was added, with the revision, the
 /// versions and the facts of the machine. It tells when cases changed, what creeps, and who
@@ -35,8 +35,6 @@ pub struct HistoryArgs {
 enum Command {
     /// Add runs that came to their end, whatever was said of them; one that is there is skipped
     Add(AddArgs),
-    /// List the histories that there are, or the runs of one
-    List(ListArgs),
 }
 
 /// Runs the command.
@@ -46,7 +44,7 @@ enum Command {
 pub fn run(args: &HistoryArgs) -> Ended {
     match &args.command {
         Some(Command::Add(args)) => told_as_json(add::run(args), args.json),
-        Some(Command::List(args)) => told_as_json(list::run(args), args.json),
+        None if args.show.list => told_as_json(list::run(&args.show), args.show.json),
         None => told_as_json(show::run(&args.show), args.show.json),
     }
 }

@@ -156,7 +156,7 @@ fn reference(history: &History, asked: Option<&str>) -> Result<usize, Stop> {
     place.ok_or_else(|| {
         Stop::Usage(anyhow!(
             "--reference {asked}: no run of the history is of that time or later, or has that \
-             label; `regatta history list {}` shows them",
+             label; `regatta history --list {}` shows them",
             history.suite
         ))
     })

@@ -17,9 +17,9 @@ use regatta::report::files;
 use regatta::report::text::shell_quoted;
 use regatta::suite::environment::Environment;
 
-/// Write a suite, a function and a CI job into this repository, so that the next command works
+/// Write a suite, a function and a CI job into this repository
 ///
-/// Asks nothing and replaces nothing: a file that is there stays, which it says. The function is
+/// The next command then works. /// Asks nothing and replaces nothing: a file that is there stays, which it says. The function is
 /// an example in NumPy; docs/GUIDE.md goes on from there.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  regatta init\n  regatta init --ci gitlab --dir bench")]

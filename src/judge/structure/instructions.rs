@@ -187,7 +187,7 @@ pub fn vanished(pair: &Pair, head: &Structure) -> Option<Uncounted> {
 const NOT_ALL: &str = "this run counted, and its worker told no such figure";
 
 fn not_asked() -> String {
-    "ask for them with --instructions, or `instructions = true` under [measure]".to_owned()
+    "ask for them with --set instructions=true, or `instructions = true` under [measure]".to_owned()
 }
 
 #[cfg(test)]

@@ -1,0 +1,71 @@
+//! What there was, and what stands in its place: for a version or two, so that nobody has to
+//! search for it.
+
+use clap::error::{ContextKind, ContextValue, Error};
+
+use regatta::report::Format;
+
+/// A command, a flag, or what a suite says, each with what stands in its place.
+#[rustfmt::skip]
+const GONE: [(&str, &str); 23] = [
+    ("submit", "examples/slurm and examples/kubernetes have scripts for --shard I/N"),
+    ("next", "regatta run or gate with --shard I/N"),
+    ("merge", "folders of shards are one run: regatta report SHARD SHARD.."),
+    ("comment", "--output markdown=PATH, which action.yml or gh puts under a pull request"),
+    ("calibrate", "regatta compare SUITE --base here says what changes it can see"),
+    ("verdicts", "docs/JUDGING.md says how often verdicts are wrong"),
+    ("schema", "docs/schemas has the schemas"),
+    ("env list", "regatta env"),
+    ("env show", "regatta env NAME"),
+    ("history list", "regatta history --list"),
+    ("baseline show", "regatta baseline list NAME"),
+    ("baseline import", "regatta run, then regatta baseline save NAME"),
+    ("--openmetrics", "--output json=PATH, or --output bencher=PATH"),
+    ("--asv", "--output json=PATH, or --output bencher=PATH"),
+    ("--google-benchmark", "--output json=PATH, or --output bencher=PATH"),
+    ("--criterion", "--output csv=DIR, whose samples.csv has every sample"),
+    ("--timings", "regatta report says in a line where the time went"),
+    ("--pin", "--set VARIANT.PARAMETER=VALUE"),
+    ("--costs", "--shard I/N, which deals by the plan's own costs"),
+    ("--peak", "--set peak=true, or `peak = true` in the suite's [measure]"),
+    ("--instructions", "--set instructions=true, or the same in the suite's [measure]"),
+    ("--man", "regatta COMMAND --help"),
+    ("floor = \"calibrated\"", "a fraction such as 0.02; regatta compare SUITE --base here says which"),
+];
+
+/// What to say of a command line that clap refuses for a command or a flag that is gone.
+pub fn on_command_line(error: &Error, words: &[String]) -> Option<String> {
+    let refused = [ContextKind::InvalidArg, ContextKind::InvalidSubcommand];
+    let refused = refused.into_iter().find_map(|kind| match error.get(kind)? {
+        ContextValue::String(word) => Some(word.split('=').next().unwrap_or(word).to_owned()),
+        _ => None,
+    });
+    refused
+        .and_then(|word| said(&word))
+        .or_else(|| nested(words))
+}
+
+/// What to say of a command below another that is gone, whose name is read as something else.
+pub fn nested(words: &[String]) -> Option<String> {
+    said(&words.get(1..3)?.join(" "))
+}
+
+fn said(what: &str) -> Option<String> {
+    let known = GONE.iter().find(|(gone, _)| *gone == what);
+    let format = Format::all().map(Format::name);
+    let format = format
+        .into_iter()
+        .find(|name| what.strip_prefix("--") == Some(name));
+    let place = match (known, format) {
+        (Some((_, place)), _) => (*place).to_owned(),
+        (None, Some(name)) => format!("--output {name}=PATH"),
+        (None, None) => return None,
+    };
+    Some(format!("`{what}` is gone; in its place: {place}"))
+}
+
+/// What to say beside an error about what a suite says.
+pub fn in_suite(error: &str) -> Option<String> {
+    let said_in = |(what, _): &&(&str, &str)| what.contains(" = ") && error.contains(what);
+    said(GONE.iter().find(said_in)?.0)
+}
