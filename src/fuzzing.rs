@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use crate::attention::{Case, CaseId, Params, Problem, work};
+use crate::attention::{Case, Params, Problem, work};
 use crate::judge::{self, Options, history, trace as traces};
 use crate::kernels::cache;
 use crate::measure::machine::{fingerprint, worker_record};
@@ -18,10 +18,9 @@ use crate::measure::{tracing, verify};
 use crate::record::entries::Entries;
 use crate::record::history::{Clock, History, Store};
 use crate::record::side::Side;
-use crate::record::trace::foreign::Source;
-use crate::record::trace::{Trace, file, raw};
+use crate::record::trace::{Trace, file, kineto, raw};
 use crate::record::types::Run;
-use crate::record::{self, baseline, criterion, run_file};
+use crate::record::{self, baseline, run_file};
 use crate::report::history::Shown;
 use crate::report::{self, Format, Report};
 use crate::suite;
@@ -36,7 +35,7 @@ use crate::worker::protocol::{Cache, Device, Measure, Reply, ReplyBody};
 pub type Target = (&'static str, fn(&Path, &[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 14] = [
+pub const TARGETS: [Target; 13] = [
     ("suite", suite_file),
     ("requirements", requirements),
     ("case_id", case_id),
@@ -45,8 +44,7 @@ pub const TARGETS: [Target; 14] = [
     ("reply", reply),
     ("trace", trace_file),
     ("raw_recording", raw_recording),
-    ("foreign_trace", foreign_trace),
-    ("criterion", criterion_files),
+    ("kineto", kineto_trace),
     ("ledger", ledger),
     ("contract", contract),
     ("bisect", bisect),
@@ -166,7 +164,6 @@ fn run(folder: &Path, data: &[u8]) {
     };
     judged(&Side::from_run("head", &run), &run);
     let _ = judge::spread::spreads(&run, Entries::Held(&run));
-    let _ = report::criterion::tree(&run, "regatta");
     let timings = report::timings::Timings::of(&run, Entries::Held(&run));
     if let Ok(Some(timings)) = timings {
         timings.said();
@@ -238,14 +235,11 @@ fn told(trace: &Trace) {
     let _ = report::trace::compared(&comparison, trace, trace);
 }
 
-/// What other profilers wrote, each read as if it were the other's too.
-fn foreign_trace(_: &Path, data: &[u8]) {
-    let _ = Source::of(data);
-    for source in [Source::Kineto, Source::Nsys] {
-        if let Ok(recording) = source.read(data, "a", 100) {
-            let at = Timestamp::UNIX_EPOCH;
-            told(&tracing::foreign(recording, source, "a".to_owned(), at));
-        }
+fn kineto_trace(_: &Path, data: &[u8]) {
+    let _ = kineto::is(data);
+    if let Ok(recording) = kineto::read(data, "a", 100) {
+        let at = Timestamp::UNIX_EPOCH;
+        told(&tracing::of_kineto(recording, "a".to_owned(), at));
     }
 }
 
@@ -259,25 +253,6 @@ fn raw_recording(folder: &Path, data: &[u8]) {
     laid(&folder, "2-1.jsonl", second);
     if let Ok(recording) = raw::read(&folder, 100) {
         traces::analyse(&recording);
-    }
-}
-
-fn criterion_files(folder: &Path, data: &[u8]) {
-    let root = folder.join("criterion");
-    let of_one = root.join("group/function/new");
-    fs::create_dir_all(&of_one).expect("a folder in the temporary folder");
-    let mut parts = data.splitn(3, |byte| *byte == 0);
-    for name in ["benchmark.json", "sample.json", "estimates.json"] {
-        match parts.next() {
-            Some(part) => drop(laid(&of_one, name, part)),
-            None => drop(fs::remove_file(of_one.join(name))),
-        }
-    }
-    for benchmark in criterion::read(&root, "new").unwrap_or_default() {
-        if let Ok(case) = benchmark.identity.case() {
-            reads_back(&CaseId::case(&case).expect("an id that was just written"));
-        }
-        assert!(!benchmark.invocations.is_empty());
     }
 }
 

@@ -17,8 +17,8 @@ use regatta::units::Share;
 /// Judge two stored runs or traces: what got slower, how sure that is, and why
 ///
 /// BASE and HEAD are run files, report folders, or names of baselines; or two traces of
-/// `regatta trace`, of PyTorch's profiler (export_chrome_trace) or of nsys (stats --report
-/// cuda_gpu_trace --format csv). Runs of different suites are compared over the cases they share.
+/// `regatta trace` or of PyTorch's profiler (export_chrome_trace). Runs of different suites are
+/// compared over the cases they share.
 #[derive(Args, Debug)]
 pub struct DiffArgs {
     /// What was

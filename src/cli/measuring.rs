@@ -248,7 +248,6 @@ impl Ready {
             identity: Some(processes.identity()),
             built,
             peaks,
-            imported: None,
             turn,
             shard: part.map(|part| part.shard),
             merged: None,

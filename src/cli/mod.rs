@@ -8,7 +8,6 @@ pub mod comment;
 pub mod compare;
 mod comparing;
 pub mod completions;
-mod criterion;
 mod deciding;
 pub mod diff;
 pub mod doctor;

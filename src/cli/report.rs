@@ -11,7 +11,7 @@ use serde_json::json;
 use super::outputs::Outputs;
 use super::reporting;
 use super::sides::{self, Stored};
-use super::{Ended, Stop, criterion, print, timings, traces};
+use super::{Ended, Stop, print, timings, traces};
 use regatta::judge::spread::Spreads;
 use regatta::judge::{self, Options};
 use regatta::record::baseline::Store;
@@ -23,8 +23,8 @@ use regatta::report::spread::table;
 /// Write reports of stored runs, or show a stored trace
 ///
 /// Without a format, the page and the tables are written beside each `run.jsonl`, and those
-/// of a file with another name into a folder of that name. A trace, of regatta, PyTorch's
-/// profiler or nsys, is printed, or written as a page with --html. `-` stands for standard
+/// of a file with another name into a folder of that name. A trace, of regatta or
+/// PyTorch's profiler, is printed, or written as a page with --html. `-` stands for standard
 /// output.
 #[derive(Args, Debug)]
 pub struct ReportArgs {
@@ -53,7 +53,7 @@ pub struct ReportArgs {
         long,
         value_name = "PAGE",
         group = "figures",
-        conflicts_with_all = ["base", "html", "csv", "markdown", "junit", "criterion"]
+        conflicts_with_all = ["base", "html", "csv", "markdown", "junit"]
     )]
     timings: Option<PathBuf>,
 
@@ -61,33 +61,18 @@ pub struct ReportArgs {
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["base", "spread", "json", "timings", "csv", "markdown", "junit", "criterion"]
+        conflicts_with_all = ["base", "spread", "json", "timings", "csv", "markdown", "junit"]
     )]
     perfetto: Option<PathBuf>,
 
     #[command(flatten)]
     outputs: Outputs,
-
-    /// Write each case's samples and estimates as criterion does, for `cargo bench` and
-    /// critcmp: target/criterion is where they look
-    #[arg(long, value_name = "DIR")]
-    criterion: Option<PathBuf>,
-
-    /// The name under which criterion finds them: cargo bench --bench suite --
-    /// --baseline NAME
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "regatta",
-        requires = "criterion"
-    )]
-    criterion_baseline: String,
 }
 
 impl ReportArgs {
     /// True when a file was asked for in place of the page and the tables.
     fn any_output(&self) -> bool {
-        self.outputs.any() || self.criterion.is_some() || self.timings.is_some()
+        self.outputs.any() || self.timings.is_some()
     }
 }
 
@@ -122,9 +107,6 @@ pub fn run(args: &ReportArgs) -> Ended {
             "one path cannot hold the reports of {} runs; leave it out to write each beside its run",
             args.runs.len()
         )));
-    }
-    if let Some(root) = &args.criterion {
-        criterion::check(root, &args.criterion_baseline)?;
     }
     let store = Store::new(&args.baselines);
     let options = Options::default();
@@ -177,9 +159,6 @@ pub fn run(args: &ReportArgs) -> Ended {
         };
         if args.any_output() {
             args.outputs.write(&report)?;
-            if let Some(root) = &args.criterion {
-                criterion::write(root, &args.criterion_baseline, &head)?;
-            }
         } else {
             check_writable(&folder.join("index.html")).map_err(Stop::usage)?;
             for path in reporting::write(&folder, &report)? {

@@ -6,7 +6,6 @@ pub mod built;
 pub mod calibration;
 pub mod choices;
 pub mod conditions;
-pub mod criterion;
 pub mod disturbance;
 pub mod entries;
 pub mod first_call;

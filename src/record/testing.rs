@@ -56,7 +56,6 @@ pub fn header() -> RunHeader {
         identity: None,
         built: BTreeMap::new(),
         peaks: BTreeMap::new(),
-        imported: None,
         turn: None,
         shard: None,
         merged: None,

@@ -17,7 +17,7 @@ pub use super::choices::{Choices, Tuned};
 pub use super::disturbance::Disturbance;
 pub use super::ground::Ground;
 pub use super::header::{
-    Fingerprint, Git, Imported, Peak, RunHeader, SuiteRecord, WorkerRecord, short_revision,
+    Fingerprint, Git, Peak, RunHeader, SuiteRecord, WorkerRecord, short_revision,
 };
 pub use super::spent::{Part, Stretch};
 pub use super::start::{How, Start};

@@ -141,7 +141,6 @@ fn header(cases: &BTreeMap<CaseId, CaseRecord>, design: Design, policy: Policy) 
         identity: None,
         built: BTreeMap::new(),
         peaks: BTreeMap::new(),
-        imported: None,
         turn: None,
         shard: None,
         merged: None,

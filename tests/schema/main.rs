@@ -188,34 +188,7 @@ fn what_is_measured_and_judged_fits() {
             .unwrap()
             .to_string_lossy(),
     );
-    exits!(place, 0, ["report", "reports/s", "--criterion", "crit"]);
-    for (schema, name) in [
-        ("criterion-benchmark", "benchmark.json"),
-        ("criterion-sample", "sample.json"),
-        ("criterion-estimates", "estimates.json"),
-    ] {
-        let found = found(&place.path().join("crit"), name);
-        assert!(!found.is_empty(), "{name}");
-        told.all
-            .extend(found.into_iter().map(|path| (schema.to_owned(), path)));
-    }
-    told.answer(
-        "baseline-imported",
-        0,
-        &[
-            "baseline",
-            "import",
-            "c",
-            "--criterion",
-            "crit",
-            "--baseline",
-            "regatta",
-            "--suite",
-            "./s.toml",
-            "--machine-here",
-        ],
-    );
-    told.answer("baseline-removed", 0, &["baseline", "remove", "c"]);
+    told.answer("baseline-removed", 0, &["baseline", "remove", "s"]);
     fit(&place, &told.all);
 }
 

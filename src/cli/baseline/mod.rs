@@ -1,6 +1,5 @@
 //! `regatta baseline`: the only way a run becomes what others are held against.
 
-mod import;
 mod save;
 mod sessions;
 
@@ -20,7 +19,7 @@ use regatta::record::run_file::Known;
 use regatta::report::terminal;
 use regatta::units::counted;
 
-/// Save, import, list, show and remove baselines
+/// Save, list, show and remove baselines
 #[derive(Args, Debug)]
 pub struct BaselineArgs {
     /// The folder of baselines
@@ -56,7 +55,6 @@ enum Action {
         #[arg(long)]
         force: bool,
     },
-    Import(import::ImportArgs),
     /// List the baselines
     List,
     /// Show what a baseline holds
@@ -100,7 +98,6 @@ pub fn run(args: &BaselineArgs) -> Ended {
             };
             save::run(&store, &wanted, run.as_deref(), args.json)
         }
-        Action::Import(wanted) => import::run(&store, wanted, args.json),
         Action::List => list(&store, args.json),
         Action::Show { name } => show(&store, name, args.json),
         Action::Remove { name, machine } => remove(&store, name, machine.as_deref(), args.json),
@@ -125,17 +122,13 @@ fn list(store: &Store, json: bool) -> Ended {
     }
     for baseline in &stored {
         print(format!(
-            "{}\n  suite {}, {} cases, {}, machine {}, saved {}{}\n",
+            "{}\n  suite {}, {} cases, {}, machine {}, saved {}\n",
             baseline.name,
             baseline.header.suite.name,
             baseline.header.plan.len(),
             counted(baseline.earlier.len() + 1, "session"),
             baseline.header.machine.name,
             baseline.saved.strftime("%Y-%m-%d %H:%M"),
-            match &baseline.header.imported {
-                Some(imported) => format!(", imported from {}", imported.from),
-                None => String::new(),
-            },
         ))?;
     }
     Ok(0)
@@ -152,7 +145,6 @@ fn described(baseline: &baseline::Stored) -> serde_json::Value {
         "saved": baseline.saved,
         "tool": baseline.header.tool,
         "git": baseline.header.git,
-        "imported": baseline.header.imported,
     })
 }
 

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use regatta::attention::CaseId;
 use regatta::judge::judgement::VerdictOutcome;
 use regatta::judge::spread::Spread;
-use regatta::record::header::{Fingerprint, Git, Imported};
+use regatta::record::header::{Fingerprint, Git};
 use regatta::record::history::About;
 use regatta::record::types::Damage;
 use regatta::suite::rules::Rules;
@@ -208,28 +208,6 @@ pub struct BaselineListed {
     tool: String,
     /// The checkout it was measured in; null where there was none.
     git: Option<Git>,
-    /// What it was imported from; null where regatta measured it.
-    imported: Option<Imported>,
-}
-
-/// A baseline that was imported.
-#[derive(JsonSchema)]
-pub struct BaselineImported {
-    /// Its file.
-    saved: PathBuf,
-    /// Cases in it.
-    cases: usize,
-    /// Benchmarks that are not in it.
-    skipped: Vec<Skipped>,
-}
-
-/// A benchmark that was not imported.
-#[derive(JsonSchema)]
-pub struct Skipped {
-    /// Its name.
-    benchmark: String,
-    /// Why.
-    reason: String,
 }
 
 /// Baselines that were removed.

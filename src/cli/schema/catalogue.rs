@@ -12,7 +12,6 @@ use regatta::judge::judgement::Judgement;
 use regatta::judge::trace::Comparison;
 use regatta::measure::conformance::Check;
 use regatta::record::calibration::{self, Calibration};
-use regatta::record::criterion::{Estimates, Identity, Sample};
 use regatta::record::{SCHEMA_VERSION, baseline, history, ledger, run_file};
 use regatta::report::timings::Timings;
 use regatta::report::{self, bisect};
@@ -148,24 +147,6 @@ pub const ALL: &[Document] = &[
         ..LINES
     },
     Document {
-        name: "criterion-benchmark",
-        title: "criterion's benchmark.json, as regatta writes it",
-        of: of::<Identity>,
-        ..FILE
-    },
-    Document {
-        name: "criterion-sample",
-        title: "criterion's sample.json, as regatta writes it",
-        of: of::<Sample>,
-        ..FILE
-    },
-    Document {
-        name: "criterion-estimates",
-        title: "criterion's estimates.json, as regatta writes it",
-        of: of::<Estimates>,
-        ..FILE
-    },
-    Document {
         name: "request",
         group: Group::Protocol,
         version: (PROTOCOL_VERSION, 0),
@@ -263,13 +244,6 @@ pub const ALL: &[Document] = &[
         title: "A baseline that was saved",
         commands: &["baseline save"],
         of: of::<answers::BaselineSaved>,
-        ..ANSWER
-    },
-    Document {
-        name: "baseline-imported",
-        title: "A baseline that was imported from another tool",
-        commands: &["baseline import"],
-        of: of::<answers::BaselineImported>,
         ..ANSWER
     },
     Document {

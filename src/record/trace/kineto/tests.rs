@@ -1,14 +1,13 @@
-//! The files here are made by hand after traces that the tools wrote.
+//! The files here are made by hand after traces that PyTorch wrote.
 
 use super::*;
-use crate::machine::Work;
 
-fn read(source: Source, text: &str) -> Recording {
-    source.read(text.as_bytes(), "a.json", 1_000).unwrap()
+fn recorded(text: &str) -> Recording {
+    read(text.as_bytes(), "a.json", 1_000).unwrap()
 }
 
-fn refused(source: Source, text: &str) -> String {
-    source.read(text.as_bytes(), "a.json", 1_000).unwrap_err()
+fn refused(text: &str) -> String {
+    read(text.as_bytes(), "a.json", 1_000).unwrap_err()
 }
 
 const KINETO: &str = r#"
@@ -53,8 +52,8 @@ const KINETO: &str = r#"
 
 #[test]
 fn operations_of_kineto_have_their_launches_and_operators() {
-    assert_eq!(Source::of(KINETO.as_bytes()), Some(Source::Kineto));
-    let recording = read(Source::Kineto, KINETO);
+    assert!(is(KINETO.as_bytes()).unwrap());
+    let recording = recorded(KINETO);
     assert_eq!(recording.damage, []);
     let [set, kernel, copy] = &recording.operations[..] else {
         panic!("{:?}", recording.operations);
@@ -91,34 +90,9 @@ fn operations_of_kineto_have_their_launches_and_operators() {
 }
 
 #[test]
-fn traces_of_older_pytorch_are_read() {
-    let text = r#"{"schemaVersion": 1, "computeProperties": [{"id": 0, "name": "V100",
-        "major": 7, "minor": 0, "multiProcessorCount": 80}], "traceEvents": [
-        {"ph": "X", "cat": "Operator", "name": "aten::mm", "pid": 9, "tid": "9",
-         "ts": 1623142623529080, "dur": 20, "args": {"Device": 9, "External id": 2}},
-        {"ph": "X", "cat": "Runtime", "name": "cudaLaunchKernel", "pid": 9, "tid": "9",
-         "ts": 1623142623529088, "dur": 2, "args": {"cbid": 211, "correlation": 5}},
-        {"ph": "X", "cat": "Kernel", "name": "gemm", "pid": 0, "tid": "stream 7",
-         "ts": 1623142623529248, "dur": 7, "args": {"device": 0, "stream": 7, "correlation": 5,
-         "registers per thread": 0, "shared memory": 0, "grid": [5, 1, 1], "block": [32, 1, 1]}}]}"#;
-    let recording = read(Source::Kineto, text);
-    let kernel = &recording.operations[0];
-    assert_eq!(kernel.start_ns, 1_623_142_623_529_248_000);
-    assert_eq!(kernel.launched_ns, Some(1_623_142_623_529_088_000));
-    assert_eq!(
-        (kernel.operator.as_deref(), kernel.stream),
-        (Some("aten::mm"), Some(7))
-    );
-    let launch = kernel.kernel().unwrap();
-    // No kernel has no register; one may have no shared memory.
-    assert_eq!((launch.registers, launch.shared_bytes), (None, Some(0)));
-    assert_eq!(recording.sms(kernel), Some(80));
-}
-
-#[test]
 fn what_is_no_trace_of_kineto_is_refused_with_the_place() {
     let cut = &KINETO[..KINETO.len() / 2];
-    assert!(refused(Source::Kineto, cut).contains("it is cut off"));
+    assert!(refused(cut).contains("it is cut off"));
     for (text, problem) in [
         ("", "cut off"),
         ("[]", "an object with traceEvents"),
@@ -127,7 +101,7 @@ fn what_is_no_trace_of_kineto_is_refused_with_the_place() {
         (r#"{"traceEvents": [3]}"#, "line 1"),
         (r#"{"traceEvents": []} {}"#, "trailing"),
     ] {
-        let told = refused(Source::Kineto, text);
+        let told = refused(text);
         assert!(told.contains(problem), "{text}: {told}");
     }
 }
@@ -141,7 +115,7 @@ fn single_events_that_make_no_sense_are_named() {
         {"ph": "X", "cat": "gpu_memset", "ts": 1e300, "dur": 1},
         {"ph": "X", "cat": 7, "ts": {}, "dur": []},
         {"ph": "X", "cat": "gpu_memset", "name": "b", "ts": 5, "dur": 1, "pid": 3, "tid": 8}]}"#;
-    let recording = read(Source::Kineto, text);
+    let recording = recorded(text);
     assert_eq!(recording.operations.len(), 1);
     let found = &recording.operations[0];
     assert_eq!((found.device, found.stream), (3, Some(8)));
@@ -154,72 +128,6 @@ fn single_events_that_make_no_sense_are_named() {
     assert_eq!(told[0], (1, "a kernel without its grid"));
 }
 
-const NSYS: &str = "
-NOTICE: Existing SQLite export found: x.sqlite
-Processing [x.sqlite] with [cuda_gpu_trace.py]...
-Start (ns),Duration (ns),CorrId,GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,Reg/Trd,StcSMem (MB),DymSMem (MB),Bytes (MB),Throughput (MB/s),SrcMemKd,DstMemKd,Device,Ctx,GreenCtx,Strm,Name
-1134711990,661398,123,,,,,,,,,,4.194,6337.593,Pinned,Device,NVIDIA H200 (1),1,,13,[CUDA memcpy Host-to-Device]
-1136125733,7072,128,4096,1,1,256,1,1,16,0.000,0.025,,,,,NVIDIA H200 (1),1,,13,\"bench::<unnamed>::saxpy(float, const float *)\"
-1136151973,500,130,,,,,,,,,,0.004,7.9,Device,,NVIDIA H200 (1),1,,14,[CUDA memset]
-
-";
-
-#[test]
-fn a_table_of_nsys_is_read_behind_its_notices() {
-    assert_eq!(Source::of(NSYS.as_bytes()), Some(Source::Nsys));
-    let recording = read(Source::Nsys, NSYS);
-    assert_eq!(recording.damage, []);
-    let [copy, kernel, set] = &recording.operations[..] else {
-        panic!("{:?}", recording.operations);
-    };
-    assert_eq!((kernel.start_ns, kernel.ns()), (1_136_125_733, 7_072));
-    assert_eq!(
-        (kernel.device, kernel.stream, kernel.launched_ns),
-        (1, Some(13), None)
-    );
-    let launch = kernel.kernel().unwrap();
-    assert_eq!(
-        recording.name(launch),
-        "bench::<unnamed>::saxpy(float, const float *)"
-    );
-    assert_eq!((launch.grid, launch.registers), ([4096, 1, 1], Some(16)));
-    // Rounded to kilobytes there.
-    assert_eq!(
-        (launch.shared_bytes, copy.bytes(), set.bytes()),
-        (None, None, None)
-    );
-    assert!(matches!(&copy.work, Work::Copy { direction, .. } if direction == "HtoD"));
-    assert_eq!(set.work, Work::Set { bytes: None });
-    let device = recording.device(kernel).unwrap();
-    assert_eq!((device.name.as_str(), device.sms), ("NVIDIA H200", 0));
-    assert_eq!(recording.sms(kernel), None);
-}
-
-#[test]
-fn units_of_nsys_are_its_columns() {
-    let text = "Start (us),Duration (ms),CorrId,GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,Reg/Trd,StcSMem (B),DymSMem (B),Bytes (B),Device,Strm,Name\n\
-                5.5,0.25,1,2,1,1,32,1,1,8,16,1024,,GPU,7,k\n\
-                300,0.25,1,,,,,,,,,,640,GPU,7,[CUDA memcpy DtoD]\n\
-                x,0.25,1,,,,,,,,,,640,GPU,7,[CUDA memcpy DtoD]\n\
-                700,0.25,1,,,,,,,,,,,GPU,7,k\n";
-    let recording = read(Source::Nsys, text);
-    let [kernel, copy] = &recording.operations[..] else {
-        panic!("{:?}", recording.operations);
-    };
-    assert_eq!((kernel.start_ns, kernel.ns()), (5_500, 250_000));
-    assert_eq!(kernel.kernel().unwrap().shared_bytes, Some(1_040));
-    assert_eq!(copy.bytes(), Some(640));
-    let lines: Vec<usize> = recording
-        .damage
-        .iter()
-        .map(|(_, damage)| damage.line)
-        .collect();
-    assert_eq!(lines, [4, 5], "{:?}", recording.damage);
-    assert!(refused(Source::Nsys, "a,b\n").contains("no line names the columns"));
-    let days = text.replace("Start (us)", "Start (days)");
-    assert!(refused(Source::Nsys, &days).contains("in days"));
-}
-
 #[test]
 fn other_files_are_of_nobody() {
     for text in [
@@ -229,6 +137,6 @@ fn other_files_are_of_nobody() {
         "Name,Start\n",
         "\u{1f}\u{8b}",
     ] {
-        assert_eq!(Source::of(text.as_bytes()), None, "{text}");
+        assert!(!is(text.as_bytes()).unwrap(), "{text}");
     }
 }

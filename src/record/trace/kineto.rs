@@ -4,23 +4,46 @@
 //! Operations of devices have `cat` `kernel`, `gpu_memcpy` or `gpu_memset`, and `args` with
 //! `device`, `stream`, `correlation`, `grid`, `block`, `registers per thread`, `shared memory` or
 //! `bytes`. The event of `cuda_runtime` or `cuda_driver` with the same `correlation` launched
-//! them, in the `cpu_op` and `user_annotation` around it. Traces before PyTorch 1.11 call these
-//! `Kernel`, `Memcpy`, `Memset`, `Runtime` and `Operator`. Calls are not counted: Kineto leaves
-//! some out. Source: libkineto's `output_json.cpp`, `CuptiActivity.cpp` and
-//! `ActivityType.cpp`, with traces of 2021 and 2026.
+//! them, in the `cpu_op` and `user_annotation` around it. Calls are not counted:
+//! Kineto leaves some out. Source: libkineto's `output_json.cpp`, `CuptiActivity.cpp` and
+//! `ActivityType.cpp`, with traces of 2026.
+
+mod ranges;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::io::BufRead;
+use std::io::{BufRead, Read};
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use super::nsys::direction;
-use super::ranges::Threads;
-use super::reader::Reader;
+use crate::input::Damage;
 use crate::machine::{Device, Launch, Operation, Process, Recorded, Recording, Work};
+use ranges::Threads;
+
+/// How much of a file tells whether it is one, in bytes: a list of devices stands before the
+/// events.
+const BEGINNING: u64 = 1 << 16;
+
+/// Events that are kept with what is wrong with them; the others are counted.
+const DAMAGE_KEPT: usize = 20;
+
+/// True for a file that begins so as PyTorch's profiler writes it.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn is(file: impl Read) -> std::io::Result<bool> {
+    let mut beginning = Vec::new();
+    file.take(BEGINNING).read_to_end(&mut beginning)?;
+    let text = String::from_utf8_lossy(&beginning);
+    let keys = [
+        "\"traceEvents\"",
+        "\"deviceProperties\"",
+        "\"schemaVersion\"",
+    ];
+    Ok(text.trim_start().starts_with('{') && keys.iter().any(|key| text.contains(key)))
+}
 
 /// What is read of an event; members of other types than these are as if they were not there.
 #[derive(Default, Deserialize)]
@@ -94,17 +117,17 @@ impl Args {
     }
 }
 
-/// A GPU, as newer and older traces tell it.
+/// A GPU.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Properties {
     id: u32,
     name: String,
-    #[serde(rename = "numSms", alias = "multiProcessorCount")]
+    #[serde(rename = "numSms")]
     sms: u32,
-    #[serde(rename = "computeMajor", alias = "major")]
+    #[serde(rename = "computeMajor")]
     major: u32,
-    #[serde(rename = "computeMinor", alias = "minor")]
+    #[serde(rename = "computeMinor")]
     minor: u32,
 }
 
@@ -122,11 +145,11 @@ enum Kind {
 impl Kind {
     fn of(cat: &str) -> Option<Kind> {
         match cat {
-            "kernel" | "Kernel" => Some(Kind::Kernel),
-            "gpu_memcpy" | "Memcpy" => Some(Kind::Copy),
-            "gpu_memset" | "Memset" => Some(Kind::Set),
-            "cuda_runtime" | "cuda_driver" | "Runtime" | "Driver" => Some(Kind::Call),
-            "cpu_op" | "user_annotation" | "Operator" => Some(Kind::Range),
+            "kernel" => Some(Kind::Kernel),
+            "gpu_memcpy" => Some(Kind::Copy),
+            "gpu_memset" => Some(Kind::Set),
+            "cuda_runtime" | "cuda_driver" => Some(Kind::Call),
+            "cpu_op" | "user_annotation" => Some(Kind::Range),
             _ => None,
         }
     }
@@ -140,8 +163,12 @@ struct Call {
     thread: usize,
 }
 
-struct Found<'a> {
-    reader: Reader<'a>,
+#[derive(Default)]
+struct Found {
+    recording: Recording,
+    names: HashMap<String, u32>,
+    /// Events that cannot be used.
+    bad: Vec<Damage>,
     devices: Vec<Device>,
     /// Of each operation, what launched it.
     correlations: Vec<Option<u64>>,
@@ -151,19 +178,13 @@ struct Found<'a> {
     place: usize,
 }
 
-/// Reads a trace, an event at a time.
+/// Reads a trace, an event at a time, and keeps the last `limit` operations. Single events that
+/// cannot be used are reported in [`Recording::damage`], under `label`.
 ///
 /// # Errors
 /// When it is no such JSON, with the line and the column.
-pub fn read(file: impl BufRead, label: &str) -> Result<Recording, String> {
-    let mut found = Found {
-        reader: Reader::new(label),
-        devices: Vec::new(),
-        correlations: Vec::new(),
-        calls: HashMap::new(),
-        threads: Threads::default(),
-        place: 0,
-    };
+pub fn read(file: impl BufRead, label: &str, limit: usize) -> Result<Recording, String> {
+    let mut found = Found::default();
     let mut reader = serde_json::Deserializer::from_reader(file);
     let read = reader.deserialize_map(Whole(&mut found));
     let read = read.and_then(|()| reader.end());
@@ -171,13 +192,15 @@ pub fn read(file: impl BufRead, label: &str) -> Result<Recording, String> {
         true => format!("it is cut off: {error}"),
         false => error.to_string(),
     })?;
-    Ok(found.finished())
+    let mut recording = found.finished(label);
+    recording.settle(limit);
+    Ok(recording)
 }
 
 /// The object around the events.
-struct Whole<'f, 'l>(&'f mut Found<'l>);
+struct Whole<'f>(&'f mut Found);
 
-impl<'de> Visitor<'de> for Whole<'_, '_> {
+impl<'de> Visitor<'de> for Whole<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -192,7 +215,7 @@ impl<'de> Visitor<'de> for Whole<'_, '_> {
                     any = true;
                     map.next_value_seed(Events(self.0))?;
                 }
-                "deviceProperties" | "computeProperties" => {
+                "deviceProperties" => {
                     let told: Vec<Properties> = map.next_value()?;
                     self.0.devices.extend(told.into_iter().map(|told| Device {
                         ordinal: told.id,
@@ -211,9 +234,9 @@ impl<'de> Visitor<'de> for Whole<'_, '_> {
     }
 }
 
-struct Events<'f, 'l>(&'f mut Found<'l>);
+struct Events<'f>(&'f mut Found);
 
-impl<'de> serde::de::DeserializeSeed<'de> for Events<'_, '_> {
+impl<'de> serde::de::DeserializeSeed<'de> for Events<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -221,7 +244,7 @@ impl<'de> serde::de::DeserializeSeed<'de> for Events<'_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for Events<'_, '_> {
+impl<'de> Visitor<'de> for Events<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -247,7 +270,7 @@ fn ns(time: &Value) -> Option<u64> {
     }
 }
 
-/// The number of a thread or process, which older traces tell as a text.
+/// The name of a thread or process: a number or a text.
 fn word(id: &Value) -> String {
     match id {
         Value::String(text) => text.clone(),
@@ -262,7 +285,15 @@ fn text(of: Value) -> String {
     }
 }
 
-impl Found<'_> {
+/// The number of a kernel's name.
+fn numbered(name: String, names: &mut HashMap<String, u32>, known: &mut Vec<String>) -> u32 {
+    *names.entry(name).or_insert_with_key(|name| {
+        known.push(name.clone());
+        known.len() as u32 - 1
+    })
+}
+
+impl Found {
     fn event(&mut self, event: Event) {
         self.place += 1;
         let kind = event.cat.as_str().and_then(Kind::of);
@@ -308,8 +339,19 @@ impl Found<'_> {
                 let operation = times
                     .ok_or_else(|| "an event of a device without its times".to_owned())
                     .and_then(|times| self.operation(kind, event, times));
-                if self.reader.take(self.place, operation) {
-                    self.correlations.push(correlation);
+                let sound = operation.and_then(|operation| match operation.objection() {
+                    None => Ok(operation),
+                    Some(objection) => Err(objection.to_owned()),
+                });
+                match sound {
+                    Ok(operation) => {
+                        self.recording.operations.push(operation);
+                        self.correlations.push(correlation);
+                    }
+                    Err(problem) => self.bad.push(Damage {
+                        line: self.place,
+                        problem,
+                    }),
                 }
             }
         }
@@ -333,8 +375,8 @@ impl Found<'_> {
         let work = match kind {
             Kind::Copy => {
                 // Memcpy HtoD (Pageable -> Device)
-                let told = name.split(' ').nth(1).unwrap_or_default();
-                let direction = direction(told);
+                let told = name.split(' ').nth(1).filter(|told| !told.is_empty());
+                let direction = told.unwrap_or("?").to_owned();
                 Work::Copy { direction, bytes }
             }
             Kind::Set => Work::Set { bytes },
@@ -345,7 +387,7 @@ impl Found<'_> {
                     .number("registers per thread")
                     .filter(|registers| *registers > 0),
                 shared_bytes: args.number("shared memory"),
-                name: self.reader.name(name),
+                name: numbered(name, &mut self.names, &mut self.recording.names),
                 ..Launch::default()
             }),
         };
@@ -357,9 +399,9 @@ impl Found<'_> {
     }
 
     /// Lays launches and the ranges around them beside what they launched.
-    fn finished(mut self) -> Recording {
+    fn finished(mut self, label: &str) -> Recording {
         let mut pids: Vec<u32> = Vec::new();
-        let operations = &mut self.reader.recording.operations;
+        let operations = &mut self.recording.operations;
         for (number, operation) in operations.iter_mut().enumerate() {
             let call = self.correlations[number].and_then(|number| self.calls.get(&number));
             let pid = call.map(|call| call.pid);
@@ -401,7 +443,21 @@ impl Found<'_> {
                 process.devices.extend(told.next().cloned());
             }
         }
-        self.reader.recording.processes = processes;
-        self.reader.finished(self.place)
+        self.recording.processes = processes;
+        let more = self.bad.len().saturating_sub(DAMAGE_KEPT);
+        self.bad.truncate(DAMAGE_KEPT);
+        if more > 0 {
+            self.bad.push(Damage {
+                line: self.place,
+                problem: format!("and {more} more could not be used"),
+            });
+        }
+        let bad = self.bad.into_iter();
+        let damage = bad.map(|damage| (label.to_owned(), damage));
+        self.recording.damage = damage.collect();
+        self.recording
     }
 }
+
+#[cfg(test)]
+mod tests;

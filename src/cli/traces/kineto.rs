@@ -1,4 +1,4 @@
-//! Traces of other profilers, as they lie in files: as they are, or compressed.
+//! Traces of PyTorch's profiler, as they lie in files: as they are, or compressed.
 
 use std::fs::{self, File};
 use std::io::{BufReader, Read};
@@ -9,9 +9,9 @@ use anyhow::anyhow;
 use jiff::Timestamp;
 
 use crate::cli::{Stop, measuring};
-use regatta::measure::tracing;
+use regatta::measure::tracing::{self, KINETO};
 use regatta::record::trace::Trace;
-use regatta::record::trace::foreign::{Source, beginning};
+use regatta::record::trace::kineto;
 
 /// Operations that are kept, as `regatta trace` keeps them.
 const LIMIT: usize = 1_000_000;
@@ -19,18 +19,14 @@ const LIMIT: usize = 1_000_000;
 /// What a file begins with that gzip wrote (RFC 1952).
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// True for a file that another profiler wrote.
+/// True for a file that PyTorch's profiler wrote.
 pub fn is(path: &Path) -> bool {
-    source(path).is_some()
-}
-
-fn source(path: &Path) -> Option<Source> {
-    let mut opened = Opened::of(path).ok()?;
-    let found = beginning(&mut opened)
-        .ok()
-        .and_then(|begins| Source::of(&begins));
+    let Ok(mut opened) = Opened::of(path) else {
+        return false;
+    };
+    let is = kineto::is(&mut opened).unwrap_or(false);
     opened.dropped();
-    found
+    is
 }
 
 /// Reads it.
@@ -40,35 +36,25 @@ fn source(path: &Path) -> Option<Source> {
 pub fn read(path: &Path) -> Result<Trace, Stop> {
     let name = path.display();
     let refused = |problem: String| Stop::Usage(anyhow!("{name}: {problem}"));
-    let source = source(path).ok_or_else(|| refused("it is of no profiler known".to_owned()))?;
     let mut opened = Opened::of(path).map_err(refused)?;
     let label = name.to_string();
-    let read = source.read(
-        BufReader::with_capacity(1 << 16, &mut opened),
-        &label,
-        LIMIT,
-    );
+    let buffered = BufReader::with_capacity(1 << 16, &mut opened);
+    let read = kineto::read(buffered, &label, LIMIT);
     // What gzip says of a damaged file comes before what is missing then.
     if let (Err(_), Some(problem)) = (&read, opened.problem()) {
         return Err(refused(problem));
     }
     let recording =
-        read.map_err(|problem| refused(format!("it is no trace of {}: {problem}", source.text())))?;
+        read.map_err(|problem| refused(format!("it is no trace of {KINETO}: {problem}")))?;
     if recording.operations.is_empty() {
-        let advice = match source {
-            Source::Kineto => {
-                "; PyTorch records these with activities=[ProfilerActivity.CUDA, ...]"
-            }
-            Source::Nsys => "",
-        };
-        return Err(refused(format!(
-            "it has no operation of a GPU that can be used{advice}"
-        )));
+        let problem = "it has no operation of a GPU that can be used; PyTorch records these with \
+                       activities=[ProfilerActivity.CUDA, ...]";
+        return Err(refused(problem.to_owned()));
     }
     let written = fs::metadata(path).and_then(|file| file.modified());
     let started = written.ok().and_then(|at| Timestamp::try_from(at).ok());
     let started = started.unwrap_or(Timestamp::UNIX_EPOCH);
-    let mut trace = tracing::foreign(recording, source, label, started);
+    let mut trace = tracing::of_kineto(recording, label, started);
     trace.header.argv = measuring::argv();
     Ok(trace)
 }
