@@ -110,6 +110,3 @@ pub mod forge;
 pub mod submit;
 
 pub mod verdicts;
-
-#[doc(hidden)]
-pub mod fuzzing;

@@ -100,9 +100,9 @@ fn a_baseline_of_another_machine_or_schema_is_refused() {
 
     std::fs::remove_dir_all(&folder).unwrap();
     std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(&file, text.replace("\"schema\":1", "\"schema\":2")).unwrap();
+    std::fs::write(&file, text.replace("\"schema\":2", "\"schema\":3")).unwrap();
     let (_, stderr) = exits!(place, 2, ["gate", "./s.toml"]);
-    assert!(stderr.contains("its schema is 2"), "{stderr}");
+    assert!(stderr.contains("its schema is 3"), "{stderr}");
 }
 
 #[test]

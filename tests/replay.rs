@@ -12,7 +12,7 @@ use rand_chacha::ChaCha8Rng;
 use regatta::attention::{Case, CaseId};
 use regatta::judge::judgement::Judgement;
 use regatta::judge::{self, Options, next_batch};
-use regatta::record::run_file::{self, Known, Opening, RUN_FILE, RunWriter};
+use regatta::record::run_file::{self, Opening, RUN_FILE, RunWriter};
 use regatta::record::shard::{Asked, Portion, Shard};
 use regatta::record::shards::{Part, joined_header, joined_side, kinds, owed_of};
 use regatta::record::side::Side;
@@ -90,9 +90,7 @@ fn base(folder: &Path, sweep: u64) -> Side {
                 .unwrap();
         }
     }
-    Side::read(writer.path(), "base", &mut Known::default())
-        .unwrap()
-        .1
+    Side::read(writer.path(), "base").unwrap().1
 }
 
 fn add(writer: &mut RunWriter, cases: &[CaseId], fresh: std::ops::Range<u32>, sweep: u64) {
@@ -131,7 +129,7 @@ fn whole(folder: &Path, base: &Side, sweep: u64) -> Judgement {
     add(&mut writer, &header.plan, 0..INVOCATIONS, sweep);
     let mut fresh = 0;
     loop {
-        let (_, side) = Side::read(writer.path(), "head", &mut Known::default()).unwrap();
+        let (_, side) = Side::read(writer.path(), "head").unwrap();
         let judgement = judge::judge(&side, Some(base), &OPTIONS);
         let Some((cases, more)) = batch_of(&judgement, &header, fresh) else {
             return judgement;

@@ -11,7 +11,6 @@ use super::sides::{self, Stored};
 use super::{Ended, Stop, in_part, note, print};
 use regatta::record::baseline::Store;
 use regatta::record::calibration::{Calibration, Gate};
-use regatta::record::run_file::Known;
 use regatta::record::shard::Asked;
 use regatta::record::side::Side;
 use regatta::record::types::{RunHeader, SuiteRecord};
@@ -85,7 +84,7 @@ pub fn run(args: &CalibrateArgs) -> Ended {
     }
     let side = match &args.run {
         Some(run) => {
-            let Stored { side, .. } = sides::find(run, &store, None, &mut Known::default())?;
+            let Stored { side, .. } = sides::find(run, &store, None)?;
             side
         }
         None => measured(args, &suite.name, each)?,
@@ -143,7 +142,7 @@ fn measured(args: &CalibrateArgs, suite: &str, each: u32) -> Result<Side, Stop> 
     let mut writer = ready.measure(None)?;
     writer.close().map_err(Stop::not_judged)?;
     let label = ready.directory.display().to_string();
-    let read = Side::read(writer.path(), &label, &mut Known::default());
+    let read = Side::read(writer.path(), &label);
     let (_, side) = read.map_err(Stop::not_judged)?;
     Ok(side)
 }

@@ -10,7 +10,6 @@ use super::reporting::{self, Answers};
 use super::{Ended, Stop, sides, traces};
 use regatta::judge::{self, Options};
 use regatta::record::baseline::Store;
-use regatta::record::run_file::Known;
 use regatta::report::Report;
 use regatta::units::Share;
 
@@ -80,10 +79,9 @@ pub fn run(args: &DiffArgs) -> Ended {
     }
     args.answers.check()?;
     let store = Store::new(&args.baselines);
-    let mut known = Known::default();
-    let head = sides::find(&args.head, &store, None, &mut known)?;
+    let head = sides::find(&args.head, &store, None)?;
     let machine = head.side.header.machine.name.as_str();
-    let mut base = sides::find(&args.base, &store, Some(machine), &mut known)?;
+    let mut base = sides::find(&args.base, &store, Some(machine))?;
     base.side = base.side.as_base_of(&head.side.header);
     let options = Options {
         strict: args.strict,

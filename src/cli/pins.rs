@@ -11,7 +11,6 @@ use regatta::measure::machine::fingerprint;
 use regatta::measure::preflight::variant_of;
 use regatta::record::baseline::Store;
 use regatta::record::choices::usual;
-use regatta::record::run_file::Known;
 use regatta::record::side::Side;
 use regatta::report::text::one_line;
 use regatta::suite::Suite;
@@ -33,7 +32,7 @@ pub fn pin(
     };
     let store = Store::new(&args.baselines);
     let machine = fingerprint(hellos).name;
-    let found = sides::find(what, &store, Some(&machine), &mut Known::default())?;
+    let found = sides::find(what, &store, Some(&machine))?;
     let chosen = chosen(&found.side);
     if chosen.here.is_empty() {
         return Err(Stop::Usage(anyhow!(

@@ -15,7 +15,7 @@ use super::{Ended, Stop, print, timings, traces};
 use regatta::judge::spread::Spreads;
 use regatta::judge::{self, Options};
 use regatta::record::baseline::Store;
-use regatta::record::run_file::{Known, RUN_FILE};
+use regatta::record::run_file::RUN_FILE;
 use regatta::report::Report;
 use regatta::report::files::check_writable;
 use regatta::report::spread::table;
@@ -110,12 +110,11 @@ pub fn run(args: &ReportArgs) -> Ended {
     }
     let store = Store::new(&args.baselines);
     let options = Options::default();
-    let mut known = Known::default();
     // All of them are found before the first is written.
     let heads: Vec<Stored> = args
         .runs
         .iter()
-        .map(|name| sides::find(name, &store, None, &mut known))
+        .map(|name| sides::find(name, &store, None))
         .collect::<Result<_, Stop>>()?;
     if let (Some(page), [head]) = (&args.timings, heads.as_slice()) {
         return timings::write(page, head, args.json);
@@ -146,7 +145,7 @@ pub fn run(args: &ReportArgs) -> Ended {
         let folder = folder_of(&head.path);
         let machine = head.side.header.machine.name.clone();
         let base = match &args.base {
-            Some(base) => Some(sides::find(base, &store, Some(&machine), &mut known)?.side),
+            Some(base) => Some(sides::find(base, &store, Some(&machine))?.side),
             None => None,
         };
         let judgement = judge::judge(&head.side, base.as_ref(), &options);

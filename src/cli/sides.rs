@@ -8,7 +8,7 @@ use super::Stop;
 use regatta::record::RecordError;
 use regatta::record::baseline::{self, Store};
 use regatta::record::entries::Entries;
-use regatta::record::run_file::{self, Known, RUN_FILE};
+use regatta::record::run_file::{self, RUN_FILE};
 use regatta::record::side::Side;
 use regatta::record::types::Run;
 
@@ -43,22 +43,17 @@ impl Stored {
 }
 
 /// Finds and reads `what`: the file of a run or a baseline, a report folder, or a
-/// baseline's name. Two that are found with the same `known` share what they have in common.
+/// baseline's name.
 ///
 /// # Errors
 /// When there is none, or it cannot be read: exit code 2.
-pub fn find(
-    what: &str,
-    store: &Store,
-    machine: Option<&str>,
-    known: &mut Known,
-) -> Result<Stored, Stop> {
+pub fn find(what: &str, store: &Store, machine: Option<&str>) -> Result<Stored, Stop> {
     let path = Path::new(what);
     if path.is_dir() {
-        return read(&path.join(RUN_FILE), what, known);
+        return read(&path.join(RUN_FILE), what);
     }
     if path.is_file() {
-        return read(path, what, known);
+        return read(path, what);
     }
     // A name that cannot be a baseline's is no baseline.
     let files = store.files(what).unwrap_or_default();
@@ -67,7 +62,7 @@ pub fn find(
             .is_some_and(|stem| machine.is_some_and(|m| stem == m))
     };
     match (files.iter().find(own), files.as_slice()) {
-        (Some(path), _) | (None, [path]) => read(path, what, known),
+        (Some(path), _) | (None, [path]) => read(path, what),
         (None, []) => Err(Stop::Usage(anyhow!(
             "{what} is neither a file, a folder with a {RUN_FILE}, nor a baseline in {}{}",
             store.root().display(),
@@ -113,8 +108,8 @@ fn names(store: &Store) -> String {
 ///
 /// # Errors
 /// When it is absent, or its first line cannot be read: exit code 2.
-pub fn read(path: &Path, label: &str, known: &mut Known) -> Result<Stored, Stop> {
-    match Side::read(path, label, known) {
+pub fn read(path: &Path, label: &str) -> Result<Stored, Stop> {
+    match Side::read(path, label) {
         Ok((run, side)) => Ok(Stored {
             side,
             run,

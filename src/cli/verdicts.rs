@@ -8,7 +8,6 @@ use clap::Args;
 use super::sides;
 use super::{Ended, Stop, print};
 use regatta::record::baseline::Store;
-use regatta::record::run_file::Known;
 use regatta::suite::rules::Policy;
 use regatta::units::Share;
 use regatta::verdicts::draw::{Recorded, World};
@@ -137,10 +136,9 @@ pub fn run(args: &VerdictsArgs) -> Ended {
 /// Deals comparisons from the two runs of a long one.
 fn pairs(folder: &Path, args: &VerdictsArgs) -> Ended {
     let store = Store::new("baselines");
-    let mut known = Known::default();
-    let mut side = |name: &str| {
+    let side = |name: &str| {
         let path = folder.join(name).display().to_string();
-        sides::find(&path, &store, None, &mut known).map(|found| found.side)
+        sides::find(&path, &store, None).map(|found| found.side)
     };
     let (base, head) = (side("base")?, side("head")?);
     let base = base.as_base_of(&head.header);
@@ -195,7 +193,7 @@ fn recorded(names: &[String]) -> Result<Replayed, Stop> {
     let store = Store::new("baselines");
     let mut runs = Vec::new();
     for name in names {
-        let stored = sides::find(name, &store, None, &mut Known::default())?;
+        let stored = sides::find(name, &store, None)?;
         runs.push(match stored.is_baseline {
             true => stored.run,
             false => stored.whole()?,

@@ -55,7 +55,7 @@ impl Key {
         }
     }
 
-    pub(crate) fn path(&self, folder: &Path) -> PathBuf {
+    pub fn path(&self, folder: &Path) -> PathBuf {
         folder.join(format!("{}{:032x}.image", self.prefix(), self.hash))
     }
 

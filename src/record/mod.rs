@@ -19,7 +19,6 @@ pub mod ruler;
 pub mod run_file;
 pub mod shard;
 pub mod shards;
-pub mod shared;
 pub mod side;
 pub mod sound;
 pub mod spent;
@@ -38,7 +37,7 @@ use crate::output::{Draft, OutputError};
 use crate::suite::FILE_NAME_RULE;
 
 /// Version of the file formats in `docs/FORMAT.md`.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
 /// Version of the way times are taken. Times of different methods are never
 /// compared.

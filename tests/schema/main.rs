@@ -300,9 +300,9 @@ fn traces_and_recordings_fit() {
 const RECORDING: &str = r#"{"kind":"process","pid":7,"ppid":1,"argv":["p"],"start":1000,"cupti":"13.0"}
 {"kind":"device","ordinal":0,"name":"NVIDIA H200","sms":132,"capability":"9.0"}
 {"kind":"name","id":1,"name":"flash_bwd(Params)"}
-{"kind":"copy","direction":"HtoD","bytes":64,"start":1100000,"end":1101000,"stream":7,"device":0}
-{"kind":"set","bytes":64,"start":1102000,"end":1103000,"stream":7,"device":0}
-{"kind":"kernel","name":1,"start":1200000,"end":1300000,"grid":[157,1,1],"block":[128,1,1],"registers":168,"static_shared":0,"dynamic_shared":65536,"local":0,"stream":7,"device":0,"launched":1190000,"launch_ns":3000}
+{"kind":"copy","direction":"HtoD","bytes":64,"start_ns":1100000,"end_ns":1101000,"stream":7,"device":0}
+{"kind":"set","bytes":64,"start_ns":1102000,"end_ns":1103000,"stream":7,"device":0}
+{"kind":"kernel","name":1,"start_ns":1200000,"end_ns":1300000,"grid":[157,1,1],"block":[128,1,1],"registers":168,"shared_bytes":65536,"local_bytes":0,"stream":7,"device":0,"launched_ns":1190000,"launch_ns":3000}
 {"kind":"calls","at":1400000,"counts":{"launches":1}}
 {"kind":"problem","text":"something was not recorded"}
 {"kind":"dropped","records":2}

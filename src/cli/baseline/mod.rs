@@ -15,7 +15,6 @@ use super::{Ended, Stop, note, print};
 use regatta::judge::{self, Options};
 use regatta::record::RecordError;
 use regatta::record::baseline::{self, Store};
-use regatta::record::run_file::Known;
 use regatta::report::terminal;
 use regatta::units::counted;
 
@@ -154,7 +153,7 @@ fn show(store: &Store, name: &str, json: bool) -> Ended {
         return Err(absent(store, name));
     }
     for path in files {
-        let stored = sides::read(&path, name, &mut Known::default())?;
+        let stored = sides::read(&path, name)?;
         let judgement = judge::judge(&stored.side, None, &Options::default());
         if json {
             let text = serde_json::to_string(&judgement).map_err(Stop::not_judged)?;

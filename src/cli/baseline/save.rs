@@ -15,7 +15,7 @@ use regatta::judge::judgement::VerdictOutcome;
 use regatta::judge::{self, Options};
 use regatta::record::RecordError;
 use regatta::record::baseline::Store;
-use regatta::record::run_file::{Known, RUN_FILE, header_of};
+use regatta::record::run_file::{RUN_FILE, header_of};
 use regatta::record::side::Side;
 use regatta::suite::BUILTIN;
 use regatta::units::counted;
@@ -37,7 +37,7 @@ pub(super) struct Wanted<'a> {
 /// [`Stop`].
 pub(super) fn run(store: &Store, wanted: &Wanted<'_>, run: Option<&str>, json: bool) -> Ended {
     let Wanted { name, force, .. } = *wanted;
-    let find = |run: &str| sides::find(run, store, None, &mut Known::default());
+    let find = |run: &str| sides::find(run, store, None);
     let all = match run.map(|run| (run, of_kinds(Path::new(run)))) {
         None => vec![newest_that_passed(
             Path::new("reports"),
@@ -207,7 +207,7 @@ fn newest_that_passed(
         .filter_map(|folder| {
             let path = folder.path().join(RUN_FILE);
             let label = path.display().to_string();
-            let stored = sides::read(&path, &label, &mut Known::default()).ok()?;
+            let stored = sides::read(&path, &label).ok()?;
             (!stored.is_baseline).then_some(stored)
         })
         .collect();

@@ -14,7 +14,7 @@ use crate::cli::{Ended, Stop, note, print};
 use regatta::judge::judgement::VerdictOutcome;
 use regatta::record::baseline;
 use regatta::record::history::{Added, Book, HistoryError, Store, reduced};
-use regatta::record::run_file::{Known, RUN_FILE};
+use regatta::record::run_file::RUN_FILE;
 use regatta::units::counted;
 
 /// Whether a run is added to the history of its suite.
@@ -53,11 +53,10 @@ pub(super) fn run(args: &AddArgs) -> Ended {
         None => None,
     };
     let store = Store::new(&args.root);
-    let mut known = Known::default();
     let all: Vec<_> = args
         .runs
         .iter()
-        .map(|run| found(run, at, &mut known))
+        .map(|run| found(run, at))
         .collect::<Result<_, Stop>>()?;
     let mut told = Vec::new();
     let mut book: Option<Book> = None;
@@ -117,11 +116,7 @@ fn said(added: &Added) -> String {
 }
 
 /// A run as it is to be added.
-fn found(
-    what: &str,
-    at: Option<Timestamp>,
-    known: &mut Known,
-) -> Result<regatta::record::history::Reduced, Stop> {
+fn found(what: &str, at: Option<Timestamp>) -> Result<regatta::record::history::Reduced, Stop> {
     let path = match Path::new(what).is_dir() {
         true => Path::new(what).join(RUN_FILE),
         false => PathBuf::from(what),
@@ -137,7 +132,7 @@ fn found(
         run,
         is_baseline,
         path,
-    } = sides::find(&path.display().to_string(), &store, None, known)?;
+    } = sides::find(&path.display().to_string(), &store, None)?;
     if is_baseline {
         return Err(refused(HistoryError::Baseline(path)));
     }
@@ -170,7 +165,7 @@ pub fn kept(ended: Ended, keep: &Keep, directory: &Path, quiet: bool) -> Ended {
     };
     let add = || -> Result<(), Stop> {
         let path = directory.join(RUN_FILE).display().to_string();
-        let run = found(&path, None, &mut Known::default())?;
+        let run = found(&path, None)?;
         let said = said(&Store::new(root).add(&run).map_err(refused)?);
         if !quiet {
             note(said);

@@ -115,9 +115,8 @@ pub const ALL: &[Document] = &[
     },
     Document {
         name: "history",
-        version: (history::SCHEMA, 0),
-        title: "A line of a history: a run's results in columns",
-        of: history::wire::schema,
+        title: "A line of a history: a run and what came of its cases",
+        of: history::schema,
         ..LINES
     },
     Document {

@@ -11,7 +11,6 @@ use clap::Args;
 use super::{Stop, sides};
 use regatta::attention::CaseId;
 use regatta::record::baseline::{self, Store};
-use regatta::record::run_file::Known;
 use regatta::record::shard::{Asked, Portion, Shard};
 use regatta::record::shards::SHARDS;
 use regatta::suite::Suite;
@@ -142,7 +141,7 @@ pub fn dealt(
 /// # Errors
 /// When there is none, or it does not say: exit code 2.
 fn costs_of(run: &str, store: &Store) -> Result<Costs, Stop> {
-    let found = sides::find(run, store, None, &mut Known::default())?;
+    let found = sides::find(run, store, None)?;
     let costs = found.side.costs();
     match costs.is_empty() {
         false => Ok(costs),

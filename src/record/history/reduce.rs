@@ -77,7 +77,6 @@ pub fn reduced(
     })
 }
 
-/// Checksum and length of a file.
 /// What a merged run is known by: merged again, it is the same.
 fn of_parts(merged: &Merged, header: &RunHeader) -> String {
     let mut hasher = crc32fast::Hasher::new();
@@ -88,6 +87,7 @@ fn of_parts(merged: &Merged, header: &RunHeader) -> String {
     format!("{:08x}-{}", hasher.finalize(), header.plan.len())
 }
 
+/// Checksum and length of a file.
 fn identity(path: &Path) -> Result<String, HistoryError> {
     let read = || -> std::io::Result<String> {
         let mut file = input::open(path, input::RUN)?;

@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::RecordError;
-use super::run_file::Known;
 use super::shard::Shard;
 use super::side::Side;
 use super::types::Run;
@@ -66,15 +65,11 @@ impl Part {
         let label = path.display().to_string();
         let (mut regular, mut fresh) = (0, BTreeSet::new());
         let first = super::run_file::header_of(&path)?.settings.invocations;
-        let (run, side) = Side::read_and_show(
-            &path,
-            &label,
-            &mut Known::default(),
-            &mut |entry| match entry.invocation < first {
+        let (run, side) =
+            Side::read_and_show(&path, &label, &mut |entry| match entry.invocation < first {
                 true => regular += 1,
                 false => drop(fresh.insert((entry.case.clone(), entry.invocation))),
-            },
-        )?;
+            })?;
         let mut owed = BTreeSet::new();
         for batch in &run.owed {
             for case in &batch.cases {

@@ -121,7 +121,7 @@ impl Timings {
         for stretch in before.chain(run.end.iter().flat_map(|end| &end.spent)) {
             found.add(stretch);
         }
-        entries.each_with_spent(|entry| found.take(entry, &run.header.settings))?;
+        entries.each(|entry| found.take(entry, &run.header.settings))?;
         Ok(found.any.then(|| found.told(run)))
     }
 }
