@@ -55,6 +55,7 @@ impl Key {
         }
     }
 
+    /// Where the image lies in a folder.
     pub fn path(&self, folder: &Path) -> PathBuf {
         folder.join(format!("{}{:032x}.image", self.prefix(), self.hash))
     }

@@ -33,8 +33,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// A finding in JSON: the sentence for people, the facts for machines. Older files have the
-/// sentence alone.
+/// A finding in JSON: the sentence for people, the facts for machines.
 #[derive(Serialize, Deserialize, schemars::JsonSchema)]
 struct Written {
     /// What it is.
@@ -42,7 +41,6 @@ struct Written {
     /// The facts as a sentence.
     evidence: String,
     /// What was seen, most telling first.
-    #[serde(default)]
     facts: Vec<Fact>,
     /// What of the change it accounts for: 1.0 is all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -62,13 +60,9 @@ impl From<Finding> for Written {
 
 impl From<Written> for Finding {
     fn from(written: Written) -> Finding {
-        let facts = match written.facts.is_empty() {
-            true => vec![Fact::said(&written.evidence)],
-            false => written.facts,
-        };
         Finding {
             cause: written.cause,
-            facts,
+            facts: written.facts,
             share: written.share,
         }
     }
