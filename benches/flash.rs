@@ -4,9 +4,8 @@
 //! the number that `docs/` and the README quote.
 
 use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rayon::prelude::*;
 
 use regatta::attention::{Params, Problem, work};
@@ -98,7 +97,7 @@ fn ratio(label: &str, id: &str, gemm: &mut dyn FnMut() -> f64) {
     );
 }
 
-fn flash(criterion: &mut Criterion) {
+fn main() {
     let ones = |x: f32| vec![x; SIDE * SIDE];
     let (a, b, mut c) = (ones(0.5), ones(0.25), ones(0.0));
     let gemm_flops = 2.0 * (SIDE as f64).powi(3);
@@ -113,19 +112,5 @@ fn flash(criterion: &mut Criterion) {
         ("backward", "h8,s2048,d64,bwd"),
     ] {
         ratio(label, id, &mut gemm);
-        let (mut worker, flops) = prepared(id);
-        let mut group = criterion.benchmark_group("cpu/flash");
-        group.throughput(Throughput::Elements(flops as u64));
-        group.sample_size(10);
-        group.bench_function(label, |bencher| {
-            bencher.iter_custom(|calls| {
-                let total: f64 = (0..calls).map(|_| seconds(worker.as_mut())).sum();
-                Duration::from_secs_f64(total)
-            });
-        });
-        group.finish();
     }
 }
-
-criterion_group!(benches, flash);
-criterion_main!(benches);

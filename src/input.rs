@@ -25,8 +25,6 @@ pub const HISTORY: u64 = 4 * RUN;
 pub const TRACE: u64 = 64 * KIB * MIB;
 /// One line of a trace.
 pub const LINE: u64 = 64 * MIB;
-/// A file of criterion's.
-pub const CRITERION: u64 = 64 * MIB;
 /// A ledger of kernels.
 pub const LEDGER: u64 = 64 * MIB;
 /// A compiled kernel in the cache.

@@ -102,7 +102,3 @@ pub mod judge;
 pub mod versions;
 
 pub mod report;
-
-
-#[doc(hidden)]
-pub mod fuzzing;

@@ -1,5 +1,4 @@
-//! Traces of other profilers, reported and compared. What the tools write is in
-//! `src/record/trace/foreign/tests.rs`; here it is made by hand.
+//! Traces of PyTorch's profiler, made by hand, reported and compared.
 
 use std::process::Command;
 
@@ -31,17 +30,6 @@ fn kineto(blocks: u32, us: u32) -> String {
         "numSms": 132, "computeMajor": 9, "computeMinor": 0}}], "traceEvents": [{}]}}"#,
         events.join(",\n")
     )
-}
-
-fn nsys(ns: u32) -> String {
-    let mut text = "Start (ns),Duration (ns),CorrId,GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,Reg/Trd,StcSMem (MB),DymSMem (MB),Bytes (MB),Throughput (MB/s),SrcMemKd,DstMemKd,Device,Ctx,Strm,Name\n".to_owned();
-    for step in 0..40 {
-        let start = 1_000_000 + step * (ns + 2_000);
-        text += &format!(
-            "{start},{ns},{step},157,1,1,128,1,1,168,0.0,0.065,,,,,NVIDIA H200 (0),1,7,flash_bwd\n"
-        );
-    }
-    text
 }
 
 #[test]
@@ -86,40 +74,17 @@ fn two_traces_of_pytorch_and_why_they_differ() {
 }
 
 #[test]
-fn tables_of_nsys_are_compared_and_not_with_others() {
-    let place = Place::new();
-    place.write("a.csv", &nsys(20_000));
-    place.write("b.csv", &nsys(30_000));
-    place.write("k.json", &kineto(157, 100));
-    let (stdout, _) = exits!(place, 1, ["diff", "a.csv", "b.csv"]);
-    assert!(
-        stdout.contains("same-launch: flash_bwd: 20.0 → 30.0 µs"),
-        "{stdout}"
-    );
-    assert!(
-        !stdout.contains("synchronisations"),
-        "calls are not known: {stdout}"
-    );
-    let (stdout, _) = exits!(place, 0, ["report", "a.csv"]);
-    assert!(stdout.contains("host-bound: unknown"), "{stdout}");
-    let (stdout, _) = exits!(place, 1, ["diff", "a.csv", "k.json"]);
-    assert!(stdout.contains("recorder: Nsight Systems"), "{stdout}");
-}
-
-#[test]
 fn what_cannot_be_read_is_said() {
     let place = Place::new();
     let whole = kineto(157, 100);
     place.write("cut.json", &whole[..whole.len() / 2]);
     place.write("bad.json", "{\"traceEvents\": 3}");
     place.write("cpu.json", "{\"traceEvents\": []}");
-    place.write("none.csv", "Start (ns),Duration (ns),CorrId,Strm,Name\n");
     place.write("other.json", "{\"a\": 1}");
     for (file, problem) in [
         ("cut.json", "it is cut off"),
         ("bad.json", "a list of events at line 1"),
         ("cpu.json", "ProfilerActivity.CUDA"),
-        ("none.csv", "no operation of a GPU"),
         ("other.json", ""),
         ("missing.json", ""),
     ] {

@@ -105,7 +105,7 @@ def cupti_ns(folder: str, samples: int) -> float:
             if record["kind"] == "name":
                 names[record["id"]] = record["name"]
             elif record["kind"] == "kernel" and "flash_mma_forward" in names[record["name"]]:
-                found.append((record["start"], record["end"] - record["start"]))
+                found.append((record["start_ns"], record["end_ns"] - record["start_ns"]))
     return float(statistics.median(length for _, length in sorted(found)[-samples:]))
 
 

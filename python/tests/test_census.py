@@ -26,29 +26,28 @@ RECORDED = {
             "kind": "copy",
             "direction": "HtoD",
             "bytes": 64,
-            "start": 2000,
-            "end": 2100,
+            "start_ns": 2000,
+            "end_ns": 2100,
             "stream": 7,
             "device": 0,
         },
         {
             "kind": "kernel",
             "name": "fmha_cutlassB",
-            "start": 2500,
-            "end": 4000,
+            "start_ns": 2500,
+            "end_ns": 4000,
             "grid": [157, 1, 1],
             "block": [32, 4, 1],
             "cluster": [2, 1, 1],
             "registers": 232,
-            "static_shared": 16,
-            "dynamic_shared": 53504,
-            "local": 0,
+            "shared_bytes": 53520,
+            "local_bytes": 0,
             "stream": 7,
             "device": 0,
-            "launched": 1900,
+            "launched_ns": 1900,
             "launch_ns": 5000,
         },
-        {"kind": "set", "bytes": 4, "start": 4100, "end": 4101, "stream": 7, "device": 0},
+        {"kind": "set", "bytes": 4, "start_ns": 4100, "end_ns": 4101, "stream": 7, "device": 0},
     ],
 }
 
@@ -105,7 +104,7 @@ class TestOfACall:
     def test_calls_recorded_as_they_are_timed_tell_what_is_theirs(self) -> None:
         timed = copy.deepcopy(RECORDED) | {"called": 1800, "returned": 1950}
         operations: Any = timed["operations"]
-        operations[0]["launched"], operations[2]["launched"] = 1500, 1940
+        operations[0]["launched_ns"], operations[2]["launched_ns"] = 1500, 1940
         self.library.records(timed)
 
         def sample(call: Any) -> float:
@@ -122,7 +121,7 @@ class TestOfACall:
     def test_a_third_call_within_ranges_names_operators_and_no_times(self) -> None:
         marked = copy.deepcopy(RECORDED)
         operations: Any = marked["operations"]
-        operations[1] |= {"operator": "aten::mm", "start": 7000}
+        operations[1] |= {"operator": "aten::mm", "start_ns": 7000}
 
         @contextlib.contextmanager
         def ranges() -> Iterator[None]:
@@ -159,7 +158,7 @@ class TestOfACall:
     def test_times_count_from_the_first_start(self) -> None:
         found = launches.of_call(self.call, self.wait)
         copy, kernel, fill = found["activity"]["operations"]
-        assert (copy["start_ns"], copy["end_ns"], copy["name"]) == (0, 100, "HtoD")
+        assert (copy["start_ns"], copy["end_ns"], copy["direction"]) == (0, 100, "HtoD")
         assert (kernel["start_ns"], kernel["launched_ns"]) == (500, -100)
         assert "launched_ns" not in copy
         assert (fill["kind"], fill["bytes"]) == ("set", 4)

@@ -10,7 +10,7 @@ use regatta::attention::CaseId;
 use regatta::judge::judgement::Judgement;
 use regatta::judge::{self, Options};
 use regatta::measure::laps::Laps;
-use regatta::record::run_file::{Known, RunWriter};
+use regatta::record::run_file::RunWriter;
 use regatta::record::side::Side;
 use regatta::record::spent::Phase;
 use regatta::record::types::Owed;
@@ -121,7 +121,7 @@ impl Batches for AgainstStored<'_> {
 
     fn judge(&mut self) -> Result<Judgement, Stop> {
         let label = self.ready.label();
-        let read = Side::read(self.writer.path(), &label, &mut Known::default());
+        let read = Side::read(self.writer.path(), &label);
         let (_, so_far) = read.map_err(Stop::not_judged)?;
         Ok(judge::judge(&so_far, Some(&self.base.side), self.options))
     }

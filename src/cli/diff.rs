@@ -10,7 +10,6 @@ use super::reporting::{self, Answers};
 use super::{Ended, Stop, sides, traces};
 use regatta::judge::{self, Options};
 use regatta::record::baseline::Store;
-use regatta::record::run_file::Known;
 use regatta::record::side::Side;
 use regatta::record::types::RunHeader;
 use regatta::report::{Format, Report};
@@ -20,9 +19,8 @@ use regatta::units::Share;
 /// Judge two stored runs or traces: what got slower, and why
 ///
 /// BASE and HEAD are run files, report folders, folders of shards, or names of baselines; or two
-/// traces of `regatta trace`, of PyTorch's profiler (export_chrome_trace) or of nsys (stats
-/// --report cuda_gpu_trace --format csv). Runs of different suites are compared over the cases
-/// they share.
+/// traces of `regatta trace` or of PyTorch's profiler (export_chrome_trace). Runs of different
+/// suites are compared over the cases they share.
 #[derive(Args, Debug)]
 pub struct DiffArgs {
     /// What was, then what is: one run, or the shards of one
@@ -103,13 +101,12 @@ pub fn run(args: &DiffArgs) -> Ended {
     }
     args.answers.check()?;
     let store = Store::new(&args.baselines);
-    let mut known = Known::default();
-    let mut head = sides::find_one(heads, &store, &mut known)?;
+    let mut head = sides::find_one(heads, &store)?;
     let header = &head.side.header;
     let base = match (base, &args.baseline) {
         (Some(base), _) => {
             let machine = header.machine.name.as_str();
-            let base = sides::find(base, &store, Some(machine), &mut known)?.side;
+            let base = sides::find(base, &store, Some(machine))?.side;
             Some(base.as_base_of(header))
         }
         (None, Some(name)) => {

@@ -254,7 +254,6 @@ impl Ready {
             identity: Some(processes.identity()),
             built,
             peaks,
-            imported: None,
             turn,
             shard,
             hosts: Vec::new(),

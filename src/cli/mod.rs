@@ -6,7 +6,6 @@ pub mod build;
 pub mod compare;
 mod comparing;
 pub mod completions;
-mod criterion;
 mod deciding;
 pub mod diff;
 pub mod doctor;

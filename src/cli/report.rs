@@ -10,11 +10,11 @@ use serde_json::json;
 use super::outputs::Outputs;
 use super::reporting;
 use super::sides::{self, Stored};
-use super::{Ended, Stop, criterion, print, traces};
+use super::{Ended, Stop, print, traces};
 use regatta::judge::spread::Spreads;
 use regatta::judge::{self, Options};
 use regatta::record::baseline::Store;
-use regatta::record::run_file::{Known, RUN_FILE};
+use regatta::record::run_file::RUN_FILE;
 use regatta::report::Report;
 use regatta::report::files::check_writable;
 use regatta::report::spread::table;
@@ -46,30 +46,14 @@ pub struct ReportArgs {
     #[arg(long, requires = "spread")]
     json: bool,
 
-
     #[command(flatten)]
     outputs: Outputs,
-
-    /// Write each case's samples and estimates as criterion does, for `cargo bench` and
-    /// critcmp: target/criterion is where they look
-    #[arg(long, value_name = "DIR")]
-    criterion: Option<PathBuf>,
-
-    /// The name under which criterion finds them: cargo bench --bench suite --
-    /// --baseline NAME
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "regatta",
-        requires = "criterion"
-    )]
-    criterion_baseline: String,
 }
 
 impl ReportArgs {
     /// True when a file was asked for in place of the page and the tables.
     fn any_output(&self) -> bool {
-        self.outputs.any() || self.criterion.is_some()
+        self.outputs.any()
     }
 }
 
@@ -84,14 +68,10 @@ pub fn run(args: &ReportArgs) -> Ended {
         return traces::report(path, &args.outputs);
     }
     args.outputs.check_of_run()?;
-    if let Some(root) = &args.criterion {
-        criterion::check(root, &args.criterion_baseline)?;
-    }
     let store = Store::new(&args.baselines);
     let options = Options::default();
-    let mut known = Known::default();
     // All of them are found before the first is written.
-    let heads = sides::find_all(&args.runs, &store, &mut known)?;
+    let heads = sides::find_all(&args.runs, &store)?;
     if heads.len() > 1 && args.any_output() {
         return Err(Stop::Usage(anyhow!(
             "one path cannot hold the reports of {} runs; leave it out to write each beside its run",
@@ -123,7 +103,7 @@ pub fn run(args: &ReportArgs) -> Ended {
         let folder = folder_of(&head);
         let machine = head.side.header.machine.name.clone();
         let base = match &args.base {
-            Some(base) => Some(sides::find(base, &store, Some(&machine), &mut known)?.side),
+            Some(base) => Some(sides::find(base, &store, Some(&machine))?.side),
             None => None,
         };
         let judgement = judge::judge(&head.side, base.as_ref(), &options);
@@ -136,9 +116,6 @@ pub fn run(args: &ReportArgs) -> Ended {
         };
         if args.any_output() {
             args.outputs.write(&report)?;
-            if let Some(root) = &args.criterion {
-                criterion::write(root, &args.criterion_baseline, &head)?;
-            }
         } else {
             check_writable(&folder.join("index.html")).map_err(Stop::usage)?;
             for path in reporting::write(&folder, &report)? {

@@ -15,7 +15,7 @@ use regatta::judge;
 use regatta::judge::judgement::{Judgement, VerdictOutcome};
 use regatta::measure::laps::Laps;
 use regatta::record::entries::Entries;
-use regatta::record::run_file::{Known, RunWriter};
+use regatta::record::run_file::RunWriter;
 use regatta::record::side::Side;
 use regatta::record::spent::Phase;
 use regatta::record::types::{BaseId, Judged, Run, RunEnd, Stretch};
@@ -123,7 +123,7 @@ pub fn conclude(
     answers: &Answers,
 ) -> Ended {
     let mut laps = Laps::begin(&ready.clock);
-    let read = Side::read(writer.path(), &ready.label(), &mut Known::default());
+    let read = Side::read(writer.path(), &ready.label());
     let (run, side) = read.map_err(Stop::not_judged)?;
     let judgement = judge::judge(&side, base.map(|base| &base.side), options);
     laps.end(Phase::Judging);

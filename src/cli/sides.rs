@@ -10,7 +10,7 @@ use regatta::measure::identity::checksum;
 use regatta::record::RecordError;
 use regatta::record::baseline::{self, Store};
 use regatta::record::entries::Entries;
-use regatta::record::run_file::{self, Known, RUN_FILE};
+use regatta::record::run_file::{self, RUN_FILE};
 use regatta::record::shard::{self, ShardError};
 use regatta::record::side::Side;
 use regatta::record::types::Run;
@@ -38,18 +38,6 @@ impl Stored {
         }
     }
 
-    /// The run with all of its entries.
-    ///
-    /// # Errors
-    /// When it cannot be read any more: exit code 2.
-    pub fn whole(&self) -> Result<Run, Stop> {
-        let mut whole = self.run.clone();
-        for file in &self.files {
-            let run = run_file::read(file).map_err(Stop::usage)?;
-            whole.entries.extend(run.entries);
-        }
-        Ok(whole)
-    }
 
     /// Checksum of its files.
     pub fn sum(&self) -> String {
@@ -74,16 +62,11 @@ impl Stored {
 /// # Errors
 /// When there is none, or it cannot be read: exit code 2; when some shards are not there, or do
 /// not belong together: 3.
-pub fn find(
-    what: &str,
-    store: &Store,
-    machine: Option<&str>,
-    known: &mut Known,
-) -> Result<Stored, Stop> {
+pub fn find(what: &str, store: &Store, machine: Option<&str>) -> Result<Stored, Stop> {
     let shards = shards(what)?;
     match shards.is_empty() {
-        true => find_alone(what, store, machine, known),
-        false => together(shards, known),
+        true => find_alone(what, store, machine),
+        false => together(shards),
     }
 }
 
@@ -91,17 +74,17 @@ pub fn find(
 ///
 /// # Errors
 /// As [`find`].
-pub fn find_all(names: &[String], store: &Store, known: &mut Known) -> Result<Vec<Stored>, Stop> {
+pub fn find_all(names: &[String], store: &Store) -> Result<Vec<Stored>, Stop> {
     let (mut found, mut of_all) = (Vec::new(), Vec::new());
     for name in names {
         let shards = shards(name)?;
         match shards.is_empty() {
-            true => found.push(find_alone(name, store, None, known)?),
+            true => found.push(find_alone(name, store, None)?),
             false => of_all.extend(shards),
         }
     }
     if !of_all.is_empty() {
-        found.push(together(of_all, known)?);
+        found.push(together(of_all)?);
     }
     Ok(found)
 }
@@ -110,8 +93,8 @@ pub fn find_all(names: &[String], store: &Store, known: &mut Known) -> Result<Ve
 ///
 /// # Errors
 /// When they are several runs: exit code 2; and as [`find`].
-pub fn find_one(names: &[String], store: &Store, known: &mut Known) -> Result<Stored, Stop> {
-    let mut found = find_all(names, store, known)?;
+pub fn find_one(names: &[String], store: &Store) -> Result<Stored, Stop> {
+    let mut found = find_all(names, store)?;
     match (found.pop(), found.is_empty()) {
         (Some(one), true) => Ok(one),
         _ => Err(Stop::Usage(anyhow!(
@@ -144,12 +127,12 @@ fn shards(what: &str) -> Result<Vec<PathBuf>, Stop> {
 }
 
 /// Reads shards as the run that they make.
-fn together(files: Vec<PathBuf>, known: &mut Known) -> Result<Stored, Stop> {
+fn together(files: Vec<PathBuf>) -> Result<Stored, Stop> {
     let folder = files[0].parent().and_then(Path::parent);
     let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
     let path = folder.unwrap_or(Path::new(".")).to_owned();
     let (run, side) =
-        shard::read(&files, &path.display().to_string(), known).map_err(|error| match error {
+        shard::read(&files, &path.display().to_string()).map_err(|error| match error {
             ShardError::Record(_) => Stop::usage(error),
             ShardError::Apart(_) => Stop::not_judged(error),
         })?;
@@ -167,18 +150,13 @@ fn together(files: Vec<PathBuf>, known: &mut Known) -> Result<Stored, Stop> {
 ///
 /// # Errors
 /// When there is none, or it cannot be read: exit code 2.
-pub fn find_alone(
-    what: &str,
-    store: &Store,
-    machine: Option<&str>,
-    known: &mut Known,
-) -> Result<Stored, Stop> {
+pub fn find_alone(what: &str, store: &Store, machine: Option<&str>) -> Result<Stored, Stop> {
     let path = Path::new(what);
     if path.is_dir() {
-        return read(&path.join(RUN_FILE), what, known);
+        return read(&path.join(RUN_FILE), what);
     }
     if path.is_file() {
-        return read(path, what, known);
+        return read(path, what);
     }
     // A name that cannot be a baseline's is no baseline.
     let files = store.files(what).unwrap_or_default();
@@ -187,7 +165,7 @@ pub fn find_alone(
             .is_some_and(|stem| machine.is_some_and(|m| stem == m))
     };
     match (files.iter().find(own), files.as_slice()) {
-        (Some(path), _) | (None, [path]) => read(path, what, known),
+        (Some(path), _) | (None, [path]) => read(path, what),
         (None, []) => Err(Stop::Usage(anyhow!(
             "{what} is neither a file, a folder with a {RUN_FILE}, nor a baseline in {}{}",
             store.root().display(),
@@ -233,8 +211,8 @@ fn names(store: &Store) -> String {
 ///
 /// # Errors
 /// When it is absent, or its first line cannot be read: exit code 2.
-pub fn read(path: &Path, label: &str, known: &mut Known) -> Result<Stored, Stop> {
-    match Side::read(path, label, known) {
+pub fn read(path: &Path, label: &str) -> Result<Stored, Stop> {
+    match Side::read(path, label) {
         Ok((run, side)) => Ok(Stored {
             side,
             run,

@@ -1,6 +1,6 @@
 //! Stored traces: what `regatta report` shows of one, and `regatta diff` of two.
 
-mod foreign;
+mod kineto;
 
 use std::path::{Path, PathBuf};
 
@@ -47,21 +47,21 @@ fn keep_page(path: &Path, text: String) -> Result<(), Stop> {
     Ok(())
 }
 
-/// True when a word of the command line names a trace: regatta's, or one that another profiler
-/// wrote.
+/// True when a word of the command line names a trace: regatta's, or one of PyTorch's
+/// profiler.
 pub fn is_trace(word: &str) -> bool {
     let path = Path::new(word);
     // A file that calls itself one is read as one, and its damage named.
     path.is_file()
         && (file::is_trace(path)
             || path.extension().is_some_and(|e| e == "trace")
-            || foreign::is(path))
+            || kineto::is(path))
 }
 
 /// Reads a trace, whoever wrote it.
 fn read(path: &Path) -> Result<Trace, Stop> {
-    match foreign::is(path) {
-        true => foreign::read(path),
+    match kineto::is(path) {
+        true => kineto::read(path),
         false => file::read(path).map_err(Stop::usage),
     }
 }

@@ -2,7 +2,6 @@
 
 mod account;
 mod change;
-mod counter;
 mod difference;
 mod disturbed;
 mod fact;
@@ -18,7 +17,6 @@ use serde::{Deserialize, Serialize};
 
 pub use account::{Account, AccountLine, HostWork, Item};
 pub use change::{Change, Stage};
-pub use counter::{CounterChange, CounterKind};
 pub use difference::Difference;
 pub use disturbed::DisturbedCase;
 pub use fact::Fact;

@@ -102,7 +102,6 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
     let mut notes: Vec<String> = damage(head)
         .chain(base.into_iter().flat_map(damage))
         .collect();
-    notes.extend([Some(head), base].into_iter().flatten().filter_map(trust));
     notes.extend(rows.notes);
     notes.extend(notes_on_rows(&judgement));
     notes.extend(held.notes);
@@ -134,20 +133,6 @@ fn summary(side: &Side) -> SideSummary {
 fn damage(side: &Side) -> impl Iterator<Item = String> {
     let damaged = side.damage.iter();
     damaged.map(|line| format!("{} is damaged: {line}", side.label))
-}
-
-/// What a side takes on trust, where another tool measured it.
-fn trust(side: &Side) -> Option<String> {
-    let imported = side.header.imported.as_ref()?;
-    Some(format!(
-        "{} was measured by {} and imported from {} ({}); assumed, because its files do not \
-         say: {}",
-        side.label,
-        imported.format,
-        imported.from,
-        imported.baselines.join(", "),
-        imported.assumed.join(", "),
-    ))
 }
 
 /// What the rows as a whole give to think about.

@@ -55,7 +55,8 @@ impl Key {
         }
     }
 
-    pub(crate) fn path(&self, folder: &Path) -> PathBuf {
+    /// Where the image lies in a folder.
+    pub fn path(&self, folder: &Path) -> PathBuf {
         folder.join(format!("{}{:032x}.image", self.prefix(), self.hash))
     }
 

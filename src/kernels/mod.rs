@@ -2,7 +2,7 @@
 //! how a file becomes code for a device.
 
 pub mod arch;
-pub(crate) mod cache;
+pub mod cache;
 pub mod compile;
 pub mod contract;
 pub mod device;

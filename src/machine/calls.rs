@@ -38,7 +38,6 @@ pub struct Calls {
     /// `launches`, `graph_launches`.
     pub counts: BTreeMap<String, u64>,
     /// Nanoseconds that the host spent in them since the process began, by the same names.
-    /// Older recordings do not tell.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub ns: BTreeMap<String, u64>,
 }

@@ -50,7 +50,7 @@ pub struct Process {
     /// Cumulative counts of API calls, as they were written.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<Calls>,
-    /// When it made calls of the kinds that are told one by one. Older recordings do not tell.
+    /// When it made calls of the kinds that are told one by one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moments: Option<Moments>,
     /// Records that were lost.

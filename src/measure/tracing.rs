@@ -28,7 +28,6 @@ use nix::unistd::Pid;
 
 use super::machine;
 use crate::machine::Recording;
-use crate::record::trace::foreign::Source;
 use crate::record::trace::{Trace, TraceHeader, raw};
 use crate::record::types::Fingerprint;
 use crate::record::{METHOD_VERSION, SCHEMA_VERSION};
@@ -199,8 +198,11 @@ pub fn ended(status: ExitStatus) -> String {
     }
 }
 
-/// The trace of a file that another profiler wrote at some time.
-pub fn foreign(recording: Recording, source: Source, label: String, written: Timestamp) -> Trace {
+/// PyTorch's profiler, as it is told.
+pub const KINETO: &str = "PyTorch's profiler (Kineto)";
+
+/// The trace of a file that PyTorch's profiler wrote at some time.
+pub fn of_kineto(recording: Recording, label: String, written: Timestamp) -> Trace {
     let header = TraceHeader {
         schema: SCHEMA_VERSION,
         method: METHOD_VERSION,
@@ -212,7 +214,7 @@ pub fn foreign(recording: Recording, source: Source, label: String, written: Tim
         ended: "an end that is not known".to_owned(),
         git: None,
         machine: fingerprint(&recording),
-        recorder: Some(source.text().to_owned()),
+        recorder: Some(KINETO.to_owned()),
         earlier: Vec::new(),
     };
     Trace { header, recording }

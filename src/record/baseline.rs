@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::line::{self, Lines};
 use super::side::{CaseRecord, Side, Status};
 use super::types::RunHeader;
-use super::{RecordError, choices, line};
+use super::{RecordError, choices};
 use crate::attention::CaseId;
 use crate::input;
 use crate::suite::names_a_file;
@@ -245,34 +246,37 @@ impl Store {
 /// # Errors
 /// When it is absent, or its first line is not that of a baseline this version reads.
 pub fn read(path: &Path) -> Result<Side, RecordError> {
-    let stored = header(path)?;
-    let text = input::text(path, input::RUN).map_err(|error| RecordError::io(path, error))?;
+    let mut file = opened(path)?;
+    let stored = head(path, &mut file)?;
     let mut cases: BTreeMap<CaseId, CaseRecord> = BTreeMap::new();
     let mut damage = Vec::new();
     let plan: BTreeSet<&CaseId> = stored.header.plan.iter().collect();
-    for (index, text) in text.lines().enumerate().skip(1) {
-        match line::read::<Line>(text) {
-            Ok(Line::Case(case)) if !plan.contains(&case.case) => damage.push(format!(
-                "line {}: {:?} is no case of its plan",
-                index + 1,
-                case.case.0
-            )),
+    while let Some(read) = file.read::<Line>()? {
+        let problem = match read {
+            Ok(Line::Case(case)) if !plan.contains(&case.case) => {
+                format!("{:?} is no case of its plan", case.case.0)
+            }
             // Two lines of one case are what a merge of two baselines leaves: neither is the
             // right one.
             Ok(Line::Case(case)) if cases.contains_key(&case.case) => {
-                let reason = format!("line {}: {} stands there twice", index + 1, case.case);
-                damage.push(reason.clone());
+                let problem = format!("{} stands there twice", case.case);
+                let reason = format!("line {}: {problem}", file.number);
                 cases.insert(case.case, CaseRecord::empty(Status::Missing { reason }));
+                problem
             }
             Ok(Line::Case(case)) => {
-                if let Some(objection) = case.record.objection() {
-                    damage.push(format!("line {}: {}: {objection}", index + 1, case.case));
-                }
+                let objection = case.record.objection();
+                let objection = objection.map(|objection| format!("{}: {objection}", case.case));
                 cases.insert(case.case, case.record);
+                match objection {
+                    Some(objection) => objection,
+                    None => continue,
+                }
             }
-            Ok(Line::Baseline(_)) => damage.push(format!("line {}: a second header", index + 1)),
-            Err(problem) => damage.push(format!("line {}: {problem}", index + 1)),
-        }
+            Ok(Line::Baseline(_)) => "a second header".to_owned(),
+            Err(problem) => problem,
+        };
+        damage.push(format!("line {}: {problem}", file.number));
     }
     for case in &stored.header.plan {
         if !cases.contains_key(case) {
@@ -294,24 +298,28 @@ pub fn read(path: &Path) -> Result<Side, RecordError> {
 /// # Errors
 /// As [`read`].
 pub fn header(path: &Path) -> Result<Stored, RecordError> {
-    let text = input::text(path, input::RUN).map_err(|error| RecordError::io(path, error))?;
-    let first = text.lines().next().unwrap_or_default();
-    super::check_schema(path, first)?;
-    match line::read::<Line>(first) {
-        Ok(Line::Baseline(head)) if head.run.objection().is_some() => {
-            let objection = head.run.objection().unwrap_or_default();
-            Err(RecordError::invalid(path, 1, objection))
-        }
-        Ok(Line::Baseline(head)) => Ok(Stored {
-            name: head.name,
-            path: path.to_owned(),
-            saved: head.saved,
-            header: head.run,
-            earlier: head.earlier,
-        }),
-        Ok(Line::Case(_)) => Err(RecordError::invalid(path, 1, "its header is missing")),
-        Err(problem) => Err(RecordError::invalid(path, 1, problem)),
+    head(path, &mut opened(path)?)
+}
+
+fn opened(path: &Path) -> Result<Lines<'_>, RecordError> {
+    Lines::open(path, input::RUN, input::RUN)
+}
+
+fn head(path: &Path, file: &mut Lines) -> Result<Stored, RecordError> {
+    let head = match file.first()? {
+        Line::Baseline(head) => *head,
+        Line::Case(_) => return Err(file.invalid("its header is missing")),
+    };
+    if let Some(objection) = head.run.objection() {
+        return Err(file.invalid(objection));
     }
+    Ok(Stored {
+        name: head.name,
+        path: path.to_owned(),
+        saved: head.saved,
+        header: head.run,
+        earlier: head.earlier,
+    })
 }
 
 fn folders(root: &Path) -> Vec<PathBuf> {

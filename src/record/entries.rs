@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 
 use super::RecordError;
-use super::run_file::{Beside, Known, Looks, each};
+use super::run_file::{Looks, each};
 use super::types::{Entry, Run};
 
 /// The entries of a run.
@@ -20,13 +20,12 @@ pub enum Entries<'a> {
 }
 
 impl Entries<'_> {
-    /// Shows each of them, in the order measured. What an entry's call does and what it took
-    /// may not be in it: that is not read from a file again.
+    /// Shows each of them, in the order measured.
     ///
     /// # Errors
     /// When the file cannot be read any more.
     pub fn each(&self, look: impl FnMut(&Entry)) -> Result<(), RecordError> {
-        self.shown(look, false, None)
+        self.shown(look, None)
     }
 
     /// The same of these cases alone; of a file's other lines hardly anything is read.
@@ -38,16 +37,15 @@ impl Entries<'_> {
         cases: &HashSet<&str>,
         look: impl FnMut(&Entry),
     ) -> Result<(), RecordError> {
-        self.shown(look, false, Some(cases))
+        self.shown(look, Some(cases))
     }
 
     fn shown(
         &self,
         look: impl FnMut(&Entry),
-        spent: bool,
         cases: Option<&HashSet<&str>>,
     ) -> Result<(), RecordError> {
-        let mut looking = Looking { look, spent, cases };
+        let mut looking = Looking { look, cases };
         match self {
             Entries::Held(run) => {
                 for entry in &run.entries {
@@ -58,7 +56,7 @@ impl Entries<'_> {
             }
             Entries::Stored(paths) => {
                 for path in *paths {
-                    each(path, &mut Known::default(), &mut looking)?;
+                    each(path, &mut looking)?;
                 }
             }
             Entries::None => {}
@@ -69,21 +67,16 @@ impl Entries<'_> {
 
 struct Looking<'c, F> {
     look: F,
-    spent: bool,
     /// The cases that are asked for; `None`: all.
     cases: Option<&'c HashSet<&'c str>>,
 }
 
 impl<F: FnMut(&Entry)> Looks for Looking<'_, F> {
-    fn asks_what_was_spent(&self) -> bool {
-        self.spent
-    }
-
     fn wants(&self, case: &str) -> bool {
         self.cases.is_none_or(|cases| cases.contains(case))
     }
 
-    fn look(&mut self, _: usize, entry: &Entry, _: &Beside) {
-        (self.look)(entry);
+    fn look(&mut self, _: usize, entry: Entry) {
+        (self.look)(&entry);
     }
 }

@@ -43,7 +43,7 @@ pub struct RunHeader {
     pub workers: Vec<WorkerRecord>,
     /// Every case that was to be measured, sorted.
     pub plan: Vec<CaseId>,
-    /// Which code was measured; `None` in older files, and where another tool measured.
+    /// Which code was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
     /// What was built for it and what that took, by what it is: [`super::built::SUITE`], or
@@ -53,9 +53,6 @@ pub struct RunHeader {
     /// What the devices of workers reach at the most, by worker; empty where nobody asked.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub peaks: BTreeMap<String, Peak>,
-    /// Present where another tool measured: much of the above is then taken on trust.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub imported: Option<Imported>,
     /// Present where it was measured in turn with another run, invocation by invocation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<Turn>,
@@ -121,21 +118,6 @@ pub enum TurnSide {
 pub fn in_turn(base: &RunHeader, head: &RunHeader) -> bool {
     let sides = (base.turn.as_ref(), head.turn.as_ref());
     matches!(sides, (Some(base), Some(head)) if base.pair == head.pair && base.side != head.side)
-}
-
-/// Where times come from that regatta did not take.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-pub struct Imported {
-    /// Whose files they were: `criterion`.
-    pub format: String,
-    /// The folder.
-    pub from: String,
-    /// The names of the measurements in it, each an invocation or several.
-    pub baselines: Vec<String>,
-    /// Facts in the header that the files do not hold: they are those of the machine
-    /// and the workers at the time of the import.
-    pub assumed: Vec<String>,
 }
 
 /// State of a git checkout.

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::{RecordError, SCHEMA_VERSION, check_schema, line, write_atomically};
+use super::line::{self, Lines};
+use super::{RecordError, SCHEMA_VERSION, write_atomically};
 use crate::input;
 use crate::kernels::ledger::{Ledger, Row};
 
@@ -52,28 +53,23 @@ pub fn write(path: &Path, ledger: &Ledger) -> Result<(), RecordError> {
 /// When it is absent, of another schema, or any line is damaged: a ledger with holes would
 /// pass what it should hold.
 pub fn read(path: &Path) -> Result<Ledger, RecordError> {
-    let text = input::text(path, input::LEDGER).map_err(|error| RecordError::io(path, error))?;
-    let mut lines = text.lines();
-    let first = lines.next().unwrap_or_default();
-    check_schema(path, first)?;
-    let invalid = |number, problem: &str| RecordError::invalid(path, number, problem);
-    let (compiler, entries) = match line::read::<Line>(first) {
-        Ok(Line::Ledger {
+    let mut file = Lines::open(path, input::LEDGER, input::LEDGER)?;
+    let (compiler, entries) = match file.first()? {
+        Line::Ledger {
             compiler, entries, ..
-        }) => (compiler, entries),
-        Ok(Line::Entry(_)) => return Err(invalid(1, "its header is missing")),
-        Err(problem) => return Err(invalid(1, &problem)),
+        } => (compiler, entries),
+        Line::Entry(_) => return Err(file.invalid("its header is missing")),
     };
     let mut rows = Vec::new();
-    for (index, text) in lines.enumerate() {
-        match line::read::<Line>(text) {
+    while let Some(read) = file.read()? {
+        match read {
             Ok(Line::Entry(row)) if !row.is_possible() => {
                 let problem = "its figures are beyond any device's; save the ledger again";
-                return Err(invalid(index + 2, problem));
+                return Err(file.invalid(problem));
             }
             Ok(Line::Entry(row)) => rows.push(*row),
-            Ok(Line::Ledger { .. }) => return Err(invalid(index + 2, "a second header")),
-            Err(problem) => return Err(invalid(index + 2, &problem)),
+            Ok(Line::Ledger { .. }) => return Err(file.invalid("a second header")),
+            Err(problem) => return Err(file.invalid(problem)),
         }
     }
     let ledger = Ledger::new(&compiler, rows);
@@ -82,7 +78,7 @@ pub fn read(path: &Path) -> Result<Ledger, RecordError> {
             "its header names {entries} entry points, {} are there; save it again",
             ledger.rows.len()
         );
-        return Err(invalid(1, &problem));
+        return Err(RecordError::invalid(path, 1, problem));
     }
     Ok(ledger)
 }
@@ -139,7 +135,7 @@ mod tests {
         );
         let headless = said(whole.split_once('\n').unwrap().1);
         assert!(headless.contains(":1: its header is missing"), "{headless}");
-        let other = said(&whole.replace("\"schema\":1", "\"schema\":9"));
+        let other = said(&whole.replace("\"schema\":2", "\"schema\":9"));
         assert!(other.contains("its schema is 9"), "{other}");
         assert!(said("").contains(":1: "), "an empty file");
     }

@@ -4,8 +4,16 @@
 //! A line is a JSON object whose last member is `"sum"`: the CRC-32 (IEEE, eight hex
 //! digits) of the object's text without it.
 
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::Path;
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+use super::{RecordError, check_schema};
+use crate::input::{self, Damage};
 
 const MARK: &str = ",\"sum\":\"";
 
@@ -26,15 +34,6 @@ pub fn write<T: Serialize>(record: &T) -> serde_json::Result<String> {
 /// # Errors
 /// What is wrong with it, as a sentence.
 pub fn read<T: DeserializeOwned>(line: &str) -> Result<T, String> {
-    let body = format!("{}}}", body(line)?);
-    serde_json::from_str(&body).map_err(|error| format!("it holds something unknown: {error}"))
-}
-
-/// A line without its checksum, which is right, and without the brace that ends the object.
-///
-/// # Errors
-/// What is wrong with it, as a sentence.
-pub fn body(line: &str) -> Result<&str, String> {
     let (body, rest) = line
         .rsplit_once(MARK)
         .ok_or("it is cut off or not a line of regatta's (no checksum)")?;
@@ -45,8 +44,102 @@ pub fn body(line: &str) -> Result<&str, String> {
     hasher.update(body.as_bytes());
     hasher.update(b"}");
     match format!("{:08x}", hasher.finalize()) == sum {
-        true => Ok(body),
+        true => serde_json::from_str(&format!("{body}}}"))
+            .map_err(|error| format!("it holds something unknown: {error}")),
         false => Err("it was edited: its checksum does not match".to_owned()),
+    }
+}
+
+/// The lines of a file of records, one at a time.
+#[derive(Debug)]
+pub struct Lines<'p> {
+    path: &'p Path,
+    file: BufReader<io::Take<File>>,
+    most: u64,
+    longest: u64,
+    bytes: Vec<u8>,
+    /// The number of the line that was read last, from 1.
+    pub number: usize,
+    /// True where a line feed ends it.
+    pub whole: bool,
+}
+
+impl<'p> Lines<'p> {
+    /// Opens a file of at most `most` bytes, of whose lines the first `longest` bytes are read.
+    ///
+    /// # Errors
+    /// When it cannot be opened, or is larger.
+    pub fn open(path: &'p Path, most: u64, longest: u64) -> Result<Lines<'p>, RecordError> {
+        let file = input::open(path, most).map_err(|error| RecordError::io(path, error))?;
+        Ok(Lines {
+            path,
+            // A file under /proc says that it is empty, and another may grow meanwhile.
+            file: BufReader::with_capacity(1 << 18, file.take(most + 1)),
+            most,
+            longest,
+            bytes: Vec::new(),
+            number: 0,
+            whole: true,
+        })
+    }
+
+    /// The next line without what ends it; `None` at the end. What is no text in it is replaced.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn next(&mut self) -> Result<Option<Cow<'_, str>>, RecordError> {
+        let io = |error| RecordError::io(self.path, error);
+        let found = input::line(&mut self.file, self.longest, &mut self.bytes).map_err(io)?;
+        if self.file.get_ref().limit() == 0 && self.file.buffer().is_empty() {
+            return Err(io(input::too_large(self.most)));
+        }
+        if found == input::Line::None {
+            return Ok(None);
+        }
+        self.number += 1;
+        self.whole = found == input::Line::Whole;
+        let line = self.bytes.strip_suffix(b"\n").unwrap_or(&self.bytes);
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        Ok(Some(String::from_utf8_lossy(line)))
+    }
+
+    /// Reads the first line, which says of which schema the file is.
+    ///
+    /// # Errors
+    /// When the file is empty, of another schema, or the line is damaged.
+    pub fn first<T: DeserializeOwned>(&mut self) -> Result<T, RecordError> {
+        let path = self.path;
+        let Some(text) = self.next()? else {
+            return Err(RecordError::invalid(path, 1, "the file is empty"));
+        };
+        check_schema(path, &text)?;
+        read(&text).map_err(|problem| RecordError::invalid(path, 1, problem))
+    }
+
+    /// Reads the next line; `None` at the end, and what is wrong with it where it is damaged.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn read<T: DeserializeOwned>(&mut self) -> Result<Option<Result<T, String>>, RecordError> {
+        Ok(self.next()?.map(|text| read(&text)))
+    }
+
+    /// What is wrong with the line that was read last.
+    pub fn damage(&self, problem: String) -> Damage {
+        Damage {
+            line: self.number,
+            problem,
+        }
+    }
+
+    /// The same as an error of the file.
+    pub fn invalid(&self, problem: impl Into<String>) -> RecordError {
+        RecordError::invalid(self.path, self.number, problem)
+    }
+
+    /// How many bytes of the file the line that was read last takes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.len() as u64
     }
 }
 

@@ -5,7 +5,6 @@ pub mod baseline;
 pub mod built;
 pub mod choices;
 pub mod conditions;
-pub mod criterion;
 pub mod disturbance;
 pub mod entries;
 pub mod first_call;
@@ -17,7 +16,6 @@ pub mod ledger;
 pub mod line;
 pub mod run_file;
 pub mod shard;
-pub mod shared;
 pub mod side;
 pub mod sound;
 pub mod spent;
@@ -36,7 +34,7 @@ use crate::output::{Draft, OutputError};
 use crate::suite::FILE_NAME_RULE;
 
 /// Version of the file formats in `docs/FORMAT.md`.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
 /// Version of the way times are taken. Times of different methods are never
 /// compared.

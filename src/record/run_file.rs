@@ -1,7 +1,5 @@
 //! A run's file: written line by line while measuring, read back whatever happened.
 
-mod cursor;
-mod quick;
 mod read;
 mod resume;
 mod wire;
@@ -13,7 +11,6 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-pub use quick::{Beside, Known};
 pub use read::{Looks, each, header_of, read, started};
 pub use resume::{Opening, differences};
 

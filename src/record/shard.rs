@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::RecordError;
-use super::run_file::{Known, RUN_FILE, differences, header_of};
+use super::run_file::{RUN_FILE, differences, header_of};
 use super::side::Side;
 use super::types::{Run, RunEnd, RunHeader};
 use crate::attention::CaseId;
@@ -80,11 +80,11 @@ impl Part {
 /// # Errors
 /// When one cannot be read; when one is lost, was not measured to its end, is there twice, or is
 /// of another suite, revision, machine or number of shards than the others: each is named.
-pub fn read(files: &[PathBuf], label: &str, known: &mut Known) -> Result<(Run, Side), ShardError> {
+pub fn read(files: &[PathBuf], label: &str) -> Result<(Run, Side), ShardError> {
     let mut parts = Vec::new();
     let mut wrong = Vec::new();
     for path in files {
-        let (run, side) = Side::read(path, label, known)?;
+        let (run, side) = Side::read(path, label)?;
         match run.header.shard.clone() {
             Some(Shard { place, whole }) => parts.push(Part {
                 path: path.clone(),

@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 use super::choices::Choice;
 use super::conditions::Conditions;
 use super::disturbance::Disturbance;
-use super::shared::Shared;
 use super::types::{Fault, Parts, RunHeader};
 use crate::attention::{CaseId, ParamValue};
 use crate::machine::{ActivitySummary, Counters, Division, HostTimes, Structure};
@@ -113,7 +112,7 @@ pub struct CaseRecord {
     pub conditions: Conditions,
     /// What each parameter became.
     #[serde(default, skip_serializing_if = "none")]
-    pub effective: Shared<BTreeMap<String, ParamValue>>,
+    pub effective: BTreeMap<String, ParamValue>,
     /// What a tuner chose, and in which invocations; empty where no tuner is known of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<Choice>,
@@ -122,7 +121,7 @@ pub struct CaseRecord {
     pub errors: BTreeMap<String, f64>,
     /// What one call does to the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub structure: Option<Shared<Structure>>,
+    pub structure: Option<Box<Structure>>,
     /// What the device did in one call, in a few figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<ActivitySummary>,
@@ -137,7 +136,7 @@ pub struct CaseRecord {
     pub counters: Option<Box<Counters>>,
 }
 
-fn none(parameters: &Shared<BTreeMap<String, ParamValue>>) -> bool {
+fn none(parameters: &BTreeMap<String, ParamValue>) -> bool {
     parameters.is_empty()
 }
 
@@ -271,7 +270,7 @@ impl CaseRecord {
             samples: 0,
             peak_bytes: None,
             conditions: Conditions::default(),
-            effective: Shared::default(),
+            effective: BTreeMap::new(),
             choices: Vec::new(),
             errors: BTreeMap::new(),
             structure: None,

@@ -185,7 +185,7 @@ pub struct Part {
     pub started: Timestamp,
     /// What came before its first invocation.
     pub spent: Stretch,
-    /// The host's name. Older files do not tell.
+    /// The host's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
 }

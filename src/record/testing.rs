@@ -19,7 +19,7 @@ pub fn header() -> RunHeader {
             .collect()
     };
     RunHeader {
-        schema: 1,
+        schema: crate::record::SCHEMA_VERSION,
         method: 1,
         tool: "0.1.0".to_owned(),
         argv: Vec::new(),
@@ -55,7 +55,6 @@ pub fn header() -> RunHeader {
         identity: None,
         built: BTreeMap::new(),
         peaks: BTreeMap::new(),
-        imported: None,
         turn: None,
         shard: None,
         hosts: Vec::new(),

@@ -16,7 +16,7 @@ pub use super::choices::{Choices, Tuned};
 pub use super::disturbance::Disturbance;
 pub use super::ground::Ground;
 pub use super::header::{
-    Fingerprint, Git, Imported, Peak, RunHeader, SuiteRecord, WorkerRecord, short_revision,
+    Fingerprint, Git, Peak, RunHeader, SuiteRecord, WorkerRecord, short_revision,
 };
 pub use super::spent::{Part, Stretch};
 pub use super::start::{How, Start};
@@ -34,11 +34,10 @@ pub struct Entry {
     /// What came of it.
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// What it took, with the starting and ending of its worker where that was for it. Older
-    /// files do not tell.
+    /// What it took, with the starting and ending of its worker where that was for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent: Option<Stretch>,
-    /// How the process came to be that it was put to. Older files do not tell.
+    /// How the process came to be that it was put to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<Start>,
 }
@@ -253,11 +252,11 @@ fn is_one(number: &u32) -> bool {
 pub struct RunEnd {
     /// When it was measured.
     pub finished: Timestamp,
-    /// What was said of it then. Older files do not tell.
+    /// What was said of it then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judged: Option<Judged>,
     /// What judging and reporting took: of a gate with suspects before their fresh
-    /// invocations, and after the last one. Older files do not tell.
+    /// invocations, and after the last one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub spent: Vec<Stretch>,
 }
@@ -328,8 +327,7 @@ impl VerdictOutcome {
 pub struct Run {
     /// Its first line.
     pub header: RunHeader,
-    /// What it was measured in, in their order: one, or several where it was stopped. Older
-    /// files do not tell.
+    /// What it was measured in, in their order: one, or several where it was stopped.
     pub parts: Vec<Part>,
     /// Every case in every invocation, in the order measured.
     pub entries: Vec<Entry>,

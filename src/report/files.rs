@@ -6,7 +6,6 @@ use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use super::criterion::Tree;
 use super::{Format, RenderError, Report, names};
 use crate::input;
 use crate::output::Draft;
@@ -57,15 +56,6 @@ pub enum WriteError {
         "cannot write {path}: a run, a baseline or a trace is there, and reports never replace one"
     )]
     Record {
-        /// The target.
-        path: PathBuf,
-    },
-    /// Something else is there that criterion measured.
-    #[error(
-        "cannot write {path}: other measurements are there, and are not replaced; name \
-         another baseline with --criterion-baseline, or remove its folder"
-    )]
-    Measured {
         /// The target.
         path: PathBuf,
     },
@@ -241,26 +231,6 @@ pub fn write_all(dir: &Path, report: &Report) -> Result<Vec<PathBuf>, WriteError
             .map(|one| one.unwrap_or_else(|panic| resume_unwind(panic)))
             .collect()
     })
-}
-
-/// Writes criterion's files under `root`, and replaces none: what is there already must
-/// be the same, as it is where an export is repeated.
-///
-/// # Errors
-/// When a file differs, before any is written; or when one cannot be written.
-pub fn write_tree(root: &Path, tree: &Tree) -> Result<(), WriteError> {
-    for (name, text) in &tree.files {
-        let path = root.join(name);
-        let same = fs::read(&path).map_or_else(
-            |error| error.kind() == std::io::ErrorKind::NotFound,
-            |there| there == text.as_bytes(),
-        );
-        if !same {
-            return Err(WriteError::Measured { path });
-        }
-    }
-    let mut files = tree.files.iter();
-    files.try_for_each(|(name, text)| write(&root.join(name), text))
 }
 
 /// The file of this path in the making, in a directory that is made where there is none.

@@ -36,7 +36,6 @@ pub(super) fn share(record: &CaseRecord, sms: Option<u32>) -> Option<Share> {
 mod tests {
     use super::*;
     use crate::machine::{ActivitySummary, Structure};
-    use crate::record::shared::Shared;
     use crate::record::side::Status;
 
     fn record(blocks: &[u32], longest: Option<usize>) -> CaseRecord {
@@ -46,7 +45,7 @@ mod tests {
             ..Launch::default()
         };
         CaseRecord {
-            structure: Some(Shared::from(Structure {
+            structure: Some(Box::new(Structure {
                 launches: blocks.iter().map(launch).collect(),
                 ..Structure::default()
             })),

@@ -64,7 +64,7 @@ mod tests {
         let scene = fixture::failed();
         let text = &render(Format::Json, &scene.report()).unwrap()[0].text;
         let value: serde_json::Value = serde_json::from_str(text).unwrap();
-        assert_eq!(value["schema"], 1);
+        assert_eq!(value["schema"], crate::record::SCHEMA_VERSION);
         assert_eq!(value["exit_code"], 1);
         assert_eq!(value["verdict"]["outcome"], "failed");
         let judgement: crate::judge::judgement::Judgement = serde_json::from_str(text).unwrap();

@@ -7,7 +7,6 @@
 mod account;
 pub mod bisect;
 pub mod by_axes;
-pub mod criterion;
 mod csv;
 mod exporter;
 pub mod files;

@@ -111,7 +111,7 @@ pub struct Settings {
     /// Nothing is timed: what a call does to the machine is counted, once a case.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub structure_only: bool,
-    /// On what ground times are judged. Older runs did not look at it.
+    /// On what ground times are judged.
     #[serde(default = "any_ground", skip_serializing_if = "GroundRule::is_any")]
     pub ground: GroundRule,
     /// How often the samples of a case are taken again in one invocation, at the most, where

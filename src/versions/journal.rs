@@ -14,8 +14,9 @@ use super::apart::Verdict;
 use super::hunt::Tried;
 use super::search::Towards;
 use crate::input;
+use crate::record::line::{self, Lines};
 use crate::record::run_file::{lock, move_aside};
-use crate::record::{RecordError, SCHEMA_VERSION, line, write_atomically};
+use crate::record::{RecordError, SCHEMA_VERSION, write_atomically};
 
 /// Name of the file in the report directory.
 pub const JOURNAL_FILE: &str = "bisect.jsonl";
@@ -246,20 +247,12 @@ impl Journal {
 /// When it is absent, of another schema, or its first line is damaged: then nobody knows what
 /// was asked.
 pub fn read(path: &Path) -> Result<Read, RecordError> {
-    let text = input::text(path, input::RUN).map_err(|error| RecordError::io(path, error))?;
-    let mut lines = text.lines();
-    let first = lines.next().unwrap_or_default();
-    crate::record::check_schema(path, first)?;
-    let header = line::read(first).map_err(|problem| RecordError::invalid(path, 1, problem))?;
+    let mut file = Lines::open(path, input::RUN, input::RUN)?;
     let Line::Bisect {
         started, question, ..
-    } = header
+    } = file.first()?
     else {
-        return Err(RecordError::invalid(
-            path,
-            1,
-            "it does not say what was asked",
-        ));
+        return Err(file.invalid("it does not say what was asked"));
     };
     let mut read = Read {
         started,
@@ -268,8 +261,8 @@ pub fn read(path: &Path) -> Result<Read, RecordError> {
         apart: Vec::new(),
         damaged: 0,
     };
-    for text in lines {
-        match line::read(text) {
+    while let Some(line) = file.read()? {
+        match line {
             Ok(Line::Tried(tried)) => read.tried.push(tried),
             Ok(Line::Apart(verdict)) => read.apart.push(verdict),
             // A second header, too, is no comparison.

@@ -141,7 +141,7 @@ fn files_that_are_no_runs_are_refused() {
     assert!(stderr.contains("notes.jsonl:1"), "{stderr}");
     let (_, stderr) = exits!(place, 2, ["report", "other.jsonl"]);
     assert!(
-        stderr.contains("its schema is 9, this regatta reads 1"),
+        stderr.contains("its schema is 9, this regatta reads 2"),
         "{stderr}"
     );
 }

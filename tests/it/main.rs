@@ -14,8 +14,6 @@ mod causes;
 mod clock;
 mod compare;
 mod conformance;
-#[path = "../criterion.rs"]
-mod criterion;
 mod cuda_worker;
 mod doctor;
 mod environments;
@@ -23,8 +21,6 @@ mod examples;
 mod faults;
 mod files;
 mod forks;
-#[path = "../fuzz_corpus.rs"]
-mod fuzz_corpus;
 mod gate;
 mod guide;
 mod history;

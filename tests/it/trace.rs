@@ -16,12 +16,12 @@ fn recording(name: &str, blocks: u32, ns: u64) -> String {
     for step in 0..10 {
         let start = 1_000_000 + step * (ns + 10_000);
         text += &format!(
-            "{{\"kind\":\"copy\",\"direction\":\"HtoD\",\"bytes\":64,\"start\":{},\"end\":{},\"stream\":7,\"device\":0}}\n",
+            "{{\"kind\":\"copy\",\"direction\":\"HtoD\",\"bytes\":64,\"start_ns\":{},\"end_ns\":{},\"stream\":7,\"device\":0}}\n",
             start - 5_000,
             start - 4_000,
         );
         text += &format!(
-            "{{\"kind\":\"kernel\",\"name\":1,\"start\":{start},\"end\":{},\"grid\":[{blocks},1,1],\"block\":[128,1,1],\"registers\":168,\"static_shared\":0,\"dynamic_shared\":65536,\"local\":0,\"stream\":7,\"device\":0,\"launched\":{},\"launch_ns\":3000}}\n",
+            "{{\"kind\":\"kernel\",\"name\":1,\"start_ns\":{start},\"end_ns\":{},\"grid\":[{blocks},1,1],\"block\":[128,1,1],\"registers\":168,\"shared_bytes\":65536,\"local_bytes\":0,\"stream\":7,\"device\":0,\"launched_ns\":{},\"launch_ns\":3000}}\n",
             start + ns,
             start - 9_000,
         );

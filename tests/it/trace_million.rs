@@ -26,7 +26,7 @@ fn recording(kernels: u64, which: impl Fn(u64) -> (u64, u64)) -> String {
         let (end, launched) = (start + 3_000 + 100 * (name % 9), start - 6_000);
         writeln!(
             text,
-            r#"{{"kind":"kernel","name":{name},"start":{start},"end":{end},"grid":[{grid},1,1],"block":[128,1,1],"registers":168,"static_shared":0,"dynamic_shared":65536,"local":0,"stream":7,"device":0,"launched":{launched},"launch_ns":3000}}"#
+            r#"{{"kind":"kernel","name":{name},"start_ns":{start},"end_ns":{end},"grid":[{grid},1,1],"block":[128,1,1],"registers":168,"shared_bytes":65536,"local_bytes":0,"stream":7,"device":0,"launched_ns":{launched},"launch_ns":3000}}"#
         )
         .unwrap();
     }

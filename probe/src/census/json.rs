@@ -45,7 +45,7 @@ pub fn operation(
         What::Kernel(kernel) => {
             out.push_str("{\"kind\":\"kernel\",\"name\":");
             name(out, kernel.name);
-            put(out, format_args!(",\"start\":{start},\"end\":{end}"));
+            put(out, format_args!(",\"start_ns\":{start},\"end_ns\":{end}"));
             sizes(out, "grid", kernel.grid);
             sizes(out, "block", kernel.block);
             if let Some(cluster) = kernel.cluster {
@@ -54,11 +54,10 @@ pub fn operation(
             put(
                 out,
                 format_args!(
-                    ",\"registers\":{},\"static_shared\":{},\"dynamic_shared\":{},\"local\":{},\
-                     \"stream\":{},\"device\":{}",
+                    ",\"registers\":{},\"shared_bytes\":{},\"local_bytes\":{},\"stream\":{},\
+                     \"device\":{}",
                     kernel.registers,
-                    kernel.static_shared,
-                    kernel.dynamic_shared,
+                    u64::from(kernel.static_shared) + u64::from(kernel.dynamic_shared),
                     kernel.local,
                     kernel.stream,
                     kernel.device
@@ -81,7 +80,7 @@ pub fn operation(
             put(
                 out,
                 format_args!(
-                    ",\"bytes\":{},\"start\":{start},\"end\":{end},\"stream\":{},\"device\":{}",
+                    ",\"bytes\":{},\"start_ns\":{start},\"end_ns\":{end},\"stream\":{},\"device\":{}",
                     memory.bytes, memory.stream, memory.device
                 ),
             );
@@ -89,7 +88,10 @@ pub fn operation(
     }
     if let Some(launch) = operation.launch {
         let (at, ns) = (launch.at, launch.ns);
-        put(out, format_args!(",\"launched\":{at},\"launch_ns\":{ns}"));
+        put(
+            out,
+            format_args!(",\"launched_ns\":{at},\"launch_ns\":{ns}"),
+        );
     }
     if let Some(id) = operation.operator {
         out.push_str(",\"operator\":");

@@ -153,13 +153,12 @@ fn written(linker: &mut Linker) -> Vec<String> {
 }
 
 const WRITTEN: [&str; 3] = [
-    "{\"kind\":\"kernel\",\"name\":0,\"start\":2000,\"end\":3000,\"grid\":[157,2,3],\
-     \"block\":[32,4,1],\"cluster\":[2,1,1],\"registers\":232,\"static_shared\":16,\
-     \"dynamic_shared\":53504,\"local\":8,\"stream\":7,\"device\":0,\"graph\":42,\
-     \"launched\":1000,\"launch_ns\":100,\"operator\":0}",
-    "{\"kind\":\"copy\",\"direction\":\"HtoD\",\"bytes\":64,\"start\":2500,\"end\":2510,\
-     \"stream\":9,\"device\":0,\"launched\":1200,\"launch_ns\":100}",
-    "{\"kind\":\"set\",\"bytes\":64,\"start\":3100,\"end\":3110,\"stream\":9,\"device\":0}",
+    "{\"kind\":\"kernel\",\"name\":0,\"start_ns\":2000,\"end_ns\":3000,\"grid\":[157,2,3],\
+     \"block\":[32,4,1],\"cluster\":[2,1,1],\"registers\":232,\"shared_bytes\":53520,\"local_bytes\":8,\"stream\":7,\"device\":0,\"graph\":42,\
+     \"launched_ns\":1000,\"launch_ns\":100,\"operator\":0}",
+    "{\"kind\":\"copy\",\"direction\":\"HtoD\",\"bytes\":64,\"start_ns\":2500,\"end_ns\":2510,\
+     \"stream\":9,\"device\":0,\"launched_ns\":1200,\"launch_ns\":100}",
+    "{\"kind\":\"set\",\"bytes\":64,\"start_ns\":3100,\"end_ns\":3110,\"stream\":9,\"device\":0}",
 ];
 
 fn holds_the_recording(linker: &mut Linker) {

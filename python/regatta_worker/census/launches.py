@@ -184,9 +184,9 @@ def _of_the_call(recorded: dict[str, Any]) -> list[dict[str, Any]] | None:
     """The operations that were launched within the call; None where a launch is not known."""
     begin, end = recorded["called"], recorded["returned"]
     operations = recorded["operations"]
-    if not all("launched" in operation for operation in operations):
+    if not all("launched_ns" in operation for operation in operations):
         return None
-    return [operation for operation in operations if begin <= operation["launched"] <= end]
+    return [operation for operation in operations if begin <= operation["launched_ns"] <= end]
 
 
 def _launch(kernel: dict[str, Any]) -> dict[str, Any]:
@@ -195,27 +195,28 @@ def _launch(kernel: dict[str, Any]) -> dict[str, Any]:
         "grid": kernel["grid"],
         "block": kernel["block"],
         "registers": kernel["registers"],
-        "shared_bytes": kernel["static_shared"] + kernel["dynamic_shared"],
-        "local_bytes": kernel["local"],
+        "shared_bytes": kernel["shared_bytes"],
+        "local_bytes": kernel["local_bytes"],
     }
     return launch | ({"cluster": kernel["cluster"]} if "cluster" in kernel else {})
 
 
 def _operations(operations: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    first = operations[0]["start"] if operations else 0
+    first = operations[0]["start_ns"] if operations else 0
     found = []
     for operation in operations:
         told = {
             "kind": operation["kind"],
-            "start_ns": operation["start"] - first,
-            "end_ns": operation["end"] - first,
+            "start_ns": operation["start_ns"] - first,
+            "end_ns": operation["end_ns"] - first,
             "stream": operation["stream"],
         }
-        name = operation.get("name") or operation.get("direction")
-        told |= {"name": name} if name else {}
-        told |= {"bytes": operation["bytes"]} if "bytes" in operation else {}
-        if "launched" in operation:
-            told["launched_ns"] = operation["launched"] - first
-        told |= {"operator": operation["operator"]} if "operator" in operation else {}
+        told |= {
+            key: operation[key]
+            for key in ("name", "direction", "bytes", "operator")
+            if key in operation
+        }
+        if "launched_ns" in operation:
+            told["launched_ns"] = operation["launched_ns"] - first
         found.append(told)
     return found

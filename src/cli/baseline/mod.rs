@@ -1,6 +1,5 @@
 //! `regatta baseline`: the only way a run becomes what others are held against.
 
-mod import;
 mod save;
 mod sessions;
 
@@ -16,7 +15,6 @@ use super::{Ended, Stop, note, print};
 use regatta::judge::{self, Options};
 use regatta::record::RecordError;
 use regatta::record::baseline::{self, Store};
-use regatta::record::run_file::Known;
 use regatta::report::terminal;
 use regatta::units::counted;
 
@@ -57,7 +55,6 @@ enum Action {
         #[arg(long)]
         force: bool,
     },
-    Import(import::ImportArgs),
     /// List the baselines, or show what one holds
     List {
         /// The one to show
@@ -99,7 +96,6 @@ pub fn run(args: &BaselineArgs) -> Ended {
             };
             save::run(&store, &wanted, runs, args.json)
         }
-        Action::Import(wanted) => import::run(&store, wanted, args.json),
         Action::List { name: None } => list(&store, args.json),
         Action::List { name: Some(name) } => show(&store, name, args.json),
         Action::Remove { name, machine } => remove(&store, name, machine.as_deref(), args.json),
@@ -124,17 +120,13 @@ fn list(store: &Store, json: bool) -> Ended {
     }
     for baseline in &stored {
         print(format!(
-            "{}\n  suite {}, {} cases, {}, machine {}, saved {}{}\n",
+            "{}\n  suite {}, {} cases, {}, machine {}, saved {}\n",
             baseline.name,
             baseline.header.suite.name,
             baseline.header.plan.len(),
             counted(baseline.earlier.len() + 1, "session"),
             baseline.header.machine.name,
             baseline.saved.strftime("%Y-%m-%d %H:%M"),
-            match &baseline.header.imported {
-                Some(imported) => format!(", imported from {}", imported.from),
-                None => String::new(),
-            },
         ))?;
     }
     Ok(0)
@@ -151,7 +143,6 @@ fn described(baseline: &baseline::Stored) -> serde_json::Value {
         "saved": baseline.saved,
         "tool": baseline.header.tool,
         "git": baseline.header.git,
-        "imported": baseline.header.imported,
     })
 }
 
@@ -161,7 +152,7 @@ fn show(store: &Store, name: &str, json: bool) -> Ended {
         return Err(absent(store, name));
     }
     for path in files {
-        let stored = sides::read(&path, name, &mut Known::default())?;
+        let stored = sides::read(&path, name)?;
         let judgement = judge::judge(&stored.side, None, &Options::default());
         if json {
             let text = serde_json::to_string(&judgement).map_err(Stop::not_judged)?;

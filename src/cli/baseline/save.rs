@@ -15,7 +15,7 @@ use regatta::judge::judgement::VerdictOutcome;
 use regatta::judge::{self, Options};
 use regatta::record::RecordError;
 use regatta::record::baseline::Store;
-use regatta::record::run_file::{Known, RUN_FILE};
+use regatta::record::run_file::RUN_FILE;
 use regatta::record::side::Side;
 use regatta::suite::BUILTIN;
 use regatta::units::counted;
@@ -38,7 +38,7 @@ pub(super) fn run(store: &Store, wanted: &Wanted<'_>, runs: &[String], json: boo
     let Wanted { name, force, .. } = *wanted;
     let stored = match runs.is_empty() {
         true => newest_that_passed(Path::new("reports"), name, store, force)?,
-        false => sides::find_one(runs, store, &mut Known::default())?,
+        false => sides::find_one(runs, store)?,
     };
     let why = unfit(&stored).or_else(|| of_another_suite(store, name, &stored.side));
     if let (Some(why), false) = (why, force) {
@@ -166,7 +166,7 @@ fn newest_that_passed(
         .filter_map(|folder| {
             let run = Some(folder.path().join(RUN_FILE)).filter(|run| run.is_file());
             let run = run.unwrap_or(folder.path()).display().to_string();
-            let stored = sides::find(&run, store, None, &mut Known::default()).ok()?;
+            let stored = sides::find(&run, store, None).ok()?;
             (!stored.is_baseline).then_some(stored)
         })
         .collect();

@@ -23,7 +23,7 @@ use regatta::measure::schedule::{self, Block};
 use regatta::measure::session::Session;
 use regatta::record::RecordError;
 use regatta::record::header::{Turn, TurnSide};
-use regatta::record::run_file::{Known, Opening, RunWriter, going_on};
+use regatta::record::run_file::{Opening, RunWriter, going_on};
 use regatta::record::side::Side;
 use regatta::record::types::{BaseId, Owed, Run};
 
@@ -277,9 +277,8 @@ impl Taking<'_> {
 
     /// Reads both runs back, the base under the names of the head's cases.
     fn read(&self) -> Result<(Side, Side), Stop> {
-        let mut known = Known::default();
-        let mut read = |writer: &RunWriter, ready: &Ready| {
-            Side::read(writer.path(), &ready.label(), &mut known).map_err(Stop::not_judged)
+        let read = |writer: &RunWriter, ready: &Ready| {
+            Side::read(writer.path(), &ready.label()).map_err(Stop::not_judged)
         };
         let (_, head) = read(&self.writers.head, &self.of.head)?;
         let (_, base) = read(&self.writers.base, &self.of.base)?;

@@ -11,7 +11,6 @@ use super::pairs;
 use super::question::{How, Question, SIDES, not_comparable};
 use regatta::measure::laps::Monotonic;
 use regatta::record::baseline::Store;
-use regatta::record::run_file::Known;
 use regatta::record::types::BaseId;
 
 /// A version that is ready to be measured, and the run that it is held against.
@@ -66,7 +65,7 @@ impl Stored {
 
 /// A run or a baseline that is stored.
 fn stored(path: &str, store: &Store) -> Result<Base, Stop> {
-    let found = sides::find(path, store, None, &mut Known::default())?;
+    let found = sides::find(path, store, None)?;
     Ok(Base {
         id: BaseId {
             name: path.to_owned(),

@@ -14,7 +14,7 @@ use crate::cli::{Ended, Stop, note, print};
 use regatta::judge::judgement::VerdictOutcome;
 use regatta::record::baseline;
 use regatta::record::history::{Added, Book, HistoryError, Reduced, Store, reduced};
-use regatta::record::run_file::{Known, RUN_FILE};
+use regatta::record::run_file::RUN_FILE;
 use regatta::units::counted;
 
 /// Whether a run is added to the history of its suite.
@@ -54,8 +54,7 @@ pub(super) fn run(args: &AddArgs) -> Ended {
         None => None,
     };
     let store = Store::new(&args.root);
-    let mut known = Known::default();
-    let all = found(&args.runs, at, &mut known)?;
+    let all = found(&args.runs, at)?;
     let mut told = Vec::new();
     let mut book: Option<Book> = None;
     for run in &all {
@@ -114,14 +113,14 @@ fn said(added: &Added) -> String {
 }
 
 /// Runs as they are to be added.
-fn found(names: &[String], at: Option<Timestamp>, known: &mut Known) -> Result<Vec<Reduced>, Stop> {
+fn found(names: &[String], at: Option<Timestamp>) -> Result<Vec<Reduced>, Stop> {
     if let Some(name) = names.iter().find(|name| !Path::new(name).exists()) {
         return Err(Stop::Usage(anyhow!(
             "{name} is neither a run's file nor a folder with a {RUN_FILE}"
         )));
     }
     let store = baseline::Store::new("baselines");
-    let all = sides::find_all(names, &store, known)?.into_iter();
+    let all = sides::find_all(names, &store)?.into_iter();
     let reduced = all.map(|one| match one.is_baseline {
         true => Err(refused(HistoryError::Baseline(one.path))),
         false => reduced(&one.path, &one.files, &one.run, &one.side, at).map_err(refused),
@@ -148,7 +147,7 @@ pub fn kept(ended: Ended, keep: &Keep, directory: &Path, quiet: bool) -> Ended {
     };
     let add = || -> Result<(), Stop> {
         let path = directory.join(RUN_FILE).display().to_string();
-        for run in found(&[path], None, &mut Known::default())? {
+        for run in found(&[path], None)? {
             let said = said(&Store::new(root).add(&run).map_err(refused)?);
             if !quiet {
                 note(said);

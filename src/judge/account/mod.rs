@@ -8,7 +8,6 @@
 
 mod asked;
 mod between;
-mod counters;
 mod first_call;
 mod host;
 mod memory;

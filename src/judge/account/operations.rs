@@ -4,13 +4,12 @@
 use std::collections::BTreeMap;
 
 use super::asked::Asked;
-use super::counters::counters;
-use crate::judge::judgement::{AccountLine, CounterChange, Item};
+use crate::judge::judgement::{AccountLine, Item};
 use crate::machine::{
-    Counters, KernelChange, LaunchChange, Part, Sides, StepPart, Work, align, family, moves_data,
-    normalised, short,
+    Counters, KernelChange, LaunchChange, METRICS, Part, Sides, StepPart, Work, align, family,
+    moves_data, normalised, short,
 };
-use crate::units::Nanoseconds;
+use crate::units::{Nanoseconds, Share};
 
 /// Lines of operations, those of one kind together: the layers of a model do the same.
 pub fn lines(asked: &Asked) -> Vec<AccountLine> {
@@ -35,7 +34,7 @@ pub fn lines(asked: &Asked) -> Vec<AccountLine> {
             what: name(part),
             count,
             changes: changes(asked.kernels, key),
-            counters: counted(asked, key),
+            executes: executes(asked, key),
         };
         found.push(item, of_step, time.growth() - by_clock);
     }
@@ -236,13 +235,14 @@ fn changes(kernels: &[KernelChange], key: &str) -> Vec<LaunchChange> {
         .map_or_else(Vec::new, |kernel| kernel.changes.clone())
 }
 
-/// What hardware counted of a kernel, where it did on both sides.
-fn counted(asked: &Asked, key: &str) -> Vec<CounterChange> {
-    let sides = asked.counters.and_then(|sides| {
-        let of = |side: &Counters| side.kernels.get(key).cloned();
-        Sides::both(of(sides.base), of(sides.head))
-    });
-    sides.map_or_else(Vec::new, |sides| counters(&sides))
+/// How much more instructions a kernel executes, where both sides' counts are exact.
+fn executes(asked: &Asked, key: &str) -> Option<Share> {
+    let sides = asked.counters?;
+    let of = |side: &Counters| {
+        let counts = side.kernels.get(key)?.instructions.get(METRICS[0].name)?;
+        (counts.is_exact() && counts.least > 0).then_some(counts.least as f64)
+    };
+    Some(Share(of(sides.head)? / of(sides.base)? - 1.0))
 }
 
 /// Differences of the clock below which it explains nothing: its resolution.

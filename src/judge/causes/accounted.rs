@@ -2,7 +2,7 @@
 
 use super::clock::Clock;
 use super::facts::{Facts, Found};
-use crate::judge::judgement::{Account, Cause, CounterChange, Fact, Item};
+use crate::judge::judgement::{Account, Cause, Fact, Item};
 use crate::machine::{Sides, plain};
 use crate::units::{Nanoseconds, Share};
 
@@ -59,7 +59,8 @@ fn growth(facts: &Facts, account: &Account, found: &Found) -> Option<Nanoseconds
 /// How much more a kernel executes than it did, where that is more.
 pub fn more_work(item: &Item) -> Option<Share> {
     match item {
-        Item::Longer { counters, .. } => counters.iter().find_map(CounterChange::more_work),
+        // Beyond a thousandth: less explains no time.
+        Item::Longer { executes, .. } => executes.filter(|more| more.0 > 0.001),
         _ => None,
     }
 }

@@ -108,7 +108,7 @@ fn never(facts: &Facts, sides: &Sides<&ActivitySummary>) -> Option<Found> {
     none.then(|| no_overlap(overlap.head, copying.head, " a call", order))
 }
 
-/// The time in which the driver copied; older files tell no more than that it did not.
+/// The time in which the driver copied; that it did not is known without.
 fn copying(activity: &ActivitySummary) -> Option<Nanoseconds> {
     let none = (activity.copies == 0).then_some(0);
     activity.time.copying_ns.or(none).map(Nanoseconds::whole)

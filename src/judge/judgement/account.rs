@@ -4,9 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::counter::CounterChange;
 use crate::machine::{LaunchChange, Sides, StepPart, plain};
-use crate::units::{ARROW, Nanoseconds, counted};
+use crate::units::{ARROW, Nanoseconds, Share, counted};
 
 /// A change of a time in parts. The lines and what is not explained add up to the change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -47,9 +46,10 @@ pub enum Item {
         count: u32,
         /// What changed of its launches.
         changes: Vec<LaunchChange>,
-        /// What hardware counted of them, where it did on both sides.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        counters: Vec<CounterChange>,
+        /// How much more instructions they execute, where hardware counted them exactly on
+        /// both sides.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        executes: Option<Share>,
     },
     /// Operations that only the head runs.
     Added {
@@ -164,11 +164,14 @@ impl Item {
                 what,
                 count,
                 changes,
-                counters,
+                executes,
             } => {
                 let changes = changes.iter().map(ToString::to_string);
-                let counters = counters.iter().map(ToString::to_string);
-                let changes: Vec<String> = changes.chain(counters).collect();
+                let executes = executes.map(|more| match more.0 == 0.0 {
+                    true => "same instructions".to_owned(),
+                    false => format!("instructions {:+.1} %", 100.0 * more.0),
+                });
+                let changes: Vec<String> = changes.chain(executes).collect();
                 match changes.is_empty() {
                     true => format!("{}{}", plain(what), times(count)),
                     false => format!("{}{} ({})", plain(what), times(count), changes.join(", ")),
@@ -331,7 +334,7 @@ mod tests {
             what: "flash_fwd_kernel<64>".to_owned(),
             count: 1,
             changes: Vec::new(),
-            counters: Vec::new(),
+            executes: None,
         };
         let second = Item::Starts {
             count: Sides::of(1, 2),

@@ -34,8 +34,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// A finding in JSON: the sentence for people, the facts for machines. Older files have the
-/// sentence alone.
+/// A finding in JSON: the sentence for people, the facts for machines.
 #[derive(Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 struct Written {
@@ -44,7 +43,6 @@ struct Written {
     /// The facts as a sentence.
     evidence: String,
     /// What was seen, most telling first.
-    #[serde(default)]
     facts: Vec<Fact>,
     /// What of the change it accounts for: 1.0 is all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -64,13 +62,9 @@ impl From<Finding> for Written {
 
 impl From<Written> for Finding {
     fn from(written: Written) -> Finding {
-        let facts = match written.facts.is_empty() {
-            true => vec![Fact::said(&written.evidence)],
-            false => written.facts,
-        };
         Finding {
             cause: written.cause,
-            facts,
+            facts: written.facts,
             share: written.share,
         }
     }

@@ -16,40 +16,19 @@ pub struct CommonShift {
     /// True when it is chance, and was divided out of each row.
     pub removed: bool,
     /// True when it is larger than the suite's floor.
-    #[serde(default)]
     pub beyond_floor: bool,
     /// What is said of the suite as a whole.
-    #[serde(default = "undecided")]
     pub word: Word,
     /// Lower end of its interval, of 95 %.
-    #[serde(default = "unity")]
     pub low: Ratio,
     /// Upper end of it.
-    #[serde(default = "unity")]
     pub high: Ratio,
     /// Two-sided, against no change.
-    #[serde(default = "certain")]
     pub p: Probability,
     /// Change of the whole suite that would have been called in 95 of 100.
-    #[serde(default)]
     pub smallest_effect: Share,
     /// Cases that take part in it.
-    #[serde(default)]
     pub sharing: usize,
     /// True where it is slower beyond the floor and nothing tells the day from the code.
-    #[serde(default)]
     pub looks_worse: bool,
-}
-
-/// Of files older than the field.
-fn undecided() -> Word {
-    Word::Inconclusive
-}
-
-fn unity() -> Ratio {
-    Ratio::ONE
-}
-
-fn certain() -> Probability {
-    Probability(1.0)
 }

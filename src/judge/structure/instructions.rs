@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::found::{Found, Pair, worse_if};
 use crate::judge::judgement::Uncounted;
-use crate::machine::{Counters, Counts, INSTRUCTIONS, METRICS, Metric, Structure, Use, short};
+use crate::machine::{Counters, Counts, INSTRUCTIONS, METRICS, Metric, Structure, short};
 use crate::suite::structural::{Action, Kind};
 use crate::units::ARROW;
 
@@ -21,7 +21,7 @@ pub fn compare(found: &mut Found) {
     };
     let others = base.kernels.keys().ne(head.kernels.keys());
     let one = one_process(base, head);
-    for metric in judged() {
+    for metric in &METRICS {
         for (name, kernel) in &base.kernels {
             let before = kernel.instructions.get(metric.name);
             let head = head.kernels.get(name);
@@ -39,12 +39,6 @@ pub fn compare(found: &mut Found) {
 
 fn counters(record: &crate::record::side::CaseRecord) -> Option<&Counters> {
     record.counters.as_deref()
-}
-
-fn judged() -> impl Iterator<Item = &'static Metric> {
-    METRICS
-        .iter()
-        .filter(|metric| metric.of == Use::Instructions)
 }
 
 /// What two ranges of countings say of each other.
@@ -120,7 +114,7 @@ pub fn undecided(pair: &Pair) -> Option<Uncounted> {
     let one_process = one_process(base, head);
     let taken =
         |kernel: &str| pair.policy.action(Kind::Instructions, kernel, pair.case) != Action::Ignore;
-    let all = judged().flat_map(|metric| {
+    let all = METRICS.iter().flat_map(|metric| {
         let kernels = base.kernels.iter().filter(|(name, _)| taken(name));
         kernels.filter_map(move |(name, kernel)| {
             let before = *kernel.instructions.get(metric.name)?;

@@ -1,16 +1,41 @@
-//! The files of histories: where they are, and what is in them, read back whatever happened.
+//! The files of histories: where they are, what is in them, read back whatever happened, and
+//! how a run is added.
 
-use std::collections::{BTreeMap, HashMap};
-use std::fs;
-use std::io::BufReader;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use super::head::head;
-use super::wire::{Kind, RunLine};
-use super::{History, HistoryError, Kept};
+use serde::{Deserialize, Serialize};
+
+use super::{About, Came, History, HistoryError, Kept, Reduced};
 use crate::attention::CaseId;
 use crate::input::{self, Damage};
-use crate::record::{RecordError, line};
+use crate::record::line::{self, Lines};
+use crate::record::side::is_time;
+use crate::record::{RecordError, SCHEMA_VERSION};
+use crate::suite::names_a_file;
+use crate::units::Nanoseconds;
+
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum Line {
+    History {
+        /// [`SCHEMA_VERSION`] of the writer.
+        schema: u32,
+        /// The suite.
+        suite: String,
+        /// The machine.
+        machine: String,
+    },
+    Run {
+        /// What is kept of the run itself.
+        run: Box<About>,
+        /// What came of its cases.
+        cases: BTreeMap<CaseId, Came>,
+    },
+}
 
 /// A folder of histories, which need not exist yet.
 #[derive(Clone, Debug)]
@@ -60,11 +85,187 @@ impl Store {
         found.sort();
         found
     }
+
+    /// Opens the history of a suite on a machine to add to it; nobody else can meanwhile.
+    ///
+    /// # Errors
+    /// When suite or machine cannot name a file, another process adds to the history now, or
+    /// the file is of another schema or history.
+    pub fn open(&self, suite: &str, machine: &str) -> Result<Book, HistoryError> {
+        if !names_a_file(suite) {
+            return Err(HistoryError::Suite(suite.to_owned()));
+        }
+        if !names_a_file(machine) {
+            return Err(RecordError::Machine(machine.to_owned()).into());
+        }
+        let folder = self.root.join(suite);
+        fs::create_dir_all(&folder).map_err(|error| RecordError::io(&folder, error))?;
+        let path = folder.join(format!("{machine}.jsonl"));
+        let io = |error| RecordError::io(&path, error);
+        let mut options = OpenOptions::new();
+        let file = options.read(true).append(true).create(true).open(&path);
+        let file = file.map_err(io)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(fs::TryLockError::WouldBlock) => return Err(HistoryError::Busy(path)),
+            Err(fs::TryLockError::Error(error)) => return Err(io(error).into()),
+        }
+        let mut book = Book {
+            suite: suite.to_owned(),
+            machine: machine.to_owned(),
+            path: path.clone(),
+            file,
+            runs: HashSet::new(),
+            cases: HashSet::new(),
+            damage: Vec::new(),
+            ends: Ends::Whole,
+            length: 0,
+        };
+        book.length = book.file.metadata().map_err(io)?.len();
+        if book.length > 0 {
+            let (there, ends) = read(&path)?;
+            if (there.suite.as_str(), there.machine.as_str()) != (suite, machine) {
+                let problem = format!(
+                    "it is the history of {} on {}, not of {suite} on {machine}; move it to its \
+                     place",
+                    there.suite, there.machine
+                );
+                return Err(RecordError::invalid(&path, 1, problem).into());
+            }
+            book.runs = there.runs.into_iter().map(|kept| kept.about.id).collect();
+            book.cases = there.cases.into_iter().collect();
+            book.ends = ends;
+            let told = there.damage.into_iter().map(|damage| {
+                let Damage { line, problem } = damage;
+                format!("{}:{line}: {problem}", path.display())
+            });
+            book.damage = told.collect();
+        }
+        Ok(book)
+    }
+
+    /// Adds one run to the history that it is of.
+    ///
+    /// # Errors
+    /// As [`open`](Store::open) and [`Book::add`].
+    pub fn add(&self, run: &Reduced) -> Result<Added, HistoryError> {
+        self.open(&run.suite, &run.machine)?.add(run)
+    }
 }
 
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let found = fs::read_dir(folder).into_iter().flatten().flatten();
     found.map(|entry| entry.path()).collect()
+}
+
+/// What came of adding a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Added {
+    /// It is in the history now.
+    New {
+        /// The history's file.
+        path: PathBuf,
+        /// Runs in it now.
+        runs: usize,
+        /// Cases that it did not have before.
+        new: usize,
+        /// What was wrong with the file, as sentences; what was cut off is removed from it.
+        damage: Vec<String>,
+    },
+    /// It was there already.
+    Already {
+        /// The history's file.
+        path: PathBuf,
+    },
+}
+
+/// How the last line of a file ends.
+#[derive(Debug)]
+enum Ends {
+    /// With a line feed.
+    Whole,
+    /// Without one, but its checksum is right.
+    Unended,
+    /// Within it: so many bytes are there of what was being added when it was stopped.
+    Cut(u64),
+}
+
+/// A history that is being added to, and that nobody else adds to meanwhile.
+#[derive(Debug)]
+pub struct Book {
+    suite: String,
+    machine: String,
+    path: PathBuf,
+    file: File,
+    runs: HashSet<String>,
+    cases: HashSet<CaseId>,
+    damage: Vec<String>,
+    ends: Ends,
+    length: u64,
+}
+
+impl Book {
+    /// True where a run belongs into it.
+    pub fn is_of(&self, run: &Reduced) -> bool {
+        (&self.suite, &self.machine) == (&run.suite, &run.machine)
+    }
+
+    /// Adds a run of its suite and machine, unless it is there.
+    ///
+    /// # Errors
+    /// When it cannot be written: the history is as it was then.
+    pub fn add(&mut self, run: &Reduced) -> Result<Added, HistoryError> {
+        let path = self.path.clone();
+        if self.runs.contains(&run.about.id) {
+            return Ok(Added::Already { path });
+        }
+        let mut text = String::new();
+        match self.ends {
+            Ends::Whole => {}
+            Ends::Unended => text.push('\n'),
+            Ends::Cut(bytes) => self.length = self.length.saturating_sub(bytes),
+        }
+        if self.length == 0 {
+            let first = Line::History {
+                schema: SCHEMA_VERSION,
+                suite: self.suite.clone(),
+                machine: self.machine.clone(),
+            };
+            text += &line::write(&first).map_err(RecordError::from)?;
+        }
+        let of_run = Line::Run {
+            run: Box::new(run.about.clone()),
+            cases: run.cases.iter().cloned().collect(),
+        };
+        text += &line::write(&of_run).map_err(RecordError::from)?;
+        self.append(text.as_bytes())
+            .map_err(|error| RecordError::io(&path, error))?;
+        self.length += text.len() as u64;
+        self.ends = Ends::Whole;
+        self.runs.insert(run.about.id.clone());
+        let before = self.cases.len();
+        self.cases
+            .extend(run.cases.iter().map(|(id, _)| id.clone()));
+        Ok(Added::New {
+            path,
+            runs: self.runs.len(),
+            new: self.cases.len() - before,
+            damage: std::mem::take(&mut self.damage),
+        })
+    }
+
+    /// Adds behind the last whole line. What was written of it is taken back where not all of
+    /// it could be.
+    fn append(&mut self, text: &[u8]) -> std::io::Result<()> {
+        self.file.set_len(self.length)?;
+        let written = self.file.write_all(text);
+        written
+            .and_then(|()| self.file.sync_data())
+            .inspect_err(|_| {
+                // The next one to add finds it cut off, and says so, where even that fails.
+                let _ = self.file.set_len(self.length);
+            })
+    }
 }
 
 impl History {
@@ -74,99 +275,88 @@ impl History {
     /// # Errors
     /// When there is none, or its first line is not that of a history this version reads.
     pub fn read(path: &Path) -> Result<History, HistoryError> {
-        read(path)
+        Ok(read(path)?.0)
     }
 }
 
-fn read(path: &Path) -> Result<History, HistoryError> {
-    let io = |error| HistoryError::from(RecordError::io(path, error));
-    let file = input::open(path, input::HISTORY).map_err(io)?;
-    let mut lines = BufReader::with_capacity(1 << 16, file);
-    let mut bytes = Vec::new();
-    let mut first = None;
-    let mut names: BTreeMap<u32, CaseId> = BTreeMap::new();
-    let mut runs: Vec<Kept> = Vec::new();
-    let mut damage = Vec::new();
-    for number in 1.. {
-        if input::line(&mut lines, input::LINE, &mut bytes).map_err(io)? == input::Line::None {
-            break;
-        }
-        let text = String::from_utf8_lossy(&bytes);
-        let text = text.trim_end_matches('\n');
-        if number == 1 {
-            first = Some(head(path, text, None)?);
-            continue;
-        }
-        match run(text, &mut names, &runs) {
-            Ok((kept, 0)) => runs.push(kept),
-            Ok((kept, lost)) => {
-                runs.push(kept);
-                damage.push(Damage {
-                    line: number,
-                    problem: format!("{lost} of its cases were named in a line that is damaged"),
-                });
+fn read(path: &Path) -> Result<(History, Ends), HistoryError> {
+    let mut file = Lines::open(path, input::HISTORY, input::LINE)?;
+    let Line::History { suite, machine, .. } = file.first()? else {
+        return Err(file.invalid("its first line is missing").into());
+    };
+    let mut history = History {
+        suite,
+        machine,
+        runs: Vec::new(),
+        cases: Vec::new(),
+        damage: Vec::new(),
+    };
+    let mut ends = if file.whole {
+        Ends::Whole
+    } else {
+        Ends::Unended
+    };
+    let mut numbers: HashMap<CaseId, u32> = HashMap::new();
+    let mut known: HashSet<String> = HashSet::new();
+    while let Some(line) = file.read()? {
+        let cut = !file.whole && file.bytes() < input::LINE;
+        ends = match (cut, line.is_err()) {
+            (true, true) => Ends::Cut(file.bytes()),
+            (true, false) => Ends::Unended,
+            (false, _) => Ends::Whole,
+        };
+        let run = line.and_then(|line| match line {
+            Line::History { .. } => Err("a second first line".to_owned()),
+            Line::Run { run, .. } if known.contains(&run.id) => {
+                Err("its run is in the history already".to_owned())
             }
-            Err(problem) => damage.push(Damage {
-                line: number,
-                problem,
-            }),
+            Line::Run { run, cases } => match cases.values().find_map(objection) {
+                Some(objection) => Err(objection),
+                None => Ok((run, cases)),
+            },
+        });
+        match run {
+            Ok((about, cases)) => {
+                known.insert(about.id.clone());
+                let results = cases.into_iter().map(|(id, came)| {
+                    let next = numbers.len() as u32;
+                    (*numbers.entry(id).or_insert(next), came)
+                });
+                let results = results.collect();
+                let about = *about;
+                history.runs.push(Kept { about, results });
+            }
+            Err(problem) if cut => history.damage.push(file.damage(format!(
+                "the last line is cut off ({problem}); adding a run removes it, so add that run \
+                 again"
+            ))),
+            Err(problem) => history.damage.push(file.damage(problem)),
         }
     }
-    let invalid = || RecordError::invalid(path, 1, "the file is empty");
-    let first = first.ok_or_else(invalid)?;
-    runs.sort_by_key(|kept| kept.about.at);
-    let cases = dense(&names, &mut runs);
-    Ok(History {
-        suite: first.suite,
-        machine: first.machine,
-        runs,
-        cases,
-        damage,
-    })
-}
-
-/// The run of a line, and how many of its results are of cases that nobody named.
-fn run(
-    text: &str,
-    names: &mut BTreeMap<u32, CaseId>,
-    before: &[Kept],
-) -> Result<(Kept, usize), String> {
-    let line: RunLine = line::read(text)?;
-    if line.kind != Kind::Run {
-        return Err("a second first line".to_owned());
-    }
-    if let Some(objection) = line.objection() {
-        return Err(objection);
-    }
-    if before.iter().any(|kept| kept.about.id == line.run.id) {
-        return Err("its run is in the history already".to_owned());
-    }
-    if let Some(new) = &line.new {
-        for (place, id) in new.ids.iter().enumerate() {
-            let number = new.from.saturating_add(place as u32);
-            names.entry(number).or_insert_with(|| id.clone());
-        }
-    }
-    let (results, lost) = line.results(|number| names.contains_key(&number));
-    let about = line.run;
-    Ok((Kept { about, results }, lost))
-}
-
-/// Numbers the cases anew without gaps, sorted by their ids, in all runs.
-fn dense(names: &BTreeMap<u32, CaseId>, runs: &mut [Kept]) -> Vec<CaseId> {
-    let mut cases: Vec<CaseId> = names.values().cloned().collect();
+    history.runs.sort_by_key(|kept| kept.about.at);
+    // Numbered by their ids.
+    let mut cases: Vec<(CaseId, u32)> = numbers.into_iter().collect();
     cases.sort();
-    cases.dedup();
-    let places: HashMap<u32, u32> = names
-        .iter()
-        .filter_map(|(number, id)| Some((*number, cases.binary_search(id).ok()? as u32)))
-        .collect();
-    for kept in runs {
-        for (number, _) in &mut kept.results {
-            *number = places.get(number).copied().unwrap_or_default();
-        }
-        kept.results.sort_by_key(|(number, _)| *number);
-        kept.results.dedup_by_key(|(number, _)| *number);
+    let mut places = vec![0; cases.len()];
+    for (place, (id, number)) in cases.into_iter().enumerate() {
+        places[number as usize] = place as u32;
+        history.cases.push(id);
     }
-    cases
+    for kept in &mut history.runs {
+        for (number, _) in &mut kept.results {
+            *number = places[*number as usize];
+        }
+    }
+    Ok((history, ends))
+}
+
+/// What no clock shows of the times of a case, as a sentence.
+fn objection(came: &Came) -> Option<String> {
+    let Came::Timed(figures) = came else {
+        return None;
+    };
+    let times = [Some(figures.device_ns), figures.host_ns, figures.cpu_ns];
+    let mut times = times.into_iter().flatten();
+    let odd = times.find(|time| !is_time(*time) && *time != Nanoseconds::ZERO);
+    odd.map(|time| format!("it has a time of {} ns, which no clock shows", time.0))
 }

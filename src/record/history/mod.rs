@@ -2,13 +2,9 @@
 //!
 //! `history/SUITE/MACHINE.jsonl`: a line that says what it is of, then a line a run in the
 //! order of adding, each with a checksum as those of run files. Nothing in it is ever changed.
-//! A case is a number in it: the line of the run that has it first names it.
 
-mod book;
 mod file;
-mod head;
 mod reduce;
-pub mod wire;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,8 +12,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-pub use book::{Added, Book};
-pub use file::{Store, Stored};
+pub use file::{Added, Book, Store, Stored};
 pub use reduce::{Reduced, reduced};
 
 use super::RecordError;
@@ -25,9 +20,6 @@ use super::types::{Damage, Git, VerdictOutcome};
 use crate::attention::CaseId;
 use crate::suite::FILE_NAME_RULE;
 use crate::units::{Nanoseconds, Share};
-
-/// Version of the file, in its first line.
-pub const SCHEMA: u32 = 1;
 
 /// Everything that is kept of a suite on a machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -90,7 +82,9 @@ impl About {
 }
 
 /// What came of a case in a run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
 pub enum Came {
     /// It was timed.
     Timed(Figures),
@@ -105,15 +99,19 @@ pub enum Came {
 }
 
 /// Times of a case in a run.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Figures {
     /// Median device time of its invocations.
     pub device_ns: Nanoseconds,
     /// Standard deviation of these over their mean, of two or more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spread: Option<Share>,
     /// Median of the host's time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_ns: Option<Nanoseconds>,
     /// Median of the processor's time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_ns: Option<Nanoseconds>,
 }
 
@@ -173,16 +171,6 @@ pub enum HistoryError {
     /// Another process adds to it.
     #[error("{0}: another regatta is adding to this history; try again when it has ended")]
     Busy(PathBuf),
-    /// The file is of another schema.
-    #[error(
-        "{path}: its schema is {found}, this regatta reads {SCHEMA}; use the version that wrote it"
-    )]
-    Schema {
-        /// The file.
-        path: PathBuf,
-        /// Its schema.
-        found: u32,
-    },
     /// It cannot be read or written.
     #[error(transparent)]
     Record(#[from] RecordError),

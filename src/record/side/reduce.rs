@@ -9,7 +9,6 @@ use crate::machine::{Counters, Division};
 use crate::record::choices;
 use crate::record::disturbance::{self, Disturbance};
 use crate::record::first_call;
-use crate::record::run_file::Beside;
 use crate::record::types::{Damage, Entry, Fault, Measurement, Outcome, Parts, Run};
 use crate::suite::Settings;
 
@@ -25,8 +24,8 @@ impl Side {
         }
         let folds = run.header.plan.iter().map(|case| {
             let mut fold = Fold::new(&run.header.settings);
-            for (&invocation, &entry) in entries.get(case).into_iter().flatten() {
-                fold.add(invocation, &entry.outcome, &Beside::of(entry));
+            for entry in entries.get(case).into_iter().flat_map(BTreeMap::values) {
+                fold.add(entry);
             }
             fold
         });
@@ -127,7 +126,8 @@ impl Fold {
     }
 
     /// Adds an invocation; `false` where it comes before one that was added, and is not.
-    pub(super) fn add(&mut self, invocation: u32, outcome: &Outcome, beside: &Beside) -> bool {
+    pub(super) fn add(&mut self, entry: &Entry) -> bool {
+        let (invocation, outcome) = (entry.invocation, &entry.outcome);
         if self.last.is_some_and(|last| last > invocation) {
             return false;
         }
@@ -138,10 +138,12 @@ impl Fold {
             false => self.screen.add(outcome),
         }
         if let Outcome::Measured(measurement) = outcome {
-            self.record.learn(measurement, beside);
+            self.record.learn(measurement);
             choices::add(&mut self.record.choices, invocation, &measurement.tuned);
-            self.divisions.extend(beside.division.as_deref().cloned());
-            self.counters.extend(beside.counters.as_deref().cloned());
+            self.divisions
+                .extend(measurement.division.as_deref().cloned());
+            self.counters
+                .extend(measurement.counters.as_deref().cloned());
             self.times(invocation, measurement, confirms);
             self.before_only += u32::from(measurement.errors_after.is_empty());
             if measurement.device_ns.is_empty() && !confirms {
@@ -300,25 +302,25 @@ impl CaseRecord {
     }
 
     /// What an invocation tells beside its times, whether or not they count.
-    fn learn(&mut self, measurement: &Measurement, beside: &Beside) {
+    fn learn(&mut self, measurement: &Measurement) {
         self.several |= measurement.several;
         self.peak_bytes = self.peak_bytes.max(measurement.peak_bytes);
         self.conditions.add(measurement);
-        self.effective = beside.effective.clone().unwrap_or_default();
+        self.effective.clone_from(&measurement.effective);
         for (result, &error) in &measurement.errors {
             match self.errors.get_mut(result) {
                 Some(worst) => *worst = worst.max(error),
                 None => drop(self.errors.insert(result.clone(), error)),
             }
         }
-        if let Some(structure) = &beside.structure {
-            self.structure = Some(structure.clone());
+        if let Some(structure) = &measurement.structure {
+            self.structure = Some(Box::new(structure.clone()));
         }
-        if let Some(host) = &beside.host {
+        if let Some(host) = &measurement.host {
             self.host = Some(host.clone());
         }
-        if let Some(activity) = &beside.activity {
-            self.activity = Some(activity.clone());
+        if let Some(activity) = &measurement.activity {
+            self.activity = Some(activity.summary());
         }
     }
 }

@@ -7,33 +7,32 @@ use std::path::Path;
 use super::Side;
 use super::reduce::{Fold, assembled};
 use crate::record::RecordError;
-use crate::record::run_file::{Beside, Known, Looks, each};
-use crate::record::types::{Entry, Outcome, Run};
+use crate::record::run_file::{Looks, each};
+use crate::record::types::{Entry, Run};
 use crate::suite::Settings;
 
 impl Side {
-    /// Reads a run's file and reduces it; the run comes back without its entries. `known` is
-    /// what runs have in common: two that are read with the same one share it.
+    /// Reads a run's file and reduces it; the run comes back without its entries.
     ///
     /// # Errors
     /// As [`run_file::read`](crate::record::run_file::read).
-    pub fn read(path: &Path, label: &str, known: &mut Known) -> Result<(Run, Side), RecordError> {
+    pub fn read(path: &Path, label: &str) -> Result<(Run, Side), RecordError> {
         let mut folding = Folding {
             settings: Settings::default(),
             folds: Vec::new(),
             late: BTreeSet::new(),
         };
-        let run = each(path, known, &mut folding)?;
+        let run = each(path, &mut folding)?;
         if !folding.late.is_empty() {
             let mut again = Again {
                 late: &folding.late,
                 found: BTreeMap::new(),
             };
-            each(path, known, &mut again)?;
+            each(path, &mut again)?;
             for (place, invocations) in again.found {
                 let mut fold = Fold::new(&folding.settings);
-                for (invocation, (outcome, beside)) in &invocations {
-                    fold.add(*invocation, outcome, beside);
+                for entry in invocations.values() {
+                    fold.add(entry);
                 }
                 folding.folds[place] = fold;
             }
@@ -58,8 +57,8 @@ impl Looks for Folding {
         self.folds = vec![Fold::new(&self.settings); run.header.plan.len()];
     }
 
-    fn look(&mut self, place: usize, entry: &Entry, beside: &Beside) {
-        if !self.folds[place].add(entry.invocation, &entry.outcome, beside) {
+    fn look(&mut self, place: usize, entry: Entry) {
+        if !self.folds[place].add(&entry) {
             self.late.insert(place);
         }
     }
@@ -68,15 +67,14 @@ impl Looks for Folding {
 /// The invocations of the late cases, which are few, all at once and in their order.
 struct Again<'f> {
     late: &'f BTreeSet<usize>,
-    found: BTreeMap<usize, BTreeMap<u32, (Outcome, Beside)>>,
+    found: BTreeMap<usize, BTreeMap<u32, Entry>>,
 }
 
 impl Looks for Again<'_> {
-    fn look(&mut self, place: usize, entry: &Entry, beside: &Beside) {
+    fn look(&mut self, place: usize, entry: Entry) {
         if self.late.contains(&place) {
             let of_case = self.found.entry(place).or_default();
-            let kept = (entry.outcome.clone(), beside.clone());
-            of_case.insert(entry.invocation, kept);
+            of_case.insert(entry.invocation, entry);
         }
     }
 }
@@ -88,7 +86,7 @@ mod tests {
     use crate::machine::{Activity, DeviceState, Launch, Named, Operation, Structure, Work};
     use crate::record::run_file::{Opening, RunWriter};
     use crate::record::testing::header;
-    use crate::record::types::{Fault, Measurement, Owed};
+    use crate::record::types::{Fault, Measurement, Outcome, Owed};
     use crate::record::{run_file, types::BaseId};
     use crate::units::{Bytes, Nanoseconds, quantities};
 
@@ -189,8 +187,7 @@ mod tests {
         std::fs::write(&path, text).unwrap();
 
         let mut whole = run_file::read(&path).unwrap();
-        let mut known = Known::default();
-        let (run, side) = Side::read(&path, "run", &mut known).unwrap();
+        let (run, side) = Side::read(&path, "run").unwrap();
         assert_eq!(side, Side::from_run("run", &whole));
         assert_eq!(side.damage.len(), 3, "{:?}", side.damage);
         whole.entries.clear();

@@ -1,7 +1,7 @@
 //! A trace's file: one record a line, each with a checksum.
 
 use std::collections::HashMap;
-use std::io::{self, BufReader, BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,8 +11,9 @@ use super::types::{Trace, TraceHeader};
 use crate::input;
 use crate::machine::{Launch, Moments, Operation, Process, Recording};
 use crate::output::Draft;
+use crate::record::RecordError;
+use crate::record::line::{self, Lines};
 use crate::record::types::Damage;
-use crate::record::{RecordError, check_schema, line};
 
 /// The ending of a trace's file.
 pub const EXTENSION: &str = "trace";
@@ -131,35 +132,24 @@ pub fn is_trace(path: &Path) -> bool {
 /// # Errors
 /// When there is no file, or its first line is not that of a trace this version reads.
 pub fn read(path: &Path) -> Result<Trace, RecordError> {
-    let io = |error| RecordError::io(path, error);
-    let mut file = BufReader::new(input::open(path, input::TRACE).map_err(io)?);
-    let mut text = Vec::new();
-    let mut next = || -> Result<Option<String>, RecordError> {
-        let found = input::line(&mut file, input::LINE, &mut text).map_err(io)?;
-        let line = String::from_utf8_lossy(&text).trim_end().to_owned();
-        Ok((found != input::Line::None).then_some(line))
-    };
-    let invalid = |problem: String| RecordError::invalid(path, 1, problem);
-    let first = next()?.ok_or_else(|| invalid("the file is empty".to_owned()))?;
-    check_schema(path, &first)?;
-    let header = match line::read::<Line>(&first).map_err(invalid)? {
+    let mut file = Lines::open(path, input::TRACE, input::LINE)?;
+    let header = match file.first()? {
         Line::Trace(header) => *header,
-        _ => return Err(invalid("it is not the first line of a trace".to_owned())),
+        _ => return Err(file.invalid("it is not the first line of a trace")),
     };
     let mut recording = Recording::default();
     let label = path.display().to_string();
     let mut operators = Vec::new();
     let mut finished = false;
-    let mut number = 1;
-    while let Some(text) = next()? {
-        number += 1;
+    while let Some(text) = file.next()? {
         let taken = take(&mut recording, &mut operators, &text).map(|end| finished |= end);
         if let Err(problem) = taken {
-            damaged(&mut recording, &label, number, &problem);
+            recording.damage.push((label.clone(), file.damage(problem)));
         }
     }
     if !finished {
-        damaged(&mut recording, &label, number, "its last line is missing");
+        let missing = file.damage("its last line is missing".to_owned());
+        recording.damage.push((label, missing));
     }
     // As they are written; a file that was edited may have them otherwise.
     recording
@@ -200,12 +190,6 @@ fn take(
         }
     }
     Ok(false)
-}
-
-fn damaged(recording: &mut Recording, label: &str, line: usize, problem: &str) {
-    let problem = problem.to_owned();
-    let damage = Damage { line, problem };
-    recording.damage.push((label.to_owned(), damage));
 }
 
 #[cfg(test)]

@@ -3,17 +3,15 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
-use std::io::{self, BufReader};
 use std::path::Path;
 use std::sync::Arc;
 
 use serde::Deserialize;
 
 use crate::input;
-use crate::machine::{
-    Calls, Device, Launch, Moments, Operation, Process, Recorded, Recording, Work,
-};
+use crate::machine::{Calls, Device, Launch, Moments, Operation, Process, Recording, Work};
 use crate::record::RecordError;
+use crate::record::line::Lines;
 use crate::record::types::Damage;
 
 /// Environment variable that names the folder to the injected library.
@@ -42,21 +40,6 @@ enum Line {
         /// The ranges that the host was in, outermost first, joined by `/`.
         name: String,
     },
-    Kernel(RawKernel),
-    Copy {
-        /// `HtoD`, `DtoH`, `DtoD`, `PtoP` or `HtoH`.
-        direction: String,
-        /// How much.
-        bytes: u64,
-        #[serde(flatten)]
-        at: Place,
-    },
-    Set {
-        /// How much.
-        bytes: u64,
-        #[serde(flatten)]
-        at: Place,
-    },
     Calls(Calls),
     /// When the host made calls that are told one by one.
     Moments {
@@ -78,40 +61,13 @@ enum Line {
         #[expect(dead_code, reason = "told, and of no use yet")]
         at: Option<u64>,
     },
-    /// A later library's line.
+    /// An operation, which has a kind of its own.
     #[serde(other)]
-    Unknown,
+    Other,
 }
 
-#[derive(Deserialize)]
-struct RawKernel {
-    #[serde(flatten)]
-    at: Place,
-    #[serde(flatten)]
-    kernel: Launch<u32>,
-}
-
-/// When and where something ran.
-#[derive(Deserialize)]
-struct Place {
-    /// When it started on the device, in nanoseconds of CUPTI's clock.
-    start: u64,
-    /// When it ended there.
-    end: u64,
-    /// Number of its stream.
-    stream: u32,
-    /// The device's ordinal in its process.
-    device: u32,
-    /// When the host began to launch it, in nanoseconds of the same clock, where known.
-    #[serde(default)]
-    launched: Option<u64>,
-    /// How long launching it took the host, where known.
-    #[serde(default)]
-    launch_ns: Option<u64>,
-    /// The number of the operator that launched it, where the program tells.
-    #[serde(default)]
-    operator: Option<u32>,
-}
+/// An operation, with the numbers of its kernel's name and of its operator.
+type Numbered = Operation<Launch<u32>, u32>;
 
 /// Reads every recording in a folder. Of more than `limit` operations the last are kept:
 /// a program's beginning is its warm-up. Never holds more than twice as many.
@@ -136,8 +92,7 @@ pub fn read(folder: &Path, limit: usize) -> Result<Recording, RecordError> {
         limit: limit.max(1),
     };
     for path in &files {
-        let read = reader.file(path);
-        read.map_err(|error| RecordError::io(path, error))?;
+        reader.file(path)?;
     }
     let mut recording = reader.recording;
     recording.settle(limit);
@@ -158,10 +113,10 @@ struct Reader {
 }
 
 impl Reader {
-    fn file(&mut self, path: &Path) -> io::Result<()> {
-        let mut input = BufReader::new(input::open(path, input::TRACE)?);
+    fn file(&mut self, path: &Path) -> Result<(), RecordError> {
+        let mut lines = Lines::open(path, input::TRACE, LONGEST_LINE)?;
         let label = path.file_name().unwrap_or_default();
-        let mut file = Lines {
+        let mut file = Source {
             label: label.to_string_lossy().into_owned(),
             process: self.recording.processes.len() as u32,
             ids: HashMap::new(),
@@ -173,15 +128,10 @@ impl Reader {
             pid: pid(&file.label),
             ..Process::default()
         });
-        let mut line = Vec::new();
-        loop {
-            let found = input::line(&mut input, LONGEST_LINE, &mut line)?;
-            if found == input::Line::None {
-                break;
-            }
+        while let Some(text) = lines.next()? {
+            let text = text.into_owned();
+            let whole = lines.whole;
             file.number += 1;
-            let whole = found == input::Line::Whole;
-            let text = String::from_utf8_lossy(&line);
             if !text.trim().is_empty()
                 && let Err(problem) = self.line(text.trim(), whole, &mut file)
             {
@@ -201,7 +151,7 @@ impl Reader {
         Ok(())
     }
 
-    fn damaged(&mut self, file: &mut Lines, problem: String) {
+    fn damaged(&mut self, file: &mut Source, problem: String) {
         file.bad += 1;
         if file.bad <= DAMAGE_KEPT {
             let line = file.number;
@@ -210,7 +160,7 @@ impl Reader {
         }
     }
 
-    fn line(&mut self, text: &str, whole: bool, file: &mut Lines) -> Result<(), String> {
+    fn line(&mut self, text: &str, whole: bool, file: &mut Source) -> Result<(), String> {
         let line: Line = serde_json::from_str(text).map_err(|error| match whole {
             true => format!("it cannot be understood: {error}"),
             false => "it is cut off: the process ended while it was written".to_owned(),
@@ -238,52 +188,30 @@ impl Reader {
                 let operator = interned(&mut self.operators, name);
                 file.operators.insert(id, operator);
             }
-            Line::Kernel(RawKernel { at, mut kernel }) => {
-                kernel.name = match file.ids.get(&kernel.name) {
-                    Some(index) => *index,
-                    None => self.name(format!("(kernel {} without a name)", kernel.name)),
-                };
-                self.operation(file, at, Work::Kernel(kernel))?;
-            }
-            Line::Copy {
-                direction,
-                bytes,
-                at,
-            } => {
-                let bytes = Some(bytes);
-                self.operation(file, at, Work::Copy { direction, bytes })?;
-            }
-            Line::Set { bytes, at } => {
-                let bytes = Some(bytes);
-                self.operation(file, at, Work::Set { bytes })?;
-            }
             Line::Calls(calls) => process.calls.push(calls),
             Line::Moments { of } => process.moments.get_or_insert_default().add(of),
             Line::Dropped { records } => process.dropped = process.dropped.saturating_add(records),
             Line::Problem { text } => process.problems.push(text),
             Line::End { .. } => process.ended = true,
-            Line::Unknown => return Err("it is of a kind that this regatta does not know".into()),
+            Line::Other => {
+                let told = serde_json::from_str(text)
+                    .map_err(|error| format!("it cannot be understood: {error}"))?;
+                self.operation(file, told)?;
+            }
         }
         Ok(())
     }
 
-    fn operation(
-        &mut self,
-        file: &Lines,
-        at: Place,
-        work: Work<Launch<u32>>,
-    ) -> Result<(), String> {
-        let launched = at.launched.filter(|launched| *launched > 0);
-        let operation: Recorded = Operation {
-            process: file.process,
-            device: at.device,
-            stream: Some(at.stream),
-            // What no clock shows is objected to below.
-            launched_ns: launched.map(|at| i64::try_from(at).unwrap_or(i64::MAX)),
-            launch_ns: at.launch_ns,
-            operator: at.operator.and_then(|id| file.operators.get(&id).cloned()),
-            ..Operation::new(work, at.start, at.end)
-        };
+    fn operation(&mut self, file: &Source, told: Numbered) -> Result<(), String> {
+        let mut operation = told.with_operator(|id| file.operators.get(&id).cloned());
+        operation.process = file.process;
+        operation.launched_ns = operation.launched_ns.filter(|at| *at > 0);
+        if let Work::Kernel(kernel) = &mut operation.work {
+            kernel.name = match file.ids.get(&kernel.name) {
+                Some(index) => *index,
+                None => self.name(format!("(kernel {} without a name)", kernel.name)),
+            };
+        }
         // CUPTI writes 0 where it could not take the time.
         if operation.start_ns == 0 {
             return Err("its times make no sense: it has no start".to_owned());
@@ -305,7 +233,7 @@ impl Reader {
 }
 
 /// A file being read.
-struct Lines {
+struct Source {
     label: String,
     process: u32,
     /// Index of a name by the id that this process gave it.

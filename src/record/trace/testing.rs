@@ -13,7 +13,7 @@ pub const BACKWARD: &str =
 pub fn trace(recording: Recording) -> Trace {
     Trace {
         header: TraceHeader {
-            schema: 1,
+            schema: crate::record::SCHEMA_VERSION,
             method: 1,
             tool: "0.1.0".to_owned(),
             argv: Vec::new(),

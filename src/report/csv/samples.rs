@@ -120,6 +120,18 @@ mod tests {
         String::from_utf8(rows).unwrap()
     }
 
+    /// The row that a table makes of it.
+    fn row(text: &str) -> String {
+        let mut writer = ::csv::Writer::from_writer(Vec::new());
+        writer.write_record([&text_cell(text), "x"]).unwrap();
+        String::from_utf8(writer.into_inner().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_blank_is_quoted_as_a_table_does() {
+        assert_eq!(quoted(" ").unwrap() + ",x\n", row(" "));
+    }
+
     proptest! {
         #[test]
         fn a_figure_is_as_short_as_it_is_printed(value in any::<f64>(), power in -6_i32..18) {
@@ -134,10 +146,7 @@ mod tests {
 
         #[test]
         fn a_text_is_quoted_as_a_table_does(text in "[-a-z\"=,:/ é]{0,12}") {
-            let mut writer = ::csv::Writer::from_writer(Vec::new());
-            writer.write_record([&text_cell(&text), "x"]).unwrap();
-            let row = String::from_utf8(writer.into_inner().unwrap()).unwrap();
-            prop_assert_eq!(quoted(&text).unwrap() + ",x\n", row);
+            prop_assert_eq!(quoted(&text).unwrap() + ",x\n", row(&text));
         }
     }
 

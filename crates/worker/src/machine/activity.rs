@@ -68,8 +68,7 @@ pub struct ActivitySummary {
     pub copies: u64,
     /// Their bytes.
     pub copied_bytes: u64,
-    /// Nanoseconds in which a kernel that moves data ran ([`moves_data`]). Older files do
-    /// not tell.
+    /// Nanoseconds in which a kernel that moves data ran ([`moves_data`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moving_ns: Option<u64>,
     /// Which launch took longest: its place among the kernels.
@@ -80,7 +79,7 @@ pub struct ActivitySummary {
     /// Calls to CUDA, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub calls: BTreeMap<String, u64>,
-    /// Nanoseconds that the host spent in them, by the same names. Older files do not tell.
+    /// Nanoseconds that the host spent in them, by the same names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub calls_ns: BTreeMap<String, u64>,
 }
@@ -211,16 +210,6 @@ mod tests {
             kernel("void at::native::elementwise_kernel<128, 4>(int)", 90, 130),
         ]);
         assert_eq!(call.summary().moving_ns, Some(38 + 40));
-    }
-
-    /// A baseline from before these were kept is read, and what it lacks is not 0.
-    #[test]
-    fn a_summary_of_an_older_file_is_read() {
-        let text = r#"{"busy_ns":9,"span_ns":10,"gaps":1,"copies":1,"copied_bytes":4,
-            "overlap_ns":0,"host_ns":7}"#;
-        let summary: ActivitySummary = serde_json::from_str(text).unwrap();
-        assert_eq!((summary.time.copying_ns, summary.moving_ns), (None, None));
-        assert_eq!((summary.time.busy_ns, summary.time.idle_ns()), (9, 1));
     }
 
     #[test]

@@ -35,81 +35,31 @@ pub struct CountedKernel {
 /// Beyond it a double no longer holds each whole number: no count.
 const MOST: f64 = 9_007_199_254_740_992.0;
 
-/// What a metric is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
-    /// Instructions of a class, which do not depend on who else uses the device: judged, where
-    /// they are exact.
-    Instructions,
-    /// A share of the most there can be, in percent: evidence.
-    Percent,
-    /// An amount that depends on what caches held: evidence.
-    Amount,
-}
-
-/// A hardware counter that is read.
+/// A hardware counter that is read: instructions of a class, which do not depend on who else
+/// uses the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metric {
     /// Its name in CUPTI's range profiler.
     pub name: &'static str,
     /// What people call it.
     pub words: &'static str,
-    /// What it is for.
-    pub of: Use,
 }
 
 /// Every counter that is read, in the order in which they are told.
-pub const METRICS: [Metric; 9] = {
-    const fn metric(name: &'static str, words: &'static str, of: Use) -> Metric {
-        Metric { name, words, of }
+pub const METRICS: [Metric; 4] = {
+    const fn metric(name: &'static str, words: &'static str) -> Metric {
+        Metric { name, words }
     }
     [
-        metric("sm__inst_executed.sum", "instructions", Use::Instructions),
+        metric("sm__inst_executed.sum", "instructions"),
         metric(
             "sm__inst_executed_pipe_tensor.sum",
             "tensor-pipe instructions",
-            Use::Instructions,
         ),
-        metric(
-            "smsp__inst_executed_op_local_ld.sum",
-            "local loads",
-            Use::Instructions,
-        ),
-        metric(
-            "smsp__inst_executed_op_local_st.sum",
-            "local stores",
-            Use::Instructions,
-        ),
-        metric(
-            "sm__cycles_active.avg.pct_of_peak_sustained_elapsed",
-            "SM cycles active",
-            Use::Percent,
-        ),
-        metric(
-            "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
-            "tensor pipe active",
-            Use::Percent,
-        ),
-        metric(
-            "sm__warps_active.avg.pct_of_peak_sustained_active",
-            "achieved occupancy",
-            Use::Percent,
-        ),
-        metric("dram__bytes.sum", "bytes of DRAM", Use::Amount),
-        metric(
-            "l1tex__data_bank_conflicts_pipe_lsu.sum",
-            "bank conflicts",
-            Use::Amount,
-        ),
+        metric("smsp__inst_executed_op_local_ld.sum", "local loads"),
+        metric("smsp__inst_executed_op_local_st.sum", "local stores"),
     ]
 };
-
-impl Metric {
-    /// The one of this name.
-    pub fn of_name(name: &str) -> Option<&'static Metric> {
-        METRICS.iter().find(|metric| metric.name == name)
-    }
-}
 
 /// What was counted of a case, over several calls in one or several processes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -132,9 +82,6 @@ pub struct KernelCounters {
     /// Instructions by metric, of all its launches together.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub instructions: BTreeMap<String, Counts>,
-    /// Shares and amounts by metric: the mean of its launches, over all calls.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub evidence: BTreeMap<String, f64>,
 }
 
 /// What several countings of one thing read.
@@ -243,7 +190,7 @@ impl Counters {
             if ours.launches == 0 || theirs.launches == 0 {
                 ours.not_always(&theirs);
             } else {
-                ours.add(self.calls, &theirs, other.calls);
+                ours.add(&theirs);
             }
             ours.launches = ours.launches.max(theirs.launches);
         }
@@ -284,22 +231,10 @@ impl Counters {
     /// The instructions of a metric that the whole call executes; `None` where one of its
     /// kernels was not counted so.
     pub fn total(&self, metric: &str) -> Option<Counts> {
-        let counts = self
-            .kernels
-            .values()
-            .map(|kernel| kernel.instructions.get(metric));
-        counts.sum_of()
-    }
-}
-
-/// Adds counts of which each is to be known.
-trait SumOf {
-    fn sum_of(self) -> Option<Counts>;
-}
-
-impl<'a, I: Iterator<Item = Option<&'a Counts>>> SumOf for I {
-    fn sum_of(mut self) -> Option<Counts> {
-        self.try_fold(Counts::exactly(0), |sum, count| Some(sum.plus(*count?)))
+        let mut counts = self.kernels.values();
+        counts.try_fold(Counts::exactly(0), |sum, kernel| {
+            Some(sum.plus(*kernel.instructions.get(metric)?))
+        })
     }
 }
 
@@ -318,35 +253,18 @@ impl KernelCounters {
             let Some(values) = values.collect::<Option<Vec<f64>>>() else {
                 continue;
             };
-            let sum: f64 = values.iter().sum();
-            let name = metric.name.to_owned();
-            match metric.of {
-                Use::Instructions => {
-                    let count = Counts::exactly(sum as u64);
-                    found.instructions.insert(name, count);
-                }
-                Use::Percent | Use::Amount => {
-                    found.evidence.insert(name, sum / values.len() as f64);
-                }
-            }
+            let count = Counts::exactly(values.iter().sum::<f64>() as u64);
+            found.instructions.insert(metric.name.to_owned(), count);
         }
         found
     }
 
     /// Takes in countings of the same kernel; what one of both does not tell is not known.
-    fn add(&mut self, calls: u32, other: &KernelCounters, more: u32) {
+    fn add(&mut self, other: &KernelCounters) {
         self.instructions.retain(|metric, counts| {
             let theirs = other.instructions.get(metric);
             theirs.is_some_and(|theirs| {
                 *counts = counts.with(*theirs);
-                true
-            })
-        });
-        let (ours, theirs) = (f64::from(calls), f64::from(more));
-        self.evidence.retain(|metric, mean| {
-            let other = other.evidence.get(metric);
-            other.is_some_and(|other| {
-                *mean = (*mean * ours + other * theirs) / (ours + theirs);
                 true
             })
         });
@@ -361,11 +279,6 @@ impl KernelCounters {
             .map(|(metric, counts)| (metric.clone(), counts.with(Counts::exactly(0))))
             .collect();
         self.instructions = all.into_iter().collect();
-        let theirs = other
-            .evidence
-            .iter()
-            .map(|(name, value)| (name.clone(), *value));
-        self.evidence.extend(theirs);
     }
 }
 

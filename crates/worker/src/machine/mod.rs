@@ -23,7 +23,6 @@ pub use activity::{
 };
 pub use counters::{
     CountedCall, CountedKernel, Counters, Counts, INSTRUCTIONS, KernelCounters, METRICS, Metric,
-    Use,
 };
 pub use division::{Division, Part, RecordedCall};
 pub use host_times::HostTimes;

@@ -24,17 +24,15 @@ pub struct Operation<K, O = Arc<str>> {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub device: u32,
     /// When it started on the device.
-    #[serde(alias = "start")]
     pub start_ns: u64,
     /// When it ended there; at least `start_ns`.
-    #[serde(alias = "end")]
     pub end_ns: u64,
     /// Number of its stream, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<u32>,
     /// When the host began to launch it, where known; before the first operation of a call
     /// it is negative.
-    #[serde(default, skip_serializing_if = "Option::is_none", alias = "launched")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launched_ns: Option<i64>,
     /// How long launching it took the host, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,7 +59,7 @@ pub enum Work<K> {
     /// Copied memory by the driver, not by a kernel.
     Copy {
         /// `HtoD`, `DtoH`, `DtoD`, `PtoP`, `HtoH` or `?`.
-        #[serde(default = "unknown", alias = "name")]
+        #[serde(default = "unknown")]
         direction: String,
         /// How much, where known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -195,37 +193,7 @@ impl<K> From<&Operation<K>> for Ran {
 
 #[cfg(test)]
 mod tests {
-    use super::super::launch::Launch;
     use super::*;
-
-    /// Workers name a copy's direction as kernels are named; older traces have their times
-    /// without a unit. All of it reads as one, and is written as one.
-    #[test]
-    fn what_workers_tell_and_what_is_recorded_are_the_same() {
-        let told = r#"{"kind":"copy","name":"HtoD","start_ns":0,"end_ns":5,"stream":7,
-            "bytes":64,"launched_ns":-3}"#;
-        let told: Operation<Named> = serde_json::from_str(told).unwrap();
-        let recorded = r#"{"process":0,"device":0,"stream":7,"start":0,"end":5,
-            "kind":"copy","direction":"HtoD","bytes":64}"#;
-        let recorded: Operation<Launch<u32>> = serde_json::from_str(recorded).unwrap();
-        assert!(told.is_copy() && recorded.is_copy());
-        assert_eq!((told.bytes(), told.launched_ns), (Some(64), Some(-3)));
-        let written =
-            r#"{"kind":"copy","direction":"HtoD","bytes":64,"start_ns":0,"end_ns":5,"stream":7}"#;
-        assert_eq!(serde_json::to_string(&recorded).unwrap(), written);
-        assert_eq!(
-            serde_json::from_str::<Operation<Launch<u32>>>(written).unwrap(),
-            recorded
-        );
-        let kernel = r#"{"kind":"kernel","name":2,"grid":[1,1,1],"block":[32,1,1],"start":4,
-            "end":9,"launched":1,"launch_ns":2}"#;
-        let kernel: Operation<Launch<u32>> = serde_json::from_str(kernel).unwrap();
-        assert_eq!(
-            (kernel.ns(), kernel.launched_ns, kernel.launch_ns),
-            (5, Some(1), Some(2))
-        );
-        assert_eq!(kernel.kernel().map(|launch| launch.name), Some(2));
-    }
 
     #[test]
     fn times_that_cannot_be_are_objected_to() {

@@ -19,7 +19,7 @@ pub struct DeviceTime {
     pub span_ns: u64,
     /// Stretches without any operation.
     pub gaps: u64,
-    /// The longest of them. Older files do not tell.
+    /// The longest of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_gap_ns: Option<u64>,
     /// Idle because the host was late: of each gap, the part before the host began to launch
@@ -27,13 +27,12 @@ pub struct DeviceTime {
     /// nothing to the host; `None` where none is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_bound_ns: Option<u64>,
-    /// In which the driver copied. Older files do not tell.
+    /// In which the driver copied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copying_ns: Option<u64>,
     /// In which a copy and a kernel ran at once.
     pub overlap_ns: u64,
-    /// In which kernels of two streams ran at once, where streams are known. Older files do not
-    /// tell.
+    /// In which kernels of two streams ran at once, where streams are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub streams_at_once_ns: Option<u64>,
 }

@@ -3,7 +3,6 @@ use crate::attention::ParamValue;
 use crate::judge::judgement::StructuralChange;
 use crate::judge::testing::around;
 use crate::machine::Launch;
-use crate::record::shared::Shared;
 use crate::suite::structural::StructurePolicy;
 use crate::units::Bytes;
 
@@ -23,7 +22,7 @@ fn launch(name: &str, grid: u32) -> Launch {
 fn record(launches: &[Launch], counts: &[(&str, u64)]) -> CaseRecord {
     let counts = counts.iter().map(|(name, n)| ((*name).to_owned(), *n));
     CaseRecord {
-        structure: Some(Shared::from(Structure {
+        structure: Some(Box::new(Structure {
             launches: launches.to_vec(),
             counts: counts.collect(),
             ..Structure::default()

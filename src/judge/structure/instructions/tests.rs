@@ -5,7 +5,6 @@ use crate::judge::judgement::StructuralChange;
 use crate::judge::structure::{changes, vanished as all_vanished};
 use crate::judge::testing::around;
 use crate::machine::{CountedCall, CountedKernel};
-use crate::record::shared::Shared;
 use crate::record::side::CaseRecord;
 use crate::suite::structural::{StructurePolicy, StructureRule};
 
@@ -40,7 +39,7 @@ fn open(base: &CaseRecord, head: &CaseRecord) -> Option<String> {
 
 fn not_counted() -> CaseRecord {
     CaseRecord {
-        structure: Some(Shared::from(Structure {
+        structure: Some(Box::new(Structure {
             counts: [("copies".to_owned(), 0)].into(),
             ..Structure::default()
         })),
@@ -137,7 +136,7 @@ fn counts_that_are_gone_are_named_and_new_ones_are_nothing_against_it() {
     structure
         .uncounted
         .insert(INSTRUCTIONS.to_owned(), why.to_owned());
-    refused.structure = Some(Shared::from(structure));
+    refused.structure = Some(Box::new(structure));
     let gone = Uncounted::told(&all_vanished(&pair(&base, &refused, &policy))).unwrap();
     assert!(gone.ends_with(why), "{gone}");
     assert!(all_vanished(&pair(&none, &base, &policy)).is_empty());

@@ -2,7 +2,6 @@ use super::*;
 use crate::judge::judgement::Held;
 use crate::judge::testing::{failed, side, timed, unsupported};
 use crate::machine::{ActivitySummary, DeviceTime};
-use crate::record::shared::Shared;
 use crate::suite::rules::Selector;
 
 const CASE: &str = "cpu/flash:s64,d64";
@@ -37,7 +36,7 @@ fn results(limit: Limit, record: CaseRecord) -> Vec<LimitResult> {
 
 fn measured() -> CaseRecord {
     let mut record = timed(&[1.0]);
-    record.structure = Some(Shared::from(Structure {
+    record.structure = Some(Box::new(Structure {
         launches: vec![
             launch("elementwise_kernel", 4000),
             launch("reduce_kernel", 600),
@@ -142,7 +141,7 @@ fn a_limit_on_events_tells_the_hosts_time_in_them() {
         let counts = counts
             .iter()
             .map(|(name, value)| ((*name).to_owned(), *value));
-        record.structure = Some(Shared::from(Structure {
+        record.structure = Some(Box::new(Structure {
             counts: counts.collect(),
             ..Structure::default()
         }));

@@ -4,7 +4,6 @@ use super::*;
 use crate::judge::structure::changes;
 use crate::judge::testing::around;
 use crate::machine::ActivitySummary;
-use crate::record::shared::Shared;
 use crate::suite::structural::StructurePolicy;
 use crate::units::Bytes;
 
@@ -19,7 +18,7 @@ fn counted(launches: &[&str], counts: &[(&str, u64)]) -> CaseRecord {
     });
     let counts = counts.iter().map(|(name, n)| ((*name).to_owned(), *n));
     CaseRecord {
-        structure: Some(Shared::from(Structure {
+        structure: Some(Box::new(Structure {
             launches: launches.collect(),
             counts: counts.collect(),
             ..Structure::default()
@@ -62,7 +61,7 @@ fn a_structure_that_is_gone_is_named_and_so_is_its_reason() {
     );
     let mut failed = none.clone();
     let reason = BTreeMap::from([("census".to_owned(), "CUPTI is taken".to_owned())]);
-    failed.structure = Some(Shared::from(Structure {
+    failed.structure = Some(Box::new(Structure {
         uncounted: reason,
         ..Structure::default()
     }));

@@ -12,7 +12,7 @@ fn trace() -> Trace {
     };
     Trace {
         header: TraceHeader {
-            schema: 1,
+            schema: crate::record::SCHEMA_VERSION,
             method: 1,
             tool: "0.2.0".to_owned(),
             argv: vec!["regatta".to_owned()],

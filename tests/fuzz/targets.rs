@@ -1,0 +1,386 @@
+//! Every reader of something from outside, from bytes: what the fuzzers and the test beside
+//! them drive.
+//!
+//! A target reads, and where that succeeds does what regatta would do next: judges, and
+//! renders every report. It panics where a promise is broken; a refusal is a fine end.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+
+use regatta::attention::{Case, Params, Problem, work};
+use regatta::judge::{self, Options, history, trace as traces};
+use regatta::kernels::cache;
+use regatta::measure::machine::{fingerprint, worker_record};
+use regatta::measure::{tracing, verify};
+use regatta::record::entries::Entries;
+use regatta::record::history::{Clock, History, Store};
+use regatta::record::side::Side;
+use regatta::record::trace::{Trace, file, kineto, raw};
+use regatta::record::types::Run;
+use regatta::record::{self, baseline, run_file};
+use regatta::report::history::Shown;
+use regatta::report::{self, Format, Report};
+use regatta::suite;
+use regatta::units::Bytes;
+use regatta::variants::cuda::{Asked, Limits, Offer, Own};
+use regatta::versions::hunt::{Edge, Outcome, Step, Tried, hunt};
+use regatta::versions::journal;
+use regatta::versions::span::Version;
+use regatta::worker::protocol::{Cache, Device, Measure, Reply, ReplyBody};
+
+/// A reader by its name: bytes, and a folder to lay them in.
+pub type Target = (&'static str, fn(&Path, &[u8]));
+
+/// All of them.
+pub const TARGETS: [Target; 13] = [
+    ("suite", suite_file),
+    ("requirements", requirements),
+    ("case_id", case_id),
+    ("run", run),
+    ("baseline", baseline_file),
+    ("reply", reply),
+    ("trace", trace_file),
+    ("raw_recording", raw_recording),
+    ("kineto", kineto_trace),
+    ("ledger", ledger),
+    ("contract", contract),
+    ("bisect", bisect),
+    ("history", history_file),
+];
+
+/// The target of this name, in a folder that this process keeps for it.
+pub fn target(name: &str, data: &[u8]) {
+    thread_local! {
+        static FOLDER: tempfile::TempDir = tempfile::tempdir().expect("a temporary folder");
+    }
+    let found = TARGETS.iter().find(|(target, _)| *target == name);
+    let (_, read) = found.expect("a target of TARGETS");
+    FOLDER.with(|folder| read(folder.path(), data));
+}
+
+fn laid(folder: &Path, name: &str, data: &[u8]) -> PathBuf {
+    let path = folder.join(name);
+    fs::write(&path, data).expect("a file in the temporary folder");
+    path
+}
+
+/// The same with the checksum of every line put right: otherwise nothing that was changed
+/// would come past it.
+fn sealed(data: &[u8]) -> Vec<u8> {
+    const MARK: &str = ",\"sum\":\"";
+    let text = String::from_utf8_lossy(data);
+    let lines = text.lines().map(|line| {
+        let body = match line.rsplit_once(MARK) {
+            Some((body, _)) => body,
+            None => line.strip_suffix('}').unwrap_or(line),
+        };
+        let sum = crc32fast::hash(format!("{body}}}").as_bytes());
+        format!("{body}{MARK}{sum:08x}\"}}\n")
+    });
+    lines.collect::<String>().into_bytes()
+}
+
+fn reads_back(case: &Case) {
+    let id = case.to_string();
+    assert_eq!(id.parse::<Case>().as_ref(), Ok(case), "{id}");
+}
+
+/// A message is one line that a terminal shows as it is.
+fn is_plain(message: &str) {
+    let odd = message.chars().find(|c| c.is_control());
+    assert_eq!(odd, None, "{message:?}");
+}
+
+fn suite_file(folder: &Path, data: &[u8]) {
+    let path = laid(folder, "suite.toml", data);
+    match suite::load(&path.to_string_lossy()) {
+        Ok(suite) => {
+            let mut ids: Vec<String> = suite.cases.iter().map(ToString::to_string).collect();
+            ids.dedup();
+            assert_eq!(ids.len(), suite.cases.len());
+            suite.cases.iter().take(1000).for_each(reads_back);
+        }
+        Err(error) => is_plain(&error.to_string()),
+    }
+    if let Err(error) = suite::configure(&mut suite::Suite::default(), &path) {
+        is_plain(&error.to_string());
+    }
+}
+
+fn requirements(folder: &Path, data: &[u8]) {
+    let path = laid(folder, "requirements.txt", data);
+    let text = format!(
+        "[environments.made]\nrequirements = {:?}\n",
+        path.to_string_lossy()
+    );
+    let config = laid(folder, "regatta.toml", text.as_bytes());
+    if let Err(error) = suite::configure(&mut suite::Suite::default(), &config) {
+        is_plain(&error.to_string());
+    }
+}
+
+fn case_id(_: &Path, data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    if let Ok(case) = text.parse::<Case>() {
+        reads_back(&case);
+        let problem = &case.problem;
+        assert!(work::flops(problem) >= 0.0 && work::bytes(problem) > 0.0);
+        assert!(work::memory_bytes(problem, true) >= work::memory_bytes(problem, false));
+    }
+}
+
+/// Judges a side alone and against itself, and renders every report of it.
+fn judged(side: &Side, run: &Run) {
+    for base in [None, Some(side)] {
+        let judgement = judge::judge(side, base, &Options::default());
+        let report = Report::of(&judgement, run, base);
+        for format in Format::all() {
+            let Ok(documents) = report::render(format, &report) else {
+                continue;
+            };
+            for document in documents {
+                let legal = |c: char| !c.is_control() || "\n\r\t".contains(c);
+                assert!(
+                    format != Format::Junit || document.text.chars().all(legal),
+                    "XML 1.0 forbids it"
+                );
+            }
+        }
+        let options = report::terminal::Options {
+            colour: false,
+            all: true,
+        };
+        report::terminal::render(&judgement, options);
+    }
+}
+
+fn run(folder: &Path, data: &[u8]) {
+    let path = laid(folder, "run.jsonl", &sealed(data));
+    let Ok(run) = run_file::read(&path) else {
+        return;
+    };
+    judged(&Side::from_run("head", &run), &run);
+    let _ = judge::spread::spreads(&run, Entries::Held(&run));
+}
+
+fn baseline_file(folder: &Path, data: &[u8]) {
+    let path = laid(folder, "baseline.jsonl", &sealed(data));
+    let Ok(side) = baseline::read(&path) else {
+        return;
+    };
+    let run = Run::begun(side.header.clone());
+    judged(&side, &run);
+}
+
+fn reply(_: &Path, data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let Ok(reply) = serde_json::from_str::<Reply>(&text) else {
+        return;
+    };
+    match reply.body {
+        ReplyBody::Hello(hello) => {
+            worker_record("w", &hello);
+            fingerprint(&BTreeMap::from([("w".to_owned(), hello)]));
+        }
+        ReplyBody::Measured(measured) => {
+            let device = Device {
+                kind: "cuda".to_owned(),
+                name: "NVIDIA H200".to_owned(),
+                memory_bytes: Bytes(1 << 37),
+                facts: BTreeMap::new(),
+            };
+            let asked = Measure {
+                known: Default::default(),
+                warmup: 1,
+                samples: 1 << 20,
+                min_samples: 1,
+                budget_ms: 1,
+                cache: Cache::Cold,
+                graph: false,
+                calls_per_sample: 1,
+            };
+            let _ = verify::samples(&Problem::new(64, 64), &device, &asked, &measured);
+        }
+        ReplyBody::Census(census) => {
+            if let Some(activity) = &census.activity {
+                activity.summary();
+            }
+        }
+        _ => {}
+    }
+}
+
+fn trace_file(folder: &Path, data: &[u8]) {
+    let path = laid(folder, "a.trace", &sealed(data));
+    if let Ok(trace) = file::read(&path) {
+        told(&trace);
+    }
+}
+
+/// Analyses a trace and holds it against itself, with every report of both.
+fn told(trace: &Trace) {
+    let analysis = traces::analyse(&trace.recording);
+    report::trace::table(trace, &analysis);
+    let _ = report::trace::page(trace, &analysis);
+    let comparison = traces::compare(("a", trace), ("b", trace), None);
+    report::trace::difference(&comparison, false);
+    let _ = report::trace::compared(&comparison, trace, trace);
+}
+
+fn kineto_trace(_: &Path, data: &[u8]) {
+    let _ = kineto::is(data);
+    if let Ok(recording) = kineto::read(data, "a", 100) {
+        let at = Timestamp::UNIX_EPOCH;
+        told(&tracing::of_kineto(recording, "a".to_owned(), at));
+    }
+}
+
+fn raw_recording(folder: &Path, data: &[u8]) {
+    let folder = folder.join("raw");
+    fs::create_dir_all(&folder).expect("a folder in the temporary folder");
+    // Two processes: what stands behind an empty line is the second's.
+    let at = data.windows(2).position(|pair| pair == b"\n\n");
+    let (first, second) = data.split_at(at.map_or(data.len(), |at| at + 1));
+    laid(&folder, "1-1.jsonl", first);
+    laid(&folder, "2-1.jsonl", second);
+    if let Ok(recording) = raw::read(&folder, 100) {
+        traces::analyse(&recording);
+    }
+}
+
+/// Whoever is asked for a comparison that is not in the journal: the search ends there.
+struct Nobody;
+
+impl Edge for Nobody {
+    type Stop = ();
+
+    fn compare(&mut self, _: &Version, _: &Version) -> Result<Outcome, ()> {
+        Err(())
+    }
+
+    fn brought(&mut self, _: &Version, _: &Version) -> Result<Vec<Vec<Version>>, ()> {
+        Ok(Vec::new())
+    }
+
+    fn keep(&mut self, _: &Tried) -> Result<(), ()> {
+        Ok(())
+    }
+
+    fn tell(&mut self, _: &Step) {}
+}
+
+fn bisect(folder: &Path, data: &[u8]) {
+    let path = laid(folder, "bisect.jsonl", &sealed(data));
+    let read = match journal::read(&path) {
+        Ok(read) => read,
+        Err(error) => return is_plain(&error.to_string()),
+    };
+    let version = |spec: &String| Version {
+        spec: spec.clone(),
+        name: spec.clone(),
+        subject: None,
+        author: None,
+        date: None,
+        parents: Vec::new(),
+    };
+    let row: Vec<Version> = read.question.row.iter().map(version).collect();
+    let mut tried = read.tried.clone();
+    let Ok(ending) = hunt(&row, read.question.towards, &mut tried, &mut Nobody) else {
+        return;
+    };
+    let shown = report::bisect::Bisect {
+        question: &read.question,
+        row: &row,
+        tried: &tried,
+        ending: &ending,
+        moved: &[],
+        apart: &read.apart,
+        suite: &[],
+    };
+    report::bisect::text(&shown);
+    report::bisect::page(&shown).expect("a page of any journal");
+    shown.json().expect("a document of any journal");
+}
+
+/// Of somebody's CUDA file: where it is read, what each variant launches for a few problems.
+fn contract(folder: &Path, data: &[u8]) {
+    let path = laid(folder, "attention.toml", data);
+    let code = laid(folder, "attention.cu", b"");
+    let Ok(own) = Own::read("mine", &code, &path) else {
+        return;
+    };
+    for text in [
+        "s128,d64",
+        "b2,h8,kv2,s9,sk5,d8,dv4,causal-br,bhsd,f16,both",
+    ] {
+        let problem: Problem = text.parse().expect("a problem");
+        let limits = Limits {
+            capability: (9, 0),
+            sms: 132,
+            l2_bytes: 60 << 20,
+            shared_bytes: 232_448,
+        };
+        let asked = Asked {
+            problem: &problem,
+            params: &Params::default(),
+            limits,
+        };
+        for variant in own.variants() {
+            if let Ok(plan) = own.plan(&variant.name, &asked) {
+                let _ = plan.fits(&problem, limits);
+            }
+        }
+    }
+}
+
+fn ledger(folder: &Path, data: &[u8]) {
+    let path = laid(folder, "ledger.jsonl", &sealed(data));
+    if let Ok(ledger) = record::ledger::read(&path) {
+        let built = ledger
+            .rows
+            .keys()
+            .map(|id| (id.file.clone(), id.arch))
+            .collect();
+        let _ = ledger.compare(&ledger, &built);
+    }
+    // The same bytes as a compiled kernel of the cache, its checksum put right.
+    let key = cache::Key::new("kernel", []);
+    let mut image = data.to_vec();
+    image.extend(crc32fast::hash(data).to_le_bytes());
+    let _ = fs::write(key.path(folder), image);
+    cache::load(folder, &key);
+}
+
+fn history_file(folder: &Path, data: &[u8]) {
+    let root = folder.join("history");
+    fs::create_dir_all(root.join("s")).expect("a folder in the temporary folder");
+    let path = laid(&root.join("s"), "m.jsonl", &sealed(data));
+    if let Ok(history) = History::read(&path)
+        && let Some(newest) = history.runs.last()
+    {
+        for clock in [Clock::Device, Clock::Host] {
+            let options = history::Options {
+                clock,
+                ..history::Options::default()
+            };
+            let shown = Shown {
+                history: &history,
+                series: &history::series(&history, clock),
+                trends: &history::trends(&history, &options),
+                options: &options,
+                since: newest.about.at,
+                patterns: &[],
+                links: &[],
+            };
+            let text = report::history::text(&shown, false, true);
+            text.lines().for_each(is_plain);
+            report::history::json(&shown).expect("values are JSON");
+            report::history::page(&shown).expect("the template fits");
+        }
+    }
+    // What adding reads of it.
+    let _ = Store::new(root).open("s", "m");
+}
