@@ -10,8 +10,8 @@ use regatta::measure::identity::checksum;
 use regatta::record::RecordError;
 use regatta::record::baseline::{self, Store};
 use regatta::record::entries::Entries;
-use regatta::record::run_file::{self, RUN_FILE};
-use regatta::record::shard::{self, ShardError};
+use regatta::record::run_file::RUN_FILE;
+use regatta::record::shards::{self, ShardError};
 use regatta::record::side::Side;
 use regatta::record::types::Run;
 
@@ -108,13 +108,13 @@ pub fn find_one(names: &[String], store: &Store) -> Result<Stored, Stop> {
 fn shards(what: &str) -> Result<Vec<PathBuf>, Stop> {
     let path = Path::new(what);
     let (own, within) = match path.is_dir() {
-        true => (path.join(RUN_FILE), shard::within(path)),
+        true => (path.join(RUN_FILE), shards::within(path)),
         false => (path.to_owned(), Vec::new()),
     };
     match (own.is_file(), within.first()) {
         (false, _) => Ok(within),
         (true, None) => Ok(Some(own)
-            .filter(|own| shard::is_shard(own))
+            .filter(|own| shards::is_shard(own))
             .into_iter()
             .collect()),
         (true, Some(shard)) => Err(Stop::Usage(anyhow!(
@@ -132,7 +132,7 @@ fn together(files: Vec<PathBuf>) -> Result<Stored, Stop> {
     let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
     let path = folder.unwrap_or(Path::new(".")).to_owned();
     let (run, side) =
-        shard::read(&files, &path.display().to_string()).map_err(|error| match error {
+        shards::read(&files, &path.display().to_string()).map_err(|error| match error {
             ShardError::Record(_) => Stop::usage(error),
             ShardError::Apart(_) => Stop::not_judged(error),
         })?;

@@ -16,6 +16,7 @@ pub mod ledger;
 pub mod line;
 pub mod run_file;
 pub mod shard;
+pub mod shards;
 pub mod side;
 pub mod sound;
 pub mod spent;
