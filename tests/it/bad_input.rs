@@ -114,7 +114,7 @@ fn files_that_are_no_runs_are_refused() {
         "other.jsonl",
         "{\"kind\":\"run\",\"schema\":9,\"sum\":\"00000000\"}\n",
     );
-    let (_, stderr) = exits!(place, 2, ["diff", "nothing", "notes.jsonl"]);
+    let (_, stderr) = exits!(place, 2, ["report", "nothing"]);
     assert!(stderr.contains("nothing is neither"), "{stderr}");
     let (_, stderr) = exits!(place, 2, ["diff", "notes.jsonl", "notes.jsonl"]);
     assert!(stderr.contains("notes.jsonl:1"), "{stderr}");

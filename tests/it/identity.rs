@@ -81,7 +81,7 @@ fn another_revision_or_other_changes_begin_a_run_anew() {
         match what {
             "changed" => place.write("kernel.cu", "slow"),
             "untracked" => place.write("other.cu", "new"),
-            _ => place.git(&["commit", "-qam", "two"]),
+            _ => drop(place.git(&["commit", "-qam", "two"])),
         }
         let (_, stderr) = exits!(place, 0, ["run", "./s.toml"]);
         assert!(stderr.contains(why), "{what}: {stderr}");
