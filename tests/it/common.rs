@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use regatta::record::run_file;
 use regatta::record::types::Run;
@@ -234,4 +236,33 @@ fn told(command: &mut Command) -> (i32, String, String) {
         text(&output.stdout),
         text(&output.stderr),
     )
+}
+
+/// Longer than anything takes on a busy machine.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Looks until something is found.
+pub fn soon<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "{what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// True while a process runs; a zombie that nobody has reaped yet is as dead as one that is gone.
+pub fn lives(process: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    !stat.is_empty() && !stat.contains(") Z ")
+}
+
+/// Waits until these processes have ended.
+pub fn all_gone(processes: &[i32]) {
+    for &process in processes {
+        let gone = || (!lives(process)).then_some(());
+        soon(&format!("process {process} lives on"), gone);
+    }
 }

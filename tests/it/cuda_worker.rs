@@ -247,7 +247,7 @@ fn what_somebodys_kernel_does_not_take_is_unsupported() {
     place.edit("cuda.toml", "heads = 4", "heads = 4\nkv_heads = 2");
     let run = ["run", "./cuda.toml", "--invocations", "1"];
     let (code, _, stderr) = ran(&place, "", NOWHERE, &run);
-    assert_eq!(code, 0, "{stderr}");
+    assert_eq!(code, 3, "{stderr}");
     let entries = place.run("cuda").entries;
     assert!(!entries.is_empty());
     for entry in entries {

@@ -33,28 +33,15 @@ fn an_environment_is_made_from_a_folder_of_wheels() {
         "[environments.boats]\nrequirements = [\"sloop==1.2\"]\nwheels = \"wheels\"\n\
          workers = [\"torch\"]\n",
     );
-    let regatta = |arguments: &[&str]| {
-        let cache = place.path().join("cache");
-        let output = place
-            .regatta(arguments)
-            .env("XDG_CACHE_HOME", cache)
-            .output()
-            .unwrap();
-        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-        (
-            output.status.code(),
-            text(&output.stdout),
-            text(&output.stderr),
-        )
-    };
+    let regatta = |arguments: &[&str]| place.ran(arguments);
     let (_, listed, _) = regatta(&["env"]);
     assert!(listed.contains("not made"), "{listed}");
     let (code, _, words) = regatta(&["run", "sdpa"]);
-    assert_eq!(code, Some(2));
+    assert_eq!(code, 2);
     assert!(words.contains("regatta env make boats"), "{words}");
     // What one worker lacks is its own matter.
     let (code, listed, words) = regatta(&["list", "--json"]);
-    assert_eq!(code, Some(0), "{words}");
+    assert_eq!(code, 0, "{words}");
     let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
     let of = |name: &str| {
         let mut workers = listed["workers"].as_array().unwrap().iter();
@@ -78,7 +65,7 @@ fn an_environment_is_made_from_a_folder_of_wheels() {
     );
 
     let (code, made, words) = regatta(&["env", "make", "boats"]);
-    assert_eq!(code, Some(0), "{words}");
+    assert_eq!(code, 0, "{words}");
     assert!(made.contains("packages"), "{made}");
     let (_, lock, _) = regatta(&["env", "boats"]);
     assert!(lock.lines().any(|line| line == "sloop==1.2"), "{lock}");
@@ -90,7 +77,7 @@ fn an_environment_is_made_from_a_folder_of_wheels() {
 
     // The worker runs in it, and has no torch there.
     let (code, _, words) = regatta(&["run", "sdpa", "--filter", "torch/sdpa-math"]);
-    assert_eq!(code, Some(2));
+    assert_eq!(code, 2);
     assert!(
         words.contains("environments/boats-") && words.contains("torch"),
         "{words}"
@@ -108,9 +95,7 @@ fn what_cannot_be_made_is_said() {
             "regatta.toml",
             &format!("[environments.boats]\nrequirements = {requirements}\n"),
         );
-        let output = place.regatta(&["env"]).output().unwrap();
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        let (_, stderr) = exits!(place, 2, ["env", "list"]);
         assert!(stderr.contains(words), "{stderr}");
     }
     place.write(
@@ -118,19 +103,12 @@ fn what_cannot_be_made_is_said() {
         "[environments.boats]\nrequirements = [\"sloop==9\"]\nwheels = \"wheels\"\n\
          [environments.plain]\ninterpreter = \"python3\"\n",
     );
-    let cache = place.path().join("cache");
     for (name, words) in [
         ("boats", "installing its requirements failed"),
         ("plain", "is used as it is"),
         ("boat", "did you mean `boats`?"),
     ] {
-        let output = place
-            .regatta(&["env", "make", name])
-            .env("XDG_CACHE_HOME", &cache)
-            .output()
-            .unwrap();
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        let (_, stderr) = exits!(place, 2, ["env", "make", name]);
         assert!(stderr.contains(words), "{stderr}");
     }
 }
@@ -152,8 +130,7 @@ fn a_missing_library_beside_others_is_unsupported_in_words() {
         "hidden/jax.py",
         "raise ImportError('no jax here', name='jax')\n",
     );
-    let output = place.regatta(&["run", "./both.toml"]).output().unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
+    let (_, _, stderr) = place.ran(&["run", "./both.toml"]);
     let run = place.run("both");
     let of = |worker: &str| {
         let entry = run
@@ -206,9 +183,7 @@ fn a_suite_that_sets_variables_leaves_the_interpreter_to_the_user() {
         "regatta.toml",
         "[environments.default]\ninterpreter = \"/no/such/python\"\n",
     );
-    let output = place.regatta(&["run", "./mine.toml"]).output().unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    let (_, stderr) = exits!(place, 2, ["run", "./mine.toml"]);
     assert!(stderr.contains("/no/such/python"), "{stderr}");
 }
 

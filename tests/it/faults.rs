@@ -2,9 +2,8 @@
 //! result, a crash, a hang) and 3 where that cannot be said, and the rest measured.
 
 use std::fs;
-use std::time::Duration;
 
-use crate::common::Place;
+use crate::common::{Place, all_gone};
 use regatta::record::types::{Fault, Outcome, Run};
 
 fn reasons(run: &Run, variant: &str) -> Vec<String> {
@@ -69,19 +68,6 @@ fn a_worker_that_does_not_come_up_again_is_started_once_more_only() {
     assert_eq!(faults[1..], [Fault::Refused; 5]);
 }
 
-/// True when a process ends within a minute, which a busy machine may take.
-fn gone(process: &str) -> bool {
-    (0..3000).any(|_| {
-        let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-        // A zombie that init has not reaped yet is as dead as one that is gone.
-        let gone = stat.is_empty() || stat.contains(") Z ");
-        if !gone {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        gone
-    })
-}
-
 #[test]
 fn a_killed_worker_leaves_no_child() {
     let place = Place::new();
@@ -99,11 +85,11 @@ fn a_killed_worker_leaves_no_child() {
         ["run", "./s.toml", "--invocations", "1", "--filter", filter]
     );
     let child = fs::read_to_string(&state).unwrap();
-    assert!(gone(&child), "process {child} lives on");
+    all_gone(&[child.parse().unwrap()]);
 }
 
 /// A worker in a few lines of Perl that answers hello and then does as told.
-fn rogue(place: &Place, then: &str) {
+fn rogue(place: &Place, timeout_s: u32, then: &str) {
     place.write(
         "rogue.pl",
         &format!(
@@ -122,7 +108,7 @@ fn rogue(place: &Place, then: &str) {
     place.write(
         "s.toml",
         &format!(
-            "schema = 1\ndescription = \"d\"\n[measure]\ninvocations = 1\ntimeout_s = 1\n\
+            "schema = 1\ndescription = \"d\"\n[measure]\ninvocations = 1\ntimeout_s = {timeout_s}\n\
              [workers.rogue]\ncommand = [\"perl\", \"-MIO::Handle\", \"rogue.pl\"]\n\
              [[sweep]]\nvariants = \"rogue/x\"\nhead_dim = 8\nseq = 8\n\
              [[count]]\nname = \"f\"\nworker = \"rogue\"\nfunction = [{functions}]\n"
@@ -133,7 +119,7 @@ fn rogue(place: &Place, then: &str) {
 #[test]
 fn a_worker_that_does_not_read_is_killed_after_its_limit() {
     let place = Place::new();
-    rogue(&place, "sleep 3600;");
+    rogue(&place, 1, "sleep 3600;");
     let (stdout, _) = exits!(place, 1, ["run", "./s.toml"]);
     assert!(
         stdout.contains("did not answer prepare within 1s"),
@@ -144,7 +130,7 @@ fn a_worker_that_does_not_read_is_killed_after_its_limit() {
 #[test]
 fn a_worker_whose_child_holds_its_channel_is_seen_to_be_dead() {
     let place = Place::new();
-    rogue(&place, "if (fork() == 0) { sleep 30; exit } exit 11;");
+    rogue(&place, 60, "if (fork() == 0) { sleep 30; exit } exit 11;");
     let (stdout, _) = exits!(place, 1, ["run", "./s.toml"]);
     assert!(stdout.contains("exit code 11"), "{stdout}");
 }
@@ -152,7 +138,7 @@ fn a_worker_whose_child_holds_its_channel_is_seen_to_be_dead() {
 #[test]
 fn a_worker_that_prints_without_end_is_ended_before_the_disk_is_full() {
     let place = Place::new();
-    rogue(&place, "print 'all work and no play ' x 1000 while 1;");
+    rogue(&place, 60, "print 'all work and no play ' x 1000 while 1;");
     exits!(place, 3, ["run", "./s.toml"]);
     let reason = &reasons(&place.run("s"), "rogue")[0];
     assert!(reason.contains("printed more than 64 MiB"), "{reason}");

@@ -277,6 +277,8 @@ fn a_bad_set_cites_the_command_line() {
     let place = Place::new();
     place.suite("s", &["fake/steady"], &[], "");
     for (set, says) in [
+        ("fake/steady", "write VARIANT.PARAMETER=VALUE"),
+        ("fake/stead.num_splits_key=1", "did you mean fake/steady?"),
         ("fake/steady.splits=1", "has no parameter `splits`"),
         ("fake/steady.num_splits_key=many", "is not possible"),
         (

@@ -3,16 +3,11 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::thread;
-use std::time::{Duration, Instant};
 
-use crate::common::Place;
+use crate::common::{Place, all_gone, lives, soon};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use regatta::record::types::{Fault, How, Outcome, Run};
-
-/// Longer than anything takes on a busy machine.
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// Found by Python when it starts: stands in for library `torch`, and tells of each import and
 /// of each process. What a test adds stands at `AT_IMPORT` and at `AT_PREPARE`.
@@ -236,22 +231,6 @@ fn a_worker_that_ended_with_its_fork_server_is_no_fault_of_its_case() {
     assert!(reason.contains("not by itself"), "{reason}");
 }
 
-fn lives(pid: i64) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    !stat.is_empty() && !stat.contains(") Z ")
-}
-
-fn soon<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + LIMIT;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "{what}");
-        thread::sleep(Duration::from_millis(10));
-    }
-}
-
 #[test]
 fn nothing_that_was_forked_outlives_the_harness() {
     // A child with a session of its own, and a daemon whose parent is gone.
@@ -274,18 +253,15 @@ fn nothing_that_was_forked_outlives_the_harness() {
             let left = lines(&place, "left");
             (left.len() == 3).then_some(left)
         });
-        let mut all: Vec<i64> = left.iter().map(|pid| pid.as_i64().unwrap()).collect();
+        let number = |pid: &serde_json::Value| pid.as_i64().unwrap() as i32;
+        let mut all: Vec<i32> = left.iter().map(number).collect();
         // The process that forks, and the worker's supervisor.
-        all.push(lines(&place, "imports")[0].as_i64().unwrap());
-        all.push(lines(&place, "processes")[0]["parent"].as_i64().unwrap());
+        all.push(number(&lines(&place, "imports")[0]));
+        all.push(number(&lines(&place, "processes")[0]["parent"]));
         assert!(all.iter().all(|&pid| lives(pid)), "{all:?}");
         kill(Pid::from_raw(harness.id() as i32), signal).unwrap();
         harness.wait().unwrap();
-        for pid in all {
-            soon(&format!("process {pid} lives on"), || {
-                (!lives(pid)).then_some(())
-            });
-        }
+        all_gone(&all);
     }
 }
 

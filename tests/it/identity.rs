@@ -1,7 +1,6 @@
 //! A run is of one code, and what is compared is alike: what its times depend on is watched.
 
 use std::fs;
-use std::process::Stdio;
 
 use crate::common::Place;
 
@@ -55,26 +54,14 @@ fn a_run_of_two_codes_is_no_run() {
     );
 }
 
-/// Runs git in a place, as somebody with a name.
-fn git(place: &Place, args: &[&str]) {
-    let mut git = std::process::Command::new("git");
-    git.args(["-c", "user.name=a", "-c", "user.email=a@b.c"]);
-    let status = git
-        .args(args)
-        .current_dir(place.path())
-        .stdout(Stdio::null())
-        .status();
-    assert!(status.unwrap().success(), "git {args:?}");
-}
-
 #[test]
 fn another_revision_or_other_changes_begin_a_run_anew() {
     let place = Place::new();
     place.suite("s", &["fake/steady"], &[], "");
     place.write("kernel.cu", "fast");
-    git(&place, &["init", "-q"]);
-    git(&place, &["add", "kernel.cu", "s.toml"]);
-    git(&place, &["commit", "-qm", "one"]);
+    place.git(&["init", "-q"]);
+    place.git(&["add", "kernel.cu", "s.toml"]);
+    place.git(&["commit", "-qm", "one"]);
     exits!(place, 0, ["run", "./s.toml"]);
     cut(&place);
     let (_, stderr) = exits!(place, 0, ["run", "./s.toml"]);
@@ -94,7 +81,7 @@ fn another_revision_or_other_changes_begin_a_run_anew() {
         match what {
             "changed" => place.write("kernel.cu", "slow"),
             "untracked" => place.write("other.cu", "new"),
-            _ => git(&place, &["commit", "-qam", "two"]),
+            _ => drop(place.git(&["commit", "-qam", "two"])),
         }
         let (_, stderr) = exits!(place, 0, ["run", "./s.toml"]);
         assert!(stderr.contains(why), "{what}: {stderr}");

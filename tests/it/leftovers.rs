@@ -7,16 +7,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ExitStatus, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
-use crate::common::Place;
+use crate::common::{Place, all_gone, lives, soon};
 use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::unistd::Pid;
 use regatta::record::types::Outcome;
-
-/// Longer than anything takes on a busy machine.
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// What asks a program to stop.
 const STOPPING: [Signal; 4] = [
@@ -90,17 +85,6 @@ fn heeding_signals() -> io::Result<()> {
     Ok(())
 }
 
-fn soon<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + LIMIT;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "{what}");
-        thread::sleep(Duration::from_millis(10));
-    }
-}
-
 /// The processes that were left, once all of them run.
 fn left(place: &Place) -> Vec<i32> {
     let read = |name: &str| {
@@ -108,20 +92,6 @@ fn left(place: &Place) -> Vec<i32> {
         soon(name, || fs::read_to_string(&path).ok()?.parse().ok())
     };
     ["self", "session", "daemon"].map(read).to_vec()
-}
-
-fn lives(pid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // A zombie that nobody has reaped yet is as dead as one that is gone.
-    !stat.is_empty() && !stat.contains(") Z ")
-}
-
-fn all_gone(pids: &[i32]) {
-    for &pid in pids {
-        soon(&format!("process {pid} lives on"), || {
-            (!lives(pid)).then_some(())
-        });
-    }
 }
 
 fn send(child: &Child, signal: Signal) {

@@ -12,8 +12,7 @@ const SUITE: &str = "schema = 1\ndescription = \"layers\"\n\
 fn attention_is_not_taken_for_a_projection() {
     let place = Place::new();
     place.write("layers.toml", SUITE);
-    let output = place.regatta(&["run", "./layers.toml"]).output().unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
+    let (_, _, stderr) = place.ran(&["run", "./layers.toml"]);
     let run = place.run("layers");
     let ids: Vec<&str> = run.header.plan.iter().map(|id| id.0.as_str()).collect();
     let problem = "cpu/flash:h2,s16,d8";
@@ -69,9 +68,7 @@ fn axes_of_a_projection_need_one_another() {
         let place = Place::new();
         let (head, _) = SUITE.split_once("projection").unwrap();
         place.write("layers.toml", &format!("{head}{axes}\n"));
-        let output = place.regatta(&["run", "./layers.toml"]).output().unwrap();
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{axes}: {stderr}");
+        let (_, stderr) = exits!(place, 2, ["run", "./layers.toml"]);
         assert!(stderr.contains(says), "{axes}: {stderr}");
     }
 }

@@ -35,14 +35,11 @@ fn jax_is_measured_and_what_it_cannot_do_is_unsupported() {
     let python = python();
     let place = Place::new();
     place.write("jax.toml", SUITE);
-    let output = place
-        .regatta(&["run", "./jax.toml"])
-        .env("REGATTA_PYTHON", python)
-        .env("JAX_PLATFORMS", "cpu")
-        .output()
-        .unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let (code, _, stderr) = place.ran_with(
+        &["run", "./jax.toml"],
+        &[("REGATTA_PYTHON", &python), ("JAX_PLATFORMS", "cpu")],
+    );
+    assert_eq!(code, 0, "{stderr}");
     let run = place.run("jax");
     assert_eq!(run.entries.len(), 18 * 2);
     for entry in &run.entries {
@@ -86,14 +83,11 @@ fn functions_are_counted_once_a_case_and_what_is_not_there_is_not_zero() {
         [[count]]\nname = \"gone\"\nworker = \"jax/xla\"\nfunction = \"jax:no_such.function\"\n";
     place.write("jax.toml", &format!("{SUITE}{counts}"));
     let filter = "jax/xla:h2,s64,d32";
-    let output = place
-        .regatta(&["run", "./jax.toml", "--filter", filter])
-        .env("REGATTA_PYTHON", python)
-        .env("JAX_PLATFORMS", "cpu")
-        .output()
-        .unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let (code, _, stderr) = place.ran_with(
+        &["run", "./jax.toml", "--filter", filter],
+        &[("REGATTA_PYTHON", &python), ("JAX_PLATFORMS", "cpu")],
+    );
+    assert_eq!(code, 0, "{stderr}");
     for entry in &place.run("jax").entries {
         let Outcome::Measured(measured) = &entry.outcome else {
             panic!("{entry:?}")
@@ -253,25 +247,22 @@ fn a_python_without_the_library_is_told_what_to_do() {
         "jax.toml",
         &SUITE.replace("jax/", "torch/").replace("xla", "sdpa-math"),
     );
-    let output = place
-        .regatta(&["run", "./jax.toml", "--filter", "sdpa-math"])
-        // An interpreter whose only packages are its own.
-        .env("REGATTA_PYTHON", "/usr/bin/python3")
-        .env("PYTHONNOUSERSITE", "1")
-        .output()
-        .unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    let (code, _, stderr) = place.ran_with(
+        &["run", "./jax.toml", "--filter", "sdpa-math"],
+        &[
+            ("REGATTA_PYTHON", "/usr/bin/python3"),
+            ("PYTHONNOUSERSITE", "1"),
+        ],
+    );
+    assert_eq!(code, 2, "{stderr}");
     assert!(stderr.contains("torch"), "{stderr}");
     assert!(!place.path().join("reports/jax/run.jsonl").exists());
 
-    let output = place
-        .regatta(&["run", "./jax.toml", "--filter", "sdpa-math"])
-        .env("REGATTA_PYTHON", "/no/such/python")
-        .output()
-        .unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    let (code, _, stderr) = place.ran_with(
+        &["run", "./jax.toml", "--filter", "sdpa-math"],
+        &[("REGATTA_PYTHON", "/no/such/python")],
+    );
+    assert_eq!(code, 2, "{stderr}");
     assert!(stderr.contains("REGATTA_PYTHON"), "{stderr}");
 }
 

@@ -30,24 +30,6 @@ fn who_asks_for_a_peak_that_nobody_measures_is_told() {
 }
 
 #[test]
-fn a_run_without_a_base_is_a_table() {
-    let place = Place::new();
-    place.suite("s", &["fake/steady", "fake/other"], &[], "");
-    let (stdout, stderr) = exits!(place, 0, ["run", "./s.toml"]);
-    fits(&stdout, "run");
-    assert!(!stderr.contains('\u{1b}'), "{stderr}");
-    let lines = listed(&stdout, "Every case (12)");
-    let head: Vec<&str> = lines[0].split_whitespace().collect();
-    assert_eq!(head, ["case", "time", "rate", "spread"]);
-    assert_eq!(lines[1], "  fake/other, d16");
-    let one: Vec<&str> = lines[2].split_whitespace().collect();
-    assert_eq!(one[0], "s32", "{stdout}");
-    assert!(lines[2].ends_with(" %"), "{stdout}");
-    // Two heads of variants, twelve cases, the table's head, and what the spread is.
-    assert_eq!(lines.len(), 2 + 12 + 1 + 1, "{stdout}");
-}
-
-#[test]
 fn what_got_slower_is_a_table_with_a_line_a_case() {
     let place = Place::with_baseline(&["fake/steady"], &[], "");
     let slower = "fake/steady.slower_percent=30";

@@ -76,22 +76,6 @@ fn each_run_begins_its_logs_anew_and_a_resumed_one_goes_on() {
 }
 
 #[test]
-fn a_library_has_no_more_time_to_load_than_a_request() {
-    let place = Place::new();
-    place.write("w.pl", "sleep 3600;");
-    suite(&place, "\"perl\", \"w.pl\"");
-    let (_, stderr) = exits!(place, 2, ["run", "./s.toml"]);
-    assert!(
-        stderr.contains("did not answer hello within 2s"),
-        "{stderr}"
-    );
-    assert!(
-        stderr.contains("raise `timeout_s` under [measure]"),
-        "{stderr}"
-    );
-}
-
-#[test]
 fn what_keeps_a_worker_from_starting_is_named() {
     let place = Place::new();
     let file = |name: &str, text: &str, mode: u32| {

@@ -265,14 +265,6 @@ impl Worker for Fake {
                 sleep(Duration::from_secs(3600));
             }
             "garbage" => raw_reply("tuning 24 configurations...\n"),
-            "flapping" => {
-                let state = self.state.clone().ok_or("flapping needs --state FILE")?;
-                if state.exists() {
-                    std::fs::remove_file(&state).map_err(|error| error.to_string())?;
-                    return Err(Refusal::Unsupported("no workspace is free".to_owned()));
-                }
-                std::fs::write(&state, "used").map_err(|error| error.to_string())?;
-            }
             "unsupported" => {
                 return Err(Refusal::Unsupported(
                     "needs compute capability 9.0".to_owned(),
@@ -315,13 +307,6 @@ impl Worker for Fake {
                 let reason = "cuStreamSynchronize failed: CUDA_ERROR_ILLEGAL_ADDRESS (700)";
                 return Err(Refusal::Lost(reason.to_owned()));
             }
-            "dies-once" => {
-                let state = self.state.clone().ok_or("dies-once needs --state FILE")?;
-                if !state.exists() {
-                    std::fs::write(&state, "died").map_err(|error| error.to_string())?;
-                    exit(7);
-                }
-            }
             _ => {}
         }
         let fault = fault::of(&case);
@@ -344,9 +329,8 @@ impl Worker for Fake {
             _ => request.samples,
         };
         let device_ns = (0..count)
-            .map(|sample| match case.variant.as_str() {
+            .map(|_| match case.variant.as_str() {
                 "impossible" => 0.0,
-                "drifting" => base * (1.0 + 0.01 * f64::from(sample)),
                 _ => base * self.noise(0.01),
             })
             .map(Nanoseconds)

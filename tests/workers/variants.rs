@@ -1,7 +1,7 @@
 //! The behaviours that the fake worker has.
 
 /// Each by its name, and in a line.
-pub const VARIANTS: [(&str, &str); 25] = [
+pub const VARIANTS: [(&str, &str); 22] = [
     ("steady", "the same time within a few parts in a thousand"),
     ("other", "as steady"),
     (
@@ -10,24 +10,18 @@ pub const VARIANTS: [(&str, &str); 25] = [
     ),
     ("slow", "twice the time of steady"),
     ("noisy", "invocations differ by a fifth"),
-    (
-        "drifting",
-        "every sample a little slower than the one before",
-    ),
     ("wrong", "its result is off and it says so"),
     ("lying", "its result is off and it says it is right"),
     ("nan", "its result is not finite"),
     ("silent", "never answers prepare"),
     ("forking", "starts a child that outlives it, and hangs"),
     ("dead", "dies when it should measure"),
-    ("dies-once", "dies when it should measure, the first time"),
     (
         "loses-device",
         "loses its device when it should measure; with --state, for good",
     ),
     ("garbage", "writes something else on its channel"),
     ("unsupported", "does not do this"),
-    ("flapping", "does this every second time; needs --state"),
     ("impossible", "its clock does not move"),
     ("eager", "takes twice the samples that were asked for"),
     ("stale", "gives its first result for ever, and says so"),
