@@ -4,7 +4,6 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::base_id::BaseId;
 use crate::attention::CaseId;
 use crate::suite::shard::Place;
 
@@ -56,6 +55,25 @@ impl Portion {
         Portion {
             cases: cases.len(),
             sum: format!("{:08x}", hasher.finalize()),
+        }
+    }
+}
+
+/// A baseline as it was when a run was held against it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct BaseId {
+    /// Its name.
+    pub name: String,
+    /// Checksum of its file.
+    pub sum: String,
+}
+
+impl BaseId {
+    /// The other side of a comparison, which is measured in turn and stored nowhere.
+    pub fn in_turn(label: String) -> BaseId {
+        BaseId {
+            name: label,
+            sum: "measured in turn".to_owned(),
         }
     }
 }
