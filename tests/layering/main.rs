@@ -62,7 +62,6 @@ const MAY: [(&str, &[&str]); 14] = [
     ("forge", &[]),
     // It makes texts of a plan; what is measured and judged it leaves to other commands.
     ("submit", &["suite", "record", "report::text"]),
-    ("verdicts", &["attention", "suite", "record", "judge"]),
     // Of the judge it knows what is said of a case, not how that comes about.
     (
         "versions",
