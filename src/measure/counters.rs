@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::{SysconfVar, sysconf};
 
-use crate::record::ground::Ground;
+use crate::record::disturbance::Ground;
 use crate::units::{Nanoseconds, Share};
 use crate::worker::descendants;
 

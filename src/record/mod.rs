@@ -1,6 +1,5 @@
 //! What is kept: runs and baselines, on disk and as one side of a comparison.
 
-pub mod base_id;
 pub mod baseline;
 pub mod built;
 pub mod choices;
@@ -8,7 +7,6 @@ pub mod conditions;
 pub mod disturbance;
 pub mod entries;
 pub mod first_call;
-pub mod ground;
 pub mod header;
 pub mod history;
 pub mod identity;
@@ -20,7 +18,6 @@ pub mod shards;
 pub mod side;
 pub mod sound;
 pub mod spent;
-pub mod start;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod trace;

@@ -25,3 +25,23 @@ pub fn checksum(cases: impl IntoIterator<Item = CaseId>) -> String {
     }
     format!("{:08x}", hasher.finalize())
 }
+
+/// A baseline as it was when a run was compared with it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct BaseId {
+    /// Its name.
+    pub name: String,
+    /// Checksum of its file.
+    pub sum: String,
+}
+
+impl BaseId {
+    /// The other side of a comparison, which is measured in turn and stored nowhere.
+    pub fn in_turn(label: String) -> BaseId {
+        BaseId {
+            name: label,
+            sum: "measured in turn".to_owned(),
+        }
+    }
+}

@@ -11,15 +11,14 @@ use crate::suite::Settings;
 use crate::units::{Bytes, Nanoseconds};
 use crate::worker::protocol::Taken;
 
-pub use super::base_id::BaseId;
 pub use super::choices::{Choices, Tuned};
-pub use super::disturbance::Disturbance;
-pub use super::ground::Ground;
+pub use super::disturbance::{Disturbance, Ground};
 pub use super::header::{
-    Fingerprint, Git, Peak, RunHeader, SuiteRecord, WorkerRecord, short_revision,
+    Fingerprint, Git, How, Peak, RunHeader, Start, SuiteRecord, WorkerRecord,
+    short_revision,
 };
+pub use super::shard::BaseId;
 pub use super::spent::{Part, Stretch};
-pub use super::start::{How, Start};
 pub use crate::input::Damage;
 pub use crate::machine::DeviceState;
 

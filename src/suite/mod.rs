@@ -13,7 +13,6 @@ pub mod rules;
 mod selector;
 pub mod shard;
 mod source;
-pub mod start;
 pub mod structural;
 mod workers;
 
@@ -33,7 +32,7 @@ use callable::Callable;
 use count::Count;
 use environment::Environment;
 use rules::Rules;
-use start::Starting;
+pub use workers::{Start, Starting};
 
 /// A suite: cases, how to measure them, and what is demanded of the results.
 #[derive(Clone, Debug, Default, PartialEq)]

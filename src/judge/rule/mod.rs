@@ -43,16 +43,16 @@ mod tests;
 mod views;
 
 pub use looks::Looks;
-pub use moderated::{Variance, variance};
-pub use terms::{Because, ERROR, Plan, Ruling, Rulings, Series, SuiteRuling, Trace};
+pub use terms::{Because, Plan, Ruling, Rulings, Series, SuiteRuling, Trace};
 
 use evidence::{Evidence, Values};
 use level::{Levelled, level};
 use memory::Memory;
-use moderated::{Prior, pooled};
+use moderated::{Prior, Variance, pooled, variance};
 use ranks::Tables;
 use sessions::Between;
 use suite::suite;
+use terms::ERROR;
 use views::Known;
 
 /// Rules over all cases of a sweep. Every series has a value on both sides.

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::measure::counters::{Counters, Watch, ground};
+use crate::record::disturbance::Ground;
 use crate::record::disturbance::{self, Disturbance, FOREIGN};
-use crate::record::ground::Ground;
 use crate::record::types::{Again, Measurement};
 use crate::suite::Settings;
 use crate::units::Nanoseconds;
