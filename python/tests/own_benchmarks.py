@@ -32,8 +32,6 @@ Run = Callable[[], Any]
 Clock = Callable[[Run], float]
 """Milliseconds of one call."""
 
-FLUSH_BYTES = 256 << 20
-
 
 @dataclass(frozen=True)
 class Shape:
@@ -113,29 +111,6 @@ def flashinfer_clock(run: Run) -> float:
     return float(statistics.median(bench_gpu_time(run)))
 
 
-def kernel_time(run: Run) -> float:
-    """cuDNN's sample: kernels' own time behind a flush, the first five left out; the median."""
-    from torch.profiler import ProfilerActivity, profile
-
-    flush = torch.randint(0, 256, (FLUSH_BYTES,), dtype=torch.uint8, device="cuda")
-    run()
-    torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
-        for _ in range(25):
-            flush.bitwise_not_()
-            run()
-        torch.cuda.synchronize()
-    calls: list[float] = []
-    for event in sorted(profiler.events(), key=lambda event: event.time_range.start):
-        if event.device_type != torch.autograd.DeviceType.CUDA:
-            continue
-        if "bitwise_not" in event.name:
-            calls.append(0.0)
-        elif calls:
-            calls[-1] += event.time_range.elapsed_us() / 1e3
-    return statistics.median(calls[5:])
-
-
 # The libraries. Each yields forward, and backward or nothing.
 
 Pair = tuple[Run, Run | None]
@@ -168,21 +143,6 @@ def _sdpa(backend: str) -> Callable[[Shape, Tensors], Pair]:
         return _autograd(forward, tensors, g)
 
     return make
-
-
-def _flex(shape: Shape, tensors: Tensors) -> Pair:
-    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-
-    torch.compiler.reset()
-    blocks = None
-    if shape.causal:
-        blocks = create_block_mask(
-            lambda b, h, i, j: i >= j, None, None, shape.seq, shape.seq, device="cuda"
-        )
-    compiled = torch.compile(flex_attention, dynamic=False)
-    q, k, v, g = (tensor.transpose(1, 2) for tensor in tensors)
-    grouped = shape.heads != shape.kv_heads
-    return _autograd(lambda: compiled(q, k, v, block_mask=blocks, enable_gqa=grouped), tensors, g)
 
 
 def _xformers(operator: str) -> Callable[[Shape, Tensors], Pair]:
@@ -225,17 +185,6 @@ def _fa3(shape: Shape, tensors: Tensors) -> Pair:
     return lambda: operators.fwd(q, k, v, **common), backward
 
 
-def _fa4(shape: Shape, tensors: Tensors) -> Pair:
-    from flash_attn.cute.interface import _flash_attn_bwd, _flash_attn_fwd
-
-    q, k, v, g = (x.detach() for x in tensors)
-    out, logsumexp = _flash_attn_fwd(q, k, v, causal=shape.causal, return_lse=True)[:2]
-    return (
-        lambda: _flash_attn_fwd(q, k, v, causal=shape.causal, return_lse=True),
-        lambda: _flash_attn_bwd(q, k, v, out, g, logsumexp, causal=shape.causal),
-    )
-
-
 def _flashinfer(backend: str) -> Callable[[Shape, Tensors], Pair]:
     def make(shape: Shape, tensors: Tensors) -> Pair:
         import flashinfer
@@ -249,61 +198,6 @@ def _flashinfer(backend: str) -> Callable[[Shape, Tensors], Pair]:
         )
 
     return make
-
-
-def _cudnn(shape: Shape, tensors: Tensors) -> Pair:
-    import cudnn
-
-    handle = cudnn.create_handle()
-    cudnn.set_stream(handle=handle, stream=torch.cuda.current_stream().cuda_stream)
-    q, k, v, g = (x.detach().transpose(1, 2) for x in tensors)
-    out = torch.empty_like(q)
-    stats = torch.empty(*q.shape[:3], 1, dtype=torch.float32, device="cuda")
-    options = {"attn_scale": shape.head_dim**-0.5, "use_causal_mask": shape.causal}
-
-    def graph() -> Any:
-        return cudnn.pygraph(
-            io_data_type=cudnn.data_type.BFLOAT16,
-            intermediate_data_type=cudnn.data_type.FLOAT,
-            compute_data_type=cudnn.data_type.FLOAT,
-            handle=handle,
-        )
-
-    def planned(graph: Any, bound: dict[Any, torch.Tensor]) -> Run:
-        graph.validate()
-        graph.build_operation_graph()
-        graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
-        graph.check_support()
-        graph.build_plans()
-        workspace = torch.empty(
-            max(graph.get_workspace_size(), 1), dtype=torch.uint8, device="cuda"
-        )
-        return lambda: graph.execute(bound, workspace, handle=handle)
-
-    def outputs(ends: Any, held: Any) -> dict[Any, torch.Tensor]:
-        for end, tensor in zip(ends, held, strict=True):
-            end.set_output(True).set_dim(list(tensor.shape)).set_stride(list(tensor.stride()))
-        return dict(zip(ends, held, strict=True))
-
-    def described(graph: Any, held: Any) -> dict[Any, torch.Tensor]:
-        return {graph.tensor_like(tensor): tensor for tensor in held}
-
-    def forward(with_stats: bool) -> Run:
-        made = graph()
-        bound = described(made, (q, k, v))
-        ends = made.sdpa(*bound, generate_stats=with_stats, **options)
-        if not with_stats:
-            return planned(made, bound | outputs(ends[:1], (out,)))
-        bound |= outputs(ends, (out, stats))
-        ends[1].set_data_type(cudnn.data_type.FLOAT)
-        return planned(made, bound)
-
-    forward(with_stats=True)()
-    made = graph()
-    bound = described(made, (q, k, v, out, g, stats))
-    ends = made.sdpa_backward(*bound, **options)
-    backward = planned(made, bound | outputs(ends, [torch.empty_like(x) for x in (q, k, v)]))
-    return forward(with_stats=False), backward
 
 
 @dataclass(frozen=True)
@@ -320,14 +214,11 @@ LIBRARIES = (
     Library("torch/sdpa-flash", _sdpa("FLASH_ATTENTION"), timer),
     Library("torch/sdpa-efficient", _sdpa("EFFICIENT_ATTENTION"), timer),
     Library("torch/sdpa-cudnn", _sdpa("CUDNN_ATTENTION"), timer),
-    Library("torch/flex", _flex, timer),
     Library("xformers/cutlass", _xformers("cutlass"), autorange),
     Library("xformers/flash3", _xformers("flash3"), autorange),
     Library("flash_attn/fa3", _fa3, do_bench),
-    Library("flash_attn/fa4@fa4", _fa4, do_bench),
     Library("flashinfer/prefill", _flashinfer("fa2"), flashinfer_clock, ":backend=fa2"),
     Library("flashinfer/prefill", _flashinfer("fa3"), flashinfer_clock, ":backend=fa3"),
-    Library("cudnn/graph", _cudnn, kernel_time),
 )
 
 

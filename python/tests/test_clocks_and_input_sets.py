@@ -15,7 +15,6 @@ import torch
 
 from regatta_worker.clock import probe, timing
 from regatta_worker.problem.input_sets import Inputs
-from test_probe import FakeLibrary
 
 
 class Graph:
@@ -91,9 +90,8 @@ class TestClocks:
         self.made.append(len(self.made))
         return (torch.tensor([float(len(self.made))]),)
 
-    def test_behind_the_gate(self) -> None:
-        with mock.patch("ctypes.CDLL", return_value=FakeLibrary()):
-            clock = probe.Probe("fake")
+    def test_behind_the_gate(self, library: Any) -> None:
+        clock = probe.Probe("fake")
         with without_a_gpu(lambda: 5000):
             measured = timing.measure_gated(self.call, self.plan, clock, self.inputs)
             assert torch.cuda.reset_peak_memory_stats.call_count == 3
@@ -116,9 +114,8 @@ class TestClocks:
         assert [x.item() for x in self.inputs.kept[0]] == [6.0]
         assert (len(measured["device_ns"]), measured["peak_bytes"]) == (3, 4000)
 
-    def test_a_graphs_results_are_where_it_was_captured(self) -> None:
-        with mock.patch("ctypes.CDLL", return_value=FakeLibrary()):
-            clock = probe.Probe("fake")
+    def test_a_graphs_results_are_where_it_was_captured(self, library: Any) -> None:
+        clock = probe.Probe("fake")
         amounts = iter([100, 164])
         plan = timing.Plan(0, 3, 3, 0, cold=False, graph=True)
         results = (torch.zeros(1),)
