@@ -14,7 +14,6 @@ import pytest
 import support
 from regatta_worker import device
 from regatta_worker.clock import timing
-from regatta_worker.clock.witness import Witness
 from regatta_worker.main import open_worker
 from regatta_worker.problem.input_sets import Inputs
 from regatta_worker.protocol.channel import Absent, Failed, Unsupported
@@ -219,4 +218,4 @@ class TestRounds:
         assert len(measured["preempted"]) == 3
 
     def test_what_the_process_does_not_know_is_left_out(self) -> None:
-        assert Witness().told() == {}
+        assert timing.CpuTimes().as_reply() == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import platform
 from collections.abc import Callable, Iterator
@@ -12,11 +13,10 @@ import numpy as np
 
 from regatta_worker import device
 from regatta_worker.callables.function import Function
-from regatta_worker.callables.guarded import Guarded
-from regatta_worker.callables.load import Target
+from regatta_worker.callables.load import Guarded, Target
 from regatta_worker.census.first_call import made
 from regatta_worker.clock import timing
-from regatta_worker.clock.peak import CPU_COPY, CPU_SIDE, Called, flops, peak
+from regatta_worker.clock.peak import CPU_COPY, CPU_SIDE, peak
 from regatta_worker.problem import inputs
 from regatta_worker.problem.attention import Problem
 from regatta_worker.problem.input_sets import Inputs, InputSets, fresh, seed_of
@@ -150,20 +150,19 @@ class NumpyFunctions:
     def peak(self, dtypes: tuple[str, ...]) -> Message:
         """What `np.matmul` and a copy reach; float16 is emulated, and nothing to reach for."""
 
-        def product() -> Called:
+        def product() -> Callable[[], Any]:
             rng = np.random.default_rng(1)
             a, b = (rng.standard_normal((CPU_SIDE, CPU_SIDE), np.float32) for _ in range(2))
-            out = np.empty_like(a)
-            return Called(lambda: np.matmul(a, b, out=out), flops(CPU_SIDE))
+            return functools.partial(np.matmul, a, b, out=np.empty_like(a))
 
-        def copy() -> Called:
+        def copy() -> Callable[[], Any]:
             source = np.ones(CPU_COPY, np.uint8)
-            target = np.empty_like(source)
-            return Called(lambda: np.copyto(target, source), 2.0 * CPU_COPY)
+            return functools.partial(np.copyto, np.empty_like(source), source)
 
         products = {"f32": product} if "f32" in dtypes else {}
+        found = peak(products, copy, lambda result: None, CPU_SIDE, CPU_COPY)
         how = f"np.matmul of {CPU_SIDE} x {CPU_SIDE}; a copy of {CPU_COPY >> 20} MiB"
-        return peak(products, copy, lambda result: None, how)
+        return found | {"how": how}
 
     def call(self) -> Any:
         """One call of the prepared case."""

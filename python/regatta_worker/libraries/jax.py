@@ -26,10 +26,10 @@ from regatta_worker import device
 from regatta_worker.census import instructions
 from regatta_worker.census.launches import CensusError, of_call, of_samples
 from regatta_worker.clock import timing
+from regatta_worker.clock.peak import jax_peak
 from regatta_worker.on_jax import clock as jax_clock
 from regatta_worker.on_jax.attention import Attend, attention, with_gradients
 from regatta_worker.on_jax.inputs import Held, refill
-from regatta_worker.on_jax.peak import jax_peak
 from regatta_worker.problem import inputs
 from regatta_worker.problem.attention import Problem
 from regatta_worker.problem.input_sets import Inputs, InputSets, fresh, seed_of
@@ -269,7 +269,7 @@ class JaxWorker:
 
     def peak(self, dtypes: tuple[str, ...]) -> Message:
         """What the device reaches at the most."""
-        known = {dtype: DTYPES[dtype] for dtype in dtypes if self._gpu or dtype == "f32"}
+        known = {dtype: DTYPES[dtype] for dtype in dtypes}
         return jax_peak(known, on_gpu=self._gpu is not None)
 
     def _checked(self, case: _Case, sets: InputSets) -> Message:

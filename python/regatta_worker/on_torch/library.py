@@ -20,13 +20,13 @@ import torch
 from regatta_worker import device
 from regatta_worker.census.first_call import FirstCall, made
 from regatta_worker.clock import timing
+from regatta_worker.clock.peak import torch_peak
 from regatta_worker.on_torch import operators
 from regatta_worker.on_torch.case import DTYPES, Asked, Built, Call, PreparedCase, Results, Tensors
 from regatta_worker.on_torch.case import Variant as Variant
 from regatta_worker.on_torch.census import census, counted, recorded
 from regatta_worker.on_torch.inputs import TorchInputSets
 from regatta_worker.on_torch.kept import Kept, import_autograd
-from regatta_worker.on_torch.peak import torch_peak
 from regatta_worker.problem import inputs, planes
 from regatta_worker.problem.attention import Problem
 from regatta_worker.problem.input_sets import Inputs, seed_of
@@ -37,9 +37,8 @@ from regatta_worker.problem.reference import (
     difference_of_planes,
     probes,
 )
-from regatta_worker.protocol.absence import absence
 from regatta_worker.protocol.channel import Failed, Lost, Message, Unsupported, required
-from regatta_worker.protocol.refusals import broke, refusal
+from regatta_worker.protocol.refusals import absence, broke, refusal
 
 Done = TypeVar("Done")
 
@@ -119,7 +118,7 @@ class TorchLibrary:
 
     def peak(self, dtypes: tuple[str, ...]) -> Message:
         """What the device reaches at the most."""
-        return torch_peak(self._device, dtypes)
+        return torch_peak(self._device, {dtype: DTYPES[dtype] for dtype in dtypes})
 
     def hello(self) -> Message:
         """Versions, device and variants; and why none can run, where the library is not there."""
