@@ -96,14 +96,6 @@ def timer(run: Run) -> float:
     return float(Timer("run()", globals={"run": run}).timeit(30).mean * 1e3)
 
 
-def autorange(run: Run) -> float:
-    """xformers/benchmarks: blocks of calls for at least half a second."""
-    from torch.utils.benchmark import Timer
-
-    measured = Timer("run()", globals={"run": run}).blocked_autorange(min_run_time=0.5)
-    return float(measured.median * 1e3)
-
-
 def flashinfer_clock(run: Run) -> float:
     """FlashInfer's benchmarks: events around each call behind a flush; the median."""
     from flashinfer.testing import bench_gpu_time
@@ -141,32 +133,6 @@ def _sdpa(backend: str) -> Callable[[Shape, Tensors], Pair]:
                 )
 
         return _autograd(forward, tensors, g)
-
-    return make
-
-
-def _xformers(operator: str) -> Callable[[Shape, Tensors], Pair]:
-    def make(shape: Shape, tensors: Tensors) -> Pair:
-        import xformers.ops as xops
-
-        chosen = getattr(xops.fmha, operator)
-        bias = xops.LowerTriangularMask() if shape.causal else None
-        inputs, gradient = tensors[:3], tensors[3]
-        if shape.heads != shape.kv_heads:
-            # Groups as xFormers has them: [batch, seq, kv_heads, group, head_dim].
-            group = shape.heads // shape.kv_heads
-            q, k, v = inputs
-            inputs = (
-                q.unflatten(2, (shape.kv_heads, group)),
-                *(x.unsqueeze(3).expand(-1, -1, -1, group, -1) for x in (k, v)),
-            )
-            gradient = gradient.unflatten(2, (shape.kv_heads, group))
-        operators = (chosen.FwOp, chosen.BwOp)
-        return _autograd(
-            lambda: xops.memory_efficient_attention(*inputs, attn_bias=bias, op=operators),
-            tensors,
-            gradient,
-        )
 
     return make
 
@@ -214,8 +180,6 @@ LIBRARIES = (
     Library("torch/sdpa-flash", _sdpa("FLASH_ATTENTION"), timer),
     Library("torch/sdpa-efficient", _sdpa("EFFICIENT_ATTENTION"), timer),
     Library("torch/sdpa-cudnn", _sdpa("CUDNN_ATTENTION"), timer),
-    Library("xformers/cutlass", _xformers("cutlass"), autorange),
-    Library("xformers/flash3", _xformers("flash3"), autorange),
     Library("flash_attn/fa3", _fa3, do_bench),
     Library("flashinfer/prefill", _flashinfer("fa2"), flashinfer_clock, ":backend=fa2"),
     Library("flashinfer/prefill", _flashinfer("fa3"), flashinfer_clock, ":backend=fa3"),

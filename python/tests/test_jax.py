@@ -31,34 +31,41 @@ class TestConversation(support.Conversing):
         assert [v["name"] for v in self.hello["variants"]] == ["xla", "cudnn"]
         assert not any(v["tf32"] for v in self.hello["variants"])
 
-    def test_every_direction_and_layout(self) -> None:
-        for layout in ("bshd", "bhsd"):
-            for direction, results in (
-                ("forward", ["out"]),
-                ("backward", ["dq", "dk", "dv"]),
-                ("both", ["out", "dq", "dk", "dv"]),
-            ):
-                reply = self.worker.prepare("xla", layout=layout, direction=direction)
-                self.right(reply)
-                assert list(reply["errors"]) == results
+    @pytest.mark.parametrize("layout", ["bshd", "bhsd"])
+    @pytest.mark.parametrize(
+        ("direction", "results"),
+        [
+            ("forward", ["out"]),
+            ("backward", ["dq", "dk", "dv"]),
+            ("both", ["out", "dq", "dk", "dv"]),
+        ],
+    )
+    def test_every_direction_and_layout(
+        self, layout: str, direction: str, results: list[str]
+    ) -> None:
+        reply = self.worker.prepare("xla", layout=layout, direction=direction)
+        self.right(reply)
+        assert list(reply["errors"]) == results
 
-    def test_masks_and_grouped_heads(self) -> None:
-        for mask in (
-            support.CAUSAL,
-            support.CAUSAL_BR,
-            {"left": 5, "right": 0, "align": "top-left"},
-            {"left": 5, "right": 3, "align": "bottom-right"},
-            {"left": None, "right": 3, "align": "top-left"},
-            {"left": 5, "right": None, "align": "top-left"},
-        ):
-            for kv_heads in (1, 2, 4):
-                axes: dict[str, Any] = {
-                    "seq_q": 9,
-                    "seq_k": 13,
-                    "kv_heads": kv_heads,
-                    "mask": mask,
-                }
-                self.right(self.worker.prepare("xla", direction="both", **axes))
+    @pytest.mark.parametrize(
+        ("left", "right", "align"),
+        [
+            (None, 0, "top-left"),
+            (None, 0, "bottom-right"),
+            (5, 0, "top-left"),
+            (5, 3, "bottom-right"),
+            (None, 3, "top-left"),
+            (5, None, "top-left"),
+        ],
+    )
+    def test_masks_and_grouped_heads(self, left: Any, right: Any, align: str) -> None:
+        mask = {"left": left, "right": right, "align": align}
+        axes: dict[str, Any] = {"seq_q": 9, "seq_k": 13, "mask": mask, "direction": "both"}
+        self.right(self.worker.prepare("xla", kv_heads=2, **axes))
+
+    @pytest.mark.parametrize("kv_heads", [1, 4])
+    def test_sharing_of_heads(self, kv_heads: int) -> None:
+        self.right(self.worker.prepare("xla", kv_heads=kv_heads, direction="both"))
 
     def test_bfloat16(self) -> None:
         self.right(self.worker.prepare("xla", dtype="bf16", direction="both"), "bf16")

@@ -105,8 +105,8 @@ class NumpyFunctions:
 
         sets = int(request.get("input_sets", 1))
         case = _Case(problem, function, call, given, seed, sets)
-        first = made(call, lambda: None)
-        named = case.named(first.results)
+        results, first = made(call, lambda: None)
+        named = case.named(results)
         # What the call was given it may have written into.
         dtype = DTYPES[problem.dtype]
         logical = {name: inputs.numpy_input(problem, name, seed, dtype) for name in names}
@@ -118,7 +118,7 @@ class NumpyFunctions:
                 name: difference(self._arrays, value, exact[name]) for name, value in named.items()
             },
             "probes": {name: probes(value) for name, value in named.items()},
-        } | first.told()
+        } | first
 
     def measure(self, request: Message) -> Message:
         """Samples by the host's clock: `timing.measure_wall`."""
