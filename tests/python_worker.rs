@@ -325,8 +325,5 @@ fn a_function_that_was_added_is_named() {
     assert_eq!(asked(&["baseline", "save", "s"], "").0, Some(0));
     let (code, stdout) = asked(&["gate", "./s.toml"], "yes");
     assert_eq!(code, Some(1), "{stdout}");
-    assert!(
-        stdout.contains("functions 0 → 1 of bench:plan"),
-        "{stdout}"
-    );
+    assert!(stdout.contains("functions 0 → 1 of bench:plan"), "{stdout}");
 }

@@ -2,8 +2,8 @@
 
     python3 probe/tests/trace_faults.py --regatta target/release/regatta
 
-Programs on a GPU (attention, Llama in training and in generation, torch.compile, JAX, Triton,
-CUDA; faults/table.py lists them) are traced as they should be, then once with
+Programs on a GPU (attention, Llama in training and in generation, torch.compile, JAX
+and CUDA; faults/table.py lists them) are traced as they should be, then once with
 each of their faults and harmless changes. What the table in `faults/table.py` holds them to: of
 a fault, one of the causes that it gives is the first finding and the exit code of the diff is
 1; of a harmless change the exit code is 0. Prints a row each, and exits 1 where one is wrong.

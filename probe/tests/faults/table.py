@@ -20,7 +20,6 @@ PROGRAMS = {
     "generate": "transformers' Llama: prefill, then greedy decoding in a CUDA graph",
     "compiled": "a transformer block under torch.compile",
     "jax_step": "a training step in JAX with dot_product_attention",
-    "triton_kernel": "a matrix product and a softmax in Triton",
     "own_kernels": "four CUDA kernels compiled at the start",
 }
 """By name, what each program does."""
@@ -143,21 +142,6 @@ FAULTS = (
         ),
     ),
     *_faults(
-        "triton_kernel",
-        (
-            "spills",
-            (*OTHER_CODE, "less-parallel"),
-            "two warps a block for eight: a thread has four times the tile, and spills 1.2 KiB",
-        ),
-        ("fewer-warps", ("less-parallel", "recompiled"), "softmax of a row by one warp for eight"),
-        ("one-stage", ("recompiled",), "no loads ahead of the tensor cores"),
-        (
-            "retunes",
-            ("retuned", "launches-added", "calls-added"),
-            "the autotuner's cache is emptied in each step",
-        ),
-    ),
-    *_faults(
         "own_kernels",
         (
             "bank-conflicts",
@@ -170,7 +154,7 @@ FAULTS = (
         ("fewer-blocks", ("less-parallel",), "16 blocks go over what 1056 did"),
     ),
 )
-"""Thirty at least, in every program."""
+"""Some in every program."""
 
 HARMLESS = (
     *_harmless(
@@ -210,11 +194,10 @@ HARMLESS = (
         ("unused-library", "torchvision and SQLite are loaded and never called"),
         ("other-environment", "variables that nothing reads"),
     ),
-    *_harmless("triton_kernel", ("deterministic", "cuDNN is asked for what repeats")),
     *_harmless("own_kernels", ("same-again", "nothing is different")),
     *_harmless("compiled", ("modules-in-another-order", "the block's layers are made in reverse")),
 )
-"""Twenty at least."""
+"""Some in every program."""
 
 CHANGES = (*FAULTS, *HARMLESS)
 
