@@ -1,4 +1,4 @@
-"""What samples are taken on: sets of inputs in turn, so that a result that is kept is wrong.
+"""The inputs change before each sample, so a kernel that returns a cached result fails the check.
 
 A kernel that gives back what it computed before, because the addresses of its inputs or a
 light fingerprint of them say so, is as fast as it is wrong. So the contents change from sample
