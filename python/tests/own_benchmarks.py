@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -96,13 +95,6 @@ def timer(run: Run) -> float:
     return float(Timer("run()", globals={"run": run}).timeit(30).mean * 1e3)
 
 
-def flashinfer_clock(run: Run) -> float:
-    """FlashInfer's benchmarks: events around each call behind a flush; the median."""
-    from flashinfer.testing import bench_gpu_time
-
-    return float(statistics.median(bench_gpu_time(run)))
-
-
 # The libraries. Each yields forward, and backward or nothing.
 
 Pair = tuple[Run, Run | None]
@@ -151,21 +143,6 @@ def _fa3(shape: Shape, tensors: Tensors) -> Pair:
     return lambda: operators.fwd(q, k, v, **common), backward
 
 
-def _flashinfer(backend: str) -> Callable[[Shape, Tensors], Pair]:
-    def make(shape: Shape, tensors: Tensors) -> Pair:
-        import flashinfer
-
-        q, k, v = (x.detach()[0] for x in tensors[:3])
-        return (
-            lambda: flashinfer.single_prefill_with_kv_cache(
-                q, k, v, causal=shape.causal, backend=backend
-            ),
-            None,
-        )
-
-    return make
-
-
 @dataclass(frozen=True)
 class Library:
     """One variant of regatta's, and how its library times it."""
@@ -181,8 +158,6 @@ LIBRARIES = (
     Library("torch/sdpa-efficient", _sdpa("EFFICIENT_ATTENTION"), timer),
     Library("torch/sdpa-cudnn", _sdpa("CUDNN_ATTENTION"), timer),
     Library("flash_attn/fa3", _fa3, do_bench),
-    Library("flashinfer/prefill", _flashinfer("fa2"), flashinfer_clock, ":backend=fa2"),
-    Library("flashinfer/prefill", _flashinfer("fa3"), flashinfer_clock, ":backend=fa3"),
 )
 
 

@@ -129,17 +129,6 @@ class TestKeptResults:
                 support.right_after_timing(measured, TOLERANCE, prepared)
                 assert library.computed == 5
 
-    def test_right_ones_are_right(self) -> None:
-        for direction in ("forward", "backward", "both"):
-            for layout in ("bshd", "bhsd"):
-                for axes in ({}, {"kv_heads": 1, "head_dim_v": 8}, {"seq_q": 300, "heads": 16}):
-                    every = {"direction": direction, "layout": layout, **axes}
-                    prepared, measured, library = self.measured("right", **every)
-                    support.right_after_timing(measured, TOLERANCE, prepared)
-                    assert library.census()["launches"] == []
-                    again = library.measure(support.PLAN)
-                    support.right_after_timing(again, TOLERANCE, prepared)
-
     def test_without_sets_nothing_changes_and_nothing_is_said(self) -> None:
         library = Keeping()
         request = {"variant": "first", "seed": 42, "params": {}, "problem": support.wire()}

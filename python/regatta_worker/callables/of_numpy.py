@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import gc
 import platform
 from collections.abc import Callable, Iterator
@@ -16,7 +15,6 @@ from regatta_worker.callables.function import Function
 from regatta_worker.callables.load import Guarded, Target
 from regatta_worker.census.first_call import made
 from regatta_worker.clock import timing
-from regatta_worker.clock.peak import CPU_COPY, CPU_SIDE, peak
 from regatta_worker.problem import inputs
 from regatta_worker.problem.attention import Problem
 from regatta_worker.problem.input_sets import Inputs, InputSets, fresh, seed_of
@@ -25,8 +23,7 @@ from regatta_worker.problem.reference import (
     Arrays,
     ReferenceCache,
     checked,
-    difference,
-    probes,
+    compared,
 )
 from regatta_worker.problem.variant import Variant
 from regatta_worker.protocol.channel import Failed, Message, Unsupported, required
@@ -112,13 +109,7 @@ class NumpyFunctions:
         logical = {name: inputs.numpy_input(problem, name, seed, dtype) for name in names}
         exact = self._references.of(problem, seed, logical)
         self._case = case
-        return {
-            "effective": {},
-            "errors": {
-                name: difference(self._arrays, value, exact[name]) for name, value in named.items()
-            },
-            "probes": {name: probes(value) for name, value in named.items()},
-        } | first
+        return {"effective": {}} | compared(self._arrays, named, exact) | first
 
     def measure(self, request: Message) -> Message:
         """Samples by the host's clock: `timing.measure_wall`."""
@@ -146,23 +137,6 @@ class NumpyFunctions:
 
         results = case.named(sets.kept.pop())
         return checked(self._arrays, self._references, problem, seed, results, make)
-
-    def peak(self, dtypes: tuple[str, ...]) -> Message:
-        """What `np.matmul` and a copy reach; float16 is emulated, and nothing to reach for."""
-
-        def product() -> Callable[[], Any]:
-            rng = np.random.default_rng(1)
-            a, b = (rng.standard_normal((CPU_SIDE, CPU_SIDE), np.float32) for _ in range(2))
-            return functools.partial(np.matmul, a, b, out=np.empty_like(a))
-
-        def copy() -> Callable[[], Any]:
-            source = np.ones(CPU_COPY, np.uint8)
-            return functools.partial(np.copyto, np.empty_like(source), source)
-
-        products = {"f32": product} if "f32" in dtypes else {}
-        found = peak(products, copy, lambda result: None, CPU_SIDE, CPU_COPY)
-        how = f"np.matmul of {CPU_SIDE} x {CPU_SIDE}; a copy of {CPU_COPY >> 20} MiB"
-        return found | {"how": how}
 
     def call(self) -> Any:
         """One call of the prepared case."""

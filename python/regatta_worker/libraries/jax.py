@@ -38,8 +38,7 @@ from regatta_worker.problem.reference import (
     Arrays,
     ReferenceCache,
     checked,
-    difference,
-    probes,
+    compared,
 )
 from regatta_worker.problem.variant import HALVES, Variant
 from regatta_worker.protocol.channel import Failed, Message, Unsupported, required
@@ -185,14 +184,7 @@ class JaxWorker:
         self._prepared().seed = seed
         self._prepared().sets = int(request.get("input_sets", 1))
         exact = self._references.of(problem, seed, host)
-        return {
-            "effective": {},
-            "errors": {
-                name: difference(self._arrays, value, exact[name])
-                for name, value in results.items()
-            },
-            "probes": {name: probes(value) for name, value in results.items()},
-        } | first
+        return {"effective": {}} | compared(self._arrays, results, exact) | first
 
     def _first_call(
         self, problem: Problem, attend: Attend, host: dict[str, np.ndarray]
