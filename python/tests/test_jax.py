@@ -9,6 +9,7 @@ from unittest import mock
 import pytest
 
 import support
+from regatta_worker.protocol.channel import Failed, Unsupported
 
 TOLERANCE = {"f32": 1e-5, "f16": 2e-3, "bf16": 1.5e-2}
 
@@ -202,6 +203,28 @@ class TestSets:
         assert "Out of memory" in measured["input_sets_reason"]
         for name, error in measured["checked"]["errors"].items():
             assert error["relative_l2"] < TOLERANCE["f32"], name
+
+
+@pytest.mark.skipif(not support.installed("jax"), reason="jax is not installed")
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("head_dim must be a multiple of 8", Unsupported),
+        ("CUDA error: an illegal memory access was encountered", RuntimeError),
+        ("RESOURCE_EXHAUSTED: Out of memory", Failed),
+    ],
+)
+def test_what_broke_before_the_first_call_is_no_refusal(
+    words: str, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from regatta_worker.libraries import jax as jax_worker
+
+    worker = jax_worker.JaxWorker()
+    broken = mock.Mock(lower=mock.Mock(side_effect=RuntimeError(words)))
+    monkeypatch.setattr(worker, "_timed", lambda function: broken)
+    request = {"variant": "xla", "seed": 1, "params": {}, "problem": support.wire()}
+    with pytest.raises(kind, match=words):
+        worker.prepare(request)
 
 
 class TestEnding:

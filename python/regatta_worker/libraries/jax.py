@@ -42,6 +42,7 @@ from regatta_worker.problem.reference import (
 )
 from regatta_worker.problem.variant import HALVES, Variant
 from regatta_worker.protocol.channel import Failed, Message, Unsupported, required
+from regatta_worker.protocol.refusals import refusal
 
 DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": jnp.bfloat16}
 
@@ -223,7 +224,11 @@ class JaxWorker:
             compiled = lowered.compile()
             made = time.perf_counter_ns()
         except Exception as error:
-            raise _refusal(error, self.REFUSALS) from error
+            if _no_memory(error):
+                raise Failed(str(error).strip()) from error
+            if isinstance(error, self.REFUSALS):
+                raise refusal(error, []) from error
+            raise
         results = jax.block_until_ready(compiled(*arguments))
         end = time.perf_counter_ns()
         first = {
@@ -362,19 +367,6 @@ class JaxWorker:
 
 def _no_memory(error: Exception) -> bool:
     return "RESOURCE_EXHAUSTED" in str(error)
-
-
-def _refusal(error: Exception, refusals: tuple[type[Exception], ...]) -> Exception:
-    """What an error before the first call means: mostly that the case is not supported.
-
-    Running out of memory is a failure; so is anything that is not a library's refusal.
-    """
-    words = str(error).strip()
-    if _no_memory(error):
-        return Failed(words)
-    if isinstance(error, refusals):
-        return Unsupported(words or type(error).__name__)
-    return error
 
 
 WORKER = JaxWorker
