@@ -196,14 +196,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--run", type=Path, help="a run's folder, or its cases.csv")
     parser.add_argument("--within", type=float, default=0.05, help="largest difference (0.05)")
-    parser.add_argument("--only", help="variants that begin so, by commas")
     arguments = parser.parse_args()
     theirs = regatta_tflops(arguments.run) if arguments.run else {}
-    begins = tuple(arguments.only.split(",")) if arguments.only else ("",)
     apart = compared = 0
     for library in LIBRARIES:
-        if not library.variant.startswith(begins):
-            continue
         for shape in SHAPES:
             for record in measured(library, shape):
                 ours = theirs.get(record["case"])

@@ -1,8 +1,10 @@
-"""FlashAttention by its generations: what the calls are given, and what is refused."""
+"""FlashAttention by its generations: what calls are given, what is refused, what is found where."""
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import io
 import sys
 import types
 from typing import Any
@@ -18,7 +20,7 @@ import torch
 
 import plain_attention
 from plain_attention import flash_mask
-from regatta_worker.libraries.flash_attn import FlashAttnWorker
+from regatta_worker.libraries.flash_attn import MODULES, FlashAttnWorker
 from regatta_worker.libraries.torch import TorchWorker
 from regatta_worker.on_torch.library import TorchLibrary
 from regatta_worker.protocol.channel import Unsupported
@@ -344,3 +346,33 @@ class TestTorchsOperators:
         ):
             schema = getattr(torch.ops.aten, name).default._schema
             assert len(schema.arguments) == len(inspect.signature(kernel).parameters)
+
+
+class TestGenerations:
+    """Where each is found: modules of these names, with nothing in them, in place of packages."""
+
+    def loaded(self, *modules: str) -> FlashAttnWorker:
+        every = {name: None for names in MODULES.values() for name in names}
+        there = {module: types.ModuleType(module) for module in modules}
+        with (
+            mock.patch.dict(sys.modules, every | there),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
+            return FlashAttnWorker()
+
+    def test_xformers_copy_of_fa3_does_where_the_package_is_not_there(self) -> None:
+        with mock.patch.object(
+            torch.ops, "flash_attn_3", types.SimpleNamespace(fwd=None), create=True
+        ):
+            worker = self.loaded("xformers.ops.fmha.flash3")
+        assert list(worker._modules) == ["fa3"]
+        assert list(worker._missing) == ["fa2", "fa4"]
+        assert "absent" not in worker.hello()
+
+    def test_a_module_that_registers_nothing_is_none(self) -> None:
+        empty = types.SimpleNamespace()
+        with mock.patch.object(torch.ops, "flash_attn_3", empty, create=True):
+            worker = self.loaded("xformers.ops.fmha.flash3", "flash_attn.cute.interface")
+        assert list(worker._modules) == ["fa4"]
+        assert "flash_attn_interface cannot be imported" in worker._missing["fa3"]
+        assert "it registers no operator" in worker._missing["fa3"]

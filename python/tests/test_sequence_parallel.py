@@ -123,37 +123,6 @@ class TestOneAnswerOfMany:
         assert worst(errors)["relative_l2"] is None
 
 
-class Ended:
-    """A rank's process that a signal has ended, or that is ended on request."""
-
-    def __init__(self, rank: int) -> None:
-        self.rank = rank
-
-    def end(self, within_s: float = 0.0) -> str:
-        return "was ended by SIGSEGV"
-
-
-class TestBlame:
-    def broken(self, gone: int | None, replies: dict[int, Any]) -> str:
-        ranks = Ranks("sequence_parallel")
-        processes: list[Any] = [Ended(0), Ended(1)]
-        ranks._processes = list(processes)
-        culprit = None if gone is None else processes[gone]
-        return str(ranks._broken("measure", 8.0, replies, culprit))
-
-    def test_a_rank_that_died_is_named_beside_what_a_survivor_says_of_it(self) -> None:
-        complaint = {"type": "failed", "reason": "connection closed by peer"}
-        said = self.broken(1, {0: complaint})
-        assert "rank 1 was ended by SIGSEGV during `measure`" in said
-        assert "rank 0: connection closed by peer" in said
-
-    def test_who_complains_and_who_is_silent(self) -> None:
-        said = self.broken(None, {0: {"type": "failed", "reason": "timed out"}})
-        assert said == "rank 0: timed out; rank 1 did not answer `measure`"
-        said = self.broken(None, {0: {"type": "measured"}})
-        assert "rank 1 did not answer `measure` within 8 s" in said
-
-
 class TestLimits:
     def test_loading_is_part_of_the_request_that_started_the_ranks(self) -> None:
         for limit_s, loading_s, remaining_s in (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 import platform
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from regatta_worker.census.first_call import made
 from regatta_worker.clock import timing
 from regatta_worker.problem import inputs
 from regatta_worker.problem.attention import Problem
-from regatta_worker.problem.input_sets import Inputs, InputSets, fresh, seed_of
+from regatta_worker.problem.input_sets import CaseInputs, Inputs, InputSets, seed_of
 from regatta_worker.problem.planes import Plane
 from regatta_worker.problem.reference import (
     Arrays,
@@ -34,17 +34,13 @@ Results = tuple[np.ndarray, ...]
 
 
 @dataclass
-class _Case:
+class _Case(CaseInputs):
     """A prepared case; `given` are its inputs in the layout's order, and lie where they lie."""
 
     problem: Problem
     function: Function
     call: Callable[[], Results]
     given: dict[str, np.ndarray]
-    seed: int
-    sets: int
-    place: int = 0
-    numbers: Iterator[int] = field(default_factory=fresh)
 
     def put(self, number: int) -> None:
         """Another set's contents, where those of the one before lie."""
@@ -101,7 +97,7 @@ class NumpyFunctions:
             return function.several(bound(*given.values()), problem)
 
         sets = int(request.get("input_sets", 1))
-        case = _Case(problem, function, call, given, seed, sets)
+        case = _Case(problem, function, call, given, seed=seed, sets=sets)
         results, first = made(call, lambda: None)
         named = case.named(results)
         # What the call was given it may have written into.

@@ -13,8 +13,8 @@ import importlib.metadata
 import platform
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -32,7 +32,7 @@ from regatta_worker.on_jax.attention import Attend, attention, with_gradients
 from regatta_worker.on_jax.inputs import Held, refill
 from regatta_worker.problem import inputs
 from regatta_worker.problem.attention import Problem
-from regatta_worker.problem.input_sets import Inputs, InputSets, fresh, seed_of
+from regatta_worker.problem.input_sets import CaseInputs, Inputs, InputSets, seed_of
 from regatta_worker.problem.planes import Plane
 from regatta_worker.problem.reference import (
     Arrays,
@@ -51,7 +51,7 @@ PLUGINS = ("jax-cuda12-plugin", "jax-cuda13-plugin", "nvidia-cudnn-cu12", "nvidi
 
 
 @dataclass
-class _Case:
+class _Case(CaseInputs):
     """A prepared case: the compiled call and what it is called with."""
 
     problem: Problem
@@ -61,13 +61,6 @@ class _Case:
     """The inputs that the arguments are, or were made of."""
     arranged: Callable[[Held], tuple[Any, ...]]
     """The arguments of inputs: for backward, forward is run."""
-    seed: int = 0
-    sets: int = 1
-    """Of inputs, that samples are to be taken on."""
-    place: int = 0
-    """Number of the set that is in place."""
-    numbers: Iterator[int] = field(default_factory=fresh)
-    """Sets that no sample has been taken on."""
 
     def call(self) -> Any:
         return self.compiled(*self.arguments)

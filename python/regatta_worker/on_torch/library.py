@@ -208,7 +208,7 @@ class TorchLibrary:
         tensors = self._kept.working(problem, seed)
         built, settings, results, first = self._first_call(problem, name, params, tensors)
         sets = int(request.get("input_sets", 1))
-        self._case = PreparedCase(problem, built, settings, tensors, seed, sets)
+        self._case = PreparedCase(problem, built, settings, tensors, seed=seed, sets=sets)
 
         named = self._named(problem, results)
         # What the call was given it may have written into. Detached, or the reference would

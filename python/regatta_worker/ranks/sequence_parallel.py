@@ -97,13 +97,13 @@ class Rank(Together, TorchLibrary):
                 weight = self._weight(of, seed, self._rank)
                 layer = Layer(
                     geometry,
-                    seed,
-                    int(request.get("input_sets", 1)),
                     self._activations(geometry, seed),
                     weight,
                     operator(name, of, weight),
                     drawn,
                     start == "queued",
+                    seed=seed,
+                    sets=int(request.get("input_sets", 1)),
                 )
                 results, first_call_ns = self._first(layer)
             except (torch.OutOfMemoryError, dist.DistError):

@@ -4,15 +4,15 @@ a prepared projection computes."""
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from regatta_worker.on_torch.case import DTYPES, Variant
-from regatta_worker.problem.input_sets import fresh
+from regatta_worker.problem.input_sets import CaseInputs
 from regatta_worker.problem.lengths import Lengths
 from regatta_worker.problem.projection import KINDS, Geometry, Projection
 from regatta_worker.protocol.channel import Unsupported
@@ -108,23 +108,16 @@ def _xformers(of: Projection, weight: torch.Tensor) -> Operator:
 
 
 @dataclass
-class Layer:
+class Layer(CaseInputs):
     """A prepared projection on this rank."""
 
     geometry: Geometry
-    seed: int
-    sets: int
-    """Of inputs, that samples are to be taken on."""
     activations: torch.Tensor
     weight: torch.Tensor
     operator: Operator
     drawn: Lengths | None
     queued: bool
     """Timed as in a full queue, and not from an idle device."""
-    place: int = 0
-    """Number of the set of inputs that is in place."""
-    numbers: Iterator[int] = field(default_factory=fresh)
-    """Sets that no sample has been taken on."""
 
     def call(self) -> tuple[torch.Tensor, ...]:
         """The shard as it is, or the lengths of this call, longest first."""
