@@ -176,7 +176,6 @@ HARMLESS = (
         ("other-data", "other tokens of the same shape"),
         ("ranges", "NVTX ranges around the steps"),
         ("no-garbage-collection", "gc.disable()"),
-        ("log-to-file", "a line in a file at each step"),
     ),
     *_harmless(
         "generate",
