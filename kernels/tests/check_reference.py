@@ -5,7 +5,7 @@
 The reference is held to PyTorch in float64 (relative L2 below 1e-12), the comparison to the
 same figures from PyTorch, and the inputs, bit for bit, to the formula of
 crates/worker/src/attention/inputs.rs, whose frozen values come first. Exits with 1 if anything
-is off; prints how long the reference of a large problem takes.
+is off.
 """
 
 from __future__ import annotations
@@ -195,29 +195,6 @@ def check_inputs(driver: Driver) -> int:
     return bad
 
 
-# ---------------------------------------------------------------- how long
-
-
-def time_reference(driver: Driver) -> None:
-    for dtype, mask in itertools.product(("bf16", "f32"), (FULL, CAUSAL)):
-        held = Case((1, 16, 16, 8192, 8192, 128, 128, mask, "bshd"), dtype)
-        results = Results(held.problem)
-        milliseconds = {}
-        for direction in ("forward", "backward"):
-            launch_reference(driver, held, direction, results)
-            start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            launch_reference(driver, held, direction, results)
-            stop.record()
-            stop.synchronize()
-            milliseconds[direction] = start.elapsed_time(stop)
-        print(
-            f"{dtype} {describe(held.case)}:",
-            ", ".join(f"{name} {ms:.0f} ms" for name, ms in milliseconds.items()),
-            flush=True,
-        )
-
-
 def main() -> int:
     arguments = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -237,7 +214,6 @@ def main() -> int:
         + check_results(driver)
         + check_determinism(driver)
     )
-    time_reference(driver)
     print(f"{bad} wrong")
     return 1 if bad else 0
 

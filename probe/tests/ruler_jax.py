@@ -20,7 +20,6 @@ from __future__ import annotations
 import os
 import statistics
 import sys
-import time
 from collections.abc import Callable
 from itertools import groupby, product
 from pathlib import Path
@@ -249,30 +248,6 @@ def misbehaving_calls(clock: XlaProbe, call: Callable[[], Any]) -> None:
     say("and the next sample is right", not clock.sample(True, call).synchronised)
 
 
-def host_times(worker: jax_worker.JaxWorker, clock: XlaProbe) -> None:
-    """Behind the gate and before it, before CUPTI slows the host."""
-    problem = wire(dtype="bf16", batch=2, heads=16, seq_q=512, head_dim=64)
-    request = {"variant": "cudnn", "problem": problem}
-    free = []
-    call = prepared(worker, None, **request).call
-    for _ in range(200):
-        begin = time.perf_counter_ns()
-        result = call()
-        free.append(time.perf_counter_ns() - begin)
-        jax.block_until_ready(result)
-    after = statistics.median(
-        probe.Probe.sample(clock, True, call).device_ns for _ in range(SAMPLES)
-    )
-    call = prepared(worker, clock, **request).call
-    samples = [clock.sample(True, call) for _ in range(200)]
-    host = statistics.median(sample.host_ns for sample in samples)
-    marked = statistics.median(sample.device_ns for sample in samples)
-    print(f"      host of a call: {host / 1e3:.1f} us behind the gate, ", end="")
-    print(f"{statistics.median(free) / 1e3:.1f} us until it returns without gate and marker")
-    print(f"      cold: {marked / 1e3:.2f} us; ", end="")
-    print(f"{after / 1e3:.2f} us with the stop event recorded when the call has returned")
-
-
 def main() -> int:
     """All checks; the process's exit status."""
     worker = jax_worker.JaxWorker()
@@ -283,7 +258,6 @@ def main() -> int:
     client = "of its own threads" if _queues_in_threads() else "of the calling thread"
     version = worker.hello()["versions"]
     print(f"{version['clock']}, JAX {version['jax']}, a client {client}, {clock.calibrate()}")
-    host_times(worker, clock)
     cupti = Cupti()
     single_kernels(cupti, clock)
     for variant, direction, (batch, heads, seq, head_dim) in CASES:

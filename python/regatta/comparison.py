@@ -20,13 +20,10 @@ Problem = Mapping[str, Any]
 WITHIN = "REGATTA_COMPARES"
 """Set for workers, so that a script which compares when it is imported is told so."""
 
-WIDTH, ROW, LEFT = 640, 34, 260
-"""Of the plot, in pixels; what is left of the dots is the case's."""
-
 
 @dataclass(frozen=True)
 class Compared:
-    """What came out. Printed it is regatta's own table; in a notebook with a plot."""
+    """The result: printed it is regatta's own table."""
 
     text: str
     judgement: dict[str, Any]
@@ -48,7 +45,7 @@ class Compared:
         return self.text
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(self.text)}</pre>{plot(self.rows)}"
+        return f"<pre>{html.escape(self.text)}</pre>"
 
 
 def compare(
@@ -118,46 +115,3 @@ def _toml(value: Any) -> str:
     if isinstance(value, (list, tuple, range)):
         return "[" + ", ".join(_toml(inner) for inner in value) + "]"
     return json.dumps(value, ensure_ascii=False)
-
-
-def plot(rows: Sequence[Mapping[str, Any]]) -> str:
-    """A figure: of each case the invocations of both sides, as shares of the base's median."""
-    shown = [row for row in rows if row.get("base") and row.get("head")]
-    shares = [
-        (row, side, ns / row["base"]["median_ns"])
-        for row in shown
-        for side in ("base", "head")
-        for ns in row[side]["invocations_ns"]
-    ]
-    if not shares:
-        return ""
-    least = float(min(1.0, *(share for _, _, share in shares)))
-    most = float(max(1.0, *(share for _, _, share in shares)))
-    scale = (WIDTH - LEFT - 20) / max(most - least, 1e-9)
-    places = {id(row): ROW * number for number, row in enumerate(shown)}
-    height = ROW * len(shown) + 24
-
-    def x(share: float) -> float:
-        return LEFT + 10 + (share - least) * scale
-
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" role="img" '
-        f'aria-label="times of each invocation" font-family="sans-serif" font-size="12">',
-        f'<line x1="{x(1.0):.1f}" x2="{x(1.0):.1f}" y1="0" y2="{height - 20}" stroke="#888"/>',
-    ]
-    for row in shown:
-        case = html.escape(str(row["case"]).partition(":")[2])
-        word = html.escape(str(row["word"]))
-        parts.append(f'<text x="0" y="{places[id(row)] + 20}" fill="#888">{case}: {word}</text>')
-    for row, side, share in shares:
-        y = places[id(row)] + (10 if side == "base" else 22)
-        # Told apart by place and form too, not by colour alone.
-        colour, fill = ("#0072b2", "none") if side == "base" else ("#d55e00", "#d55e00")
-        parts.append(
-            f'<circle cx="{x(share):.1f}" cy="{y}" r="4" stroke="{colour}" fill="{fill}"/>'
-        )
-    parts.append(
-        f'<text x="{LEFT + 10}" y="{height - 4}" fill="#888">time of an invocation, of the '
-        f"base's median: {least:.2f} to {most:.2f}; hollow: base</text></svg>"
-    )
-    return "".join(parts)

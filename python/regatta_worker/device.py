@@ -1,4 +1,4 @@
-"""Facts about the machine that make two measurements comparable, by no framework's leave.
+"""Device facts for the machine fingerprint, read from the driver without a framework.
 
 The NVIDIA driver's own libraries are asked through ctypes: they are there wherever
 the driver is, and answer alike for every framework (no pynvml, no nvidia-smi).

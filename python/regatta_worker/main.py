@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import cast
 
 from regatta_worker import libraries
-from regatta_worker.callables import serve as callables
+from regatta_worker.callables import load as callables
 from regatta_worker.callables.function import FRAMEWORKS
-from regatta_worker.callables.load import Target
 from regatta_worker.forking import fork_workers
-from regatta_worker.protocol.absence import absence
 from regatta_worker.protocol.channel import Absent, Worker
+from regatta_worker.protocol.refusals import absence
 from regatta_worker.serving import Session, open_descriptors, serve
 
 
@@ -73,7 +72,9 @@ def main() -> None:
         loading = functools.partial(load, name)
         opening = functools.partial(open_worker, name, asked.rank)
     else:
-        target = Target(asked.name, asked.file, asked.module, asked.function, asked.framework)
+        target = callables.Target(
+            asked.name, asked.file, asked.module, asked.function, asked.framework
+        )
         name = target.name
         loading = functools.partial(callables.preload, target)
         opening = functools.partial(callables.open_worker, target)

@@ -125,7 +125,7 @@ class Session:
             raise
 
     def _census(self, request: Message) -> Message:
-        """The worker's own, and after it what takes calls of its own: the events counted."""
+        """Profiles one call, then counts named functions in further calls."""
         worker, times_only = self._ready(), bool(request.get("times_only"))
         census = {"launches": [], "counts": {}} if times_only else worker.census()
         recorded: list[Message] = getattr(worker, "recorded", list)()

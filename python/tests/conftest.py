@@ -1,5 +1,55 @@
 """No test sees a GPU, in this process or in a worker that it starts."""
 
+from __future__ import annotations
+
+import json
 import os
+from typing import Any
+
+import pytest
 
 os.environ |= {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+
+
+class FakeProbe:
+    """regatta's GPU library, which notes what it is asked.
+
+    It answers as the library does: figures and texts through out-pointers, then a status.
+    """
+
+    def __init__(self) -> None:
+        self.trace: list[str] = []
+        self.fails: str | None = None
+        self.figures: dict[str, tuple[float, ...]] = {"sample_end": (5000.0, 0.0, 1980.0, 0)}
+        self.texts: dict[str, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        short = name.removeprefix("regatta_probe_")
+
+        def function(*arguments: Any) -> Any:
+            if short in ("version", "last_error"):
+                return b"0.2" if short == "version" else b"the words of the library"
+            self.trace.append(short)
+            if short == self.fails:
+                return 2
+            if short in self.texts:
+                arguments[0]._obj.value = json.dumps(self.texts[short]).encode()
+            if figures := self.figures.get(short):
+                for pointer, figure in zip(arguments[1:], figures, strict=True):
+                    pointer._obj.value = figure
+            return 0
+
+        setattr(self, name, function)
+        return function
+
+
+@pytest.fixture
+def library(monkeypatch: pytest.MonkeyPatch) -> FakeProbe:
+    """The library that `REGATTA_PROBE` names."""
+    from regatta_worker.clock import probe
+
+    fake = FakeProbe()
+    monkeypatch.setattr("ctypes.CDLL", lambda path: fake)
+    monkeypatch.setattr(probe, "_opened", {})
+    monkeypatch.setenv(probe.VARIABLE, "fake")
+    return fake

@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -31,8 +30,6 @@ Tensors = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 Run = Callable[[], Any]
 Clock = Callable[[Run], float]
 """Milliseconds of one call."""
-
-FLUSH_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -98,44 +95,6 @@ def timer(run: Run) -> float:
     return float(Timer("run()", globals={"run": run}).timeit(30).mean * 1e3)
 
 
-def autorange(run: Run) -> float:
-    """xformers/benchmarks: blocks of calls for at least half a second."""
-    from torch.utils.benchmark import Timer
-
-    measured = Timer("run()", globals={"run": run}).blocked_autorange(min_run_time=0.5)
-    return float(measured.median * 1e3)
-
-
-def flashinfer_clock(run: Run) -> float:
-    """FlashInfer's benchmarks: events around each call behind a flush; the median."""
-    from flashinfer.testing import bench_gpu_time
-
-    return float(statistics.median(bench_gpu_time(run)))
-
-
-def kernel_time(run: Run) -> float:
-    """cuDNN's sample: kernels' own time behind a flush, the first five left out; the median."""
-    from torch.profiler import ProfilerActivity, profile
-
-    flush = torch.randint(0, 256, (FLUSH_BYTES,), dtype=torch.uint8, device="cuda")
-    run()
-    torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
-        for _ in range(25):
-            flush.bitwise_not_()
-            run()
-        torch.cuda.synchronize()
-    calls: list[float] = []
-    for event in sorted(profiler.events(), key=lambda event: event.time_range.start):
-        if event.device_type != torch.autograd.DeviceType.CUDA:
-            continue
-        if "bitwise_not" in event.name:
-            calls.append(0.0)
-        elif calls:
-            calls[-1] += event.time_range.elapsed_us() / 1e3
-    return statistics.median(calls[5:])
-
-
 # The libraries. Each yields forward, and backward or nothing.
 
 Pair = tuple[Run, Run | None]
@@ -170,47 +129,6 @@ def _sdpa(backend: str) -> Callable[[Shape, Tensors], Pair]:
     return make
 
 
-def _flex(shape: Shape, tensors: Tensors) -> Pair:
-    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-
-    torch.compiler.reset()
-    blocks = None
-    if shape.causal:
-        blocks = create_block_mask(
-            lambda b, h, i, j: i >= j, None, None, shape.seq, shape.seq, device="cuda"
-        )
-    compiled = torch.compile(flex_attention, dynamic=False)
-    q, k, v, g = (tensor.transpose(1, 2) for tensor in tensors)
-    grouped = shape.heads != shape.kv_heads
-    return _autograd(lambda: compiled(q, k, v, block_mask=blocks, enable_gqa=grouped), tensors, g)
-
-
-def _xformers(operator: str) -> Callable[[Shape, Tensors], Pair]:
-    def make(shape: Shape, tensors: Tensors) -> Pair:
-        import xformers.ops as xops
-
-        chosen = getattr(xops.fmha, operator)
-        bias = xops.LowerTriangularMask() if shape.causal else None
-        inputs, gradient = tensors[:3], tensors[3]
-        if shape.heads != shape.kv_heads:
-            # Groups as xFormers has them: [batch, seq, kv_heads, group, head_dim].
-            group = shape.heads // shape.kv_heads
-            q, k, v = inputs
-            inputs = (
-                q.unflatten(2, (shape.kv_heads, group)),
-                *(x.unsqueeze(3).expand(-1, -1, -1, group, -1) for x in (k, v)),
-            )
-            gradient = gradient.unflatten(2, (shape.kv_heads, group))
-        operators = (chosen.FwOp, chosen.BwOp)
-        return _autograd(
-            lambda: xops.memory_efficient_attention(*inputs, attn_bias=bias, op=operators),
-            tensors,
-            gradient,
-        )
-
-    return make
-
-
 def _fa3(shape: Shape, tensors: Tensors) -> Pair:
     import flash_attn_interface  # noqa: F401  (registers the operators)
 
@@ -223,87 +141,6 @@ def _fa3(shape: Shape, tensors: Tensors) -> Pair:
         return operators.bwd(g, q, k, v, out, logsumexp, dq=dq, dk=dk, dv=dv, **common)
 
     return lambda: operators.fwd(q, k, v, **common), backward
-
-
-def _fa4(shape: Shape, tensors: Tensors) -> Pair:
-    from flash_attn.cute.interface import _flash_attn_bwd, _flash_attn_fwd
-
-    q, k, v, g = (x.detach() for x in tensors)
-    out, logsumexp = _flash_attn_fwd(q, k, v, causal=shape.causal, return_lse=True)[:2]
-    return (
-        lambda: _flash_attn_fwd(q, k, v, causal=shape.causal, return_lse=True),
-        lambda: _flash_attn_bwd(q, k, v, out, g, logsumexp, causal=shape.causal),
-    )
-
-
-def _flashinfer(backend: str) -> Callable[[Shape, Tensors], Pair]:
-    def make(shape: Shape, tensors: Tensors) -> Pair:
-        import flashinfer
-
-        q, k, v = (x.detach()[0] for x in tensors[:3])
-        return (
-            lambda: flashinfer.single_prefill_with_kv_cache(
-                q, k, v, causal=shape.causal, backend=backend
-            ),
-            None,
-        )
-
-    return make
-
-
-def _cudnn(shape: Shape, tensors: Tensors) -> Pair:
-    import cudnn
-
-    handle = cudnn.create_handle()
-    cudnn.set_stream(handle=handle, stream=torch.cuda.current_stream().cuda_stream)
-    q, k, v, g = (x.detach().transpose(1, 2) for x in tensors)
-    out = torch.empty_like(q)
-    stats = torch.empty(*q.shape[:3], 1, dtype=torch.float32, device="cuda")
-    options = {"attn_scale": shape.head_dim**-0.5, "use_causal_mask": shape.causal}
-
-    def graph() -> Any:
-        return cudnn.pygraph(
-            io_data_type=cudnn.data_type.BFLOAT16,
-            intermediate_data_type=cudnn.data_type.FLOAT,
-            compute_data_type=cudnn.data_type.FLOAT,
-            handle=handle,
-        )
-
-    def planned(graph: Any, bound: dict[Any, torch.Tensor]) -> Run:
-        graph.validate()
-        graph.build_operation_graph()
-        graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
-        graph.check_support()
-        graph.build_plans()
-        workspace = torch.empty(
-            max(graph.get_workspace_size(), 1), dtype=torch.uint8, device="cuda"
-        )
-        return lambda: graph.execute(bound, workspace, handle=handle)
-
-    def outputs(ends: Any, held: Any) -> dict[Any, torch.Tensor]:
-        for end, tensor in zip(ends, held, strict=True):
-            end.set_output(True).set_dim(list(tensor.shape)).set_stride(list(tensor.stride()))
-        return dict(zip(ends, held, strict=True))
-
-    def described(graph: Any, held: Any) -> dict[Any, torch.Tensor]:
-        return {graph.tensor_like(tensor): tensor for tensor in held}
-
-    def forward(with_stats: bool) -> Run:
-        made = graph()
-        bound = described(made, (q, k, v))
-        ends = made.sdpa(*bound, generate_stats=with_stats, **options)
-        if not with_stats:
-            return planned(made, bound | outputs(ends[:1], (out,)))
-        bound |= outputs(ends, (out, stats))
-        ends[1].set_data_type(cudnn.data_type.FLOAT)
-        return planned(made, bound)
-
-    forward(with_stats=True)()
-    made = graph()
-    bound = described(made, (q, k, v, out, g, stats))
-    ends = made.sdpa_backward(*bound, **options)
-    backward = planned(made, bound | outputs(ends, [torch.empty_like(x) for x in (q, k, v)]))
-    return forward(with_stats=False), backward
 
 
 @dataclass(frozen=True)
@@ -320,14 +157,7 @@ LIBRARIES = (
     Library("torch/sdpa-flash", _sdpa("FLASH_ATTENTION"), timer),
     Library("torch/sdpa-efficient", _sdpa("EFFICIENT_ATTENTION"), timer),
     Library("torch/sdpa-cudnn", _sdpa("CUDNN_ATTENTION"), timer),
-    Library("torch/flex", _flex, timer),
-    Library("xformers/cutlass", _xformers("cutlass"), autorange),
-    Library("xformers/flash3", _xformers("flash3"), autorange),
     Library("flash_attn/fa3", _fa3, do_bench),
-    Library("flash_attn/fa4@fa4", _fa4, do_bench),
-    Library("flashinfer/prefill", _flashinfer("fa2"), flashinfer_clock, ":backend=fa2"),
-    Library("flashinfer/prefill", _flashinfer("fa3"), flashinfer_clock, ":backend=fa3"),
-    Library("cudnn/graph", _cudnn, kernel_time),
 )
 
 
@@ -366,14 +196,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--run", type=Path, help="a run's folder, or its cases.csv")
     parser.add_argument("--within", type=float, default=0.05, help="largest difference (0.05)")
-    parser.add_argument("--only", help="variants that begin so, by commas")
     arguments = parser.parse_args()
     theirs = regatta_tflops(arguments.run) if arguments.run else {}
-    begins = tuple(arguments.only.split(",")) if arguments.only else ("",)
     apart = compared = 0
     for library in LIBRARIES:
-        if not library.variant.startswith(begins):
-            continue
         for shape in SHAPES:
             for record in measured(library, shape):
                 ours = theirs.get(record["case"])

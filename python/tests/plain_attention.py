@@ -10,9 +10,41 @@ from typing import Any
 
 import torch
 
-from regatta_worker.problem.attention import Mask
+import support
+from regatta_worker.problem import inputs
+from regatta_worker.problem.attention import Mask, Problem
+from regatta_worker.problem.reference import Arrays, ReferenceCache
 
 Results = tuple[torch.Tensor, ...]
+
+CPU = torch.device("cpu")
+
+
+def made(**axes: Any) -> tuple[Problem, dict[str, torch.Tensor]]:
+    """A problem with its inputs in float32."""
+    problem = Problem.from_wire(support.wire(**axes))
+    names = inputs.TENSORS if problem.has_backward else ("q", "k", "v")
+    return problem, {
+        name: inputs.torch_input(problem, name, 3, torch.float32, CPU) for name in names
+    }
+
+
+def right(problem: Problem, values: dict[str, torch.Tensor], results: Any, seed: int = 3) -> None:
+    """That results are attention of these values."""
+    exact = ReferenceCache(Arrays.of_torch(CPU)).of(problem, seed, values)
+    for name, value in zip(problem.results, results, strict=True):
+        assert tuple(value.shape) == problem.shape(name)
+        assert not value.requires_grad, name
+        expected = torch.as_tensor(exact[name]).view(value.shape)
+        torch.testing.assert_close(value.double(), expected, atol=1e-5, rtol=1e-5)
+
+
+def right_twice(problem: Problem, tensors: dict[str, torch.Tensor], built: Any) -> None:
+    """Also once other contents lie where these did, such as in the pages of a cache."""
+    values = {name: tensor.detach().clone() for name, tensor in tensors.items()}
+    right(problem, values, built())
+    support.put(4, tensors, values, built.refresh)
+    right(problem, values, built(), 4)
 
 
 def flash_mask(causal: bool, left: int | None, right: int | None) -> Mask:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 
@@ -237,54 +235,6 @@ class TestOfTorch(OfFile):
         assert prepared["type"] == "unsupported"
         self.fails("returned out as torch.float64; return it as torch.float32", "wide")
         self.fails("bench.py:broken: line 28, in broken: RuntimeError", "broken")
-
-
-CUPY = """
-import math
-
-import cupy
-
-def attention(q, k, v, problem):
-    if not problem.mask.is_full:
-        raise NotImplementedError("full masks")
-    turned = (0, 2, 1, 3)
-    if problem.layout == "bshd":
-        q, k, v = (x.transpose(turned) for x in (q, k, v))
-    scores = q @ k.swapaxes(2, 3) / math.sqrt(problem.head_dim)
-    weights = cupy.exp(scores - scores.max(axis=3, keepdims=True))
-    out = (weights / weights.sum(axis=3, keepdims=True) @ v).astype(q.dtype)
-    return cupy.ascontiguousarray(out.transpose(turned)) if problem.layout == "bshd" else out
-
-def broken(q, k, v):
-    return q @ v[..., :3]
-"""
-
-
-@pytest.mark.skipif(
-    not (support.installed("cupy") and support.installed("torch")), reason="no CuPy"
-)
-class TestOfCupy(OfFile):
-    CODE = CUPY
-
-    @classmethod
-    def setup_class(cls) -> None:
-        with mock.patch.dict(os.environ):
-            # What no other test is to see is what this one is for.
-            os.environ.pop("CUDA_VISIBLE_DEVICES", None)
-            super().setup_class()
-        if cls.hello["device"]["kind"] != "cuda":
-            pytest.skip("CuPy takes a GPU")
-
-    def test_it_is_measured_in_either_layout(self) -> None:
-        assert self.variants()["attention"]["directions"] == ["forward"]
-        for layout in ("bshd", "bhsd"):
-            self.measured("attention", 1e-4, layout=layout)
-
-    def test_what_is_wrong_is_said_and_what_is_not_done_is_unsupported(self) -> None:
-        window = {"left": 3, "right": 0, "align": "top-left"}
-        assert self.worker.prepare("attention", mask=window)["type"] == "unsupported"
-        assert self.worker.prepare("attention", dtype="bf16")["type"] == "unsupported"
-        self.fails("bench.py:broken: line ", "broken")
 
 
 class TestNamed:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import ctypes
-import json
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -52,41 +50,18 @@ RECORDED = {
 }
 
 
-class FakeLibrary:
-    """Notes what it is asked; its recordings are those that it is given."""
-
-    def __init__(self) -> None:
-        self.trace: list[str] = []
-        self.fails: str | None = None
-        self.records(RECORDED)
-
-    def records(self, recording: dict[str, Any]) -> None:
-        """What its recordings are from here on."""
-        self._kept = ctypes.c_char_p(json.dumps(recording).encode())
-
-    def __getattr__(self, name: str) -> Any:
-        name = name.removeprefix("regatta_probe_census_")
-
-        def function(*arguments: Any) -> Any:
-            if name == "regatta_probe_last_error":
-                return b"no launch census: no CUPTI"
-            self.trace.append(name)
-            if name == self.fails:
-                return 1
-            if name == "end":
-                arguments[0]._obj.value = self._kept.value
-            return 0
-
-        setattr(self, name, function)
-        return function
+ONCE = ["census_begin", "the call", "census_returned", "waited", "census_end"]
 
 
 class TestOfACall:
     @pytest.fixture(autouse=True)
-    def fake(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.library = FakeLibrary()
-        monkeypatch.setattr("ctypes.CDLL", lambda path: self.library)
-        monkeypatch.setenv(probe.VARIABLE, "fake")
+    def fake(self, library: Any) -> None:
+        self.library = library
+        self.records(RECORDED)
+
+    def records(self, recording: dict[str, Any]) -> None:
+        """What recordings are from here on."""
+        self.library.texts["census_end"] = recording
 
     def call(self) -> str:
         self.library.trace.append("the call")
@@ -98,14 +73,13 @@ class TestOfACall:
 
     def test_the_second_of_two_recordings_counts(self) -> None:
         launches.of_call(self.call, self.wait)
-        once = ["begin", "the call", "returned", "waited", "end"]
-        assert self.library.trace == once + once
+        assert self.library.trace == ONCE * 2
 
     def test_calls_recorded_as_they_are_timed_tell_what_is_theirs(self) -> None:
         timed = copy.deepcopy(RECORDED) | {"called": 1800, "returned": 1950}
         operations: Any = timed["operations"]
         operations[0]["launched_ns"], operations[2]["launched_ns"] = 1500, 1940
-        self.library.records(timed)
+        self.records(timed)
 
         def sample(call: Any) -> float:
             call()
@@ -126,20 +100,19 @@ class TestOfACall:
         @contextlib.contextmanager
         def ranges() -> Iterator[None]:
             self.library.trace.append("ranges")
-            self.library.records(marked)
+            self.records(marked)
             yield
             self.library.trace.append("no ranges")
 
         found = launches.of_call(self.call, self.wait, ranges)
-        once = ["begin", "the call", "returned", "waited", "end"]
-        assert self.library.trace == once + once + ["ranges", *once, "no ranges"]
+        assert self.library.trace == [*ONCE, *ONCE, "ranges", *ONCE, "no ranges"]
         assert os.environ[launches.NVTX] == "fake"
         operators = [operation.get("operator") for operation in found["activity"]["operations"]]
         assert operators == [None, "aten::mm", None]
         assert found["activity"]["operations"][1]["start_ns"] == 500
 
         operations[1]["grid"] = [1, 1, 1]
-        self.library.records(RECORDED)
+        self.records(RECORDED)
         found = launches.of_call(self.call, self.wait, ranges)
         told = [
             operation for operation in found["activity"]["operations"] if "operator" in operation
@@ -175,15 +148,15 @@ class TestOfACall:
         assert found["counts"] == {"copies": 1, "memsets": 1}
 
     def test_no_census_is_in_the_librarys_words(self) -> None:
-        self.library.fails = "begin"
-        with pytest.raises(launches.CensusError, match="no CUPTI"):
+        self.library.fails = "census_begin"
+        with pytest.raises(launches.CensusError, match="words of the library"):
             launches.of_call(self.call, self.wait)
-        assert self.library.trace == ["begin"]
+        assert self.library.trace == ["census_begin"]
 
     def test_a_call_that_fails_ends_its_recording(self) -> None:
         with pytest.raises(ZeroDivisionError):
             launches.of_call(lambda: 1 / 0, self.wait)
-        assert self.library.trace == ["begin", "end"]
+        assert self.library.trace == ["census_begin", "census_end"]
 
     def test_without_the_variable_there_is_none(self) -> None:
         with mock.patch.dict(os.environ):

@@ -97,13 +97,6 @@ class TestCounting:
         assert len(made) == WARMUP_CALLS + FEWEST_CALLS + 2
         assert (wishes, counts) == ([True, True, True], {"calls.it": 0})
 
-    def why_not(self, function: str) -> str:
-        counts, uncounted = count(lambda: None, [Counter("it", (function,))], built_in=())
-        # Never 0: what was not counted is not there.
-        assert counts == {}
-        assert list(uncounted) == ["calls.it"]
-        return uncounted["calls.it"]
-
     def test_never_is_zero_and_has_no_time(self) -> None:
         assert self.counted(lambda: None, "select") == {"calls.it": 0}
 
@@ -125,24 +118,22 @@ class TestCounting:
         assert self.counted(call, "select")["calls.it"] == 1
         assert modules[-1].choose is original
 
-    def test_methods_of_every_kind(self) -> None:
-        selector, kind = self.library.selector, self.library.Selector
-        before = dict(vars(kind))
-        calls: tuple[tuple[str, Callable[[], Any], Any], ...] = (
-            ("Selector.select", lambda: selector.select(1), (selector, 1)),
-            ("Selector.pure", lambda: kind.pure(1), 1),
-            ("Selector.pure", lambda: selector.pure(1), 1),
-            ("Selector.of", lambda: kind.of(1), (kind, 1)),
-            ("Selector.inherited", lambda: selector.inherited(), "inherited"),
-        )
-        for name, call, result in calls:
-            assert self.counted(call, name)["calls.it"] == 1
-            assert call() == result
-            assert dict(vars(kind)) == before
-        assert (
-            self.counted(lambda: self.library.Base().inherited(), "Selector.inherited")["calls.it"]
-            == 0
-        )
+    @pytest.mark.parametrize(
+        ("name", "call", "counted"),
+        [
+            ("Selector.select", lambda module: module.selector.select(1), 1),
+            ("Selector.pure", lambda module: module.Selector.pure(1), 1),
+            ("Selector.pure", lambda module: module.selector.pure(1), 1),
+            ("Selector.of", lambda module: module.Selector.of(1), 1),
+            ("Selector.inherited", lambda module: module.selector.inherited(), 1),
+            ("Selector.inherited", lambda module: module.Base().inherited(), 0),
+        ],
+    )
+    def test_methods_of_every_kind(self, name: str, call: Callable[..., Any], counted: int) -> None:
+        before, result = dict(vars(self.library.Selector)), call(self.library)
+        assert self.counted(lambda: call(self.library), name)["calls.it"] == counted
+        assert call(self.library) == result
+        assert dict(vars(self.library.Selector)) == before
 
     def test_a_function_of_c(self) -> None:
         import math
@@ -208,8 +199,9 @@ class TestCounting:
         self.library.select = lambda kind: kind.append(select(1))
         assert count(call, [counter], built_in=())[0]["calls.it"] == 1
 
-    def test_what_cannot_be_counted_says_why(self) -> None:
-        for function, reason in (
+    @pytest.mark.parametrize(
+        ("function", "reason"),
+        [
             ("no_such_module:f", "no_such_module cannot be imported: ModuleNotFoundError"),
             ("counted_library:nothing", "counted_library has no `nothing`"),
             ("counted_library:Selector.nothing", "Selector has no `nothing`"),
@@ -219,10 +211,14 @@ class TestCounting:
             ("counted_library:Selector.kind", "is no function but a property"),
             ("counted_library:selector.select", "is an attribute of an instance"),
             ("builtins:str.join", "cannot be wrapped"),
-        ):
-            said = self.why_not(function)
-            assert said.startswith(function), said
-            assert reason in said
+        ],
+    )
+    def test_what_cannot_be_counted_says_why(self, function: str, reason: str) -> None:
+        counts, uncounted = count(lambda: None, [Counter("it", (function,))], built_in=())
+        # Never 0: what was not counted is not there.
+        assert counts == {}
+        assert uncounted["calls.it"].startswith(function)
+        assert reason in uncounted["calls.it"]
 
     def test_one_that_cannot_be_found_leaves_the_others_counted_and_unwrapped(self) -> None:
         original = self.library.select

@@ -14,13 +14,11 @@ pytest.importorskip("torch")
 
 import torch
 
+from plain_attention import CPU, made, right_twice
 from regatta_worker.on_torch.cudnn_graphs import Execution, Graphs, band
-from regatta_worker.problem import inputs
-from regatta_worker.problem.attention import Problem
-from regatta_worker.problem.reference import Arrays, ReferenceCache
+from regatta_worker.problem.attention import Mask
 from regatta_worker.protocol.channel import Unsupported
 
-CPU = torch.device("cpu")
 WINDOW = {"left": 4, "right": 2, "align": "top-left"}
 LEFT = {"left": 4, "right": 0, "align": "bottom-right"}
 
@@ -36,21 +34,16 @@ class End:
     def __init__(self, dim: Any = None, stride: Any = None, data_type: Any = None) -> None:
         self.dim, self.stride, self.data_type, self.output = dim, stride, data_type, False
 
-    def set_output(self, value: bool) -> End:
-        self.output = value
-        return self
+    def __getattr__(self, name: str) -> Any:
+        """`set_output` and the others, each of which gives the tensor back."""
+        if not name.startswith("set_"):
+            raise AttributeError(name)
 
-    def set_dim(self, dim: list[int]) -> End:
-        self.dim = dim
-        return self
+        def put(value: Any) -> End:
+            setattr(self, name.removeprefix("set_"), value)
+            return self
 
-    def set_stride(self, stride: list[int]) -> End:
-        self.stride = stride
-        return self
-
-    def set_data_type(self, data_type: Any) -> End:
-        self.data_type = data_type
-        return self
+        return put
 
 
 STEPS = ["validate", "build_operation_graph", "create_execution_plans", "check_support"]
@@ -87,23 +80,17 @@ class Graph:
         self.backward, self.stats = True, False
         return self.results
 
-    def validate(self) -> None:
-        self.steps.append("validate")
+    def __getattr__(self, name: str) -> Any:
+        """The steps of building it, in their order."""
+        if name not in (*STEPS, "build_plans"):
+            raise AttributeError(name)
+        return lambda *given: self._step(name)
 
-    def build_operation_graph(self) -> None:
-        self.steps.append("build_operation_graph")
-
-    def create_execution_plans(self, modes: list[str]) -> None:
-        self.steps.append("create_execution_plans")
-
-    def check_support(self) -> None:
-        self.steps.append("check_support")
-
-    def build_plans(self) -> None:
-        assert self.steps == STEPS
-        self.steps.append("build_plans")
-
-        self._plan_index = 1
+    def _step(self, name: str) -> None:
+        self.steps.append(name)
+        if name == "build_plans":
+            assert self.steps == [*STEPS, name]
+            self._plan_index = 1
 
     def get_plan_name_at_index(self, index: int) -> str:
         return f"eng{index}_k24=13"
@@ -135,28 +122,18 @@ class Graph:
 
 
 def attention(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    *,
-    attn_scale: float,
-    name: str,
-    diagonal_alignment: Alignment = Alignment.TOP_LEFT,
-    diagonal_band_left_bound: int | None = None,
-    diagonal_band_right_bound: int | None = None,
-) -> tuple[torch.Tensor, torch.Tensor]:
+    q: Any, k: Any, v: Any, *, attn_scale: float, name: str, diagonal_alignment: Any = None,
+    diagonal_band_left_bound: int | None = None, diagonal_band_right_bound: int | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """By the rules of the frontend: the left bound is the first distance that is hidden."""
-    group = q.shape[1] // k.shape[1]
+    left = None if diagonal_band_left_bound is None else diagonal_band_left_bound - 1
+    align = "bottom-right" if diagonal_alignment is Alignment.BOTTOM_RIGHT else "top-left"
+    mask = Mask(left, diagonal_band_right_bound, align)
+    group, seq_q, seq_k = q.shape[1] // k.shape[1], q.shape[2], k.shape[2]
     k, v = (x.repeat_interleave(group, dim=1) for x in (k, v))
-    scores = q @ k.transpose(-1, -2) * attn_scale
-    bottom_right = diagonal_alignment is Alignment.BOTTOM_RIGHT
-    offset = k.shape[2] - q.shape[2] if bottom_right else 0
-    rows = torch.arange(q.shape[2])[:, None] + offset
-    columns = torch.arange(k.shape[2])[None, :]
-    if diagonal_band_left_bound is not None:
-        scores = scores.masked_fill(columns <= rows - diagonal_band_left_bound, -torch.inf)
-    if diagonal_band_right_bound is not None:
-        scores = scores.masked_fill(columns > rows + diagonal_band_right_bound, -torch.inf)
+    rows, columns = torch.arange(seq_q)[:, None], torch.arange(seq_k)[None, :]
+    seen = mask.visible(rows, columns, mask.offset(seq_q, seq_k))
+    scores = (q @ k.transpose(-1, -2) * attn_scale).masked_fill(~seen, -torch.inf)
     return scores.softmax(-1) @ v, scores.logsumexp(-1, keepdim=True)
 
 
@@ -180,75 +157,58 @@ class FloatGraphs(Graphs):
         return self.done and super().idle()
 
 
-class TestValues:
-    def right(self, each: bool = False, **axes: Any) -> Any:
-        problem = Problem.from_wire(support.wire(**axes))
-        tensors = {
-            name: inputs.torch_input(problem, name, 3, torch.float32, CPU)
-            for name in inputs.TENSORS
-        }
-        graphs = FloatGraphs(STAND_IN, "handle", problem, CPU)
-        built = Execution(graphs, "handle", problem, each).build(tensors)
-        for seed in (3, 4):
-            if seed != 3:
-                support.put(seed, tensors, {}, built.refresh)
-            exact = ReferenceCache(Arrays.of_torch(CPU)).of(problem, seed, tensors)
-            for name, value in zip(problem.results, built(), strict=True):
-                assert tuple(value.shape) == problem.shape(name)
-                expected = torch.as_tensor(exact[name]).view(value.shape)
-                torch.testing.assert_close(value.double(), expected, atol=1e-5, rtol=1e-5)
-        return built
+def execution(each: bool = False, **axes: Any) -> tuple[Any, Any, FloatGraphs, Execution]:
+    problem, tensors = made(**axes)
+    graphs = FloatGraphs(STAND_IN, "handle", problem, CPU)
+    return problem, tensors, graphs, Execution(graphs, "handle", problem, each)
 
-    def test_directions_masks_and_layouts(self) -> None:
-        for direction in ("forward", "backward", "both"):
-            for layout in ("bshd", "bhsd"):
-                for mask in (support.FULL, support.CAUSAL, support.CAUSAL_BR, LEFT):
-                    axes: dict[str, Any] = {
-                        "direction": direction,
-                        "layout": layout,
-                        "mask": mask,
-                    }
-                    self.right(seq_q=9, seq_k=24, kv_heads=2, head_dim_v=8, **axes)
 
-    def test_windows_on_both_sides(self) -> None:
-        self.right(mask=WINDOW, direction="both")
+def checked(each: bool = False, **axes: Any) -> Any:
+    problem, tensors, _, made_of = execution(each, **axes)
+    built = made_of.build(tensors)
+    right_twice(problem, tensors, built)
+    return built
 
-    def test_plans_are_made_once_or_in_each_call(self) -> None:
-        for direction, graphs in (("forward", 1), ("backward", 1), ("both", 2)):
-            once = self.right(each=False, direction=direction)
-            each = self.right(each=True, direction=direction)
-            for call, expected in ((once, 0), (each, graphs)):
-                before = Graph.made
-                call()
-                assert Graph.made - before == expected, direction
 
-    def test_a_plan_lives_until_the_device_is_done_with_it(self) -> None:
-        problem = Problem.from_wire(support.wire())
-        tensors = {
-            name: inputs.torch_input(problem, name, 3, torch.float32, CPU)
-            for name in ("q", "k", "v")
-        }
-        graphs = FloatGraphs(STAND_IN, "handle", problem, CPU)
-        execution = Execution(graphs, "handle", problem, each=True)
-        call = execution.build(tensors)
-        graphs.done = False
-        for _ in range(3):
-            call()
-        first, second = execution._retired
-        assert first is not second
-        assert execution._plans["forward"] not in (first, second)
-        graphs.done = True
+@pytest.mark.parametrize("direction", ["forward", "backward", "both"])
+@pytest.mark.parametrize("layout", ["bshd", "bhsd"])
+def test_values(direction: str, layout: str) -> None:
+    axes: dict[str, Any] = {"direction": direction, "layout": layout}
+    for mask in (support.FULL, support.CAUSAL, support.CAUSAL_BR, LEFT):
+        checked(seq_q=9, seq_k=24, kv_heads=2, head_dim_v=8, mask=mask, **axes)
+    checked(mask=WINDOW, **axes)
+
+
+@pytest.mark.parametrize(("direction", "graphs"), [("forward", 1), ("backward", 1), ("both", 2)])
+def test_plans_are_made_once_or_in_each_call(direction: str, graphs: int) -> None:
+    for each, expected in ((False, 0), (True, graphs)):
+        call = checked(each, direction=direction)
+        before = Graph.made
         call()
-        assert execution._retired == []
+        assert Graph.made - before == expected
 
-    def test_on_a_square_both_alignments_are_the_top_left(self) -> None:
-        problem = Problem.from_wire(support.wire(mask=support.CAUSAL_BR))
-        assert band(STAND_IN, problem) == {
-            "diagonal_alignment": Alignment.TOP_LEFT,
-            "diagonal_band_right_bound": 0,
-        }
 
-    def test_packed_batches_are_refused(self) -> None:
-        problem = Problem.from_wire(support.wire(varlen={"q": [3, 24], "k": [5, 24]}))
-        with pytest.raises(Unsupported, match="ragged"):
-            Graphs(STAND_IN, "handle", problem, CPU)
+def test_a_plan_lives_until_the_device_is_done_with_it() -> None:
+    _, tensors, graphs, made_of = execution(each=True)
+    call = made_of.build(tensors)
+    graphs.done = False
+    for _ in range(3):
+        call()
+    first, second = made_of._retired
+    assert first is not second
+    assert made_of._plans["forward"] not in (first, second)
+    graphs.done = True
+    call()
+    assert made_of._retired == []
+
+
+def test_on_a_square_both_alignments_are_the_top_left() -> None:
+    problem, _ = made(mask=support.CAUSAL_BR)
+    bounds = {"diagonal_alignment": Alignment.TOP_LEFT, "diagonal_band_right_bound": 0}
+    assert band(STAND_IN, problem) == bounds
+
+
+def test_packed_batches_are_refused() -> None:
+    problem, _ = made(varlen={"q": [3, 24], "k": [5, 24]})
+    with pytest.raises(Unsupported, match="ragged"):
+        Graphs(STAND_IN, "handle", problem, CPU)

@@ -1,8 +1,10 @@
-"""FlashAttention by its generations: what the calls are given, and what is refused."""
+"""FlashAttention by its generations: what calls are given, what is refused, what is found where."""
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import io
 import sys
 import types
 from typing import Any
@@ -15,16 +17,12 @@ import support
 pytest.importorskip("torch")
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 import plain_attention
 from plain_attention import flash_mask
-from regatta_worker.libraries.flash_attn import FlashAttnWorker
+from regatta_worker.libraries.flash_attn import MODULES, FlashAttnWorker
 from regatta_worker.libraries.torch import TorchWorker
-from regatta_worker.on_torch.flash_variants import build_flash
-from regatta_worker.on_torch.variants import Access
-from regatta_worker.problem import inputs
-from regatta_worker.problem.attention import Problem
+from regatta_worker.on_torch.library import TorchLibrary
 from regatta_worker.protocol.channel import Unsupported
 
 RAGGED = {"q": [3, 24], "k": [3, 24]}
@@ -229,12 +227,16 @@ def kernels() -> list[torch.library.Library]:
     return [aten, third]
 
 
+EVERY = pytest.mark.parametrize("variant", ["flash", "fa2", "fa3", "fa4"])
+
+
 class TestByValue:
     """Each call with its kernel replaced by attention's definition, held to the reference."""
 
     libraries: list[torch.library.Library]
     generations: FlashAttnWorker
     torch: TorchWorker
+    worker: TorchLibrary
 
     @classmethod
     def setup_class(cls) -> None:
@@ -249,64 +251,61 @@ class TestByValue:
             library._destroy()
 
     def prepare(self, variant: str, params: Any = None, **axes: Any) -> dict[str, Any]:
-        worker = self.torch if variant == "flash" else self.generations
+        self.worker = self.torch if variant == "flash" else self.generations
         request = {"variant": variant, "seed": 42, "params": params or {}}
         request |= {"problem": support.wire(**axes), "input_sets": support.SETS}
-        return worker.prepare(request)
+        return self.worker.prepare(request)
 
     def right(self, variant: str, params: Any = None, **axes: Any) -> dict[str, Any]:
         prepared = self.prepare(variant, params, **axes)
-        worker = self.torch if variant == "flash" else self.generations
-        support.right_after_timing(worker.measure(support.PLAN), 1e-6, prepared)
-        for name, error in prepared["errors"].items():
-            assert error["relative_l2"] < 1e-06, (name, variant, params, axes)
+        support.right(prepared, 1e-6)
+        support.right_after_timing(self.worker.measure(support.PLAN), 1e-6, prepared)
         return prepared
 
-    def test_masks_layouts_and_shared_heads(self) -> None:
+    @EVERY
+    def test_masks_layouts_and_shared_heads(self, variant: str) -> None:
         window = {"left": 5, "right": 2, "align": "bottom-right"}
         behind = {"left": 3, "right": 0, "align": "bottom-right"}
         ahead = {"left": None, "right": 4, "align": "bottom-right"}
-        for variant in ("flash", "fa2", "fa3", "fa4"):
-            for mask in (support.FULL, support.CAUSAL_BR, window, behind, ahead):
-                for layout, direction in (("bshd", "both"), ("bhsd", "backward")):
-                    axes = {"mask": mask, "layout": layout, "direction": direction}
-                    self.right(variant, kv_heads=2, seq_q=20, seq_k=24, **axes)
-            self.right(variant, mask=support.CAUSAL, kv_heads=1)
+        for mask in (support.FULL, support.CAUSAL_BR, window, behind, ahead):
+            for layout, direction in (("bshd", "both"), ("bhsd", "backward")):
+                axes = {"mask": mask, "layout": layout, "direction": direction}
+                self.right(variant, kv_heads=2, seq_q=20, seq_k=24, **axes)
+        self.right(variant, mask=support.CAUSAL, kv_heads=1)
 
-    def test_packed_batches(self) -> None:
-        for variant in ("flash", "fa2", "fa3", "fa4"):
-            for ragged, mask in (
-                (RAGGED, support.CAUSAL),
-                (RAGGED_CROSS, support.CAUSAL_BR),
-                (RAGGED_CROSS, support.FULL),
-            ):
-                lengths = {"seq_q": max(ragged["q"]), "seq_k": max(ragged["k"])}
-                axes = {"varlen": ragged, "mask": mask, "direction": "both"} | lengths
-                self.right(variant, kv_heads=2, **axes)
+    @EVERY
+    def test_packed_batches(self, variant: str) -> None:
+        for ragged, mask in (
+            (RAGGED, support.CAUSAL),
+            (RAGGED_CROSS, support.CAUSAL_BR),
+            (RAGGED_CROSS, support.FULL),
+        ):
+            lengths = {"seq_q": max(ragged["q"]), "seq_k": max(ragged["k"])}
+            axes = {"varlen": ragged, "mask": mask, "direction": "both"} | lengths
+            self.right(variant, kv_heads=2, **axes)
 
-    def test_a_diagonal_from_the_top_left_is_refused(self) -> None:
-        for variant in ("flash", "fa2", "fa3", "fa4"):
-            for axes in (
-                {"seq_q": 9, "seq_k": 24},
-                {"varlen": RAGGED_CROSS, "seq_q": 24, "seq_k": 30},
-            ):
-                with pytest.raises(Unsupported, match="at the bottom right"):
-                    self.prepare(variant, mask=support.CAUSAL, **axes)
+    @EVERY
+    def test_a_diagonal_from_the_top_left_is_refused(self, variant: str) -> None:
+        for axes in (
+            {"seq_q": 9, "seq_k": 24},
+            {"varlen": RAGGED_CROSS, "seq_q": 24, "seq_k": 30},
+        ):
+            with pytest.raises(Unsupported, match="at the bottom right"):
+                self.prepare(variant, mask=support.CAUSAL, **axes)
 
-    def test_needless_copies_reorder_and_come_back(self) -> None:
-        for variant in ("flash", "fa2", "fa3", "fa4"):
-            for layout in ("bhsd", "bshd"):
-                copies = {"access": "copies"}
-                prepared = self.right(variant, copies, layout=layout, direction="both")
-                assert prepared["effective"] == copies
-        axes = {"batch": 1, "seq_q": 8, "heads": 4, "head_dim": 16, "layout": "bhsd"}
-        for variant in ("flash", "fa3"):
+    @EVERY
+    def test_needless_copies_reorder_and_come_back(self, variant: str) -> None:
+        for layout in ("bhsd", "bshd"):
+            copies = {"access": "copies"}
+            prepared = self.right(variant, copies, layout=layout, direction="both")
+            assert prepared["effective"] == copies
+        if variant in ("flash", "fa3"):
+            axes = {"batch": 1, "seq_q": 8, "heads": 4, "head_dim": 16, "layout": "bhsd"}
             self.right(variant, **axes)
             assert Recorded.strides[1:] == (16, 128, 1)
             self.right(variant, {"access": "copies"}, **axes)
             assert Recorded.strides[1:] == (64, 16, 1)
-            worker = self.torch if variant == "flash" else self.generations
-            assert worker.call()[0].transpose(1, 2).is_contiguous()
+            assert self.worker.call()[0].transpose(1, 2).is_contiguous()
 
     def test_num_splits_is_of_forward(self) -> None:
         for asked, effective in ((None, None), (4, 4), (1, 1), (0, None), (-1, None)):
@@ -339,26 +338,7 @@ class TestRealOperators:
             assert len(theirs.returns) == len(ours.returns)
 
 
-class TestTorchByShape:
-    """torch's own operators, without a GPU and without their values."""
-
-    def test_directions(self) -> None:
-        for direction in ("forward", "backward", "both"):
-            for axes in (
-                {"kv_heads": 2, "seq_q": 9, "mask": support.CAUSAL_BR},
-                {"varlen": RAGGED, "mask": support.CAUSAL, "layout": "bhsd"},
-            ):
-                wire = support.wire(direction=direction, dtype="f16", head_dim=32, **axes)
-                problem = Problem.from_wire(wire)
-                with FakeTensorMode():
-                    tensors = {
-                        name: torch.empty(problem.shape(name), device="cuda", dtype=torch.float16)
-                        for name in inputs.TENSORS
-                    }
-                    results = build_flash(problem, tensors, Access(problem, False))()
-                shapes = [tuple(result.shape) for result in results]
-                assert shapes == [problem.shape(name) for name in problem.results]
-
+class TestTorchsOperators:
     def test_arguments_of_the_stand_ins_are_the_schemas(self) -> None:
         for name, kernel in (
             ("_flash_attention_forward", aten_forward),
@@ -366,3 +346,33 @@ class TestTorchByShape:
         ):
             schema = getattr(torch.ops.aten, name).default._schema
             assert len(schema.arguments) == len(inspect.signature(kernel).parameters)
+
+
+class TestGenerations:
+    """Where each is found: modules of these names, with nothing in them, in place of packages."""
+
+    def loaded(self, *modules: str) -> FlashAttnWorker:
+        every = {name: None for names in MODULES.values() for name in names}
+        there = {module: types.ModuleType(module) for module in modules}
+        with (
+            mock.patch.dict(sys.modules, every | there),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
+            return FlashAttnWorker()
+
+    def test_xformers_copy_of_fa3_does_where_the_package_is_not_there(self) -> None:
+        with mock.patch.object(
+            torch.ops, "flash_attn_3", types.SimpleNamespace(fwd=None), create=True
+        ):
+            worker = self.loaded("xformers.ops.fmha.flash3")
+        assert list(worker._modules) == ["fa3"]
+        assert list(worker._missing) == ["fa2", "fa4"]
+        assert "absent" not in worker.hello()
+
+    def test_a_module_that_registers_nothing_is_none(self) -> None:
+        empty = types.SimpleNamespace()
+        with mock.patch.object(torch.ops, "flash_attn_3", empty, create=True):
+            worker = self.loaded("xformers.ops.fmha.flash3", "flash_attn.cute.interface")
+        assert list(worker._modules) == ["fa4"]
+        assert "flash_attn_interface cannot be imported" in worker._missing["fa3"]
+        assert "it registers no operator" in worker._missing["fa3"]

@@ -165,16 +165,6 @@ class TestInPlace:
                         inputs.torch_fill(again, name, 7)
                         assert torch.equal(again, whole)
 
-    @pytest.mark.skipif(not support.installed("numpy"), reason="numpy is not installed")
-    def test_numpy_makes_the_same_parts(self) -> None:
-        import numpy as np
-
-        problem, _ = self.of(kv_heads=2)
-        for plane in chosen(problem):
-            theirs = inputs.numpy_part(problem, "k", (1 << 64) - 1, plane, np.float32)
-            ours = inputs.torch_part(problem, "k", (1 << 64) - 1, plane, torch.float32, "cpu")
-            assert (ours.numpy() == theirs).all()
-
     def test_what_forward_saved_is_written_over(self) -> None:
         shared = torch.ones(3)
         before = (shared, (torch.zeros(2), 5), [torch.zeros(1)])

@@ -9,6 +9,7 @@ from unittest import mock
 import pytest
 
 import support
+from regatta_worker.protocol.channel import Failed, Unsupported
 
 TOLERANCE = {"f32": 1e-5, "f16": 2e-3, "bf16": 1.5e-2}
 
@@ -31,34 +32,41 @@ class TestConversation(support.Conversing):
         assert [v["name"] for v in self.hello["variants"]] == ["xla", "cudnn"]
         assert not any(v["tf32"] for v in self.hello["variants"])
 
-    def test_every_direction_and_layout(self) -> None:
-        for layout in ("bshd", "bhsd"):
-            for direction, results in (
-                ("forward", ["out"]),
-                ("backward", ["dq", "dk", "dv"]),
-                ("both", ["out", "dq", "dk", "dv"]),
-            ):
-                reply = self.worker.prepare("xla", layout=layout, direction=direction)
-                self.right(reply)
-                assert list(reply["errors"]) == results
+    @pytest.mark.parametrize("layout", ["bshd", "bhsd"])
+    @pytest.mark.parametrize(
+        ("direction", "results"),
+        [
+            ("forward", ["out"]),
+            ("backward", ["dq", "dk", "dv"]),
+            ("both", ["out", "dq", "dk", "dv"]),
+        ],
+    )
+    def test_every_direction_and_layout(
+        self, layout: str, direction: str, results: list[str]
+    ) -> None:
+        reply = self.worker.prepare("xla", layout=layout, direction=direction)
+        self.right(reply)
+        assert list(reply["errors"]) == results
 
-    def test_masks_and_grouped_heads(self) -> None:
-        for mask in (
-            support.CAUSAL,
-            support.CAUSAL_BR,
-            {"left": 5, "right": 0, "align": "top-left"},
-            {"left": 5, "right": 3, "align": "bottom-right"},
-            {"left": None, "right": 3, "align": "top-left"},
-            {"left": 5, "right": None, "align": "top-left"},
-        ):
-            for kv_heads in (1, 2, 4):
-                axes: dict[str, Any] = {
-                    "seq_q": 9,
-                    "seq_k": 13,
-                    "kv_heads": kv_heads,
-                    "mask": mask,
-                }
-                self.right(self.worker.prepare("xla", direction="both", **axes))
+    @pytest.mark.parametrize(
+        ("left", "right", "align"),
+        [
+            (None, 0, "top-left"),
+            (None, 0, "bottom-right"),
+            (5, 0, "top-left"),
+            (5, 3, "bottom-right"),
+            (None, 3, "top-left"),
+            (5, None, "top-left"),
+        ],
+    )
+    def test_masks_and_grouped_heads(self, left: Any, right: Any, align: str) -> None:
+        mask = {"left": left, "right": right, "align": align}
+        axes: dict[str, Any] = {"seq_q": 9, "seq_k": 13, "mask": mask, "direction": "both"}
+        self.right(self.worker.prepare("xla", kv_heads=2, **axes))
+
+    @pytest.mark.parametrize("kv_heads", [1, 4])
+    def test_sharing_of_heads(self, kv_heads: int) -> None:
+        self.right(self.worker.prepare("xla", kv_heads=kv_heads, direction="both"))
 
     def test_bfloat16(self) -> None:
         self.right(self.worker.prepare("xla", dtype="bf16", direction="both"), "bf16")
@@ -195,6 +203,28 @@ class TestSets:
         assert "Out of memory" in measured["input_sets_reason"]
         for name, error in measured["checked"]["errors"].items():
             assert error["relative_l2"] < TOLERANCE["f32"], name
+
+
+@pytest.mark.skipif(not support.installed("jax"), reason="jax is not installed")
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("head_dim must be a multiple of 8", Unsupported),
+        ("CUDA error: an illegal memory access was encountered", RuntimeError),
+        ("RESOURCE_EXHAUSTED: Out of memory", Failed),
+    ],
+)
+def test_what_broke_before_the_first_call_is_no_refusal(
+    words: str, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from regatta_worker.libraries import jax as jax_worker
+
+    worker = jax_worker.JaxWorker()
+    broken = mock.Mock(lower=mock.Mock(side_effect=RuntimeError(words)))
+    monkeypatch.setattr(worker, "_timed", lambda function: broken)
+    request = {"variant": "xla", "seed": 1, "params": {}, "problem": support.wire()}
+    with pytest.raises(kind, match=words):
+        worker.prepare(request)
 
 
 class TestEnding:

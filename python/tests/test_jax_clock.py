@@ -14,7 +14,6 @@ import support
 from regatta_worker.clock import probe, timing
 from regatta_worker.problem.input_sets import Inputs
 from regatta_worker.protocol.channel import Unsupported
-from test_probe import FakeLibrary
 
 pytest.importorskip("jax")
 
@@ -85,9 +84,8 @@ class TestMarkerOnCpu:
 
 class TestSamples:
     @pytest.fixture(autouse=True)
-    def fake(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.library = FakeLibrary()
-        monkeypatch.setattr("ctypes.CDLL", lambda path: self.library)
+    def fake(self, library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.library = library
         monkeypatch.setattr(jax_clock, "register", lambda path: self.library)
         monkeypatch.setattr(jax_clock, "stream_of", lambda library, device: 7)
         self.library.figures["xla_end"] = (5000.0, 300.0, 1980.0, 0)

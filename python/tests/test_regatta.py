@@ -5,14 +5,12 @@ With `REGATTA_PROGRAM` and NumPy a comparison and a gate are made as well.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
-import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 from unittest import mock
-from xml.etree import ElementTree
 
 import pytest
 import tomllib
@@ -77,47 +75,29 @@ class TestSaid:
         assert issubclass(regatta.Unsupported, NotImplementedError)
 
 
-class TestFigures:
-    def test_each_invocation_is_a_dot_and_names_are_text(self) -> None:
-        side = {"median_ns": 100.0, "invocations_ns": [90.0, 100.0, 130.0]}
-        row = {"case": "head/f:<b>&", "word": "same", "base": side, "head": side}
-        alone = {"case": "head/f:x", "word": "added", "base": None, "head": side}
-        figure = ElementTree.fromstring(comparison.plot([row, alone]))
-        space = "{http://www.w3.org/2000/svg}"
-        assert len(figure.findall(f"{space}circle")) == 6
-        assert figure.findall(f"{space}text")[0].text == "<b>&: same"
-        assert comparison.plot([alone]) == ""
+def test_a_program_that_is_not_there_is_said_with_the_variable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr("sysconfig.get_path", lambda *scheme: "/nowhere")
+    monkeypatch.delenv("REGATTA_PROGRAM", raising=False)
+    with pytest.raises(regatta.RegattaError, match="REGATTA_PROGRAM"):
+        executable.program()
 
 
-class TestProgram:
-    def test_one_that_is_not_there_is_said_with_the_variable(self) -> None:
-        with (
-            mock.patch.dict(os.environ, {"PATH": "/nowhere"}),
-            mock.patch("sysconfig.get_path", return_value="/nowhere"),
-        ):
-            os.environ.pop("REGATTA_PROGRAM", None)
-            with pytest.raises(regatta.RegattaError, match="REGATTA_PROGRAM"):
-                executable.program()
-
-    @pytest.mark.skipif(
-        not (CAN_MEASURE), reason="REGATTA_PROGRAM names no regatta, or NumPy is not here"
-    )
-    def test_three_times_the_work_is_worse(self) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "own_bench.py"
-            file.write_text(BENCH)
-            sys.path.insert(0, folder)
-            bench = __import__("own_bench")
-            out = Path(folder) / "reports"
-            few = ("--invocations", "3")
-            problem = {"seq": 128, "head_dim": 32, "heads": 4}
-            # Whoever else is on these cores does not keep three times the work from being seen.
-            with mock.patch.dict(os.environ, {"REGATTA_GROUND": "any"}):
-                compared = regatta.compare(bench.once, bench.thrice, problem, *few, out=out)
-            assert compared.worse, compared
-            assert [row["word"] for row in compared.rows] == ["regressed"]
-            assert "FAILED" in str(compared)
-            assert "<svg" in compared._repr_html_()
-            assert compared.page.is_file()
-            with pytest.raises(regatta.RegattaError, match="sequ"):
-                regatta.compare(bench.once, bench.thrice, {"sequ": 128})
+@pytest.mark.skipif(not CAN_MEASURE, reason="REGATTA_PROGRAM names no regatta, or no NumPy")
+def test_three_times_the_work_is_worse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_bench.py").write_text(BENCH)
+    monkeypatch.syspath_prepend(tmp_path)
+    # Whoever else is on these cores does not keep three times the work from being seen.
+    monkeypatch.setenv("REGATTA_GROUND", "any")
+    bench = importlib.import_module("own_bench")
+    problem = {"seq": 128, "head_dim": 32, "heads": 4}
+    few = ("--invocations", "3")
+    compared = regatta.compare(bench.once, bench.thrice, problem, *few, out=tmp_path / "reports")
+    assert compared.worse, compared
+    assert [row["word"] for row in compared.rows] == ["regressed"]
+    assert "FAILED" in str(compared)
+    assert compared.page.is_file()
+    with pytest.raises(regatta.RegattaError, match="sequ"):
+        regatta.compare(bench.once, bench.thrice, {"sequ": 128})

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 import support
-from regatta_worker.callables.load import Target
-from regatta_worker.callables.serve import open_worker
+from regatta_worker.callables.load import Target, open_worker
 from regatta_worker.census import tuners
 from regatta_worker.serving import Session
 

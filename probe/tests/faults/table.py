@@ -18,17 +18,11 @@ PROGRAMS = {
     "attention": "scaled_dot_product_attention, forward and backward",
     "llama": "transformers' Llama: a training step under autocast with fused AdamW",
     "generate": "transformers' Llama: prefill, then greedy decoding in a CUDA graph",
-    "flex": "FlexAttention with a block mask, compiled",
     "compiled": "a transformer block under torch.compile",
     "jax_step": "a training step in JAX with dot_product_attention",
-    "triton_kernel": "a matrix product and a softmax in Triton",
     "own_kernels": "four CUDA kernels compiled at the start",
-    "gradients": "data-parallel training: NCCL sums gradients under the backward pass",
 }
 """By name, what each program does."""
-
-DEVICES = {"gradients": 2}
-"""How many GPUs a program needs, where it is more than one."""
 
 
 @dataclass(frozen=True)
@@ -121,19 +115,6 @@ FAULTS = (
         ),
     ),
     *_faults(
-        "flex",
-        (
-            "dense-mask",
-            ("kernel-replaced", "same-launch", "recompiled"),
-            "the mask is in the scores alone: no block is left out",
-        ),
-        (
-            "mask-each-step",
-            ("launches-added", "host-bound"),
-            "the block mask is made anew in each step, for which the device waits",
-        ),
-    ),
-    *_faults(
         "compiled",
         (
             "lengths-change",
@@ -161,21 +142,6 @@ FAULTS = (
         ),
     ),
     *_faults(
-        "triton_kernel",
-        (
-            "spills",
-            (*OTHER_CODE, "less-parallel"),
-            "two warps a block for eight: a thread has four times the tile, and spills 1.2 KiB",
-        ),
-        ("fewer-warps", ("less-parallel", "recompiled"), "softmax of a row by one warp for eight"),
-        ("one-stage", ("recompiled",), "no loads ahead of the tensor cores"),
-        (
-            "retunes",
-            ("retuned", "launches-added", "calls-added"),
-            "the autotuner's cache is emptied in each step",
-        ),
-    ),
-    *_faults(
         "own_kernels",
         (
             "bank-conflicts",
@@ -187,13 +153,8 @@ FAULTS = (
         ("strided", ("same-launch",), "neighbouring threads read 32 words apart"),
         ("fewer-blocks", ("less-parallel",), "16 blocks go over what 1056 did"),
     ),
-    *_faults(
-        "gradients",
-        ("one-stream", ("lost-overlap",), "NCCL is on the stream that computes"),
-        ("waits-each", ("lost-overlap",), "each layer waits for the sum of the one before"),
-    ),
 )
-"""Thirty at least, in every program."""
+"""Some in every program."""
 
 HARMLESS = (
     *_harmless(
@@ -215,7 +176,6 @@ HARMLESS = (
         ("other-data", "other tokens of the same shape"),
         ("ranges", "NVTX ranges around the steps"),
         ("no-garbage-collection", "gc.disable()"),
-        ("log-to-file", "a line in a file at each step"),
     ),
     *_harmless(
         "generate",
@@ -233,13 +193,10 @@ HARMLESS = (
         ("unused-library", "torchvision and SQLite are loaded and never called"),
         ("other-environment", "variables that nothing reads"),
     ),
-    *_harmless("triton_kernel", ("deterministic", "cuDNN is asked for what repeats")),
     *_harmless("own_kernels", ("same-again", "nothing is different")),
-    *_harmless("flex", ("same-again", "nothing is different")),
-    *_harmless("gradients", ("same-again", "nothing is different")),
     *_harmless("compiled", ("modules-in-another-order", "the block's layers are made in reverse")),
 )
-"""Twenty at least."""
+"""Some in every program."""
 
 CHANGES = (*FAULTS, *HARMLESS)
 

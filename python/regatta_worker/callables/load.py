@@ -1,4 +1,4 @@
-"""The code that a suite names, imported, and the functions in it."""
+"""The code that a suite names: imported, its functions found, and served by their framework."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from regatta_worker.callables.function import Function, begins_as_attention, read
-from regatta_worker.protocol.channel import Failed
+from regatta_worker.protocol.channel import Failed, Lost, Message, Unsupported, Worker
 
 
 @dataclass(frozen=True)
@@ -179,3 +179,51 @@ def framework(target: Target, found: dict[str, Function]) -> str:
     if told:
         return str(next(iter(told)))
     return next((name for name in ("cupy", "torch", "jax") if name in sys.modules), "numpy")
+
+
+def open_worker(target: Target) -> Worker:
+    """Imports the code and what serves it."""
+    found = _functions(target)
+    try:
+        module = importlib.import_module(f"regatta_worker.callables.of_{framework(target, found)}")
+    except ModuleNotFoundError as error:
+        # The framework that the suite says; one that the code imports is there.
+        raise Failed(not_imported(target, error)) from error
+    return cast("Worker", module.WORKER(target, found))
+
+
+def preload(target: Target) -> None:
+    """Imports the code and its framework for workers that are forked later."""
+    found = _functions(target)
+    module = importlib.import_module(f"regatta_worker.callables.of_{framework(target, found)}")
+    if hasattr(module.WORKER, "preload"):
+        module.WORKER.preload()
+
+
+def _functions(target: Target) -> dict[str, Function]:
+    # Read when JAX's backend starts, which the code may do while it is imported: see
+    # libraries/jax.py.
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+    return functions(target, imported(target))
+
+
+class Guarded:
+    """Before a worker among its bases: says what goes wrong in somebody's function, with the
+    line of theirs that it came through."""
+
+    _target: Target
+
+    def prepare(self, request: Message) -> Message:
+        """Prepares the case as the worker does, which makes the first call."""
+        worker: Any = super()
+        try:
+            prepared: Message = worker.prepare(request)
+        except (Failed, Lost, Unsupported):
+            raise
+        except NotImplementedError as error:
+            raise Unsupported(str(error) or type(error).__name__) from error
+        except Exception as error:
+            traceback.print_exc()
+            where = self._target.where(request.get("variant", ""))
+            raise Failed(f"{where}: {placed(self._target.file, error)}") from error
+        return prepared

@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import gc
 import platform
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from regatta_worker import device
 from regatta_worker.callables.function import Function
-from regatta_worker.callables.guarded import Guarded
-from regatta_worker.callables.load import Target
+from regatta_worker.callables.load import Guarded, Target
 from regatta_worker.census.first_call import made
 from regatta_worker.clock import timing
-from regatta_worker.clock.peak import CPU_COPY, CPU_SIDE, Called, flops, peak
 from regatta_worker.problem import inputs
 from regatta_worker.problem.attention import Problem
-from regatta_worker.problem.input_sets import Inputs, InputSets, fresh, seed_of
+from regatta_worker.problem.input_sets import CaseInputs, Inputs, InputSets, seed_of
 from regatta_worker.problem.planes import Plane
 from regatta_worker.problem.reference import (
     Arrays,
     ReferenceCache,
     checked,
-    difference,
-    probes,
+    compared,
 )
 from regatta_worker.problem.variant import Variant
 from regatta_worker.protocol.channel import Failed, Message, Unsupported, required
@@ -37,17 +34,13 @@ Results = tuple[np.ndarray, ...]
 
 
 @dataclass
-class _Case:
+class _Case(CaseInputs):
     """A prepared case; `given` are its inputs in the layout's order, and lie where they lie."""
 
     problem: Problem
     function: Function
     call: Callable[[], Results]
     given: dict[str, np.ndarray]
-    seed: int
-    sets: int
-    place: int = 0
-    numbers: Iterator[int] = field(default_factory=fresh)
 
     def put(self, number: int) -> None:
         """Another set's contents, where those of the one before lie."""
@@ -104,21 +97,15 @@ class NumpyFunctions:
             return function.several(bound(*given.values()), problem)
 
         sets = int(request.get("input_sets", 1))
-        case = _Case(problem, function, call, given, seed, sets)
-        first = made(call, lambda: None)
-        named = case.named(first.results)
+        case = _Case(problem, function, call, given, seed=seed, sets=sets)
+        results, first = made(call, lambda: None)
+        named = case.named(results)
         # What the call was given it may have written into.
         dtype = DTYPES[problem.dtype]
         logical = {name: inputs.numpy_input(problem, name, seed, dtype) for name in names}
         exact = self._references.of(problem, seed, logical)
         self._case = case
-        return {
-            "effective": {},
-            "errors": {
-                name: difference(self._arrays, value, exact[name]) for name, value in named.items()
-            },
-            "probes": {name: probes(value) for name, value in named.items()},
-        } | first.told()
+        return {"effective": {}} | compared(self._arrays, named, exact) | first
 
     def measure(self, request: Message) -> Message:
         """Samples by the host's clock: `timing.measure_wall`."""
@@ -146,24 +133,6 @@ class NumpyFunctions:
 
         results = case.named(sets.kept.pop())
         return checked(self._arrays, self._references, problem, seed, results, make)
-
-    def peak(self, dtypes: tuple[str, ...]) -> Message:
-        """What `np.matmul` and a copy reach; float16 is emulated, and nothing to reach for."""
-
-        def product() -> Called:
-            rng = np.random.default_rng(1)
-            a, b = (rng.standard_normal((CPU_SIDE, CPU_SIDE), np.float32) for _ in range(2))
-            out = np.empty_like(a)
-            return Called(lambda: np.matmul(a, b, out=out), flops(CPU_SIDE))
-
-        def copy() -> Called:
-            source = np.ones(CPU_COPY, np.uint8)
-            target = np.empty_like(source)
-            return Called(lambda: np.copyto(target, source), 2.0 * CPU_COPY)
-
-        products = {"f32": product} if "f32" in dtypes else {}
-        how = f"np.matmul of {CPU_SIDE} x {CPU_SIDE}; a copy of {CPU_COPY >> 20} MiB"
-        return peak(products, copy, lambda result: None, how)
 
     def call(self) -> Any:
         """One call of the prepared case."""

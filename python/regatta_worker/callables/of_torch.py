@@ -8,8 +8,7 @@ from typing import Any
 import torch
 
 from regatta_worker.callables.function import Function
-from regatta_worker.callables.guarded import Guarded
-from regatta_worker.callables.load import Target
+from regatta_worker.callables.load import Guarded, Target
 from regatta_worker.on_torch.case import DTYPES, Asked, Built, Results, Variant
 from regatta_worker.on_torch.library import TorchLibrary
 from regatta_worker.on_torch.variants import by_autograd

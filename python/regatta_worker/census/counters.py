@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 WARMUP_CALLS = 2
 """Calls with the wrappers in place before any is counted: what compiles against the
@@ -30,6 +30,7 @@ BUDGET_S = 5.0
 """Past `FEWEST_CALLS`, no further call is counted after this long."""
 
 Progress = Callable[..., Any]
+Wrapping = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class NotCountable(Exception):
@@ -60,13 +61,6 @@ BUILT_IN = (
 )
 """Counted without being asked for, each where its module is loaded: what is not loaded
 does nothing, and loading it for the count would take seconds."""
-
-
-class Wraps(Protocol):
-    """What a function is replaced by."""
-
-    def wrapping(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, watched."""
 
 
 class Tally:
@@ -134,7 +128,7 @@ def count(
             tally = Tally(counter.progress)
             try:
                 for function in counter.functions:
-                    replaced.enter_context(wrapped(function, tally))
+                    replaced.enter_context(wrapped(function, tally.wrapping))
             except NotCountable as reason:
                 uncounted[f"calls.{counter.name}"] = str(reason)
             else:
@@ -174,8 +168,8 @@ def _counts(found: dict[str, list[tuple[int, int]]]) -> dict[str, int]:
 
 
 @contextlib.contextmanager
-def wrapped(function: str, tally: Wraps) -> Iterator[None]:
-    """The function replaced by a counted one, until the end.
+def wrapped(function: str, wrapping: Wrapping) -> Iterator[None]:
+    """The function replaced by what `wrapping` makes of it, until the end.
 
     Raises NotCountable where it is not there, or cannot be replaced.
     """
@@ -183,7 +177,7 @@ def wrapped(function: str, tally: Wraps) -> Iterator[None]:
     own = name in vars(owner)
     kind = type(held) if isinstance(held, (staticmethod, classmethod)) else None
     original = held.__func__ if kind else held
-    counted = tally.wrapping(original)
+    counted = wrapping(original)
     try:
         setattr(owner, name, kind(counted) if kind else counted)
     except (AttributeError, TypeError) as error:

@@ -13,8 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from regatta_worker.census.counters import NotCountable, wrapped
 from regatta_worker.protocol.channel import Message
@@ -43,21 +42,14 @@ class Parts:
         self._lock = threading.Lock()
         self._within = threading.local()
 
-    def add(self, name: str, nanoseconds: int) -> None:
-        """One event of a part."""
-        with self._lock:
-            taken = self._taken.setdefault(name, [0, 0])
-            taken[0] += nanoseconds
-            taken[1] += 1
-
-    def told(self) -> Message:
-        """As `prepared` has it."""
+    def as_reply(self) -> Message:
+        """`first_call_parts` of `prepared`."""
         return {name: {"ns": float(ns), "count": of} for name, (ns, of) in self._taken.items()}
 
-    def timed(self, name: str, function: Callable[..., Done]) -> Callable[..., Done]:
+    def timed(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function, whose own time is of this part."""
 
-        def watched(*args: Any, **kwargs: Any) -> Done:
+        def watched(*args: Any, **kwargs: Any) -> Any:
             outer = getattr(self._within, "inner_ns", None)
             self._within.inner_ns = 0
             begin = time.perf_counter_ns()
@@ -65,7 +57,10 @@ class Parts:
                 return function(*args, **kwargs)
             finally:
                 spent = time.perf_counter_ns() - begin
-                self.add(name, spent - self._within.inner_ns)
+                with self._lock:
+                    taken = self._taken.setdefault(name, [0, 0])
+                    taken[0] += spent - self._within.inner_ns
+                    taken[1] += 1
                 self._within.inner_ns = None if outer is None else outer + spent
 
         with contextlib.suppress(AttributeError, TypeError, ValueError):
@@ -73,41 +68,19 @@ class Parts:
         return watched
 
 
-@dataclass(frozen=True)
-class _Part:
-    """What wraps the functions of one part."""
-
-    parts: Parts
-    name: str
-
-    def wrapping(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        return self.parts.timed(self.name, function)
-
-
-@dataclass(frozen=True)
-class FirstCall(Generic[Done]):
-    """A first call that was made."""
-
-    results: Done
-    nanoseconds: float
-    parts: Message
-
-    def told(self) -> Message:
-        """As `prepared` has it."""
-        return {"first_call_ns": self.nanoseconds, "first_call_parts": self.parts}
-
-
-def made(call: Callable[[], Done], wait: Callable[[], None]) -> FirstCall[Done]:
-    """Makes the call and waits for the device, which was idle before."""
+def made(call: Callable[[], Done], wait: Callable[[], None]) -> tuple[Done, Message]:
+    """Makes the call and waits for the device, which was idle before: the results, and the
+    members of `prepared` that say how long it took."""
     parts = Parts()
     with contextlib.ExitStack() as replaced:
         for name, function in WATCHED:
             if function.partition(":")[0] in sys.modules:
                 # Of another version: then it is in no part.
                 with contextlib.suppress(NotCountable):
-                    replaced.enter_context(wrapped(function, _Part(parts, name)))
+                    timed = functools.partial(parts.timed, name)
+                    replaced.enter_context(wrapped(function, timed))
         begin = time.perf_counter_ns()
         results = call()
         wait()
         nanoseconds = float(time.perf_counter_ns() - begin)
-    return FirstCall(results, nanoseconds, parts.told())
+    return results, {"first_call_ns": nanoseconds, "first_call_parts": parts.as_reply()}

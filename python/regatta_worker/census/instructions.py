@@ -8,11 +8,10 @@ numbers kernels and does not name them, so a census of the same call gives their
 from __future__ import annotations
 
 import ctypes
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from regatta_worker.census.launches import CensusError, Recorder, library
+from regatta_worker.census.launches import CensusError, Library, Recorder, library
 
 COUNTED_CALLS = 3
 """Calls that are counted: whether a figure is exact, repeating tells."""
@@ -24,16 +23,10 @@ TOGETHER = (
 """Why ranks are not counted."""
 
 
-class Counting:
-    """The counters of the library, between begin and end."""
+class Counting(Library):
+    """Counts kernels of calls of this process."""
 
-    def __init__(self, path: str) -> None:
-        self._library = ctypes.CDLL(path)
-        self._library.regatta_probe_last_error.restype = ctypes.c_char_p
-
-    def _ask(self, name: str, *arguments: Any) -> None:
-        if getattr(self._library, f"regatta_probe_counters_{name}")(*arguments) != 0:
-            raise CensusError(self._library.regatta_probe_last_error().decode(errors="replace"))
+    KIND = "counters"
 
     def count(
         self, metrics: Sequence[str], kernels: int, made: Callable[[], Any]
@@ -43,14 +36,8 @@ class Counting:
         `kernels` are as many as are launched meanwhile: to begin takes longer the more they are.
         """
         names = (ctypes.c_char_p * len(metrics))(*(name.encode() for name in metrics))
-        self._ask("begin", names, ctypes.c_uint32(len(metrics)), ctypes.c_uint32(kernels))
-        text = ctypes.c_char_p()
-        try:
-            made()
-        finally:
-            self._ask("end", ctypes.byref(text))
-        found: dict[str, Any] = json.loads((text.value or b"").decode(errors="replace"))
-        return found
+        number = ctypes.c_uint32(len(metrics))
+        return self._between(made, names, number, ctypes.c_uint32(kernels))[0]
 
 
 def of_calls(

@@ -23,16 +23,35 @@ class CensusError(RuntimeError):
     """Why there is no census, in the library's own words."""
 
 
-class Recorder:
-    """Records calls of this process, one at a time."""
+class Library:
+    """Functions of regatta's GPU library of one kind."""
+
+    KIND = ""
 
     def __init__(self, path: str) -> None:
         self._library = ctypes.CDLL(path)
         self._library.regatta_probe_last_error.restype = ctypes.c_char_p
 
     def _ask(self, name: str, *arguments: Any) -> None:
-        if getattr(self._library, f"regatta_probe_census_{name}")(*arguments) != 0:
+        if getattr(self._library, f"regatta_probe_{self.KIND}_{name}")(*arguments) != 0:
             raise CensusError(self._library.regatta_probe_last_error().decode(errors="replace"))
+
+    def _between(self, made: Callable[[], Told], *arguments: Any) -> tuple[dict[str, Any], Told]:
+        """What is recorded between begin and end, while something is made; and its result."""
+        self._ask("begin", *arguments)
+        text = ctypes.c_char_p()
+        try:
+            told = made()
+        finally:
+            self._ask("end", ctypes.byref(text))
+        found: dict[str, Any] = json.loads((text.value or b"").decode(errors="replace"))
+        return found, told
+
+
+class Recorder(Library):
+    """Records calls of this process, one at a time."""
+
+    KIND = "census"
 
     def record(
         self, call: Callable[[], Any], wait: Callable[[Any], Any]
@@ -50,7 +69,7 @@ class Recorder:
             wait(result)
             return host_ns
 
-        return self._recorded(timed)
+        return self._between(timed)
 
     def sampled(
         self, call: Callable[[], Any], sample: Callable[[Callable[[], Any]], float | None]
@@ -63,17 +82,7 @@ class Recorder:
             self._ask("returned")
             return result
 
-        return self._recorded(lambda: sample(marked))
-
-    def _recorded(self, made: Callable[[], Told]) -> tuple[dict[str, Any], Told]:
-        """What is recorded while something is made, and what that tells."""
-        self._ask("begin")
-        text = ctypes.c_char_p()
-        try:
-            told = made()
-        finally:
-            self._ask("end", ctypes.byref(text))
-        return json.loads((text.value or b"").decode(errors="replace")), told
+        return self._between(lambda: sample(marked))
 
 
 NVTX = "NVTX_INJECTION64_PATH"

@@ -8,6 +8,7 @@ around call and wait.
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,7 +16,6 @@ from typing import Any
 
 from regatta_worker.clock import probe
 from regatta_worker.clock.probe import Probe, Sample
-from regatta_worker.clock.witness import Witness
 from regatta_worker.device import NvidiaDevice
 from regatta_worker.problem.input_sets import Inputs
 from regatta_worker.protocol.channel import Unsupported, required
@@ -82,6 +82,39 @@ def _with_clocks(measured: dict[str, Any], clocks: list[float | None]) -> dict[s
     return measured
 
 
+class CpuTimes:
+    """CPU time and involuntary context switches of this process, all its threads, per sample.
+
+    A call that waited for a core takes longer by the wall's clock, and not by this one.
+    `ru_nivcsw` of getrusage(2) counts how often a core was taken away.
+    """
+
+    def __init__(self) -> None:
+        self._cpu_ns: list[float] = []
+        self._preempted: list[int] = []
+        self._begun = (0, 0)
+
+    @staticmethod
+    def _now() -> tuple[int, int]:
+        return time.process_time_ns(), resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+
+    def begin(self) -> None:
+        """A sample begins."""
+        self._begun = self._now()
+
+    def end(self) -> None:
+        """It ended."""
+        (begin_ns, lost_before), (end_ns, lost) = self._begun, self._now()
+        self._cpu_ns.append(float(end_ns - begin_ns))
+        self._preempted.append(lost - lost_before)
+
+    def as_reply(self) -> dict[str, Any]:
+        """Members of `measured`; none where the clock did not move."""
+        if not self._cpu_ns or min(self._cpu_ns) <= 0:
+            return {}
+        return {"cpu_ns": self._cpu_ns, "preempted": self._preempted}
+
+
 def measure_wall(
     call: Callable[[], Any],
     wait: Callable[[Any], Any],
@@ -109,18 +142,18 @@ def measure_wall(
     device_ns: list[float] = []
     host_ns: list[float] = []
     clocks: list[float | None] = []
-    witness = Witness()
+    cpu = CpuTimes()
     for last in plan.rounds(inputs):
         if plan.cold:
             flush()
         before()
-        witness.begin()
+        cpu.begin()
         begin = time.perf_counter_ns()
         result = call()
         issued = time.perf_counter_ns()
         wait(result)
         device_ns.append(float(time.perf_counter_ns() - begin))
-        witness.end()
+        cpu.end()
         if last:
             inputs.kept.append(result)
         # Its memory must be free again before the next sample allocates.
@@ -129,7 +162,7 @@ def measure_wall(
             host_ns.append(float(issued - begin))
             clocks.append(gpu.clock_mhz())
     measured = _with_clocks({"device_ns": device_ns, "host_ns": host_ns}, clocks)
-    return measured | ({"state": gpu.state()} if gpu else witness.told())
+    return measured | ({"state": gpu.state()} if gpu else cpu.as_reply())
 
 
 def cuda_clock() -> str:

@@ -13,8 +13,8 @@ import importlib.metadata
 import platform
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -26,23 +26,23 @@ from regatta_worker import device
 from regatta_worker.census import instructions
 from regatta_worker.census.launches import CensusError, of_call, of_samples
 from regatta_worker.clock import timing
+from regatta_worker.clock.peak import jax_peak
 from regatta_worker.on_jax import clock as jax_clock
 from regatta_worker.on_jax.attention import Attend, attention, with_gradients
 from regatta_worker.on_jax.inputs import Held, refill
-from regatta_worker.on_jax.peak import jax_peak
 from regatta_worker.problem import inputs
 from regatta_worker.problem.attention import Problem
-from regatta_worker.problem.input_sets import Inputs, InputSets, fresh, seed_of
+from regatta_worker.problem.input_sets import CaseInputs, Inputs, InputSets, seed_of
 from regatta_worker.problem.planes import Plane
 from regatta_worker.problem.reference import (
     Arrays,
     ReferenceCache,
     checked,
-    difference,
-    probes,
+    compared,
 )
 from regatta_worker.problem.variant import HALVES, Variant
 from regatta_worker.protocol.channel import Failed, Message, Unsupported, required
+from regatta_worker.protocol.refusals import refusal
 
 DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": jnp.bfloat16}
 
@@ -51,7 +51,7 @@ PLUGINS = ("jax-cuda12-plugin", "jax-cuda13-plugin", "nvidia-cudnn-cu12", "nvidi
 
 
 @dataclass
-class _Case:
+class _Case(CaseInputs):
     """A prepared case: the compiled call and what it is called with."""
 
     problem: Problem
@@ -61,13 +61,6 @@ class _Case:
     """The inputs that the arguments are, or were made of."""
     arranged: Callable[[Held], tuple[Any, ...]]
     """The arguments of inputs: for backward, forward is run."""
-    seed: int = 0
-    sets: int = 1
-    """Of inputs, that samples are to be taken on."""
-    place: int = 0
-    """Number of the set that is in place."""
-    numbers: Iterator[int] = field(default_factory=fresh)
-    """Sets that no sample has been taken on."""
 
     def call(self) -> Any:
         return self.compiled(*self.arguments)
@@ -185,14 +178,7 @@ class JaxWorker:
         self._prepared().seed = seed
         self._prepared().sets = int(request.get("input_sets", 1))
         exact = self._references.of(problem, seed, host)
-        return {
-            "effective": {},
-            "errors": {
-                name: difference(self._arrays, value, exact[name])
-                for name, value in results.items()
-            },
-            "probes": {name: probes(value) for name, value in results.items()},
-        } | first
+        return {"effective": {}} | compared(self._arrays, results, exact) | first
 
     def _first_call(
         self, problem: Problem, attend: Attend, host: dict[str, np.ndarray]
@@ -231,7 +217,11 @@ class JaxWorker:
             compiled = lowered.compile()
             made = time.perf_counter_ns()
         except Exception as error:
-            raise _refusal(error, self.REFUSALS) from error
+            if _no_memory(error):
+                raise Failed(str(error).strip()) from error
+            if isinstance(error, self.REFUSALS):
+                raise refusal(error, []) from error
+            raise
         results = jax.block_until_ready(compiled(*arguments))
         end = time.perf_counter_ns()
         first = {
@@ -269,7 +259,7 @@ class JaxWorker:
 
     def peak(self, dtypes: tuple[str, ...]) -> Message:
         """What the device reaches at the most."""
-        known = {dtype: DTYPES[dtype] for dtype in dtypes if self._gpu or dtype == "f32"}
+        known = {dtype: DTYPES[dtype] for dtype in dtypes}
         return jax_peak(known, on_gpu=self._gpu is not None)
 
     def _checked(self, case: _Case, sets: InputSets) -> Message:
@@ -370,19 +360,6 @@ class JaxWorker:
 
 def _no_memory(error: Exception) -> bool:
     return "RESOURCE_EXHAUSTED" in str(error)
-
-
-def _refusal(error: Exception, refusals: tuple[type[Exception], ...]) -> Exception:
-    """What an error before the first call means: mostly that the case is not supported.
-
-    Running out of memory is a failure; so is anything that is not a library's refusal.
-    """
-    words = str(error).strip()
-    if _no_memory(error):
-        return Failed(words)
-    if isinstance(error, refusals):
-        return Unsupported(words or type(error).__name__)
-    return error
 
 
 WORKER = JaxWorker

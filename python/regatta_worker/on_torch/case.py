@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch
 
 from regatta_worker.clock.timing import Plan
 from regatta_worker.problem.attention import Problem
-from regatta_worker.problem.input_sets import fresh
+from regatta_worker.problem.input_sets import CaseInputs
 from regatta_worker.problem.variant import HALVES as HALVES
 from regatta_worker.problem.variant import Variant as Variant
 from regatta_worker.protocol.channel import Message
@@ -64,19 +64,12 @@ class Built:
 
 
 @dataclass
-class PreparedCase:
+class PreparedCase(CaseInputs):
     """The case that a library holds."""
 
     problem: Problem
     built: Built
     settings: contextlib.ExitStack
     tensors: Tensors
-    seed: int
-    sets: int
-    """Of inputs, that samples are to be taken on."""
-    place: int = 0
-    """Number of the set that is in place."""
-    numbers: Iterator[int] = field(default_factory=fresh)
-    """Sets that no sample has been taken on."""
     timed: tuple[Plan, bool] | None = None
     """How the last samples were taken, and whether the call waits for the device itself."""

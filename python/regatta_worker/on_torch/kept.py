@@ -97,7 +97,7 @@ class Kept:
             self.clear()
 
     def clear(self) -> bool:
-        """Gives back all memory that can be; false where nothing was kept."""
+        """Frees cached inputs and references; returns False if there were none."""
         held = self.shelf.clear()
         gc.collect()
         if self._gpu:

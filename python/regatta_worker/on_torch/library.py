@@ -18,15 +18,15 @@ from typing import Any, TypeVar
 import torch
 
 from regatta_worker import device
-from regatta_worker.census.first_call import FirstCall, made
+from regatta_worker.census.first_call import made
 from regatta_worker.clock import timing
+from regatta_worker.clock.peak import torch_peak
 from regatta_worker.on_torch import operators
 from regatta_worker.on_torch.case import DTYPES, Asked, Built, Call, PreparedCase, Results, Tensors
 from regatta_worker.on_torch.case import Variant as Variant
 from regatta_worker.on_torch.census import census, counted, recorded
 from regatta_worker.on_torch.inputs import TorchInputSets
 from regatta_worker.on_torch.kept import Kept, import_autograd
-from regatta_worker.on_torch.peak import torch_peak
 from regatta_worker.problem import inputs, planes
 from regatta_worker.problem.attention import Problem
 from regatta_worker.problem.input_sets import Inputs, seed_of
@@ -37,9 +37,8 @@ from regatta_worker.problem.reference import (
     difference_of_planes,
     probes,
 )
-from regatta_worker.protocol.absence import absence
 from regatta_worker.protocol.channel import Failed, Lost, Message, Unsupported, required
-from regatta_worker.protocol.refusals import broke, refusal
+from regatta_worker.protocol.refusals import absence, broke, refusal
 
 Done = TypeVar("Done")
 
@@ -119,7 +118,7 @@ class TorchLibrary:
 
     def peak(self, dtypes: tuple[str, ...]) -> Message:
         """What the device reaches at the most."""
-        return torch_peak(self._device, dtypes)
+        return torch_peak(self._device, {dtype: DTYPES[dtype] for dtype in dtypes})
 
     def hello(self) -> Message:
         """Versions, device and variants; and why none can run, where the library is not there."""
@@ -207,10 +206,9 @@ class TorchLibrary:
             import_autograd()
         self._kept.make_room(problem, self.variants()[name].stores_scores)
         tensors = self._kept.working(problem, seed)
-        built, settings, first = self._first_call(problem, name, params, tensors)
-        results = first.results
+        built, settings, results, first = self._first_call(problem, name, params, tensors)
         sets = int(request.get("input_sets", 1))
-        self._case = PreparedCase(problem, built, settings, tensors, seed, sets)
+        self._case = PreparedCase(problem, built, settings, tensors, seed=seed, sets=sets)
 
         named = self._named(problem, results)
         # What the call was given it may have written into. Detached, or the reference would
@@ -222,12 +220,12 @@ class TorchLibrary:
             "probes": {name: probes(value) for name, value in named.items()},
             "effective": built.effective,
             "tuned": list(built.tuned),
-        } | first.told()
+        } | first
         return prepared | ({"problems": built.problems} if built.problems > 1 else {})
 
     def _first_call(
         self, problem: Problem, variant: str, params: Mapping[str, Any], tensors: Tensors
-    ) -> tuple[Built, contextlib.ExitStack, FirstCall[Results]]:
+    ) -> tuple[Built, contextlib.ExitStack, Results, Message]:
         """Builds the call and makes it once; its results, the time of that call and its parts.
 
         Settings such as a backend's selection hold for as long as the case lives: making
@@ -239,12 +237,12 @@ class TorchLibrary:
                 built = self.build(Asked(problem, variant, params, tensors, settings))
                 self._poison(problem)
                 self._synchronize()
-                first = made(built.call, self._synchronize)
+                results, first = made(built.call, self._synchronize)
             except torch.OutOfMemoryError:
                 raise
             except self.REFUSALS as error:
                 raise refusal(error, [str(warning.message) for warning in said]) from error
-            return built, settings.pop_all(), first
+            return built, settings.pop_all(), results, first
 
     def _named(self, problem: Problem, results: Results) -> Tensors:
         """The results of the problem itself, which come first, by name."""

@@ -1,4 +1,4 @@
-"""What samples are taken on: sets of inputs in turn, so that a result that is kept is wrong.
+"""The inputs change before each sample, so a kernel that returns a cached result fails the check.
 
 A kernel that gives back what it computed before, because the addresses of its inputs or a
 light fingerprint of them say so, is as fast as it is wrong. So the contents change from sample
@@ -9,6 +9,7 @@ timed call are checked after it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from itertools import count, cycle
 from typing import Any
 
@@ -37,6 +38,19 @@ def in_turn(sets: int) -> Iterator[int]:
     if sets < 3:
         raise ValueError(f"{sets} sets cannot take turns")
     return cycle([*range(FIRST_OF_OTHERS, sets), 0])
+
+
+@dataclass(kw_only=True)
+class CaseInputs:
+    """The sets of inputs of a prepared case."""
+
+    seed: int = 0
+    sets: int = 1
+    """That samples are to be taken on."""
+    place: int = 0
+    """Number of the set that is in place."""
+    numbers: Iterator[int] = field(default_factory=fresh)
+    """Sets that no sample has been taken on."""
 
 
 class Inputs:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from regatta_worker.problem.attention import Problem, Sequence
 
 SHARE = 8
-"""One plane in so many is looked at, but the first and the last always."""
+"""One plane in so many is checked, and always the first and the last."""
 
 
 class Plane(NamedTuple):

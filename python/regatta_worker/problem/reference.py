@@ -367,6 +367,14 @@ def checked(
     }
 
 
+def compared(arrays: Arrays, results: dict[str, Any], exact: dict[str, Any]) -> dict[str, Any]:
+    """`errors` of whole results against float64, and `probes` of them."""
+    return {
+        "errors": {name: difference(arrays, value, exact[name]) for name, value in results.items()},
+        "probes": {name: probes(value) for name, value in results.items()},
+    }
+
+
 def probes(result: Any) -> list[float]:
     """The 16 elements that the harness checks, read without copying a strided tensor."""
     shape, found = tuple(result.shape), []

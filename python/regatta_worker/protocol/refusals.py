@@ -1,7 +1,9 @@
-"""Which exceptions are a library's refusal of a case: those alone may a suite allow."""
+"""Which exceptions are a library's refusal of a case, which alone a suite may allow; and the
+message for a library that cannot be imported."""
 
 from __future__ import annotations
 
+import sys
 import traceback
 from pathlib import Path
 
@@ -57,4 +59,13 @@ def _is_own(error: Exception) -> bool:
         return False
     return isinstance(error, AssertionError) or (
         isinstance(error, ValueError) and str(error).startswith(MISTAKES)
+    )
+
+
+def absence(what: str, error: Exception, package: str) -> str:
+    """Why `what` cannot be imported, by which interpreter, and the command that installs it."""
+    return (
+        f"{what} cannot be loaded by {sys.executable} (Python {sys.version.split()[0]}): "
+        f"{type(error).__name__}: {error}. Install it there with `{sys.executable} -m pip install "
+        f"{package}`, or name an interpreter that has it in the suite's environment table"
     )

@@ -33,8 +33,7 @@ from regatta_worker.problem.reference import difference, probes, worst
 from regatta_worker.protocol.channel import Failed, Message, Together, Unsupported, required
 from regatta_worker.protocol.refusals import refusal
 from regatta_worker.ranks.agreement import Agreement
-from regatta_worker.ranks.layer import Layer
-from regatta_worker.ranks.sequence_parallel_variants import operator, variants
+from regatta_worker.ranks.sequence_parallel_variants import Layer, operator, variants
 
 PR_SET_PDEATHSIG = 1
 """prctl.h"""
@@ -98,13 +97,13 @@ class Rank(Together, TorchLibrary):
                 weight = self._weight(of, seed, self._rank)
                 layer = Layer(
                     geometry,
-                    seed,
-                    int(request.get("input_sets", 1)),
                     self._activations(geometry, seed),
                     weight,
                     operator(name, of, weight),
                     drawn,
                     start == "queued",
+                    seed=seed,
+                    sets=int(request.get("input_sets", 1)),
                 )
                 results, first_call_ns = self._first(layer)
             except (torch.OutOfMemoryError, dist.DistError):

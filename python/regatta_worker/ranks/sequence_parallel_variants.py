@@ -1,4 +1,5 @@
-"""The projections' implementations: collective and product apart, and fused operators."""
+"""The projections' implementations, collective and product apart or fused; and what one call of
+a prepared projection computes."""
 
 from __future__ import annotations
 
@@ -11,7 +12,9 @@ import torch
 import torch.distributed as dist
 
 from regatta_worker.on_torch.case import DTYPES, Variant
-from regatta_worker.problem.projection import KINDS, Projection
+from regatta_worker.problem.input_sets import CaseInputs
+from regatta_worker.problem.lengths import Lengths
+from regatta_worker.problem.projection import KINDS, Geometry, Projection
 from regatta_worker.protocol.channel import Unsupported
 
 PARAMETERS = {"lengths": "integer", "pad": ("none", "pow2"), "start": ("idle", "queued")}
@@ -102,3 +105,29 @@ def _xformers(of: Projection, weight: torch.Tensor) -> Operator:
         linear.copy_(weight.t())
 
     return Operator(lambda activations: fused(activations, linear, group=group), refresh)
+
+
+@dataclass
+class Layer(CaseInputs):
+    """A prepared projection on this rank."""
+
+    geometry: Geometry
+    activations: torch.Tensor
+    weight: torch.Tensor
+    operator: Operator
+    drawn: Lengths | None
+    queued: bool
+    """Timed as in a full queue, and not from an idle device."""
+
+    def call(self) -> tuple[torch.Tensor, ...]:
+        """The shard as it is, or the lengths of this call, longest first."""
+        whole = self.geometry.projection.shard_rows
+        return tuple(map(self._of, self.drawn.draw() if self.drawn else [whole]))
+
+    def _of(self, length: int) -> torch.Tensor:
+        """The rows that count: `[ranks, length, columns]` or `[length, hidden]`."""
+        of, rows = self.geometry.projection, self.geometry.padded(length)
+        if of.gathers:
+            gathered = self.operator.run(self.activations[:rows])
+            return gathered.view(of.ranks, rows, of.columns)[:, :length]
+        return self.operator.run(self.activations[: rows * of.ranks])[:length]
