@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use cli::{
-    Ended, Stop, baseline, bisect, build, compare, completions, diff, doctor, env, gate, gone, history,
-    init, leave_nothing, list, note, report, run, trace, worker,
+    Ended, Stop, baseline, bisect, build, compare, completions, diff, doctor, env, gate, gone,
+    history, init, leave_nothing, list, note, report, run, trace, worker,
 };
 use owo_colors::OwoColorize;
 use regatta::worker::supervisor;
@@ -88,9 +88,7 @@ fn command_line() -> clap::Command {
          Options:\n{{options}}{{after-help}}"
     );
     // A search goes on from what all cases say, by their times.
-    let bisect = |bisect: clap::Command| {
-        bisect.mut_arg("structure_only", |arg| arg.hide(true))
-    };
+    let bisect = |bisect: clap::Command| bisect.mut_arg("structure_only", |arg| arg.hide(true));
     command
         .help_template(template)
         .mut_subcommand("bisect", bisect)

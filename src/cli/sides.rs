@@ -38,7 +38,6 @@ impl Stored {
         }
     }
 
-
     /// Checksum of its files.
     pub fn sum(&self) -> String {
         let sums: Vec<String> = self.files.iter().map(|file| checksum(file)).collect();

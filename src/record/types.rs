@@ -14,8 +14,7 @@ use crate::worker::protocol::Taken;
 pub use super::choices::{Choices, Tuned};
 pub use super::disturbance::{Disturbance, Ground};
 pub use super::header::{
-    Fingerprint, Git, How, Peak, RunHeader, Start, SuiteRecord, WorkerRecord,
-    short_revision,
+    Fingerprint, Git, How, Peak, RunHeader, Start, SuiteRecord, WorkerRecord, short_revision,
 };
 pub use super::shard::BaseId;
 pub use super::spent::{Part, Stretch};
