@@ -1,6 +1,7 @@
 //! Parses the command line, runs one command, and turns its outcome into an exit
 //! code.
 
+mod builtin;
 mod cli;
 
 use std::process::ExitCode;
@@ -11,7 +12,7 @@ use cli::{
     history, init, leave_nothing, list, note, report, run, trace, worker,
 };
 use owo_colors::OwoColorize;
-use regatta::worker::supervisor;
+use regatta_measure::worker::supervisor;
 
 /// A performance-regression harness for attention kernels: whether it got slower,
 /// how sure that is, and why.

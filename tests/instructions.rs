@@ -1,7 +1,7 @@
 //! Instructions that hardware counts: a gate for code that no times are needed for.
 
 use crate::common::Place;
-use regatta::record::side::Side;
+use regatta_core::record::side::Side;
 
 const ASKED: [&str; 2] = ["gate", "./s.toml"];
 

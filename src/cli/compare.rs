@@ -9,9 +9,9 @@ use super::comparing::{Comparison, Question};
 use super::deciding::duration;
 use super::measure_args::MeasureArgs;
 use super::reporting::{self, Answers};
-use regatta::judge::Options;
-use regatta::units::Share;
-use regatta::versions::spec::Spec;
+use regatta_judge::Options;
+use regatta_measure::versions::spec::Spec;
+use regatta_worker::units::Share;
 
 /// Measure two versions in turn: which is slower, how sure that is, and why
 ///

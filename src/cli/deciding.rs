@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use super::Stop;
 use super::measuring::Ready;
 use super::reporting::Base;
-use regatta::attention::CaseId;
-use regatta::judge::judgement::Judgement;
-use regatta::judge::{self, Options};
-use regatta::measure::laps::Laps;
-use regatta::record::run_file::RunWriter;
-use regatta::record::side::Side;
-use regatta::record::spent::Phase;
-use regatta::record::types::Owed;
+use regatta_core::record::run_file::RunWriter;
+use regatta_core::record::side::Side;
+use regatta_core::record::spent::Phase;
+use regatta_core::record::types::Owed;
+use regatta_judge::judgement::Judgement;
+use regatta_judge::{self as judge, Options};
+use regatta_measure::laps::Laps;
+use regatta_worker::attention::CaseId;
 
 /// Whoever takes fresh invocations of what a judgement leaves undecided.
 pub trait Batches {

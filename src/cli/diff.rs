@@ -8,13 +8,13 @@ use clap::Args;
 
 use super::reporting::{self, Answers};
 use super::{Ended, Stop, sides, traces};
-use regatta::judge::{self, Options};
-use regatta::record::baseline::Store;
-use regatta::record::side::Side;
-use regatta::record::types::RunHeader;
-use regatta::report::{Format, Report};
-use regatta::suite::rules::Policy;
-use regatta::units::Share;
+use regatta_core::record::baseline::Store;
+use regatta_core::record::side::Side;
+use regatta_core::record::types::RunHeader;
+use regatta_core::suite::rules::Policy;
+use regatta_judge::{self as judge, Options};
+use regatta_report::{Format, Report};
+use regatta_worker::units::Share;
 
 /// Judge two stored runs or traces: what got slower, and why
 ///

@@ -14,9 +14,9 @@ use machine::{baselines, compiler, environment, gpu_clock, gpu_driver, processor
 
 use super::introductions::{Absence, Introduction, grouped, introductions};
 use super::{Ended, Stop, print, ruler};
-use regatta::kernels::compile::Compiler;
-use regatta::report::text::one_line;
-use regatta::suite::{self, Suite};
+use regatta_core::suite::{self, Suite};
+use regatta_cuda::kernels::compile::Compiler;
+use regatta_report::text::one_line;
 
 /// What a worker may take to introduce itself here: a look at the machine does not wait for
 /// a library that loads for minutes from a cold disk.

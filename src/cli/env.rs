@@ -7,10 +7,10 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::{Ended, Stop, indented, interrupt, note, print};
-use regatta::measure::declared::find_environment;
-use regatta::measure::environments::{EnvironmentError, Made, interpreter_of};
-use regatta::suite::environment::Environment;
-use regatta::suite::{self, Suite};
+use regatta_core::suite::environment::Environment;
+use regatta_core::suite::{self, Suite};
+use regatta_measure::declared::find_environment;
+use regatta_measure::environments::{EnvironmentError, Made, interpreter_of};
 
 /// List the Python environments, show what is in one, or make one
 ///

@@ -12,13 +12,13 @@ use super::measure_args::{MeasureArgs, in_folder};
 use super::measuring::Ready;
 use super::reporting::{self, Answers, Base};
 use super::{Ended, Stop, sides};
-use regatta::judge::Options;
-use regatta::measure::identity::checksum;
-use regatta::record::baseline::Store;
-use regatta::record::side::Side;
-use regatta::record::types::BaseId;
-use regatta::report::text::shell_command;
-use regatta::versions::spec::Spec;
+use regatta_core::record::baseline::Store;
+use regatta_core::record::side::Side;
+use regatta_core::record::types::BaseId;
+use regatta_judge::Options;
+use regatta_measure::identity::checksum;
+use regatta_measure::versions::spec::Spec;
+use regatta_report::text::shell_command;
 
 /// Measure a suite and hold it against a baseline
 ///

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::{Stop, note, print, print_as_made};
-use regatta::report::{self, Format, Report, files};
+use regatta_report::{self as report, Format, Report, files};
 
 /// The file that a step's summary is appended to.
 const SUMMARY: &str = "GITHUB_STEP_SUMMARY";

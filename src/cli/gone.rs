@@ -3,7 +3,7 @@
 
 use clap::error::{ContextKind, ContextValue, Error};
 
-use regatta::report::Format;
+use regatta_report::Format;
 
 /// A command, a flag, or what a suite says, each with what stands in its place.
 #[rustfmt::skip]

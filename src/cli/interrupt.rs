@@ -12,7 +12,7 @@ use nix::libc;
 use nix::sys::prctl;
 
 use super::saying::say;
-use regatta::worker::{descendants, signals};
+use regatta_measure::worker::{descendants, signals};
 
 /// What saying so may take: whoever should read it may have stopped reading.
 const SAYING: Duration = Duration::from_millis(300);

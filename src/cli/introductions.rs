@@ -8,17 +8,17 @@ use std::thread;
 use std::time::Duration;
 
 use super::{Stop, interrupt};
-use regatta::last_words;
-use regatta::measure::launcher::Launcher;
-use regatta::measure::preflight;
-use regatta::measure::workers::{self, Processes};
-use regatta::report::text::one_line;
-use regatta::suite::Suite;
-use regatta::suite::callable::Callable;
-use regatta::variants;
-use regatta::worker::host::HostError;
-use regatta::worker::protocol::Hello;
-use regatta::worker::python::LIBRARIES;
+use crate::builtin;
+use regatta_core::last_words;
+use regatta_core::suite::Suite;
+use regatta_core::suite::callable::Callable;
+use regatta_measure::launcher::Launcher;
+use regatta_measure::preflight;
+use regatta_measure::worker::host::HostError;
+use regatta_measure::worker::python::LIBRARIES;
+use regatta_measure::workers::{self, Processes};
+use regatta_report::text::one_line;
+use regatta_worker::protocol::Hello;
 
 /// Where a Python with the library is to be named.
 const ANOTHER_PYTHON: &str =
@@ -62,7 +62,7 @@ pub(super) fn introductions(
     workers::declared(config, environment).map_err(Stop::usage)?;
     let logs = tempfile::tempdir().map_err(Stop::usage)?;
     interrupt::leaves(logs.path().to_owned());
-    let names = variants::NAMES.into_iter().chain(LIBRARIES.iter().copied());
+    let names = builtin::NAMES.into_iter().chain(LIBRARIES.iter().copied());
     let names = names
         .map(str::to_owned)
         .chain(config.workers.keys().cloned())
@@ -150,8 +150,8 @@ fn remedy(worker: &str, config: &Suite) -> String {
         _ if config.workers.contains_key(worker) => {
             format!("see `command` of [workers.{worker}] in regatta.toml")
         }
-        variants::cpu::NAME => "it is part of regatta: please report this".to_owned(),
-        variants::cuda::NAME => {
+        regatta_cpu::NAME => "it is part of regatta: please report this".to_owned(),
+        regatta_cuda::NAME => {
             format!("it takes {A_GPU}; suites without cuda/ variants need none of them")
         }
         _ => ANOTHER_PYTHON.to_owned(),

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::introductions::{Introduction, introductions};
 use super::{Ended, Stop, print};
-use regatta::suite::{self, BUILTIN, Suite};
+use regatta_core::suite::{self, BUILTIN, Suite};
 
 /// List the variants of every worker, or the cases of a suite
 #[derive(Args, Debug)]

@@ -8,9 +8,9 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 
 use super::Stop;
-use regatta::attention::{ParamValue, parameter_name};
-use regatta::suite::document::nearest;
-use regatta::suite::{self, Override, Suite};
+use regatta_core::suite::document::nearest;
+use regatta_core::suite::{self, Override, Suite};
+use regatta_worker::attention::{ParamValue, parameter_name};
 
 /// The folder of baselines where no other is named.
 const BASELINES: &str = "baselines";

@@ -40,7 +40,7 @@ use std::io::{self, Write};
 
 use saying::{indented, say};
 
-use regatta::judge::judgement::VerdictOutcome;
+use regatta_judge::judgement::VerdictOutcome;
 
 /// Why a command ends without a verdict, and with which exit code.
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use clap::Args;
 
 use super::github;
 use super::{Stop, print, print_as_made};
-use regatta::report::{self, Format, Report, files};
-use regatta::suite::document::nearest;
+use regatta_core::suite::document::nearest;
+use regatta_report::{self as report, Format, Report, files};
 
 /// What there is of a trace.
 pub const OF_TRACES: [Format; 2] = [Format::Html, Format::Perfetto];

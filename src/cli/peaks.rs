@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::note;
-use regatta::units::Digits;
-use regatta::worker::protocol::Peak;
+use regatta_worker::protocol::Peak;
+use regatta_worker::units::Digits;
 
 /// Says what each worker's device reaches.
 pub(super) fn say(peaks: &BTreeMap<String, Peak>) {
@@ -31,8 +31,8 @@ fn told(worker: &str, peak: &Peak) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use regatta::attention::Dtype;
-    use regatta::units::Rate;
+    use regatta_worker::attention::Dtype;
+    use regatta_worker::units::Rate;
 
     #[test]
     fn figures_are_told_with_their_units() {

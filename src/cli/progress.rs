@@ -15,12 +15,12 @@ use self::estimate::Estimate;
 pub use self::estimate::about;
 use self::lines::{Pace, Place, Time};
 use super::note;
-use regatta::attention::Case;
-use regatta::measure::schedule::Block;
-use regatta::measure::session::Observer;
-use regatta::record::disturbance::{Disturbance, told, worst};
-use regatta::record::types::{Entry, Outcome};
-use regatta::units::counted;
+use regatta_core::record::disturbance::{Disturbance, told, worst};
+use regatta_core::record::types::{Entry, Outcome};
+use regatta_measure::schedule::Block;
+use regatta_measure::session::Observer;
+use regatta_worker::attention::Case;
+use regatta_worker::units::counted;
 
 /// Shows where a schedule is.
 pub struct Progress {

@@ -11,13 +11,13 @@ use super::outputs::Outputs;
 use super::reporting;
 use super::sides::{self, Stored};
 use super::{Ended, Stop, print, traces};
-use regatta::judge::spread::Spreads;
-use regatta::judge::{self, Options};
-use regatta::record::baseline::Store;
-use regatta::record::run_file::RUN_FILE;
-use regatta::report::Report;
-use regatta::report::files::check_writable;
-use regatta::report::spread::table;
+use regatta_core::record::baseline::Store;
+use regatta_core::record::run_file::RUN_FILE;
+use regatta_judge::spread::Spreads;
+use regatta_judge::{self as judge, Options};
+use regatta_report::Report;
+use regatta_report::files::check_writable;
+use regatta_report::spread::table;
 
 /// Write reports of stored runs, or show a stored trace
 ///

@@ -11,16 +11,16 @@ use serde_json::json;
 use super::measuring::Ready;
 use super::outputs::Outputs;
 use super::{Ended, Stop, github, note, print, print_as_made};
-use regatta::judge;
-use regatta::judge::judgement::{Judgement, VerdictOutcome};
-use regatta::measure::laps::Laps;
-use regatta::record::entries::Entries;
-use regatta::record::run_file::RunWriter;
-use regatta::record::side::Side;
-use regatta::record::spent::Phase;
-use regatta::record::types::{BaseId, Judged, Run, RunEnd, Stretch};
-use regatta::report::took::took;
-use regatta::report::{self, Format, Report, files, terminal};
+use regatta_core::record::entries::Entries;
+use regatta_core::record::run_file::RunWriter;
+use regatta_core::record::side::Side;
+use regatta_core::record::spent::Phase;
+use regatta_core::record::types::{BaseId, Judged, Run, RunEnd, Stretch};
+use regatta_judge as judge;
+use regatta_judge::judgement::{Judgement, VerdictOutcome};
+use regatta_measure::laps::Laps;
+use regatta_report::took::took;
+use regatta_report::{self as report, Format, Report, files, terminal};
 
 /// How the answer is printed.
 #[derive(Args, Clone, Copy, Debug)]

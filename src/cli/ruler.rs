@@ -9,11 +9,11 @@ use std::time::Duration;
 use clap::ValueEnum;
 
 use super::{Ended, Stop, indented, interrupt, note, print};
-use regatta::measure::ruler::{self, Reading};
-use regatta::report::terminal::COLUMNS;
-use regatta::report::text::wrap;
-use regatta::units::Nanoseconds;
-use regatta::worker::program::{Leaves, Program, Streams};
+use regatta_measure::ruler::{self, Reading};
+use regatta_measure::worker::program::{Leaves, Program, Streams};
+use regatta_report::terminal::COLUMNS;
+use regatta_report::text::wrap;
+use regatta_worker::units::Nanoseconds;
 
 /// A check takes some seconds; one that takes this long is stuck.
 const LIMIT: Duration = Duration::from_secs(180);

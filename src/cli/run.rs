@@ -8,10 +8,10 @@ use super::measure_args::MeasureArgs;
 use super::measuring::Ready;
 use super::reporting::{self, Answers};
 use super::{Ended, Stop};
-use regatta::judge::Options;
-use regatta::report::text::shell_command;
-use regatta::suite::shard::Place;
-use regatta::units::counted;
+use regatta_core::suite::shard::Place;
+use regatta_judge::Options;
+use regatta_report::text::shell_command;
+use regatta_worker::units::counted;
 
 /// Measure a suite, write the run and its reports
 ///

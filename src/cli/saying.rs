@@ -4,8 +4,8 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
 use super::harmless;
-use regatta::report::terminal::COLUMNS;
-use regatta::report::text::{width, wrap};
+use regatta_report::terminal::COLUMNS;
+use regatta_report::text::{width, wrap};
 
 /// Says something, whether or not a stop was asked for. Nobody may be reading it.
 pub(super) fn say(text: impl Display) {

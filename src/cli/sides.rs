@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 
 use super::Stop;
-use regatta::measure::identity::checksum;
-use regatta::record::RecordError;
-use regatta::record::baseline::{self, Store};
-use regatta::record::entries::Entries;
-use regatta::record::run_file::RUN_FILE;
-use regatta::record::shards::{self, ShardError};
-use regatta::record::side::Side;
-use regatta::record::types::Run;
+use regatta_core::record::RecordError;
+use regatta_core::record::baseline::{self, Store};
+use regatta_core::record::entries::Entries;
+use regatta_core::record::run_file::RUN_FILE;
+use regatta_core::record::shards::{self, ShardError};
+use regatta_core::record::side::Side;
+use regatta_core::record::types::Run;
+use regatta_measure::identity::checksum;
 
 /// A stored run or baseline.
 pub struct Stored {

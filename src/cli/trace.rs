@@ -10,16 +10,16 @@ use serde::Serialize;
 use super::outputs::{OF_TRACES, Outputs, is_stdout};
 use super::traces::json;
 use super::{Ended, Stop, measuring, note, print, traces};
-use regatta::judge::trace::{Analysis, analyse, times_of};
-use regatta::machine::Recording;
-use regatta::measure::checkout::checkout;
-use regatta::measure::tracing::{self, Recorder};
-use regatta::record::trace::{Trace, TraceHeader, file, is_script, raw};
-use regatta::record::{METHOD_VERSION, RecordError, SCHEMA_VERSION};
-use regatta::report::files;
-use regatta::report::trace as shown;
-use regatta::worker::gpu_clock;
-use regatta::worker::program::why;
+use regatta_core::machine::Recording;
+use regatta_core::record::trace::{Trace, TraceHeader, file, is_script, raw};
+use regatta_core::record::{METHOD_VERSION, RecordError, SCHEMA_VERSION};
+use regatta_judge::trace::{Analysis, analyse, times_of};
+use regatta_measure::checkout::checkout;
+use regatta_measure::tracing::{self, Recorder};
+use regatta_measure::worker::gpu_clock;
+use regatta_measure::worker::program::why;
+use regatta_report::files;
+use regatta_report::trace as shown;
 
 /// Record what a program does on its GPUs: kernels, copies, gaps
 ///

@@ -9,11 +9,11 @@ use serde::Serialize;
 
 use super::outputs::{OF_TRACES, Outputs, is_stdout, put};
 use super::{Ended, Stop, note, print, print_as_made};
-use regatta::judge::trace::{Analysis, analyse, compare, runs_of};
-use regatta::record::trace::{Trace, file};
-use regatta::report::trace as shown;
-use regatta::report::{Format, files};
-use regatta::units::Share;
+use regatta_core::record::trace::{Trace, file};
+use regatta_judge::trace::{Analysis, analyse, compare, runs_of};
+use regatta_report::trace as shown;
+use regatta_report::{Format, files};
+use regatta_worker::units::Share;
 
 /// Prints an answer as JSON.
 ///

@@ -8,20 +8,20 @@ use anyhow::{Context, anyhow};
 use super::measure_args::{MeasureArgs, load, parse_override};
 use super::measuring::{Asked, Worktree};
 use super::{Stop, note};
-use regatta::attention::VariantId;
-use regatta::measure::building;
-use regatta::measure::declared::{OWN, find_environment};
-use regatta::measure::environments::Made;
-use regatta::measure::released::{locked, released};
-use regatta::names::plain_name;
-use regatta::record::built::Built;
-use regatta::record::header::Turn;
-use regatta::suite::build::Build;
-use regatta::suite::document::nearest;
-use regatta::suite::environment::pinned_file;
-use regatta::suite::{Suite, WorkerCommand};
-use regatta::versions::checkout::Revision;
-use regatta::versions::spec::{Pin, Spec};
+use regatta_core::names::plain_name;
+use regatta_core::record::built::Built;
+use regatta_core::record::header::Turn;
+use regatta_core::suite::build::Build;
+use regatta_core::suite::document::nearest;
+use regatta_core::suite::environment::pinned_file;
+use regatta_core::suite::{Suite, WorkerCommand};
+use regatta_measure::building;
+use regatta_measure::declared::{OWN, find_environment};
+use regatta_measure::environments::Made;
+use regatta_measure::released::{locked, released};
+use regatta_measure::versions::checkout::Revision;
+use regatta_measure::versions::spec::{Pin, Spec};
+use regatta_worker::attention::VariantId;
 
 /// One side of a comparison.
 #[derive(Debug)]

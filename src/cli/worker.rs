@@ -7,13 +7,13 @@ use anyhow::anyhow;
 use clap::{Args, Subcommand};
 
 use super::{Ended, Stop, interrupt, note, print, ruler};
-use regatta::measure::conformance::{self, Check, CheckResult};
-use regatta::report::text::{clean, one_line};
-use regatta::suite::Settings;
-use regatta::variants;
-use regatta::variants::cuda::{CudaWorker, Own};
-use regatta::worker::host::{Process, Spec};
-use regatta::worker::serve::{Worker, serve_on_descriptors};
+use crate::builtin;
+use regatta_core::suite::Settings;
+use regatta_cuda::{CudaWorker, Own};
+use regatta_measure::conformance::{self, Check, CheckResult};
+use regatta_measure::worker::host::{Process, Spec};
+use regatta_report::text::{clean, one_line};
+use regatta_worker::serve::{Worker, serve_on_descriptors};
 
 /// Serve the built-in variants, or check somebody's worker
 #[derive(Args, Debug)]
@@ -79,7 +79,7 @@ pub fn run(args: &WorkerArgs) -> Ended {
 }
 
 fn own(name: &str) -> Result<Box<dyn Worker>, Stop> {
-    variants::worker(name)
+    builtin::worker(name)
         .ok_or_else(|| Stop::Usage(anyhow!("regatta has no worker `{name}` of its own")))
 }
 

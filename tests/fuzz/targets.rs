@@ -10,26 +10,26 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use regatta::attention::{Case, Params, Problem, work};
-use regatta::judge::{self, Options, history, trace as traces};
-use regatta::kernels::cache;
-use regatta::measure::machine::{fingerprint, worker_record};
-use regatta::measure::{tracing, verify};
-use regatta::record::entries::Entries;
-use regatta::record::history::{Clock, History, Store};
-use regatta::record::side::Side;
-use regatta::record::trace::{Trace, file, kineto, raw};
-use regatta::record::types::Run;
-use regatta::record::{self, baseline, run_file};
-use regatta::report::history::Shown;
-use regatta::report::{self, Format, Report};
-use regatta::suite;
-use regatta::units::Bytes;
-use regatta::variants::cuda::{Asked, Limits, Offer, Own};
-use regatta::versions::hunt::{Edge, Outcome, Step, Tried, hunt};
-use regatta::versions::journal;
-use regatta::versions::span::Version;
-use regatta::worker::protocol::{Cache, Device, Measure, Reply, ReplyBody};
+use regatta_worker::attention::{Case, Params, Problem, work};
+use regatta_judge::{self as judge, Options, history, trace as traces};
+use regatta_cuda::kernels::cache;
+use regatta_measure::machine::{fingerprint, worker_record};
+use regatta_measure::{tracing, verify};
+use regatta_core::record::entries::Entries;
+use regatta_core::record::history::{Clock, History, Store};
+use regatta_core::record::side::Side;
+use regatta_core::record::trace::{Trace, file, kineto, raw};
+use regatta_core::record::types::Run;
+use regatta_core::record::{self, baseline, run_file};
+use regatta_report::history::Shown;
+use regatta_report::{self as report, Format, Report};
+use regatta_core::suite;
+use regatta_worker::units::Bytes;
+use regatta_cuda::{Asked, Limits, Offer, Own};
+use regatta_measure::versions::hunt::{Edge, Outcome, Step, Tried, hunt};
+use regatta_measure::versions::journal;
+use regatta_measure::versions::span::Version;
+use regatta_worker::protocol::{Cache, Device, Measure, Reply, ReplyBody};
 
 /// A reader by its name: bytes, and a folder to lay them in.
 pub type Target = (&'static str, fn(&Path, &[u8]));

@@ -9,8 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::common::Place;
-use regatta::kernels::contract;
-use regatta::kernels::source::FILES;
+use regatta_cuda::kernels::contract;
+use regatta_cuda::kernels::source::FILES;
 use serde_json::Value;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");

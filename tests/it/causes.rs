@@ -2,11 +2,11 @@
 //! structure taken. Which cause each fault has is in `situations.txt`.
 
 use crate::common::{Place, fake_worker};
-use regatta::judge::judgement::{Row, VerdictOutcome};
-use regatta::judge::{Options, judge};
-use regatta::record::side::Side;
-use regatta::record::{baseline, run_file};
-use regatta::suite;
+use regatta_core::record::side::Side;
+use regatta_core::record::{baseline, run_file};
+use regatta_core::suite;
+use regatta_judge::judgement::{Row, VerdictOutcome};
+use regatta_judge::{Options, judge};
 use serde_json::Value;
 
 /// A suite of one case, with a baseline of it.

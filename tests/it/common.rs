@@ -7,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use regatta::record::run_file;
-use regatta::record::types::Run;
+use regatta_core::record::run_file;
+use regatta_core::record::types::Run;
 
 /// Runs regatta and asserts the exit code, showing everything when it differs.
 macro_rules! exits {

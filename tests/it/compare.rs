@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use crate::common::{Place, fake_worker};
-use regatta::record::run_file;
-use regatta::record::types::Run;
+use regatta_core::record::run_file;
+use regatta_core::record::types::Run;
 
 fn place(variants: &[&str]) -> Place {
     let place = Place::new();

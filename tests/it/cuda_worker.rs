@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::Place;
-use regatta::record::types::Outcome;
+use regatta_core::record::types::Outcome;
 
 const SUITE: &str = r#"
 schema = 1

@@ -1,7 +1,7 @@
 //! `regatta env`, and workers whose library is not there.
 
 use crate::common::{Place, fake_worker};
-use regatta::record::types::Outcome;
+use regatta_core::record::types::Outcome;
 
 /// A package of one module, as pip installs it without a network: `pip install FOLDER`
 /// would fetch setuptools, so it is a wheel, made here.

@@ -4,7 +4,7 @@
 use std::fs;
 
 use crate::common::{Place, all_gone};
-use regatta::record::types::{Fault, Outcome, Run};
+use regatta_core::record::types::{Fault, Outcome, Run};
 
 fn reasons(run: &Run, variant: &str) -> Vec<String> {
     run.entries

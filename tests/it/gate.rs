@@ -1,7 +1,7 @@
 //! The verdict from end to end, on a worker whose times are made up.
 
 use crate::common::Place;
-use regatta::record::side::Side;
+use regatta_core::record::side::Side;
 
 fn with_baseline(variants: &[&str]) -> Place {
     Place::with_baseline(variants, &[], "")
@@ -28,7 +28,7 @@ fn a_baseline_of_another_machine_or_schema_is_refused() {
         .path();
     let text = std::fs::read_to_string(&file).unwrap();
     // Another machine's file, sums and all, as it would come from that machine.
-    let side = regatta::record::baseline::read(&file).unwrap();
+    let side = regatta_core::record::baseline::read(&file).unwrap();
     let mut other: Side = side.clone();
     other
         .header
@@ -37,7 +37,7 @@ fn a_baseline_of_another_machine_or_schema_is_refused() {
         .insert("cpu.cores".to_owned(), "96".to_owned());
     other.header.machine.name = "big-96c".to_owned();
     std::fs::remove_file(&file).unwrap();
-    let store = regatta::record::baseline::Store::new(place.path().join("baselines"));
+    let store = regatta_core::record::baseline::Store::new(place.path().join("baselines"));
     store
         .save("s", &other, other.header.started, false)
         .unwrap();

@@ -13,7 +13,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use regatta::record::types::Run;
+use regatta_core::record::types::Run;
 
 const SLOWER: [&str; 4] = ["gate", "./s.toml", "--set", "fake/steady.slower_percent=50"];
 const CLEAN: [&str; 2] = ["gate", "./s.toml"];

@@ -1,7 +1,7 @@
 //! Projections in suites: only variants that say so are asked for them.
 
 use crate::common::Place;
-use regatta::record::types::Outcome;
+use regatta_core::record::types::Outcome;
 
 const SUITE: &str = "schema = 1\ndescription = \"layers\"\n\
     [measure]\ninvocations = 1\nsamples = 2\nmin_samples = 1\nbudget_ms = 10\ncache = \"hot\"\n\

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::common::Place;
-use regatta::attention::reference::{Inputs, backward, forward};
-use regatta::attention::tolerance::{Expected, limit, probes_agree, results};
-use regatta::attention::{Align, Direction, Layout, Mask, Params, Problem};
-use regatta::record::types::Outcome;
-use regatta::worker::host::{Conversation, Process, Spec};
-use regatta::worker::protocol::{
+use regatta_core::record::types::Outcome;
+use regatta_measure::worker::host::{Conversation, Process, Spec};
+use regatta_worker::attention::reference::{Inputs, backward, forward};
+use regatta_worker::attention::tolerance::{Expected, limit, probes_agree, results};
+use regatta_worker::attention::{Align, Direction, Layout, Mask, Params, Problem};
+use regatta_worker::protocol::{
     Cache, Checked, Measure, Measured, Prepare, ReplyBody, RequestBody,
 };
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 use crate::common::Place;
-use regatta::record::types::Run;
+use regatta_core::record::types::Run;
 
 fn complete(run: &Run) {
     assert!(run.end.is_some(), "the run has its last line");

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::common::{Place, copy};
-use regatta::record::run_file;
+use regatta_core::record::run_file;
 use serde_json::Value;
 
 const SLOWER: [&str; 2] = ["--set", "fake/other.slower_percent=30"];

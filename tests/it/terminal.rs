@@ -2,7 +2,7 @@
 //! columns, no escape codes in pipes, and progress in a form that fits.
 
 use crate::common::Place;
-use regatta::report::text::width;
+use regatta_report::text::width;
 
 /// No line is wider than a terminal, and nothing in it is more than text.
 fn fits(text: &str, what: &str) {

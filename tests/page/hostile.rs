@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::Path;
 
-use regatta::machine::Structure;
-use regatta::record::run_file::{self, Opening, RunWriter};
-use regatta::record::types::{Outcome, Run};
+use regatta_core::machine::Structure;
+use regatta_core::record::run_file::{self, Opening, RunWriter};
+use regatta_core::record::types::{Outcome, Run};
 
 use super::runs::{self, Which};
 

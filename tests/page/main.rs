@@ -3,7 +3,7 @@
 //!
 //! axe-core is asked where `REGATTA_AXE` names an `axe.min.js`. How long things take is printed, and nothing is made of it.
 
-#[path = "../../benches/many/runs.rs"]
+#[path = "../many/runs.rs"]
 #[allow(dead_code, reason = "the benchmark uses more of it")]
 mod runs;
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use regatta::attention::Problem;
-use regatta::attention::inputs::probe_indices;
-use regatta::attention::reference::{Inputs, backward, forward};
-use regatta::attention::tolerance::results;
-use regatta::worker::protocol::{Checked, PROBES, Prepare, TensorError};
-use regatta::worker::serve::Refusal;
+use regatta_worker::attention::Problem;
+use regatta_worker::attention::inputs::probe_indices;
+use regatta_worker::attention::reference::{Inputs, backward, forward};
+use regatta_worker::attention::tolerance::results;
+use regatta_worker::protocol::{Checked, PROBES, Prepare, TensorError};
+use regatta_worker::serve::Refusal;
 
 /// The right results of a problem, by name.
 pub type Tensors = BTreeMap<&'static str, Vec<f64>>;

@@ -30,14 +30,14 @@ use std::time::Duration;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use regatta::attention::{Direction, Dtype, ParamValue, work};
-use regatta::machine::{Activity, CountedCall, RecordedCall, Structure};
-use regatta::units::{Bytes, Nanoseconds};
-use regatta::worker::protocol::{
+use regatta_core::machine::{Activity, CountedCall, RecordedCall, Structure};
+use regatta_worker::attention::{Direction, Dtype, ParamValue, work};
+use regatta_worker::protocol::{
     Device, Hello, Measure, Measured, PROTOCOL_VERSION, Parameter, Prepare, Prepared, REPLY_FD,
     VariantInfo,
 };
-use regatta::worker::serve::{Refusal, Worker, serve_on_descriptors};
+use regatta_worker::serve::{Refusal, Worker, serve_on_descriptors};
+use regatta_worker::units::{Bytes, Nanoseconds};
 
 use answers::{Answered, answered, checked, mistake, tensors};
 use variants::VARIANTS;

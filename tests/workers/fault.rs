@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use regatta::attention::ParamValue;
-use regatta::machine::{
+use regatta_core::machine::{
     Activity, Allocated, CountedCall, CountedKernel, Launch, Named, Operation, Structure, Work,
 };
-use regatta::units::{Bytes, Nanoseconds};
-use regatta::worker::protocol::{DeviceState, Prepare, Taken};
-use regatta::worker::serve::Refusal;
+use regatta_worker::attention::ParamValue;
+use regatta_worker::protocol::{DeviceState, Prepare, Taken};
+use regatta_worker::serve::Refusal;
+use regatta_worker::units::{Bytes, Nanoseconds};
 
 /// Faults that make the call slower, and by their names what they are.
 const FAULTS: [&str; 16] = [

@@ -1,7 +1,7 @@
 //! What `--script` tells the fake worker to do: other than its cases ask for, and when.
 
-use regatta::attention::ParamValue;
-use regatta::worker::protocol::Prepare;
+use regatta_worker::attention::ParamValue;
+use regatta_worker::protocol::Prepare;
 
 /// Acts, separated by commas: `s32:+30%@2` takes 30 % longer where the case's id holds `s32`
 /// and in the second start; without the one of all cases, without the other in each start. An

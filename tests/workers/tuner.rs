@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use regatta::attention::ParamValue;
-use regatta::worker::protocol::{Parameter, Prepare};
-use regatta::worker::serve::Refusal;
+use regatta_worker::attention::ParamValue;
+use regatta_worker::protocol::{Parameter, Prepare};
+use regatta_worker::serve::Refusal;
 
 /// What a tuner chooses, and what follows from it.
 const BLOCK: &str = "BLOCK_M";

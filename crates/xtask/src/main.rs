@@ -11,8 +11,8 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
-use regatta::record::{baseline, run_file};
-use regatta::report;
+use regatta_core::record::{baseline, run_file};
+use regatta_report as report;
 use regatta_worker::protocol::{Reply, Request};
 use schemars::generate::{Contract, SchemaSettings};
 use schemars::{Schema, SchemaGenerator};
@@ -145,7 +145,7 @@ fn tidy(value: &mut Value) {
     }
 }
 
-/// ``[`Side::read`](crate::record::Side::read)`` as `` `Side::read` ``.
+/// ``[`Side::read`](regatta_core::record::Side::read)`` as `` `Side::read` ``.
 fn plain(text: &str) -> String {
     let mut parts = text.split("[`");
     let mut told = parts.next().unwrap_or_default().to_owned();

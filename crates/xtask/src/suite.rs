@@ -71,7 +71,7 @@ fn known(text: &str) -> anyhow::Result<BTreeSet<String>> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("s.toml");
     fs::write(&path, text)?;
-    let refused = regatta::suite::load(&path.display().to_string()).err();
+    let refused = regatta_core::suite::load(&path.display().to_string()).err();
     let said = refused.map_or(String::new(), |error| error.to_string());
     let (_, keys) = said
         .split_once("known here: ")

@@ -12,11 +12,11 @@ use self::save::Wanted;
 use self::sessions::Saving;
 use super::sides;
 use super::{Ended, Stop, note, print};
-use regatta::judge::{self, Options};
-use regatta::record::RecordError;
-use regatta::record::baseline::{self, Store};
-use regatta::report::terminal;
-use regatta::units::counted;
+use regatta_core::record::RecordError;
+use regatta_core::record::baseline::{self, Store};
+use regatta_judge::{self as judge, Options};
+use regatta_report::terminal;
+use regatta_worker::units::counted;
 
 /// Save, list and remove baselines
 #[derive(Args, Debug)]

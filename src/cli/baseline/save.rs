@@ -11,14 +11,14 @@ use serde_json::json;
 use super::sessions::{Saving, with_sessions};
 use crate::cli::sides::{self, Stored};
 use crate::cli::{Ended, Stop, note, print};
-use regatta::judge::judgement::VerdictOutcome;
-use regatta::judge::{self, Options};
-use regatta::record::RecordError;
-use regatta::record::baseline::Store;
-use regatta::record::run_file::RUN_FILE;
-use regatta::record::side::Side;
-use regatta::suite::BUILTIN;
-use regatta::units::counted;
+use regatta_core::record::RecordError;
+use regatta_core::record::baseline::Store;
+use regatta_core::record::run_file::RUN_FILE;
+use regatta_core::record::side::Side;
+use regatta_core::suite::BUILTIN;
+use regatta_judge::judgement::VerdictOutcome;
+use regatta_judge::{self as judge, Options};
+use regatta_worker::units::counted;
 
 /// What is saved, and how.
 pub(super) struct Wanted<'a> {

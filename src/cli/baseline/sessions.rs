@@ -5,9 +5,9 @@ use jiff::Timestamp;
 
 use crate::cli::Stop;
 use crate::cli::sides::whole_baseline;
-use regatta::judge::{self, Options};
-use regatta::record::baseline::{self, Store};
-use regatta::record::side::Side;
+use regatta_core::record::baseline::{self, Store};
+use regatta_core::record::side::Side;
+use regatta_judge::{self as judge, Options};
 
 /// What becomes of the baseline that is there.
 #[derive(Clone, Copy, PartialEq, Eq)]

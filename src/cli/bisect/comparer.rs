@@ -11,21 +11,21 @@ use super::super::progress::about;
 use super::super::versions::Version as Made;
 use super::super::{Stop, note};
 use anyhow::anyhow;
-use regatta::judge::Options;
-use regatta::measure::environments;
-use regatta::measure::git::Checkout;
-use regatta::names::plain_name;
-use regatta::record::header::TurnSide;
-use regatta::report::bisect::reading;
-use regatta::report::text::one_line;
-use regatta::suite::rules::Metric;
-use regatta::units::Share;
-use regatta::versions::apart::{Trial, Verdict};
-use regatta::versions::commits::{self, Commit};
-use regatta::versions::hunt::{Edge, Found, Outcome, Side, Step, Tried, readings};
-use regatta::versions::journal::Journal;
-use regatta::versions::span::{Version, of_commit};
-use regatta::versions::spec::Spec;
+use regatta_core::names::plain_name;
+use regatta_core::record::header::TurnSide;
+use regatta_core::suite::rules::Metric;
+use regatta_judge::Options;
+use regatta_measure::environments;
+use regatta_measure::git::Checkout;
+use regatta_measure::versions::apart::{Trial, Verdict};
+use regatta_measure::versions::commits::{self, Commit};
+use regatta_measure::versions::hunt::{Edge, Found, Outcome, Side, Step, Tried, readings};
+use regatta_measure::versions::journal::Journal;
+use regatta_measure::versions::span::{Version, of_commit};
+use regatta_measure::versions::spec::Spec;
+use regatta_report::bisect::reading;
+use regatta_report::text::one_line;
+use regatta_worker::units::Share;
 
 /// Where the runs of the comparisons lie, in the report directory.
 const COMPARED: &str = "compared";
@@ -80,7 +80,7 @@ impl Comparer<'_> {
             .map_err(|error| Stop::not_judged(anyhow!("{}: {error}", folder.display())))?;
         let path = folder.join(format!("{}.txt", plain_name(&trial.name)));
         let text = trial.requirements.join("\n") + "\n";
-        regatta::report::files::write(&path, &text).map_err(Stop::not_judged)?;
+        regatta_report::files::write(&path, &text).map_err(Stop::not_judged)?;
         let head = Version {
             spec: Spec::Lock(path.display().to_string()).to_string(),
             name: trial.name.clone(),

@@ -13,22 +13,22 @@ use super::compare::share;
 use super::measure_args::{MeasureArgs, load};
 use super::{Ended, Stop, interrupt, note, print, reporting};
 use comparer::Comparer;
-use regatta::judge::judgement::VerdictOutcome;
-use regatta::measure::environments::interpreter_of;
-use regatta::measure::git::Checkout;
-use regatta::measure::released::released;
-use regatta::report::bisect::{Bisect, page, text};
-use regatta::report::files;
-use regatta::suite::Suite;
-use regatta::suite::rules::Metric;
-use regatta::units::{Share, counted};
-use regatta::versions::apart::{Moved, moved, trials};
-use regatta::versions::hunt::{Ending, Found, hunt};
-use regatta::versions::journal::{Before, JOURNAL_FILE, Journal, Question};
-use regatta::versions::releases::{Index, Pip};
-use regatta::versions::search::Towards;
-use regatta::versions::span::{self, Version};
-use regatta::versions::spec::{Pin, Spec};
+use regatta_core::suite::Suite;
+use regatta_core::suite::rules::Metric;
+use regatta_judge::judgement::VerdictOutcome;
+use regatta_measure::environments::interpreter_of;
+use regatta_measure::git::Checkout;
+use regatta_measure::released::released;
+use regatta_measure::versions::apart::{Moved, moved, trials};
+use regatta_measure::versions::hunt::{Ending, Found, hunt};
+use regatta_measure::versions::journal::{Before, JOURNAL_FILE, Journal, Question};
+use regatta_measure::versions::releases::{Index, Pip};
+use regatta_measure::versions::search::Towards;
+use regatta_measure::versions::span::{self, Version};
+use regatta_measure::versions::spec::{Pin, Spec};
+use regatta_report::bisect::{Bisect, page, text};
+use regatta_report::files;
+use regatta_worker::units::{Share, counted};
 
 /// Find the release or the commit that made a case slower
 ///

@@ -15,14 +15,14 @@ use rayon::prelude::*;
 use serde_json::{Value, json};
 
 use super::{Ended, Stop, indented, note, print, progress};
-use regatta::kernels::arch::Arch;
-use regatta::kernels::compile::{BuildError, Compiler, Image, image};
-use regatta::kernels::device;
-use regatta::kernels::ledger::{Built as Compiled, Comparison, Ledger, Row};
-use regatta::kernels::source::{FILES, Source};
-use regatta::record::built::Built;
-use regatta::record::ledger as stored;
-use regatta::variants::cuda;
+use regatta_core::record::built::Built;
+use regatta_cuda;
+use regatta_cuda::kernels::arch::Arch;
+use regatta_cuda::kernels::compile::{BuildError, Compiler, Image, image};
+use regatta_cuda::kernels::device;
+use regatta_cuda::kernels::ledger::{Built as Compiled, Comparison, Ledger, Row};
+use regatta_cuda::kernels::ledger_file as stored;
+use regatta_cuda::kernels::source::{FILES, Source};
 
 /// Compile the kernels, or a suite's code, and show what that takes
 ///
@@ -156,7 +156,7 @@ fn source(file: &str) -> Result<Source, Stop> {
         return Ok(source);
     }
     if file.ends_with(".cu") {
-        return cuda::source(Path::new(file)).map_err(|why| Stop::Usage(anyhow!(why)));
+        return regatta_cuda::source(Path::new(file)).map_err(|why| Stop::Usage(anyhow!(why)));
     }
     let names = FILES.map(|file| file.name);
     Err(Stop::Usage(anyhow!(

@@ -5,12 +5,12 @@ use serde_json::json;
 
 use crate::cli::measuring::reports;
 use crate::cli::{Ended, Stop, indented, interrupt, note, print};
-use regatta::judge::building;
-use regatta::judge::judgement::{Held, LimitResult};
-use regatta::measure::building::BuildingError;
-use regatta::measure::builds::{self, Outcome};
-use regatta::record::built;
-use regatta::suite::{self, BUILTIN, Suite};
+use regatta_core::record::built;
+use regatta_core::suite::{self, BUILTIN, Suite};
+use regatta_judge::building;
+use regatta_judge::judgement::{Held, LimitResult};
+use regatta_measure::building::BuildingError;
+use regatta_measure::builds::{self, Outcome};
 
 /// True for what can only be a suite: the name of one, or the path of a TOML file.
 pub fn is_one(name: &str) -> bool {

@@ -6,9 +6,9 @@ use owo_colors::{OwoColorize, Style};
 
 use super::{Outcome, rows};
 use crate::cli::indented;
-use regatta::kernels::ledger::{Comparison, Row};
-use regatta::report::text::{clean, one_line, shorten, shorten_middle};
-use regatta::units::{NONE, Nanoseconds, counted};
+use regatta_cuda::kernels::ledger::{Comparison, Row};
+use regatta_report::text::{clean, one_line, shorten, shorten_middle};
+use regatta_worker::units::{NONE, Nanoseconds, counted};
 
 /// Columns of an entry point's name.
 const NAME: usize = 34;
@@ -164,11 +164,11 @@ fn lines<T: ToString>(list: &[T]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use regatta::kernels::arch::Arch;
-    use regatta::kernels::compile::{BuildError, Image};
-    use regatta::kernels::ledger::Ledger;
-    use regatta::kernels::resources::Resources;
-    use regatta::report::text::width;
+    use regatta_cuda::kernels::arch::Arch;
+    use regatta_cuda::kernels::compile::{BuildError, Image};
+    use regatta_cuda::kernels::ledger::Ledger;
+    use regatta_cuda::kernels::resources::Resources;
+    use regatta_report::text::width;
 
     fn taken(name: &str, registers: u32, spilled: u32) -> Resources {
         Resources {

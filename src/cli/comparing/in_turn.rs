@@ -13,19 +13,19 @@ use super::super::versions::Version;
 use super::super::{Ended, Stop, interrupt};
 use super::pairs;
 use super::question::{How, Question, Refused, SIDES, not_comparable, of};
-use regatta::attention::{Case, CaseId};
-use regatta::judge;
-use regatta::judge::judgement::Judgement;
-use regatta::measure::counters::Machine;
-use regatta::measure::held::Held;
-use regatta::measure::laps::Monotonic;
-use regatta::measure::schedule::{self, Block};
-use regatta::measure::session::Session;
-use regatta::record::RecordError;
-use regatta::record::header::{Turn, TurnSide};
-use regatta::record::run_file::{Opening, RunWriter, going_on};
-use regatta::record::side::Side;
-use regatta::record::types::{BaseId, Owed, Run};
+use regatta_core::record::RecordError;
+use regatta_core::record::header::{Turn, TurnSide};
+use regatta_core::record::run_file::{Opening, RunWriter, going_on};
+use regatta_core::record::side::Side;
+use regatta_core::record::types::{BaseId, Owed, Run};
+use regatta_judge as judge;
+use regatta_judge::judgement::Judgement;
+use regatta_measure::counters::Machine;
+use regatta_measure::held::Held;
+use regatta_measure::laps::Monotonic;
+use regatta_measure::schedule::{self, Block};
+use regatta_measure::session::Session;
+use regatta_worker::attention::{Case, CaseId};
 
 /// Two sides that are ready to be measured in turn.
 pub struct InTurn {

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use super::reporting::Answers;
 use super::{Ended, Stop, interrupt};
-use regatta::versions::spec::Spec;
+use regatta_measure::versions::spec::Spec;
 use stored::Stored;
 
 pub use in_turn::InTurn;

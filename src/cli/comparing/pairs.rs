@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::super::Stop;
 use super::super::versions::Version;
-use regatta::attention::{Case, VariantId};
+use regatta_worker::attention::{Case, VariantId};
 
 /// What both runs have in common, and no other has: the moment, and what was asked for.
 pub fn pair(base: &Version, head: &Version) -> String {

@@ -8,13 +8,13 @@ use anyhow::anyhow;
 use super::super::Stop;
 use super::super::measure_args::MeasureArgs;
 use super::super::measuring::{Ready, reports};
-use regatta::attention::Case;
-use regatta::judge::Options;
-use regatta::record::header::TurnSide;
-use regatta::suite::Suite;
-use regatta::suite::rules::Rules;
-use regatta::units::Share;
-use regatta::versions::spec::Spec;
+use regatta_core::record::header::TurnSide;
+use regatta_core::suite::Suite;
+use regatta_core::suite::rules::Rules;
+use regatta_judge::Options;
+use regatta_measure::versions::spec::Spec;
+use regatta_worker::attention::Case;
+use regatta_worker::units::Share;
 
 /// What is to be compared, and how.
 pub struct Question<'a> {

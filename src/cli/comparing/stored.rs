@@ -9,9 +9,9 @@ use super::super::versions::Version;
 use super::super::{Ended, Stop, sides};
 use super::pairs;
 use super::question::{How, Question, SIDES, not_comparable};
-use regatta::measure::laps::Monotonic;
-use regatta::record::baseline::Store;
-use regatta::record::types::BaseId;
+use regatta_core::record::baseline::Store;
+use regatta_core::record::types::BaseId;
+use regatta_measure::laps::Monotonic;
 
 /// A version that is ready to be measured, and the run that it is held against.
 pub struct Stored {

@@ -4,8 +4,8 @@ use owo_colors::{OwoColorize, Style};
 
 use super::super::indented;
 use super::finding::{Finding, State};
-use regatta::report::terminal::COLUMNS;
-use regatta::report::text::{one_line, shorten, width};
+use regatta_report::terminal::COLUMNS;
+use regatta_report::text::{one_line, shorten, width};
 
 /// Columns of the word before each row.
 const MARK: usize = 8;

@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use super::finding::{Finding, State};
-use regatta::kernels::compile::Compiler;
-use regatta::kernels::toolkit;
-use regatta::measure::environments::{Made, interpreter_of};
-use regatta::measure::machine;
-use regatta::record::baseline::Store;
-use regatta::report::files::check_writable;
-use regatta::suite::environment::Environment;
-use regatta::worker::gpu_clock;
+use regatta_core::record::baseline::Store;
+use regatta_core::suite::environment::Environment;
+use regatta_cuda::kernels::compile::Compiler;
+use regatta_cuda::kernels::toolkit;
+use regatta_measure::environments::{Made, interpreter_of};
+use regatta_measure::machine;
+use regatta_measure::worker::gpu_clock;
+use regatta_report::files::check_writable;
 
 pub(super) fn processor() -> Finding {
     let detail = format!("{}, {} threads", machine::cpu_model(), machine::cores());

@@ -11,11 +11,11 @@ use super::args::AddArgs;
 use super::since::time;
 use crate::cli::sides;
 use crate::cli::{Ended, Stop, note, print};
-use regatta::judge::judgement::VerdictOutcome;
-use regatta::record::baseline;
-use regatta::record::history::{Added, Book, HistoryError, Reduced, Store, reduced};
-use regatta::record::run_file::RUN_FILE;
-use regatta::units::counted;
+use regatta_core::record::baseline;
+use regatta_core::record::history::{Added, Book, HistoryError, Reduced, Store, reduced};
+use regatta_core::record::run_file::RUN_FILE;
+use regatta_judge::judgement::VerdictOutcome;
+use regatta_worker::units::counted;
 
 /// Whether a run is added to the history of its suite.
 #[derive(Args, Clone, Debug)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use crate::cli::outputs::Outputs;
-use regatta::record::history::Clock;
+use regatta_core::record::history::Clock;
 
 /// Which history.
 #[derive(Args, Clone, Debug)]

@@ -5,9 +5,9 @@ use serde_json::json;
 use super::args::ShowArgs;
 use super::show::{chosen, read};
 use crate::cli::{Ended, note, print};
-use regatta::record::history::{History, Store};
-use regatta::report::text::{one_line, shorten_middle};
-use regatta::units::counted;
+use regatta_core::record::history::{History, Store};
+use regatta_report::text::{one_line, shorten_middle};
+use regatta_worker::units::counted;
 
 /// Lists them.
 ///
@@ -102,7 +102,7 @@ fn runs(args: &ShowArgs) -> Ended {
     for kept in &history.runs {
         let about = &kept.about;
         let revision = about.git.as_ref();
-        let revision = revision.map_or_else(String::new, regatta::judge::revision_text);
+        let revision = revision.map_or_else(String::new, regatta_judge::revision_text);
         print(format!(
             "{}  {:>5} of {:<5}  {revision:<13} {}\n",
             about.at.strftime("%Y-%m-%d %H:%M"),
@@ -114,8 +114,8 @@ fn runs(args: &ShowArgs) -> Ended {
     Ok(0)
 }
 
-fn timed(kept: &regatta::record::history::Kept) -> usize {
-    use regatta::record::history::Came;
+fn timed(kept: &regatta_core::record::history::Kept) -> usize {
+    use regatta_core::record::history::Came;
     let results = kept.results.iter();
     results
         .filter(|(_, came)| matches!(came, Came::Timed(_)))

@@ -11,13 +11,13 @@ use super::args::{ShowArgs, Which};
 use super::since::{since, time};
 use crate::cli::outputs::{is_stdout, put};
 use crate::cli::{Ended, Stop, note, print};
-use regatta::judge::history::{Options, series, trends};
-use regatta::record::history::{About, History, Store, Stored};
-use regatta::record::run_file;
-use regatta::report::Format;
-use regatta::report::files::place;
-use regatta::report::history::{self, Shown};
-use regatta::suite::matches_id;
+use regatta_core::record::history::{About, History, Store, Stored};
+use regatta_core::record::run_file;
+use regatta_core::suite::matches_id;
+use regatta_judge::history::{Options, series, trends};
+use regatta_report::Format;
+use regatta_report::files::place;
+use regatta_report::history::{self, Shown};
 
 /// Shows it.
 ///

@@ -11,11 +11,11 @@ use serde_json::json;
 
 use super::reporting::told_as_json;
 use super::{Ended, Stop, print};
-use regatta::measure::environments::interpreter_of;
-use regatta::measure::git::{Checkout, Git};
-use regatta::report::files;
-use regatta::report::text::shell_quoted;
-use regatta::suite::environment::Environment;
+use regatta_core::suite::environment::Environment;
+use regatta_measure::environments::interpreter_of;
+use regatta_measure::git::{Checkout, Git};
+use regatta_report::files;
+use regatta_report::text::shell_quoted;
 
 /// Write a suite, a function and a CI job into this repository
 ///

@@ -4,10 +4,10 @@ use owo_colors::{OwoColorize, Style};
 
 use super::super::indented;
 use super::super::introductions::{Introduction, grouped};
-use regatta::report::terminal::COLUMNS;
-use regatta::report::text::{one_line, shorten, width};
-use regatta::suite::Suite;
-use regatta::worker::protocol::{Hello, Parameter, VariantInfo};
+use regatta_core::suite::Suite;
+use regatta_report::terminal::COLUMNS;
+use regatta_report::text::{one_line, shorten, width};
+use regatta_worker::protocol::{Hello, Parameter, VariantInfo};
 
 /// Columns before a line of a group.
 const INDENT: usize = 2;
@@ -133,8 +133,8 @@ pub(super) fn suites(suites: &[Suite], found: &[Introduction]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use regatta::suite::{self, BUILTIN};
-    use regatta::worker::protocol::ReplyBody;
+    use regatta_core::suite::{self, BUILTIN};
+    use regatta_worker::protocol::ReplyBody;
 
     fn introduction(worker: &str, variants: &str) -> Introduction {
         let json = format!(

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use super::super::indented;
-use regatta::attention::{Case, Params};
-use regatta::report::labels::Labels;
-use regatta::report::text::one_line;
-use regatta::suite::Suite;
-use regatta::units::counted;
+use regatta_core::suite::Suite;
+use regatta_report::labels::Labels;
+use regatta_report::text::one_line;
+use regatta_worker::attention::{Case, Params};
+use regatta_worker::units::counted;
 
 /// A problem, and the parameters that a variant is given with it.
 type Measured = (String, Vec<String>);
@@ -142,9 +142,9 @@ fn together(params: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use regatta::report::terminal::COLUMNS;
-    use regatta::report::text::width;
-    use regatta::suite::{self, BUILTIN};
+    use regatta_core::suite::{self, BUILTIN};
+    use regatta_report::terminal::COLUMNS;
+    use regatta_report::text::width;
 
     #[test]
     fn quick_by_variants() {

@@ -8,8 +8,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use regatta::measure::schedule::Block;
-use regatta::units::{Elapsed, Nanoseconds};
+use regatta_measure::schedule::Block;
+use regatta_worker::units::{Elapsed, Nanoseconds};
 
 /// Measurements before anything is said: one alone is that of a cold start.
 const ENOUGH: u32 = 3;

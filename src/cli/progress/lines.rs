@@ -4,8 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use super::estimate::{about, watch};
-use regatta::report::terminal::COLUMNS;
-use regatta::report::text::{shorten_middle, width};
+use regatta_report::terminal::COLUMNS;
+use regatta_report::text::{shorten_middle, width};
 
 /// Two lines are never nearer to each other.
 const AT_MOST: Duration = Duration::from_secs(10);

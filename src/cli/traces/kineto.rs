@@ -9,9 +9,9 @@ use anyhow::anyhow;
 use jiff::Timestamp;
 
 use crate::cli::{Stop, measuring};
-use regatta::measure::tracing::{self, KINETO};
-use regatta::record::trace::Trace;
-use regatta::record::trace::kineto;
+use regatta_core::record::trace::Trace;
+use regatta_core::record::trace::kineto;
+use regatta_measure::tracing::{self, KINETO};
 
 /// Operations that are kept, as `regatta trace` keeps them.
 const LIMIT: usize = 1_000_000;

@@ -1,0 +1,13 @@
+//! What regatta measures and keeps: suites and their plans, runs, baselines, traces.
+//!
+//! Nothing here starts a process, reads a clock or decides anything. Times are nanoseconds, and
+//! what is not known is absent, never 0.
+
+pub mod cache;
+pub mod input;
+pub mod last_words;
+pub mod machine;
+pub mod names;
+pub mod output;
+pub mod record;
+pub mod suite;

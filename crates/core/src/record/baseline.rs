@@ -1,0 +1,350 @@
+//! Baselines: runs promoted under a name, by an explicit act, for one machine.
+//!
+//! `baselines/NAME/MACHINE.jsonl`: a header line, then one line a case, sorted, so
+//! that a change of a baseline can be reviewed as a diff.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::line::{self, Lines};
+use super::side::{CaseRecord, Side, Status};
+use super::types::RunHeader;
+use super::{RecordError, choices};
+use crate::input;
+use crate::suite::names_a_file;
+use regatta_worker::attention::CaseId;
+
+/// The folder of baselines.
+#[derive(Clone, Debug)]
+pub struct Store {
+    root: PathBuf,
+}
+
+/// A baseline's file, without its cases.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    /// Its name.
+    pub name: String,
+    /// Its file.
+    pub path: PathBuf,
+    /// When it was saved.
+    pub saved: Timestamp,
+    /// The header of the run it was made of.
+    pub header: RunHeader,
+    /// When the sessions before that run were measured, whose device times are kept as well.
+    pub earlier: Vec<Timestamp>,
+}
+
+/// The most sessions that a baseline keeps, the newest included.
+pub const SESSIONS: usize = 8;
+
+/// The run `new` as the newest session of the baseline `old`: its cases have the device times
+/// of those before and what a tuner chose then, the oldest first, [`SESSIONS`] in all.
+pub fn joined(new: &Side, old: &Side) -> Side {
+    let mut side = new.clone();
+    for (case, record) in &mut side.cases {
+        let before = old.cases.get(case);
+        let Some(before) = before.filter(|before| !before.device_ns.is_empty()) else {
+            continue;
+        };
+        let mut earlier = before.earlier.clone();
+        let mut choices = before.earlier_choices.clone();
+        // Of sessions that were kept without, nobody knows.
+        choices.resize(earlier.len(), Vec::new());
+        let timed: Vec<u32> = before.quiet_invocations().collect();
+        choices.push(choices::placed(&before.choices, &timed));
+        earlier.push(before.device_ns.clone());
+        let surplus = earlier.len().saturating_sub(SESSIONS - 1);
+        record.earlier = earlier.split_off(surplus);
+        record.earlier_choices = choices.split_off(surplus);
+        if record.earlier_choices.iter().all(Vec::is_empty) {
+            record.earlier_choices.clear();
+        }
+        // What was counted once is asked for again, until it is saved anew.
+        if record.counters.is_none() {
+            record.counters = before.counters.clone();
+        }
+    }
+    side
+}
+
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum Line {
+    Baseline(Box<Head>),
+    Case(Box<Case>),
+}
+
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+struct Head {
+    /// [`super::SCHEMA_VERSION`] of the writer.
+    schema: u32,
+    /// Its name.
+    name: String,
+    /// When it was saved.
+    saved: Timestamp,
+    /// The header of the run it was made of.
+    run: RunHeader,
+    /// When the sessions before that run were measured, the oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    earlier: Vec<Timestamp>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+struct Case {
+    /// The case.
+    case: CaseId,
+    #[serde(flatten)]
+    record: CaseRecord,
+}
+
+/// The JSON Schema of a line of a baseline's file, without its checksum.
+#[cfg(feature = "schemas")]
+pub fn schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    generator.subschema_for::<Line>()
+}
+
+impl Store {
+    /// The baselines under a folder, which need not exist yet.
+    pub fn new(root: impl Into<PathBuf>) -> Store {
+        Store { root: root.into() }
+    }
+
+    /// The folder.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Saves a run under a name, for its machine.
+    ///
+    /// # Errors
+    /// When the name cannot be a folder's, a baseline is there already and
+    /// `replace` is not set, or it cannot be written.
+    pub fn save(
+        &self,
+        name: &str,
+        side: &Side,
+        saved: Timestamp,
+        replace: bool,
+    ) -> Result<PathBuf, RecordError> {
+        self.save_session(name, side, &[], saved, replace)
+    }
+
+    /// The same of a side that has [earlier sessions](joined), which were measured then.
+    ///
+    /// # Errors
+    /// As [`save`](Store::save).
+    pub fn save_session(
+        &self,
+        name: &str,
+        side: &Side,
+        earlier: &[Timestamp],
+        saved: Timestamp,
+        replace: bool,
+    ) -> Result<PathBuf, RecordError> {
+        let folder = self.folder(name)?;
+        let machine = &side.header.machine.name;
+        // A run's file may come from anywhere, and this names a file.
+        if !names_a_file(machine) {
+            return Err(RecordError::Machine(machine.clone()));
+        }
+        let path = folder.join(format!("{machine}.jsonl"));
+        if path.exists() && !replace {
+            return Err(RecordError::Exists(path));
+        }
+        let mut text = line::write(&Line::Baseline(Box::new(Head {
+            schema: super::SCHEMA_VERSION,
+            name: name.to_owned(),
+            saved,
+            run: side.header.clone(),
+            earlier: earlier.to_vec(),
+        })))?;
+        for (case, record) in &side.cases {
+            text += &line::write(&Line::Case(Box::new(Case {
+                case: case.clone(),
+                record: record.clone(),
+            })))?;
+        }
+        fs::create_dir_all(&folder).map_err(|error| RecordError::io(&folder, error))?;
+        super::write_atomically(&path, text.as_bytes())?;
+        Ok(path)
+    }
+
+    /// Every baseline's file that can be read, sorted, and what is wrong with the
+    /// others.
+    pub fn list(&self) -> (Vec<Stored>, Vec<RecordError>) {
+        let (mut found, mut broken) = (Vec::new(), Vec::new());
+        for folder in folders(&self.root) {
+            for path in machine_files(&folder) {
+                match header(&path) {
+                    Ok(stored) => found.push(stored),
+                    Err(error) => broken.push(error),
+                }
+            }
+        }
+        (found, broken)
+    }
+
+    /// The files of one baseline, a machine each; empty when there is none.
+    ///
+    /// # Errors
+    /// When the name cannot be a baseline's.
+    pub fn files(&self, name: &str) -> Result<Vec<PathBuf>, RecordError> {
+        Ok(machine_files(&self.folder(name)?))
+    }
+
+    /// The file of one baseline for one machine, where it is there.
+    ///
+    /// # Errors
+    /// When the name cannot be a baseline's.
+    pub fn of_machine(&self, name: &str, machine: &str) -> Result<Option<PathBuf>, RecordError> {
+        let mut files = self.files(name)?.into_iter();
+        Ok(files.find(|path| is_of(path, machine)))
+    }
+
+    /// Removes a baseline, on every machine or on one.
+    ///
+    /// # Errors
+    /// When there is none, or it cannot be removed.
+    pub fn remove(&self, name: &str, machine: Option<&str>) -> Result<Vec<PathBuf>, RecordError> {
+        let folder = self.folder(name)?;
+        let mut files = machine_files(&folder);
+        if let Some(machine) = machine {
+            files.retain(|path| is_of(path, machine));
+        }
+        if files.is_empty() {
+            return Err(RecordError::Absent {
+                name: name.to_owned(),
+                root: self.root.clone(),
+            });
+        }
+        for path in &files {
+            fs::remove_file(path).map_err(|error| RecordError::io(path, error))?;
+        }
+        // Fails, rightly, when other machines' files are left.
+        let _ = fs::remove_dir(&folder);
+        Ok(files)
+    }
+
+    fn folder(&self, name: &str) -> Result<PathBuf, RecordError> {
+        match names_a_file(name) {
+            true => Ok(self.root.join(name)),
+            false => Err(RecordError::Name(name.to_owned())),
+        }
+    }
+}
+
+/// Reads a baseline's file.
+///
+/// # Errors
+/// When it is absent, or its first line is not that of a baseline this version reads.
+pub fn read(path: &Path) -> Result<Side, RecordError> {
+    let mut file = opened(path)?;
+    let stored = head(path, &mut file)?;
+    let mut cases: BTreeMap<CaseId, CaseRecord> = BTreeMap::new();
+    let mut damage = Vec::new();
+    let plan: BTreeSet<&CaseId> = stored.header.plan.iter().collect();
+    while let Some(read) = file.read::<Line>()? {
+        let problem = match read {
+            Ok(Line::Case(case)) if !plan.contains(&case.case) => {
+                format!("{:?} is no case of its plan", case.case.0)
+            }
+            // Two lines of one case are what a merge of two baselines leaves: neither is the
+            // right one.
+            Ok(Line::Case(case)) if cases.contains_key(&case.case) => {
+                let problem = format!("{} stands there twice", case.case);
+                let reason = format!("line {}: {problem}", file.number);
+                cases.insert(case.case, CaseRecord::empty(Status::Missing { reason }));
+                problem
+            }
+            Ok(Line::Case(case)) => {
+                let objection = case.record.objection();
+                let objection = objection.map(|objection| format!("{}: {objection}", case.case));
+                cases.insert(case.case, case.record);
+                match objection {
+                    Some(objection) => objection,
+                    None => continue,
+                }
+            }
+            Ok(Line::Baseline(_)) => "a second header".to_owned(),
+            Err(problem) => problem,
+        };
+        damage.push(format!("line {}: {problem}", file.number));
+    }
+    for case in &stored.header.plan {
+        if !cases.contains_key(case) {
+            let reason = "its line is missing or damaged".to_owned();
+            damage.push(format!("{case}: {reason}"));
+            cases.insert(case.clone(), CaseRecord::empty(Status::Missing { reason }));
+        }
+    }
+    Ok(Side {
+        label: stored.name,
+        header: stored.header,
+        cases,
+        damage,
+    })
+}
+
+/// Reads the first line of a baseline's file.
+///
+/// # Errors
+/// As [`read`].
+pub fn header(path: &Path) -> Result<Stored, RecordError> {
+    head(path, &mut opened(path)?)
+}
+
+fn opened(path: &Path) -> Result<Lines<'_>, RecordError> {
+    Lines::open(path, input::RUN, input::RUN)
+}
+
+fn head(path: &Path, file: &mut Lines) -> Result<Stored, RecordError> {
+    let head = match file.first()? {
+        Line::Baseline(head) => *head,
+        Line::Case(_) => return Err(file.invalid("its header is missing")),
+    };
+    if let Some(objection) = head.run.objection() {
+        return Err(file.invalid(objection));
+    }
+    Ok(Stored {
+        name: head.name,
+        path: path.to_owned(),
+        saved: head.saved,
+        header: head.run,
+        earlier: head.earlier,
+    })
+}
+
+fn folders(root: &Path) -> Vec<PathBuf> {
+    sorted(root, |path| path.is_dir())
+}
+
+fn machine_files(folder: &Path) -> Vec<PathBuf> {
+    sorted(folder, |path| {
+        path.extension().is_some_and(|e| e == "jsonl")
+    })
+}
+
+fn is_of(path: &Path, machine: &str) -> bool {
+    path.file_stem().is_some_and(|stem| stem == machine)
+}
+
+fn sorted(folder: &Path, keep: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|path| keep(path))
+        .collect();
+    paths.sort();
+    paths
+}
+
+#[cfg(test)]
+mod tests;

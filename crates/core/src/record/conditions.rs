@@ -1,0 +1,128 @@
+//! What happened around a case's samples, over its invocations.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::disturbance::{self, Disturbance};
+use super::types::Measurement;
+use regatta_worker::units::Share;
+
+/// Conditions that say something about a time beside the code that took it. Counts are
+/// of invocations, confirming ones included.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct Conditions {
+    /// Those after which the device's state is known.
+    pub known: u32,
+    /// Those in which the device held its clocks back.
+    pub throttled: u32,
+    /// By what.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub throttle_reasons: BTreeSet<String>,
+    /// Those in which another process computed on the device.
+    pub shared: u32,
+    /// Most other processes at once.
+    pub other_processes: u32,
+    /// Those in which the call itself waited for the device, so that its device time
+    /// holds waits for the host.
+    pub synchronised: u32,
+    /// Those whose results were checked before timing only, though several sets of inputs
+    /// were asked for: their worker knows none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub checked_before_only: u32,
+    /// Those that had fewer sets of inputs than asked for.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub fewer_input_sets: u32,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fewer_input_sets_reason: Option<String>,
+    /// Those whose samples were taken again, because the machine was in the first ones.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub measured_again: u32,
+    /// What disturbed them, or those that were kept, the worst of each kind.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub disturbed_by: Vec<Disturbance>,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+impl Conditions {
+    /// Takes in one invocation.
+    pub(super) fn add(&mut self, measurement: &Measurement) {
+        self.synchronised += u32::from(measurement.synchronised);
+        if let Some(reason) = &measurement.input_sets_reason {
+            self.fewer_input_sets += 1;
+            self.fewer_input_sets_reason = Some(reason.clone());
+        }
+        let again = measurement.again.iter();
+        self.measured_again += again.clone().count() as u32;
+        let before = again.flat_map(|again| &again.by);
+        let all = self.disturbed_by.iter().chain(before);
+        self.disturbed_by = disturbance::worst(all.chain(&measurement.disturbed));
+        let Some(state) = &measurement.state else {
+            return;
+        };
+        self.known += 1;
+        let mut reasons = state.throttled_by().peekable();
+        self.throttled += u32::from(reasons.peek().is_some());
+        self.throttle_reasons.extend(reasons.map(str::to_owned));
+        let others = state.other_processes.unwrap_or(0);
+        self.shared += u32::from(others > 0);
+        self.other_processes = self.other_processes.max(others);
+    }
+
+    /// Share of the known invocations in which the device held its clocks back.
+    pub fn throttled_share(&self) -> Share {
+        share(self.throttled, self.known)
+    }
+
+    /// Share of the known invocations in which another process was on the device.
+    pub fn shared_share(&self) -> Share {
+        share(self.shared, self.known)
+    }
+
+    /// True when nothing is known, which is then not written.
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Conditions::default()
+    }
+}
+
+fn share(part: u32, whole: u32) -> Share {
+    Share(f64::from(part) / f64::from(whole.max(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::types::DeviceState;
+
+    #[test]
+    fn invocations_are_counted_and_the_unknown_is_no_zero() {
+        let mut conditions = Conditions::default();
+        let with = |reasons: &[&str], others| Measurement {
+            state: Some(Box::new(DeviceState {
+                throttle_reasons: reasons.iter().map(ToString::to_string).collect(),
+                other_processes: others,
+                ..DeviceState::default()
+            })),
+            ..Measurement::default()
+        };
+        conditions.add(&Measurement::default());
+        assert!(conditions.is_empty());
+        conditions.add(&with(&["idle"], Some(0)));
+        conditions.add(&with(&["software power cap"], Some(3)));
+        conditions.add(&Measurement {
+            synchronised: true,
+            ..with(&["software power cap", "hardware slowdown"], None)
+        });
+        assert_eq!((conditions.known, conditions.throttled), (3, 2));
+        assert_eq!(conditions.throttle_reasons.len(), 2);
+        assert_eq!((conditions.shared, conditions.other_processes), (1, 3));
+        assert_eq!(conditions.synchronised, 1);
+        assert!((conditions.throttled_share().0 - 2.0 / 3.0).abs() < 1e-12);
+    }
+}

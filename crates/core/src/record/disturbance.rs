@@ -1,0 +1,327 @@
+//! When the machine, and not the code, was in a case's times.
+//!
+//! A disturbed invocation of a case is measured again, and judged by nothing: which ones
+//! those are follows from the machine's counters alone, never from the times, so that
+//! leaving them out favours no side. The reasons for each bound:
+//!
+//! - **Foreign load.** Counted is what the cores did less what regatta and all it started
+//!   did, so a kernel of many threads is not foreign to itself, and a call that sleeps or
+//!   waits by design is no load. Others' work counts in two ways. Where the worker's threads
+//!   were *ready and had no core* for [`WAITED`] of one while others had [`FOREIGN`] of one,
+//!   the calls waited: a call of many threads is as slow as the one that waits, so neither
+//!   bound grows with the number of cores. Waiting alone is no proof, since a worker with
+//!   more threads than cores waits for itself; nor is others' work alone, which a machine
+//!   with free cores does beside. The wait is the scheduler's own (`run_delay` of
+//!   `/proc/PID/task/TID/schedstat`, in nanoseconds); a kernel without it has the pressure of
+//!   `/proc/pressure/cpu` in its place (Weiner, PSI, 2018: the share of time in which some
+//!   task waited for a core). And where others had [`CROWDED`] of all cores, what cores share
+//!   (caches, memory, their clock, hardware threads of one core) is not the case's alone,
+//!   whether or not it waited.
+//! - **Steal.** What a hypervisor gives to other guests is seen by no clock of this one's:
+//!   from [`STOLEN`] of a core on. A virtual machine that is let alone shows none, and one
+//!   that is oversubscribed always some.
+//! - **Throttling** of a GPU by heat, by its power supply or by "hardware slowdown", which
+//!   come and go. Not the *software power cap*: a kernel that draws all of the board's power
+//!   meets it on the quietest machine, each time, and it is told as a cause where one side
+//!   met it and the other did not.
+//! - **Other processes** that compute on the GPU.
+//!
+//! The counters of a processor say something about calls on the processor. Behind a GPU's
+//! gate the host is not in a time, so they disturb no worker of a GPU.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::machine::DeviceState;
+use regatta_worker::units::{Nanoseconds, Share};
+
+/// Others' work that makes a wait theirs, in cores. The kernel's own threads and the rounding
+/// of ticks came to 0.07 on a quiet machine of two cores, over half a second.
+pub const FOREIGN: f64 = 0.15;
+
+/// Time that ready threads of the worker waited, in cores. Threads that wake each other up
+/// wait for themselves on the quietest machine, as long as this and longer.
+pub const WAITED: f64 = 0.05;
+
+/// The same of a kernel that tells the machine's pressure alone, which counts whoever waits.
+pub const PRESSED: Share = Share(0.10);
+
+/// Others' work that disturbs whether or not anything waited, as a share of all cores.
+pub const CROWDED: Share = Share(0.25);
+
+/// What the hypervisor took, in cores.
+pub const STOLEN: f64 = 0.05;
+
+/// Why a GPU held its clocks back, where that is the machine's and not the kernel's.
+const THROTTLED: [&str; 4] = [
+    "hardware slowdown",
+    "software thermal slowdown",
+    "hardware thermal slowdown",
+    "hardware power brake",
+];
+
+/// What of the machine was in a case's times.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(tag = "by", rename_all = "kebab-case")]
+pub enum Disturbance {
+    /// Processes that regatta did not start had cores that the worker could have used.
+    ForeignLoad {
+        /// How many they had.
+        cores: f64,
+        /// Of how many.
+        of: u32,
+    },
+    /// The hypervisor gave cores to other machines.
+    Steal {
+        /// The part of all cores.
+        share: Share,
+    },
+    /// A GPU held its clocks back.
+    Throttled {
+        /// Why, in the driver's words.
+        reasons: Vec<String>,
+    },
+    /// Other processes computed on the GPU.
+    SharedDevice {
+        /// How many.
+        processes: u32,
+    },
+}
+
+impl Disturbance {
+    /// How much of it there was, for the worst of several of a kind.
+    fn amount(&self) -> f64 {
+        match self {
+            Disturbance::ForeignLoad { cores, .. } => *cores,
+            Disturbance::Steal { share } => share.0,
+            Disturbance::Throttled { reasons } => reasons.len() as f64,
+            Disturbance::SharedDevice { processes } => f64::from(*processes),
+        }
+    }
+
+    /// What to do about it.
+    pub fn advice(&self) -> &'static str {
+        match self {
+            Disturbance::ForeignLoad { .. } => {
+                "measure again when nothing else runs on these cores"
+            }
+            Disturbance::Steal { .. } => {
+                "measure on a machine whose cores are its own, or when its neighbours are quiet"
+            }
+            Disturbance::Throttled { .. } => "let the device cool, or see to its power and cooling",
+            Disturbance::SharedDevice { .. } => "end what else computes on the device",
+        }
+    }
+}
+
+impl fmt::Display for Disturbance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Disturbance::ForeignLoad { cores, of } => {
+                let plural = if *of == 1 { "" } else { "s" };
+                write!(f, "foreign load {cores:.1} of {of} core{plural}")
+            }
+            Disturbance::Steal { share } => write!(f, "steal {share}"),
+            Disturbance::Throttled { reasons } => write!(f, "throttled: {}", reasons.join(", ")),
+            Disturbance::SharedDevice { processes } => {
+                let plural = if *processes == 1 { "" } else { "es" };
+                write!(f, "{processes} other process{plural} on the device")
+            }
+        }
+    }
+}
+
+/// What disturbed a case on the processor; empty: nothing did, so far as is known.
+pub fn of_processor(ground: &Ground) -> Vec<Disturbance> {
+    let mut found = Vec::new();
+    if let Some(cores) = ground.foreign {
+        let waited = match (ground.waited, ground.pressure) {
+            (Some(waited), _) => waited >= WAITED,
+            (None, Some(pressure)) => pressure >= PRESSED,
+            (None, None) => false,
+        };
+        let crowded = cores >= CROWDED.0 * f64::from(ground.cores);
+        if crowded || waited && cores >= FOREIGN {
+            let of = ground.cores;
+            found.push(Disturbance::ForeignLoad { cores, of });
+        }
+    }
+    if let Some(stolen) = ground.steal.filter(|stolen| *stolen >= STOLEN) {
+        let share = Share(stolen / f64::from(ground.cores.max(1)));
+        found.push(Disturbance::Steal { share });
+    }
+    found
+}
+
+/// What disturbed a case on a GPU.
+pub fn of_gpu(state: &DeviceState) -> Vec<Disturbance> {
+    let mut found = Vec::new();
+    let reasons = state.throttled_by();
+    let reasons: Vec<String> = reasons
+        .filter(|reason| THROTTLED.contains(reason))
+        .map(str::to_owned)
+        .collect();
+    if !reasons.is_empty() {
+        found.push(Disturbance::Throttled { reasons });
+    }
+    if let Some(processes) = state.other_processes.filter(|others| *others > 0) {
+        found.push(Disturbance::SharedDevice { processes });
+    }
+    found
+}
+
+/// Of each kind the worst, those of the first first.
+pub fn worst<'a>(all: impl IntoIterator<Item = &'a Disturbance>) -> Vec<Disturbance> {
+    let mut found: Vec<Disturbance> = Vec::new();
+    for one in all {
+        let same =
+            |other: &Disturbance| std::mem::discriminant(other) == std::mem::discriminant(one);
+        match found.iter_mut().find(|other| same(other)) {
+            Some(other) if other.amount() < one.amount() => *other = one.clone(),
+            Some(_) => {}
+            None => found.push(one.clone()),
+        }
+    }
+    found
+}
+
+/// `foreign load 1.9 of 2 cores, steal 12.0 %`.
+pub fn told(all: &[Disturbance]) -> String {
+    let told: Vec<String> = all.iter().map(ToString::to_string).collect();
+    told.join(", ")
+}
+
+/// Work of the cores that regatta may run on, over the time in which a case was measured.
+/// Amounts are cores: 0.5 is half of the time of one. What is not known is absent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Ground {
+    /// How long it was looked at, the samples at its end.
+    pub window_ns: Nanoseconds,
+    /// How many cores there are.
+    pub cores: u32,
+    /// Work of processes that regatta did not start: what the cores did less what regatta
+    /// and all it started did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub foreign: Option<f64>,
+    /// Work of regatta and all it started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own: Option<f64>,
+    /// What the hypervisor gave to others (`steal` of proc_stat(5)).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steal: Option<f64>,
+    /// What the worker's threads waited for a core, ready to run, while it measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waited: Option<f64>,
+    /// Part of the time in which some process of this machine waited for a core
+    /// (`/proc/pressure/cpu`), regatta's own included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pressure: Option<Share>,
+    /// Processes that ran or were ready, over the last minute (`/proc/loadavg`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<f64>,
+}
+
+impl Ground {
+    /// What in it cannot be, as a sentence.
+    pub(super) fn objection(&self) -> Option<String> {
+        let window = ("window_ns", Some(self.window_ns.0));
+        let amounts = [
+            window,
+            ("foreign", self.foreign),
+            ("own", self.own),
+            ("steal", self.steal),
+            ("waited", self.waited),
+            ("pressure", self.pressure.map(|share| share.0)),
+            ("load", self.load),
+        ];
+        let known = amounts.into_iter();
+        let mut known = known.filter_map(|(name, amount)| Some((name, amount?)));
+        let (name, bad) = known.find(|(_, amount)| !(0.0..1e23).contains(amount))?;
+        Some(format!("ground.{name} is {bad}: no machine shows it"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ground(foreign: f64, waited: f64) -> Ground {
+        Ground {
+            cores: 2,
+            foreign: Some(foreign),
+            waited: Some(waited),
+            steal: Some(0.0),
+            ..Ground::default()
+        }
+    }
+
+    #[test]
+    fn waiting_for_others_disturbs_and_neither_alone_does() {
+        assert_eq!(of_processor(&Ground::default()), [], "nothing is known");
+        assert_eq!(of_processor(&ground(0.05, 0.0)), [], "a daemon");
+        assert_eq!(of_processor(&ground(0.02, 1.5)), [], "its own threads");
+        assert_eq!(
+            of_processor(&ground(0.4, 0.0)),
+            [],
+            "on a core that was free"
+        );
+        let found = of_processor(&ground(1.06, 0.9));
+        assert_eq!(told(&found), "foreign load 1.1 of 2 cores");
+        assert!(!of_processor(&ground(0.2, 0.1)).is_empty());
+        // One busy loop beside sixty-four threads: each call waits for one of them.
+        let many = |foreign, waited| Ground {
+            cores: 64,
+            ..ground(foreign, waited)
+        };
+        assert!(!of_processor(&many(0.6, 0.4)).is_empty());
+        assert_eq!(of_processor(&many(8.0, 0.0)), [], "beside, on free cores");
+        assert!(!of_processor(&many(40.0, 0.0)).is_empty(), "crowded");
+    }
+
+    #[test]
+    fn pressure_stands_in_for_a_wait_that_is_not_told() {
+        let mut ground = ground(0.3, 0.0);
+        ground.waited = None;
+        assert_eq!(of_processor(&ground), []);
+        ground.pressure = Some(Share(0.3));
+        assert!(!of_processor(&ground).is_empty());
+        ground.foreign = None;
+        assert_eq!(of_processor(&ground), [], "the worker's own, perhaps");
+    }
+
+    #[test]
+    fn what_the_hypervisor_takes_is_a_share_of_the_cores() {
+        let mut ground = ground(0.0, 0.0);
+        ground.steal = Some(0.24);
+        assert_eq!(told(&of_processor(&ground)), "steal 12.0 %");
+        ground.steal = Some(0.01);
+        assert_eq!(of_processor(&ground), []);
+    }
+
+    #[test]
+    fn a_gpu_is_disturbed_by_heat_and_company_not_by_its_power_limit() {
+        let state = |reasons: &[&str], others| DeviceState {
+            throttle_reasons: reasons.iter().map(ToString::to_string).collect(),
+            other_processes: others,
+            ..DeviceState::default()
+        };
+        assert_eq!(of_gpu(&state(&["idle", "software power cap"], Some(0))), []);
+        assert_eq!(of_gpu(&state(&[], None)), []);
+        let both = of_gpu(&state(&["hardware thermal slowdown"], Some(1)));
+        assert_eq!(
+            told(&both),
+            "throttled: hardware thermal slowdown, 1 other process on the device"
+        );
+    }
+
+    #[test]
+    fn of_several_tries_the_worst_of_each_kind_is_told() {
+        let load = |cores| Disturbance::ForeignLoad { cores, of: 2 };
+        let steal = Disturbance::Steal { share: Share(0.1) };
+        let all = [load(0.5), steal.clone(), load(1.9), load(1.0)];
+        assert_eq!(worst(&all), [load(1.9), steal]);
+    }
+}

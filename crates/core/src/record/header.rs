@@ -1,0 +1,213 @@
+//! The first line of a run file.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::built::Built;
+use super::identity::Identity;
+use super::shard::Shard;
+use crate::suite::count::Count;
+use crate::suite::rules::Rules;
+use crate::suite::{Override, Settings};
+use regatta_worker::attention::{CaseId, VariantId};
+pub use regatta_worker::protocol::Peak;
+
+/// The first line of a run: everything needed to judge it later.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct RunHeader {
+    /// [`super::SCHEMA_VERSION`] of the writer.
+    pub schema: u32,
+    /// [`super::METHOD_VERSION`] of the writer.
+    pub method: u32,
+    /// Version of regatta.
+    pub tool: String,
+    /// The command line.
+    pub argv: Vec<String>,
+    /// When it began.
+    pub started: Timestamp,
+    /// The checkout it was started in, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub git: Option<Git>,
+    /// What was measured.
+    pub suite: SuiteRecord,
+    /// What the suite demands.
+    pub rules: Rules,
+    /// How it was measured.
+    pub settings: Settings,
+    /// Where it was measured.
+    pub machine: Fingerprint,
+    /// The workers that took part.
+    pub workers: Vec<WorkerRecord>,
+    /// Every case that was to be measured, sorted.
+    pub plan: Vec<CaseId>,
+    /// Which code was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
+    /// What was built for it and what that took, by what it is: [`super::built::SUITE`], or
+    /// `environment NAME`. Empty where nothing is known of it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub built: BTreeMap<String, Built>,
+    /// What the devices of workers reach at the most, by worker; empty where nobody asked.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub peaks: BTreeMap<String, Peak>,
+    /// Present where it was measured in turn with another run, invocation by invocation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<Turn>,
+    /// Present where a part of the suite was measured, whose other parts are other runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<Shard>,
+    /// Where each shard was measured, in the order of their numbers, of a run that was put
+    /// together of shards.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
+}
+
+impl RunHeader {
+    /// The variants that stand in for those of `head`, where the two were measured in turn.
+    pub fn stands_in_for(&self, head: &RunHeader) -> Option<&BTreeMap<VariantId, VariantId>> {
+        let turn = self.turn.as_ref().filter(|_| in_turn(self, head));
+        turn.map(|turn| &turn.stands_in)
+    }
+
+    /// The name that a case of this run has in `head`, with which it was measured in turn.
+    pub fn named_in(&self, head: &RunHeader, id: &CaseId) -> CaseId {
+        let (Some(stands_in), Ok(mut case)) = (self.stands_in_for(head), id.case()) else {
+            return id.clone();
+        };
+        match stands_in.get(&case.variant) {
+            None => id.clone(),
+            Some(variant) => {
+                case.variant = variant.clone();
+                case.id()
+            }
+        }
+    }
+}
+
+/// One of two runs that were measured in turn: an invocation of each, in random order, then
+/// the next of each. No day and no machine lies between them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Turn {
+    /// What both runs have in common, and no other has.
+    pub pair: String,
+    /// Which of the two this is.
+    pub side: TurnSide,
+    /// What was measured on this side, as it was asked for: `pypi:jax==0.5.0`.
+    pub of: Vec<String>,
+    /// Variants that stand in for those of the other side, each with whom it stands in for.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub stands_in: BTreeMap<VariantId, VariantId>,
+}
+
+/// The two sides of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum TurnSide {
+    /// What was.
+    Base,
+    /// What is.
+    Head,
+}
+
+/// True for two runs that were measured in turn with each other.
+pub fn in_turn(base: &RunHeader, head: &RunHeader) -> bool {
+    let sides = (base.turn.as_ref(), head.turn.as_ref());
+    matches!(sides, (Some(base), Some(head)) if base.pair == head.pair && base.side != head.side)
+}
+
+/// State of a git checkout.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Git {
+    /// Full hash of HEAD.
+    pub revision: String,
+    /// True when the working tree differs from it.
+    pub dirty: bool,
+    /// Checksum of what is changed or untracked in it, where anything is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changes: Option<String>,
+}
+
+/// As much of a revision as is printed.
+pub fn short_revision(revision: &str) -> String {
+    revision.chars().take(12).collect()
+}
+
+/// Which suite, and what the command line changed in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct SuiteRecord {
+    /// Its name.
+    pub name: String,
+    /// Its description, in a line.
+    pub description: String,
+    /// What chooses it on the command line: its name or path, and whatever changes
+    /// what is measured (`--set`, `--environment`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arguments: Vec<String>,
+    /// The patterns that left a part of the suite.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub filter: Vec<String>,
+    /// Parameters handed to a variant in place of those its cases ask for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overrides: Vec<Override>,
+    /// Functions whose calls were counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub counts: Vec<Count>,
+}
+
+/// What a machine is. Times are compared only where all `hard` facts agree.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Fingerprint {
+    /// A short name for files: `h200-132sm`, `xeon-2c`.
+    pub name: String,
+    /// Facts that decide speed: models, cores, memory, driver, power limit.
+    pub hard: BTreeMap<String, String>,
+    /// Facts worth knowing: kernel, host name.
+    pub soft: BTreeMap<String, String>,
+}
+
+/// A worker as it introduced itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct WorkerRecord {
+    /// `worker`, or `worker@environment`.
+    pub name: String,
+    /// `cpu` or `cuda`.
+    pub device_kind: String,
+    /// Name of its device.
+    pub device: String,
+    /// Versions of what decides its speed.
+    pub versions: BTreeMap<String, String>,
+    /// Everything installed beside it, name and version: the lock of its environment.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub packages: BTreeMap<String, String>,
+}
+
+/// How the process of an invocation came to be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Start {
+    /// By which of the ways that there are.
+    pub how: How,
+    /// Why it was started where it was to be forked; told once for a process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub because: Option<String>,
+}
+
+/// The ways in which a worker's process comes to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum How {
+    /// It was started by itself.
+    Exec,
+    /// It was forked from a process that had imported its library.
+    Forked,
+}

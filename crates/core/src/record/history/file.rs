@@ -1,0 +1,361 @@
+//! The files of histories: where they are, what is in them, read back whatever happened, and
+//! how a run is added.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::{About, Came, History, HistoryError, Kept, Reduced};
+use crate::input::{self, Damage};
+use crate::record::line::{self, Lines};
+use crate::record::side::is_time;
+use crate::record::{RecordError, SCHEMA_VERSION};
+use crate::suite::names_a_file;
+use regatta_worker::attention::CaseId;
+use regatta_worker::units::Nanoseconds;
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum Line {
+    History {
+        /// [`SCHEMA_VERSION`] of the writer.
+        schema: u32,
+        /// The suite.
+        suite: String,
+        /// The machine.
+        machine: String,
+    },
+    Run {
+        /// What is kept of the run itself.
+        run: Box<About>,
+        /// What came of its cases.
+        cases: BTreeMap<CaseId, Came>,
+    },
+}
+
+/// A folder of histories, which need not exist yet.
+#[derive(Clone, Debug)]
+pub struct Store {
+    root: PathBuf,
+}
+
+/// A history's file by its place.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Stored {
+    /// The suite.
+    pub suite: String,
+    /// Short name of the machine.
+    pub machine: String,
+    /// The file.
+    pub path: PathBuf,
+}
+
+impl Store {
+    /// The histories under a folder.
+    pub fn new(root: impl Into<PathBuf>) -> Store {
+        Store { root: root.into() }
+    }
+
+    /// The folder.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// All histories, sorted.
+    pub fn list(&self) -> Vec<Stored> {
+        let mut found = Vec::new();
+        for folder in entries(&self.root) {
+            for path in entries(&folder) {
+                let name = |path: &Path| Some(path.file_stem()?.to_str()?.to_owned());
+                let is_ours = path.extension().is_some_and(|ending| ending == "jsonl");
+                let suite = folder.file_name().and_then(|name| name.to_str());
+                if let (true, Some(suite), Some(machine)) = (is_ours, suite, name(&path)) {
+                    found.push(Stored {
+                        suite: suite.to_owned(),
+                        machine,
+                        path,
+                    });
+                }
+            }
+        }
+        found.sort();
+        found
+    }
+
+    /// Opens the history of a suite on a machine to add to it; nobody else can meanwhile.
+    ///
+    /// # Errors
+    /// When suite or machine cannot name a file, another process adds to the history now, or
+    /// the file is of another schema or history.
+    pub fn open(&self, suite: &str, machine: &str) -> Result<Book, HistoryError> {
+        if !names_a_file(suite) {
+            return Err(HistoryError::Suite(suite.to_owned()));
+        }
+        if !names_a_file(machine) {
+            return Err(RecordError::Machine(machine.to_owned()).into());
+        }
+        let folder = self.root.join(suite);
+        fs::create_dir_all(&folder).map_err(|error| RecordError::io(&folder, error))?;
+        let path = folder.join(format!("{machine}.jsonl"));
+        let io = |error| RecordError::io(&path, error);
+        let mut options = OpenOptions::new();
+        let file = options.read(true).append(true).create(true).open(&path);
+        let file = file.map_err(io)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(fs::TryLockError::WouldBlock) => return Err(HistoryError::Busy(path)),
+            Err(fs::TryLockError::Error(error)) => return Err(io(error).into()),
+        }
+        let mut book = Book {
+            suite: suite.to_owned(),
+            machine: machine.to_owned(),
+            path: path.clone(),
+            file,
+            runs: HashSet::new(),
+            cases: HashSet::new(),
+            damage: Vec::new(),
+            ends: Ends::Whole,
+            length: 0,
+        };
+        book.length = book.file.metadata().map_err(io)?.len();
+        if book.length > 0 {
+            let (there, ends) = read(&path)?;
+            if (there.suite.as_str(), there.machine.as_str()) != (suite, machine) {
+                let problem = format!(
+                    "it is the history of {} on {}, not of {suite} on {machine}; move it to its \
+                     place",
+                    there.suite, there.machine
+                );
+                return Err(RecordError::invalid(&path, 1, problem).into());
+            }
+            book.runs = there.runs.into_iter().map(|kept| kept.about.id).collect();
+            book.cases = there.cases.into_iter().collect();
+            book.ends = ends;
+            let told = there.damage.into_iter().map(|damage| {
+                let Damage { line, problem } = damage;
+                format!("{}:{line}: {problem}", path.display())
+            });
+            book.damage = told.collect();
+        }
+        Ok(book)
+    }
+
+    /// Adds one run to the history that it is of.
+    ///
+    /// # Errors
+    /// As [`open`](Store::open) and [`Book::add`].
+    pub fn add(&self, run: &Reduced) -> Result<Added, HistoryError> {
+        self.open(&run.suite, &run.machine)?.add(run)
+    }
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let found = fs::read_dir(folder).into_iter().flatten().flatten();
+    found.map(|entry| entry.path()).collect()
+}
+
+/// What came of adding a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Added {
+    /// It is in the history now.
+    New {
+        /// The history's file.
+        path: PathBuf,
+        /// Runs in it now.
+        runs: usize,
+        /// Cases that it did not have before.
+        new: usize,
+        /// What was wrong with the file, as sentences; what was cut off is removed from it.
+        damage: Vec<String>,
+    },
+    /// It was there already.
+    Already {
+        /// The history's file.
+        path: PathBuf,
+    },
+}
+
+/// How the last line of a file ends.
+#[derive(Debug)]
+enum Ends {
+    /// With a line feed.
+    Whole,
+    /// Without one, but its checksum is right.
+    Unended,
+    /// Within it: so many bytes are there of what was being added when it was stopped.
+    Cut(u64),
+}
+
+/// A history that is being added to, and that nobody else adds to meanwhile.
+#[derive(Debug)]
+pub struct Book {
+    suite: String,
+    machine: String,
+    path: PathBuf,
+    file: File,
+    runs: HashSet<String>,
+    cases: HashSet<CaseId>,
+    damage: Vec<String>,
+    ends: Ends,
+    length: u64,
+}
+
+impl Book {
+    /// True where a run belongs into it.
+    pub fn is_of(&self, run: &Reduced) -> bool {
+        (&self.suite, &self.machine) == (&run.suite, &run.machine)
+    }
+
+    /// Adds a run of its suite and machine, unless it is there.
+    ///
+    /// # Errors
+    /// When it cannot be written: the history is as it was then.
+    pub fn add(&mut self, run: &Reduced) -> Result<Added, HistoryError> {
+        let path = self.path.clone();
+        if self.runs.contains(&run.about.id) {
+            return Ok(Added::Already { path });
+        }
+        let mut text = String::new();
+        match self.ends {
+            Ends::Whole => {}
+            Ends::Unended => text.push('\n'),
+            Ends::Cut(bytes) => self.length = self.length.saturating_sub(bytes),
+        }
+        if self.length == 0 {
+            let first = Line::History {
+                schema: SCHEMA_VERSION,
+                suite: self.suite.clone(),
+                machine: self.machine.clone(),
+            };
+            text += &line::write(&first).map_err(RecordError::from)?;
+        }
+        let of_run = Line::Run {
+            run: Box::new(run.about.clone()),
+            cases: run.cases.iter().cloned().collect(),
+        };
+        text += &line::write(&of_run).map_err(RecordError::from)?;
+        self.append(text.as_bytes())
+            .map_err(|error| RecordError::io(&path, error))?;
+        self.length += text.len() as u64;
+        self.ends = Ends::Whole;
+        self.runs.insert(run.about.id.clone());
+        let before = self.cases.len();
+        self.cases
+            .extend(run.cases.iter().map(|(id, _)| id.clone()));
+        Ok(Added::New {
+            path,
+            runs: self.runs.len(),
+            new: self.cases.len() - before,
+            damage: std::mem::take(&mut self.damage),
+        })
+    }
+
+    /// Adds behind the last whole line. What was written of it is taken back where not all of
+    /// it could be.
+    fn append(&mut self, text: &[u8]) -> std::io::Result<()> {
+        self.file.set_len(self.length)?;
+        let written = self.file.write_all(text);
+        written
+            .and_then(|()| self.file.sync_data())
+            .inspect_err(|_| {
+                // The next one to add finds it cut off, and says so, where even that fails.
+                let _ = self.file.set_len(self.length);
+            })
+    }
+}
+
+impl History {
+    /// Reads a history. Lines that cannot be used are reported, not fatal: the good ones are
+    /// kept.
+    ///
+    /// # Errors
+    /// When there is none, or its first line is not that of a history this version reads.
+    pub fn read(path: &Path) -> Result<History, HistoryError> {
+        Ok(read(path)?.0)
+    }
+}
+
+fn read(path: &Path) -> Result<(History, Ends), HistoryError> {
+    let mut file = Lines::open(path, input::HISTORY, input::LINE)?;
+    let Line::History { suite, machine, .. } = file.first()? else {
+        return Err(file.invalid("its first line is missing").into());
+    };
+    let mut history = History {
+        suite,
+        machine,
+        runs: Vec::new(),
+        cases: Vec::new(),
+        damage: Vec::new(),
+    };
+    let mut ends = if file.whole {
+        Ends::Whole
+    } else {
+        Ends::Unended
+    };
+    let mut numbers: HashMap<CaseId, u32> = HashMap::new();
+    let mut known: HashSet<String> = HashSet::new();
+    while let Some(line) = file.read()? {
+        let cut = !file.whole && file.bytes() < input::LINE;
+        ends = match (cut, line.is_err()) {
+            (true, true) => Ends::Cut(file.bytes()),
+            (true, false) => Ends::Unended,
+            (false, _) => Ends::Whole,
+        };
+        let run = line.and_then(|line| match line {
+            Line::History { .. } => Err("a second first line".to_owned()),
+            Line::Run { run, .. } if known.contains(&run.id) => {
+                Err("its run is in the history already".to_owned())
+            }
+            Line::Run { run, cases } => match cases.values().find_map(objection) {
+                Some(objection) => Err(objection),
+                None => Ok((run, cases)),
+            },
+        });
+        match run {
+            Ok((about, cases)) => {
+                known.insert(about.id.clone());
+                let results = cases.into_iter().map(|(id, came)| {
+                    let next = numbers.len() as u32;
+                    (*numbers.entry(id).or_insert(next), came)
+                });
+                let results = results.collect();
+                let about = *about;
+                history.runs.push(Kept { about, results });
+            }
+            Err(problem) if cut => history.damage.push(file.damage(format!(
+                "the last line is cut off ({problem}); adding a run removes it, so add that run \
+                 again"
+            ))),
+            Err(problem) => history.damage.push(file.damage(problem)),
+        }
+    }
+    history.runs.sort_by_key(|kept| kept.about.at);
+    // Numbered by their ids.
+    let mut cases: Vec<(CaseId, u32)> = numbers.into_iter().collect();
+    cases.sort();
+    let mut places = vec![0; cases.len()];
+    for (place, (id, number)) in cases.into_iter().enumerate() {
+        places[number as usize] = place as u32;
+        history.cases.push(id);
+    }
+    for kept in &mut history.runs {
+        for (number, _) in &mut kept.results {
+            *number = places[*number as usize];
+        }
+    }
+    Ok((history, ends))
+}
+
+/// What no clock shows of the times of a case, as a sentence.
+fn objection(came: &Came) -> Option<String> {
+    let Came::Timed(figures) = came else {
+        return None;
+    };
+    let times = [Some(figures.device_ns), figures.host_ns, figures.cpu_ns];
+    let mut times = times.into_iter().flatten();
+    let odd = times.find(|time| !is_time(*time) && *time != Nanoseconds::ZERO);
+    odd.map(|time| format!("it has a time of {} ns, which no clock shows", time.0))
+}

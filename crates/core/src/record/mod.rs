@@ -1,0 +1,162 @@
+//! What is kept: runs and baselines, on disk and as one side of a comparison.
+
+pub mod baseline;
+pub mod built;
+pub mod choices;
+pub mod conditions;
+pub mod disturbance;
+pub mod entries;
+pub mod first_call;
+pub mod header;
+pub mod history;
+pub mod identity;
+pub mod line;
+pub mod run_file;
+pub mod shard;
+pub mod shards;
+pub mod side;
+pub mod sound;
+pub mod spent;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+pub mod trace;
+pub mod types;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::output::{Draft, OutputError};
+use crate::suite::FILE_NAME_RULE;
+
+/// Version of the file formats in `docs/FORMAT.md`.
+pub const SCHEMA_VERSION: u32 = 2;
+
+/// Version of the way times are taken. Times of different methods are never
+/// compared.
+pub const METHOD_VERSION: u32 = 1;
+
+/// What can go wrong with a record.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The system refused.
+    #[error("{path}: {error}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's words.
+        error: io::Error,
+    },
+    /// The file is not what it should be.
+    #[error("{path}:{line}: {problem}")]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// Counts from 1.
+        line: usize,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The file is of another schema.
+    #[error(
+        "{path}: its schema is {found}, this regatta reads {SCHEMA_VERSION}; \
+         measure again, or use the version that wrote it"
+    )]
+    Schema {
+        /// The file.
+        path: PathBuf,
+        /// Its schema.
+        found: u32,
+    },
+    /// Another process writes there now.
+    #[error(
+        "{0}: another regatta is measuring into this folder; wait for it, or choose \
+         another with --out"
+    )]
+    Busy(PathBuf),
+    /// A baseline is there already.
+    #[error("{0} is there already; a baseline is replaced with --replace only")]
+    Exists(PathBuf),
+    /// A trace is there already.
+    #[error("{0} is there already; name another file with --out, or replace it with --replace")]
+    Taken(PathBuf),
+    /// There is no such baseline.
+    #[error("no baseline `{name}` in {root}")]
+    Absent {
+        /// The name.
+        name: String,
+        /// The folder looked in.
+        root: PathBuf,
+    },
+    /// A name that cannot be a folder's.
+    #[error("`{0}` cannot name a baseline; use {rule}", rule = FILE_NAME_RULE)]
+    Name(String),
+    /// A machine's name that cannot be a file's.
+    #[error(
+        "the run's machine is called `{0}`, which cannot name a file; its `machine.name` was \
+         edited, or is of another regatta: measure it anew"
+    )]
+    Machine(String),
+    /// A record that cannot be written as JSON.
+    #[error("cannot be written as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+impl RecordError {
+    /// A file that could not be read or written.
+    pub fn io(path: &Path, error: io::Error) -> RecordError {
+        RecordError::Io {
+            path: path.to_owned(),
+            error,
+        }
+    }
+
+    /// A line that is not what the file's format says.
+    pub fn invalid(path: &Path, line: usize, problem: impl Into<String>) -> RecordError {
+        RecordError::Invalid {
+            path: path.to_owned(),
+            line,
+            problem: problem.into(),
+        }
+    }
+}
+
+impl From<OutputError> for RecordError {
+    fn from(error: OutputError) -> RecordError {
+        RecordError::io(&error.path, error.error)
+    }
+}
+
+/// Refuses a file of another schema before its first line is read as one of ours:
+/// another schema's line may hold anything.
+///
+/// # Errors
+/// [`RecordError::Schema`].
+pub fn check_schema(path: &Path, first: &str) -> Result<(), RecordError> {
+    #[derive(Deserialize)]
+    struct Versioned {
+        schema: u32,
+    }
+    match serde_json::from_str::<Versioned>(first) {
+        Ok(Versioned { schema }) if schema != SCHEMA_VERSION => Err(RecordError::Schema {
+            path: path.to_owned(),
+            found: schema,
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Writes a record whole or not at all, and waits until the device has it.
+///
+/// # Errors
+/// When it cannot be written; what was there is as it was.
+pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), RecordError> {
+    let write = || -> Result<(), OutputError> {
+        let mut draft = Draft::of(path)?;
+        draft.add(bytes)?;
+        draft.settle()?;
+        draft.keep()
+    };
+    Ok(write()?)
+}

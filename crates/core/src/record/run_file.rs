@@ -1,0 +1,265 @@
+//! A run's file: written line by line while measuring, read back whatever happened.
+
+mod read;
+mod resume;
+mod wire;
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+
+pub use read::{Looks, each, header_of, read, started};
+pub use resume::{Opening, differences};
+
+use super::types::{Entry, Owed, Part, Run, RunEnd, RunHeader, Stretch};
+use super::{RecordError, line};
+use regatta_worker::attention::CaseId;
+use regatta_worker::units::Nanoseconds;
+use wire::{First, Line};
+
+/// Name of a run's file in its report directory.
+pub const RUN_FILE: &str = "run.jsonl";
+
+/// The JSON Schema of a line of a run's file, without its checksum.
+#[cfg(feature = "schemas")]
+pub fn schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    generator.subschema_for::<Line>()
+}
+
+/// Appends to a run's file. Each line is in the file when [`append`](Self::append)
+/// returns, so a killed harness loses at most the case in flight.
+#[derive(Debug)]
+pub struct RunWriter {
+    path: PathBuf,
+    file: File,
+    /// What the file held already when it was opened.
+    pub done: BTreeSet<(u32, CaseId)>,
+    /// The confirmations that it owes, where that was decided before it was stopped.
+    pub owed: Vec<Owed>,
+    /// Where on the run's axis of time this process began: 0, unless it goes on with a run.
+    pub from_ns: Nanoseconds,
+}
+
+/// What became of the file that was there before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Before {
+    /// There was none.
+    Nothing,
+    /// An unfinished run of the same plan and the same code: it goes on.
+    Resumed {
+        /// Entries that need not be measured again.
+        entries: usize,
+        /// Lines that could not be used; they are measured again.
+        damaged: usize,
+    },
+    /// Another run: it was moved aside, never overwritten.
+    Kept {
+        /// Where it is now.
+        path: PathBuf,
+        /// Why it did not go on, where it was not finished; empty: it was.
+        because: Vec<String>,
+    },
+}
+
+impl RunWriter {
+    /// Opens the run file of a report directory, resuming an unfinished run of the
+    /// same plan on the same code unless `fresh`, and moving any other one to `past/`.
+    ///
+    /// # Errors
+    /// When the directory cannot be written, or another process writes it now.
+    pub fn open(
+        directory: &Path,
+        header: &RunHeader,
+        opening: &Opening,
+    ) -> Result<(RunWriter, Before), RecordError> {
+        let path = directory.join(RUN_FILE);
+        let io = |error| RecordError::io(&path, error);
+        fs::create_dir_all(directory).map_err(|error| RecordError::io(directory, error))?;
+        let lock = lock(directory)?;
+        let mut before = Before::Nothing;
+        let mut kept = None;
+        if path.exists() {
+            let there = read(&path);
+            let because = match &there {
+                Ok(run) => resume::obstacles(run, header, opening),
+                Err(error) => vec![error.to_string()],
+            };
+            match there {
+                Ok(mut run) if because.is_empty() && run.end.is_none() => {
+                    if let Some(only) = &opening.only {
+                        run.entries
+                            .retain(|entry| only.contains(&(entry.invocation, entry.case.clone())));
+                    }
+                    before = Before::Resumed {
+                        entries: run.entries.len(),
+                        damaged: run.damage.len(),
+                    };
+                    kept = Some(run);
+                }
+                other => {
+                    let run = other.as_ref().ok();
+                    let finished = run.is_some_and(|run| run.end.is_some());
+                    before = Before::Kept {
+                        path: move_aside(&path, run.map(|run| run.header.started))?,
+                        because: if finished { Vec::new() } else { because },
+                    };
+                }
+            }
+        }
+        let from_ns = kept.as_ref().map_or(Nanoseconds::ZERO, Run::known_until);
+        let mut run = kept.unwrap_or_else(|| Run::begun(header.clone()));
+        run.parts.push(Part {
+            started: header.started,
+            spent: Stretch {
+                from_ns,
+                phases: opening.spent.clone(),
+            },
+            host: header.machine.soft.get("host").cloned(),
+        });
+        let text = rewritten(&run)?;
+        super::write_atomically(&path, text.as_bytes())?;
+        let file = OpenOptions::new().append(true).open(&path).map_err(io)?;
+        // Held until the process ends; the kernel lets go of it even then.
+        std::mem::forget(lock);
+        let writer = RunWriter {
+            path,
+            file,
+            done: done_in(&run),
+            owed: run.owed,
+            from_ns,
+        };
+        Ok((writer, before))
+    }
+
+    /// Adds what came of one case in one invocation.
+    ///
+    /// # Errors
+    /// When it cannot be written: the disk is full, say.
+    pub fn append(&mut self, entry: &Entry) -> Result<(), RecordError> {
+        self.write(&Line::Entry(Box::new(entry.clone())))?;
+        self.done.insert((entry.invocation, entry.case.clone()));
+        Ok(())
+    }
+
+    /// Writes down a batch of fresh invocations before the first of them is taken: a gate that
+    /// is stopped then goes on with it, and nothing is judged by a part of it.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn owe(&mut self, owed: Owed) -> Result<(), RecordError> {
+        self.write(&Line::Owed(owed.clone()))?;
+        self.owed.push(owed);
+        Ok(())
+    }
+
+    /// Ends the file: the run is measured, judged and reported.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn finish(&mut self, end: RunEnd) -> Result<(), RecordError> {
+        self.write(&Line::End(end))?;
+        self.file
+            .sync_data()
+            .map_err(|error| RecordError::io(&self.path, error))
+    }
+
+    /// Ends the file of a run that nothing is said of.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn close(&mut self) -> Result<(), RecordError> {
+        self.finish(RunEnd {
+            finished: Timestamp::now(),
+            judged: None,
+            spent: Vec::new(),
+        })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn write(&mut self, line: &Line) -> Result<(), RecordError> {
+        let text = line::write(line)?;
+        self.file
+            .write_all(text.as_bytes())
+            .map_err(|error| RecordError::io(&self.path, error))
+    }
+}
+
+/// The unfinished run of a report directory that goes on under `header`; `None` where there is
+/// none, or it does not.
+pub fn going_on(directory: &Path, header: &RunHeader, opening: &Opening) -> Option<Run> {
+    let path = directory.join(RUN_FILE);
+    let run = path.exists().then(|| read(&path).ok())??;
+    (run.end.is_none() && resume::obstacles(&run, header, opening).is_empty()).then_some(run)
+}
+
+/// Takes the lock of a report directory.
+pub fn lock(directory: &Path) -> Result<File, RecordError> {
+    let path = directory.join(".lock");
+    let file = File::create(&path).map_err(|error| RecordError::io(&path, error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(fs::TryLockError::WouldBlock) => Err(RecordError::Busy(directory.to_owned())),
+        Err(fs::TryLockError::Error(error)) => Err(RecordError::io(&path, error)),
+    }
+}
+
+fn done_in(run: &Run) -> BTreeSet<(u32, CaseId)> {
+    let entries = run.entries.iter();
+    entries.map(|e| (e.invocation, e.case.clone())).collect()
+}
+
+/// The text of a run's good lines.
+fn rewritten(run: &Run) -> Result<String, RecordError> {
+    let first = First {
+        header: run.header.clone(),
+        parts: run.parts.clone(),
+    };
+    let mut text = line::write(&Line::Run(Box::new(first)))?;
+    for owed in &run.owed {
+        text += &line::write(&Line::Owed(owed.clone()))?;
+    }
+    for entry in &run.entries {
+        text += &line::write(&Line::Entry(Box::new(entry.clone())))?;
+    }
+    Ok(text)
+}
+
+/// Moves a run's file to `past/`, named after the time it was started.
+pub fn move_aside(path: &Path, started: Option<Timestamp>) -> Result<PathBuf, RecordError> {
+    put_aside(path, &started.map_or("unreadable".to_owned(), stamp))
+}
+
+/// Moves a file or a folder to `past/` beside it, under a name that begins so and is free.
+///
+/// # Errors
+/// When it cannot be moved.
+pub fn put_aside(path: &Path, stem: &str) -> Result<PathBuf, RecordError> {
+    let past = path.with_file_name("past");
+    fs::create_dir_all(&past).map_err(|error| RecordError::io(&past, error))?;
+    let ending = path.extension();
+    let ending = ending.map_or(String::new(), |ending| format!(".{}", ending.display()));
+    let free = (0..)
+        .map(|n| match n {
+            0 => past.join(format!("{stem}{ending}")),
+            n => past.join(format!("{stem}-{n}{ending}")),
+        })
+        .find(|candidate| !candidate.exists());
+    let target = free.ok_or_else(|| RecordError::io(&past, io::ErrorKind::AlreadyExists.into()))?;
+    fs::rename(path, &target).map_err(|error| RecordError::io(&target, error))?;
+    Ok(target)
+}
+
+/// A time in the name of what is kept in `past/`: `20261123T160400Z`.
+pub fn stamp(time: Timestamp) -> String {
+    time.strftime("%Y%m%dT%H%M%SZ").to_string()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,211 @@
+//! Reads a run's file, line by line: what is not kept of a line is gone with it.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
+
+use jiff::Timestamp;
+use rayon::prelude::*;
+
+use super::wire::{First, Line};
+use crate::input::{self, Damage};
+use crate::record::RecordError;
+use crate::record::line::{self, Lines};
+use crate::record::types::{Entry, Run, RunHeader, Stretch};
+use regatta_worker::attention::CaseId;
+
+/// Lines that are read at once, by all processors.
+const BATCH: usize = 512;
+
+/// Reads a run's file. Lines that cannot be used are reported, not fatal: the good
+/// ones are kept.
+///
+/// # Errors
+/// When there is no file, or its first line is not that of a run this version reads.
+pub fn read(path: &Path) -> Result<Run, RecordError> {
+    let mut entries: Vec<Entry> = Vec::new();
+    let mut run = each(path, &mut entries)?;
+    run.entries = entries;
+    Ok(run)
+}
+
+/// When the run of a file began; `None` where it is none.
+pub fn started(path: &Path) -> Option<Timestamp> {
+    Some(header_of(path).ok()?.started)
+}
+
+/// The first line of a run's file.
+///
+/// # Errors
+/// As [`read`].
+pub fn header_of(path: &Path) -> Result<RunHeader, RecordError> {
+    Ok(header(&mut opened(path)?)?.header)
+}
+
+/// What looks at the entries of a run's file.
+pub trait Looks {
+    /// Before the first: the run, in which nothing was measured yet.
+    fn begin(&mut self, _run: &Run) {}
+
+    /// True where entries of this case are looked at.
+    fn wants(&self, _case: &str) -> bool {
+        true
+    }
+
+    /// At an entry of the case at this place of the plan.
+    fn look(&mut self, place: usize, entry: Entry);
+}
+
+impl Looks for Vec<Entry> {
+    fn look(&mut self, _: usize, entry: Entry) {
+        self.push(entry);
+    }
+}
+
+/// The case of an entry, where its line says so first and plainly.
+fn case_of(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix("{\"kind\":\"entry\",\"case\":\"")?;
+    let (case, _) = rest.split_once('"')?;
+    (!case.contains('\\')).then_some(case)
+}
+
+fn opened(path: &Path) -> Result<Lines<'_>, RecordError> {
+    Lines::open(path, input::RUN, input::RUN)
+}
+
+/// Shows every entry of a run's file that can be used, in the file's order; the run comes back
+/// without any.
+///
+/// # Errors
+/// As [`read`].
+pub fn each(path: &Path, to: &mut impl Looks) -> Result<Run, RecordError> {
+    let mut file = opened(path)?;
+    let mut run = header(&mut file)?;
+    to.begin(&run);
+    let ids = run.header.plan.clone();
+    let plan = Plan::of(&ids);
+    let mut seen = Seen::of(ids.len());
+    let mut ended = false;
+    while !ended {
+        let mut batch: Vec<(usize, String)> = Vec::with_capacity(BATCH);
+        while batch.len() < BATCH && !ended {
+            match file.next()? {
+                Some(text) if case_of(&text).is_some_and(|case| !to.wants(case)) => {}
+                Some(text) => {
+                    let text = text.into_owned();
+                    batch.push((file.number, text));
+                }
+                None => ended = true,
+            }
+        }
+        let read = batch.par_iter().map(|(_, text)| line::read::<Line>(text));
+        let read: Vec<_> = read.collect();
+        for ((number, _), read) in batch.iter().zip(read) {
+            let taken = read.and_then(|read| match read {
+                Line::Entry(entry) => {
+                    let place = seen.usable(&entry, &plan)?;
+                    to.look(place, *entry);
+                    Ok(())
+                }
+                Line::Owed(owed) => match owed.objection(&plan.cases()) {
+                    Some(objection) => Err(objection),
+                    None => {
+                        run.owed.push(owed);
+                        Ok(())
+                    }
+                },
+                Line::End(end) => match end.spent.iter().find_map(Stretch::objection) {
+                    Some(objection) => Err(objection),
+                    None => {
+                        run.end = Some(end);
+                        Ok(())
+                    }
+                },
+                Line::Run(_) => Err("a second first line".to_owned()),
+            });
+            if let Err(problem) = taken {
+                let line = *number;
+                run.damage.push(Damage { line, problem });
+            }
+        }
+    }
+    Ok(run)
+}
+
+/// The run that the first line of a file begins.
+fn header(file: &mut Lines) -> Result<Run, RecordError> {
+    let First { header, parts } = match file.first()? {
+        Line::Run(first) => *first,
+        _ => return Err(file.invalid("it is not the first line of a run")),
+    };
+    if let Some(objection) = header.objection() {
+        return Err(file.invalid(objection));
+    }
+    let mut before = parts.iter().map(|part| &part.spent);
+    if let Some(objection) = before.find_map(Stretch::objection) {
+        return Err(file.invalid(objection));
+    }
+    Ok(Run {
+        parts,
+        ..Run::begun(header)
+    })
+}
+
+/// The cases of a run by their ids.
+struct Plan<'r>(HashMap<&'r CaseId, usize>);
+
+impl<'r> Plan<'r> {
+    fn of(cases: &'r [CaseId]) -> Plan<'r> {
+        let places = cases.iter().enumerate();
+        Plan(places.map(|(place, case)| (case, place)).collect())
+    }
+
+    fn cases(&self) -> BTreeSet<&'r CaseId> {
+        self.0.keys().copied().collect()
+    }
+}
+
+/// Which invocations of which cases were there.
+struct Seen {
+    /// A bit for each of the first invocations of a case.
+    first: Vec<u64>,
+    others: BTreeSet<(usize, u32)>,
+}
+
+impl Seen {
+    fn of(cases: usize) -> Seen {
+        Seen {
+            first: vec![0; cases],
+            others: BTreeSet::new(),
+        }
+    }
+
+    fn insert(&mut self, place: usize, invocation: u32) -> bool {
+        if invocation >= u64::BITS {
+            return self.others.insert((place, invocation));
+        }
+        let bit = 1 << invocation;
+        let new = self.first[place] & bit == 0;
+        self.first[place] |= bit;
+        new
+    }
+
+    /// Holds an entry to its plan, to what can be, and to those before it; its case's place.
+    ///
+    /// # Errors
+    /// What is wrong with it, as a sentence.
+    fn usable(&mut self, entry: &Entry, plan: &Plan) -> Result<usize, String> {
+        let (case, invocation) = (&entry.case, entry.invocation);
+        let Some(&place) = plan.0.get(case) else {
+            return Err(format!("{:?} is no case of its plan", case.0));
+        };
+        if let Some(objection) = entry.objection() {
+            return Err(objection);
+        }
+        match self.insert(place, invocation) {
+            true => Ok(place),
+            false => Err(format!(
+                "{case} of invocation {invocation} stands there twice"
+            )),
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! The runs of shards, and the one run that they make together.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::RecordError;
+use super::run_file::{RUN_FILE, differences, header_of};
+use super::shard::{Shard, checksum};
+use super::side::Side;
+use super::types::{Run, RunEnd, RunHeader};
+use crate::suite::shard::Place;
+use regatta_worker::attention::CaseId;
+
+/// Why shards make no run.
+#[derive(Debug, thiserror::Error)]
+pub enum ShardError {
+    /// One cannot be read.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// They are not all shards of one run: what is wrong, a line each.
+    #[error("these are not all shards of one run:\n  {}", .0.join("\n  "))]
+    Apart(Vec<String>),
+}
+
+/// True for the run of a shard.
+pub fn is_shard(file: &Path) -> bool {
+    header_of(file).is_ok_and(|header| header.shard.is_some())
+}
+
+/// The runs of shards in the folders of a folder, in their order.
+pub fn within(folder: &Path) -> Vec<PathBuf> {
+    let folders = fs::read_dir(folder).into_iter().flatten().flatten();
+    let files = folders.map(|folder| folder.path().join(RUN_FILE));
+    let mut found: Vec<PathBuf> = files.filter(|file| is_shard(file)).collect();
+    found.sort();
+    found
+}
+
+/// A shard that was read.
+struct Part {
+    path: PathBuf,
+    place: Place,
+    whole: String,
+    run: Run,
+    side: Side,
+}
+
+impl Part {
+    fn named(&self) -> String {
+        format!("shard {} ({})", self.place, self.path.display())
+    }
+}
+
+/// Reads the runs of shards as the one run that they make, in whatever order they are named. It
+/// comes without its entries.
+///
+/// # Errors
+/// When one cannot be read; when one is lost, was not measured to its end, is there twice, or is
+/// of another suite, revision, machine or number of shards than the others: each is named.
+pub fn read(files: &[PathBuf], label: &str) -> Result<(Run, Side), ShardError> {
+    let mut parts = Vec::new();
+    let mut wrong = Vec::new();
+    for path in files {
+        let (run, side) = Side::read(path, label)?;
+        match run.header.shard.clone() {
+            Some(Shard { place, whole }) => parts.push(Part {
+                path: path.clone(),
+                place,
+                whole,
+                run,
+                side,
+            }),
+            None => wrong.push(format!("{} is the run of a whole suite", path.display())),
+        }
+    }
+    parts.sort_by_key(|part| part.place);
+    let Some(first) = parts.first() else {
+        return Err(ShardError::Apart(wrong));
+    };
+    let of = first.place.of;
+    for part in &parts {
+        let foreign = foreign(part, first);
+        if !foreign.is_empty() {
+            let (part, first) = (part.named(), first.named());
+            let why = foreign.join("; ");
+            wrong.push(format!("{part} does not belong to {first}: {why}"));
+        } else if part.run.end.is_none() {
+            let said = "was not measured to its end: the same command goes on with it";
+            wrong.push(format!("{} {said}", part.named()));
+        }
+    }
+    for two in parts.windows(2).filter(|two| two[0].place == two[1].place) {
+        let (place, one, other) = (two[0].place, two[0].path.display(), two[1].path.display());
+        wrong.push(format!("shard {place} is there twice: {one} and {other}"));
+    }
+    for index in 1..=of {
+        if !parts.iter().any(|part| part.place.index == index) {
+            wrong.push(format!(
+                "shard {index}/{of} is not there: `{} --shard {index}/{of}` measures it",
+                unsharded(&first.run.header.argv).join(" ")
+            ));
+        }
+    }
+    let plan = parts.iter().flat_map(|part| part.run.header.plan.clone());
+    let mut plan: Vec<CaseId> = plan.collect();
+    // As a suite has its cases: by what they are, not by how that is written.
+    plan.sort_by_cached_key(|id| (id.case().ok(), id.clone()));
+    if wrong.is_empty() && checksum(plan.iter().cloned()) != first.whole {
+        wrong.push("their cases are not those of the suite: a file was edited".to_owned());
+    }
+    match wrong.is_empty() {
+        true => {
+            let header = header(&parts, plan);
+            Ok(together(parts, header, label))
+        }
+        false => Err(ShardError::Apart(wrong)),
+    }
+}
+
+/// Why a shard is not of the same run as another.
+fn foreign(part: &Part, first: &Part) -> Vec<String> {
+    let mut found = differences(&first.run.header, &part.run.header);
+    if part.place.of != first.place.of {
+        found.push("it is one of another number of shards".to_owned());
+    }
+    if found.is_empty() && part.whole != first.whole {
+        found.push("its suite had other cases".to_owned());
+    }
+    found
+}
+
+/// The words of a command, but for the shard.
+fn unsharded(argv: &[String]) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut argv = argv.iter();
+    while let Some(word) = argv.next() {
+        match word.as_str() {
+            "--shard" => drop(argv.next()),
+            word if word.starts_with("--shard=") => {}
+            word => words.push(word.to_owned()),
+        }
+    }
+    words
+}
+
+/// The header of the run that shards make.
+fn header(parts: &[Part], plan: Vec<CaseId>) -> RunHeader {
+    let first = &parts[0].run.header;
+    let starts = parts.iter().map(|part| part.run.header.started);
+    let hosts = parts.iter().map(|part| {
+        let hosts = part.run.parts.iter().filter_map(|one| one.host.clone());
+        let mut hosts: Vec<String> = hosts.collect();
+        hosts.dedup();
+        match hosts.is_empty() {
+            true => format!("that of shard {}", part.place.index),
+            false => hosts.join(", then "),
+        }
+    });
+    RunHeader {
+        argv: unsharded(&first.argv),
+        started: starts.min().unwrap_or(first.started),
+        plan,
+        shard: None,
+        hosts: hosts.collect(),
+        ..first.clone()
+    }
+}
+
+fn together(parts: Vec<Part>, header: RunHeader, label: &str) -> (Run, Side) {
+    let mut side = Side {
+        label: label.to_owned(),
+        header: header.clone(),
+        cases: BTreeMap::new(),
+        damage: Vec::new(),
+    };
+    let mut run = Run::begun(header);
+    let ends = parts.iter().filter_map(|part| part.run.end.as_ref());
+    run.end = ends.map(|end| end.finished).max().map(|finished| RunEnd {
+        finished,
+        judged: None,
+        spent: Vec::new(),
+    });
+    for part in parts {
+        side.cases.extend(part.side.cases);
+        side.damage.extend(part.side.damage);
+        run.parts.extend(part.run.parts);
+        run.damage.extend(part.run.damage);
+    }
+    (run, side)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_of_the_whole_is_that_of_a_shard_without_it() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        for argv in [
+            "regatta run s --shard 1/4 -q",
+            "regatta run s --shard=1/4 -q",
+        ] {
+            assert_eq!(unsharded(&words(argv)), words("regatta run s -q"));
+        }
+    }
+}

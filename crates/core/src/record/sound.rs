@@ -1,0 +1,399 @@
+//! What no clock, counter or device can have shown.
+//!
+//! A file is text that anyone may edit, and a line's checksum is no signature. A value that
+//! nothing can have measured is damage, named like a torn line: it is never judged.
+
+use std::collections::BTreeSet;
+
+use super::side::{CaseRecord, is_time};
+use super::types::{
+    DeviceState, Entry, Ground, Measurement, Outcome, Owed, RunHeader, Stretch, WorkerRecord,
+};
+use crate::machine::{Counters, Structure};
+use crate::suite::rules::Rules;
+use crate::suite::shard::Place;
+use regatta_worker::attention::CaseId;
+use regatta_worker::protocol::DeviceKind;
+use regatta_worker::units::{Nanoseconds, Ratio};
+
+/// Fastest clock of a device, in MHz.
+const FASTEST_MHZ: f64 = 1e5;
+
+/// Most device memory in use, by its name in files.
+const PEAK: &str = "peak_bytes";
+
+/// Most power of a device, in watts.
+const MOST_WATTS: f64 = 1e5;
+
+/// Most invocations of a case: a suite may ask for 1,000, older ones for more.
+const MOST_INVOCATIONS: u32 = 100_000;
+
+impl Entry {
+    /// What in it cannot be, as a sentence.
+    pub fn objection(&self) -> Option<String> {
+        let about = match &self.outcome {
+            Outcome::Measured(measurement) => measurement.objection(),
+            Outcome::Unsupported { .. } | Outcome::Failed { .. } => None,
+        };
+        let about = about.or_else(|| self.spent.as_ref().and_then(Stretch::objection));
+        about.map(|objection| format!("{}: {objection}", self.case))
+    }
+}
+
+impl Stretch {
+    /// What in it cannot be, as a sentence.
+    pub fn objection(&self) -> Option<String> {
+        let phases = self.phases.iter().map(|(phase, time)| (phase.key(), time));
+        let mut all = std::iter::once(("from_ns", self.from_ns)).chain(phases);
+        // A phase may be shorter than the clock's step, and the first begins at 0.
+        let (name, bad) = all.find(|(_, time)| !(0.0..1e23).contains(&time.0))?;
+        let why = match bad.0 < 0.0 {
+            true => "no time is negative",
+            false => "it is beyond any clock",
+        };
+        Some(format!("spent.{name} is {} ns: {why}", number(bad.0)))
+    }
+}
+
+impl Measurement {
+    /// What in it cannot be, as a sentence.
+    pub fn objection(&self) -> Option<String> {
+        let samples = self.device_ns.len();
+        let beside = [
+            ("host_ns", self.host_ns.len()),
+            ("cpu_ns", self.cpu_ns.len()),
+            ("preempted", self.preempted.len()),
+            ("clock_mhz", self.clock_mhz.len()),
+        ];
+        for (name, there) in beside {
+            if there > 0 && there != samples {
+                return Some(format!("{samples} device times, but {there} of {name}"));
+            }
+        }
+        times("device_ns", &self.device_ns)
+            .or_else(|| times("host_ns", &self.host_ns))
+            .or_else(|| times("cpu_ns", &self.cpu_ns))
+            .or_else(|| times("first_call_ns", &[self.first_call_ns]))
+            .or_else(|| clocks("clock_mhz", &self.clock_mhz))
+            .or_else(|| errors("errors", self.errors.values()))
+            .or_else(|| errors("errors_after", self.errors_after.values()))
+            .or_else(|| self.state.as_deref().and_then(of_state))
+            .or_else(|| self.ground.as_deref().and_then(Ground::objection))
+            .or_else(|| self.peak_bytes?.objection(PEAK))
+            .or_else(|| self.structure.as_ref().and_then(Structure::objection))
+            .or_else(|| self.counters.as_deref().and_then(Counters::objection))
+    }
+}
+
+impl CaseRecord {
+    /// What in it cannot be, as a sentence.
+    pub fn objection(&self) -> Option<String> {
+        times("device_ns", &self.device_ns)
+            .or_else(|| times("confirm_ns", &self.confirm_ns))
+            .or_else(|| times("host_ns", &self.host_ns))
+            .or_else(|| times("cpu_ns", &self.cpu_ns))
+            .or_else(|| times("first_call_ns", &self.first_call_ns))
+            .or_else(|| clocks("clock_mhz", &self.clock_mhz))
+            .or_else(|| errors("errors", self.errors.values()))
+            .or_else(|| self.peak_bytes?.objection(PEAK))
+            .or_else(|| self.structure.as_deref().and_then(Structure::objection))
+            .or_else(|| self.counters.as_deref().and_then(Counters::objection))
+    }
+}
+
+impl WorkerRecord {
+    /// The kind of its device, where that is one of those there are.
+    fn kind(&self) -> Option<DeviceKind> {
+        self.device_kind.parse().ok()
+    }
+
+    /// True when its device is the processor, whose one clock is the host's.
+    pub fn runs_on_processor(&self) -> bool {
+        self.kind() == Some(DeviceKind::Cpu)
+    }
+}
+
+impl RunHeader {
+    /// True for a worker of this run whose device is the processor.
+    pub fn runs_on_processor(&self, worker: &str) -> bool {
+        let mut workers = self.workers.iter();
+        workers.any(|record| record.name == worker && record.runs_on_processor())
+    }
+
+    /// What in it cannot be, as a sentence.
+    pub fn objection(&self) -> Option<String> {
+        if let Some(worker) = self.workers.iter().find(|worker| worker.kind().is_none()) {
+            return Some(format!(
+                "worker {:?} is on a device of kind {:?}; there are `cpu` and `cuda`",
+                worker.name, worker.device_kind
+            ));
+        }
+        let invocations = self.settings.invocations;
+        if !(1..=MOST_INVOCATIONS).contains(&invocations) {
+            return Some(format!("settings.invocations is {invocations}"));
+        }
+        for (what, built) in &self.built {
+            if let Some(problem) = built.objection() {
+                return Some(format!("the build of {what:?}: {problem}"));
+            }
+        }
+        if let Some(shard) = &self.shard
+            && let Err(problem) = Place::new(shard.place.index, shard.place.of)
+        {
+            return Some(problem.to_string());
+        }
+        let mut seen = BTreeSet::new();
+        for case in &self.plan {
+            if let Err(problem) = case.case() {
+                return Some(format!("its plan holds what is no case: {problem}"));
+            }
+            if !seen.insert(case) {
+                return Some(format!("its plan holds {case} twice"));
+            }
+        }
+        of_rules(&self.rules)
+    }
+}
+
+impl Owed {
+    /// What in it cannot be, as a sentence; `plan` are the cases that there are.
+    pub fn objection(&self, plan: &BTreeSet<&CaseId>) -> Option<String> {
+        if self.fresh > MOST_INVOCATIONS {
+            return Some(format!("it owes {} invocations", self.fresh));
+        }
+        let foreign = self.cases.iter().find(|case| !plan.contains(case));
+        foreign.map(|case| format!("it owes {case}, which is no case of the plan"))
+    }
+}
+
+/// A floor or a share that lets anything pass would hide what it is there to show.
+fn of_rules(rules: &Rules) -> Option<String> {
+    let policy = &rules.policy;
+    for (name, value) in [
+        ("policy.floor", policy.floor),
+        (
+            "policy.structure.memory_share",
+            policy.structure.memory_share,
+        ),
+    ] {
+        if !(0.0..=1.0).contains(&value.0) {
+            return Some(format!("{name} is {}, beyond 0 to 1", number(value.0)));
+        }
+    }
+    for (metric, of) in &policy.metrics {
+        let floor = of.floor.0;
+        if !((0.0..=1e3).contains(&floor) && (0.0..=1e12).contains(&of.least_ns.0)) {
+            return Some(format!(
+                "policy.metrics.{} has a floor of {}, beyond 0 to 1000, or of {} ns",
+                metric.key(),
+                number(floor),
+                number(of.least_ns.0)
+            ));
+        }
+    }
+    if let Some(sight) = policy.sight {
+        let wild = [sight.change, sight.cases].map(|share| !(0.0..=1e3).contains(&share.0));
+        if wild.contains(&true) {
+            return Some("policy.sight is no pair of shares".to_owned());
+        }
+    }
+    let absurd = |within: Ratio| !(0.01..=100.0).contains(&within.0);
+    let expectation = rules.expectations.iter().find(|e| absurd(e.within))?;
+    Some(format!(
+        "expectation {:?} allows {} times, beyond 0.01 to 100",
+        expectation.name,
+        number(expectation.within.0)
+    ))
+}
+
+fn times(name: &str, values: &[Nanoseconds]) -> Option<String> {
+    let bad = values.iter().copied().find(|time| !is_time(*time))?;
+    let why = match bad.0 {
+        ns if ns <= 0.0 => "no time is negative or nothing",
+        ns if ns < 1.0 => "no clock shows so little",
+        _ => "it is beyond any clock",
+    };
+    Some(format!("{name} holds {} ns: {why}", number(bad.0)))
+}
+
+fn clocks(name: &str, values: &[f64]) -> Option<String> {
+    let mut values = values.iter().copied();
+    let bad = values.find(|mhz| !(0.0..=FASTEST_MHZ).contains(mhz))?;
+    Some(format!(
+        "{name} holds {} MHz: no device runs at it",
+        number(bad)
+    ))
+}
+
+fn errors<'a>(name: &str, mut values: impl Iterator<Item = &'a f64>) -> Option<String> {
+    let bad = values.find(|error| !(error.is_finite() && **error >= 0.0))?;
+    Some(format!(
+        "{name} holds {}: a distance is never negative",
+        number(*bad)
+    ))
+}
+
+fn of_state(state: &DeviceState) -> Option<String> {
+    let clock = |name, mhz: Option<f64>| clocks(name, mhz.as_slice());
+    let power = || {
+        let watts = state.power_w.filter(|w| !(0.0..=MOST_WATTS).contains(w))?;
+        Some(format!(
+            "state.power_w is {}: no device draws it",
+            number(watts)
+        ))
+    };
+    let temperature = || {
+        let celsius = state
+            .temperature_c
+            .filter(|c| !(-273.15..=1000.0).contains(c))?;
+        let shown = number(celsius);
+        Some(format!(
+            "state.temperature_c is {shown}: no device works at it"
+        ))
+    };
+    clock("state.sm_mhz", state.sm_mhz)
+        .or_else(|| clock("state.memory_mhz", state.memory_mhz))
+        .or_else(power)
+        .or_else(temperature)
+}
+
+/// A number as it is written, without three hundred zeros.
+fn number(value: f64) -> String {
+    match value == 0.0 || (1e-4..1e15).contains(&value.abs()) {
+        true => value.to_string(),
+        false => format!("{value:e}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Allocated;
+    use crate::record::side::Status;
+    use regatta_worker::units::{Bytes, quantities};
+
+    fn measured() -> Measurement {
+        Measurement {
+            device_ns: quantities([5120.0, 5088.0]),
+            host_ns: quantities([100.0, 90.0]),
+            clock_mhz: vec![1980.0, 1980.0],
+            first_call_ns: Nanoseconds(1e6),
+            errors: [("out".to_owned(), 1e-7)].into(),
+            ..Measurement::default()
+        }
+    }
+
+    fn objection(change: impl FnOnce(&mut Measurement)) -> String {
+        let mut measurement = measured();
+        change(&mut measurement);
+        measurement.objection().unwrap()
+    }
+
+    #[test]
+    fn what_no_clock_shows_is_named() {
+        assert_eq!(measured().objection(), None);
+        let said = [
+            (
+                objection(|m| m.first_call_ns = Nanoseconds(-5.0)),
+                "first_call_ns holds -5 ns: no time is negative or nothing",
+            ),
+            (
+                objection(|m| m.device_ns[1] = Nanoseconds(1e300)),
+                "device_ns holds 1e300 ns: it is beyond any clock",
+            ),
+            (
+                objection(|m| m.device_ns[0] = Nanoseconds(1e-9)),
+                "device_ns holds 1e-9 ns: no clock shows so little",
+            ),
+            (
+                objection(|m| m.host_ns[0] = Nanoseconds(f64::NAN)),
+                "host_ns holds NaN",
+            ),
+            (
+                objection(|m| m.clock_mhz[0] = -1980.0),
+                "clock_mhz holds -1980 MHz: no device runs at it",
+            ),
+            (objection(|m| m.clock_mhz[0] = 1e308), "holds 1e308 MHz"),
+            (
+                objection(|m| {
+                    m.errors.insert("dq".to_owned(), -5.0);
+                }),
+                "errors holds -5: a distance is never negative",
+            ),
+            (
+                objection(|m| {
+                    m.errors_after.insert("out".to_owned(), f64::NAN);
+                }),
+                "errors_after holds NaN",
+            ),
+            (
+                objection(|m| m.cpu_ns = quantities([0.0, 1.0])),
+                "cpu_ns holds 0 ns",
+            ),
+            (
+                objection(|m| {
+                    m.ground = Some(Box::new(Ground {
+                        foreign: Some(-1.0),
+                        ..Ground::default()
+                    }));
+                }),
+                "ground.foreign is -1: no machine shows it",
+            ),
+            (
+                objection(|m| m.host_ns.truncate(1)),
+                "2 device times, but 1 of host_ns",
+            ),
+            (
+                objection(|m| {
+                    m.state = Some(Box::new(DeviceState {
+                        power_w: Some(-1.0),
+                        ..DeviceState::default()
+                    }));
+                }),
+                "state.power_w is -1",
+            ),
+        ];
+        for (found, says) in said {
+            assert!(found.contains(says), "{found}");
+        }
+    }
+
+    #[test]
+    fn a_size_that_no_machine_has_is_named() {
+        let absurd = Bytes(1 << 63);
+        let said = "peak_bytes is 9223372036854775808 bytes: no machine has so many";
+        assert_eq!(objection(|m| m.peak_bytes = Some(absurd)), said);
+        let of =
+            |change: fn(&mut Structure)| objection(|m| change(m.structure.get_or_insert_default()));
+        let found = of(|s| {
+            s.counts.insert("workspace_bytes".to_owned(), u64::MAX);
+        });
+        assert!(found.starts_with("workspace_bytes is"), "{found}");
+        let found = of(|s| {
+            let (bytes, count) = (Bytes(1 << 40), 1 << 40);
+            s.allocated = vec![Allocated { bytes, count }];
+        });
+        assert!(found.starts_with("allocated is"), "{found}");
+        // How often something happens is no size.
+        let mut many = measured();
+        let counts = &mut many.structure.get_or_insert_default().counts;
+        counts.insert("tasks".to_owned(), u64::MAX);
+        assert_eq!(many.objection(), None);
+        let mut record = CaseRecord::empty(Status::Measured);
+        record.peak_bytes = Some(absurd);
+        assert_eq!(record.objection().as_deref(), Some(said));
+    }
+
+    #[test]
+    fn a_record_of_a_case_is_held_to_the_same() {
+        let mut record = CaseRecord::empty(Status::Measured);
+        assert_eq!(record.objection(), None);
+        record.confirm_ns = vec![Nanoseconds(0.0)];
+        assert!(
+            record
+                .objection()
+                .unwrap()
+                .contains("confirm_ns holds 0 ns")
+        );
+    }
+}

@@ -1,0 +1,396 @@
+//! The lines of a run file after its first, the [header](super::header).
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::machine::{Activity, Counters, Division, HostTimes, Structure};
+use crate::suite::Settings;
+use regatta_worker::attention::{CaseId, ParamValue};
+use regatta_worker::protocol::Taken;
+use regatta_worker::units::{Bytes, Nanoseconds};
+
+pub use super::choices::{Choices, Tuned};
+pub use super::disturbance::{Disturbance, Ground};
+pub use super::header::{
+    Fingerprint, Git, How, Peak, RunHeader, Start, SuiteRecord, WorkerRecord, short_revision,
+};
+pub use super::shard::BaseId;
+pub use super::spent::{Part, Stretch};
+pub use crate::input::Damage;
+pub use crate::machine::DeviceState;
+
+/// One case in one invocation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Entry {
+    /// The case.
+    pub case: CaseId,
+    /// Counts from 0; those from `settings.invocations` on confirm a suspicion.
+    pub invocation: u32,
+    /// What came of it.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// What it took, with the starting and ending of its worker where that was for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spent: Option<Stretch>,
+    /// How the process came to be that it was put to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<Start>,
+}
+
+/// What came of one case in one invocation.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly every entry is a measurement"
+)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(tag = "status", rename_all = "lowercase")]
+pub enum Outcome {
+    /// Checked and timed; or checked and counted, without a sample, where the run's
+    /// settings say `structure_only`.
+    Measured(Measurement),
+    /// The variant does not do this.
+    Unsupported {
+        /// In its own words.
+        reason: String,
+    },
+    /// It should, but did not: wrong result, crash, time limit, out of memory.
+    Failed {
+        /// What happened.
+        reason: String,
+        /// What kind of failure that is.
+        #[serde(default, skip_serializing_if = "Fault::is_unknown")]
+        fault: Fault,
+        /// The last lines the worker printed.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        log: String,
+    },
+}
+
+/// What a failed case failed of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Fault {
+    /// Its result is wrong, found before the case was timed or after.
+    WrongResult,
+    /// Its process ended, or lost its device, in the middle of the work.
+    Crash,
+    /// It did not answer within its time limit.
+    Hang,
+    /// The harness could not check its result; whether it is right is not known.
+    Unchecked,
+    /// Its worker could not be started, or was not used.
+    Refused,
+    /// It answered that it could not, or what it answered is no use.
+    Other,
+    /// Written before faults were told apart.
+    #[default]
+    Unknown,
+}
+
+impl Fault {
+    /// True where a file does not say.
+    pub fn is_unknown(&self) -> bool {
+        *self == Fault::Unknown
+    }
+}
+
+/// Samples and what belongs to them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Measurement {
+    /// How long the device worked, a sample each.
+    pub device_ns: Vec<Nanoseconds>,
+    /// How long the host needed to issue the call; empty where the two are one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub host_ns: Vec<Nanoseconds>,
+    /// Processor time of the worker's process in each call; empty where unknown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpu_ns: Vec<Nanoseconds>,
+    /// How often the worker lost a core in each sample; empty where unknown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub preempted: Vec<u32>,
+    /// Clock of the device in MHz; empty where unknown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clock_mhz: Vec<f64>,
+    /// The first call.
+    pub first_call_ns: Nanoseconds,
+    /// What of it was compiling, loading and the like; `None`: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_call_parts: Option<Parts>,
+    /// True when the machine was in the first call, as far as its counters tell.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub first_call_disturbed: bool,
+    /// What the processor did around the samples, of a worker that runs on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ground: Option<Box<Ground>>,
+    /// What of the machine was in these samples, which then decide nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disturbed: Vec<Disturbance>,
+    /// What came before these samples, where they were taken again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again: Option<Again>,
+    /// True when a call works off several problems of about the case's size, so that its
+    /// time gives no rate.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub several: bool,
+    /// Most device memory in use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_bytes: Option<Bytes>,
+    /// State of the device right after the samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<Box<DeviceState>>,
+    /// True when the call itself waits for the device: `device_ns` then holds waits.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub synchronised: bool,
+    /// What each parameter became.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub effective: BTreeMap<String, ParamValue>,
+    /// Those of them that a tuner chose.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tuned: Choices,
+    /// Relative L2 difference of each result from the float64 reference.
+    pub errors: BTreeMap<String, f64>,
+    /// What one call does to the machine; only in the first invocation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub structure: Option<Structure>,
+    /// What the device did in that call, and when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activity: Option<Box<Activity>>,
+    /// Where the host's time of a call goes; only in the first invocation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<Box<HostTimes>>,
+    /// What each operation of a call takes; in the first invocations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub division: Option<Box<Division>>,
+    /// What hardware counted of its kernels; in the first invocations, where it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counters: Option<Box<Counters>>,
+    /// Sets of inputs that the samples were taken on, with those of the first call.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub input_sets: u32,
+    /// Why there were fewer than asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_sets_reason: Option<String>,
+    /// The same of the last timed call; empty where results were checked before timing only.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub errors_after: BTreeMap<String, f64>,
+}
+
+/// Parts of a first call by what they are: `compiling`, `loading`.
+pub type Parts = BTreeMap<String, Taken>;
+
+/// Samples that were taken before those that are kept, and thrown away.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Again {
+    /// How often.
+    pub tries: u32,
+    /// What disturbed them, the worst of each kind.
+    pub by: Vec<Disturbance>,
+}
+
+impl Default for Measurement {
+    /// Nothing measured, on one set of inputs.
+    fn default() -> Measurement {
+        Measurement {
+            device_ns: Vec::new(),
+            host_ns: Vec::new(),
+            cpu_ns: Vec::new(),
+            preempted: Vec::new(),
+            clock_mhz: Vec::new(),
+            first_call_ns: Nanoseconds::ZERO,
+            first_call_parts: None,
+            first_call_disturbed: false,
+            ground: None,
+            disturbed: Vec::new(),
+            again: None,
+            several: false,
+            peak_bytes: None,
+            state: None,
+            synchronised: false,
+            effective: BTreeMap::new(),
+            tuned: Choices::new(),
+            errors: BTreeMap::new(),
+            structure: None,
+            activity: None,
+            host: None,
+            division: None,
+            counters: None,
+            input_sets: 1,
+            input_sets_reason: None,
+            errors_after: BTreeMap::new(),
+        }
+    }
+}
+
+impl Measurement {
+    /// True where its times are judged: the machine was not in them, or the suite takes any
+    /// ground.
+    pub fn counts_under(&self, settings: &Settings) -> bool {
+        self.disturbed.is_empty() || !settings.wants_quiet()
+    }
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_one(number: &u32) -> bool {
+    *number == 1
+}
+
+/// The last line of a run that was measured to its end, judged, and reported.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct RunEnd {
+    /// When it was measured.
+    pub finished: Timestamp,
+    /// What was said of it then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judged: Option<Judged>,
+    /// What judging and reporting took: of a gate with suspects before their fresh
+    /// invocations, and after the last one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spent: Vec<Stretch>,
+}
+
+/// What `run` or `gate` said of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Judged {
+    /// What it was held against; `None`: its own expectations and limits alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<BaseId>,
+    /// The outcome.
+    pub outcome: VerdictOutcome,
+    /// Why, gravest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<String>,
+}
+
+/// A batch of fresh invocations that a gate owes: decided once, from what was there before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Owed {
+    /// What the cases are held against.
+    pub base: BaseId,
+    /// The cases of the batch, companions included.
+    pub cases: Vec<CaseId>,
+    /// Invocations after the regular ones that each of them has after this batch.
+    pub fresh: u32,
+}
+
+/// Pass, fail or not judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum VerdictOutcome {
+    /// Everything was measured and checked, and nothing is worse or may be: exit code 0.
+    Passed,
+    /// A regression, a broken expectation or limit, a structural failure, a wrong result, a
+    /// crash or a hang: exit code 1.
+    Failed,
+    /// Incomplete, not comparable, no baseline, or something looks worse and was not
+    /// decided: exit code 3.
+    NotJudged,
+}
+
+impl VerdictOutcome {
+    /// The exit code of `docs/ARCHITECTURE.md`'s contract.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            VerdictOutcome::Passed => 0,
+            VerdictOutcome::Failed => 1,
+            VerdictOutcome::NotJudged => 3,
+        }
+    }
+
+    /// The word as it is printed.
+    pub fn text(self) -> &'static str {
+        match self {
+            VerdictOutcome::Passed => "passed",
+            VerdictOutcome::Failed => "FAILED",
+            VerdictOutcome::NotJudged => "NOT JUDGED",
+        }
+    }
+}
+
+/// A run as read back.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// Its first line.
+    pub header: RunHeader,
+    /// What it was measured in, in their order: one, or several where it was stopped.
+    pub parts: Vec<Part>,
+    /// Every case in every invocation, in the order measured.
+    pub entries: Vec<Entry>,
+    /// Batches of fresh invocations that a gate owes or owed, in their order.
+    pub owed: Vec<Owed>,
+    /// Present when it was measured to its end.
+    pub end: Option<RunEnd>,
+    /// Lines that could not be used.
+    pub damage: Vec<Damage>,
+}
+
+impl Run {
+    /// A run in which nothing was measured yet.
+    pub fn begun(header: RunHeader) -> Run {
+        Run {
+            header,
+            parts: Vec::new(),
+            entries: Vec::new(),
+            owed: Vec::new(),
+            end: None,
+            damage: Vec::new(),
+        }
+    }
+
+    /// Everything that is known of where its time went.
+    pub fn stretches(&self) -> impl Iterator<Item = &Stretch> {
+        let before = self.parts.iter().map(|part| &part.spent);
+        let entries = self.entries.iter();
+        let entries = entries.filter_map(|entry| entry.spent.as_ref());
+        let after = self.end.iter().flat_map(|end| &end.spent);
+        before.chain(entries).chain(after)
+    }
+
+    /// When the last thing that is known of it ended, on its axis of time.
+    pub fn known_until(&self) -> Nanoseconds {
+        let ends = self.stretches().map(Stretch::until_ns);
+        ends.fold(Nanoseconds::ZERO, Nanoseconds::max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_measurement_is_of_one_set_and_was_not_checked_after_timing() {
+        let old = r#"{"device_ns":[1.0],"first_call_ns":2.0,"errors":{"out":1e-7}}"#;
+        let read: Measurement = serde_json::from_str(old).unwrap();
+        assert_eq!((read.input_sets, read.errors_after.len()), (1, 0));
+        assert_eq!(serde_json::to_string(&read).unwrap(), old);
+    }
+
+    #[test]
+    fn an_old_failure_is_of_an_unknown_fault_and_is_written_back_as_it_was() {
+        let old = r#"{"status":"failed","reason":"it ended"}"#;
+        let read: Outcome = serde_json::from_str(old).unwrap();
+        assert!(matches!(&read, Outcome::Failed { fault, .. } if fault.is_unknown()));
+        assert_eq!(serde_json::to_string(&read).unwrap(), old);
+        let new = Outcome::Failed {
+            reason: "it ended".to_owned(),
+            fault: Fault::WrongResult,
+            log: String::new(),
+        };
+        let text = serde_json::to_string(&new).unwrap();
+        assert!(text.contains(r#""fault":"wrong-result""#), "{text}");
+        assert_eq!(serde_json::from_str::<Outcome>(&text).unwrap(), new);
+    }
+}

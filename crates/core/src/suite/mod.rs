@@ -1,0 +1,272 @@
+//! What to measure: a suite as written in TOML, and the cases it makes.
+
+mod axes;
+pub mod build;
+mod builtin;
+pub mod callable;
+pub mod count;
+mod demands;
+pub mod document;
+pub mod environment;
+mod parse;
+pub mod rules;
+mod selector;
+pub mod shard;
+mod source;
+pub mod structural;
+mod workers;
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+pub use builtin::{BUILTIN, FILE_NAME_RULE, configure, load, names_a_file};
+pub use selector::{glob, matches_any, matches_id, matches_name};
+
+pub use regatta_worker::protocol::Cache;
+
+use build::Build;
+use callable::Callable;
+use count::Count;
+use environment::Environment;
+use regatta_worker::attention::{Case, ParamValue, Params, ParseError, VariantId};
+use rules::Rules;
+pub use workers::{Start, Starting};
+
+/// A suite: cases, how to measure them, and what is demanded of the results.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Suite {
+    /// Its name: the file's, without the ending.
+    pub name: String,
+    /// What it is for, in a line.
+    pub description: String,
+    /// The suite it was built on.
+    pub extends: Option<String>,
+    /// What is measured, sorted, each once.
+    pub cases: Vec<Case>,
+    /// How.
+    pub settings: Settings,
+    /// What is demanded.
+    pub rules: Rules,
+    /// Parameters handed over in place of those asked for.
+    pub overrides: Vec<Override>,
+    /// Functions whose calls are counted.
+    pub counts: Vec<Count>,
+    /// How the code under test is built, where the suite says.
+    pub build: Option<Build>,
+    /// Where workers run, by name.
+    pub environments: BTreeMap<String, Environment>,
+    /// Workers of the suite's own, by name.
+    pub workers: BTreeMap<String, WorkerCommand>,
+    /// Workers that are made of Python functions, by name; none of them is in `workers`.
+    pub callables: BTreeMap<String, Callable>,
+    /// How the processes of workers come to be, where that is said.
+    pub starts: BTreeMap<String, Starting>,
+    /// Where each variant was asked for: file, line and key.
+    pub origins: BTreeMap<VariantId, String>,
+    /// Where each of `overrides` was asked for, in their order.
+    pub origins_of_overrides: Vec<String>,
+    /// Where each worker of its own was declared: file, line and key.
+    pub origins_of_workers: BTreeMap<String, String>,
+}
+
+/// How samples are taken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Settings {
+    /// Starts of each worker process: the replicates.
+    pub invocations: u32,
+    /// Untimed calls before the samples.
+    pub warmup: u32,
+    /// Most samples of a case in an invocation.
+    pub samples: u32,
+    /// Samples taken whatever they cost.
+    pub min_samples: u32,
+    /// Milliseconds after which no further sample begins.
+    pub budget_ms: u64,
+    /// What stands in the last-level cache before a sample.
+    pub cache: Cache,
+    /// Time replays of a CUDA graph of the call in place of the call.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub graph: bool,
+    /// Measure first what each device reaches at the most.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub peak: bool,
+    /// Read hardware counters of each kernel, apart from all timing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub instructions: bool,
+    /// Calls a sample, whose time is divided by it.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub calls_per_sample: u32,
+    /// Sets of inputs that samples are taken on in turn, each from a seed of its own; 1: the
+    /// inputs stay as they are, and a result that is kept passes for one that is computed.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub input_sets: u32,
+    /// Seed of inputs and of the order of cases.
+    pub seed: u64,
+    /// Seconds a worker may take over one request.
+    pub timeout_s: u32,
+    /// Nothing is timed: what a call does to the machine is counted, once a case.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub structure_only: bool,
+    /// On what ground times are judged.
+    #[serde(default = "any_ground", skip_serializing_if = "GroundRule::is_any")]
+    pub ground: GroundRule,
+    /// How often the samples of a case are taken again in one invocation, at the most, where
+    /// the machine was in them.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub remeasure: u32,
+    /// Seconds that a run may spend on that, and on waiting for quiet ground; as many again
+    /// on its fresh invocations.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub remeasure_s: u32,
+}
+
+/// On what ground times are judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum GroundRule {
+    /// Where the machine was not in them, by its own counters.
+    Quiet,
+    /// Wherever they were taken: for a machine whose counters are not of what it runs, such
+    /// as a container that sees those of its host.
+    Any,
+}
+
+impl GroundRule {
+    /// True where it makes no difference.
+    pub fn is_any(&self) -> bool {
+        *self == GroundRule::Any
+    }
+}
+
+impl FromStr for GroundRule {
+    type Err = ParseError;
+
+    fn from_str(word: &str) -> Result<GroundRule, ParseError> {
+        match word {
+            "quiet" => Ok(GroundRule::Quiet),
+            "any" => Ok(GroundRule::Any),
+            _ => Err(ParseError::new(format!(
+                "{word:?} is no ground; there are \"quiet\" and \"any\""
+            ))),
+        }
+    }
+}
+
+fn any_ground() -> GroundRule {
+    GroundRule::Any
+}
+
+fn is_none(number: &u32) -> bool {
+    *number == 0
+}
+
+impl Settings {
+    /// True where times count only from quiet ground.
+    pub fn wants_quiet(&self) -> bool {
+        self.ground == GroundRule::Quiet
+    }
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_one(number: &u32) -> bool {
+    *number == 1
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            invocations: 5,
+            warmup: 3,
+            samples: 20,
+            min_samples: 5,
+            budget_ms: 500,
+            cache: Cache::Cold,
+            graph: false,
+            peak: false,
+            instructions: false,
+            calls_per_sample: 1,
+            input_sets: 3,
+            seed: 1,
+            timeout_s: 120,
+            structure_only: false,
+            ground: GroundRule::Quiet,
+            remeasure: 2,
+            remeasure_s: 30,
+        }
+    }
+}
+
+/// Hands a variant another value than its cases ask for, while the cases keep
+/// their ids: how a caller's bug is put in front of a kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Override {
+    /// The variant.
+    pub variant: VariantId,
+    /// The parameter.
+    pub parameter: String,
+    /// The value it replaces; `None`: whatever is asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<ParamValue>,
+    /// The value handed over.
+    pub to: ParamValue,
+}
+
+/// The command that starts a worker of the suite's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerCommand(pub Vec<String>);
+
+impl Suite {
+    /// Adds an override; `origin` says where it was asked for.
+    pub fn push_override(&mut self, change: Override, origin: String) {
+        self.overrides.push(change);
+        self.origins_of_overrides.push(origin);
+    }
+
+    /// The parameters that a case's variant is really given.
+    pub fn params_for(&self, case: &Case) -> Params {
+        let mut params = case.params.clone();
+        for change in &self.overrides {
+            let asked = case.params.get(&change.parameter);
+            if change.variant == case.variant
+                && change.from.as_ref().is_none_or(|from| *from == asked)
+            {
+                params.set(&change.parameter, change.to.clone());
+            }
+        }
+        params
+    }
+
+    /// The first override that replaces nothing in any case.
+    pub fn idle_override(&self) -> Option<&Override> {
+        self.overrides.iter().find(|change| {
+            let meets = |case: &Case| {
+                let asked = case.params.get(&change.parameter);
+                case.variant == change.variant
+                    && change.from.as_ref().is_none_or(|from| *from == asked)
+            };
+            !self.cases.iter().any(meets)
+        })
+    }
+
+    /// Keeps the cases whose id matches one of the patterns: a glob when it holds
+    /// `*`, else a part of the id.
+    pub fn keep(&mut self, patterns: &[String]) {
+        if !patterns.is_empty() {
+            self.cases
+                .retain(|case| matches_any(patterns, &case.to_string()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod hostile;
+#[cfg(test)]
+mod tests;

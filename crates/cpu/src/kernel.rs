@@ -1,0 +1,274 @@
+//! What the three variants have in common: the tensors of a call, the geometry of
+//! a problem, and a count of who did what.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::tensors::{OutOfMemory, Span, Tensor, spans};
+use regatta_worker::attention::{Dtype, Layout, Mask, ParamValue, Problem, inputs};
+
+/// One implementation on one problem.
+pub trait Kernel: Send {
+    /// Bytes it keeps between calls beside the caller's tensors.
+    fn workspace_bytes(&self) -> u64;
+
+    /// Takes that workspace; called once, before the first call.
+    ///
+    /// # Errors
+    /// When it does not fit into memory.
+    fn allocate(&mut self) -> Result<(), OutOfMemory>;
+
+    /// What the variant's own parameters became.
+    fn effective(&self) -> BTreeMap<String, ParamValue>;
+
+    /// True where backward reads more of the forward before it than [`Saved`] holds: other
+    /// inputs then need that forward anew.
+    fn remembers_forward(&self) -> bool {
+        false
+    }
+
+    /// Fills `saved` from `q, k, v`.
+    fn forward(&mut self, x: &Operands, saved: &mut Saved, tally: &Tally);
+
+    /// Fills `gradients` from `q, k, v, dout` and what the forward before saved.
+    fn backward(&mut self, x: &Operands, saved: &Saved, gradients: &mut Gradients, tally: &Tally);
+}
+
+/// What a call reads.
+pub struct Operands {
+    /// Queries.
+    pub q: Tensor,
+    /// Keys.
+    pub k: Tensor,
+    /// Values.
+    pub v: Tensor,
+    /// Gradient of the output.
+    pub dout: Tensor,
+}
+
+/// What forward leaves for backward.
+pub struct Saved {
+    /// The output.
+    pub out: Tensor,
+    /// Log-sum-exp of each row, natural logarithm, one f32 a row; -∞ where a query
+    /// sees no key.
+    pub lse: Tensor,
+}
+
+/// What backward yields.
+pub struct Gradients {
+    /// As `q`.
+    pub dq: Tensor,
+    /// As `k`.
+    pub dk: Tensor,
+    /// As `v`.
+    pub dv: Tensor,
+}
+
+/// The tensors of a call in one layout.
+pub struct Buffers {
+    /// Read.
+    pub operands: Operands,
+    /// Written by forward, read by backward.
+    pub saved: Saved,
+    /// Written by backward.
+    pub gradients: Gradients,
+}
+
+impl Buffers {
+    /// Inputs of zeros and poisoned results (NaN). What a forward call does not
+    /// need has no rows.
+    ///
+    /// # Errors
+    /// When they do not fit into memory.
+    pub fn new(
+        problem: &Problem,
+        shape: &Geometry,
+        layout: Layout,
+    ) -> Result<Buffers, OutOfMemory> {
+        let none = spans(std::iter::empty());
+        let (q_rows, k_rows) = (&shape.queries, &shape.keys);
+        let (q_gradient, k_gradient) = if problem.direction.has_backward() {
+            (q_rows, k_rows)
+        } else {
+            (&none, &none)
+        };
+        let tensor = |rows: &Arc<[Span]>, heads, dim, value| {
+            Tensor::filled(rows, heads, dim, problem.dtype, layout, value)
+        };
+        let (heads, kv_heads, d, dv) = (shape.heads, shape.kv_heads, shape.d, shape.dv);
+        let nan = f32::NAN;
+        Ok(Buffers {
+            operands: Operands {
+                q: tensor(q_rows, heads, d, 0.0)?,
+                k: tensor(k_rows, kv_heads, d, 0.0)?,
+                v: tensor(k_rows, kv_heads, dv, 0.0)?,
+                dout: tensor(q_gradient, heads, dv, 0.0)?,
+            },
+            saved: Saved {
+                out: tensor(q_rows, heads, dv, nan)?,
+                lse: Tensor::filled(q_rows, heads, 1, Dtype::F32, Layout::Bhsd, nan)?,
+            },
+            gradients: Gradients {
+                dq: tensor(q_gradient, heads, d, nan)?,
+                dk: tensor(k_gradient, kv_heads, d, nan)?,
+                dv: tensor(k_gradient, kv_heads, dv, nan)?,
+            },
+        })
+    }
+
+    /// Makes the inputs that `seed` defines.
+    pub fn randomise(&mut self, seed: u64) {
+        let x = &mut self.operands;
+        x.q.randomise(seed, inputs::Tensor::Q);
+        x.k.randomise(seed, inputs::Tensor::K);
+        x.v.randomise(seed, inputs::Tensor::V);
+        x.dout.randomise(seed, inputs::Tensor::Dout);
+    }
+}
+
+/// The sizes of a problem, as kernels ask for them.
+#[derive(Clone)]
+pub struct Geometry {
+    /// Rows of `q` of each sequence.
+    pub queries: Arc<[Span]>,
+    /// Rows of `k` and `v` of each sequence.
+    pub keys: Arc<[Span]>,
+    /// Query heads.
+    pub heads: usize,
+    /// Key-value heads.
+    pub kv_heads: usize,
+    /// Elements of a query or key.
+    pub d: usize,
+    /// Elements of a value.
+    pub dv: usize,
+    /// Which keys a query sees.
+    pub mask: Mask,
+    /// `1 / √d`.
+    pub scale: f32,
+}
+
+impl Geometry {
+    /// The geometry of a problem.
+    pub fn of(problem: &Problem) -> Geometry {
+        let sequences = problem.sequences();
+        Geometry {
+            queries: spans(sequences.iter().map(|lengths| lengths.0)),
+            keys: spans(sequences.iter().map(|lengths| lengths.1)),
+            heads: problem.heads as usize,
+            kv_heads: problem.kv_heads as usize,
+            d: problem.head_dim as usize,
+            dv: problem.head_dim_v as usize,
+            mask: problem.mask,
+            scale: (problem.head_dim as f32).sqrt().recip(),
+        }
+    }
+
+    /// Query heads that share a key-value head.
+    pub fn group(&self) -> usize {
+        self.heads / self.kv_heads
+    }
+
+    /// Every sequence and query head.
+    pub fn planes(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
+        pairs(self.queries.len(), self.heads)
+    }
+
+    /// Every sequence and key-value head.
+    pub fn kv_planes(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
+        pairs(self.keys.len(), self.kv_heads)
+    }
+
+    /// The keys that query `i` of a sequence sees, as far as they lie in `within`,
+    /// counted from its start.
+    pub fn visible(&self, sequence: usize, i: usize, within: &Range<usize>) -> Range<usize> {
+        let seen = self
+            .mask
+            .visible(i, self.queries[sequence].len, self.keys[sequence].len);
+        let start = seen.start.clamp(within.start, within.end);
+        let end = seen.end.clamp(start, within.end);
+        start - within.start..end - within.start
+    }
+
+    /// The keys that any of these queries sees, as far as they lie in `within`.
+    /// Both ends of a band move one way only, so the first and the last row tell.
+    pub fn keys_of(
+        &self,
+        sequence: usize,
+        rows: &Range<usize>,
+        within: Range<usize>,
+    ) -> Range<usize> {
+        let first = self.visible(sequence, rows.start, &within).start;
+        let end = self.visible(sequence, rows.end - 1, &within).end;
+        within.start + first..within.start + end.max(first)
+    }
+}
+
+fn pairs(outer: usize, inner: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..outer).flat_map(move |i| (0..inner).map(move |j| (i, j)))
+}
+
+/// Pieces of at most `size` of a range.
+pub fn tiles(range: Range<usize>, size: usize) -> impl DoubleEndedIterator<Item = Range<usize>> {
+    let end = range.end;
+    range
+        .step_by(size)
+        .map(move |first| first..(first + size).min(end))
+}
+
+/// Counts what a call does, as it does it.
+pub struct Tally {
+    threads: Vec<AtomicBool>,
+    tasks: AtomicU64,
+    copies: AtomicU64,
+}
+
+impl Default for Tally {
+    fn default() -> Tally {
+        Tally::new()
+    }
+}
+
+impl Tally {
+    /// Nothing counted yet.
+    pub fn new() -> Tally {
+        // One place for each thread of the pool, and one for a caller outside of it.
+        let places = rayon::current_num_threads() + 1;
+        Tally {
+            threads: (0..places).map(|_| AtomicBool::new(false)).collect(),
+            tasks: AtomicU64::new(0),
+            copies: AtomicU64::new(0),
+        }
+    }
+
+    /// The calling thread takes up one independent piece of the work.
+    pub fn task(&self) {
+        self.tasks.fetch_add(1, Ordering::Relaxed);
+        let outside = self.threads.len() - 1;
+        let place = rayon::current_thread_index().unwrap_or(outside);
+        self.threads[place.min(outside)].store(true, Ordering::Relaxed);
+    }
+
+    /// A whole tensor was copied.
+    pub fn copy(&self) {
+        self.copies.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Distinct threads that took up a task.
+    pub fn threads(&self) -> u64 {
+        let busy = self.threads.iter();
+        busy.filter(|busy| busy.load(Ordering::Relaxed)).count() as u64
+    }
+
+    /// Tasks taken up.
+    pub fn tasks(&self) -> u64 {
+        self.tasks.load(Ordering::Relaxed)
+    }
+
+    /// Tensors copied.
+    pub fn copies(&self) -> u64 {
+        self.copies.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,317 @@
+//! Tensors as a caller would hold them: typed storage, two physical orders, ragged
+//! batches. Kernels read and write them a few rows at a time, in f32.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::gemm::Matrix;
+use super::storage::{Storage, Target};
+use regatta_worker::attention::{Dtype, Layout, inputs};
+
+pub use super::storage::{OutOfMemory, filled};
+
+/// One sequence's rows of a packed tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Rows of all sequences before it.
+    pub start: usize,
+    /// Its rows.
+    pub len: usize,
+}
+
+/// Spans of sequences of these lengths, one after the other.
+pub fn spans(lengths: impl Iterator<Item = usize>) -> Arc<[Span]> {
+    let mut start = 0;
+    lengths
+        .map(|len| {
+            let span = Span { start, len };
+            start += len;
+            span
+        })
+        .collect()
+}
+
+/// `[batch, seq, heads, dim]` or `[batch, heads, seq, dim]`, contiguous.
+pub struct Tensor {
+    storage: Storage,
+    shape: Shape,
+}
+
+#[derive(Clone)]
+struct Shape {
+    sequences: Arc<[Span]>,
+    heads: usize,
+    dim: usize,
+    layout: Layout,
+}
+
+impl Shape {
+    fn rows(&self) -> usize {
+        self.sequences
+            .last()
+            .map_or(0, |last| last.start + last.len)
+    }
+
+    fn row_stride(&self) -> usize {
+        match self.layout {
+            Layout::Bshd => self.heads * self.dim,
+            Layout::Bhsd => self.dim,
+        }
+    }
+
+    /// Offset of row `row` of a sequence and head.
+    fn at(&self, sequence: usize, head: usize, row: usize) -> usize {
+        let Span { start, len } = self.sequences[sequence];
+        let head_stride = match self.layout {
+            Layout::Bshd => self.dim,
+            Layout::Bhsd => len * self.dim,
+        };
+        start * self.heads * self.dim + head * head_stride + row * self.row_stride()
+    }
+}
+
+impl Tensor {
+    /// A tensor with every element at `value`.
+    ///
+    /// # Errors
+    /// When it does not fit into memory.
+    pub fn filled(
+        sequences: &Arc<[Span]>,
+        heads: usize,
+        dim: usize,
+        dtype: Dtype,
+        layout: Layout,
+        value: f32,
+    ) -> Result<Tensor, OutOfMemory> {
+        let shape = Shape {
+            sequences: sequences.clone(),
+            heads,
+            dim,
+            layout,
+        };
+        let len = (shape.rows() as u128)
+            .saturating_mul(heads as u128)
+            .saturating_mul(dim as u128);
+        let storage = usize::try_from(len)
+            .map_err(|_| OutOfMemory(len))
+            .and_then(|len| Storage::filled(len, dtype, value))?;
+        Ok(Tensor { storage, shape })
+    }
+
+    /// The same shape and type, in another order, every element at `value`.
+    ///
+    /// # Errors
+    /// When it does not fit into memory.
+    pub fn like(&self, layout: Layout, value: f32) -> Result<Tensor, OutOfMemory> {
+        let shape = &self.shape;
+        Tensor::filled(
+            &shape.sequences,
+            shape.heads,
+            shape.dim,
+            self.storage.dtype(),
+            layout,
+            value,
+        )
+    }
+
+    /// Writes the inputs that `seed` defines, rounded to the storage type.
+    pub fn randomise(&mut self, seed: u64, tensor: inputs::Tensor) {
+        let shape = self.shape.clone();
+        let writer = self.writer();
+        each_plane(&shape, |sequence, head| {
+            let Span { start, len } = shape.sequences[sequence];
+            let mut values = vec![0.0; shape.dim];
+            for row in 0..len {
+                let index = ((start + row) * shape.heads + head) * shape.dim;
+                for (x, value) in values.iter_mut().enumerate() {
+                    *value = inputs::element(seed, tensor, (index + x) as u64) as f32;
+                }
+                // SAFETY: each row of each plane is visited once.
+                unsafe { writer.store(sequence, head, row..row + 1, &values) };
+            }
+        });
+    }
+
+    /// Copies every element of `from`, which has this shape in any order.
+    /// Parallel over sequences and heads.
+    pub fn copy_from(&mut self, from: &Tensor) {
+        let shape = self.shape.clone();
+        let writer = self.writer();
+        each_plane(&shape, |sequence, head| {
+            for row in 0..shape.sequences[sequence].len {
+                // SAFETY: each row of each plane is visited once.
+                unsafe { writer.copy_row(from, sequence, head, row) };
+            }
+        });
+    }
+
+    /// Takes the contents of a tensor that was made [`like`](Tensor::like) this one, in this
+    /// one's order; where they lie does not change.
+    pub fn replace(&mut self, from: &Tensor) {
+        self.storage.replace(&from.storage);
+    }
+
+    /// A tensor of its own with the same contents.
+    ///
+    /// # Errors
+    /// When it does not fit into memory.
+    pub fn duplicate(&self) -> Result<Tensor, OutOfMemory> {
+        let mut copy = self.like(self.shape.layout, 0.0)?;
+        copy.replace(self);
+        Ok(copy)
+    }
+
+    /// True when no element is infinite or not a number.
+    pub fn all_finite(&self) -> bool {
+        self.storage.all_finite()
+    }
+
+    /// Rows of one sequence and head as an f32 matrix: the tensor itself where it
+    /// stores f32, else converted into `scratch`.
+    pub fn rows<'a>(
+        &'a self,
+        sequence: usize,
+        head: usize,
+        rows: Range<usize>,
+        scratch: &'a mut [f32],
+    ) -> Matrix<'a> {
+        let dim = self.shape.dim;
+        if let Storage::F32(values) = &self.storage {
+            let stride = self.shape.row_stride();
+            let values = &values[self.shape.at(sequence, head, rows.start)..];
+            return Matrix::new(values, rows.len(), dim, stride);
+        }
+        let scratch = &mut scratch[..rows.len() * dim];
+        self.load(sequence, head, rows.clone(), scratch);
+        Matrix::new(scratch, rows.len(), dim, dim)
+    }
+
+    /// Reads rows of one sequence and head into `into`, one after the other.
+    pub fn load(&self, sequence: usize, head: usize, rows: Range<usize>, into: &mut [f32]) {
+        for (row, into) in rows.zip(into.chunks_exact_mut(self.shape.dim)) {
+            self.storage.read(self.shape.at(sequence, head, row), into);
+        }
+    }
+
+    /// Every element in logical order: `[batch, seq, heads, dim]`.
+    pub fn logical(&self) -> impl Iterator<Item = f64> {
+        let shape = &self.shape;
+        let rows = shape.sequences.iter().enumerate();
+        rows.flat_map(|(sequence, span)| (0..span.len).map(move |row| (sequence, row)))
+            .flat_map(|(sequence, row)| (0..shape.heads).map(move |head| (sequence, row, head)))
+            .flat_map(move |(sequence, row, head)| {
+                let at = shape.at(sequence, head, row);
+                (at..at + shape.dim).map(|at| f64::from(self.storage.get(at)))
+            })
+    }
+
+    /// Elements of the tensor.
+    pub fn elements(&self) -> usize {
+        self.shape.rows() * self.shape.heads * self.shape.dim
+    }
+
+    /// Elements of one row.
+    pub fn dim(&self) -> usize {
+        self.shape.dim
+    }
+
+    /// The physical order.
+    pub fn layout(&self) -> Layout {
+        self.shape.layout
+    }
+
+    /// Lets several threads write rows of this tensor at once.
+    pub fn writer(&mut self) -> Writer<'_> {
+        Writer {
+            target: self.storage.target(),
+            shape: &self.shape,
+            tensor: PhantomData,
+        }
+    }
+}
+
+/// Runs `f(sequence, head)` for each, in parallel.
+fn each_plane(shape: &Shape, f: impl Fn(usize, usize) + Sync) {
+    let planes = shape.sequences.len() * shape.heads;
+    (0..planes)
+        .into_par_iter()
+        .for_each(|plane| f(plane / shape.heads, plane % shape.heads));
+}
+
+/// Write access to a tensor for tasks that each own some of its rows.
+///
+/// Rows of one task lie apart in memory (heads interleave), so that slices cannot
+/// express the division; the tasks' index ranges do.
+pub struct Writer<'a> {
+    target: Target,
+    shape: &'a Shape,
+    tensor: PhantomData<&'a mut Storage>,
+}
+
+// SAFETY: a writer has the tensor to itself, and what it hands out to several
+// threads are stores whose callers promise that no two overlap.
+unsafe impl Sync for Writer<'_> {}
+// SAFETY: as above; the pointer is into plain memory of no particular thread.
+unsafe impl Send for Writer<'_> {}
+
+impl Writer<'_> {
+    /// Writes `rows` of one sequence and head from `values`, rounded to the
+    /// storage type.
+    ///
+    /// # Safety
+    /// No other thread writes any of these rows through this writer meanwhile.
+    pub unsafe fn store(&self, sequence: usize, head: usize, rows: Range<usize>, values: &[f32]) {
+        self.check(sequence, head, &rows);
+        let dim = self.shape.dim;
+        for (row, values) in rows.zip(values.chunks_exact(dim)) {
+            let at = self.shape.at(sequence, head, row);
+            // SAFETY: the row is inside the tensor (checked above) and, by the
+            // caller's promise, nobody else's.
+            unsafe { self.target.store(at, values) };
+        }
+    }
+
+    /// Copies one row from a tensor of the same shape and type, in any order.
+    ///
+    /// # Safety
+    /// No other thread writes this row through this writer meanwhile.
+    unsafe fn copy_row(&self, from: &Tensor, sequence: usize, head: usize, row: usize) {
+        self.check(sequence, head, &(row..row + 1));
+        let dim = self.shape.dim;
+        let at = self.shape.at(sequence, head, row);
+        let start = from.shape.at(sequence, head, row);
+        // SAFETY: as in `store`.
+        unsafe { self.target.copy(at, &from.storage, start..start + dim) };
+    }
+
+    fn check(&self, sequence: usize, head: usize, rows: &Range<usize>) {
+        assert!(head < self.shape.heads && rows.end <= self.shape.sequences[sequence].len);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_orders_hold_the_same_elements() {
+        let sequences = spans([3, 2].into_iter());
+        for dtype in Dtype::ALL {
+            let new = |layout| Tensor::filled(&sequences, 2, 5, dtype, layout, f32::NAN).unwrap();
+            let (mut a, mut b) = (new(Layout::Bshd), new(Layout::Bhsd));
+            a.randomise(9, inputs::Tensor::K);
+            b.copy_from(&a);
+            let expected: Vec<f64> = (0..50)
+                .map(|i| inputs::rounded(inputs::element(9, inputs::Tensor::K, i), dtype))
+                .collect();
+            assert_eq!(a.logical().collect::<Vec<_>>(), expected);
+            assert_eq!(b.logical().collect::<Vec<_>>(), expected);
+            let mut row = [0.0; 5];
+            b.load(1, 1, 1..2, &mut row);
+            assert_eq!(f64::from(row[0]), expected[4 * 10 + 5]);
+        }
+    }
+}

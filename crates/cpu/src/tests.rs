@@ -1,0 +1,367 @@
+//! Every variant against the float64 reference, through the worker.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::kernel::{Gradients, Kernel, Operands, Saved, Tally};
+use super::tensors::OutOfMemory;
+use super::{CpuWorker, check};
+use regatta_worker::attention::{
+    Align, Direction, Dtype, Layout, Mask, ParamValue, Params, Problem, Varlen, tolerance,
+};
+use regatta_worker::on_processor::timing::Timed;
+use regatta_worker::protocol::{Cache, Measure, Prepare, Prepared};
+use regatta_worker::serve::{Refusal, Worker};
+
+fn request(variant: &str, problem: Problem, params: &[(&str, &str)]) -> Prepare {
+    let mut request = Prepare {
+        known: Default::default(),
+        variant: variant.to_owned(),
+        problem,
+        params: Params::default(),
+        seed: 42,
+        counters: Vec::new(),
+        input_sets: 1,
+    };
+    for (name, value) in params {
+        request.params.set(name, ParamValue::from(*value));
+    }
+    request
+}
+
+fn verdict(problem: &Problem, prepared: &Prepared) -> Result<(), String> {
+    let results = tolerance::results(problem.direction);
+    assert_eq!(prepared.errors.len(), results.len());
+    for (name, direction) in results {
+        let error = prepared.errors[*name].relative_l2;
+        tolerance::tolerable(problem.dtype, false, *direction, error)
+            .map_err(|reason| format!("{name}: {reason}"))?;
+        assert_eq!(prepared.probes[*name].len(), 16);
+    }
+    Ok(())
+}
+
+fn mask() -> impl Strategy<Value = Mask> {
+    let side = || prop::option::of(0u32..150);
+    (side(), side(), any::<bool>()).prop_map(|(left, right, bottom)| Mask {
+        left,
+        right,
+        align: [Align::TopLeft, Align::BottomRight][usize::from(bottom)],
+    })
+}
+
+/// Sizes around the edges of tiles: 64, 128 and 256.
+fn length() -> impl Strategy<Value = u32> {
+    prop_oneof![1u32..20, 60u32..70, 120u32..140, 250u32..300]
+}
+
+fn problem() -> impl Strategy<Value = Problem> {
+    (
+        (1u32..3, 1u32..4, 1u32..3, any::<bool>()),
+        prop::collection::vec((length(), length()), 1..4),
+        (1u32..36, 1u32..36),
+        prop::sample::select(Dtype::ALL.to_vec()),
+        mask(),
+        prop::sample::select(Layout::ALL.to_vec()),
+        prop::sample::select(Direction::ALL.to_vec()),
+    )
+        .prop_map(|(sizes, lengths, dims, dtype, mask, layout, direction)| {
+            let (batch, group, kv_heads, ragged) = sizes;
+            let mut problem = Problem {
+                batch,
+                heads: group * kv_heads,
+                kv_heads,
+                seq_q: lengths[0].0,
+                seq_k: lengths[0].1,
+                head_dim_v: dims.1,
+                dtype,
+                mask,
+                layout,
+                direction,
+                ..Problem::new(1, dims.0)
+            };
+            if ragged {
+                problem.layout = Layout::Bshd;
+                problem.batch = lengths.len() as u32;
+                let (q, k): (Vec<u32>, Vec<u32>) = lengths.into_iter().unzip();
+                problem.seq_q = *q.iter().max().unwrap();
+                problem.seq_k = *k.iter().max().unwrap();
+                problem.varlen = Some(Varlen { q, k });
+            }
+            problem.validated().unwrap()
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn every_variant_agrees_with_float64(
+        problem in problem(),
+        splits in prop_oneof![Just("auto"), Just("-1"), Just("2"), Just("3"), Just("50")],
+    ) {
+        // One worker: the variants share the reference.
+        let mut worker = CpuWorker::new();
+        for access in ["views", "copies"] {
+            for variant in ["naive", "flash", "split-key"] {
+                let mut params = vec![("access", access)];
+                if variant == "split-key" {
+                    params.push(("num_splits_key", splits));
+                }
+                let request = request(variant, problem.clone(), &params);
+                let prepared = worker.prepare(&request).unwrap();
+                let verdict = verdict(&problem, &prepared);
+                prop_assert!(verdict.is_ok(), "{variant} {access} {splits}: {problem}: {verdict:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn where_every_query_sees_one_key_the_gradient_is_zero() {
+    let problem: Problem = "s70,d16,window-0-0,both".parse().unwrap();
+    for variant in ["naive", "flash", "split-key"] {
+        let prepared = CpuWorker::new()
+            .prepare(&request(variant, problem.clone(), &[]))
+            .unwrap();
+        assert_eq!(verdict(&problem, &prepared), Ok(()), "{variant}");
+    }
+}
+
+#[test]
+fn the_split_that_was_asked_for_is_reported() {
+    let mut worker = CpuWorker::new();
+    for (asked, effective) in [("-1", 1), ("3", 3), ("1000", 4)] {
+        let problem: Problem = "s200,d8,bwd".parse().unwrap();
+        let params = [("num_splits_key", asked)];
+        let prepared = worker
+            .prepare(&request("split-key", problem, &params))
+            .unwrap();
+        assert_eq!(
+            prepared.effective["num_splits_key"],
+            ParamValue::Int(effective)
+        );
+        let counts = worker.census().unwrap().counts;
+        assert_eq!(counts["tasks"], effective as u64);
+        if effective == 1 {
+            assert_eq!(counts["threads"], 1, "one split of one head is one thread");
+        }
+    }
+}
+
+#[test]
+fn copies_are_counted() {
+    let mut worker = CpuWorker::new();
+    for (direction, access, copies) in [
+        ("fwd", "views", 0),
+        ("fwd", "copies", 4),
+        ("bwd", "copies", 8),
+        ("both", "copies", 8),
+    ] {
+        let problem = format!("h2,s70,d8,bf16,{direction}").replace(",fwd", "");
+        let params = [("access", access)];
+        let request = request("flash", problem.parse().unwrap(), &params);
+        let prepared = worker.prepare(&request).unwrap();
+        assert_eq!(prepared.effective["access"], ParamValue::from(access));
+        assert_eq!(worker.census().unwrap().counts["copies"], copies);
+    }
+}
+
+#[test]
+fn what_cannot_be_served_is_refused_with_the_reason() {
+    let mut worker = CpuWorker::new();
+    let small = || Problem::new(16, 8);
+    let mut refuse = |variant: &str, problem: Problem, params: &[(&str, &str)]| {
+        worker
+            .prepare(&request(variant, problem, params))
+            .unwrap_err()
+    };
+    let unsupported = |text: &str| Refusal::Unsupported(text.to_owned());
+    assert_eq!(
+        refuse("cutlass", small(), &[]),
+        unsupported("the cpu worker has no variant `cutlass`")
+    );
+    assert_eq!(
+        refuse("flash", small(), &[("num_splits_key", "2")]),
+        unsupported("cpu/flash has no parameter `num_splits_key`")
+    );
+    assert_eq!(
+        refuse("naive", small(), &[("access", "magic")]),
+        unsupported("`access` of cpu/naive is views or copies, not `magic`")
+    );
+    let vast = "b16777216,h16777216,s16777216,d16777216";
+    for variant in ["flash", "naive", "split-key"] {
+        for size in [vast, "s16000000,h4096,d64", "b16777216,s4096,d64"] {
+            let error = refuse(variant, size.parse().unwrap(), &[]);
+            assert!(matches!(error, Refusal::Failed(_)), "{variant}: {error}");
+        }
+    }
+}
+
+#[test]
+fn measuring_needs_a_case() {
+    let mut worker = CpuWorker::new();
+    let measure = Measure {
+        known: Default::default(),
+        warmup: 1,
+        samples: 3,
+        min_samples: 1,
+        budget_ms: 10_000,
+        cache: Cache::Hot,
+        graph: false,
+        calls_per_sample: 1,
+    };
+    assert!(worker.measure(&measure).is_err());
+    assert!(worker.census().is_err());
+    worker
+        .prepare(&request("flash", Problem::new(16, 8), &[]))
+        .unwrap();
+    assert_eq!(worker.measure(&measure).unwrap().device_ns.len(), 3);
+    worker.release();
+    assert!(worker.measure(&measure).is_err());
+}
+
+fn three_sets(samples: u32) -> Measure {
+    Measure {
+        known: Default::default(),
+        warmup: 1,
+        samples,
+        min_samples: 1,
+        budget_ms: 60_000,
+        cache: Cache::Hot,
+        graph: false,
+        calls_per_sample: 1,
+    }
+}
+
+/// The last timed call is right on its own inputs, for every variant, direction and access,
+/// whatever came before it.
+#[test]
+fn the_last_timed_call_is_checked_on_inputs_of_its_own() {
+    let mut worker = CpuWorker::new();
+    for id in [
+        "b2,h4,kv2,s70,d16",
+        "v30+1+70,h2,d8,f16",
+        "h1,s40,sk90,d8,causal-br,bf16",
+    ] {
+        for direction in Direction::ALL {
+            let problem: Problem = id.parse().unwrap();
+            let problem = Problem {
+                direction,
+                ..problem
+            };
+            for (variant, access) in [
+                ("naive", "views"),
+                ("flash", "views"),
+                ("flash", "copies"),
+                ("split-key", "views"),
+            ] {
+                let request = Prepare {
+                    input_sets: 3,
+                    ..request(variant, problem.clone(), &[("access", access)])
+                };
+                let prepared = worker.prepare(&request).unwrap();
+                let measured = worker.measure(&three_sets(4)).unwrap();
+                assert_eq!((measured.device_ns.len(), measured.input_sets), (4, 3));
+                let checked = measured.checked.unwrap();
+                assert_eq!(checked.seed, 43);
+                let results = tolerance::results(direction);
+                assert_eq!(checked.errors.len(), results.len());
+                for (name, half) in results {
+                    let error = checked.errors[*name].relative_l2;
+                    let held = tolerance::tolerable(problem.dtype, false, *half, error);
+                    assert_eq!(held, Ok(()), "{problem} {variant} {access} {name}");
+                }
+                // As another worker finds them that was given this seed to begin with.
+                let other = CpuWorker::new().prepare(&Prepare {
+                    seed: 43,
+                    ..request
+                });
+                assert_eq!(checked.probes, other.unwrap().probes, "{problem} {variant}");
+                assert_ne!(checked.probes, prepared.probes);
+            }
+        }
+    }
+}
+
+#[test]
+fn with_one_set_nothing_changes_and_nothing_is_checked_again() {
+    let mut worker = CpuWorker::new();
+    let case = request("flash", Problem::new(16, 8), &[]);
+    worker.prepare(&case).unwrap();
+    let measured = worker.measure(&three_sets(3)).unwrap();
+    assert_eq!((measured.input_sets, measured.checked), (1, None));
+}
+
+/// A kernel that computes nothing: what is in the results is from calls before.
+struct Stale;
+
+impl Kernel for Stale {
+    fn workspace_bytes(&self) -> u64 {
+        0
+    }
+    fn allocate(&mut self) -> Result<(), OutOfMemory> {
+        Ok(())
+    }
+    fn effective(&self) -> BTreeMap<String, ParamValue> {
+        BTreeMap::new()
+    }
+    fn forward(&mut self, _: &Operands, _: &mut Saved, _: &Tally) {}
+    fn backward(&mut self, _: &Operands, _: &Saved, _: &mut Gradients, _: &Tally) {}
+}
+
+#[test]
+fn a_result_that_was_kept_is_seen_after_timing() {
+    for direction in Direction::ALL {
+        let problem = Problem {
+            direction,
+            ..Problem::new(40, 16)
+        };
+        let mut worker = CpuWorker::new();
+        let request = Prepare {
+            input_sets: 3,
+            ..request("flash", problem, &[])
+        };
+        worker.prepare(&request).unwrap();
+        worker.case.as_mut().unwrap().kernel = Box::new(Stale);
+        let checked = worker.measure(&three_sets(5)).unwrap().checked.unwrap();
+        for (name, error) in &checked.errors {
+            let error = error.relative_l2.unwrap();
+            assert!(error > 0.9, "{direction} {name}: {error}");
+        }
+    }
+}
+
+/// Without room for the sets each is made anew from its seed.
+#[test]
+fn short_memory_costs_time_and_no_set() {
+    let mut worker = CpuWorker::new();
+    for direction in Direction::ALL {
+        let problem = Problem {
+            direction,
+            ..Problem::new(40, 16)
+        };
+        let request = Prepare {
+            input_sets: 3,
+            ..request("flash", problem, &[])
+        };
+        worker.prepare(&request).unwrap();
+        let case = worker.case.as_mut().unwrap();
+        case.rotation();
+        assert_eq!(case.drop_kept(), 3);
+        for set in [2, 0, 1] {
+            case.change(set).unwrap();
+        }
+        case.call();
+        let made: Vec<_> = case
+            .results()
+            .iter()
+            .map(|(_, of)| check::probes(of))
+            .collect();
+        let checked = worker.measure(&three_sets(4)).unwrap().checked.unwrap();
+        for (name, probes) in tolerance::results(direction).iter().zip(made) {
+            assert_eq!(checked.probes[name.0], probes, "{direction} {}", name.0);
+        }
+    }
+}

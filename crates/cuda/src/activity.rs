@@ -1,0 +1,203 @@
+//! What the device does in one call, by CUPTI's record of it.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use regatta_probe::census::{self, Recorded, Recording, What};
+use regatta_probe::{Cache, Clock, Cuda, Settings};
+
+use super::case::Case;
+use super::driver::Device;
+use super::error::CudaError;
+use regatta_core::machine::{Activity, Named, Operation, RecordedCall, Work};
+use regatta_worker::units::Nanoseconds;
+
+/// Makes the call twice and gives the second: the first of a process changes how code is
+/// loaded.
+///
+/// # Errors
+/// No CUPTI, or a call that fails.
+pub fn of_call(device: &mut Device, case: &mut Case) -> Result<Activity, CudaError> {
+    recorded(device, case)?;
+    let (recorded, host_ns) = recorded(device, case)?;
+    Ok(activity(&recorded, host_ns))
+}
+
+fn recorded(device: &mut Device, case: &mut Case) -> Result<(Recorded, u64), CudaError> {
+    device.synchronise()?;
+    let mut recording = Recording::begin()?;
+    let begin = Instant::now();
+    case.call()?;
+    let host_ns = begin.elapsed().as_nanos() as u64;
+    recording.returned();
+    device.synchronise()?;
+    Ok((recording.end()?, host_ns))
+}
+
+/// Calls whose operations' times are kept: their medians.
+const RECORDED_CALLS: usize = 5;
+
+/// Calls recorded as they are timed, behind the gate.
+///
+/// # Errors
+/// No CUPTI, the clock's, or a call that fails.
+pub fn of_samples(
+    clock: &mut Clock<Cuda>,
+    case: &mut Case,
+    cache: Cache,
+) -> Result<Vec<RecordedCall>, CudaError> {
+    clock.configure(Settings::default())?;
+    let mut found = Vec::new();
+    // One more: the first recording of a process changes how code is loaded.
+    for number in 0..=RECORDED_CALLS {
+        let mut recording = Recording::begin()?;
+        let begun = clock.begin(cache)?;
+        recording.called();
+        case.call()?;
+        recording.returned();
+        let sample = clock.end(begun)?;
+        let recorded = recording.end()?;
+        let whole = recorded.of_the_call().filter(|_| recorded.dropped == 0);
+        let Some(of_the_call) = whole.filter(|_| number > 0) else {
+            continue;
+        };
+        found.push(RecordedCall {
+            time_ns: Some(Nanoseconds(sample.device_ns)),
+            operations: operations(&recorded, &of_the_call),
+            calls: calls(&recorded),
+        });
+    }
+    Ok(found)
+}
+
+/// Calls to CUDA, by name.
+fn calls(recorded: &Recorded) -> BTreeMap<String, u64> {
+    let named = recorded.counts.named().into_iter();
+    named
+        .map(|(name, made)| (name.to_owned(), made.calls))
+        .collect()
+}
+
+/// A recording, counted from the start of its first operation.
+fn activity(recorded: &Recorded, host_ns: u64) -> Activity {
+    let all: Vec<&census::Operation> = recorded.operations.iter().collect();
+    let named = recorded.counts.named().into_iter();
+    Activity {
+        operations: operations(recorded, &all),
+        host_ns,
+        calls: calls(recorded),
+        calls_ns: named
+            .filter(|(_, made)| made.calls > 0)
+            .map(|(name, made)| (name.to_owned(), made.ns))
+            .collect(),
+        dropped: recorded.dropped,
+    }
+}
+
+/// Operations of a recording, counted from the start of the first of them.
+fn operations(recorded: &Recorded, of: &[&census::Operation]) -> Vec<Operation<Named>> {
+    let starts = of.iter().map(|operation| operation.start());
+    let first = starts.min().unwrap_or(recorded.begin);
+    let told = |operation: &census::Operation| {
+        let (work, stream) = match &operation.what {
+            What::Kernel(kernel) => {
+                let name = recorded.name(kernel.name).to_owned();
+                (Work::Kernel(Named { name }), kernel.stream)
+            }
+            What::Memory(memory) => {
+                let bytes = Some(memory.bytes);
+                let work = match memory.direction {
+                    Some(direction) => Work::Copy {
+                        direction: direction.to_owned(),
+                        bytes,
+                    },
+                    None => Work::Set { bytes },
+                };
+                (work, memory.stream)
+            }
+        };
+        let (start, end) = (operation.start() - first, operation.end() - first);
+        Operation {
+            stream: Some(stream),
+            launched_ns: operation
+                .launch
+                .map(|launch| launch.at.cast_signed() - first.cast_signed()),
+            operator: operation
+                .operator
+                .map(|operator| recorded.operator(operator).into()),
+            ..Operation::new(work, start, end)
+        }
+    };
+    of.iter().map(|operation| told(operation)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use regatta_probe::census::{Counts, Kernel, Launch, Made, Memory};
+
+    use super::*;
+
+    #[test]
+    fn times_count_from_the_first_start() {
+        let kernel = Kernel {
+            name: 0,
+            start: 2_000,
+            end: 2_500,
+            grid: [1, 1, 1],
+            block: [128, 1, 1],
+            cluster: None,
+            registers: 32,
+            static_shared: 0,
+            dynamic_shared: 0,
+            local: 0,
+            device: 0,
+            stream: 7,
+            correlation: 1,
+            graph: None,
+        };
+        let copy = Memory {
+            direction: Some("HtoD"),
+            bytes: 64,
+            start: 1_500,
+            end: 1_600,
+            device: 0,
+            stream: 7,
+            correlation: 2,
+        };
+        let launch = Some(Launch { at: 1_400, ns: 5 });
+        let operations = [(What::Memory(copy), None), (What::Kernel(kernel), launch)];
+        let recorded = Recorded {
+            begin: 1_000,
+            end: 3_000,
+            operations: operations
+                .map(|(what, launch)| census::Operation {
+                    what,
+                    launch,
+                    operator: launch.map(|_| 0),
+                })
+                .to_vec(),
+            names: vec!["flash".to_owned()],
+            called: None,
+            returned: None,
+            operators: vec!["step".to_owned()],
+            counts: Counts {
+                launches: Made { calls: 1, ns: 5 },
+                ..Counts::default()
+            },
+            dropped: 0,
+        };
+        let activity = activity(&recorded, 42);
+        let times: Vec<(u64, u64, Option<i64>)> = activity
+            .operations
+            .iter()
+            .map(|operation| (operation.start_ns, operation.end_ns, operation.launched_ns))
+            .collect();
+        assert_eq!(times, [(0, 100, None), (500, 1_000, Some(-100))]);
+        let kernel = activity.operations[1].kernel();
+        assert_eq!(kernel.map(|kernel| kernel.name.as_str()), Some("flash"));
+        assert_eq!(activity.operations[0].bytes(), Some(64));
+        assert_eq!(activity.operations[1].operator.as_deref(), Some("step"));
+        assert_eq!(activity.calls["launches"], 1);
+        assert_eq!(activity.calls_ns, [("launches".to_owned(), 5)].into());
+    }
+}

@@ -1,0 +1,288 @@
+//! What kernels are given, as C lays it out.
+
+use std::any::Any;
+use std::ffi::c_void;
+
+use cudarc::driver::sys;
+
+use super::error::{CudaError, checked};
+use super::plan::Pointer;
+use regatta_worker::attention::{Align, Dtype, Layout, Problem};
+
+/// `Tensor` of `problem.cuh`: where it starts, and its strides in elements.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceTensor {
+    pub data: u64,
+    pub batch: i64,
+    pub seq: i64,
+    pub head: i64,
+}
+
+impl DeviceTensor {
+    /// A tensor `[batch, seq, heads, dim]`, logically, in a physical layout.
+    pub fn new(data: u64, seq: u32, heads: u32, dim: u32, layout: Layout) -> DeviceTensor {
+        let (seq, heads, dim) = (i64::from(seq), i64::from(heads), i64::from(dim));
+        let (along_seq, along_head) = match layout {
+            Layout::Bshd => (heads * dim, dim),
+            Layout::Bhsd => (dim, seq * dim),
+        };
+        DeviceTensor {
+            data,
+            batch: seq * heads * dim,
+            seq: along_seq,
+            head: along_head,
+        }
+    }
+}
+
+/// `Problem` of `problem.cuh`, field by field.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DeviceProblem {
+    pub q: DeviceTensor,
+    pub k: DeviceTensor,
+    pub v: DeviceTensor,
+    pub out: DeviceTensor,
+    pub dout: DeviceTensor,
+    pub dq: DeviceTensor,
+    pub dk: DeviceTensor,
+    pub dv: DeviceTensor,
+    pub lse: u64,
+    pub delta: u64,
+    pub workspace: u64,
+    pub batch: i32,
+    pub heads: i32,
+    pub kv_heads: i32,
+    pub seq_q: i32,
+    pub seq_k: i32,
+    pub head_dim: i32,
+    pub head_dim_v: i32,
+    pub mask_left: i32,
+    pub mask_right: i32,
+    pub mask_align: i32,
+    pub num_splits: i32,
+    pub scale: f32,
+}
+
+impl DeviceProblem {
+    /// Sizes, strides, mask and scale; no tensor has an address yet. Sizes are below 2²⁹
+    /// (`plan` refuses more).
+    pub fn sized(problem: &Problem, num_splits: u32) -> DeviceProblem {
+        let p = problem;
+        let side = |keys: Option<u32>| keys.map_or(-1, |keys| keys.min(1 << 29) as i32);
+        let queries = |dim| DeviceTensor::new(0, p.seq_q, p.heads, dim, p.layout);
+        let keys = |dim| DeviceTensor::new(0, p.seq_k, p.kv_heads, dim, p.layout);
+        let (q, out) = (queries(p.head_dim), queries(p.head_dim_v));
+        let (k, v) = (keys(p.head_dim), keys(p.head_dim_v));
+        DeviceProblem {
+            q,
+            k,
+            v,
+            out,
+            dout: out,
+            dq: q,
+            dk: k,
+            dv: v,
+            batch: problem.batch as i32,
+            heads: problem.heads as i32,
+            kv_heads: problem.kv_heads as i32,
+            seq_q: problem.seq_q as i32,
+            seq_k: problem.seq_k as i32,
+            head_dim: problem.head_dim as i32,
+            head_dim_v: problem.head_dim_v as i32,
+            mask_left: side(problem.mask.left),
+            mask_right: side(problem.mask.right),
+            mask_align: i32::from(problem.mask.align == Align::BottomRight),
+            num_splits: num_splits as i32,
+            scale: (1.0 / f64::from(problem.head_dim).sqrt()) as f32,
+            ..DeviceProblem::default()
+        }
+    }
+
+    /// Where memory of the case lies; 0 for what it has not.
+    pub fn address(&self, of: Pointer) -> u64 {
+        match of {
+            Pointer::Q => self.q.data,
+            Pointer::K => self.k.data,
+            Pointer::V => self.v.data,
+            Pointer::Out => self.out.data,
+            Pointer::Lse => self.lse,
+            Pointer::Workspace => self.workspace,
+            Pointer::Dout => self.dout.data,
+            Pointer::Delta => self.delta,
+            Pointer::Dq => self.dq.data,
+            Pointer::Dk => self.dk.data,
+            Pointer::Dv => self.dv.data,
+        }
+    }
+
+    /// `low <= j - i <= high` for a query `i` that sees a key `j`: `Band` of `problem.cuh`.
+    pub fn band(&self) -> (i32, i32) {
+        const UNBOUNDED: i32 = 1 << 30;
+        let offset = self.mask_align * (self.seq_k - self.seq_q);
+        let low = match self.mask_left {
+            ..0 => -UNBOUNDED,
+            left => offset - left,
+        };
+        let high = match self.mask_right {
+            ..0 => UNBOUNDED,
+            right => offset + right,
+        };
+        (low, high)
+    }
+}
+
+/// `CUtensorMap`, which the driver wants aligned.
+#[repr(C, align(64))]
+#[derive(Clone, Copy)]
+pub struct TensorMap(sys::CUtensorMap);
+
+impl TensorMap {
+    /// The five-axis view `(64, seq, dim / 64, heads, batch)` of a 16-bit tensor, read in
+    /// boxes of `rows` rows; see the head of `flash_wgmma.cu`.
+    ///
+    /// # Errors
+    /// The driver's: a stride or an address that is no multiple of 16 bytes.
+    pub fn new(
+        tensor: &DeviceTensor,
+        [batch, seq, heads, dim]: [u32; 4],
+        dtype: Dtype,
+        rows: u32,
+    ) -> Result<TensorMap, CudaError> {
+        use sys::CUtensorMapDataType_enum as T;
+        let kind = match dtype {
+            Dtype::F16 => T::CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+            Dtype::Bf16 => T::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+            Dtype::F32 => T::CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+        };
+        let panels = dim / 64;
+        let dims = [64, seq, panels, heads, batch].map(u64::from);
+        let strides = [2 * tensor.seq, 128, 2 * tensor.head, 2 * tensor.batch].map(|s| s as u64);
+        let boxes = [64, rows, panels, 1, 1];
+        let steps = [1u32; 5];
+        let mut map = TensorMap(sys::CUtensorMap { opaque: [0; 16] });
+        // SAFETY: the arrays have as many elements as the rank says, and outlive the call.
+        let made = unsafe {
+            sys::cuTensorMapEncodeTiled(
+                &raw mut map.0,
+                kind,
+                5,
+                tensor.data as *mut c_void,
+                dims.as_ptr(),
+                strides.as_ptr(),
+                boxes.as_ptr(),
+                steps.as_ptr(),
+                sys::CUtensorMapInterleave_enum::CU_TENSOR_MAP_INTERLEAVE_NONE,
+                sys::CUtensorMapSwizzle_enum::CU_TENSOR_MAP_SWIZZLE_128B,
+                sys::CUtensorMapL2promotion_enum::CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                sys::CUtensorMapFloatOOBfill_enum::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+            )
+        };
+        checked("cuTensorMapEncodeTiled", made.result())?;
+        Ok(map)
+    }
+}
+
+/// The arguments of one launch, kept in place for as long as it may be made.
+#[derive(Default)]
+pub struct ArgumentList {
+    values: Vec<Box<dyn Any>>,
+    pointers: Vec<*mut c_void>,
+    sizes: Vec<usize>,
+}
+
+impl ArgumentList {
+    /// Adds an argument, passed by value: laid out as the kernel's C type.
+    pub fn push<T: Copy + 'static>(mut self, value: T) -> ArgumentList {
+        let mut boxed = Box::new(value);
+        self.pointers.push((&raw mut *boxed).cast());
+        self.values.push(boxed);
+        self.sizes.push(size_of::<T>());
+        self
+    }
+
+    /// How many bytes each argument has.
+    pub fn sizes(&self) -> &[usize] {
+        &self.sizes
+    }
+
+    /// Where each argument lies.
+    pub fn pointers(&mut self) -> &mut [*mut c_void] {
+        &mut self.pointers
+    }
+}
+
+/// `Reference` of `reference.cu`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct Results {
+    pub(super) out: u64,
+    pub(super) lse: u64,
+    pub(super) delta: u64,
+    pub(super) dq: u64,
+    pub(super) dk: u64,
+    pub(super) dv: u64,
+}
+
+impl Results {
+    /// Where a result lies, dense and in logical order.
+    pub fn of(&self, name: &str) -> u64 {
+        match name {
+            "out" => self.out,
+            "dq" => self.dq,
+            "dk" => self.dk,
+            _ => self.dv,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_problem_is_laid_out_as_in_c() {
+        assert_eq!(size_of::<DeviceProblem>(), 328);
+        assert_eq!(std::mem::offset_of!(DeviceProblem, lse), 256);
+        assert_eq!(std::mem::offset_of!(DeviceProblem, num_splits), 320);
+        assert!(align_of::<TensorMap>() >= 64);
+    }
+
+    #[test]
+    fn strides_follow_the_layout() {
+        let strides = |layout| {
+            let tensor = DeviceTensor::new(0, 10, 4, 8, layout);
+            (tensor.batch, tensor.seq, tensor.head)
+        };
+        assert_eq!(strides(Layout::Bshd), (320, 32, 8));
+        assert_eq!(strides(Layout::Bhsd), (320, 8, 80));
+    }
+
+    /// As `attention::Mask` sees it, query by query.
+    #[test]
+    fn the_band_is_the_mask() {
+        for text in [
+            "s5,sk9,d8,causal-tl",
+            "s9,sk5,d8,causal-br",
+            "s7,d8,window-2-1",
+            "s4,sk6,d8",
+        ] {
+            let Ok(problem) = text.parse::<Problem>() else {
+                panic!("{text}");
+            };
+            let (low, high) = DeviceProblem::sized(&problem, 1).band();
+            for i in 0..problem.seq_q as i32 {
+                let visible = problem.mask.visible(
+                    i as usize,
+                    problem.seq_q as usize,
+                    problem.seq_k as usize,
+                );
+                for j in 0..problem.seq_k as i32 {
+                    let seen = low <= j - i && j - i <= high;
+                    assert_eq!(seen, visible.contains(&(j as usize)), "{text}: {i}, {j}");
+                }
+            }
+        }
+    }
+}

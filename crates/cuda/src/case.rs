@@ -1,0 +1,347 @@
+//! A case on the device: its tensors, and the launches of one call.
+
+use std::collections::BTreeSet;
+use std::ffi::c_uint;
+use std::time::Instant;
+
+use cudarc::driver::result;
+use cudarc::driver::sys;
+
+use super::argument::{ArgumentList, DeviceProblem, DeviceTensor, TensorMap};
+use super::driver::{Device, Function};
+use super::error::{CudaError, checked};
+use super::memory::{Memory, NAN_IN_EVERY_TYPE};
+use super::parameters;
+use super::plan::{Arguments, Given, Plan, Step};
+use regatta_core::machine::Launch as LaunchRecord;
+use regatta_core::machine::Structure;
+use regatta_worker::attention::{Direction, Problem};
+use regatta_worker::units::Nanoseconds;
+
+/// A case made ready: memory, inputs, and launches with everything bound.
+pub struct Case {
+    problem: Problem,
+    plan: Plan,
+    /// What kernels are told of it.
+    pub figures: DeviceProblem,
+    /// Poisoned before the first call: results, statistics, workspace.
+    written: Vec<Memory>,
+    /// `q`, `k`, `v`, and `dout` where there is a backward.
+    inputs: Vec<Memory>,
+    forward: Vec<Launch>,
+    backward: Vec<Launch>,
+    stream: sys::CUstream,
+}
+
+/// A kernel launch with everything bound.
+struct Launch {
+    name: String,
+    function: Function,
+    grid: [u32; 3],
+    arguments: ArgumentList,
+}
+
+impl Launch {
+    fn run(&mut self, stream: sys::CUstream) -> Result<(), CudaError> {
+        let [x, y, z] = self.grid;
+        let shape = self.function.shape;
+        let [across, down, deep] = shape.block;
+        // SAFETY: the function is loaded, its arguments are laid out as its file says, and
+        // the memory they point to lives as long as the case.
+        let launched = unsafe {
+            result::launch_kernel(
+                self.function.handle,
+                (x, y, z),
+                (across, down, deep),
+                shape.shared_bytes as c_uint,
+                stream,
+                self.arguments.pointers(),
+            )
+        };
+        checked("cuLaunchKernel", launched)
+    }
+
+    fn record(&self) -> LaunchRecord {
+        let shape = self.function.shape;
+        let shared = self.function.static_shared_bytes + shape.shared_bytes;
+        LaunchRecord {
+            name: self.name.clone(),
+            grid: self.grid,
+            block: shape.block,
+            cluster: None,
+            registers: Some(self.function.registers),
+            shared_bytes: Some(shared.into()),
+            local_bytes: Some(self.function.local_bytes.into()),
+            blocks_per_sm: Some(self.function.blocks_per_sm),
+            graph: None,
+        }
+    }
+}
+
+/// Bytes of device memory that a case takes: tensors, statistics and workspace.
+pub fn bytes(problem: &Problem, plan: &Plan) -> u64 {
+    let sizes = Sizes::of(problem);
+    let gradients = u64::from(problem.direction.has_backward());
+    let width = problem.dtype.bytes();
+    let tensors = (sizes.q + sizes.k + sizes.v) * (1 + gradients) + sizes.out * (1 + gradients);
+    tensors * width + sizes.rows * 4 * (1 + gradients) + plan.workspace_bytes
+}
+
+/// Elements of each tensor.
+pub(super) struct Sizes {
+    pub q: u64,
+    pub k: u64,
+    pub v: u64,
+    pub out: u64,
+    /// Of one figure for each query of each head.
+    pub rows: u64,
+}
+
+impl Sizes {
+    pub fn of(p: &Problem) -> Sizes {
+        let product = |axes: [u32; 4]| axes.iter().map(|&n| u64::from(n)).product();
+        Sizes {
+            q: product([p.batch, p.seq_q, p.heads, p.head_dim]),
+            k: product([p.batch, p.seq_k, p.kv_heads, p.head_dim]),
+            v: product([p.batch, p.seq_k, p.kv_heads, p.head_dim_v]),
+            out: product([p.batch, p.seq_q, p.heads, p.head_dim_v]),
+            rows: product([p.batch, p.seq_q, p.heads, 1]),
+        }
+    }
+}
+
+impl Case {
+    /// Allocates; the inputs are still to be written.
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub fn new(device: &Device, problem: &Problem, plan: Plan) -> Result<Case, CudaError> {
+        let p = problem;
+        let sizes = Sizes::of(p);
+        let width = p.dtype.bytes();
+        let (mut inputs, mut written) = (Vec::new(), Vec::new());
+        let place = |kept: &mut Vec<Memory>, bytes: u64| -> Result<u64, CudaError> {
+            let memory = device.allocate(bytes)?;
+            let pointer = memory.pointer();
+            kept.push(memory);
+            Ok(pointer)
+        };
+        let mut figures = DeviceProblem::sized(p, plan.num_splits);
+        figures.q.data = place(&mut inputs, sizes.q * width)?;
+        figures.k.data = place(&mut inputs, sizes.k * width)?;
+        figures.v.data = place(&mut inputs, sizes.v * width)?;
+        figures.out.data = place(&mut written, sizes.out * width)?;
+        figures.lse = place(&mut written, sizes.rows * 4)?;
+        if p.direction.has_backward() {
+            figures.dout.data = place(&mut inputs, sizes.out * width)?;
+            figures.dq.data = place(&mut written, sizes.q * width)?;
+            figures.dk.data = place(&mut written, sizes.k * width)?;
+            figures.dv.data = place(&mut written, sizes.v * width)?;
+            figures.delta = place(&mut written, sizes.rows * 4)?;
+        }
+        if plan.workspace_bytes > 0 {
+            figures.workspace = place(&mut written, plan.workspace_bytes)?;
+        }
+        Ok(Case {
+            problem: p.clone(),
+            plan,
+            figures,
+            written,
+            inputs,
+            forward: Vec::new(),
+            backward: Vec::new(),
+            stream: device.stream(),
+        })
+    }
+
+    /// The first call, on poisoned results: compiling and loading what is not there yet,
+    /// then launching, until the device is done. For a gradient alone, the forward pass
+    /// before it is not timed. Returns its time.
+    ///
+    /// # Errors
+    /// A kernel that cannot be made or launched, or fails.
+    pub fn first_call(&mut self, device: &mut Device) -> Result<Nanoseconds, CudaError> {
+        for memory in &mut self.written {
+            memory.fill(NAN_IN_EVERY_TYPE, self.stream)?;
+        }
+        device.synchronise()?;
+        let mut begin = Instant::now();
+        self.forward = self.bound(device, &self.plan.forward)?;
+        if self.problem.direction == Direction::Backward {
+            run(&mut self.forward, self.stream)?;
+            device.synchronise()?;
+            begin = Instant::now();
+        }
+        self.backward = self.bound(device, &self.plan.backward)?;
+        self.call()?;
+        device.synchronise()?;
+        Ok(begin.elapsed().into())
+    }
+
+    fn bound(&self, device: &mut Device, steps: &[Step]) -> Result<Vec<Launch>, CudaError> {
+        let bind = |step: &Step| {
+            let function = device.function(step.code, &step.entry, step.shape)?;
+            let arguments = self.arguments(&step.arguments)?;
+            // Our own are held to their files by tests.
+            if let Arguments::Listed(listed) = &step.arguments {
+                let listed = listed
+                    .iter()
+                    .copied()
+                    .zip(arguments.sizes().iter().copied());
+                // SAFETY: the function is loaded.
+                if let Some(taken) = unsafe { parameters::sizes(function.handle) } {
+                    parameters::check(&step.entry, &listed.collect::<Vec<_>>(), &taken)?;
+                }
+            }
+            Ok(Launch {
+                name: step.entry.clone(),
+                function,
+                grid: step.grid,
+                arguments,
+            })
+        };
+        steps.iter().map(bind).collect()
+    }
+
+    fn arguments(&self, arguments: &Arguments) -> Result<ArgumentList, CudaError> {
+        match *arguments {
+            Arguments::Listed(ref listed) => Ok(self.listed(listed)),
+            Arguments::Problem => Ok(ArgumentList::default().push(self.figures)),
+            Arguments::Wgmma {
+                tile_keys,
+                heads_per_section,
+            } => self.wgmma(tile_keys, heads_per_section),
+            Arguments::WgmmaBackward {
+                tile_queries,
+                tile_keys,
+            } => {
+                let figures = &self.figures;
+                Ok(ArgumentList::default()
+                    .push(self.map_of_queries(&figures.q, tile_queries)?)
+                    .push(self.map_of_keys(&figures.k, tile_keys)?)
+                    .push(self.map_of_keys(&figures.v, tile_keys)?)
+                    .push(self.map_of_queries(&figures.dout, tile_queries)?)
+                    .push(*figures))
+            }
+        }
+    }
+
+    fn listed(&self, listed: &[Given]) -> ArgumentList {
+        let list = ArgumentList::default();
+        listed.iter().fold(list, |list, given| match *given {
+            Given::Problem => list.push(self.figures),
+            Given::Pointer(pointer) => list.push(self.figures.address(pointer)),
+            Given::Int(value) => list.push(value),
+            Given::Unsigned(value) => list.push(value),
+            Given::Long(value) => list.push(value),
+            Given::Float(value) => list.push(value),
+            Given::Double(value) => list.push(value),
+        })
+    }
+
+    fn wgmma(&self, tile_keys: u32, heads_per_section: u32) -> Result<ArgumentList, CudaError> {
+        // A consumer warpgroup's queries.
+        const ROWS: u32 = 64;
+        let figures = &self.figures;
+        let (low, high) = figures.band();
+        let maps = ArgumentList::default()
+            .push(self.map_of_queries(&figures.q, ROWS)?)
+            .push(self.map_of_keys(&figures.k, tile_keys)?)
+            .push(self.map_of_keys(&figures.v, tile_keys)?)
+            .push(self.map_of_queries(&figures.out, ROWS)?)
+            .push(figures.lse);
+        let numbers = [
+            figures.batch,
+            figures.heads,
+            figures.kv_heads,
+            figures.seq_q,
+            figures.seq_k,
+            low,
+            high,
+            heads_per_section as i32,
+        ];
+        let list = numbers.into_iter().fold(maps, ArgumentList::push);
+        Ok(list.push(figures.scale * std::f32::consts::LOG2_E))
+    }
+
+    fn map_of_queries(&self, tensor: &DeviceTensor, rows: u32) -> Result<TensorMap, CudaError> {
+        let p = &self.problem;
+        let shape = [p.batch, p.seq_q, p.heads, p.head_dim];
+        TensorMap::new(tensor, shape, p.dtype, rows)
+    }
+
+    fn map_of_keys(&self, tensor: &DeviceTensor, rows: u32) -> Result<TensorMap, CudaError> {
+        let p = &self.problem;
+        let shape = [p.batch, p.seq_k, p.kv_heads, p.head_dim];
+        TensorMap::new(tensor, shape, p.dtype, rows)
+    }
+
+    /// Queues the forward that comes before a gradient which is timed alone.
+    ///
+    /// # Errors
+    /// As [`call`](Case::call).
+    pub fn forward_before(&mut self) -> Result<(), CudaError> {
+        run(&mut self.forward, self.stream)
+    }
+
+    /// Queues the launches of one call.
+    ///
+    /// # Errors
+    /// A launch that the driver refuses. What fails on the device shows later.
+    pub fn call(&mut self) -> Result<(), CudaError> {
+        if self.problem.direction.has_forward() {
+            run(&mut self.forward, self.stream)?;
+        }
+        if self.problem.direction.has_backward() {
+            run(&mut self.backward, self.stream)?;
+        }
+        Ok(())
+    }
+
+    /// What one call launches.
+    pub fn structure(&self) -> Structure {
+        let direction = self.problem.direction;
+        let forward = self.forward.iter().filter(|_| direction.has_forward());
+        let launches = forward.chain(&self.backward);
+        let counts = [
+            ("copies", 0),
+            ("workspace_bytes", self.plan.workspace_bytes),
+        ];
+        Structure {
+            launches: launches.map(Launch::record).collect(),
+            counts: counts.map(|(name, n)| (name.to_owned(), n)).into(),
+            code: Some(self.code()),
+            ..Structure::default()
+        }
+    }
+
+    /// A hash over the machine code of every file launched from, in the order of names.
+    fn code(&self) -> String {
+        let launches = self.forward.iter().chain(&self.backward);
+        let images: BTreeSet<u32> = launches.map(|launch| launch.function.code).collect();
+        let images: Vec<String> = images.iter().map(|sum| format!("{sum:08x}")).collect();
+        images.join("-")
+    }
+
+    /// What it computes.
+    pub fn problem(&self) -> &Problem {
+        &self.problem
+    }
+
+    /// What each parameter became.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Bytes of device memory that it holds.
+    pub fn held_bytes(&self) -> u64 {
+        let held = self.inputs.iter().chain(&self.written);
+        held.map(Memory::bytes).sum()
+    }
+}
+
+fn run(launches: &mut [Launch], stream: sys::CUstream) -> Result<(), CudaError> {
+    launches
+        .iter_mut()
+        .try_for_each(|launch| launch.run(stream))
+}

@@ -1,0 +1,303 @@
+//! Inputs, the float64 reference and the comparison, on the device.
+//!
+//! `inputs.cu` makes what `attention::inputs` makes, `reference.cu` is
+//! `attention::reference` in another place; the harness recomputes small problems and
+//! single elements by itself.
+
+use cudarc::driver::result;
+
+use super::argument::DeviceTensor;
+use super::case::{Case, Sizes};
+use super::driver::Device;
+use super::error::{CudaError, checked};
+use super::launch::launch;
+use super::memory::{Memory, NAN_IN_EVERY_TYPE};
+use super::reference::{Extent, Reference};
+use super::view::{Heads, View};
+use crate::kernels::contract::contracts;
+use regatta_worker::attention::inputs::{Tensor, probe_indices};
+use regatta_worker::attention::{Dtype, Problem};
+use regatta_worker::difference::Difference;
+use regatta_worker::protocol::{PROBES, TensorError};
+
+/// Blocks of the kernels that share a tensor's elements whatever their number.
+const BLOCKS: u32 = 1024;
+
+/// A tensor, logically `[batch, seq, heads, dim]`.
+#[derive(Clone, Copy)]
+struct Shaped {
+    name: &'static str,
+    heads: Heads,
+    tensor: DeviceTensor,
+    shape: [u32; 4],
+}
+
+impl Shaped {
+    /// The part of it that a view has.
+    fn of(&self, p: &Problem, view: View) -> Shaped {
+        let small = view.problem(p);
+        let [_, seq, _, dim] = self.shape;
+        let heads = match self.heads {
+            Heads::Query => small.heads,
+            Heads::Key => small.kv_heads,
+        };
+        Shaped {
+            tensor: view.tensor(p, &self.tensor, self.heads),
+            shape: [small.batch, seq, heads, dim],
+            ..*self
+        }
+    }
+}
+
+/// `Fill` of `inputs.cu`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Fill {
+    to: DeviceTensor,
+    seed: u64,
+    tensor: u64,
+    shape: [i32; 4],
+}
+
+/// `Difference` of `reference.cu`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct DifferenceArgument {
+    result: DeviceTensor,
+    reference: u64,
+    partials: u64,
+    shape: [i32; 4],
+}
+
+/// Writes the inputs of a case.
+///
+/// # Errors
+/// The driver's, or the compiler's.
+pub fn write_inputs(device: &mut Device, case: &Case, seed: u64) -> Result<(), CudaError> {
+    let (p, figures) = (case.problem().clone(), case.figures);
+    let mut inputs = vec![
+        (Tensor::Q, figures.q, p.seq_q, p.heads, p.head_dim),
+        (Tensor::K, figures.k, p.seq_k, p.kv_heads, p.head_dim),
+        (Tensor::V, figures.v, p.seq_k, p.kv_heads, p.head_dim_v),
+    ];
+    if p.direction.has_backward() {
+        inputs.push((Tensor::Dout, figures.dout, p.seq_q, p.heads, p.head_dim_v));
+    }
+    let kernel = &contracts().inputs.inputs;
+    for (tensor, to, seq, heads, dim) in inputs {
+        let fill = Fill {
+            to,
+            seed,
+            tensor: tensor as u64,
+            shape: [p.batch, seq, heads, dim].map(|n| n as i32),
+        };
+        launch(device, kernel, p.dtype, [BLOCKS, 1, 1], fill, None)?;
+    }
+    Ok(())
+}
+
+/// The results of a case, in the protocol's order.
+fn results(case: &Case) -> Vec<Shaped> {
+    let (p, figures) = (case.problem(), &case.figures);
+    let queries = |name, tensor, dim| Shaped {
+        name,
+        heads: Heads::Query,
+        tensor,
+        shape: [p.batch, p.seq_q, p.heads, dim],
+    };
+    let keys = |name, tensor, dim| Shaped {
+        name,
+        heads: Heads::Key,
+        tensor,
+        shape: [p.batch, p.seq_k, p.kv_heads, dim],
+    };
+    let mut found = Vec::new();
+    if p.direction.has_forward() {
+        found.push(queries("out", figures.out, p.head_dim_v));
+    }
+    if p.direction.has_backward() {
+        found.push(queries("dq", figures.dq, p.head_dim));
+        found.push(keys("dk", figures.dk, p.head_dim));
+        found.push(keys("dv", figures.dv, p.head_dim_v));
+    }
+    found
+}
+
+/// What a comparison found of one result.
+pub struct Compared {
+    /// The result's name.
+    pub name: &'static str,
+    /// How far it is from the reference.
+    pub error: TensorError,
+    /// Single elements, for the harness's own check.
+    pub probes: Vec<Option<f64>>,
+}
+
+/// Compares every result of a case with the reference, as far as that goes. The whole of
+/// each is looked at for elements that are not finite.
+///
+/// # Errors
+/// The driver's.
+pub fn compare(
+    device: &mut Device,
+    case: &Case,
+    reference: &Reference,
+) -> Result<Vec<Compared>, CudaError> {
+    let p = case.problem();
+    let mut partials = device.allocate(u64::from(BLOCKS) * 4 * 8)?;
+    let mut found = Vec::new();
+    for result in results(case) {
+        let mut sums = Difference {
+            finite: true,
+            ..Difference::default()
+        };
+        for (view, right) in &reference.views {
+            let part = result.of(p, *view);
+            let right = right.of(result.name);
+            sums.add(&difference(device, p.dtype, &part, right, &mut partials)?);
+        }
+        if reference.extent == Extent::Part {
+            sums.finite &= all_finite(device, p, &result, &mut partials)?;
+        }
+        found.push(Compared {
+            name: result.name,
+            error: sums.error(),
+            probes: probes(&result, p.dtype)?,
+        });
+    }
+    Ok(found)
+}
+
+/// The sums over one part of a result.
+fn difference(
+    device: &mut Device,
+    dtype: Dtype,
+    result: &Shaped,
+    reference: u64,
+    partials: &mut Memory,
+) -> Result<Difference, CudaError> {
+    let difference = DifferenceArgument {
+        result: result.tensor,
+        reference,
+        partials: partials.pointer(),
+        shape: result.shape.map(|n| n as i32),
+    };
+    // A comparison that did not happen must not look like one that found nothing.
+    partials.fill(NAN_IN_EVERY_TYPE, device.stream())?;
+    let kernel = &contracts().reference.difference;
+    let grid = [BLOCKS, 1, 1];
+    launch(device, kernel, dtype, grid, difference, None)?;
+    device.synchronise()?;
+    let partials: Vec<f64> = partials.read(0, BLOCKS as usize * 4)?;
+    Ok(added(&partials, elements(result)))
+}
+
+/// Whether all of a result is finite, by comparisons of an eighth of it at a time with
+/// zeros: they count what is not finite.
+fn all_finite(
+    device: &mut Device,
+    p: &Problem,
+    result: &Shaped,
+    partials: &mut Memory,
+) -> Result<bool, CudaError> {
+    let parts = View::eighths(p).into_iter().map(|view| result.of(p, view));
+    let parts: Vec<Shaped> = parts.collect();
+    let largest = parts.iter().map(elements).max().unwrap_or(0);
+    let mut zeros = device.allocate(8 * largest)?;
+    zeros.fill(0, device.stream())?;
+    for part in &parts {
+        if !difference(device, p.dtype, part, zeros.pointer(), partials)?.finite {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Bytes that looking for elements that are not finite takes.
+pub fn finite_bytes(p: &Problem) -> u64 {
+    let small = View::eighths(p).into_iter().map(|view| {
+        let sizes = Sizes::of(&view.problem(p));
+        sizes.q.max(sizes.k).max(sizes.v).max(sizes.out)
+    });
+    8 * small.max().unwrap_or(0)
+}
+
+fn elements(result: &Shaped) -> u64 {
+    result.shape.iter().map(|&n| u64::from(n)).product()
+}
+
+/// The partial sums that `difference` left, added up: squared differences, squared
+/// references, largest difference, elements that are not finite.
+fn added(partials: &[f64], elements: u64) -> Difference {
+    let (mut squares, mut norm, mut largest, mut wrong) = (0.0, 0.0, 0.0f64, 0.0);
+    for part in partials.chunks_exact(4) {
+        squares += part[0];
+        norm += part[1];
+        largest = largest.max(part[2]);
+        wrong += part[3];
+    }
+    Difference {
+        elements,
+        squares,
+        norm,
+        largest,
+        // A sum that never happened is NaN, and no sign that all is well.
+        finite: wrong == 0.0,
+    }
+}
+
+/// Single elements of a result, read one by one: there are few.
+fn probes(result: &Shaped, dtype: Dtype) -> Result<Vec<Option<f64>>, CudaError> {
+    let [_, seq, heads, dim] = result.shape.map(u64::from);
+    let read = |index: u64| {
+        let (d, rest) = (index % dim, index / dim);
+        let (head, rest) = (rest % heads, rest / heads);
+        let (row, batch) = (rest % seq, rest / seq);
+        let tensor = &result.tensor;
+        let offset = batch as i64 * tensor.batch
+            + row as i64 * tensor.seq
+            + head as i64 * tensor.head
+            + d as i64;
+        let at = tensor.data + offset as u64 * dtype.bytes();
+        let value = element(at, dtype)?;
+        Ok(value.is_finite().then_some(value))
+    };
+    probe_indices(elements(result), PROBES).map(read).collect()
+}
+
+fn element(at: u64, dtype: Dtype) -> Result<f64, CudaError> {
+    let mut bytes = [0u8; 4];
+    let wanted = &mut bytes[..dtype.bytes() as usize];
+    // SAFETY: an element of a live tensor, at its own offset.
+    let read = unsafe { result::memcpy_dtoh_sync(wanted, at) };
+    checked("cuMemcpyDtoH", read)?;
+    let half = u16::from_ne_bytes([bytes[0], bytes[1]]);
+    Ok(match dtype {
+        Dtype::F32 => f32::from_ne_bytes(bytes).into(),
+        Dtype::F16 => half::f16::from_bits(half).to_f64(),
+        Dtype::Bf16 => half::bf16::from_bits(half).to_f64(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn structs_are_as_large_as_in_c() {
+        assert_eq!(size_of::<Fill>(), 64);
+        assert_eq!(size_of::<DifferenceArgument>(), 64);
+    }
+
+    #[test]
+    fn partial_sums_become_the_figures_of_the_protocol() {
+        let sums = [3.0, 30.0, 0.5, 0.0, 1.0, 70.0, 0.25, 0.0];
+        let found = added(&sums, 8).error();
+        assert_eq!(found.relative_l2, Some(0.2));
+        assert_eq!(found.max_abs, Some(0.5));
+        let lost = added(&[3.0, 30.0, 0.5, 1.0], 4);
+        assert!(!lost.finite);
+        // A comparison that did not happen.
+        assert!(!added(&[f64::NAN; 4], 4).finite);
+    }
+}

@@ -1,0 +1,242 @@
+//! Compiled kernels on disk, so that a warm start compiles nothing.
+//!
+//! A file holds one image: a line of JSON, the cubin, and the CRC-32 of both (four bytes,
+//! little-endian). Its name is a hash of everything that the image follows from. It is
+//! written beside its place and renamed into it, so that any number of processes may come
+//! at once; one that is torn or edited is as good as absent.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+
+use super::image::Image;
+use super::resources::Resources;
+use regatta_core::input;
+use regatta_core::output;
+
+/// Part of every name: another format is another name.
+const FORMAT: &str = "regatta kernel image 1";
+
+/// Images kept of one file, architecture and compiler: those of the last few versions of
+/// the source.
+const KEPT: usize = 8;
+
+/// Where an image lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// What the image is of, for people, and for finding its older versions.
+    label: String,
+    hash: u128,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Head {
+    compiler: String,
+    seconds: f64,
+    resources: Vec<Resources>,
+    warnings: Vec<String>,
+    cubin_bytes: usize,
+}
+
+impl Key {
+    /// The key of what follows from these texts.
+    pub fn new<'a>(label: &str, texts: impl IntoIterator<Item = &'a str>) -> Key {
+        let mut hash = Fnv::default();
+        for text in std::iter::once(FORMAT).chain(texts) {
+            // Lengths keep "ab","c" and "a","bc" apart.
+            hash.add(&text.len().to_le_bytes());
+            hash.add(text.as_bytes());
+        }
+        Key {
+            label: label.to_owned(),
+            hash: hash.0,
+        }
+    }
+
+    /// Where the image lies in a folder.
+    pub fn path(&self, folder: &Path) -> PathBuf {
+        folder.join(format!("{}{:032x}.image", self.prefix(), self.hash))
+    }
+
+    fn prefix(&self) -> String {
+        format!("{}-", self.label)
+    }
+}
+
+/// The image of a key, or nothing when it is absent or damaged.
+pub fn load(folder: &Path, key: &Key) -> Option<Image> {
+    let bytes = input::bytes(&key.path(folder), input::IMAGE).ok()?;
+    let (body, sum) = bytes.split_last_chunk::<4>()?;
+    if crc32fast::hash(body) != u32::from_le_bytes(*sum) {
+        return None;
+    }
+    let end = body.iter().position(|byte| *byte == b'\n')?;
+    let head: Head = serde_json::from_slice(&body[..end]).ok()?;
+    let cubin = &body[end + 1..];
+    (cubin.len() == head.cubin_bytes).then(|| Image {
+        cubin: cubin.to_vec(),
+        compiler: head.compiler,
+        resources: head.resources,
+        cached: true,
+        seconds: head.seconds,
+        warnings: head.warnings,
+    })
+}
+
+/// Keeps an image, and forgets the oldest of its kind.
+///
+/// # Errors
+/// When the folder cannot be written.
+pub fn store(folder: &Path, key: &Key, image: &Image) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    let head = Head {
+        compiler: image.compiler.clone(),
+        seconds: image.seconds,
+        resources: image.resources.clone(),
+        warnings: image.warnings.clone(),
+        cubin_bytes: image.cubin.len(),
+    };
+    let mut bytes = serde_json::to_vec(&head)?;
+    bytes.push(b'\n');
+    bytes.extend(&image.cubin);
+    bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
+    output::write(&key.path(folder), &bytes)?;
+    forget_oldest(folder, key);
+    Ok(())
+}
+
+/// Removes all but the newest images of a key's label. What cannot be removed stays.
+fn forget_oldest(folder: &Path, key: &Key) {
+    let prefix = key.prefix();
+    // The hash is all that may follow: `flash_mma-` is no prefix of flash_mma_backward's.
+    let length = prefix.len() + 32 + ".image".len();
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut images: Vec<(SystemTime, PathBuf)> = entries
+        .filter(|entry| {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            name.len() == length && name.starts_with(&prefix) && name.ends_with(".image")
+        })
+        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
+        .collect();
+    images.sort();
+    let excess = images.len().saturating_sub(KEPT);
+    for (_, path) in images.drain(..excess) {
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// FNV-1a of 128 bits (<http://www.isthe.com/chongo/tech/comp/fnv/>): the same in every
+/// version and on every machine, and wide enough that two sources never meet by chance.
+struct Fnv(u128);
+
+impl Default for Fnv {
+    fn default() -> Fnv {
+        Fnv(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
+    }
+}
+
+impl Fnv {
+    fn add(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 ^= u128::from(*byte);
+            self.0 = self
+                .0
+                .wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn image(cubin: &[u8]) -> Image {
+        Image {
+            cubin: cubin.to_vec(),
+            compiler: "nvcc 13.0.88".to_owned(),
+            resources: vec![Resources {
+                name: "k".to_owned(),
+                registers: 40,
+                ..Resources::default()
+            }],
+            cached: false,
+            seconds: 1.25,
+            warnings: vec!["k.cu(1): warning".to_owned()],
+        }
+    }
+
+    #[test]
+    fn images_read_back_and_damage_is_absence() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = Key::new("naive-sm_80-nvcc", ["a", "b"]);
+        assert!(load(folder.path(), &key).is_none());
+        let cubin: Vec<u8> = (0..=255).collect();
+        store(folder.path(), &key, &image(&cubin)).unwrap();
+        let back = load(folder.path(), &key).unwrap();
+        assert!(back.cached);
+        assert_eq!((back.cubin, back.seconds), (cubin.clone(), 1.25));
+        assert_eq!(back.resources, image(&[]).resources);
+        assert_eq!(back.warnings, image(&[]).warnings);
+
+        let path = key.path(folder.path());
+        let whole = fs::read(&path).unwrap();
+        for length in 0..whole.len() {
+            fs::write(&path, &whole[..length]).unwrap();
+            assert!(load(folder.path(), &key).is_none(), "cut to {length} bytes");
+        }
+        for at in 0..whole.len() {
+            let mut edited = whole.clone();
+            edited[at] ^= 0x10;
+            fs::write(&path, edited).unwrap();
+            assert!(load(folder.path(), &key).is_none(), "byte {at} changed");
+        }
+        store(folder.path(), &key, &image(&cubin)).unwrap();
+        assert!(load(folder.path(), &key).is_some());
+    }
+
+    #[test]
+    fn anything_else_is_another_key() {
+        let key = |label: &str, texts: [&'static str; 2]| Key::new(label, texts);
+        assert_eq!(key("a", ["x", "y"]), key("a", ["x", "y"]));
+        assert_ne!(key("a", ["x", "y"]), key("b", ["x", "y"]));
+        assert_ne!(key("a", ["x", "y"]), key("a", ["xy", ""]));
+    }
+
+    /// From the test vectors of the hash's authors.
+    #[test]
+    fn the_hash_is_fnv_1a() {
+        let hash = |text: &str| {
+            let mut hash = Fnv::default();
+            hash.add(text.as_bytes());
+            hash.0
+        };
+        assert_eq!(hash("a"), 0xd228_cb69_6f1a_8caf_7891_2b70_4e4a_8964);
+        assert_eq!(hash("foobar"), 0x343e_1662_793c_64bf_6f0d_3597_ba44_6f18);
+    }
+
+    #[test]
+    fn only_the_last_versions_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let neighbour = Key::new("naive_more-sm_80-nvcc", ["1"]);
+        store(folder.path(), &neighbour, &image(b"x")).unwrap();
+        let keys: Vec<Key> = (0..KEPT + 3)
+            .map(|version| Key::new("naive-sm_80-nvcc", [version.to_string().as_str()]))
+            .collect();
+        for (age, key) in keys.iter().enumerate() {
+            store(folder.path(), key, &image(b"x")).unwrap();
+            let at = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(age as u64);
+            let file = fs::File::open(key.path(folder.path())).unwrap();
+            file.set_modified(at).unwrap();
+        }
+        store(folder.path(), &keys[0], &image(b"x")).unwrap();
+        let left = keys.iter().filter(|key| load(folder.path(), key).is_some());
+        assert_eq!(left.count(), KEPT);
+        assert!(load(folder.path(), &keys[0]).is_some());
+        assert!(load(folder.path(), &keys[1]).is_none());
+        assert!(load(folder.path(), &neighbour).is_some());
+    }
+}

@@ -1,0 +1,201 @@
+//! A kernel file becomes code for a device, through the cache.
+
+use std::time::Instant;
+
+use super::arch::Arch;
+use super::cache::{self, Key};
+pub use super::image::{BuildError, Compiler, Image};
+use super::resources;
+use super::source::{FILES, Source};
+use super::toolkit::{self, Toolkit};
+use super::{nvcc, nvrtc};
+
+/// Code for a kernel file of the binary, by its name without the ending. Compiled when the
+/// cache has none; otherwise no compiler is opened or started.
+///
+/// # Errors
+/// See [`BuildError`].
+pub fn compiled(file: &str, arch: Arch, compiler: Compiler) -> Result<Image, BuildError> {
+    let source = Source::embedded(file).ok_or_else(|| {
+        let names = FILES.map(|file| file.name);
+        BuildError::Unsupported {
+            file: file.to_owned(),
+            arch,
+            why: format!(
+                "there is no such kernel file; there are {}",
+                names.join(", ")
+            ),
+        }
+    })?;
+    image(&source, arch, compiler, false)
+}
+
+/// Code for any source. `fresh` compiles even what the cache has.
+///
+/// # Errors
+/// See [`BuildError`].
+pub fn image(
+    source: &Source,
+    arch: Arch,
+    compiler: Compiler,
+    fresh: bool,
+) -> Result<Image, BuildError> {
+    if let Some(why) = source.needs.refuse(arch) {
+        return Err(BuildError::Unsupported {
+            file: source.file_name(),
+            arch,
+            why,
+        });
+    }
+    let toolkit = toolkit::here(compiler).map_err(BuildError::NoCompiler)?;
+    let folder = regatta_core::cache::folder()?.join("kernels");
+    let key = key(source, arch, compiler, &toolkit);
+    if let Some(image) = cache::load(&folder, &key).filter(|_| !fresh) {
+        return Ok(image);
+    }
+    let started = Instant::now();
+    let compiled = match compiler {
+        Compiler::Nvrtc => nvrtc::compile(&toolkit, source, arch)?,
+        Compiler::Nvcc => nvcc::compile(&toolkit, source, arch)?,
+    };
+    let image = Image {
+        cubin: compiled.cubin,
+        compiler: compiled.compiler,
+        resources: resources::parse(&compiled.log),
+        cached: false,
+        seconds: started.elapsed().as_secs_f64(),
+        warnings: resources::warnings(&compiled.log),
+    };
+    cache::store(&folder, &key, &image)?;
+    Ok(image)
+}
+
+fn key(source: &Source, arch: Arch, compiler: Compiler, toolkit: &Toolkit) -> Key {
+    let options = match compiler {
+        Compiler::Nvrtc => nvrtc::OPTIONS.join(" "),
+        Compiler::Nvcc => nvcc::OPTIONS.join(" "),
+    };
+    let (stamp, arch) = (toolkit.stamp(), arch.to_string());
+    let label = format!("{}-{arch}-{compiler}", source.name);
+    let own = [stamp.as_str(), &arch, &options, &source.name, &source.text];
+    let headers = source.headers.iter();
+    let headers = headers.flat_map(|(name, text)| [name.as_str(), text.as_ref()]);
+    let asked = source.options.iter().map(String::as_str);
+    Key::new(&label, own.into_iter().chain(headers).chain(asked))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::image::Compiled;
+    use super::*;
+
+    /// The compilers under `REGATTA_TEST_CUDA`, as CI has them.
+    fn installed() -> Vec<(Compiler, Toolkit)> {
+        let Some(root) = std::env::var_os("REGATTA_TEST_CUDA") else {
+            eprintln!("not run: REGATTA_TEST_CUDA names no CUDA toolkit");
+            return Vec::new();
+        };
+        let variable = |name: &str| (name == "REGATTA_CUDA").then(|| root.clone());
+        let found = |compiler| (compiler, toolkit::find(compiler, &variable).unwrap());
+        [Compiler::Nvrtc, Compiler::Nvcc].map(found).to_vec()
+    }
+
+    fn run(compiler: Compiler, toolkit: &Toolkit, source: &Source) -> Result<Compiled, BuildError> {
+        match compiler {
+            Compiler::Nvrtc => nvrtc::compile(toolkit, source, Arch::SM_90A),
+            Compiler::Nvcc => nvcc::compile(toolkit, source, Arch::SM_90A),
+        }
+    }
+
+    #[test]
+    fn both_compilers_make_every_entry_point_of_the_contract() {
+        for (compiler, toolkit) in installed() {
+            let source = Source::embedded("naive").unwrap();
+            let compiled = run(compiler, &toolkit, &source).unwrap();
+            assert!(compiled.cubin.starts_with(b"\x7fELF"), "{compiler}");
+            assert!(compiled.compiler.starts_with(&format!("{compiler} 1")));
+            let found = resources::parse(&compiled.log);
+            let mut names: Vec<&str> = found.iter().map(|r| r.name.as_str()).collect();
+            let entries = super::super::contract::entries("naive");
+            let mut stated: Vec<&str> = entries.iter().map(|e| e.name.as_str()).collect();
+            names.sort_unstable();
+            stated.sort_unstable();
+            assert_eq!(names, stated, "{compiler}");
+            assert!(found.iter().all(|resources| resources.registers > 0));
+        }
+    }
+
+    /// NVRTC's own cache, where it works, gives the code of the first for the second.
+    #[test]
+    fn what_entry_points_take_is_told_each_time() {
+        for (compiler, toolkit) in installed() {
+            let source = Source::embedded("naive").unwrap();
+            let told = ["-DONE=1", "-DOTHER=1"].map(|option| {
+                let source = source.clone().with_options(&[option.to_owned()]);
+                let compiled = run(compiler, &toolkit, &source).unwrap();
+                resources::parse(&compiled.log)
+            });
+            assert!(!told[0].is_empty());
+            assert_eq!(told[0], told[1], "{compiler}");
+        }
+    }
+
+    #[test]
+    fn a_mistake_is_shown_with_its_line_and_the_header_that_has_it() {
+        for (compiler, toolkit) in installed() {
+            let mut source = Source::embedded("naive").unwrap();
+            let (header, text) = &mut source.headers[0];
+            text.to_mut()
+                .push_str("\n__device__ int wrong() { return missing; }\n");
+            let place = format!("{header}({}): error", text.lines().count());
+            let error = run(compiler, &toolkit, &source).unwrap_err();
+            let BuildError::Rejected { file, log, .. } = &error else {
+                panic!("{compiler}: {error}");
+            };
+            assert_eq!(file, "naive.cu");
+            assert!(log.contains(&place), "{compiler}: {log}");
+            assert!(log.contains("missing"), "{compiler}: {log}");
+        }
+    }
+
+    fn toolkit() -> Toolkit {
+        Toolkit {
+            program: "/no/such/nvcc".into(),
+            builtins: None,
+            includes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_key_follows_everything_that_code_follows_from() {
+        let source = Source::embedded("naive").unwrap();
+        let of = |source: &Source, arch, compiler| key(source, arch, compiler, &toolkit());
+        let first = of(&source, Arch::SM_80, Compiler::Nvcc);
+        assert_eq!(first, of(&source, Arch::SM_80, Compiler::Nvcc));
+        assert_ne!(first, of(&source, Arch::SM_100, Compiler::Nvcc));
+        assert_ne!(first, of(&source, Arch::SM_80, Compiler::Nvrtc));
+        let mut edited = source.clone();
+        edited.headers[0].1.to_mut().push('\n');
+        assert_ne!(first, of(&edited, Arch::SM_80, Compiler::Nvcc));
+        let mut edited = source.clone();
+        edited.text.to_mut().push('\n');
+        assert_ne!(first, of(&edited, Arch::SM_80, Compiler::Nvcc));
+        let other = Toolkit {
+            program: "/no/such/other".into(),
+            ..toolkit()
+        };
+        assert_ne!(first, key(&source, Arch::SM_80, Compiler::Nvcc, &other));
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_and_an_architecture_it_is_not_for() {
+        let error = compiled("flash", Arch::SM_80, Compiler::Nvrtc).unwrap_err();
+        assert!(
+            error.to_string().contains("there are naive, flash_simt"),
+            "{error}"
+        );
+        let error = compiled("flash_wgmma", Arch::SM_100, Compiler::Nvrtc).unwrap_err();
+        assert!(matches!(error, BuildError::Unsupported { .. }), "{error}");
+        assert!(error.to_string().contains("sm_90a alone"), "{error}");
+    }
+}

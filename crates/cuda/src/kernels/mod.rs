@@ -1,0 +1,17 @@
+//! Our CUDA kernels as sources: what is there, how each entry point is launched, and
+//! how a file becomes code for a device.
+
+pub mod arch;
+pub mod cache;
+pub mod compile;
+pub mod contract;
+pub mod device;
+mod image;
+pub mod ledger;
+pub mod ledger_file;
+mod nvcc;
+mod nvrtc;
+pub mod occupancy;
+pub mod resources;
+pub mod source;
+pub mod toolkit;

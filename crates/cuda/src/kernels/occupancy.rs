@@ -1,0 +1,188 @@
+//! How many blocks of a kernel a multiprocessor holds at once, without a GPU.
+//!
+//! Limits are those of the table "Technical Specifications per Compute Capability" of the
+//! CUDA C++ Programming Guide (13.0, section 20); how registers, shared memory and
+//! barriers are handed out follows NVIDIA's `cuda_occupancy.h` of the same version.
+//! `tests/vectors/make_occupancy.cpp` holds this against that header.
+
+use super::arch::Arch;
+
+const WARP: u32 = 32;
+const THREADS_PER_BLOCK: u32 = 1024;
+/// 32-bit registers of a multiprocessor, and the most that a block may have.
+const REGISTERS: u32 = 65_536;
+const REGISTERS_PER_THREAD: u32 = 255;
+/// Registers are given to a warp in lumps of this many.
+const REGISTER_LUMP: u32 = 256;
+/// Schedulers of a multiprocessor, each with a quarter of its registers.
+const PARTITIONS: u32 = 4;
+/// Bytes that shared memory is given out in.
+const SHARED_LUMP: u32 = 128;
+/// Bytes of a block's shared memory that the system keeps for itself.
+const SHARED_RESERVED: u32 = 1024;
+
+/// Barriers keep blocks out from Hopper on.
+const NOT_COUNTED: u32 = u32::MAX;
+
+/// What a multiprocessor of one compute capability holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Resident blocks.
+    pub blocks: u32,
+    /// Resident warps.
+    pub warps: u32,
+    /// Shared memory in bytes.
+    pub shared_bytes: u32,
+    /// The most shared memory that a block may ask for, in bytes.
+    pub block_shared_bytes: u32,
+    /// Named barriers.
+    pub barriers: u32,
+}
+
+/// What one block of a kernel takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Demand {
+    /// Threads.
+    pub threads: u32,
+    /// Registers a thread.
+    pub registers: u32,
+    /// Shared memory in bytes, static and dynamic.
+    pub shared_bytes: u32,
+    /// Named barriers.
+    pub barriers: u32,
+}
+
+/// The limits of an architecture, where they are known.
+pub fn limits(arch: Arch) -> Option<Limits> {
+    let (blocks, warps, shared, barriers) = match (arch.major, arch.minor) {
+        (8, 0) => (32, 64, 164, NOT_COUNTED),
+        (8, 7) => (16, 48, 164, NOT_COUNTED),
+        (8, 6) => (16, 48, 100, NOT_COUNTED),
+        (8, 9) => (24, 48, 100, NOT_COUNTED),
+        (9, 0) | (10, 0 | 3) => (32, 64, 228, 64),
+        (11, 0) => (24, 48, 228, 24),
+        (12, 0 | 1) => (24, 48, 100, 24),
+        _ => return None,
+    };
+    Some(Limits {
+        blocks,
+        warps,
+        shared_bytes: shared * 1024,
+        block_shared_bytes: (shared - 1) * 1024,
+        barriers,
+    })
+}
+
+/// Blocks that a multiprocessor holds at once; 0 when not even one fits. Nothing when
+/// the architecture's limits are unknown.
+pub fn resident(arch: Arch, demand: Demand) -> Option<u32> {
+    let limits = limits(arch)?;
+    let warps = demand.threads.div_ceil(WARP);
+    let registers = (demand.registers * WARP).next_multiple_of(REGISTER_LUMP);
+    // The hardware checks a block as if each scheduler had the same number of its warps.
+    let checked = registers * warps.next_multiple_of(PARTITIONS);
+    let fits = (1..=THREADS_PER_BLOCK).contains(&demand.threads)
+        && demand.registers <= REGISTERS_PER_THREAD
+        && checked <= REGISTERS
+        && demand.shared_bytes <= limits.block_shared_bytes;
+    if !fits {
+        return Some(0);
+    }
+    let by_registers = match registers {
+        0 => u32::MAX,
+        registers => REGISTERS / PARTITIONS / registers * PARTITIONS / warps,
+    };
+    let shared = (demand.shared_bytes + SHARED_RESERVED).next_multiple_of(SHARED_LUMP);
+    let by_barriers = match demand.barriers {
+        0 => u32::MAX,
+        barriers => limits.barriers / barriers,
+    };
+    let counts = [
+        limits.blocks,
+        limits.warps / warps,
+        by_registers,
+        limits.shared_bytes / shared,
+        by_barriers,
+    ];
+    counts.into_iter().min()
+}
+
+/// As [`resident`], for a kernel whose barriers are no limit: blocks of `threads` threads
+/// with `registers` each and `shared_bytes` of static and dynamic shared memory. 0 when
+/// none fits, or the architecture's limits are unknown.
+pub fn blocks_per_sm(arch: Arch, registers: u32, shared_bytes: u32, threads: u32) -> u32 {
+    let demand = Demand {
+        threads,
+        registers,
+        shared_bytes,
+        barriers: 0,
+    };
+    resident(arch, demand).unwrap_or(0)
+}
+
+/// Share of a multiprocessor's warps that so many blocks fill, in thousandths: exact to
+/// compare, and read back as it was written.
+pub fn filled_permille(arch: Arch, blocks: u32, threads: u32) -> Option<u32> {
+    let limits = limits(arch)?;
+    Some(blocks * threads.div_ceil(WARP) * 1000 / limits.warps)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// NVIDIA's `cuda_occupancy.h` on random kernels.
+    const VECTORS: &str = include_str!("../../../../tests/vectors/occupancy.txt");
+
+    #[test]
+    fn counts_are_those_of_nvidias_formula() {
+        let mut held = 0;
+        for line in VECTORS.lines() {
+            let (capability, numbers) = line.split_once(' ').unwrap();
+            let (major, minor) = capability.split_once('.').unwrap();
+            let arch = Arch::of_device(major.parse().unwrap(), minor.parse().unwrap());
+            let numbers: Vec<u32> = numbers.split(' ').map(|n| n.parse().unwrap()).collect();
+            let [threads, registers, fixed, dynamic, barriers, blocks] = numbers[..] else {
+                panic!("{line}");
+            };
+            let demand = Demand {
+                threads,
+                registers,
+                shared_bytes: fixed + dynamic,
+                barriers,
+            };
+            assert_eq!(resident(arch, demand), Some(blocks), "{line}");
+            held += 1;
+        }
+        assert_eq!(held, 600);
+    }
+
+    /// What each limit does alone, on an H100 or H200: 64 warps, 65,536 registers,
+    /// 228 KiB.
+    #[test]
+    fn each_limit_binds() {
+        let blocks =
+            |registers, shared, threads| blocks_per_sm(Arch::SM_90A, registers, shared, threads);
+        assert_eq!(blocks(16, 0, 32), 32, "resident blocks");
+        assert_eq!(blocks(32, 0, 256), 8, "warps");
+        assert_eq!(blocks(168, 0, 384), 1, "registers");
+        assert_eq!(blocks(32, 65_536, 128), 3, "shared memory");
+        assert_eq!(
+            blocks(32, 227 * 1024 + 1, 128),
+            0,
+            "more than a block may have"
+        );
+        assert_eq!(blocks(255, 0, 512), 0, "more registers than there are");
+        assert_eq!(blocks(32, 0, 1025), 0);
+        assert_eq!(blocks(32, 0, 0), 0);
+        assert_eq!(blocks_per_sm(Arch::of_device(13, 7), 32, 0, 128), 0);
+        assert_eq!(resident(Arch::of_device(13, 7), Demand::default()), None);
+    }
+
+    #[test]
+    fn the_share_of_warps_is_exact() {
+        assert_eq!(filled_permille(Arch::SM_90A, 3, 128), Some(187));
+        assert_eq!(filled_permille(Arch::SM_90A, 8, 256), Some(1000));
+        assert_eq!(filled_permille(Arch::of_device(8, 9), 1, 33), Some(41));
+    }
+}

@@ -1,0 +1,256 @@
+//! The kernel files: their texts, travelling inside the binary, and what each can be
+//! compiled for.
+
+use std::borrow::Cow;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::arch::{Arch, Features};
+use regatta_core::input;
+
+/// Where a kernel file can be compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// On this architecture and all later ones.
+    AtLeast(Arch),
+    /// On this one alone.
+    Only(Arch),
+}
+
+/// A kernel file in the binary.
+#[derive(Clone, Copy, Debug)]
+pub struct File {
+    /// The file's name without its ending.
+    pub name: &'static str,
+    /// Where it can be compiled.
+    pub needs: Needs,
+    text: &'static str,
+}
+
+macro_rules! kernel {
+    ($name:literal, $needs:expr) => {
+        File {
+            name: $name,
+            needs: $needs,
+            text: include_str!(concat!("../../../../kernels/", $name, ".cu")),
+        }
+    };
+}
+
+macro_rules! embedded {
+    ($name:literal) => {
+        ($name, include_str!(concat!("../../../../kernels/", $name)))
+    };
+}
+
+const ANY: Needs = Needs::AtLeast(Arch::SM_80);
+
+/// Every kernel file.
+pub const FILES: [File; 10] = [
+    kernel!("naive", ANY),
+    kernel!("flash_simt", ANY),
+    kernel!("split_key", ANY),
+    kernel!("flash_mma", ANY),
+    kernel!("flash_mma_backward", ANY),
+    kernel!("flash_wgmma", Needs::Only(Arch::SM_90A)),
+    kernel!("flash_wgmma_backward", Needs::Only(Arch::SM_90A)),
+    kernel!("split_kv", ANY),
+    kernel!("reference", ANY),
+    kernel!("inputs", ANY),
+];
+
+/// The headers they share: name and text.
+const HEADERS: [(&str, &str); 9] = [
+    embedded!("device.cuh"),
+    embedded!("hopper.cuh"),
+    embedded!("mma_tile.cuh"),
+    embedded!("problem.cuh"),
+    embedded!("simt_backward.cuh"),
+    embedded!("simt_tile.cuh"),
+    embedded!("split_kv_part.cuh"),
+    embedded!("wgmma_backward.cuh"),
+    embedded!("wgmma_forward.cuh"),
+];
+
+/// What a compiler is given: one kernel file and the headers it includes.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The file's name without its ending.
+    pub name: String,
+    /// Its text.
+    pub text: Cow<'static, str>,
+    /// Headers of ours that it includes, directly or not: name and text, sorted.
+    pub headers: Vec<(String, Cow<'static, str>)>,
+    /// Where it can be compiled.
+    pub needs: Needs,
+    /// Options for the compiler, beside those of every compilation.
+    pub options: Vec<String>,
+}
+
+impl Needs {
+    /// Why it cannot be compiled for an architecture, if so.
+    pub fn refuse(self, arch: Arch) -> Option<String> {
+        match self {
+            Needs::AtLeast(least) if !arch.is_at_least(least) => {
+                Some(format!("it needs {least} or later"))
+            }
+            Needs::Only(only) if arch != only => Some(match only.features {
+                Features::Baseline => format!("it is made for {only} alone"),
+                _ => format!("it is made of instructions that {only} alone has"),
+            }),
+            _ => None,
+        }
+    }
+}
+
+impl Source {
+    /// A kernel file of the binary, by its name without the ending.
+    pub fn embedded(name: &str) -> Option<Source> {
+        let file = FILES.iter().find(|file| file.name == name)?;
+        Some(Source {
+            name: name.to_owned(),
+            headers: closure(file.text, header),
+            text: Cow::Borrowed(file.text),
+            needs: file.needs,
+            options: Vec::new(),
+        })
+    }
+
+    /// A kernel file on disk, whose headers lie beside it; others are those of the binary.
+    ///
+    /// # Errors
+    /// When it cannot be read, or has no name.
+    pub fn read(path: &Path) -> io::Result<Source> {
+        let text = input::text(path, input::WRITTEN_BY_HAND)?;
+        let name = path.file_stem().and_then(|stem| stem.to_str());
+        let name = name.ok_or_else(|| io::Error::other("its name is no text"))?;
+        let folder: PathBuf = path.parent().unwrap_or(Path::new(".")).to_owned();
+        let find = |name: &str| {
+            let beside = input::text(&folder.join(name), input::WRITTEN_BY_HAND);
+            beside.ok().map(Cow::Owned).or_else(|| header(name))
+        };
+        let known = FILES.iter().find(|file| file.name == name);
+        Ok(Source {
+            name: name.to_owned(),
+            headers: closure(&text, find),
+            text: Cow::Owned(text),
+            needs: known.map_or(ANY, |file| file.needs),
+            options: Vec::new(),
+        })
+    }
+
+    /// Files that a kernel file includes from where it lies, directly or not; none of a file that
+    /// cannot be read.
+    pub fn included_files(path: &Path) -> Vec<PathBuf> {
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let Ok(source) = Source::read(path) else {
+            return Vec::new();
+        };
+        let names = source.headers.into_iter();
+        let files = names.map(|(name, _)| folder.join(name));
+        files.filter(|file| file.is_file()).collect()
+    }
+
+    /// The same source, compiled with these options too.
+    pub fn with_options(mut self, options: &[String]) -> Source {
+        self.options = options.to_vec();
+        self
+    }
+
+    /// The file's name with its ending, as in the compiler's messages.
+    pub fn file_name(&self) -> String {
+        format!("{}.cu", self.name)
+    }
+}
+
+/// A header in the binary.
+fn header(name: &str) -> Option<Cow<'static, str>> {
+    let found = HEADERS.iter().find(|(header, _)| *header == name);
+    found.map(|(_, text)| Cow::Borrowed(*text))
+}
+
+/// Every header that a text includes in quotes, and that those include. One that is not
+/// found is left to the compiler to complain of.
+fn closure(
+    text: &str,
+    find: impl Fn(&str) -> Option<Cow<'static, str>>,
+) -> Vec<(String, Cow<'static, str>)> {
+    let mut found: Vec<(String, Cow<'static, str>)> = Vec::new();
+    let mut wanted = included(text);
+    while let Some(name) = wanted.pop() {
+        if found.iter().any(|(there, _)| *there == name) {
+            continue;
+        }
+        if let Some(text) = find(&name) {
+            wanted.extend(included(&text));
+            found.push((name, text));
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Names after `#include`, in quotes.
+fn included(text: &str) -> Vec<String> {
+    let name = |line: &str| {
+        let rest = line.trim_start().strip_prefix('#')?.trim_start();
+        let rest = rest.strip_prefix("include")?.trim_start();
+        Some(rest.strip_prefix('"')?.split_once('"')?.0.to_owned())
+    };
+    text.lines().filter_map(name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_is_in_the_binary() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernels");
+        let mut there: Vec<String> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|name| name.ends_with(".cu") || name.ends_with(".cuh"))
+            .collect();
+        let files = FILES.iter().map(|file| format!("{}.cu", file.name));
+        let headers = HEADERS.iter().map(|(name, _)| (*name).to_owned());
+        let mut embedded: Vec<String> = files.chain(headers).collect();
+        there.sort();
+        embedded.sort();
+        assert_eq!(there, embedded);
+    }
+
+    #[test]
+    fn headers_are_found_through_headers() {
+        let names = |source: Source| {
+            let names = source.headers.into_iter().map(|(name, _)| name);
+            names.collect::<Vec<_>>()
+        };
+        let all = [
+            "device.cuh",
+            "problem.cuh",
+            "simt_backward.cuh",
+            "simt_tile.cuh",
+        ];
+        assert_eq!(names(Source::embedded("split_key").unwrap()), all);
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernels/split_key.cu");
+        assert_eq!(names(Source::read(Path::new(path)).unwrap()), all);
+        assert!(Source::embedded("no_such").is_none());
+    }
+
+    #[test]
+    fn only_the_headers_of_quotes_are_ours() {
+        let text = "#include <cuda_fp16.h>\n  # include \"a.cuh\"\n// #include \"b.cuh\"\n";
+        assert_eq!(included(text), ["a.cuh"]);
+    }
+
+    #[test]
+    fn what_a_file_needs_is_said() {
+        let wgmma = Needs::Only(Arch::SM_90A);
+        assert_eq!(wgmma.refuse(Arch::SM_90A), None);
+        assert!(wgmma.refuse(Arch::SM_100).unwrap().contains("sm_90a alone"));
+        assert_eq!(ANY.refuse(Arch::SM_100), None);
+        let turing = Arch::of_device(7, 5);
+        assert!(ANY.refuse(turing).unwrap().contains("sm_80 or later"));
+    }
+}

@@ -1,0 +1,237 @@
+//! Somebody's CUDA file as a worker: `cuda = "attention.cu"`, with its launch contract in
+//! `attention.toml` beside it.
+//!
+//! What it launches becomes a [`Plan`], as regatta's own kernels do, so that clock, inputs,
+//! checks and counts are the same for both.
+
+mod argument;
+mod contract;
+mod expression;
+mod figures;
+#[cfg(test)]
+mod tests;
+mod written;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::offer::Offer;
+use super::plan::{Arguments, Asked, Code, Plan, Shape, Step};
+use crate::kernels::source::Source;
+use contract::{Contract, Launch, Variant, entry_name};
+use expression::Expression;
+use figures::Figures;
+use regatta_worker::attention::{Direction, Dtype, Mask, ParamValue, Problem};
+use regatta_worker::protocol::{Parameter, VariantInfo};
+use regatta_worker::serve::Refusal;
+pub use written::ContractFile;
+
+/// The kernels of one file.
+pub struct Own {
+    name: String,
+    contract: Contract,
+    source: Source,
+}
+
+/// Somebody's kernel file, compiled as it is measured: by the options of the launch contract
+/// beside it, where there is one.
+///
+/// # Errors
+/// What cannot be read, or stands wrong in the contract.
+pub fn source(file: &Path) -> Result<Source, String> {
+    let source =
+        Source::read(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+    let beside = file.with_extension("toml");
+    match beside.exists() {
+        true => Ok(source.with_options(&contract::read(&beside)?.options)),
+        false => Ok(source),
+    }
+}
+
+impl Own {
+    /// Reads the file and its contract, for a worker of this name.
+    ///
+    /// # Errors
+    /// What cannot be read or stands wrong in the contract.
+    pub fn read(name: &str, file: &Path, contract: &Path) -> Result<Own, String> {
+        let contract = contract::read(contract)?;
+        let source = Source::read(file)
+            .map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+        Ok(Own {
+            name: name.to_owned(),
+            source: source.with_options(&contract.options),
+            contract,
+        })
+    }
+}
+
+impl Offer for Own {
+    fn worker(&self) -> &str {
+        &self.name
+    }
+
+    fn source(&self) -> Option<&Source> {
+        Some(&self.source)
+    }
+
+    fn variants(&self) -> Vec<VariantInfo> {
+        let variants = self.contract.variants.iter();
+        variants
+            .map(|(name, variant)| VariantInfo {
+                name: name.clone(),
+                summary: variant.summary.clone(),
+                dtypes: variant.dtypes.clone(),
+                directions: match variant.backward.is_empty() {
+                    true => vec![Direction::Forward],
+                    false => Direction::ALL.to_vec(),
+                },
+                projections: Vec::new(),
+                parameters: variant
+                    .parameters
+                    .keys()
+                    .map(|name| (name.clone(), Parameter::INTEGER))
+                    .collect(),
+                stores_scores: false,
+                tf32: false,
+            })
+            .collect()
+    }
+
+    /// A case that `requires` leaves out is unsupported. A formula without a value, or with one
+    /// that no launch has, is a mistake in the contract: as unsupported it would pass a gate.
+    fn plan(&self, name: &str, asked: &Asked) -> Result<Plan, Refusal> {
+        let variant = self.contract.variants.get(name);
+        let variant =
+            variant.ok_or_else(|| format!("there is no variant `{}/{name}`", self.name))?;
+        let parameters = parameters(variant, asked)?;
+        let figures = Figures::of(asked.problem, asked.limits.sms);
+        let figure = |name: &str| {
+            let parameter = parameters.get(name).copied();
+            parameter.or_else(|| figures.get(name))
+        };
+        if let Some(why) = refuses(variant, asked.problem) {
+            return Err(Refusal::Unsupported(format!("{}/{name} {why}", self.name)));
+        }
+        let contract = |why: String| format!("[variants.{name}] {why}");
+        for condition in &variant.requires {
+            let holds = condition.holds(&figure);
+            if !holds.map_err(|why| contract(format!("requires: {why}")))? {
+                let why = format!("{}/{name} requires {condition}", self.name);
+                return Err(Refusal::Unsupported(why));
+            }
+        }
+        let steps = |pass: &str, launches: &[Launch]| {
+            let launches = launches.iter().enumerate();
+            let steps = launches.map(|(at, launch)| {
+                let step = step(launch, asked.problem.dtype, figures.scale(), &figure);
+                step.map_err(|why| contract(format!("{pass} {}, {why}", at + 1)))
+            });
+            steps.collect::<Result<Vec<Step>, String>>()
+        };
+        let workspace = variant.workspace_bytes.value(&figure);
+        let workspace = workspace.map_err(|why| contract(format!("workspace_bytes: {why}")))?;
+        let backward = match asked.problem.direction.has_backward() {
+            true => steps("backward", &variant.backward)?,
+            false => Vec::new(),
+        };
+        let effective = parameters.iter();
+        Ok(Plan {
+            forward: steps("forward", &variant.forward)?,
+            backward,
+            workspace_bytes: u64::try_from(workspace).map_err(|_| {
+                contract(format!(
+                    "workspace_bytes: `{}` is {workspace}",
+                    variant.workspace_bytes
+                ))
+            })?,
+            num_splits: 1,
+            effective: effective
+                .map(|(name, value)| (name.clone(), ParamValue::Int(*value)))
+                .collect(),
+        })
+    }
+
+    /// What a forward pass leaves in the workspace may be what its backward pass reads.
+    fn remembers_forward(&self, name: &str) -> bool {
+        let variant = self.contract.variants.get(name);
+        variant.is_some_and(|variant| {
+            !variant.backward.is_empty() && variant.workspace_bytes.to_string() != "0"
+        })
+    }
+}
+
+/// The parameters of a case: those that are asked for, and the others as the contract has them.
+fn parameters(variant: &Variant, asked: &Asked) -> Result<BTreeMap<String, i64>, String> {
+    let mut parameters = variant.parameters.clone();
+    for (name, value) in asked.params.iter() {
+        let place = parameters
+            .get_mut(name)
+            .ok_or_else(|| format!("there is no parameter `{name}`"))?;
+        match value {
+            ParamValue::Int(number) => *place = *number,
+            ParamValue::Word(word) => {
+                return Err(format!("`{name}` is an integer, not `{word}`"));
+            }
+        }
+    }
+    Ok(parameters)
+}
+
+/// Why the contract leaves a problem out, whatever `requires` says.
+fn refuses(variant: &Variant, problem: &Problem) -> Option<String> {
+    let (dtype, layout, direction) = (problem.dtype, problem.layout, problem.direction);
+    if problem.varlen.is_some() {
+        return Some("does not take ragged batches".to_owned());
+    }
+    if !variant.dtypes.contains(&dtype) {
+        return Some(format!("does not take {dtype}"));
+    }
+    if !variant.layouts.contains(&layout) {
+        return Some(format!("does not take the layout {layout}"));
+    }
+    if direction.has_backward() && variant.backward.is_empty() {
+        return Some(format!("has no {direction}"));
+    }
+    let square = problem.is_square();
+    let same = |name: &String| {
+        let mask = name.parse::<Mask>().map(|mask| mask.canonical(square));
+        // A causal mask whose diagonal nobody places is none of a problem that needs it placed.
+        mask.is_ok_and(|mask| mask == problem.mask) && Mask::parse(name, square).is_ok()
+    };
+    let masks = variant.masks.as_ref()?;
+    let name = problem.mask.name(square);
+    (!masks.iter().any(same)).then(|| format!("does not take the mask {name}"))
+}
+
+fn step(
+    launch: &Launch,
+    dtype: Dtype,
+    scale: f32,
+    figure: &dyn Fn(&str) -> Option<i64>,
+) -> Result<Step, String> {
+    let extents = |all: &[Expression; 3], what: &str| {
+        let [x, y, z] = all;
+        let extent = |formula: &Expression| {
+            let value = formula.value(figure);
+            let value = value.map_err(|why| format!("{what}: {why}"))?;
+            let held = u32::try_from(value).ok().filter(|extent| *extent > 0);
+            held.ok_or_else(|| format!("{what}: `{formula}` is {value}; it is 1 or more"))
+        };
+        Ok::<_, String>([extent(x)?, extent(y)?, extent(z)?])
+    };
+    let shared = launch.shared_bytes.value(figure);
+    let shared = shared.map_err(|why| format!("shared_bytes: {why}"))?;
+    let arguments = launch.arguments.iter();
+    let arguments: Result<_, String> = arguments.map(|a| a.given(scale, figure)).collect();
+    Ok(Step {
+        code: Code::Own,
+        entry: entry_name(&launch.entry, dtype, figure)?,
+        grid: extents(&launch.grid, "grid")?,
+        shape: Shape {
+            block: extents(&launch.block, "block")?,
+            shared_bytes: u32::try_from(shared)
+                .map_err(|_| format!("shared_bytes: `{}` is {shared}", launch.shared_bytes))?,
+        },
+        arguments: Arguments::Listed(arguments.map_err(|why| format!("arguments: {why}"))?),
+    })
+}

@@ -1,0 +1,376 @@
+//! The worker: names the variants, makes cases ready, times and counts them.
+
+use std::collections::BTreeMap;
+
+use regatta_probe::{Cache as ProbeCache, Clock, Cuda, Settings};
+
+use super::activity;
+use super::case::{self, Case};
+use super::check::{self, Compared};
+use super::counting;
+use super::driver::Device;
+use super::error::CudaError;
+use super::offer::{Offer, Ours};
+use super::plan::Asked;
+use super::reference::{Extent, Reference, reference_bytes};
+use super::samples::{self, Contents};
+use super::state::state_of;
+use crate::kernels::compile::Compiler;
+use crate::kernels::source::Source;
+use regatta_core::machine::{Activity, CountedCall, RecordedCall, Structure};
+use regatta_worker::attention::Problem;
+use regatta_worker::protocol::{
+    self, Checked, DeviceKind, Hello, Measure, Measured, PROTOCOL_VERSION, Prepare, Prepared,
+    TensorError,
+};
+use regatta_worker::serve::{Refusal, Worker};
+use regatta_worker::sets;
+use regatta_worker::units::{Bytes, quantities};
+
+/// Names the compiler, `nvrtc` (default) or `nvcc`; set in a suite's environment.
+const COMPILER: &str = "REGATTA_COMPILER";
+
+const NO_CASE: &str = "no case is prepared";
+
+/// Runs kernels on the first CUDA device.
+pub struct CudaWorker {
+    offer: Box<dyn Offer>,
+    open: Option<Open>,
+}
+
+/// The device, and what is on it.
+struct Open {
+    // Dropped in this order: what lies in memory, the clock, the device.
+    case: Option<Case>,
+    /// Of the case: the seed of its first inputs, and the sets asked for.
+    seed: u64,
+    input_sets: u32,
+    /// Its backward reads what forward left in the workspace.
+    remembers_forward: bool,
+    /// How its last samples were taken, where single calls of it can be recorded so.
+    timed: Option<ProbeCache>,
+    references: Vec<Reference>,
+    clock: Clock<Cuda>,
+    device: Device,
+}
+
+impl CudaWorker {
+    /// A worker that opens the device when it is first asked something.
+    pub fn of(offer: Box<dyn Offer>) -> CudaWorker {
+        CudaWorker { offer, open: None }
+    }
+
+    fn open(&mut self) -> Result<&mut Open, Refusal> {
+        if self.open.is_none() {
+            self.open = Some(Open::new(self.offer.source().cloned())?);
+        }
+        self.open
+            .as_mut()
+            .ok_or_else(|| Refusal::Failed("the device is not open".to_owned()))
+    }
+}
+
+/// Of our kernels.
+impl Default for CudaWorker {
+    fn default() -> CudaWorker {
+        CudaWorker::of(Box::new(Ours))
+    }
+}
+
+impl Open {
+    fn new(own: Option<Source>) -> Result<Open, Refusal> {
+        let asked = std::env::var(COMPILER).ok().filter(|word| !word.is_empty());
+        let compiler = asked.map_or(Ok(Compiler::default()), |word| word.parse());
+        let compiler = compiler.map_err(|error| Refusal::Failed(format!("{COMPILER}: {error}")))?;
+        let device = Device::open(compiler, own).map_err(refusal)?;
+        // SAFETY: the stream lives as long as the device, which is dropped after.
+        let timed = unsafe { Cuda::open(0, device.stream().cast()) };
+        let mut clock = timed
+            .and_then(|timed| Clock::new(timed, Settings::default()))
+            .map_err(|error| refusal(error.into()))?;
+        clock.calibrate().map_err(|error| refusal(error.into()))?;
+        Ok(Open {
+            case: None,
+            seed: 0,
+            input_sets: 1,
+            remembers_forward: false,
+            timed: None,
+            references: Vec::new(),
+            clock,
+            device,
+        })
+    }
+
+    fn prepare(&mut self, offer: &dyn Offer, request: &Prepare) -> Result<Prepared, Refusal> {
+        let unsupported = Refusal::Unsupported;
+        let validated = request.problem.clone().validated();
+        let problem = validated.map_err(|error| unsupported(error.to_string()))?;
+        let asked = Asked {
+            problem: &problem,
+            params: &request.params,
+            limits: self.device.limits,
+        };
+        let plan = offer.plan(&request.variant, &asked)?;
+        plan.fits(&problem, asked.limits).map_err(unsupported)?;
+        let needed = case::bytes(&problem, &plan) + reference_bytes(&problem, Extent::Whole);
+        self.make_room(needed)?;
+        let mut case = Case::new(&self.device, &problem, plan).map_err(refusal)?;
+        check::write_inputs(&mut self.device, &case, request.seed).map_err(refusal)?;
+        let reference = self.reference(&case, request.seed, Extent::Whole)?;
+        let first_call_ns = case.first_call(&mut self.device).map_err(refusal)?;
+        let compared = check::compare(&mut self.device, &case, &reference);
+        self.references.push(reference);
+        let (errors, probes) = told(compared.map_err(refusal)?);
+        let prepared = Prepared {
+            tuned: Vec::new(),
+            first_call_parts: None,
+            digests: Default::default(),
+            effective: case.plan().effective.clone(),
+            errors,
+            probes,
+            first_call_ns,
+            problems: 1,
+        };
+        self.case = Some(case);
+        self.seed = request.seed;
+        self.input_sets = request.input_sets;
+        self.remembers_forward = offer.remembers_forward(&request.variant);
+        Ok(prepared)
+    }
+
+    /// Takes the reference of the case from those that are kept, or computes it.
+    fn reference(&mut self, case: &Case, seed: u64, extent: Extent) -> Result<Reference, Refusal> {
+        let mine = |kept: &Reference| kept.is_of(case.problem(), seed, extent);
+        match self.references.iter().position(mine) {
+            Some(at) => Ok(self.references.remove(at)),
+            None => Reference::of(&mut self.device, case, seed, extent).map_err(refusal),
+        }
+    }
+
+    /// The results of the last timed call, compared in part.
+    fn check_after(&mut self) -> Result<Checked, Refusal> {
+        let case = self.case.take().ok_or_else(no_case)?;
+        let checked = self.checked(&case);
+        self.case = Some(case);
+        checked
+    }
+
+    fn checked(&mut self, case: &Case) -> Result<Checked, Refusal> {
+        let seed = self.seed.wrapping_add(sets::LAST.into());
+        let problem: &Problem = case.problem();
+        let needed = reference_bytes(problem, Extent::Part) + check::finite_bytes(problem);
+        self.make_room(needed)?;
+        // The reference is of what the inputs were to be, whatever kernels did to them.
+        check::write_inputs(&mut self.device, case, seed).map_err(refusal)?;
+        let reference = self.reference(case, seed, Extent::Part)?;
+        let compared = check::compare(&mut self.device, case, &reference);
+        self.references.push(reference);
+        let (errors, probes) = told(compared.map_err(refusal)?);
+        Ok(Checked {
+            digests: Default::default(),
+            seed,
+            errors,
+            probes,
+        })
+    }
+
+    /// Drops references, oldest first, until they take an eighth of the memory at most
+    /// and the rest has room for the case; refuses a case that cannot have it.
+    fn make_room(&mut self, needed: u64) -> Result<(), Refusal> {
+        let all = self.device.memory_bytes().map_err(refusal)?;
+        loop {
+            let held: u64 = self.references.iter().map(Reference::held_bytes).sum();
+            let free = self.device.free_bytes().map_err(refusal)?;
+            let fits = needed <= free;
+            if fits && held <= all / 8 {
+                return Ok(());
+            }
+            if self.references.is_empty() {
+                return Err(Refusal::Failed(format!(
+                    "the case and its float64 reference need {:.1} GiB of device memory; \
+                     {:.1} of {:.1} GiB are free",
+                    Bytes(needed).gib(),
+                    Bytes(free).gib(),
+                    Bytes(all).gib()
+                )));
+            }
+            self.references.remove(0);
+        }
+    }
+
+    fn recorded(&mut self) -> Option<Vec<RecordedCall>> {
+        let (case, cache) = (self.case.as_mut()?, self.timed?);
+        let found = activity::of_samples(&mut self.clock, case, cache);
+        // Into the worker's log: what is launched is known without.
+        found
+            .inspect_err(|error| eprintln!("no times of single operations: {error}"))
+            .ok()
+    }
+
+    fn measure(&mut self, request: &Measure) -> Result<Measured, Refusal> {
+        let case = self.case.as_mut().ok_or_else(no_case)?;
+        let settings = Settings {
+            calls_per_sample: request.calls_per_sample,
+            ..Settings::default()
+        };
+        self.clock
+            .configure(settings)
+            .map_err(|error| refusal(error.into()))?;
+        let device = &mut self.device;
+        let contents = Contents::of(
+            device,
+            case,
+            self.seed,
+            self.input_sets,
+            self.remembers_forward,
+        );
+        let mut contents = contents.map_err(refusal)?;
+        let samples = samples::take(&mut self.clock, device, case, request, contents.as_mut());
+        let samples = samples.map_err(refusal)?;
+        let synchronised = samples.iter().any(|sample| sample.synchronised);
+        // The replays of a graph are timed, which is gone by now.
+        self.timed = (!synchronised && !request.graph).then(|| samples::cache(request.cache));
+        let state = self.clock.device().state().map(state_of);
+        let peak_bytes = Some(Bytes(case.held_bytes()));
+        let input_sets = contents.as_ref().map_or(1, Contents::sets);
+        // Their memory is the check's.
+        let rotates = contents.take().is_some();
+        let checked = rotates.then(|| self.check_after()).transpose()?;
+        let clocks: Option<Vec<f64>> = samples.iter().map(|sample| sample.clock_mhz).collect();
+        Ok(Measured {
+            device_ns: quantities(samples.iter().map(|sample| sample.device_ns)),
+            host_ns: quantities(samples.iter().map(|sample| sample.host_ns)),
+            clock_mhz: clocks.unwrap_or_default(),
+            peak_bytes,
+            state,
+            synchronised,
+            graph: request.graph,
+            calls_per_sample: request.calls_per_sample,
+            input_sets,
+            checked,
+            ..Measured::default()
+        })
+    }
+
+    fn describe(&mut self) -> Result<protocol::Device, CudaError> {
+        let (major, minor) = self.device.limits.capability;
+        let told = self.clock.device().facts();
+        let unknown = || "unknown".to_owned();
+        let watts = |milliwatts: u32| (f64::from(milliwatts) / 1e3).round().to_string();
+        let facts = [
+            ("sms", self.device.limits.sms.to_string()),
+            ("compute_capability", format!("{major}.{minor}")),
+            ("driver", told.driver.unwrap_or_else(unknown)),
+            ("cuda", self.device.cuda_version()?),
+            (
+                "power_limit_w",
+                told.power_limit_mw.map_or_else(unknown, watts),
+            ),
+            ("mig", told.mig.map_or_else(unknown, mig_word)),
+            ("l2_bytes", self.device.limits.l2_bytes.to_string()),
+        ];
+        Ok(protocol::Device {
+            kind: DeviceKind::Cuda.to_string(),
+            name: self.device.name()?,
+            memory_bytes: Bytes(self.device.memory_bytes()?),
+            facts: facts.map(|(name, fact)| (name.to_owned(), fact)).into(),
+        })
+    }
+}
+
+impl Worker for CudaWorker {
+    fn hello(&mut self) -> Result<Hello, Refusal> {
+        let open = self.open()?;
+        let device = open.describe().map_err(refusal)?;
+        let mut versions = BTreeMap::from([
+            ("regatta".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
+            (
+                "clock".to_owned(),
+                format!("probe {}", regatta_probe::VERSION),
+            ),
+        ]);
+        versions.insert("compiler".to_owned(), open.device.compiler_version());
+        versions.insert("cuda".to_owned(), device.facts["cuda"].clone());
+        versions.insert("driver".to_owned(), device.facts["driver"].clone());
+        Ok(Hello {
+            packages: BTreeMap::new(),
+            absent: None,
+            protocol: PROTOCOL_VERSION,
+            worker: self.offer.worker().to_owned(),
+            versions,
+            device,
+            variants: self.offer.variants(),
+        })
+    }
+
+    fn prepare(&mut self, request: &Prepare) -> Result<Prepared, Refusal> {
+        self.release();
+        self.open()?;
+        let open = self.open.as_mut().ok_or_else(no_case)?;
+        open.prepare(self.offer.as_ref(), request)
+    }
+
+    fn measure(&mut self, request: &Measure) -> Result<Measured, Refusal> {
+        self.open()?.measure(request)
+    }
+
+    fn census(&mut self) -> Result<Structure, Refusal> {
+        let case = self.open()?.case.as_ref().ok_or_else(no_case)?;
+        Ok(case.structure())
+    }
+
+    fn activity(&mut self) -> Option<Activity> {
+        let open = self.open.as_mut()?;
+        let found = activity::of_call(&mut open.device, open.case.as_mut()?);
+        // Into the worker's log: what is launched is known without.
+        found
+            .inspect_err(|error| eprintln!("no times of single operations: {error}"))
+            .ok()
+    }
+
+    fn recorded(&mut self) -> Vec<RecordedCall> {
+        let recorded = self.open.as_mut().and_then(Open::recorded);
+        recorded.unwrap_or_default()
+    }
+
+    fn counted(&mut self, metrics: &[String]) -> Result<Vec<CountedCall>, String> {
+        let open = self.open.as_mut().ok_or(NO_CASE)?;
+        let case = open.case.as_mut().ok_or(NO_CASE)?;
+        counting::of_calls(&mut open.device, case, metrics).map_err(|error| error.to_string())
+    }
+
+    fn release(&mut self) {
+        if let Some(open) = &mut self.open {
+            (open.case, open.timed) = (None, None);
+        }
+    }
+}
+
+type Errors = BTreeMap<String, TensorError>;
+type Probes = BTreeMap<String, Vec<Option<f64>>>;
+
+/// What a comparison found, as the protocol has it.
+fn told(compared: Vec<Compared>) -> (Errors, Probes) {
+    let each = compared.into_iter().map(|result| {
+        let name = result.name.to_owned();
+        ((name.clone(), result.error), (name, result.probes))
+    });
+    each.unzip()
+}
+
+fn no_case() -> Refusal {
+    Refusal::Failed(NO_CASE.to_owned())
+}
+
+fn mig_word(enabled: bool) -> String {
+    let word = if enabled { "enabled" } else { "disabled" };
+    word.to_owned()
+}
+
+/// A failure as the protocol has it: one that only a new process gets over is `Lost`.
+fn refusal(error: CudaError) -> Refusal {
+    match error.is_lost() {
+        true => Refusal::Lost(error.to_string()),
+        false => Refusal::Failed(error.to_string()),
+    }
+}

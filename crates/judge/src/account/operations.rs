@@ -1,0 +1,263 @@
+//! Operations of two sides, laid side by side: what takes longer, was added, is gone, or stands
+//! in the place of something else.
+
+use std::collections::BTreeMap;
+
+use super::asked::Asked;
+use crate::judgement::{AccountLine, Item};
+use regatta_core::machine::{
+    Counters, KernelChange, LaunchChange, METRICS, Part, Sides, StepPart, Work, align, family,
+    moves_data, normalised, short,
+};
+use regatta_worker::units::{Nanoseconds, Share};
+
+/// Lines of operations, those of one kind together: the layers of a model do the same.
+pub fn lines(asked: &Asked) -> Vec<AccountLine> {
+    let parts = asked.divisions.map(|of| of.parts.as_slice());
+    let keys = parts.map(|parts| parts.iter().map(Part::key).collect::<Vec<String>>());
+    let texts = Sides::of(texts(&keys.base), texts(&keys.head));
+    let alignment = align(&texts.base, &texts.head);
+    let mut found = Lines::default();
+    let mut clock = Nanoseconds::ZERO;
+    let mut same: BTreeMap<(&str, Option<StepPart>), Same> = BTreeMap::new();
+    for &(i, j) in &alignment.same {
+        let (before, after) = (&parts.base[i], &parts.head[j]);
+        let line = same
+            .entry((texts.base[i], step_part(after)))
+            .or_insert_with(|| Same::of(after));
+        line.add(before, after);
+    }
+    for ((key, of_step), Same { part, count, time }) in same {
+        let by_clock = of_the_clock(time, asked.mhz);
+        clock += by_clock;
+        let item = Item::Longer {
+            what: name(part),
+            count,
+            changes: changes(asked.kernels, key),
+            executes: executes(asked, key),
+        };
+        found.push(item, of_step, time.growth() - by_clock);
+    }
+    if let Some(mhz) = asked.mhz.filter(|_| clock != Nanoseconds::ZERO) {
+        found.push(Item::Clock { mhz }, None, clock);
+    }
+    for (before, after) in &alignment.stretches {
+        let before: Vec<&Part> = before.iter().map(|&i| &parts.base[i]).collect();
+        let after: Vec<&Part> = after.iter().map(|&j| &parts.head[j]).collect();
+        found.stretch(&before, &after);
+    }
+    found.lines()
+}
+
+/// Operations of one name that both sides run.
+struct Same<'a> {
+    part: &'a Part,
+    count: u32,
+    time: Sides<Nanoseconds>,
+}
+
+impl<'a> Same<'a> {
+    fn of(part: &'a Part) -> Same<'a> {
+        Same {
+            part,
+            count: 0,
+            time: Sides::of(Nanoseconds::ZERO, Nanoseconds::ZERO),
+        }
+    }
+
+    fn add(&mut self, before: &Part, after: &Part) {
+        self.count += 1;
+        self.time.base += before.ns;
+        self.time.head += after.ns;
+    }
+}
+
+/// The part of a training step that it is in, where its operator tells.
+fn step_part(part: &Part) -> Option<StepPart> {
+    regatta_core::machine::part(part.operator.as_deref()?)
+}
+
+fn texts(keys: &[String]) -> Vec<&str> {
+    keys.iter().map(String::as_str).collect()
+}
+
+/// Lines that were found, alike ones as one.
+#[derive(Default)]
+struct Lines {
+    by: BTreeMap<String, AccountLine>,
+}
+
+impl Lines {
+    fn push(&mut self, item: Item, part: Option<StepPart>, growth_ns: Nanoseconds) {
+        let key = match &item {
+            Item::Added { what, .. } => format!("added {what}"),
+            Item::Gone { what, .. } => format!("gone {what}"),
+            Item::InPlace { names, .. } => format!("{:?} for {:?}", names.head, names.base),
+            other => format!("{other:?}"),
+        };
+        let key = format!("{part:?} {key}");
+        let line = AccountLine {
+            part,
+            ..AccountLine::of(item.clone(), growth_ns)
+        };
+        match self.by.get_mut(&key) {
+            None => drop(self.by.insert(key, line)),
+            Some(line) => {
+                line.growth_ns += growth_ns;
+                join(&mut line.item, &item);
+            }
+        }
+    }
+
+    /// What stood between two common operations, and what stands there. What moves data does
+    /// not stand for what computes.
+    fn stretch(&mut self, before: &[&Part], after: &[&Part]) {
+        for moving in [false, true] {
+            let kind = |part: &&&Part| moves(part) == moving;
+            let left: Vec<&Part> = before.iter().filter(kind).copied().collect();
+            let new: Vec<&Part> = after.iter().filter(kind).copied().collect();
+            match (left.is_empty(), new.is_empty()) {
+                (true, true) => {}
+                (true, false) => new.into_iter().for_each(|part| {
+                    let (what, count, moves) = (name(part), 1, moving);
+                    self.push(Item::Added { what, count, moves }, step_part(part), part.ns);
+                }),
+                (false, true) => left.into_iter().for_each(|part| {
+                    let (what, count) = (name(part), 1);
+                    let growth = Nanoseconds::ZERO - part.ns;
+                    self.push(Item::Gone { what, count }, step_part(part), growth);
+                }),
+                (false, false) => {
+                    let sum = |parts: &[&Part]| parts.iter().map(|part| part.ns).sum();
+                    let time: Sides<Nanoseconds> = Sides::of(sum(&left), sum(&new));
+                    let of_step = agreed(left.iter().chain(&new).map(|part| step_part(part)));
+                    self.push(in_place(&left, &new, time), of_step, time.growth());
+                }
+            }
+        }
+    }
+
+    fn lines(self) -> Vec<AccountLine> {
+        self.by.into_values().collect()
+    }
+}
+
+/// Takes an alike item into one.
+fn join(into: &mut Item, other: &Item) {
+    match (into, other) {
+        (Item::Added { count, .. }, Item::Added { count: more, .. })
+        | (Item::Gone { count, .. }, Item::Gone { count: more, .. }) => *count += more,
+        (
+            Item::InPlace { count, time, .. },
+            Item::InPlace {
+                count: more,
+                time: longer,
+                ..
+            },
+        ) => {
+            *count = Sides::of(count.base + more.base, count.head + more.head);
+            *time = Sides::of(time.base + longer.base, time.head + longer.head);
+        }
+        _ => {}
+    }
+}
+
+fn in_place(left: &[&Part], new: &[&Part], time: Sides<Nanoseconds>) -> Item {
+    let names = |parts: &[&Part]| {
+        let mut names: Vec<String> = Vec::new();
+        for name in parts.iter().map(|part| name(part)) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    };
+    let both = || left.iter().chain(new).map(|part| part.operator.as_deref());
+    let of_base = left
+        .iter()
+        .map(|part| Some(family(part.operator.as_deref()?)));
+    // What was there says best what is done; else the ranges that all of them are in.
+    let operator = agreed(of_base).map(str::to_owned);
+    Item::InPlace {
+        operator: operator.or_else(|| in_common(both())),
+        names: Sides::of(names(left), names(new)),
+        count: Sides::of(left.len() as u32, new.len() as u32),
+        time,
+    }
+}
+
+/// What all of them say; `None` where one says nothing, or something else.
+fn agreed<T: PartialEq>(mut said: impl Iterator<Item = Option<T>>) -> Option<T> {
+    let first = said.next()??;
+    said.all(|other| other.as_ref() == Some(&first))
+        .then_some(first)
+}
+
+/// The ranges that all of them were launched in, outermost first; `None` where one does not
+/// tell, or they share none.
+fn in_common<'a>(operators: impl Iterator<Item = Option<&'a str>>) -> Option<String> {
+    let mut common: Option<Vec<&str>> = None;
+    for operator in operators {
+        let ranges: Vec<&str> = operator?.split('/').collect();
+        common = Some(match common {
+            None => ranges,
+            Some(before) => {
+                let pairs = before.into_iter().zip(ranges);
+                let same = pairs.take_while(|(one, other)| one == other);
+                same.map(|(one, _)| one).collect()
+            }
+        });
+    }
+    common
+        .filter(|ranges| !ranges.is_empty())
+        .map(|ranges| ranges.join("/"))
+}
+
+fn moves(part: &Part) -> bool {
+    match &part.work {
+        Work::Kernel(kernel) => moves_data(&kernel.name),
+        _ => true,
+    }
+}
+
+fn name(part: &Part) -> String {
+    match &part.work {
+        Work::Kernel(kernel) => short(&kernel.name),
+        _ => part.key(),
+    }
+}
+
+fn changes(kernels: &[KernelChange], key: &str) -> Vec<LaunchChange> {
+    let mut of = kernels
+        .iter()
+        .filter(|kernel| normalised(kernel.called()) == key);
+    of.next()
+        .map_or_else(Vec::new, |kernel| kernel.changes.clone())
+}
+
+/// How much more instructions a kernel executes, where both sides' counts are exact.
+fn executes(asked: &Asked, key: &str) -> Option<Share> {
+    let sides = asked.counters?;
+    let of = |side: &Counters| {
+        let counts = side.kernels.get(key)?.instructions.get(METRICS[0].name)?;
+        (counts.is_exact() && counts.least > 0).then_some(counts.least as f64)
+    };
+    Some(Share(of(sides.head)? / of(sides.base)? - 1.0))
+}
+
+/// Differences of the clock below which it explains nothing: its resolution.
+const RESOLUTION: f64 = 0.01;
+
+/// What of a growth is the clock's: as many cycles at the head's clock. Work bound by memory
+/// slows less, so it is never more than the growth.
+fn of_the_clock(time: Sides<Nanoseconds>, mhz: Option<Sides<f64>>) -> Nanoseconds {
+    let Some(mhz) = mhz.filter(|mhz| mhz.base > 0.0 && mhz.head > 0.0) else {
+        return Nanoseconds::ZERO;
+    };
+    let slower = mhz.base / mhz.head - 1.0;
+    let (expected, grew) = (time.base.0 * slower, time.growth().0);
+    match slower.abs() >= RESOLUTION && expected * grew > 0.0 {
+        true => Nanoseconds(expected.signum() * expected.abs().min(grew.abs())),
+        false => Nanoseconds::ZERO,
+    }
+}

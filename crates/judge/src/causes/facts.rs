@@ -1,0 +1,255 @@
+//! What is known of a change, whether two records of a case tell it or two traces.
+
+use std::borrow::Cow;
+use std::cell::OnceCell;
+
+use super::clock::Clock;
+use crate::counts;
+use crate::floor::beyond;
+use crate::judgement::{Account, Cause, Difference, Fact, Finding};
+use regatta_core::machine::{KernelChange, Scope, SideFigures, Sides, Structure};
+use regatta_core::record::side::CaseRecord;
+use regatta_worker::units::{Nanoseconds, Ratio, Share};
+
+/// The part of what takes longer that something must account for to explain it.
+pub const EXPLAINS: f64 = 0.5;
+
+/// Kernels that a trace's findings tell one by one; a call's tell all.
+pub const TOLD: usize = 3;
+
+/// Two records of one case, and what is known around them.
+pub struct Pair<'a> {
+    /// The base's record.
+    pub base: &'a CaseRecord,
+    /// The head's record.
+    pub head: &'a CaseRecord,
+    /// The base's time, of those that were judged.
+    pub base_ns: Option<Nanoseconds>,
+    /// The head's time, of those that were judged.
+    pub head_ns: Option<Nanoseconds>,
+    /// What took the base's.
+    pub base_clock: Clock,
+    /// What took the head's.
+    pub clock: Clock,
+    /// Head over base, with the machine's share left in.
+    pub ratio: Ratio,
+    /// Smallest change that counts.
+    pub floor: Share,
+    /// Versions in which the case's worker differs.
+    pub versions: Vec<&'a Difference>,
+    /// Multiprocessors of the device, where it is a GPU that tells them.
+    pub sms: Option<u32>,
+}
+
+/// Who tells it, for what one of them alone knows.
+#[derive(Clone, Copy)]
+pub enum Source<'a> {
+    /// One call, counted; its times are those of many calls.
+    Call(&'a Pair<'a>),
+    /// A program under a profiler: when each launch ran, and for how long.
+    Trace(&'a Sides<SideFigures>, Scope),
+}
+
+/// A change, as the rules see it.
+pub struct Facts<'a> {
+    /// Who tells it.
+    pub source: Source<'a>,
+    /// What took the times that are judged.
+    pub clock: Clock,
+    /// The times that are judged: of a trace, what passes.
+    pub ns: Sides<Option<Nanoseconds>>,
+    /// Head over base, with the machine's share left in.
+    pub ratio: Ratio,
+    /// Smallest change that counts.
+    pub floor: Share,
+    /// The host's time to issue a call, where it was taken.
+    pub host_ns: Option<Sides<Nanoseconds>>,
+    /// Idle time of the device, where it is known.
+    pub waits: Option<Sides<Waits>>,
+    /// Kernels, before and after. Those of a call have no times, and none is `Replaced`.
+    pub kernels: Cow<'a, [KernelChange]>,
+    /// Where the change of time went, where that is known.
+    pub account: Option<Account>,
+    /// [`Facts::same_structure`], once a rule has asked.
+    pub(super) same_structure: OnceCell<bool>,
+}
+
+/// Time in which a device did nothing between its operations.
+#[derive(Clone, Copy)]
+pub struct Waits {
+    /// All of it.
+    pub idle_ns: Nanoseconds,
+    /// The part in which it waited for the host, where launches are known.
+    pub host_bound_ns: Option<Nanoseconds>,
+    /// In how much time that was.
+    pub span_ns: Nanoseconds,
+}
+
+impl<'a> Facts<'a> {
+    /// Two traces.
+    pub fn of_traces(
+        sides: &'a Sides<SideFigures>,
+        scope: Scope,
+        kernels: &'a [KernelChange],
+        account: Option<Account>,
+        floor: Share,
+    ) -> Facts<'a> {
+        let waits = |side: &SideFigures| Waits {
+            idle_ns: side.idle_ns,
+            host_bound_ns: side.host_bound_ns,
+            span_ns: side.elapsed_ns,
+        };
+        Facts {
+            source: Source::Trace(sides, scope),
+            clock: Clock::Wall,
+            ns: sides.map(|side| Some(side.elapsed_ns)),
+            ratio: sides.ratio(|side| side.elapsed_ns),
+            floor,
+            host_ns: None,
+            waits: Some(sides.map(waits)),
+            kernels: Cow::Borrowed(kernels),
+            account,
+            same_structure: OnceCell::new(),
+        }
+    }
+
+    /// The two records, where a call is what is compared.
+    pub fn call(&self) -> Option<&'a Pair<'a>> {
+        match self.source {
+            Source::Call(pair) => Some(pair),
+            Source::Trace(..) => None,
+        }
+    }
+
+    /// The same, with both structures, where both were counted.
+    pub fn structures(&self) -> Option<(&'a Structure, &'a Structure)> {
+        let pair = self.call()?;
+        pair.base
+            .structure
+            .as_deref()
+            .zip(pair.head.structure.as_deref())
+    }
+
+    /// True of two calls when no exact figure of their structures differs, or both are
+    /// unknown.
+    pub fn same_structure(&self) -> bool {
+        let same = || {
+            self.call()
+                .is_some_and(|pair| pair.same_structure(&self.kernels))
+        };
+        *self.same_structure.get_or_init(same)
+    }
+
+    /// The two traces in figures, where traces are what is compared.
+    pub fn traces(&self) -> Option<&'a Sides<SideFigures>> {
+        match self.source {
+            Source::Call(_) => None,
+            Source::Trace(sides, _) => Some(sides),
+        }
+    }
+
+    /// Of what figures are told.
+    pub fn each(&self) -> &'static str {
+        match self.source {
+            Source::Call(_) => "a call",
+            Source::Trace(_, Scope::Repetition) => "a repetition",
+            Source::Trace(_, Scope::Whole) => "in all",
+        }
+    }
+
+    /// A count of both sides; `None` where one of them does not tell it.
+    pub fn count(&self, name: &str) -> Option<Sides<f64>> {
+        match self.source {
+            Source::Call(pair) => {
+                let count = |record| Some(counts::count(record, name)? as f64);
+                Sides::both(count(pair.base), count(pair.head))
+            }
+            Source::Trace(sides, _) => {
+                let count = |side: &SideFigures| side.calls.get(name).copied();
+                Sides::both(count(&sides.base), count(&sides.head))
+            }
+        }
+    }
+
+    /// The same, where there is at least one more than there was. Of a whole program, or one
+    /// whose repetitions differ, a part of one is none.
+    pub fn more(&self, name: &str) -> Option<Sides<f64>> {
+        self.count(name).filter(|count| count.growth() >= 0.5)
+    }
+
+    /// True when time changed enough that conditions around it are worth telling.
+    pub fn moved(&self) -> bool {
+        beyond(self.ratio, self.floor)
+    }
+
+    /// True when the device's time is judged, and not the host's.
+    pub fn of_device(&self) -> bool {
+        self.clock != Clock::Host
+    }
+
+    /// What the head takes more of the time that was judged, where it does.
+    pub fn slower_by(&self) -> Option<Nanoseconds> {
+        let more = self.ns.head? - self.ns.base?;
+        (self.moved() && more > Nanoseconds::ZERO).then_some(more)
+    }
+
+    /// True when so much accounts for what takes longer.
+    pub fn explained_by(&self, time: Nanoseconds) -> bool {
+        let slower = self.slower_by();
+        slower.is_some_and(|slower| time >= slower * EXPLAINS)
+    }
+
+    /// The order of a cause that costs the host: behind a gate its time is not in the call's.
+    pub fn if_host(&self, inside: f64, behind_a_gate: f64) -> f64 {
+        match self.clock.holds_host() {
+            true => inside,
+            false => behind_a_gate,
+        }
+    }
+}
+
+/// A finding, and what it weighs.
+pub struct Found {
+    /// What is told.
+    pub finding: Finding,
+    /// How near to the root it is: of two that account for as much, the one with more comes
+    /// first. Between 0 and 1, and told to nobody.
+    pub order: f64,
+    /// What of the growth it accounts for, below 0 for a gain; `None` where that is not known.
+    pub growth: Option<Nanoseconds>,
+    /// True when it is a loss by itself, whatever the times say.
+    pub worse: bool,
+}
+
+impl Found {
+    /// A finding whose time is not known.
+    pub fn new(cause: Cause, facts: Vec<Fact>, order: f64) -> Found {
+        Found {
+            finding: Finding {
+                cause,
+                facts,
+                share: None,
+            },
+            order,
+            growth: None,
+            worse: false,
+        }
+    }
+
+    /// The same, where there is anything to tell.
+    pub fn of(cause: Cause, facts: Vec<Fact>, order: f64) -> Option<Found> {
+        (!facts.is_empty()).then(|| Found::new(cause, facts, order))
+    }
+
+    /// With what it accounts for, where a trace tells that.
+    pub fn growing(mut self, time: Nanoseconds) -> Found {
+        self.growth = Some(time);
+        self
+    }
+
+    /// A loss by itself, where that is so.
+    pub fn worse(mut self, worse: bool) -> Found {
+        self.worse = worse;
+        self
+    }
+}

@@ -1,0 +1,129 @@
+//! Why something takes longer: rules by subject, over one view of what is known.
+//!
+//! [`facts`] is that view, made from two records of a case ([`call`]) or from two traces;
+//! [`standing`] is that of one trace. A rule says at most one thing, with the figures it saw,
+//! and each cause is decided and told in one place. A trace knows when each launch ran and
+//! for how long, so its evidence has times, and a launch that costs nothing more is no cause.
+//!
+//! Where a change has an account, a finding has the share of the lines that it speaks of
+//! ([`accounted`]), and what accounts for less than half comes after what accounts for more, by
+//! how much that is. Of two that account alike, the one nearer to the root comes first: exact
+//! facts that suffice to explain a change before exact facts that may, and both before conditions
+//! that came with it.
+
+mod accounted;
+mod call;
+mod clock;
+mod copies;
+mod driver;
+mod facts;
+mod host;
+mod kernels;
+mod launches;
+mod machine;
+mod overlap;
+mod parallelism;
+mod standing;
+mod toolchain;
+
+pub use clock::Clock;
+use facts::EXPLAINS;
+pub use facts::{Facts, Found, Pair};
+pub use standing::Standing;
+
+use super::judgement::{Account, Finding};
+use regatta_worker::units::{Nanoseconds, Ratio};
+
+/// What is left, at most, of the order of a finding that accounts for less than half of a
+/// slowdown: the less it accounts for, the less is left.
+const MINOR: f64 = 0.55;
+
+/// What is left of what accounts for next to nothing: among such the root comes first.
+const LEAST: f64 = 0.1;
+
+type Rule = fn(&Facts) -> Option<Found>;
+
+const RULES: [Rule; 23] = [
+    parallelism::tuner_chose,
+    launches::retuned,
+    parallelism::parameter_changed,
+    kernels::replaced,
+    copies::added,
+    launches::events_added,
+    launches::added,
+    launches::modules_loaded,
+    driver::memory,
+    driver::synchronisation,
+    kernels::spills,
+    kernels::recompiled,
+    kernels::more_instructions,
+    machine::clock,
+    machine::throttled,
+    machine::shared_device,
+    host::waiting,
+    overlap::lost,
+    toolchain::environment,
+    toolchain::versions,
+    driver::calls_added,
+    driver::workspace,
+    kernels::same_launch,
+];
+
+/// Everything the rules find, most telling first.
+pub fn found(facts: &Facts) -> Vec<Found> {
+    let mut found = parallelism::less_parallel(facts);
+    found.extend(RULES.iter().filter_map(|rule| rule(facts)));
+    accounted::accounted(facts, &mut found);
+    rank_by_share(facts, &mut found);
+    found.sort_by(|a, b| b.order.total_cmp(&a.order));
+    found
+}
+
+/// What accounts for less than half of a slowdown, or for a gain, came with it rather than
+/// caused it. One whose time is not known keeps its rank; of two that rank alike, the one
+/// that accounts for more comes first.
+fn rank_by_share(facts: &Facts, found: &mut [Found]) {
+    let slower = facts.ratio > Ratio::grown_by(facts.floor);
+    for one in found.iter_mut() {
+        let Some(time) = one
+            .growth
+            .filter(|time| slower && !facts.explained_by(*time))
+        else {
+            continue;
+        };
+        let most = facts
+            .slower_by()
+            .map_or(0.0, |all| time.0 / (all.0 * EXPLAINS));
+        one.order *= MINOR * most.clamp(LEAST, 1.0);
+    }
+    let change = facts.account.as_ref().map(|account| account.change_ns);
+    if let Some(change) = change.filter(|change| *change != Nanoseconds::ZERO) {
+        for one in found.iter_mut() {
+            one.finding.share = one.growth.map(|time| time.share_of(change));
+        }
+    }
+    let growth = |found: &Found| found.growth.unwrap_or_default();
+    found.sort_by(|a, b| growth(b).total_cmp(&growth(a)));
+}
+
+/// What explains a change between two records, what accounts for most first; and where the
+/// time went.
+pub fn explained(pair: &Pair) -> (Vec<Finding>, Option<Account>) {
+    let facts = pair.facts();
+    let found = found(&facts).into_iter();
+    (found.map(|found| found.finding).collect(), facts.account)
+}
+
+/// What stands out in one trace, most telling first. Nothing here says that something got
+/// worse; only that it costs, and what it is.
+pub fn standing_out(standing: &Standing) -> Vec<Finding> {
+    let mut found: Vec<Found> = parallelism::few_blocks(standing).collect();
+    found.extend(launches::still_loading(standing));
+    found.extend(host::idle(standing));
+    found.extend(overlap::exposed_copies(standing));
+    found.sort_by(|a, b| b.order.total_cmp(&a.order));
+    found.into_iter().map(|found| found.finding).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,336 @@
+//! Whether two sides may be compared at all, and what else sets them apart.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::judgement::Difference;
+use regatta_core::record::identity::decides_speed;
+use regatta_core::record::types::{Git, RunHeader, WorkerRecord, short_revision};
+use regatta_core::suite::Settings;
+
+/// What stands for a fact that one side does not have.
+const ABSENT: &str = "absent";
+
+/// Differences between two sides.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Differences {
+    /// Times are not compared because of these.
+    pub hard: Vec<Difference>,
+    /// Worth knowing; they may explain a change.
+    pub soft: Vec<Difference>,
+}
+
+/// Facts in which two runs differ.
+///
+/// Hard are those which change what a time means: the file's schema, the timing
+/// method, the state of the caches and what a sample is, the machine, the device of a worker, and
+/// with `same_suite` the suite. A fact that one side lacks counts as different:
+/// nobody knows that it is the same.
+pub fn differences(base: &RunHeader, head: &RunHeader, same_suite: bool) -> Differences {
+    let mut found = Differences::default();
+    let hard = &mut found.hard;
+    differ(hard, "schema", base.schema, head.schema);
+    differ(hard, "method", base.method, head.method);
+    if base.settings.structure_only && !head.settings.structure_only {
+        differ(hard, "times", "not taken", "taken");
+    }
+    differ(hard, "cache", base.settings.cache, head.settings.cache);
+    differ(hard, "graph", base.settings.graph, head.settings.graph);
+    differ(
+        hard,
+        "calls_per_sample",
+        base.settings.calls_per_sample,
+        head.settings.calls_per_sample,
+    );
+    maps(hard, "", &base.machine.hard, &head.machine.hard);
+    for (name, base, head) in shared_workers(base, head) {
+        let device = |kind: &str, name: &str| format!("{kind} {name}");
+        differ(
+            hard,
+            format!("{name}.device"),
+            device(&base.device_kind, &base.device),
+            device(&head.device_kind, &head.device),
+        );
+        differ(hard, format!("{name}.clock"), clock(base), clock(head));
+    }
+    // What was to be the same; of two runs that somebody lays side by side it may be what
+    // they were made for.
+    let promised = if same_suite { hard } else { &mut found.soft };
+    differ(promised, "suite", &base.suite.name, &head.suite.name);
+    environments(promised, base, head);
+
+    let soft = &mut found.soft;
+    differ(soft, "tool", &base.tool, &head.tool);
+    differ(soft, "revision", revision(base), revision(head));
+    if let (Some(base), Some(head)) = (&base.identity, &head.identity) {
+        differ(soft, "executable", &base.executable, &head.executable);
+    }
+    for (name, base, head) in shared_workers(base, head) {
+        let prefix = format!("{name}.versions.");
+        maps(soft, &prefix, &base.versions, &head.versions);
+    }
+    for name in lone_workers(base, head) {
+        let state = |header: &RunHeader| {
+            let present = header.workers.iter().any(|worker| worker.name == name);
+            if present { "present" } else { ABSENT }
+        };
+        differ(soft, name, state(base), state(head));
+    }
+    differ(soft, "overrides", overrides(base), overrides(head));
+    settings(soft, &base.settings, &head.settings);
+    maps(soft, "", &base.machine.soft, &head.machine.soft);
+    // Last: there may be hundreds, and reports show the first differences.
+    for (name, base, head) in shared_workers(base, head) {
+        // A run that was written before there were locks says nothing of them.
+        if !base.packages.is_empty() && !head.packages.is_empty() {
+            let prefix = format!("{name}.packages.");
+            maps(soft, &prefix, &base.packages, &head.packages);
+        }
+    }
+    found
+}
+
+/// Variables that decide speed ([`decides_speed`]), of workers that both sides have. A file
+/// that was written before they were kept says nothing of them.
+fn environments(found: &mut Vec<Difference>, base: &RunHeader, head: &RunHeader) {
+    let (Some(base), Some(head)) = (&base.identity, &head.identity) else {
+        return;
+    };
+    for (name, worker) in &base.workers {
+        let Some(other) = head.workers.get(name) else {
+            continue;
+        };
+        let deciding = |all: &BTreeMap<String, String>| -> BTreeMap<String, String> {
+            let kept = all.iter().filter(|(name, _)| decides_speed(name));
+            kept.map(|(name, value)| (name.clone(), value.clone()))
+                .collect()
+        };
+        let prefix = format!("{name}.environment.");
+        let (base, head) = (deciding(&worker.environment), deciding(&other.environment));
+        maps(found, &prefix, &base, &head);
+    }
+}
+
+/// What took a worker's times. Readings of two clocks are not compared: on a kernel
+/// of 5 µs they differ by more than half. A worker that does not say has one way only.
+fn clock(worker: &WorkerRecord) -> &str {
+    let clock = worker.versions.get("clock").map(String::as_str);
+    clock.unwrap_or("events")
+}
+
+/// `revision`, shortened, with `+` when the tree was dirty.
+pub fn revision_text(git: &Git) -> String {
+    let short = short_revision(&git.revision);
+    format!("{short}{}", if git.dirty { "+" } else { "" })
+}
+
+fn revision(header: &RunHeader) -> String {
+    let git = header.git.as_ref();
+    git.map_or_else(|| ABSENT.to_owned(), revision_text)
+}
+
+pub(crate) fn differ(
+    found: &mut Vec<Difference>,
+    field: impl ToString,
+    base: impl ToString,
+    head: impl ToString,
+) {
+    let (base, head) = (base.to_string(), head.to_string());
+    if base != head {
+        found.push(Difference {
+            field: field.to_string(),
+            base,
+            head,
+        });
+    }
+}
+
+pub(crate) fn maps(
+    found: &mut Vec<Difference>,
+    prefix: &str,
+    base: &BTreeMap<String, String>,
+    head: &BTreeMap<String, String>,
+) {
+    let names: BTreeSet<&String> = base.keys().chain(head.keys()).collect();
+    for name in names {
+        let text = |side: &BTreeMap<String, String>| {
+            side.get(name).cloned().unwrap_or_else(|| ABSENT.to_owned())
+        };
+        differ(found, format!("{prefix}{name}"), text(base), text(head));
+    }
+}
+
+/// Workers that both sides have, by name.
+fn shared_workers<'a>(
+    base: &'a RunHeader,
+    head: &'a RunHeader,
+) -> impl Iterator<Item = (&'a str, &'a WorkerRecord, &'a WorkerRecord)> {
+    base.workers.iter().filter_map(|worker| {
+        let other = head
+            .workers
+            .iter()
+            .find(|other| other.name == worker.name)?;
+        Some((worker.name.as_str(), worker, other))
+    })
+}
+
+/// Names of workers that only one side has.
+fn lone_workers<'a>(base: &'a RunHeader, head: &'a RunHeader) -> BTreeSet<&'a str> {
+    let names = |header: &'a RunHeader| -> BTreeSet<&'a str> {
+        header
+            .workers
+            .iter()
+            .map(|worker| worker.name.as_str())
+            .collect()
+    };
+    names(base)
+        .symmetric_difference(&names(head))
+        .copied()
+        .collect()
+}
+
+fn overrides(header: &RunHeader) -> String {
+    let each = header.suite.overrides.iter().map(|change| {
+        let from = change.from.as_ref().map(ToString::to_string);
+        let from = from.unwrap_or_else(|| "any".to_owned());
+        format!(
+            "{}: {} {from} → {}",
+            change.variant, change.parameter, change.to
+        )
+    });
+    let text = each.collect::<Vec<_>>().join("; ");
+    if text.is_empty() {
+        "none".to_owned()
+    } else {
+        text
+    }
+}
+
+fn settings(found: &mut Vec<Difference>, base: &Settings, head: &Settings) {
+    let mut each = |name: &str, of: fn(&Settings) -> u64| {
+        differ(found, format!("settings.{name}"), of(base), of(head));
+    };
+    each("invocations", |settings| settings.invocations.into());
+    each("warmup", |settings| settings.warmup.into());
+    each("samples", |settings| settings.samples.into());
+    each("min_samples", |settings| settings.min_samples.into());
+    each("budget_ms", |settings| settings.budget_ms);
+    each("seed", |settings| settings.seed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::header;
+    use regatta_core::suite::Override;
+
+    fn fields(differences: &[Difference]) -> Vec<&str> {
+        differences.iter().map(|d| d.field.as_str()).collect()
+    }
+
+    #[test]
+    fn a_run_is_comparable_to_itself() {
+        let header = header();
+        assert_eq!(differences(&header, &header, true), Differences::default());
+    }
+
+    #[test]
+    fn machine_method_schema_and_cache_are_hard() {
+        let base = header();
+        let mut head = base.clone();
+        head.schema += 1;
+        head.method += 1;
+        head.settings.cache = regatta_core::suite::Cache::Hot;
+        head.settings.graph = true;
+        head.settings.calls_per_sample = 4;
+        head.machine
+            .hard
+            .insert("driver".to_owned(), "570".to_owned());
+        head.machine.hard.remove("cores");
+        head.workers[0].device = "another".to_owned();
+        let found = differences(&base, &head, true);
+        assert_eq!(
+            fields(&found.hard),
+            [
+                "schema",
+                "method",
+                "cache",
+                "graph",
+                "calls_per_sample",
+                "cores",
+                "driver",
+                "cpu.device"
+            ]
+        );
+        assert_eq!(found.hard[5].head, ABSENT);
+        assert!(found.soft.is_empty());
+    }
+
+    #[test]
+    fn readings_of_two_clocks_are_not_compared() {
+        let base = header();
+        let mut head = base.clone();
+        let versions = &mut head.workers[0].versions;
+        versions.insert("clock".to_owned(), "events".to_owned());
+        assert!(differences(&base, &head, true).hard.is_empty());
+        let versions = &mut head.workers[0].versions;
+        versions.insert("clock".to_owned(), "probe 0.1".to_owned());
+        let found = differences(&base, &head, true);
+        assert_eq!(fields(&found.hard), ["cpu.clock"]);
+    }
+
+    #[test]
+    fn versions_revision_settings_and_overrides_are_soft() {
+        let mut base = header();
+        let mut head = base.clone();
+        head.tool = "9".to_owned();
+        head.git = None;
+        head.settings.samples += 1;
+        head.workers[0]
+            .versions
+            .insert("rust".to_owned(), "9".to_owned());
+        let packages = |version: &str| BTreeMap::from([("numpy".to_owned(), version.to_owned())]);
+        base.workers[0].packages = packages("2.3");
+        head.workers[0].packages = packages("2.4");
+        head.workers[0].name = "cpu".to_owned();
+        head.machine.soft.insert("host".to_owned(), "b".to_owned());
+        head.suite.overrides.push(Override {
+            variant: "cpu/flash".parse().unwrap(),
+            parameter: "threads".to_owned(),
+            from: None,
+            to: "1".into(),
+        });
+        let found = differences(&base, &head, true);
+        assert!(found.hard.is_empty());
+        assert_eq!(
+            fields(&found.soft),
+            [
+                "tool",
+                "revision",
+                "cpu.versions.rust",
+                "overrides",
+                "settings.samples",
+                "host",
+                "cpu.packages.numpy"
+            ]
+        );
+    }
+
+    #[test]
+    fn another_suite_is_hard_only_where_one_was_promised() {
+        let base = header();
+        let mut head = base.clone();
+        head.suite.name = "other".to_owned();
+        assert_eq!(fields(&differences(&base, &head, false).soft), ["suite"]);
+        assert_eq!(fields(&differences(&base, &head, true).hard), ["suite"]);
+    }
+
+    #[test]
+    fn a_worker_on_one_side_only_is_said() {
+        let base = header();
+        let mut head = base.clone();
+        head.workers[0].name = "torch".to_owned();
+        let found = differences(&base, &head, true);
+        assert!(found.hard.is_empty());
+        assert_eq!(fields(&found.soft), ["cpu", "torch"]);
+    }
+}

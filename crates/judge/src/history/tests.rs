@@ -1,0 +1,270 @@
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::*;
+use crate::judgement::Difference;
+use regatta_core::record::history::{About, Figures, Kept};
+use regatta_core::record::types::Git;
+use regatta_worker::attention::CaseId;
+use regatta_worker::units::{Ratio, quantities};
+
+/// A number within ±1 that looks like chance, the same in each test.
+fn noise(case: usize, run: usize) -> f64 {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    for part in [case as u64, run as u64, 7] {
+        state = (state ^ part).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        state ^= state >> 31;
+        state = state.wrapping_mul(0x94d0_49bb_1331_11eb);
+        state ^= state >> 29;
+    }
+    (state >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+}
+
+/// A series of so many runs, whose time at each is this many times 100 µs, give or take a per
+/// cent.
+fn series(case: usize, runs: usize, factor: impl Fn(usize) -> f64) -> Series {
+    let times = (0..runs).map(|run| 1e5 * factor(run) * (1.0 + 0.01 * noise(case, run)));
+    Series {
+        runs: (0..runs as u32).collect(),
+        times: quantities(times),
+    }
+}
+
+fn alone(runs: usize, factor: impl Fn(usize) -> f64) -> Trend {
+    let all = [series(1, runs, factor)];
+    let (shared, mut cases) = found(&all, runs, &Options::default());
+    assert_eq!(shared, None);
+    cases.remove(0)
+}
+
+fn at(trend: &Trend) -> Vec<usize> {
+    trend.steps.iter().map(|step| step.run).collect()
+}
+
+#[test]
+fn a_step_is_found_where_it_is_and_as_large_as_it_is() {
+    let trend = alone(60, |run| if run < 40 { 1.0 } else { 1.05 });
+    assert_eq!(at(&trend), [40]);
+    let step = &trend.steps[0];
+    assert_eq!((step.before, step.runs_after), (39, 20));
+    assert!((step.ratio.0 - 1.05).abs() < 0.006, "{step:?}");
+    assert!(step.low < step.ratio && step.ratio < step.high);
+    assert!(step.p.0 < 0.01);
+    assert!((step.to_ns / step.from_ns).0 > 1.04);
+    assert_eq!(trend.creep, None);
+    assert!((trend.since_reference().unwrap().0 - 1.05).abs() < 0.01);
+}
+
+#[test]
+fn what_gets_slower_and_is_mended_is_two_changes() {
+    let trend = alone(90, |run| if (30..60).contains(&run) { 1.6 } else { 1.0 });
+    assert_eq!(at(&trend), [30, 60]);
+    assert!(trend.steps[0].ratio > Ratio::ONE && trend.steps[1].ratio < Ratio::ONE);
+    assert!((trend.level_ns.unwrap().0 / 1e5 - 1.0).abs() < 0.01);
+}
+
+#[test]
+fn wild_runs_are_no_change_however_wild() {
+    let wild = [3, 17, 18, 31, 48, 59];
+    let trend = alone(60, |run| if wild.contains(&run) { 5.0 } else { 1.0 });
+    assert!(at(&trend).is_empty());
+    // Nor do they hide one.
+    let trend = alone(60, |run| {
+        let level = if run < 30 { 1.0 } else { 1.05 };
+        if wild.contains(&run) { 5.0 } else { level }
+    });
+    assert_eq!(at(&trend), [30]);
+}
+
+#[test]
+fn few_runs_show_what_is_large_enough() {
+    let trend = alone(25, |run| if (5..15).contains(&run) { 1.6 } else { 1.0 });
+    assert_eq!(at(&trend), [5, 15]);
+    assert!(at(&alone(25, |run| if run < 22 { 1.0 } else { 1.6 })).is_empty());
+    assert!(at(&alone(9, |run| if run < 4 { 1.0 } else { 9.0 })).is_empty());
+    assert!(at(&alone(0, |_| 1.0)).is_empty());
+    assert!(at(&alone(25, |_| 1.0)).is_empty());
+}
+
+#[test]
+fn what_creeps_has_no_day_and_is_told_against_the_reference() {
+    let trend = alone(120, |run| 1.0 + 0.06 * run as f64 / 119.0);
+    assert!(at(&trend).is_empty());
+    let creep = trend.creep.unwrap();
+    assert!((creep.ratio.0 - 1.06).abs() < 0.012, "{creep:?}");
+    // A step on top of it is told for itself.
+    let both = alone(120, |run| {
+        let step = if run < 70 { 1.0 } else { 1.3 };
+        step * (1.0 + 0.06 * run as f64 / 119.0)
+    });
+    assert_eq!(at(&both), [70]);
+    let creep = both.creep.unwrap();
+    assert!((1.02..1.08).contains(&creep.ratio.0), "{creep:?}");
+    // As much below the floor is none.
+    assert_eq!(
+        alone(120, |run| 1.0 + 0.01 * run as f64 / 119.0).creep,
+        None
+    );
+}
+
+#[test]
+fn what_all_share_is_taken_out_as_far_as_it_comes_and_goes() {
+    let drift = |run: usize| 1.0 + 0.03 * (run as f64 / 15.0).sin();
+    let all: Vec<Series> = (0..20)
+        .map(|case| {
+            series(case, 100, move |run| {
+                let own = if case == 3 && run >= 60 { 1.03 } else { 1.0 };
+                own * drift(run)
+            })
+        })
+        .collect();
+    let (shared, cases) = found(&all, 100, &Options::default());
+    assert!(shared.unwrap().steps.is_empty());
+    for (case, trend) in cases.iter().enumerate() {
+        let found = at(trend);
+        assert_eq!(found.len(), usize::from(case == 3), "{case}: {found:?}");
+        // Of three per cent, a neighbour may be as likely.
+        assert!(found.iter().all(|run| run.abs_diff(60) <= 1), "{found:?}");
+    }
+}
+
+const RUNS: usize = 60;
+
+/// A history of two workers with twelve cases each, of which these take twice as long from run
+/// 40 on.
+fn history(slower: impl Fn(&str) -> bool) -> History {
+    let ids: Vec<CaseId> = ["cpu/flash", "torch/sdpa"]
+        .iter()
+        .flat_map(|variant| {
+            (1..=6).flat_map(move |n| {
+                ["", ",bwd"].map(|way| CaseId(format!("{variant}:s{},d64{way}", 64 * n)))
+            })
+        })
+        .collect();
+    let runs = (0..RUNS).map(|run| {
+        let results = ids.iter().enumerate().map(|(case, id)| {
+            let factor = if run >= 40 && slower(&id.0) { 1.2 } else { 1.0 };
+            let figures = Figures {
+                device_ns: Nanoseconds(1e5 * factor * (1.0 + 0.01 * noise(case, run))),
+                spread: None,
+                host_ns: None,
+                cpu_ns: None,
+            };
+            (case as u32, Came::Timed(figures))
+        });
+        Kept {
+            about: about(run),
+            results: results.collect(),
+        }
+    });
+    History {
+        suite: "s".to_owned(),
+        machine: "m".to_owned(),
+        runs: runs.collect(),
+        cases: ids,
+        damage: Vec::new(),
+    }
+}
+
+fn about(run: usize) -> About {
+    let torch = if run < 40 { "2.10.0" } else { "2.11.0" };
+    About {
+        id: run.to_string(),
+        at: Timestamp::from_second(1_700_000_000 + 86_400 * run as i64).unwrap(),
+        started: None,
+        label: format!("reports/{run}"),
+        git: Some(Git {
+            revision: format!("{run:0<40}"),
+            dirty: false,
+            changes: None,
+        }),
+        tool: "0.1.0".to_owned(),
+        verdict: None,
+        versions: BTreeMap::from([(
+            "torch".to_owned(),
+            BTreeMap::from([("torch".to_owned(), torch.to_owned())]),
+        )]),
+        facts: BTreeMap::from([("driver".to_owned(), "580".to_owned())]),
+    }
+}
+
+fn one_event(history: &History) -> Event {
+    let found = trends(history, &Options::default());
+    assert_eq!(found.events.len(), 1, "{:?}", found.events);
+    let event = found.events[0].clone();
+    assert_eq!((event.run, event.before), (40, 39));
+    assert!((event.ratio.0 - 1.2).abs() < 0.02, "{event:?}");
+    event
+}
+
+#[test]
+fn who_moved_is_a_case_a_family_the_suite_or_the_machine() {
+    let one = one_event(&history(|id| id == "cpu/flash:s64,d64"));
+    assert_eq!((one.who, one.cases.len()), (Who::Case, 1));
+
+    let family = one_event(&history(|id| {
+        id.starts_with("torch") && id.ends_with("bwd")
+    }));
+    let told = "all 6 cases of torch/sdpa, direction backward";
+    assert_eq!(family.who, Who::Family(told.to_owned()));
+    let changed: Vec<&str> = family.code.iter().map(|of| of.field.as_str()).collect();
+    assert_eq!(changed, ["revision", "torch.torch"]);
+    assert!(family.machine.is_empty());
+
+    let half = one_event(&history(|id| id.starts_with("cpu")));
+    assert_eq!(half.who, Who::Family("all 12 cases of cpu".to_owned()));
+
+    let all = one_event(&history(|_| true));
+    assert_eq!((&all.who, all.cases.len()), (&Who::Machine, 24));
+
+    // Another driver, and it is no regression of code whoever moved.
+    let mut driver = history(|id| id == "cpu/flash:s64,d64");
+    for kept in &mut driver.runs[40..] {
+        kept.about.facts = BTreeMap::from([("driver".to_owned(), "590".to_owned())]);
+    }
+    let event = one_event(&driver);
+    assert_eq!(event.who, Who::Machine);
+    assert_eq!(event.machine[0].head, "590");
+}
+
+#[test]
+fn a_version_that_changed_a_run_later_is_told_as_nearby() {
+    let mut history = history(|id| id == "cpu/flash:s64,d64");
+    let torch = history.runs[39].about.versions.clone();
+    history.runs[40].about.versions = torch;
+    let event = one_event(&history);
+    let fields = |all: &[Difference]| all.iter().map(|of| of.field.clone()).collect::<Vec<_>>();
+    assert_eq!(fields(&event.code), ["revision"]);
+    assert_eq!(fields(&event.nearby), ["torch.torch"]);
+}
+
+#[test]
+fn all_cases_of_one_worker_are_the_suite() {
+    let mut history = history(|_| true);
+    for id in &mut history.cases {
+        id.0 = id.0.replace("torch/", "cpu/");
+    }
+    let found = trends(&history, &Options::default());
+    assert_eq!(found.events.len(), 1);
+    assert_eq!(found.events[0].who, Who::Suite);
+    let crept = trends(&history, &Options::default()).crept;
+    assert!(crept.is_empty(), "{crept:?}");
+}
+
+#[test]
+fn what_has_no_time_now_is_told_since_when() {
+    let mut history = history(|_| false);
+    for (run, reason) in [(20, "once"), (50, "first"), (59, "signal 11")] {
+        history.runs[run].results[2].1 = Came::Failed(reason.to_owned());
+    }
+    for run in 51..59 {
+        history.runs[run].results.remove(2);
+    }
+    let found = trends(&history, &Options::default());
+    let lost: Vec<_> = found.lost.iter().flatten().collect();
+    assert_eq!(lost.len(), 1);
+    assert_eq!((lost[0].run, lost[0].reason.as_str()), (50, "signal 11"));
+    assert_eq!(found.cases[2].runs, RUNS - 11);
+    assert!(found.events.is_empty());
+}

@@ -1,0 +1,397 @@
+//! Where a change of a time went: lines that add up to it, and what is not explained.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use regatta_core::machine::{LaunchChange, Sides, StepPart, plain};
+use regatta_worker::units::{ARROW, Nanoseconds, Share, counted};
+
+/// A change of a time in parts. The lines and what is not explained add up to the change.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Account {
+    /// Head less base of the time that was judged.
+    pub change_ns: Nanoseconds,
+    /// The largest first, whichever way they go.
+    pub lines: Vec<AccountLine>,
+    /// The change less all lines.
+    pub unexplained_ns: Nanoseconds,
+}
+
+/// One part of a change.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct AccountLine {
+    /// What it is of.
+    #[serde(flatten)]
+    pub item: Item,
+    /// The part of a training step that it is in, where the program's operators tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<StepPart>,
+    /// What the head takes more for it; below 0: less.
+    pub growth_ns: Nanoseconds,
+}
+
+/// What a part of a change is of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(tag = "item", rename_all = "kebab-case")]
+pub enum Item {
+    /// A kernel, copy or fill that both sides run, as often.
+    Longer {
+        /// Its name, shortened.
+        what: String,
+        /// How often a call runs it.
+        count: u32,
+        /// What changed of its launches.
+        changes: Vec<LaunchChange>,
+        /// How much more instructions they execute, where hardware counted them exactly on
+        /// both sides.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        executes: Option<Share>,
+    },
+    /// Operations that only the head runs.
+    Added {
+        /// Their name, shortened.
+        what: String,
+        /// How many.
+        count: u32,
+        /// True where they move data and compute nothing.
+        moves: bool,
+    },
+    /// Operations that only the base runs.
+    Gone {
+        /// Their name, shortened.
+        what: String,
+        /// How many.
+        count: u32,
+    },
+    /// Operations in the place of others.
+    InPlace {
+        /// The operator that launched them, where the program tells.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        operator: Option<String>,
+        /// Their names on either side, shortened, each once.
+        names: Sides<Vec<String>>,
+        /// How many on either side.
+        count: Sides<u32>,
+        /// The time of all of them.
+        time: Sides<Nanoseconds>,
+    },
+    /// The device's own time to go from one operation to the next, of more or fewer of them.
+    Starts {
+        /// Operations on either side.
+        count: Sides<u32>,
+    },
+    /// The same, where there are as many.
+    Gaps,
+    /// The device waits for the host.
+    Waiting,
+    /// The device's clock.
+    Clock {
+        /// Its medians in MHz.
+        mhz: Sides<f64>,
+    },
+    /// Calls to CUDA that the host makes, of one class, in a time of the host's.
+    Calls {
+        /// What they are: `launches`, `synchronisations`, `allocations`.
+        name: String,
+        /// How many a call makes.
+        count: Sides<u64>,
+    },
+    /// A Python function or an operator of the framework that the host is in.
+    Host {
+        /// Which of both.
+        work: HostWork,
+        /// Its name: `module:function`, `aten::view`.
+        name: String,
+        /// How often a call runs it, where both sides counted.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        count: Option<Sides<u64>>,
+    },
+    /// A part of a first call: compiling, loading.
+    Part {
+        /// What it is.
+        name: String,
+        /// How often.
+        count: Sides<u64>,
+    },
+    /// Lines too small to be told each.
+    Others {
+        /// How many.
+        count: u32,
+    },
+}
+
+/// What the host is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum HostWork {
+    /// A Python function of the library under test.
+    Function,
+    /// An operator of the framework.
+    Operator,
+}
+
+impl AccountLine {
+    /// A line of no part of a step.
+    pub fn of(item: Item, growth_ns: Nanoseconds) -> AccountLine {
+        AccountLine {
+            item,
+            part: None,
+            growth_ns,
+        }
+    }
+
+    /// A few words: `backward: flash_bwd_kernel`.
+    pub fn told(&self) -> String {
+        let part = self.part.map(|part| format!("{}: ", part.text()));
+        format!("{}{}", part.unwrap_or_default(), self.item.told())
+    }
+}
+
+impl Item {
+    /// A few words: `copy kernel elementwise_kernel added`.
+    pub fn told(&self) -> String {
+        let times = |count: &u32| match count {
+            1 => String::new(),
+            count => format!(" {count}x"),
+        };
+        match self {
+            Item::Longer {
+                what,
+                count,
+                changes,
+                executes,
+            } => {
+                let changes = changes.iter().map(ToString::to_string);
+                let executes = executes.map(|more| match more.0 == 0.0 {
+                    true => "same instructions".to_owned(),
+                    false => format!("instructions {:+.1} %", 100.0 * more.0),
+                });
+                let changes: Vec<String> = changes.chain(executes).collect();
+                match changes.is_empty() {
+                    true => format!("{}{}", plain(what), times(count)),
+                    false => format!("{}{} ({})", plain(what), times(count), changes.join(", ")),
+                }
+            }
+            Item::Added { what, count, moves } => {
+                let kind = match *moves && !what.starts_with("copy ") {
+                    true => "copy kernel ",
+                    false => "",
+                };
+                format!("{kind}{} added{}", plain(what), times(count))
+            }
+            Item::Gone { what, count } => format!("{} gone{}", plain(what), times(count)),
+            Item::InPlace {
+                operator,
+                names,
+                count,
+                time,
+            } => {
+                let side = |names: &[String], count: u32| match names {
+                    [one] => format!("{}{}", plain(one), times(&count)),
+                    _ => counted(count as usize, "operation"),
+                };
+                let of = operator.as_ref().map(|of| format!("{of}: "));
+                format!(
+                    "{}{}, {} {ARROW} {}, {}",
+                    of.unwrap_or_default(),
+                    side(&names.base, count.base),
+                    time.base,
+                    side(&names.head, count.head),
+                    time.head
+                )
+            }
+            Item::Starts { count } => {
+                let more = count.head.abs_diff(count.base);
+                match (count.head > count.base, more, count.head) {
+                    (true, 1, 2) => "start of a second operation".to_owned(),
+                    (true, 1, _) => "start of one more operation".to_owned(),
+                    (true, more, _) => format!("starts of {more} more operations"),
+                    (false, 1, _) => "start of one operation less".to_owned(),
+                    (false, less, _) => format!("starts of {less} operations less"),
+                }
+            }
+            Item::Gaps => "gaps between operations".to_owned(),
+            Item::Waiting => "waiting for the host".to_owned(),
+            Item::Clock { mhz } => format!("clock {:.0} {ARROW} {:.0} MHz", mhz.base, mhz.head),
+            Item::Calls { name, count } | Item::Part { name, count }
+                if count.base == count.head =>
+            {
+                name.replace('_', " ")
+            }
+            Item::Calls { name, count } | Item::Part { name, count } => {
+                let name = name.replace('_', " ");
+                format!("{name} {} {ARROW} {}", count.base, count.head)
+            }
+            Item::Host { name, count, .. } => match count {
+                Some(count) if count.base != count.head => {
+                    format!("{name} {} {ARROW} {}", count.base, count.head)
+                }
+                _ => name.clone(),
+            },
+            Item::Others { count } => format!("{count} more"),
+        }
+    }
+}
+
+/// Lines that a sentence has at most; the others are told together.
+const TOLD: usize = 4;
+
+/// The part of a change below which a line is told with others.
+const SMALL: f64 = 0.03;
+
+impl Account {
+    /// What lines of some kind take more, all together.
+    pub fn growth(&self, of: impl Fn(&Item) -> bool) -> Nanoseconds {
+        let lines = self.lines.iter().filter(|line| of(&line.item));
+        lines.map(|line| line.growth_ns).sum()
+    }
+
+    /// The lines that a sentence tells, the largest first: the small ones as one, and what is
+    /// not explained where it is not small.
+    pub fn told_lines(&self) -> Vec<(String, Nanoseconds)> {
+        self.told_of(TOLD)
+    }
+
+    /// The same, `most` lines by themselves.
+    fn told_of(&self, most: usize) -> Vec<(String, Nanoseconds)> {
+        let small = self.change_ns.0.abs() * SMALL;
+        let (mut told, mut rest) = (Vec::new(), Vec::new());
+        for line in &self.lines {
+            let large = line.growth_ns.0.abs() >= small && told.len() < most;
+            let others = matches!(line.item, Item::Others { .. });
+            match large && !others {
+                true => told.push((line.told(), line.growth_ns)),
+                false => rest.push(line),
+            }
+        }
+        let growth: Nanoseconds = rest.iter().map(|line| line.growth_ns).sum();
+        let count = rest.iter().map(|line| match line.item {
+            Item::Others { count } => count,
+            _ => 1,
+        });
+        let count: u32 = count.sum();
+        if growth.0.abs() >= small && count > 0 {
+            told.push((Item::Others { count }.told(), growth));
+        }
+        let left = match growth.0.abs() >= small {
+            true => self.unexplained_ns,
+            // What is not told is not told twice.
+            false => self.unexplained_ns + growth,
+        };
+        if left.0.abs() >= small {
+            told.push(("not explained".to_owned(), left));
+        }
+        told
+    }
+}
+
+impl fmt::Display for Account {
+    /// `+3.2 µs = copy kernel added +1.4, start of a second operation +1.7`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Of names that are long, fewer.
+        let fits = |text: &String| text.chars().count() <= LONGEST;
+        let texts = || (1..=TOLD).rev().map(|most| self.sentence(most));
+        let text = texts().find(fits).unwrap_or_else(|| self.sentence(1));
+        f.write_str(&text)
+    }
+}
+
+/// What three lines of a terminal hold, indented.
+const LONGEST: usize = 3 * 76;
+
+impl Account {
+    fn sentence(&self, most: usize) -> String {
+        let told = self.told_of(most);
+        let parts = told
+            .iter()
+            .map(|(what, growth)| format!("{what} {}", growth.signed_beside(self.change_ns)));
+        let parts: Vec<String> = parts.collect();
+        format!("{} = {}", self.change_ns.signed(), parts.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(item: Item, growth: f64) -> AccountLine {
+        AccountLine::of(item, Nanoseconds(growth))
+    }
+
+    #[test]
+    fn the_lines_are_one_sum_in_one_unit() {
+        let copy = Item::Added {
+            what: "elementwise_kernel<128, 4>".to_owned(),
+            count: 1,
+            moves: true,
+        };
+        let flash = Item::Longer {
+            what: "flash_fwd_kernel<64>".to_owned(),
+            count: 1,
+            changes: Vec::new(),
+            executes: None,
+        };
+        let second = Item::Starts {
+            count: Sides::of(1, 2),
+        };
+        let account = Account {
+            change_ns: Nanoseconds(3_200.0),
+            lines: vec![
+                line(second, 1_700.0),
+                line(copy, 1_400.0),
+                line(flash, 104.0),
+                line(Item::Gaps, 2.0),
+            ],
+            unexplained_ns: Nanoseconds(-6.0),
+        };
+        assert_eq!(
+            account.to_string(),
+            "+3.20 µs = start of a second operation +1.70, copy kernel elementwise_kernel added \
+             +1.40, flash_fwd_kernel +0.10"
+        );
+        let unknown = Account {
+            lines: Vec::new(),
+            unexplained_ns: Nanoseconds(-3_200.0),
+            change_ns: Nanoseconds(-3_200.0),
+        };
+        assert_eq!(unknown.to_string(), "-3.20 µs = not explained -3.20");
+    }
+
+    #[test]
+    fn a_sentence_is_three_lines_of_a_terminal() {
+        let long = |number: u32| Item::Added {
+            what: format!("{}{number}", "k".repeat(70)),
+            count: 1,
+            moves: false,
+        };
+        let lines = (0..4).map(|number| line(long(number), 1_000.0));
+        let account = Account {
+            change_ns: Nanoseconds(4_000.0),
+            lines: lines.collect(),
+            unexplained_ns: Nanoseconds::ZERO,
+        };
+        let text = account.to_string();
+        assert!(text.chars().count() <= LONGEST, "{text}");
+        assert!(text.ends_with("2 more +2.00"), "{text}");
+        assert_eq!(account.told_lines().len(), 4, "a page has room");
+    }
+
+    #[test]
+    fn what_stands_in_place_of_what_is_told_with_its_times() {
+        let item = Item::InPlace {
+            operator: None,
+            names: Sides::of(
+                vec!["flash_fprop".to_owned()],
+                vec!["gemm".to_owned(), "softmax".to_owned()],
+            ),
+            count: Sides::of(1, 9),
+            time: Sides::of(Nanoseconds(80_700.0), Nanoseconds(1_020_000.0)),
+        };
+        assert_eq!(item.told(), "flash_fprop, 80.7 µs → 9 operations, 1.02 ms");
+    }
+}

@@ -1,0 +1,223 @@
+//! What the judge says of structure.
+
+use serde::{Deserialize, Serialize};
+
+use regatta_core::machine::{DRIVER_ALLOCATIONS, DRIVER_FREES, SYNCHRONISATIONS};
+use regatta_core::suite::structural::{Action, Kind, Limit, Quantity};
+use regatta_worker::attention::CaseId;
+
+/// An exact difference between the structures of two calls.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct StructuralChange {
+    /// Its kind.
+    pub kind: Kind,
+    /// Whether it is for the worse.
+    pub direction: Direction,
+    /// The kernel, count or parameter, shortened.
+    pub name: String,
+    /// The base's figure.
+    pub before: String,
+    /// The head's figure.
+    pub after: String,
+    /// How the suite takes it.
+    pub action: Action,
+}
+
+impl std::fmt::Display for StructuralChange {
+    /// `grid 157x1x1 → 1x1x1 of fmha_cutlassB`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (kind, name) = (self.kind.text(), &self.name);
+        if let Some(asked) = asked_of_cuda(name) {
+            return write!(f, "{asked} {} → {}", self.before, self.after);
+        }
+        write!(f, "{kind} {} → {}", self.before, self.after)?;
+        // A replaced kernel is named by what it became, `threads` by its kind.
+        if self.kind != Kind::KernelReplaced && name != kind {
+            write!(f, " of {name}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What a call asks of CUDA, in words that a number follows, by the count's name.
+pub fn asked_of_cuda(count: &str) -> Option<&'static str> {
+    match count {
+        SYNCHRONISATIONS => Some("waits for the device in each call:"),
+        DRIVER_ALLOCATIONS => Some("cudaMalloc a call"),
+        DRIVER_FREES => Some("cudaFree a call"),
+        _ => None,
+    }
+}
+
+/// A part of the structure that the base tells of and the head does not: nobody knows
+/// whether it changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Uncounted {
+    /// `launches`, a figure of them (`local memory`), or the count's name.
+    pub name: String,
+    /// The base's figure, where it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<u64>,
+    /// Why the head does not tell it, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// True where both sides tell it and nobody knows whether it is more: `reason` says of what.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub undecided: bool,
+}
+
+impl Uncounted {
+    /// `counted in the base and not now: launches (2), allocations (3): the census failed`.
+    pub fn told(all: &[Uncounted]) -> Option<String> {
+        const NAMED: usize = 6;
+        let (undecided, all): (Vec<&Uncounted>, Vec<&Uncounted>) =
+            all.iter().partition(|one| one.undecided);
+        let open = undecided.iter().find_map(|one| one.reason.clone());
+        let Some(first) = all.first() else {
+            return open;
+        };
+        let named = all.iter().take(NAMED).map(|one| match one.before {
+            Some(before) => format!("{} ({before})", one.name),
+            None => one.name.clone(),
+        });
+        let mut text = format!(
+            "counted in the base and not now: {}",
+            named.collect::<Vec<_>>().join(", ")
+        );
+        if all.len() > NAMED {
+            text += &format!(" and {} more", all.len() - NAMED);
+        }
+        let reason = all.iter().find_map(|one| one.reason.as_ref());
+        if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
+            let whole = all.len() == 1 || first.reason.as_ref() == Some(reason);
+            let about = all.iter().find(|one| one.reason.is_some());
+            let about = about.map_or("", |one| one.name.as_str());
+            text += &match whole {
+                true => format!(": {reason}"),
+                false => format!("; {about}: {reason}"),
+            };
+        }
+        text += &open.map_or_else(String::new, |open| format!("; {open}"));
+        Some(text)
+    }
+}
+
+/// Whether a change of structure is for the worse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// It can only cost.
+    Worse,
+    /// It can only help.
+    Better,
+    /// It may do either.
+    Other,
+}
+
+/// Whether an expectation or a limit held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Held {
+    /// It is shown to hold.
+    Yes,
+    /// It is broken beyond doubt.
+    Broken,
+    /// Neither is shown: the limit lies within the interval.
+    Inconclusive,
+    /// A case it needs was not measured.
+    NotJudged,
+}
+
+impl Held {
+    /// As it is said of one: `holds`, `broken`.
+    pub fn text(self) -> &'static str {
+        match self {
+            Held::Yes => "holds",
+            Held::Broken => "broken",
+            Held::Inconclusive => "inconclusive",
+            Held::NotJudged => "not judged",
+        }
+    }
+}
+
+/// One case held to a limit on its structure, or one build to a limit on that.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct LimitResult {
+    /// The limit's name.
+    pub name: String,
+    /// The case held to it; `None` where it is on a build.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub case: Option<CaseId>,
+    /// What was built, where it is on a build and one is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub built: Option<String>,
+    /// What is limited.
+    pub count: Quantity,
+    /// Smallest allowed value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_least: Option<f64>,
+    /// Largest allowed value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_most: Option<f64>,
+    /// What it is; `None` when nobody knows.
+    pub value: Option<f64>,
+    /// What came of it: never inconclusive.
+    pub held: Held,
+    /// What the value was read off, or why there is none.
+    pub reason: Option<String>,
+}
+
+impl LimitResult {
+    /// Holds a value to a limit, of no case and no build yet.
+    pub fn of(limit: &Limit, value: Option<f64>, reason: Option<String>) -> LimitResult {
+        LimitResult {
+            name: limit.name.clone(),
+            case: None,
+            built: None,
+            count: limit.count.clone(),
+            at_least: limit.at_least,
+            at_most: limit.at_most,
+            value,
+            held: match value {
+                None => Held::NotJudged,
+                Some(value) if limit.allows(value) => Held::Yes,
+                Some(_) => Held::Broken,
+            },
+            reason,
+        }
+    }
+
+    /// What is held to it: a case, or what was built.
+    pub fn subject(&self) -> String {
+        match (&self.case, &self.built) {
+            (Some(case), _) => case.0.clone(),
+            (None, Some(built)) => format!("the build of {built}"),
+            (None, None) => "the build".to_owned(),
+        }
+    }
+
+    /// `sm_fill is 0.008, at least 0.5 is allowed`.
+    pub fn told(&self) -> String {
+        // Three decimals tell one of 132 multiprocessors; whole counts have none.
+        let figure = |value: f64| match value.fract() == 0.0 {
+            true => format!("{value}"),
+            false => format!("{value:.3}"),
+        };
+        let value = self.value.map_or("unknown".to_owned(), figure);
+        let bounds = [("at least", self.at_least), ("at most", self.at_most)];
+        let bounds = bounds
+            .into_iter()
+            .filter_map(|(word, bound)| Some(format!("{word} {}", figure(bound?))));
+        let bounds: Vec<String> = bounds.collect();
+        format!(
+            "{} is {value}, {} is allowed",
+            self.count,
+            bounds.join(" and ")
+        )
+    }
+}

@@ -1,0 +1,188 @@
+//! Instructions that kernels execute, as hardware counts them: exact on a device that others
+//! use, where repeating has shown them to be.
+
+use std::collections::BTreeSet;
+
+use super::found::{Found, Pair, worse_if};
+use crate::judgement::Uncounted;
+use regatta_core::machine::{Counters, Counts, INSTRUCTIONS, METRICS, Metric, Structure, short};
+use regatta_core::suite::structural::{Action, Kind};
+use regatta_worker::units::ARROW;
+
+/// What a change of the whole call is named, where other kernels run than before.
+const WHOLE: &str = "the whole call";
+
+/// Compares each kernel that both sides run, and the whole call where they run others. What is
+/// within the range that countings of one side differ by is no change.
+pub fn compare(found: &mut Found) {
+    let pair = found.pair;
+    let (Some(base), Some(head)) = (counters(pair.base), counters(pair.head)) else {
+        return;
+    };
+    let others = base.kernels.keys().ne(head.kernels.keys());
+    let one = one_process(base, head);
+    for metric in &METRICS {
+        for (name, kernel) in &base.kernels {
+            let before = kernel.instructions.get(metric.name);
+            let head = head.kernels.get(name);
+            let after = head.and_then(|kernel| kernel.instructions.get(metric.name));
+            if let Some((before, after)) = before.zip(after) {
+                add(found, metric, name, (*before, *after, one));
+            }
+        }
+        let total = |side: &Counters| side.total(metric.name);
+        if let Some((before, after)) = total(base).zip(total(head)).filter(|_| others) {
+            add(found, metric, WHOLE, (before, after, one));
+        }
+    }
+}
+
+fn counters(record: &regatta_core::record::side::CaseRecord) -> Option<&Counters> {
+    record.counters.as_deref()
+}
+
+/// What two ranges of countings say of each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Compared {
+    More,
+    Less,
+    Same,
+    /// It may be more, and nobody knows.
+    Undecided,
+}
+
+/// Ranges that a few countings span: what lies apart by more than the wider of them is no
+/// chance. Where the head goes beyond the base, and not so far, that is undecided, unless the
+/// base's own countings differ by as much; a base whose countings differ by a tenth is none to
+/// be held against. One process may have what is exact in it alone: a thousandth from it is
+/// undecided too.
+fn compared(before: Counts, after: Counts, one_process: bool) -> Compared {
+    let chance = before.spread().max(after.spread());
+    let few = if one_process { before.most / 1000 } else { 0 };
+    if after.least > before.most.saturating_add(chance.max(few)) {
+        return Compared::More;
+    }
+    if before.least > after.most.saturating_add(chance.max(few)) {
+        return Compared::Less;
+    }
+    let beyond = after.most.saturating_sub(before.most);
+    let wide = before.spread().saturating_mul(10) > before.most;
+    match beyond > before.spread() || (beyond > 0 && wide) {
+        true => Compared::Undecided,
+        false => Compared::Same,
+    }
+}
+
+fn one_process(base: &Counters, head: &Counters) -> bool {
+    base.processes.min(head.processes) < 2
+}
+
+fn add(
+    found: &mut Found,
+    metric: &Metric,
+    kernel: &str,
+    (before, after, one_process): (Counts, Counts, bool),
+) {
+    let more = match compared(before, after, one_process) {
+        Compared::More => true,
+        Compared::Less => false,
+        Compared::Same | Compared::Undecided => return,
+    };
+    let called = match metric.words == INSTRUCTIONS {
+        true => short(kernel),
+        false => format!("{}, {}", short(kernel), metric.words),
+    };
+    let share = match before.most {
+        0 => String::new(),
+        // The least that it grew by, in the direction in which it did.
+        most if more => percent(most, after.least),
+        _ => percent(before.least, after.most),
+    };
+    let after = format!("{after}{share}");
+    found.add_called(
+        Kind::Instructions,
+        worse_if(more),
+        (kernel, called),
+        before,
+        after,
+    );
+}
+
+/// Kernels of both sides of which nobody knows whether they execute more.
+pub fn undecided(pair: &Pair) -> Option<Uncounted> {
+    let (base, head) = (counters(pair.base)?, counters(pair.head)?);
+    let one_process = one_process(base, head);
+    let taken =
+        |kernel: &str| pair.policy.action(Kind::Instructions, kernel, pair.case) != Action::Ignore;
+    let all = METRICS.iter().flat_map(|metric| {
+        let kernels = base.kernels.iter().filter(|(name, _)| taken(name));
+        kernels.filter_map(move |(name, kernel)| {
+            let before = *kernel.instructions.get(metric.name)?;
+            let after = *head.kernels.get(name)?.instructions.get(metric.name)?;
+            let open = compared(before, after, one_process) == Compared::Undecided;
+            open.then_some((metric, name, before, after))
+        })
+    });
+    let all: Vec<_> = all.collect();
+    let (metric, name, before, after) = all.first()?;
+    let what = match one_process {
+        true => "count in several processes, without --structure-only",
+        false => "countings of the same code differ too much to tell",
+    };
+    Some(Uncounted {
+        name: INSTRUCTIONS.to_owned(),
+        before: None,
+        undecided: true,
+        reason: Some(format!(
+            "{} of {} {before} {ARROW} {after}, undecided: {what}",
+            metric.words,
+            short(name)
+        )),
+    })
+}
+
+fn percent(before: u64, after: u64) -> String {
+    format!(" ({:+.2} %)", 100.0 * (after as f64 / before as f64 - 1.0))
+}
+
+/// What the base counted and the head did not: all of it, or a metric of a kernel.
+pub fn vanished(pair: &Pair, head: &Structure) -> Option<Uncounted> {
+    let base = counters(pair.base)?;
+    let taken =
+        |kernel: &str| pair.policy.action(Kind::Instructions, kernel, pair.case) != Action::Ignore;
+    let lost: BTreeSet<&str> = match counters(pair.head) {
+        None => base.kernels.keys().map(String::as_str).collect(),
+        Some(head) => {
+            let both = base.kernels.iter().filter_map(|(name, kernel)| {
+                let now = &head.kernels.get(name)?.instructions;
+                let lost = kernel
+                    .instructions
+                    .keys()
+                    .any(|metric| !now.contains_key(metric));
+                lost.then_some(name.as_str())
+            });
+            both.collect()
+        }
+    };
+    lost.iter().any(|kernel| taken(kernel)).then(|| {
+        let asked = counters(pair.head).is_some().then_some(NOT_ALL);
+        let why = head.why_uncounted(INSTRUCTIONS).or(asked);
+        let total = base.total(METRICS[0].name);
+        Uncounted {
+            name: INSTRUCTIONS.to_owned(),
+            before: total.filter(Counts::is_exact).map(|total| total.least),
+            reason: Some(why.map_or_else(not_asked, str::to_owned)),
+            undecided: false,
+        }
+    })
+}
+
+/// Why counters that were asked for lack something, where nobody says why.
+const NOT_ALL: &str = "this run counted, and its worker told no such figure";
+
+fn not_asked() -> String {
+    "ask for them with --set instructions=true, or `instructions = true` under [measure]".to_owned()
+}
+
+#[cfg(test)]
+mod tests;

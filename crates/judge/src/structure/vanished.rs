@@ -1,0 +1,132 @@
+//! What was counted and is not any more: unknown, and no structure of 0.
+
+use crate::counts::{asked, count};
+use crate::judgement::Uncounted;
+use regatta_core::machine::{Launch, Structure, moves_data};
+use regatta_core::record::side::CaseRecord;
+use regatta_core::suite::structural::{Action, Kind};
+
+use super::counts::kind;
+use super::found::Pair;
+use super::instructions;
+
+/// Counts that the Python worker makes unasked, only where the module is loaded that they
+/// are of. Which of a process's cases loads it depends on their order, and what is not loaded
+/// is not called.
+const WHERE_LOADED: [&str; 4] = [
+    "calls.triton_autotune",
+    "calls.triton_compile",
+    "calls.torch_compile",
+    "calls.jax_compile",
+];
+
+/// Beginnings of counts that are no structure: times, and sums over calls that differ.
+const NO_STRUCTURE: [&str; 2] = ["ns.", "calls_in_"];
+
+/// What the base tells of a case and the head does not, but for what the policy ignores.
+/// What only the head tells is new, and nothing against it.
+pub fn vanished(pair: &Pair) -> Vec<Uncounted> {
+    let Some(base) = pair.base.structure.as_deref().filter(|s| !s.is_empty()) else {
+        return Vec::new();
+    };
+    let nothing = Structure::default();
+    let head = pair.head.structure.as_deref().unwrap_or(&nothing);
+    let mut found = Vec::new();
+    if !base.launches.is_empty() && head.launches.is_empty() {
+        found.push(Uncounted {
+            name: "launches".to_owned(),
+            before: Some(base.launches.len() as u64),
+            reason: Some(why(head, "launches")),
+            undecided: false,
+        });
+    }
+    figures(pair, base, head, &mut found);
+    for (name, before) in counts(pair.base, base) {
+        let excused = NO_STRUCTURE.iter().any(|no| name.starts_with(no))
+            || (WHERE_LOADED.contains(&name) && !head.uncounted.contains_key(name))
+            || kind(pair.policy, name)
+                .is_some_and(|kind| pair.policy.action(kind, name, pair.case) == Action::Ignore);
+        if !excused && count(pair.head, name).is_none() {
+            found.push(Uncounted {
+                name: name.to_owned(),
+                before: Some(before),
+                reason: Some(why(head, name)),
+                undecided: false,
+            });
+        }
+    }
+    let memory = pair.policy.action(Kind::Memory, "peak_bytes", pair.case);
+    let timed = !pair.head.device_ns.is_empty() && pair.head.peak_bytes.is_none();
+    if let (Some(before), true, true) = (pair.base.peak_bytes, timed, memory != Action::Ignore) {
+        found.push(Uncounted {
+            name: "peak_bytes".to_owned(),
+            before: Some(before.0),
+            reason: None,
+            undecided: false,
+        });
+    }
+    found.extend(instructions::vanished(pair, head).or_else(|| instructions::undecided(pair)));
+    for one in &mut found {
+        one.reason = one.reason.take().filter(|reason| !reason.is_empty());
+    }
+    found
+}
+
+/// The reason that the head has for a count; empty where it gives none.
+fn why(head: &Structure, name: &str) -> String {
+    let known = head.why_uncounted(name).map(str::to_owned);
+    known.unwrap_or_else(|| match head.is_empty() {
+        true => "its worker counts no structure".to_owned(),
+        false => String::new(),
+    })
+}
+
+/// The base's counts by name: its worker's own, and what it asked of CUDA.
+fn counts<'a>(record: &'a CaseRecord, structure: &'a Structure) -> Vec<(&'a str, u64)> {
+    let own = structure.counts.iter();
+    let mut all: Vec<(&str, u64)> = own.map(|(name, n)| (name.as_str(), *n)).collect();
+    for (name, number) in asked(record) {
+        if !structure.counts.contains_key(name) {
+            all.push((name, number));
+        }
+    }
+    all
+}
+
+/// Reads a figure off a launch, where it is known.
+type Read = fn(&Launch) -> bool;
+
+/// Figures that the base has of a kernel which computes, and the head of none of its
+/// launches.
+fn figures(pair: &Pair, base: &Structure, head: &Structure, found: &mut Vec<Uncounted>) {
+    const FIGURES: [(&str, Kind, Read); 4] = [
+        ("registers", Kind::Registers, |l| l.registers.is_some()),
+        ("shared memory", Kind::SharedMemory, |l| {
+            l.shared_bytes.is_some()
+        }),
+        ("local memory", Kind::Spills, |l| l.local_bytes.is_some()),
+        ("blocks on a multiprocessor", Kind::Occupancy, |l| {
+            l.blocks_per_sm.is_some()
+        }),
+    ];
+    let (before, after) = (base.by_kernel(), head.by_kernel());
+    for (name, kind, known) in FIGURES {
+        let lost = before.iter().any(|(kernel, launches)| {
+            let told = |launches: &[&Launch]| launches.iter().any(|launch| known(launch));
+            let now = after.get(kernel);
+            let taken = pair.policy.action(kind, kernel, pair.case) != Action::Ignore;
+            !moves_data(kernel) && taken && told(launches) && now.is_some_and(|now| !told(now))
+        });
+        if lost {
+            found.push(Uncounted {
+                name: name.to_owned(),
+                before: None,
+                reason: Some(why(head, name)),
+                undecided: false,
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

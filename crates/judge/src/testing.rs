@@ -1,0 +1,3 @@
+//! Sides made by hand, for the judge's own tests.
+
+pub use regatta_core::record::testing::*;

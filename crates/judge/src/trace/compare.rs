@@ -1,0 +1,333 @@
+//! Two traces, held against each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::analysis::{Analysis, analyse};
+use super::runs::{FEWEST, FLOOR, Runs, RunsOf, comparable, judge};
+use crate::account::{Asked, account};
+use crate::causes::{Facts, Found, found};
+use crate::judgement::{Account, Difference, Finding, Verdict, VerdictOutcome};
+use regatta_core::machine::{
+    Division, KernelChange, Launches, Recorded, Scope, SideFigures, Sides, Summary, in_each,
+    of_recordings, repetition, whole,
+};
+use regatta_core::record::trace::{Spent, Trace};
+use regatta_worker::units::{Nanoseconds, Share};
+
+/// The whole answer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// What was held against each other.
+    pub scope: Scope,
+    /// Smallest change of a time of one run that counts: what kernels are told by.
+    pub floor: Share,
+    /// The times of both sides, judged by all their runs; absent where a side has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runs: Option<Runs>,
+    /// The sides in figures.
+    pub sides: Sides<SideFigures>,
+    /// Facts that keep times from being compared.
+    pub incomparable: Vec<Difference>,
+    /// By growth of total time, the most first.
+    pub kernels: Vec<KernelChange>,
+    /// Causes, those that account for most first.
+    pub findings: Vec<Finding>,
+    /// Where the change of what passes went: of one device, where it is divided on both sides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<Account>,
+    /// What is to be kept in mind.
+    pub notes: Vec<String>,
+    /// What follows.
+    pub verdict: Verdict,
+}
+
+/// A side with what was made of it.
+struct Side<'a> {
+    trace: &'a Trace,
+    analysis: Analysis,
+    label: &'a str,
+}
+
+impl<'a> Side<'a> {
+    fn new(label: &'a str, trace: &'a Trace) -> Side<'a> {
+        let analysis = analyse(&trace.recording);
+        Side {
+            trace,
+            analysis,
+            label,
+        }
+    }
+
+    fn summary(&self, scope: Scope) -> (&Summary, f64) {
+        match (&self.analysis.steady, scope) {
+            (Some(part), Scope::Repetition) => (&part.summary, part.steady.repeats as f64),
+            _ => (&self.analysis.whole, 1.0),
+        }
+    }
+
+    fn launches(&self, scope: Scope) -> Launches<'_> {
+        let recording = &self.trace.recording;
+        let mut operations: Vec<&Recorded> = match (&self.analysis.steady, scope) {
+            (Some(part), Scope::Repetition) => part.steady.last(recording),
+            _ => recording.operations.iter().collect(),
+        };
+        // The order of launching is the program's; that of starting, the device's.
+        let start = |o: &Recorded| o.start_ns.cast_signed();
+        operations.sort_by_key(|o| {
+            (
+                o.process,
+                o.device,
+                o.launched_ns.unwrap_or(start(o)),
+                start(o),
+            )
+        });
+        let rows = self.summary(scope).0.kernels.iter();
+        Launches {
+            recording,
+            operations,
+            mean_ns: rows.map(|row| (row.name.as_str(), row.mean())).collect(),
+        }
+    }
+
+    /// What the time is divided by.
+    fn division(&self, scope: Scope) -> Option<Division> {
+        let recording = &self.trace.recording;
+        match (&self.analysis.steady, scope) {
+            (Some(part), Scope::Repetition) => repetition(recording, &part.steady),
+            _ => whole(recording),
+        }
+    }
+
+    /// What its runs took.
+    fn runs(&self, scope: Scope) -> Vec<Spent> {
+        comparable(self.trace, &self.analysis, scope)
+    }
+
+    fn figures(&self, scope: Scope) -> SideFigures {
+        let (summary, times) = self.summary(scope);
+        let per = |ns: u64| Nanoseconds::whole(ns) / times;
+        let time = &summary.time;
+        let elapsed_ns = match (&self.analysis.steady, scope) {
+            (Some(part), Scope::Repetition) => part.steady.period_time(),
+            _ => Nanoseconds::whole(time.span_ns),
+        };
+        let copies = summary.copies.iter();
+        let recording = &self.trace.recording;
+        SideFigures {
+            label: self.label.to_owned(),
+            elapsed_ns,
+            busy_ns: per(time.busy_ns),
+            idle_ns: per(time.idle_ns()),
+            host_bound_ns: time.host_bound_ns.map(per),
+            overlap: time.overlap(),
+            streams_at_once_ns: time.streams_at_once_ns.map(per),
+            copies: copies
+                .map(|row| {
+                    let count = row.count as f64 / times;
+                    (row.what.clone(), (count, per(row.total_ns)))
+                })
+                .collect(),
+            calls: self.calls(scope),
+            lost: recording.dropped() + recording.damage.len() as u64,
+        }
+    }
+
+    /// Calls to CUDA in a repetition, or in all.
+    fn calls(&self, scope: Scope) -> BTreeMap<String, f64> {
+        if let (Some(part), Scope::Repetition) = (&self.analysis.steady, scope) {
+            let told = in_each(&self.trace.recording, &part.steady);
+            if !told.is_empty() {
+                return told;
+            }
+        }
+        let (summary, times) = self.summary(scope);
+        let mean = |(name, n): (&String, &u64)| (name.clone(), *n as f64 / times);
+        summary.calls.iter().map(mean).collect()
+    }
+
+    /// Names and multiprocessors of the GPUs.
+    fn devices(&self) -> String {
+        let devices = self
+            .trace
+            .recording
+            .processes
+            .iter()
+            .flat_map(|p| &p.devices);
+        let names: BTreeSet<String> = devices
+            .map(|device| match device.sms {
+                0 => device.name.clone(),
+                sms => format!("{} ({sms} SMs)", device.name),
+            })
+            .collect();
+        names.into_iter().collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Compares two traces, each with the times of earlier runs that it tells of. `asked` takes the
+/// place of the smallest change that counts, of one run and of several.
+pub fn compare(base: (&str, &Trace), head: (&str, &Trace), asked: Option<Share>) -> Comparison {
+    let floor = asked.unwrap_or(FLOOR);
+    let (base, head) = (Side::new(base.0, base.1), Side::new(head.0, head.1));
+    let scope = match (&base.analysis.steady, &head.analysis.steady) {
+        (Some(_), Some(_)) => Scope::Repetition,
+        _ => Scope::Whole,
+    };
+    let mut incomparable = Vec::new();
+    let mut differ = |field: &str, base: String, head: String| {
+        if base != head {
+            let field = field.to_owned();
+            incomparable.push(Difference { field, base, head });
+        }
+    };
+    differ("devices", base.devices(), head.devices());
+    let method = |side: &Side| side.trace.header.method.to_string();
+    differ("method", method(&base), method(&head));
+    let recorder = |side: &Side| {
+        let told = side.trace.header.recorder.as_deref();
+        told.unwrap_or("regatta").to_owned()
+    };
+    differ("recorder", recorder(&base), recorder(&head));
+    let mut comparison = Comparison {
+        scope,
+        floor,
+        runs: judge(&Sides::of(base.runs(scope), head.runs(scope)), asked),
+        kernels: of_recordings(&base.launches(scope), &head.launches(scope)),
+        sides: Sides::of(base.figures(scope), head.figures(scope)),
+        incomparable,
+        findings: Vec::new(),
+        account: None,
+        notes: Vec::new(),
+        verdict: Verdict {
+            outcome: VerdictOutcome::NotJudged,
+            reasons: Vec::new(),
+            undecided: None,
+        },
+    };
+    let (found, account) = {
+        let Comparison { sides, kernels, .. } = &comparison;
+        let divisions = Sides::both(base.division(scope), head.division(scope));
+        let account = divisions.map(|divisions| {
+            account(&Asked {
+                times: sides.map(|side| side.elapsed_ns),
+                divisions: Sides::of(&divisions.base, &divisions.head),
+                holds_host: Sides::of(true, true),
+                host: None,
+                mhz: None,
+                counters: None,
+                kernels,
+            })
+        });
+        let facts = Facts::of_traces(sides, scope, kernels, account, floor);
+        (found(&facts), facts.account)
+    };
+    comparison.account = account;
+    comparison.verdict = verdict(&comparison, &found, [&base, &head]);
+    comparison.findings = found.into_iter().map(|found| found.finding).collect();
+    comparison.notes = notes(&comparison, [&base, &head]);
+    comparison
+}
+
+fn verdict(comparison: &Comparison, found: &[Found], sides: [&Side; 2]) -> Verdict {
+    let comparable = comparison.incomparable.is_empty();
+    if let Some(empty) = sides
+        .iter()
+        .find(|s| s.trace.recording.operations.is_empty())
+    {
+        return Verdict {
+            outcome: VerdictOutcome::NotJudged,
+            reasons: vec![format!("{} has no operation", empty.label)],
+            undecided: None,
+        };
+    }
+    let runs = comparison.runs.as_ref().filter(|_| comparable);
+    let mut reasons = runs.map_or_else(Vec::new, |runs| slower(runs, VerdictOutcome::Failed));
+    let worse = found.iter().filter(|found| found.worse);
+    reasons.extend(worse.map(|found| format!("the structure is worse: {}", found.finding.cause)));
+    let open = runs.map_or_else(Vec::new, |runs| slower(runs, VerdictOutcome::NotJudged));
+    let outcome = match (reasons.is_empty(), comparable && open.is_empty()) {
+        (false, _) => VerdictOutcome::Failed,
+        (true, true) => VerdictOutcome::Passed,
+        (true, false) => VerdictOutcome::NotJudged,
+    };
+    reasons.extend(open.into_iter().map(|told| format!("not decided: {told}")));
+    if outcome == VerdictOutcome::NotJudged && !comparable {
+        reasons.push("the traces are of different devices, methods or recorders".to_owned());
+    }
+    Verdict {
+        outcome,
+        reasons,
+        undecided: None,
+    }
+}
+
+/// The times of which this follows, a sentence each. What passes is not told where it is
+/// what the device works: one reason is enough.
+fn slower(runs: &Runs, outcome: VerdictOutcome) -> Vec<String> {
+    let Runs { busy, elapsed, .. } = runs;
+    let is = |of: &RunsOf| of.outcome() == outcome;
+    let told = |what: &str, of: &RunsOf| match runs.are_several() {
+        true => format!("{what} {} ({})", of.told(), runs.told()),
+        false => format!("{what} {}", of.change.told()),
+    };
+    let busy_told = is(busy).then(|| told("the device works", busy));
+    let more = is(elapsed) && (!is(busy) || elapsed.change > busy.change);
+    let elapsed_told = more.then(|| told("the program takes", elapsed));
+    busy_told.into_iter().chain(elapsed_told).collect()
+}
+
+fn notes(comparison: &Comparison, sides: [&Side; 2]) -> Vec<String> {
+    let mut notes = vec![match &comparison.runs {
+        Some(runs) if runs.are_enough() => format!(
+            "times are of {} under a profiler, and judged by how far these lie apart; what may \
+             have changed between the moments of the two sides is not known",
+            runs.told()
+        ),
+        _ => format!(
+            "a trace is one run under a profiler: structure is exact, times are an indication; \
+             {FEWEST} runs of each side (`regatta trace --runs {FEWEST}`) have a floor of their \
+             own, and `regatta gate` and `regatta run` tell times apart from noise"
+        ),
+    }];
+    if let Some(runs) = comparison.runs.as_ref().filter(|runs| runs.are_several()) {
+        notes.push(format!(
+            "{}: the device works {}; the program takes {}",
+            runs.told(),
+            runs.busy.told(),
+            runs.elapsed.told()
+        ));
+    }
+    for side in sides {
+        let told = 1 + side.trace.header.earlier.len();
+        let used = side.runs(comparison.scope).len();
+        if used < told && !side.trace.recording.operations.is_empty() {
+            notes.push(format!(
+                "{}: {} of {told} runs repeat another number of operations, or nothing, and do \
+                 not count",
+                side.label,
+                told - used
+            ));
+        }
+        let recording = &side.trace.recording;
+        if side.analysis.steady.is_none() {
+            notes.push(format!(
+                "{} has no part that repeats, so warm-up and compilation are in what is compared",
+                side.label
+            ));
+        }
+        for (number, what) in [
+            (recording.dropped(), "records were lost while recording"),
+            (recording.damage.len() as u64, "lines could not be used"),
+            (recording.left_out, "operations were left out by --limit"),
+        ] {
+            if number > 0 {
+                notes.push(format!("{}: {number} {what}", side.label));
+            }
+        }
+    }
+    if comparison.sides.base.host_bound_ns.is_none() {
+        notes.push("the base tells no launches: idle time cannot be laid to the host".to_owned());
+    }
+    notes
+}

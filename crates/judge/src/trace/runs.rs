@@ -1,0 +1,274 @@
+//! Several runs of one program: what they differ by, and what lies beyond that.
+
+use serde::Serialize;
+
+use super::analysis::{Analysis, analyse};
+use crate::judgement::{VerdictOutcome, Word};
+use crate::rule::{Looks, Plan, Series, Trace as Values, rule};
+use regatta_core::machine::{Scope, Sides, Summary};
+use regatta_core::record::side::median;
+use regatta_core::record::trace::{Repeated, RunTimes, Spent, Trace};
+use regatta_worker::units::{Nanoseconds, Ratio, Share, counted, numbers};
+
+/// Smallest change of the device's time that counts where one run stands for a program: they
+/// are under a profiler, and what two runs differ by is not known.
+pub const FLOOR: Share = Share(0.10);
+
+/// The same where [`FEWEST`] runs a side say what runs differ by. However close they lie, two
+/// sides are of two moments, and a clock or a neighbour may differ by as much.
+pub const LEAST: Share = Share(0.02);
+
+/// Runs a side from which on they have a floor of their own: four that do not overlap are the
+/// fewest by which the rule for runs calls anything.
+pub const FEWEST: usize = 4;
+
+/// What the runs of both sides say of a time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunsOf {
+    /// Median of the runs.
+    pub median_ns: Sides<Nanoseconds>,
+    /// By how much the longest run is longer than the shortest; absent for one run.
+    pub apart: Sides<Option<Share>>,
+    /// What it is called.
+    pub word: Word,
+    /// Head over base.
+    pub change: Ratio,
+    /// What it lies within, one in forty left out at each end; where there are runs enough.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<[Ratio; 2]>,
+    /// Smallest change that counts.
+    pub floor: Share,
+    /// True where the runs do not decide: it is slower beyond the floor, which may be chance, or
+    /// it may be slower by more than a single run would have been let pass.
+    pub open: bool,
+}
+
+/// What the runs of both sides say.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Runs {
+    /// How many there are of each.
+    pub counted: Sides<usize>,
+    /// The time in which a device worked.
+    pub busy: RunsOf,
+    /// The time that passed.
+    pub elapsed: RunsOf,
+}
+
+/// The times of one run.
+pub fn times_of(analysis: &Analysis) -> RunTimes {
+    let spent = |summary: &Summary, elapsed_ns, times: f64| Spent {
+        elapsed_ns,
+        busy_ns: Nanoseconds::whole(summary.time.busy_ns) / times,
+    };
+    let whole = &analysis.whole;
+    RunTimes {
+        operations: whole.operations,
+        whole: spent(whole, Nanoseconds::whole(whole.time.span_ns), 1.0),
+        repetition: analysis.steady.as_ref().map(|part| Repeated {
+            operations: part.steady.period,
+            repeats: part.steady.repeats,
+            spent: spent(
+                &part.summary,
+                part.steady.period_time(),
+                part.steady.repeats as f64,
+            ),
+        }),
+    }
+}
+
+/// The times of all runs that a trace tells of: of those before the one that it holds, and of
+/// that one.
+pub fn runs_of(trace: &Trace) -> Vec<RunTimes> {
+    let before = trace.header.earlier.iter().cloned();
+    let own = times_of(&analyse(&trace.recording));
+    before.chain([own]).collect()
+}
+
+/// How far the runs that a trace tells of lie apart, as a sentence; `None` for one run.
+pub fn apart_told(trace: &Trace, own: &Analysis) -> Option<String> {
+    let scope = match own.steady {
+        Some(_) => Scope::Repetition,
+        None => Scope::Whole,
+    };
+    let runs = comparable(trace, own, scope);
+    let of = |time: fn(&Spent) -> Nanoseconds| {
+        let (low, high) = ends(&runs.iter().map(time).collect::<Vec<_>>())?;
+        Some((high / low).growth())
+    };
+    let (busy, elapsed) = (of(|spent| spent.busy_ns)?, of(|spent| spent.elapsed_ns)?);
+    (!trace.header.earlier.is_empty()).then(|| {
+        format!(
+            "the last of {}; these lie up to {busy} apart in what the device works, {elapsed} in \
+             what passes",
+            counted(runs.len(), "run"),
+        )
+    })
+}
+
+/// The times of a side's runs in what is compared. A run whose steady part is of another number
+/// of operations did something else, and does not count.
+pub fn comparable(trace: &Trace, own: &Analysis, scope: Scope) -> Vec<Spent> {
+    let own = times_of(own);
+    let period = own.repetition.as_ref().map(|found| found.operations);
+    let all = trace.header.earlier.iter().chain([&own]);
+    let spent = all.filter_map(|run| match scope {
+        Scope::Whole => Some(run.whole),
+        Scope::Repetition => run
+            .repetition
+            .as_ref()
+            .filter(|found| Some(found.operations) == period)
+            .map(|found| found.spent),
+    });
+    spent.filter(|spent| spent.is_usable()).collect()
+}
+
+/// Judges by the runs of both sides; `None` where one has no time.
+///
+/// - **[`FEWEST`] runs a side or more** go by the rule for runs of a suite ([`rule`]), as one
+///   case: slower is what is shown to lie beyond [`LEAST`] at an error of one in a hundred, by
+///   the spread of these very runs.
+/// - **Fewer** know no spread to go by, and [`FLOOR`] stays. Slower beyond it is what is slower
+///   by the medians and in every run: where the slowest run of the base took as long as the
+///   fastest of the head, two runs of one program may differ by as much, and nothing is decided.
+///
+/// Of time that passes on the host both floors are twice as high: it is noisier. `asked` takes
+/// the place of either floor.
+pub fn judge(of: &Sides<Vec<Spent>>, asked: Option<Share>) -> Option<Runs> {
+    let counted = of.map(Vec::len);
+    let fewest = counted.base.min(counted.head);
+    let many = fewest >= FEWEST;
+    let floor = asked.unwrap_or(if many { LEAST } else { FLOOR });
+    let judged = |time: fn(&Spent) -> Nanoseconds, twice: bool| {
+        let times = of.map(|runs| runs.iter().map(time).collect::<Vec<_>>());
+        let high = |floor| if twice { floor + floor } else { floor };
+        match many {
+            true => ruled(&times, high(floor), high(asked.unwrap_or(FLOOR))),
+            false => few(&times, high(floor)),
+        }
+    };
+    Some(Runs {
+        counted,
+        busy: judged(|spent| spent.busy_ns, false)?,
+        elapsed: judged(|spent| spent.elapsed_ns, true)?,
+    })
+}
+
+fn apart(times: &Sides<Vec<Nanoseconds>>) -> Sides<Option<Share>> {
+    times.map(|times| {
+        let (low, high) = ends(times)?;
+        (times.len() > 1).then(|| (high / low).growth())
+    })
+}
+
+fn ends(times: &[Nanoseconds]) -> Option<(Nanoseconds, Nanoseconds)> {
+    let first = *times.first()?;
+    let low = times.iter().copied().fold(first, Nanoseconds::min);
+    let high = times.iter().copied().fold(first, Nanoseconds::max);
+    Some((low, high))
+}
+
+fn few(times: &Sides<Vec<Nanoseconds>>, floor: Share) -> Option<RunsOf> {
+    let median_ns = Sides::both(median(&times.base), median(&times.head))?;
+    let change = median_ns.head / median_ns.base;
+    let (base, head) = (ends(&times.base)?, ends(&times.head)?);
+    let limit = Ratio::grown_by(floor);
+    let (slower, faster) = (change > limit, change < limit.inverse());
+    let word = match (slower, faster) {
+        (true, _) if base.1 < head.0 => Word::Regressed,
+        (_, true) if head.1 < base.0 => Word::Improved,
+        (false, false) => Word::Same,
+        _ => Word::Inconclusive,
+    };
+    Some(RunsOf {
+        median_ns,
+        apart: apart(times),
+        word,
+        change,
+        interval: None,
+        floor,
+        open: slower && word == Word::Inconclusive,
+    })
+}
+
+fn ruled(times: &Sides<Vec<Nanoseconds>>, floor: Share, let_pass: Share) -> Option<RunsOf> {
+    let values = times.map(|times| Values {
+        regular: numbers(times).into_iter().map(f64::ln).collect(),
+        fresh: Vec::new(),
+    });
+    let series = Series {
+        base: values.base,
+        head: values.head,
+        earlier: Vec::new(),
+        pairs: Vec::new(),
+        floor: floor.0,
+    };
+    let plan = Plan {
+        looks: Looks::once(),
+        beside: false,
+        // The other half is for the other of the two times.
+        part: 0.5,
+    };
+    let ruling = rule(&[series], &plan).cases.pop()?;
+    let ratio = |log: f64| Ratio(log.exp());
+    let inconclusive = ruling.word == Word::Inconclusive;
+    let beyond = ratio(ruling.interval.1) > Ratio::grown_by(let_pass);
+    Some(RunsOf {
+        median_ns: Sides::both(median(&times.base), median(&times.head))?,
+        apart: apart(times),
+        word: ruling.word,
+        change: ratio(ruling.change),
+        interval: Some([ratio(ruling.interval.0), ratio(ruling.interval.1)]),
+        floor,
+        open: inconclusive && (ruling.looks_worse || beyond),
+    })
+}
+
+impl RunsOf {
+    /// What follows from it.
+    pub fn outcome(&self) -> VerdictOutcome {
+        match (self.word, self.open) {
+            (Word::Regressed, _) => VerdictOutcome::Failed,
+            (_, true) => VerdictOutcome::NotJudged,
+            (_, false) => VerdictOutcome::Passed,
+        }
+    }
+
+    /// How far runs of one side lie apart, of the side where that is more.
+    pub fn furthest(&self) -> Option<Share> {
+        let apart = [self.apart.base, self.apart.head].into_iter().flatten();
+        apart.max_by(|a, b| a.0.total_cmp(&b.0))
+    }
+
+    /// `4.9 % slower (4.1 % to 5.7 %)`, and how far runs lie apart.
+    pub fn told(&self) -> String {
+        let mut told = self.change.told().to_string();
+        if let Some([low, high]) = self.interval {
+            told += &format!(", within {low} and {high}");
+        }
+        if let Some(apart) = self.furthest() {
+            told += &format!("; runs of one side lie up to {apart} apart");
+        }
+        told
+    }
+}
+
+impl Runs {
+    /// True where one side at least has more than one run.
+    pub fn are_several(&self) -> bool {
+        self.counted.base.max(self.counted.head) > 1
+    }
+
+    /// True where both sides have as many as a floor of their own takes.
+    pub fn are_enough(&self) -> bool {
+        self.counted.base.min(self.counted.head) >= FEWEST
+    }
+
+    /// `4 and 5 runs`.
+    pub fn told(&self) -> String {
+        let Sides { base, head } = self.counted;
+        format!("{base} and {}", counted(head, "run"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,260 @@
+//! Which command starts a worker.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::declared::{NoCommand, OWN, environment_of, unknown};
+use super::environments::{Made, interpreter_of};
+use crate::worker::host::Spec;
+use crate::worker::spec::Forking;
+use crate::worker::{gpu_clock, python};
+use regatta_core::suite::Start;
+use regatta_core::suite::Suite;
+use regatta_core::suite::callable::{Callable, CudaFile, Functions, PythonCode};
+use regatta_core::suite::environment::Environment;
+
+/// Where Python looks for modules before anywhere else.
+const PYTHONPATH: &str = "PYTHONPATH";
+
+/// The command of `worker` or `worker@environment`.
+pub(super) fn spec(name: &str, suite: &Suite, default: Option<&str>) -> Result<Spec, NoCommand> {
+    let worker = name.split_once('@').map_or(name, |(worker, _)| worker);
+    let (environment_name, environment) = environment_of(name, suite, default)?;
+    let env = environment.env.clone().into_iter().collect();
+    if let Some(command) = suite.workers.get(worker) {
+        let (program, args) = command
+            .0
+            .split_first()
+            .ok_or_else(|| NoCommand(format!("worker `{worker}` has an empty command")))?;
+        return Ok(Spec {
+            name: name.to_owned(),
+            program: PathBuf::from(program),
+            args: args.to_vec(),
+            env,
+            directory: None,
+            fix: format!("see `command` of [workers.{worker}]"),
+            forking: Forking::Never,
+        });
+    }
+    match suite.callables.get(worker) {
+        Some(Callable::Python(callable)) => {
+            let forking = forking(worker, suite);
+            let code = functions(worker, callable);
+            return python_spec(name, code, environment_name, &environment, forking);
+        }
+        Some(Callable::Cuda(file)) => return own_spec(name, kernels(worker, file), env),
+        None => {}
+    }
+    if OWN.contains(&worker) {
+        return own_spec(name, vec![worker.to_owned()], env);
+    }
+    if python::LIBRARIES.contains(&worker) {
+        let forking = forking(worker, suite);
+        let code = vec!["--library".to_owned(), worker.to_owned()];
+        return python_spec(name, code, environment_name, &environment, forking);
+    }
+    Err(unknown(worker, suite))
+}
+
+/// A worker that is this executable.
+fn own_spec(name: &str, words: Vec<String>, env: Vec<(String, String)>) -> Result<Spec, NoCommand> {
+    let program = std::env::current_exe()
+        .map_err(|error| NoCommand(format!("cannot find regatta's own executable: {error}")))?;
+    let serve = ["worker", "serve"].map(str::to_owned);
+    Ok(Spec {
+        name: name.to_owned(),
+        program,
+        args: [serve.to_vec(), words].concat(),
+        env,
+        directory: None,
+        fix: "is the executable still there?".to_owned(),
+        forking: Forking::Never,
+    })
+}
+
+/// How regatta's own worker is told of somebody's kernels: both files as words of their own, by
+/// which the code that is measured is known (`identity`).
+fn kernels(worker: &str, file: &CudaFile) -> Vec<String> {
+    let path = |path: &Path| from_here(path).display().to_string();
+    vec![
+        "cuda".to_owned(),
+        "--name".to_owned(),
+        worker.to_owned(),
+        "--file".to_owned(),
+        path(&file.code),
+        "--contract".to_owned(),
+        path(&file.contract),
+    ]
+}
+
+/// Whether the processes of a Python worker are forked. One of several ranks imports nothing
+/// that takes time, and starts a process a rank.
+fn forking(worker: &str, suite: &Suite) -> Forking {
+    let said = suite.starts.get(worker).map(|starting| starting.start);
+    match said.unwrap_or_default() {
+        Start::Auto if worker == "sequence_parallel" => Forking::Never,
+        Start::Auto => Forking::WhereSound,
+        Start::Exec => Forking::Never,
+        Start::Fork => Forking::Always,
+    }
+}
+
+/// How the Python worker is told of somebody's functions: a file and a module as words of their
+/// own, by which the code that is measured is known (`identity`).
+fn functions(worker: &str, callable: &Functions) -> Vec<String> {
+    let mut words = match &callable.code {
+        PythonCode::File(path) => vec!["--file".to_owned(), from_here(path).display().to_string()],
+        PythonCode::Module(module) => vec!["-m".to_owned(), module.clone()],
+    };
+    words.extend(["--name".to_owned(), worker.to_owned()]);
+    if let Some(function) = &callable.function {
+        words.extend(["--function".to_owned(), function.clone()]);
+    }
+    if let Some(framework) = &callable.framework {
+        words.extend(["--framework".to_owned(), framework.to_string()]);
+    }
+    words
+}
+
+/// A path below the folder that regatta was started in, from there: the worker of another version
+/// is started in the folder that stands for it, and has its own file there.
+fn from_here(path: &Path) -> PathBuf {
+    let here = std::env::current_dir().unwrap_or_default();
+    path.strip_prefix(here).unwrap_or(path).to_owned()
+}
+
+fn python_spec(
+    name: &str,
+    code: Vec<String>,
+    environment_name: &str,
+    environment: &Environment,
+    forking: Forking,
+) -> Result<Spec, NoCommand> {
+    let worker = python::install().map_err(|error| {
+        NoCommand(format!(
+            "cannot write the Python worker into the cache: {error}"
+        ))
+    })?;
+    let made = Made::of(environment_name, environment)
+        .and_then(|made| made.map(|made| made.interpreter()).transpose())
+        .map_err(|error| NoCommand(error.to_string()))?;
+    let interpreter = made.unwrap_or_else(|| interpreter_of(environment).into());
+    let mut env: Vec<(String, String)> = environment.env.clone().into_iter().collect();
+    if !environment.import_paths.is_empty() {
+        let mut paths = environment.import_paths.clone();
+        // The environment's own stands in place of what this process was started with.
+        let own = environment.env.get(PYTHONPATH).cloned();
+        let path = own.or_else(|| std::env::var(PYTHONPATH).ok());
+        paths.extend(path.filter(|path| !path.is_empty()));
+        env.retain(|(name, _)| name != PYTHONPATH);
+        env.push((PYTHONPATH.to_owned(), paths.join(":")));
+    }
+    env.extend(clock_variable(&environment.env, |name| {
+        std::env::var_os(name).is_some()
+    })?);
+    // A worker is read-only to the user's checkout and talks on its own channel.
+    env.push(("PYTHONDONTWRITEBYTECODE".to_owned(), "1".to_owned()));
+    env.push(("PYTHONUNBUFFERED".to_owned(), "1".to_owned()));
+    Ok(Spec {
+        name: name.to_owned(),
+        program: interpreter,
+        args: [vec![worker.display().to_string()], code].concat(),
+        env,
+        directory: None,
+        fix: "name the interpreter in [environments.default] of regatta.toml or in \
+              REGATTA_PYTHON"
+            .to_owned(),
+        forking,
+    })
+}
+
+/// Where the GPU clock is, unless the environment or the user (`is_set`) says it.
+fn clock_variable(
+    environment: &BTreeMap<String, String>,
+    is_set: impl Fn(&str) -> bool,
+) -> Result<Option<(String, String)>, NoCommand> {
+    let variable = gpu_clock::VARIABLE;
+    if environment.contains_key(variable) || is_set(variable) {
+        return Ok(None);
+    }
+    let library = gpu_clock::install().map_err(|error| {
+        NoCommand(format!(
+            "cannot write the GPU clock into the cache: {error}"
+        ))
+    })?;
+    Ok(library.map(|path| (variable.to_owned(), path.display().to_string())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn an_environment_without_an_interpreter_has_the_default_one() {
+        let suite = Suite {
+            environments: BTreeMap::from([
+                (
+                    "default".to_owned(),
+                    Environment {
+                        interpreter: Some("/opt/python".to_owned()),
+                        env: BTreeMap::from([("NCCL_NVLS_ENABLE".to_owned(), "0".to_owned())]),
+                        ..Environment::default()
+                    },
+                ),
+                (
+                    "ranks".to_owned(),
+                    Environment {
+                        import_paths: vec!["libraries".to_owned()],
+                        workers: vec!["sequence_parallel".to_owned()],
+                        ..Environment::default()
+                    },
+                ),
+            ]),
+            ..Suite::default()
+        };
+        let own = spec("sequence_parallel", &suite, None).unwrap();
+        assert_eq!(own.program, PathBuf::from("/opt/python"));
+        assert!(
+            own.env
+                .contains(&("NCCL_NVLS_ENABLE".to_owned(), "0".to_owned()))
+        );
+        // One that is asked for by name has no other's variables.
+        let named = spec("torch@ranks", &suite, None).unwrap();
+        assert_eq!(named.program, PathBuf::from("/opt/python"));
+        assert!(named.env.iter().all(|(name, _)| name != "NCCL_NVLS_ENABLE"));
+    }
+
+    #[test]
+    fn import_paths_stand_before_an_environments_own() {
+        let environment = Environment {
+            interpreter: Some("/opt/python".to_owned()),
+            env: BTreeMap::from([("PYTHONPATH".to_owned(), "/own:/other".to_owned())]),
+            import_paths: vec!["first".to_owned(), "second".to_owned()],
+            ..Environment::default()
+        };
+        let suite = Suite {
+            environments: BTreeMap::from([("default".to_owned(), environment)]),
+            ..Suite::default()
+        };
+        let env = spec("torch", &suite, None).unwrap().env;
+        let paths: Vec<&str> = env
+            .iter()
+            .filter(|(name, _)| name == "PYTHONPATH")
+            .map(|(_, value)| value.as_str())
+            .collect();
+        assert_eq!(paths, ["first:second:/own:/other"]);
+    }
+
+    #[test]
+    fn python_workers_are_given_the_gpu_clock_unless_someone_chose() {
+        let unset = |_: &str| false;
+        let (name, path) = clock_variable(&BTreeMap::new(), unset).unwrap().unwrap();
+        assert_eq!(name, "REGATTA_PROBE");
+        assert!(fs::metadata(path).is_ok_and(|library| library.len() > 0));
+        let off = BTreeMap::from([(name, String::new())]);
+        assert_eq!(clock_variable(&off, unset).unwrap(), None);
+        assert_eq!(clock_variable(&BTreeMap::new(), |_| true).unwrap(), None);
+    }
+}

@@ -1,0 +1,359 @@
+//! Holds a worker to `docs/PROTOCOL.md` and says what is wrong with it.
+
+use std::time::Duration;
+
+use super::verify::{self, Rejected, Verifier};
+use crate::worker::host::{Conversation, HostError};
+use regatta_worker::attention::{
+    Align, Case, Direction, Dtype, Mask, Params, Problem, Projection, VariantId,
+};
+use regatta_worker::protocol::{
+    Cache, DeviceKind, Hello, Measure, Measured, Prepare, Prepared, ReplyBody, RequestBody,
+    VariantInfo,
+};
+use regatta_worker::units::Bytes;
+
+/// Small problems need no more.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Of the inputs.
+const SEED: u64 = 42;
+
+/// Sets of inputs that samples are to be taken on.
+const INPUT_SETS: u32 = 3;
+
+/// One thing that was tried.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Check {
+    /// What.
+    pub name: String,
+    /// What came of it.
+    pub result: CheckResult,
+}
+
+/// What came of a check.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(tag = "result", content = "detail", rename_all = "lowercase")]
+pub enum CheckResult {
+    /// As the protocol says.
+    Passed,
+    /// The worker says it does not do this, which it may.
+    Unsupported(String),
+    /// Against the protocol.
+    Failed(String),
+}
+
+/// Goes through the protocol with a worker that has just introduced itself.
+///
+/// # Errors
+/// When the worker is lost; the checks made until then are in the error.
+pub fn check(worker: &mut dyn Conversation) -> Result<Vec<Check>, (Vec<Check>, HostError)> {
+    let mut checks = introduced(worker.hello());
+    match converse(worker, &mut checks) {
+        Ok(()) => Ok(checks),
+        Err(error) => Err((checks, error)),
+    }
+}
+
+fn converse(worker: &mut dyn Conversation, checks: &mut Vec<Check>) -> Result<(), HostError> {
+    let variants = worker.hello().variants.clone();
+    let mut verifier = Verifier::default();
+    for variant in &variants {
+        for problem in problems(variant) {
+            one_problem(worker, &mut verifier, variant, problem, checks)?;
+        }
+    }
+    let mut add = |name: &str, result: Result<(), String>| push(checks, name, result);
+    let unknown = Prepare {
+        known: Default::default(),
+        variant: "no-such-variant".to_owned(),
+        problem: Problem::new(16, 16),
+        params: Params::default(),
+        seed: 1,
+        counters: Vec::new(),
+        input_sets: 1,
+    };
+    let reply = worker.ask(RequestBody::Prepare(unknown), LIMIT)?;
+    add(
+        "an unknown variant is answered and survived",
+        match reply {
+            ReplyBody::Failed { .. } | ReplyBody::Unsupported { .. } => Ok(()),
+            other => Err(format!("answered {}", shown(&other))),
+        },
+    );
+    let reply = worker.ask(RequestBody::Measure(measure()), LIMIT)?;
+    add(
+        "measure without a prepared case fails",
+        match reply {
+            ReplyBody::Failed { .. } => Ok(()),
+            other => Err(format!("answered {}", shown(&other))),
+        },
+    );
+    let reply = worker.ask(RequestBody::Shutdown, LIMIT)?;
+    add(
+        "shutdown is answered",
+        match reply {
+            ReplyBody::Bye => Ok(()),
+            other => Err(format!("answered {}", shown(&other))),
+        },
+    );
+    Ok(())
+}
+
+fn introduced(hello: &Hello) -> Vec<Check> {
+    let mut checks = Vec::new();
+    push(&mut checks, "hello", Ok(()));
+    checks.push(Check {
+        name: "hello lists variants".to_owned(),
+        result: match (&hello.absent, hello.variants.is_empty()) {
+            (Some(reason), _) => CheckResult::Unsupported(reason.clone()),
+            (None, true) => CheckResult::Failed("no variant".to_owned()),
+            (None, false) => CheckResult::Passed,
+        },
+    });
+    for variant in &hello.variants {
+        let id = format!("{}/{}", hello.worker, variant.name);
+        let name = format!("{id} is a name that ids can hold, with dtypes and directions");
+        let sound = match id.parse::<VariantId>() {
+            Err(error) => Err(error.to_string()),
+            Ok(_) if variant.dtypes.is_empty() => Err("no dtype".to_owned()),
+            Ok(_) if variant.directions.is_empty() => Err("no direction".to_owned()),
+            Ok(_) => Ok(()),
+        };
+        push(&mut checks, &name, sound);
+    }
+    let kind = hello.device.kind.as_str();
+    push(
+        &mut checks,
+        "hello says what kind of device it is",
+        match hello.absent.is_some() || hello.device.known_kind().is_some() {
+            true => Ok(()),
+            false => Err(format!("{kind:?} is none of {}", DeviceKind::names())),
+        },
+    );
+    push(
+        &mut checks,
+        "hello says how much memory a case may use",
+        match hello.device.memory_bytes {
+            Bytes(0) => Err("memory_bytes is 0: no case would fit".to_owned()),
+            bytes => bytes.objection("memory_bytes").map_or(Ok(()), Err),
+        },
+    );
+    checks
+}
+
+/// Small problems that tell the usual mistakes apart: odd sizes, a mask, groups of
+/// heads, queries and keys of different lengths.
+fn problems(variant: &VariantInfo) -> Vec<Problem> {
+    if !variant.projections.is_empty() {
+        return projections(variant);
+    }
+    let mut problems = Vec::new();
+    for &direction in &variant.directions {
+        for &dtype in &variant.dtypes {
+            problems.push(Problem {
+                direction,
+                dtype,
+                ..Problem::new(48, 16)
+            });
+        }
+    }
+    let plain = Problem {
+        direction: variant
+            .directions
+            .first()
+            .copied()
+            .unwrap_or(Direction::Forward),
+        dtype: variant.dtypes.first().copied().unwrap_or(Dtype::F32),
+        batch: 2,
+        heads: 4,
+        kv_heads: 4,
+        ..Problem::new(33, 16)
+    };
+    problems.push(plain.clone());
+    problems.push(Problem {
+        mask: Mask::causal(Align::TopLeft),
+        ..plain.clone()
+    });
+    problems.push(Problem {
+        kv_heads: 2,
+        ..plain.clone()
+    });
+    problems.push(Problem {
+        seq_k: 40,
+        mask: Mask::causal(Align::BottomRight),
+        ..plain
+    });
+    problems
+}
+
+/// Small projections in every type, of one rank and of two, with widths that differ.
+fn projections(variant: &VariantInfo) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    // Another number of ranks starts them anew: that goes outside.
+    for ranks in [1, 2] {
+        for &kind in &variant.projections {
+            for &dtype in &variant.dtypes {
+                problems.push(Problem {
+                    batch: 2,
+                    heads: 2,
+                    kv_heads: 2,
+                    dtype,
+                    projection: Some(Projection {
+                        kind,
+                        hidden: 48,
+                        ranks,
+                    }),
+                    ..Problem::new(24, 16)
+                });
+            }
+        }
+    }
+    problems
+}
+
+fn one_problem(
+    worker: &mut dyn Conversation,
+    verifier: &mut Verifier,
+    variant: &VariantInfo,
+    problem: Problem,
+    checks: &mut Vec<Check>,
+) -> Result<(), HostError> {
+    let id = Case {
+        variant: VariantId {
+            worker: worker.hello().worker.clone(),
+            name: variant.name.clone(),
+            environment: None,
+        },
+        problem: problem.clone(),
+        params: Params::default(),
+    };
+    let prepare = |seed| {
+        RequestBody::Prepare(Prepare {
+            known: Default::default(),
+            variant: variant.name.clone(),
+            problem: problem.clone(),
+            params: Params::default(),
+            seed,
+            counters: Vec::new(),
+            input_sets: INPUT_SETS,
+        })
+    };
+    let name = format!("{id}: right, and found right by regatta's own float64");
+    let prepared = match worker.ask(prepare(SEED), LIMIT)? {
+        ReplyBody::Prepared(prepared) => prepared,
+        ReplyBody::Unsupported { reason } => {
+            checks.push(Check {
+                name,
+                result: CheckResult::Unsupported(reason),
+            });
+            return Ok(());
+        }
+        other => {
+            push(checks, &name, Err(format!("answered {}", shown(&other))));
+            return Ok(());
+        }
+    };
+    let checked = verifier.check(&problem, SEED, variant, &prepared);
+    push(checks, &name, told(checked));
+    let asked = measure();
+    let timed = match worker.ask(RequestBody::Measure(asked.clone()), LIMIT)? {
+        ReplyBody::Measured(measured) => {
+            checks.push(Check {
+                name: format!("{id}: right after timing, on inputs that changed"),
+                result: after_timing(verifier, variant, &problem, &measured),
+            });
+            verify::samples(&problem, &worker.hello().device, &asked, &measured)
+        }
+        other => Err(format!("answered {}", shown(&other))),
+    };
+    push(checks, &format!("{id}: timed"), timed);
+    let counted = match worker.ask(
+        RequestBody::Census {
+            times_only: false,
+            metrics: Vec::new(),
+        },
+        LIMIT,
+    )? {
+        ReplyBody::Census(_) | ReplyBody::Failed { .. } => Ok(()),
+        other => Err(format!("answered {}", shown(&other))),
+    };
+    push(checks, &format!("{id}: census is answered"), counted);
+    let released = match worker.ask(RequestBody::Release, LIMIT)? {
+        ReplyBody::Released => Ok(()),
+        other => Err(format!("answered {}", shown(&other))),
+    };
+    push(checks, &format!("{id}: released"), released);
+    if let ReplyBody::Prepared(again) = worker.ask(prepare(SEED + 100), LIMIT)? {
+        let name = format!("{id}: another seed makes other inputs");
+        push(checks, &name, seeds_differ(&prepared, &again));
+        worker.ask(RequestBody::Release, LIMIT)?;
+    }
+    Ok(())
+}
+
+/// Whether samples are taken on several sets of inputs, and the last one's result is right.
+fn after_timing(
+    verifier: &mut Verifier,
+    variant: &VariantInfo,
+    problem: &Problem,
+    measured: &Measured,
+) -> CheckResult {
+    let asked = verify::AskedAfter {
+        seed: SEED,
+        input_sets: INPUT_SETS,
+        // Its parameters are left at auto: a call is one problem.
+        several: false,
+    };
+    match verifier.check_after(problem, asked, variant, measured) {
+        Err(rejected) => CheckResult::Failed(rejected.reason),
+        Ok(_) if measured.checked.is_none() => CheckResult::Unsupported(
+            "it does not check the last timed call: a result that it keeps would pass for one \
+             that it computes"
+                .to_owned(),
+        ),
+        Ok(_) => match (measured.input_sets, &measured.input_sets_reason) {
+            (1, Some(reason)) => CheckResult::Unsupported(reason.clone()),
+            _ => CheckResult::Passed,
+        },
+    }
+}
+
+fn told<T>(checked: Result<T, Rejected>) -> Result<(), String> {
+    checked.map(drop).map_err(|rejected| rejected.reason)
+}
+
+fn seeds_differ(one: &Prepared, other: &Prepared) -> Result<(), String> {
+    match one.probes == other.probes {
+        true => Err("the results are the same".to_owned()),
+        false => Ok(()),
+    }
+}
+
+fn measure() -> Measure {
+    Measure {
+        known: Default::default(),
+        warmup: 1,
+        samples: 5,
+        min_samples: 2,
+        budget_ms: 1000,
+        cache: Cache::Hot,
+        graph: false,
+        calls_per_sample: 1,
+    }
+}
+
+fn push(checks: &mut Vec<Check>, name: &str, result: Result<(), String>) {
+    checks.push(Check {
+        name: name.to_owned(),
+        result: match result {
+            Ok(()) => CheckResult::Passed,
+            Err(reason) => CheckResult::Failed(reason),
+        },
+    });
+}
+
+fn shown(reply: &ReplyBody) -> String {
+    let text = serde_json::to_string(reply).unwrap_or_default();
+    text.chars().take(160).collect()
+}

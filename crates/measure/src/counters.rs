@@ -1,0 +1,244 @@
+//! The machine's own counters, read around the samples of a case: who had the cores.
+//!
+//! From `/proc` (proc_stat(5), proc_pid_stat(5); `Documentation/scheduler/sched-stats.rst` and
+//! `Documentation/accounting/psi.rst` of Linux). Each file may be missing, by the kernel's
+//! configuration or by a container's: what it tells is then unknown, and never 0.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::unistd::{SysconfVar, sysconf};
+
+use crate::worker::descendants;
+use regatta_core::record::disturbance::Ground;
+use regatta_worker::units::{Nanoseconds, Share};
+
+/// Looks at the machine, and lets time pass.
+pub trait Watch {
+    /// Its counters now; `None` where nobody looks.
+    fn look(&mut self) -> Option<Counters>;
+
+    /// Lets so much time pass.
+    fn rest(&mut self, time: Duration);
+}
+
+/// Nobody looks: nothing is known of the ground.
+pub struct Unwatched;
+
+impl Watch for Unwatched {
+    fn look(&mut self) -> Option<Counters> {
+        None
+    }
+
+    fn rest(&mut self, _: Duration) {}
+}
+
+/// What the machine had counted at a moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Counters {
+    /// When, by a monotonic clock.
+    pub at_ns: Nanoseconds,
+    /// Cores that this process may run on.
+    pub cores: u32,
+    /// What these did, and what a hypervisor took of them.
+    pub stat: Option<Stat>,
+    /// Processor time of this process and all it started.
+    pub own_ns: Option<Nanoseconds>,
+    /// How long each thread of what it started was ready and had no core, by its number.
+    pub waited_ns: Option<BTreeMap<u32, f64>>,
+    /// Time in which some process waited for a core.
+    pub pressed_ns: Option<Nanoseconds>,
+    /// Load average of the last minute.
+    pub load: Option<f64>,
+}
+
+/// The times of some cores in `/proc/stat`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Stat {
+    /// In which they did something.
+    pub busy_ns: Nanoseconds,
+    /// In which a hypervisor let others have them.
+    pub steal_ns: Nanoseconds,
+}
+
+/// What happened between two looks. What the worker waited is of the time after `began`
+/// alone: that in which it measured.
+pub fn ground(before: &Counters, began: &Counters, now: &Counters) -> Ground {
+    let window = now.at_ns - before.at_ns;
+    let of = |time: Nanoseconds, window: Nanoseconds| (time / window).0.max(0.0);
+    let both = |read: fn(&Counters) -> Option<Nanoseconds>| Some(read(now)? - read(before)?);
+    let busy = both(|look| Some(look.stat?.busy_ns));
+    let own = both(|look| look.own_ns);
+    let waited = began.waited_ns.as_ref().zip(now.waited_ns.as_ref());
+    let waited = waited.map(|(then, now)| {
+        let more = |(thread, wait): (&u32, &f64)| wait - then.get(thread).unwrap_or(&0.0);
+        Nanoseconds(
+            now.iter()
+                .map(more)
+                .fold(0.0, |sum, more| sum + more.max(0.0)),
+        )
+    });
+    let measured = now.at_ns - began.at_ns;
+    if window <= Nanoseconds::ZERO || measured <= Nanoseconds::ZERO {
+        return Ground::default();
+    }
+    Ground {
+        window_ns: window,
+        cores: now.cores,
+        foreign: busy.zip(own).map(|(busy, own)| of(busy - own, window)),
+        own: own.map(|own| of(own, window)),
+        steal: both(|look| Some(look.stat?.steal_ns)).map(|steal| of(steal, window)),
+        waited: waited.map(|waited| of(waited, measured)),
+        pressure: both(|look| look.pressed_ns).map(|some| Share(of(some, window).min(1.0))),
+        load: now.load,
+    }
+}
+
+/// This machine.
+pub struct Machine {
+    began: Instant,
+    tick_ns: f64,
+    cores: Vec<u32>,
+}
+
+impl Machine {
+    /// Looked at from now on.
+    pub fn here() -> Machine {
+        let status = read("/proc/self/status").unwrap_or_default();
+        Machine {
+            began: Instant::now(),
+            tick_ns: tick_ns(),
+            cores: allowed(&status).unwrap_or_default(),
+        }
+    }
+}
+
+impl Watch for Machine {
+    fn look(&mut self) -> Option<Counters> {
+        let tree = descendants::tree(std::process::id());
+        let own = std::iter::once("self".to_owned()).chain(tree.iter().map(ToString::to_string));
+        let ticks: Option<u64> = own
+            // One that has ended since is in the time of the one that waited for it.
+            .filter_map(|process| read(&format!("/proc/{process}/stat")))
+            .map(|text| process_ticks(&text))
+            .sum();
+        Some(Counters {
+            at_ns: self.began.elapsed().into(),
+            cores: self.cores.len() as u32,
+            stat: read("/proc/stat").and_then(|text| stat(&text, &self.cores, self.tick_ns)),
+            own_ns: ticks.map(|ticks| Nanoseconds(ticks as f64 * self.tick_ns)),
+            waited_ns: waits(&tree),
+            pressed_ns: read("/proc/pressure/cpu").and_then(|text| pressed(&text)),
+            load: read("/proc/loadavg").and_then(|text| load(&text)),
+        })
+    }
+
+    fn rest(&mut self, time: Duration) {
+        thread::sleep(time);
+    }
+}
+
+/// The unit of processor times under `/proc`, in nanoseconds.
+pub(super) fn tick_ns() -> f64 {
+    let ticks = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100);
+    1e9 / ticks.max(1) as f64
+}
+
+fn read(path: &str) -> Option<String> {
+    fs::read_to_string(path).ok()
+}
+
+/// The run delay of every thread of these processes; `None` where the kernel tells none.
+fn waits(processes: &[u32]) -> Option<BTreeMap<u32, f64>> {
+    let mut found = BTreeMap::new();
+    for process in processes {
+        let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else {
+            continue;
+        };
+        for thread in threads.flatten() {
+            let number = thread
+                .file_name()
+                .to_str()
+                .and_then(|name| name.parse().ok());
+            let text = fs::read_to_string(thread.path().join("schedstat"));
+            if let (Some(number), Ok(text)) = (number, text) {
+                found.insert(number, run_delay(&text)?);
+            }
+        }
+    }
+    (!found.is_empty()).then_some(found)
+}
+
+/// The second figure of a `schedstat`: nanoseconds on a queue, ready to run.
+fn run_delay(text: &str) -> Option<f64> {
+    text.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// `utime`, `stime` and those of children that were waited for, in ticks, of a process's
+/// `stat`: fields 14 to 17, counted from behind the name, which may hold anything.
+pub(super) fn process_ticks(text: &str) -> Option<u64> {
+    let fields = text.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let times: Vec<u64> = fields
+        .take(4)
+        .filter_map(|field| field.parse().ok())
+        .collect();
+    (times.len() == 4).then(|| times.iter().sum())
+}
+
+/// What these cores did, of `/proc/stat`. Idle is `idle` and `iowait`; the time of guests is
+/// in `user` and `nice` already.
+fn stat(text: &str, cores: &[u32], tick_ns: f64) -> Option<Stat> {
+    let mut found = 0;
+    let mut sum = Stat::default();
+    for line in text.lines() {
+        let mut fields = line.split_whitespace();
+        let core = fields.next().and_then(|name| name.strip_prefix("cpu"));
+        let Some(core) = core.and_then(|core| core.parse::<u32>().ok()) else {
+            continue;
+        };
+        if !cores.contains(&core) {
+            continue;
+        }
+        let times: Vec<f64> = fields.filter_map(|field| field.parse().ok()).collect();
+        let &[user, nice, system, _idle, _iowait, irq, softirq, steal, ..] = times.as_slice()
+        else {
+            return None;
+        };
+        sum.busy_ns += Nanoseconds((user + nice + system + irq + softirq) * tick_ns);
+        sum.steal_ns += Nanoseconds(steal * tick_ns);
+        found += 1;
+    }
+    (found > 0 && found == cores.len()).then_some(sum)
+}
+
+/// `total` of the line `some` of a pressure file, which is in microseconds.
+fn pressed(text: &str) -> Option<Nanoseconds> {
+    let some = text.lines().find(|line| line.starts_with("some "))?;
+    let total = some
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix("total="))?;
+    Some(Nanoseconds(total.parse::<f64>().ok()? * 1e3))
+}
+
+/// The first figure of `/proc/loadavg`.
+fn load(text: &str) -> Option<f64> {
+    text.split_whitespace().next()?.parse().ok()
+}
+
+/// `Cpus_allowed_list` of a process's `status`: `0-1,4`.
+fn allowed(status: &str) -> Option<Vec<u32>> {
+    let mut lines = status.lines();
+    let list = lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    let mut cores = Vec::new();
+    for part in list.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        cores.extend(first..=last);
+    }
+    Some(cores)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,28 @@
+//! How it is measured: schedule, invocations, checks, machine.
+
+pub mod building;
+pub mod builds;
+pub mod checkout;
+mod command;
+pub mod conformance;
+pub mod counters;
+pub mod declared;
+pub mod environments;
+pub mod git;
+pub mod held;
+pub mod identity;
+pub mod known;
+pub mod laps;
+pub mod launcher;
+pub mod machine;
+mod occupancy;
+pub mod preflight;
+pub mod released;
+pub mod ruler;
+pub mod schedule;
+pub mod session;
+pub mod tracing;
+pub mod verify;
+pub mod versions;
+pub mod worker;
+pub mod workers;

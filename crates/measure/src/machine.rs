@@ -1,0 +1,168 @@
+//! What machine this is, from what its workers say and the system tells.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use regatta_core::record::types::{Fingerprint, WorkerRecord};
+use regatta_worker::protocol::{Device, DeviceKind, Hello};
+
+/// The fingerprint of a machine whose workers introduced themselves so.
+///
+/// A GPU's facts are hard for every worker that runs on one. The processor's are
+/// hard only when some worker runs on it: device times of a GPU do not depend on
+/// which host rents it out. One that is absent runs nowhere.
+pub fn fingerprint(hellos: &BTreeMap<String, Hello>) -> Fingerprint {
+    let present = hellos.values().filter(|hello| hello.absent.is_none());
+    of_devices(present.map(|hello| &hello.device))
+}
+
+/// The fingerprint of a machine with these devices.
+pub fn of_devices<'a>(devices: impl Iterator<Item = &'a Device>) -> Fingerprint {
+    let mut print = Fingerprint::default();
+    let mut names = Vec::new();
+    let mut runs_on_cpu = false;
+    for device in devices {
+        let kind = &device.kind;
+        for (fact, value) in &device.facts {
+            print.hard.insert(format!("{kind}.{fact}"), value.clone());
+        }
+        if device.known_kind() == Some(DeviceKind::Cpu) {
+            runs_on_cpu = true;
+            continue;
+        }
+        print.hard.insert(kind.clone(), device.name.clone());
+        names.push(gpu_name(device));
+    }
+    let cpu = if runs_on_cpu {
+        &mut print.hard
+    } else {
+        &mut print.soft
+    };
+    let (model, cores) = (cpu_model(), cores());
+    cpu.insert("cpu".to_owned(), model.clone());
+    cpu.insert("cpu.cores".to_owned(), cores.to_string());
+    cpu.insert("arch".to_owned(), std::env::consts::ARCH.to_owned());
+    if runs_on_cpu {
+        names.push(format!("{}-{cores}c", slug(&model)));
+    }
+    let file = |path| fs::read_to_string(path).map(|text| text.trim().to_owned());
+    if let Ok(kernel) = file("/proc/sys/kernel/osrelease") {
+        print.soft.insert("kernel".to_owned(), kernel);
+    }
+    if let Ok(host) = file("/proc/sys/kernel/hostname") {
+        print.soft.insert("host".to_owned(), host);
+    }
+    names.sort();
+    names.dedup();
+    print.name = file_name(&names.join("+"));
+    print
+}
+
+/// Longest name of a machine.
+const LONGEST: usize = 120;
+
+/// The name as a file's: one without a letter that a file name holds, or too long for it, has
+/// a checksum in its place.
+fn file_name(name: &str) -> String {
+    let sum = || format!("{:08x}", crc32fast::hash(name.as_bytes()));
+    match name.len() {
+        0..=LONGEST => name.to_owned(),
+        _ => format!("{}-{}", &name[..LONGEST - 9], sum()),
+    }
+}
+
+/// The record of a worker as it introduced itself.
+pub fn worker_record(name: &str, hello: &Hello) -> WorkerRecord {
+    WorkerRecord {
+        name: name.to_owned(),
+        device_kind: hello.device.kind.clone(),
+        device: hello.device.name.clone(),
+        versions: hello.versions.clone(),
+        packages: hello.packages.clone(),
+    }
+}
+
+/// The processor's marketing name.
+pub fn cpu_model() -> String {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        matches!(key.trim(), "model name" | "Processor" | "cpu model").then(|| value.trim())
+    });
+    model.unwrap_or("unknown").to_owned()
+}
+
+/// Hardware threads this process may use.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn gpu_name(device: &Device) -> String {
+    let name = slug(&device.name.replace("NVIDIA", ""));
+    match device.facts.get("sms") {
+        Some(sms) => format!("{name}-{}sm", slug(sms)),
+        None => name,
+    }
+}
+
+/// `Intel(R) Xeon(R) Processor` → `intel-xeon-processor`.
+fn slug(name: &str) -> String {
+    let plain = name.replace("(R)", " ").replace("(TM)", " ");
+    let words: Vec<String> = plain
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .map(str::to_lowercase)
+        .collect();
+    match words.is_empty() {
+        true => format!("device-{:08x}", crc32fast::hash(name.as_bytes())),
+        false => words.join("-"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use regatta_worker::units::Bytes;
+
+    fn hello(kind: &str, name: &str, sms: &str) -> Hello {
+        Hello {
+            packages: BTreeMap::new(),
+            absent: None,
+            protocol: 1,
+            worker: "w".to_owned(),
+            versions: BTreeMap::new(),
+            device: Device {
+                kind: kind.to_owned(),
+                name: name.to_owned(),
+                memory_bytes: Bytes(1),
+                facts: BTreeMap::from([("sms".to_owned(), sms.to_owned())]),
+            },
+            variants: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_processor_is_hard_only_where_something_runs_on_it() {
+        let gpu = BTreeMap::from([("torch".to_owned(), hello("cuda", "NVIDIA H200", "132"))]);
+        let print = fingerprint(&gpu);
+        assert_eq!(print.name, "h200-132sm");
+        assert_eq!(print.hard["cuda.sms"], "132");
+        assert!(print.soft.contains_key("cpu"));
+        let mut both = gpu;
+        both.insert("cpu".to_owned(), hello("cpu", "x", "0"));
+        let print = fingerprint(&both);
+        assert!(print.hard.contains_key("cpu"));
+        assert!(print.name.contains("h200-132sm"), "{}", print.name);
+    }
+
+    #[test]
+    fn names_become_file_names() {
+        assert_eq!(slug("Intel(R) Xeon(R) Processor"), "intel-xeon-processor");
+        assert!(slug("処理装置").starts_with("device-"));
+        assert_ne!(slug("処理装置"), slug("別の装置"));
+        assert_eq!(file_name("h200-132sm"), "h200-132sm");
+        let long = slug(&"boat".repeat(100));
+        assert!(file_name(&long).len() <= LONGEST);
+        assert_ne!(file_name(&long), file_name(&slug(&"boat".repeat(101))));
+    }
+}

@@ -1,0 +1,276 @@
+//! What is found out before anything is measured: that every worker starts, knows
+//! its variants and parameters, and has the memory for its cases.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::held::Waiting;
+use super::launcher::Launcher;
+use crate::worker::host::{Conversation, HostError};
+use regatta_core::suite::Suite;
+use regatta_core::suite::document::nearest;
+use regatta_worker::attention::{Case, Dtype, NAME_RULE, ParamValue, is_name, work};
+use regatta_worker::protocol::{
+    DeviceKind, Hello, Parameter, Peak, ReplyBody, RequestBody, VariantInfo,
+};
+use regatta_worker::units::Bytes;
+
+/// Why nothing can be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum Preflight {
+    /// A worker did not come up.
+    #[error(transparent)]
+    Worker(#[from] HostError),
+    /// The suite asks for something its workers do not have.
+    #[error("{0}")]
+    Plan(String),
+}
+
+/// Has every worker of the suite introduce itself, and holds the suite to it.
+///
+/// # Errors
+/// The first worker that cannot be used, or the first case that cannot be run.
+pub fn check(
+    suite: &Suite,
+    launcher: &mut dyn Launcher,
+) -> Result<BTreeMap<String, Hello>, Preflight> {
+    check_keeping(suite, launcher, "").map(|found| found.hellos)
+}
+
+/// What workers said before anything is measured.
+pub struct Introduced {
+    /// Of themselves, by name.
+    pub hellos: BTreeMap<String, Hello>,
+    /// The one that was not ended.
+    pub waiting: Option<Waiting>,
+    /// What the devices of those that measured it reach, where the suite asks for it.
+    pub peaks: BTreeMap<String, Peak>,
+    /// Which workers did not, and why, a sentence each; none where another measured their device.
+    pub unmeasured: Vec<String>,
+}
+
+/// The same, and the worker named is not ended: it is introduced last, so that it is alone,
+/// and serves the first invocation. One that measures a peak is always ended: it has loaded
+/// libraries that a first call would find.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_keeping(
+    suite: &Suite,
+    launcher: &mut dyn Launcher,
+    kept: &str,
+) -> Result<Introduced, Preflight> {
+    let dtypes: BTreeSet<Dtype> = suite.cases.iter().map(|case| case.problem.dtype).collect();
+    let kept = if suite.settings.peak { "" } else { kept };
+    let (mut peaks, mut unmeasured) = (BTreeMap::new(), BTreeMap::new());
+    let names: BTreeSet<String> = suite
+        .cases
+        .iter()
+        .map(|case| case.variant.worker_name())
+        .collect();
+    let mut hellos = BTreeMap::new();
+    let mut waiting = None;
+    let others = names.iter().filter(|name| *name != kept);
+    for name in others.chain(names.get(kept)) {
+        let mut conversation = launcher.start(name)?;
+        let hello = conversation.hello().clone();
+        device_known(name, &hello)?;
+        nameable(name, &hello)?;
+        if suite.settings.peak && hello.absent.is_none() {
+            match peak(&mut *conversation, &dtypes) {
+                Ok(peak) => drop(peaks.insert(name.clone(), peak)),
+                Err(why) => {
+                    let why = format!("{name}: the peak of its device is not measured: {why}");
+                    unmeasured.insert(name.clone(), why);
+                }
+            }
+        }
+        hellos.insert(name.clone(), hello);
+        if name == kept {
+            waiting = Some((name.clone(), conversation));
+        }
+    }
+    // One that leaves it to another worker on its device has nothing to tell.
+    unmeasured.retain(|name, _| {
+        let device = |of: &String| hellos.get(of).map(|hello: &Hello| &hello.device.name);
+        !peaks.keys().any(|other| device(other) == device(name))
+    });
+    // Some libraries missing is what a suite over many of them expects; all of them is a
+    // machine that was not set up.
+    let mut absent = hellos.values().map(|hello| hello.absent.as_ref());
+    if absent.clone().all(|reason| reason.is_some())
+        && let Some(reason) = absent.next().flatten()
+    {
+        return Err(Preflight::Plan(reason.clone()));
+    }
+    for case in &suite.cases {
+        let hello = &hellos[&case.variant.worker_name()];
+        if hello.absent.is_some() {
+            continue;
+        }
+        let found = variant_of(case, hello).and_then(|variant| {
+            for (name, value) in case.params.iter() {
+                parameter_known(case, name, value, variant)?;
+            }
+            memory_fits(case, hello, variant)?;
+            Ok(variant)
+        });
+        let place = suite.origins.get(&case.variant);
+        let variant = found.map_err(|error| at(place, error))?;
+        // What is handed over in place of it was asked for somewhere else.
+        for (change, place) in suite.overrides.iter().zip(&suite.origins_of_overrides) {
+            if change.variant == case.variant {
+                parameter_known(case, &change.parameter, &change.to, variant)
+                    .map_err(|error| at(Some(place), error))?;
+            }
+        }
+    }
+    for change in &suite.overrides {
+        if !suite
+            .cases
+            .iter()
+            .any(|case| case.variant == change.variant)
+        {
+            return Err(Preflight::Plan(format!(
+                "an override is for {}, which this suite does not measure",
+                change.variant
+            )));
+        }
+    }
+    Ok(Introduced {
+        hellos,
+        waiting,
+        peaks,
+        unmeasured: unmeasured.into_values().collect(),
+    })
+}
+
+/// The longest that a peak may take to be measured.
+const PEAK_LIMIT: Duration = Duration::from_secs(60);
+
+/// # Errors
+/// Why the worker does not measure it: one that is older than the question, one that has nothing
+/// to measure it with, or one that it ended.
+fn peak(worker: &mut dyn Conversation, dtypes: &BTreeSet<Dtype>) -> Result<Peak, String> {
+    let dtypes = dtypes.iter().copied().collect();
+    match worker.ask(RequestBody::Peak { dtypes }, PEAK_LIMIT) {
+        Ok(ReplyBody::Peak(peak)) => match peak.sound() {
+            peak if peak.is_empty() => Err("its answer has no figure of a device".to_owned()),
+            peak => Ok(peak),
+        },
+        Ok(
+            ReplyBody::Failed { reason }
+            | ReplyBody::Unsupported { reason }
+            | ReplyBody::Lost { reason },
+        ) => Err(reason),
+        Ok(_) => Err("it answered something else".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Holds the names of a worker's variants to what case ids are made of.
+///
+/// # Errors
+/// The first name that no id can hold.
+pub fn nameable(worker: &str, hello: &Hello) -> Result<(), Preflight> {
+    let mut names = hello.variants.iter().map(|variant| variant.name.as_str());
+    match names.find(|name| !is_name(name)) {
+        Some(name) => Err(Preflight::Plan(format!(
+            "worker {worker} has a variant named `{}`, which no case id can hold: a name is \
+             {NAME_RULE}",
+            name.escape_debug()
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// The variant of a case, as its worker describes it.
+///
+/// # Errors
+/// When the worker has none of this name.
+pub fn variant_of<'a>(case: &Case, hello: &'a Hello) -> Result<&'a VariantInfo, Preflight> {
+    let name = &case.variant.name;
+    if let Some(variant) = hello.variants.iter().find(|variant| variant.name == *name) {
+        return Ok(variant);
+    }
+    let known = || hello.variants.iter().map(|variant| variant.name.as_str());
+    let worker = &case.variant.worker;
+    let hint = match nearest(name, known()) {
+        Some(near) => format!("did you mean `{worker}/{near}`?"),
+        None => format!("it has {}", known().collect::<Vec<_>>().join(", ")),
+    };
+    Err(Preflight::Plan(format!(
+        "worker {worker} has no variant `{name}`; {hint}"
+    )))
+}
+
+/// What depends on the kind, such as which clock is judged, must not be guessed.
+fn device_known(worker: &str, hello: &Hello) -> Result<(), Preflight> {
+    let kind = &hello.device.kind;
+    match hello.absent.is_some() || hello.device.known_kind().is_some() {
+        true => Ok(()),
+        false => Err(Preflight::Plan(format!(
+            "worker {worker} says that its device is of the kind {kind:?}; it is to be one of {}",
+            DeviceKind::names()
+        ))),
+    }
+}
+
+/// An error with where it was asked for.
+fn at(place: Option<&String>, error: Preflight) -> Preflight {
+    match (error, place) {
+        (Preflight::Plan(message), Some(place)) => Preflight::Plan(format!("{place}: {message}")),
+        (error, _) => error,
+    }
+}
+
+fn parameter_known(
+    case: &Case,
+    name: &str,
+    value: &ParamValue,
+    variant: &VariantInfo,
+) -> Result<(), Preflight> {
+    let Some(parameter) = variant.parameters.get(name) else {
+        let known = || variant.parameters.keys().map(String::as_str);
+        let hint = match nearest(name, known()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None if variant.parameters.is_empty() => "it takes none".to_owned(),
+            None => format!("it takes {}", known().collect::<Vec<_>>().join(", ")),
+        };
+        return Err(Preflight::Plan(format!(
+            "{} has no parameter `{name}`; {hint}",
+            case.variant
+        )));
+    };
+    if parameter.allows(value) {
+        return Ok(());
+    }
+    Err(Preflight::Plan(format!(
+        "{}: {name} = {value} is not possible; it takes `auto` or {}",
+        case.variant,
+        match parameter {
+            Parameter::Integer(_) => "a number".to_owned(),
+            Parameter::Words(words) => words.join(", "),
+        }
+    )))
+}
+
+fn memory_fits(case: &Case, hello: &Hello, variant: &VariantInfo) -> Result<(), Preflight> {
+    let needed = Bytes(work::memory_bytes(&case.problem, variant.stores_scores));
+    let device = &hello.device;
+    if needed <= device.memory_bytes {
+        return Ok(());
+    }
+    let scores = if variant.stores_scores {
+        ", its score matrix included"
+    } else {
+        ""
+    };
+    Err(Preflight::Plan(format!(
+        "{case} needs {:.1} GiB for its tensors{scores}; {} has {:.1} GiB: \
+         take a smaller shape, or leave this one out with --filter",
+        needed.gib(),
+        device.name,
+        device.memory_bytes.gib()
+    )))
+}

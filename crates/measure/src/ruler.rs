@@ -1,0 +1,210 @@
+//! Checks a clock: has it read work of known length, and work longer by known shares, in turns.
+
+use std::hint;
+use std::time::{Duration, Instant};
+
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+use regatta_probe::sample::EMPTY_KERNEL_NS;
+use regatta_probe::{Cache, Clock, Cuda, Settings};
+
+use super::machine;
+use regatta_core::record::side::median;
+use regatta_worker::units::{Nanoseconds, Ratio, Share};
+
+/// Shares by which some of the work is longer than its nominal length.
+pub const ADDED: [Share; 4] = [Share(0.01), Share(0.02), Share(0.05), Share(0.10)];
+
+/// Sets of a round: the nominal length twice (a difference between those two is none of the
+/// work's), then each of [`ADDED`].
+const SETS: usize = 2 + ADDED.len();
+
+/// Nominal lengths in nanoseconds, with rounds and samples a set: some seconds in all.
+const LENGTHS: [(u64, usize, usize); 9] = [
+    (2_000, 12, 40),
+    (5_000, 12, 40),
+    (10_000, 12, 40),
+    (20_000, 12, 40),
+    (50_000, 12, 20),
+    (100_000, 12, 20),
+    (500_000, 12, 10),
+    (2_000_000, 8, 5),
+    (20_000_000, 6, 3),
+];
+
+/// Untimed work of a length before its first round.
+const WARMUP: usize = 5;
+
+/// The readings of a round, by set.
+type Round = [Vec<Nanoseconds>; SETS];
+
+/// What a clock makes of one nominal length.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reading {
+    /// Length of the work.
+    pub nominal: Nanoseconds,
+    /// Median reading.
+    pub read: Nanoseconds,
+    /// Median reading less the nominal length and the work's own start and end.
+    pub bias: Nanoseconds,
+    /// Smallest visible difference, as a share of the nominal length: the largest that was read
+    /// between two sets of the same work, over all rounds.
+    pub visible: Share,
+    /// What each of [`ADDED`] was read as: the median over rounds of the difference of medians.
+    pub added: [Share; ADDED.len()],
+}
+
+/// Reads the first GPU by the gated clock, cache cold as in most suites. Gives what was
+/// checked, in words, and the readings.
+///
+/// # Errors
+/// No GPU, or a driver that fails.
+pub fn gpu() -> Result<(String, Vec<Reading>), regatta_probe::Error> {
+    // SAFETY: the null stream is always there.
+    let device = unsafe { Cuda::open(0, std::ptr::null_mut())? };
+    let (name, step) = (device.name()?, device.timer_step_ns()?);
+    let mut clock = Clock::new(device, Settings::default())?;
+    let cost = Nanoseconds(clock.calibrate()?.cost_ns);
+    let readings = readings(&LENGTHS, Nanoseconds(EMPTY_KERNEL_NS), &mut |ns| {
+        let sample = clock.sample(Cache::Cold, |device| device.spin(ns))?;
+        Ok::<Nanoseconds, regatta_probe::Error>(Nanoseconds(sample.device_ns))
+    })?;
+    let what = format!(
+        "{name}: probe {}, which subtracts {cost}; work waits in steps of {} ns",
+        regatta_probe::VERSION,
+        step
+    );
+    Ok((what, readings))
+}
+
+/// Reads the processor, whose work is a loop that looks at the monotonic clock.
+///
+/// The clock that reads is the one that is looked at: what is seen is what comes between,
+/// such as other processes.
+pub fn cpu() -> (String, Vec<Reading>) {
+    let mut read = |ns| {
+        let wanted = Duration::from_nanos(ns);
+        let start = Instant::now();
+        while start.elapsed() < wanted {
+            hint::spin_loop();
+        }
+        Ok::<Nanoseconds, std::convert::Infallible>(start.elapsed().into())
+    };
+    let readings = match readings(&LENGTHS, Nanoseconds::ZERO, &mut read) {
+        Ok(readings) => readings,
+        Err(never) => match never {},
+    };
+    (
+        format!("{}: monotonic clock", machine::cpu_model()),
+        readings,
+    )
+}
+
+/// Reads every length: in each round, every set in turn, in an order drawn anew for each
+/// sample, so that whatever drifts hits all sets alike. A right reading is the nominal length
+/// and `own`.
+fn readings<E>(
+    plan: &[(u64, usize, usize)],
+    own: Nanoseconds,
+    read: &mut impl FnMut(u64) -> Result<Nanoseconds, E>,
+) -> Result<Vec<Reading>, E> {
+    let mut order: [usize; SETS] = std::array::from_fn(|set| set);
+    let mut draws = ChaCha8Rng::seed_from_u64(1);
+    let mut found = Vec::with_capacity(plan.len());
+    for &(nominal, rounds, samples) in plan {
+        for _ in 0..WARMUP {
+            read(nominal)?;
+        }
+        let mut taken = vec![Round::default(); rounds];
+        for sets in &mut taken {
+            for _ in 0..samples {
+                order.shuffle(&mut draws);
+                for &set in &order {
+                    sets[set].push(read(longer(nominal, set))?);
+                }
+            }
+        }
+        found.extend(reading(Nanoseconds(nominal as f64), own, &taken));
+    }
+    Ok(found)
+}
+
+/// The length of a set's work.
+fn longer(nominal: u64, set: usize) -> u64 {
+    let added = set
+        .checked_sub(SETS - ADDED.len())
+        .map_or(Share(0.0), |i| ADDED[i]);
+    (nominal as f64 * Ratio::grown_by(added).0).round() as u64
+}
+
+/// What the rounds of a length say; `None` where a set is empty.
+fn reading(nominal: Nanoseconds, own: Nanoseconds, rounds: &[Round]) -> Option<Reading> {
+    let same = rounds
+        .iter()
+        .flat_map(|sets| sets[0].iter().chain(&sets[1]));
+    let read = median(&same.copied().collect::<Vec<Nanoseconds>>())?;
+    let of_round =
+        |sets: &Round| -> Option<Vec<Nanoseconds>> { sets.iter().map(|set| median(set)).collect() };
+    let rounds: Vec<Vec<Nanoseconds>> = rounds.iter().map(of_round).collect::<Option<_>>()?;
+    let apart = rounds.iter().map(|of| (of[1] - of[0]).abs());
+    let mut added = [Share(0.0); ADDED.len()];
+    for (number, share) in added.iter_mut().enumerate() {
+        let more = rounds
+            .iter()
+            .map(|of| of[2 + number] - (of[0] + of[1]) / 2.0);
+        *share = median(&more.collect::<Vec<Nanoseconds>>())?.share_of(nominal);
+    }
+    Some(Reading {
+        nominal,
+        read,
+        bias: read - nominal - own,
+        visible: apart.map(|of| of.share_of(nominal)).reduce(Share::max)?,
+        added,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_set_is_read_in_turn_and_an_exact_clock_reads_it_as_it_is() {
+        let mut asked = Vec::new();
+        let mut read = |ns: u64| {
+            asked.push(ns);
+            Ok::<Nanoseconds, ()>(Nanoseconds(ns as f64 + 850.0))
+        };
+        let plan = [(1_000, 2, 3), (50_000, 1, 1)];
+        let found = readings(&plan, Nanoseconds(600.0), &mut read).unwrap();
+        assert_eq!(asked.len(), 2 * WARMUP + 2 * 3 * SETS + SETS);
+        assert_eq!(found.len(), 2);
+        assert_eq!(found[0].read, Nanoseconds(1_850.0));
+        assert_eq!(found[0].bias, Nanoseconds(250.0));
+        assert_eq!(found[0].visible, Share(0.0));
+        for (read, share) in found[0].added.iter().zip(ADDED) {
+            assert!((*read - share).abs() < Share(1e-9), "{read:?}");
+        }
+        // Each sample's turn holds every length once, whatever the order.
+        let mut turn = asked[WARMUP..WARMUP + SETS].to_vec();
+        let next = &asked[WARMUP + SETS..WARMUP + 2 * SETS];
+        assert_ne!(turn, next, "the order is drawn anew");
+        turn.sort_unstable();
+        assert_eq!(turn, [1_000, 1_000, 1_010, 1_020, 1_050, 1_100]);
+    }
+
+    #[test]
+    fn noise_decides_what_is_visible_and_a_failure_ends_it() {
+        // Every set's median is off by its turn: up to 300 ns between twins.
+        let set = |off: f64| vec![Nanoseconds(10_000.0 + off); 3];
+        let round = |off: f64| -> Round { std::array::from_fn(|at| set(off * at as f64)) };
+        let rounds = [round(-300.0), round(20.0)];
+        let found = reading(Nanoseconds(10_000.0), Nanoseconds::ZERO, &rounds).unwrap();
+        assert!((found.visible.0 - 0.03).abs() < 1e-9, "{found:?}");
+        let mut lost = |_| Err("lost");
+        assert_eq!(
+            readings(&LENGTHS, Nanoseconds::ZERO, &mut lost),
+            Err("lost")
+        );
+    }
+}

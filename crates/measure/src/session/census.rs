@@ -1,0 +1,153 @@
+//! What one call does, asked of the worker.
+
+use std::time::Duration;
+
+use super::outcome::out_of_turn_text;
+use crate::known::Known;
+use crate::occupancy;
+use crate::worker::host::{Conversation, HostError};
+use regatta_core::machine::{
+    ASKED_OF_CUDA, Activity, CENSUS, CENSUS_FAILED, Counters, Division, HostTimes, INSTRUCTIONS,
+    METRICS, RecordedCall, Structure,
+};
+use regatta_core::suite::Suite;
+use regatta_core::suite::count::Count;
+use regatta_worker::attention::{Case, CaseId};
+use regatta_worker::protocol::{Counter, ReplyBody, RequestBody};
+
+/// What the census is to count in this case.
+pub(super) fn counters(suite: &Suite, case: &Case) -> Vec<Counter> {
+    let counts = suite.counts.iter().filter(|count| count.selects(case));
+    let counter = |count: &Count| Counter {
+        name: count.name.clone(),
+        functions: count.functions.clone(),
+    };
+    counts.map(counter).collect()
+}
+
+/// What is asked of one call of a case.
+pub(super) struct Question<'a> {
+    /// The case.
+    pub(super) case: &'a CaseId,
+    /// The number of the invocation.
+    pub(super) invocation: u32,
+    /// Whether hardware counters are to be read.
+    pub(super) instructions: bool,
+    /// How long an answer may take.
+    pub(super) limit: Duration,
+}
+
+impl Question<'_> {
+    fn request(&self, times_only: bool) -> RequestBody {
+        let metrics = METRICS.iter().filter(|_| self.instructions);
+        RequestBody::Census {
+            times_only,
+            metrics: metrics.map(|metric| metric.name.to_owned()).collect(),
+        }
+    }
+}
+
+/// What the case does, of the first invocation; of the next ones what its operations take and
+/// execute, where the first could tell.
+pub(super) fn of_invocation(
+    worker: &mut dyn Conversation,
+    known: &mut Known,
+    asked: &Question<'_>,
+) -> Result<Counted, HostError> {
+    let counted = match asked.invocation {
+        0 => counted(worker, asked)?,
+        // A run that went on after a stop knows of none.
+        1..DETAILED if known.is_detailed(asked.case) || asked.instructions => {
+            details(worker, asked)?
+        }
+        _ => Counted::default(),
+    };
+    if asked.invocation == 0 && (counted.division.is_some() || counted.counters.is_some()) {
+        known.detailed(asked.case);
+    }
+    Ok(counted)
+}
+
+/// Invocations in which the times of single operations are recorded, and instructions counted:
+/// the first ones. What a kernel takes differs little between processes, and recording costs each
+/// of them.
+const DETAILED: u32 = 3;
+
+/// What an invocation tells of a case apart from its times.
+#[derive(Default)]
+pub(super) struct Counted {
+    pub(super) structure: Option<Structure>,
+    pub(super) activity: Option<Box<Activity>>,
+    pub(super) host: Option<Box<HostTimes>>,
+    pub(super) division: Option<Box<Division>>,
+    pub(super) counters: Option<Box<Counters>>,
+}
+
+/// What one call does. A worker that cannot count loses nothing by it but that; the reason is
+/// kept, because what is not counted is not 0.
+fn counted(worker: &mut dyn Conversation, asked: &Question<'_>) -> Result<Counted, HostError> {
+    let reason = match worker.ask(asked.request(false), asked.limit)? {
+        ReplyBody::Census(census) if census.structure.objection().is_some() => {
+            let objection = census.structure.objection().unwrap_or_default();
+            format!("{CENSUS_FAILED}: {objection}")
+        }
+        ReplyBody::Census(mut census) => {
+            occupancy::complete(&mut census.structure, &worker.hello().device);
+            // What was asked of CUDA is exact; the activity's other figures stay with it.
+            let calls = census.activity.as_ref().map(|activity| &activity.calls);
+            for (call, count) in ASKED_OF_CUDA {
+                let one = calls.and_then(|calls| calls.get(call)).copied();
+                // As calls are timed, memory is laid out otherwise, and what a call asks of the
+                // driver is: what each of those asks, a steady call asks.
+                let timed = RecordedCall::at_least(&census.recorded, call);
+                if let Some(number) = one.max(timed) {
+                    let counts = &mut census.structure.counts;
+                    counts.entry(count.to_owned()).or_insert(number);
+                }
+            }
+            let told = Counters::of(&census.counted);
+            let reason = match told {
+                Some(_) => "other kernels were counted than the call launches",
+                None => "its worker reads no hardware counters",
+            };
+            let launches = &census.structure.launches;
+            let counters = told.filter(|told| told.is_of(launches)).map(Box::new);
+            if asked.instructions && counters.is_none() {
+                let uncounted = &mut census.structure.uncounted;
+                uncounted
+                    .entry(INSTRUCTIONS.to_owned())
+                    .or_insert_with(|| reason.to_owned());
+            }
+            return Ok(Counted {
+                division: Division::of(&census.recorded).map(Box::new),
+                counters,
+                host: census.host.map(Box::new),
+                structure: Some(census.structure),
+                activity: census.activity.map(Box::new),
+            });
+        }
+        ReplyBody::Unsupported { reason } => reason,
+        ReplyBody::Failed { reason } => format!("{CENSUS_FAILED}: {reason}"),
+        other => out_of_turn_text(&other),
+    };
+    let mut structure = Structure::default();
+    structure.uncounted.insert(CENSUS.to_owned(), reason);
+    Ok(Counted {
+        structure: Some(structure),
+        ..Counted::default()
+    })
+}
+
+/// The times of the operations of some calls, and what hardware counts of them, of a worker that
+/// told some of it before. Where it does not tell it once more, that is what is known.
+fn details(worker: &mut dyn Conversation, asked: &Question<'_>) -> Result<Counted, HostError> {
+    let reply = worker.ask(asked.request(true), asked.limit)?;
+    let ReplyBody::Census(census) = reply else {
+        return Ok(Counted::default());
+    };
+    Ok(Counted {
+        division: Division::of(&census.recorded).map(Box::new),
+        counters: Counters::of(&census.counted).map(Box::new),
+        ..Counted::default()
+    })
+}

@@ -1,0 +1,383 @@
+//! Sessions with workers that are a list of answers.
+
+mod knowing;
+mod phases;
+mod quiet;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::rc::Rc;
+
+use super::outcome::LONGEST_REASON;
+use super::*;
+use regatta_core::suite;
+use regatta_worker::attention::{Direction, Dtype};
+use regatta_worker::protocol::{
+    Census, Checked, Device, Hello, Measured, PROBES, Prepared, TensorError, VariantInfo,
+};
+use regatta_worker::units::{Bytes, Nanoseconds};
+
+/// Too large for the harness to compute, so that made-up probes pass.
+const SUITE: &str = r#"
+schema = 1
+description = "two cases"
+[measure]
+invocations = 1
+samples = 4
+min_samples = 2
+seed = 5
+timeout_s = 7
+[workers.mine]
+command = ["unused"]
+[[sweep]]
+variants = ["mine/a", "mine/b"]
+seq = 4096
+head_dim = 64
+"#;
+
+/// What a worker answers to requests of a kind; without an entry it is right.
+type Answers = BTreeMap<&'static str, Reaction>;
+
+#[derive(Clone)]
+enum Reaction {
+    Reply(Box<ReplyBody>),
+    Dies,
+    Hangs,
+}
+
+/// Everything that was asked of any worker, with its limit, and every start.
+type Log = Rc<RefCell<Vec<(String, Duration)>>>;
+
+/// Time as the workers make it pass: [`STARTS`], [`ANSWERS`] and [`ENDS`], in nanoseconds.
+#[derive(Clone, Default)]
+struct Hand(Rc<Cell<f64>>);
+
+const STARTS: f64 = 100.0;
+const ANSWERS: f64 = 10.0;
+const ENDS: f64 = 5.0;
+
+impl Hand {
+    fn passes(&self, time: f64) {
+        self.0.set(self.0.get() + time);
+    }
+}
+
+impl Clock for Hand {
+    fn now(&self) -> Nanoseconds {
+        Nanoseconds(self.0.get())
+    }
+}
+
+struct Scripted {
+    clock: Hand,
+    hello: Hello,
+    answers: Answers,
+    log: Log,
+    seed: u64,
+}
+
+fn hello() -> Hello {
+    let variant = |name: &str| VariantInfo {
+        name: name.to_owned(),
+        summary: String::new(),
+        dtypes: Dtype::ALL.to_vec(),
+        directions: Direction::ALL.to_vec(),
+        projections: Vec::new(),
+        parameters: BTreeMap::new(),
+        stores_scores: false,
+        tf32: false,
+    };
+    Hello {
+        packages: BTreeMap::new(),
+        absent: None,
+        protocol: 1,
+        worker: "mine".to_owned(),
+        versions: BTreeMap::new(),
+        device: Device {
+            kind: "cpu".to_owned(),
+            name: "abacus".to_owned(),
+            memory_bytes: Bytes(1 << 40),
+            facts: BTreeMap::new(),
+        },
+        variants: vec![variant("a"), variant("b")],
+    }
+}
+
+fn errors(relative_l2: f64) -> BTreeMap<String, TensorError> {
+    let error = TensorError {
+        relative_l2: Some(relative_l2),
+        max_abs: Some(relative_l2),
+    };
+    BTreeMap::from([("out".to_owned(), error)])
+}
+
+fn probes() -> BTreeMap<String, Vec<Option<f64>>> {
+    BTreeMap::from([("out".to_owned(), vec![Some(0.5); PROBES])])
+}
+
+fn prepared(relative_l2: f64) -> ReplyBody {
+    ReplyBody::Prepared(Prepared {
+        tuned: Vec::new(),
+        first_call_parts: None,
+        digests: Default::default(),
+        effective: BTreeMap::new(),
+        errors: errors(relative_l2),
+        probes: probes(),
+        first_call_ns: Nanoseconds(1e9),
+        problems: 1,
+    })
+}
+
+fn measured(samples: usize, checked: Option<(u64, f64)>) -> ReplyBody {
+    ReplyBody::Measured(Measured {
+        device_ns: vec![Nanoseconds(1e9); samples],
+        input_sets: if checked.is_some() { 3 } else { 1 },
+        checked: checked.map(|(seed, error)| Checked {
+            digests: Default::default(),
+            seed,
+            errors: errors(error),
+            probes: probes(),
+        }),
+        ..Measured::default()
+    })
+}
+
+fn reply(reply: ReplyBody) -> Reaction {
+    Reaction::Reply(Box::new(reply))
+}
+
+impl Conversation for Scripted {
+    fn ask(&mut self, body: RequestBody, limit: Duration) -> Result<ReplyBody, HostError> {
+        let asked = body.name();
+        self.clock.passes(ANSWERS);
+        self.log.borrow_mut().push((asked.to_owned(), limit));
+        if let RequestBody::Prepare(request) = &body {
+            self.seed = request.seed;
+            assert_eq!(request.input_sets, 3, "suites ask for three sets");
+        }
+        match self.answers.get(asked) {
+            Some(Reaction::Reply(reply)) => return Ok((**reply).clone()),
+            Some(Reaction::Dies) => {
+                return Err(HostError::Died {
+                    name: "mine".to_owned(),
+                    status: "killed by SIGSEGV".to_owned(),
+                    asked,
+                    log: String::new(),
+                });
+            }
+            Some(Reaction::Hangs) => {
+                return Err(HostError::TimedOut {
+                    name: "mine".to_owned(),
+                    asked,
+                    limit,
+                    log: String::new(),
+                });
+            }
+            None => {}
+        }
+        Ok(match body {
+            RequestBody::Prepare(_) => prepared(1e-7),
+            RequestBody::Measure(_) => measured(4, Some((self.seed + 1, 1e-7))),
+            RequestBody::Release => ReplyBody::Released,
+            _ => ReplyBody::Census(Census::default()),
+        })
+    }
+
+    fn hello(&self) -> &Hello {
+        &self.hello
+    }
+}
+
+impl Drop for Scripted {
+    fn drop(&mut self) {
+        self.clock.passes(ENDS);
+    }
+}
+
+/// Starts workers, the first with these answers and later ones right.
+struct Starts {
+    answers: Answers,
+    log: Log,
+    clock: Hand,
+}
+
+impl Launcher for Starts {
+    fn start(&mut self, _: &str) -> Result<Box<dyn Conversation>, HostError> {
+        self.log
+            .borrow_mut()
+            .push(("start".to_owned(), Duration::ZERO));
+        self.clock.passes(STARTS);
+        Ok(Box::new(Scripted {
+            clock: self.clock.clone(),
+            hello: hello(),
+            answers: std::mem::take(&mut self.answers),
+            log: self.log.clone(),
+            seed: 0,
+        }))
+    }
+}
+
+struct Silent;
+impl Observer for Silent {}
+
+/// What becomes of both cases where the first worker answers so, and what was asked.
+fn ran(answers: Answers) -> (Vec<Outcome>, Vec<String>, Vec<Duration>) {
+    let (entries, log, _) = kept(answers);
+    let outcomes = entries.into_iter().map(|entry| entry.outcome).collect();
+    let (asked, limits) = log.borrow().iter().cloned().unzip();
+    (outcomes, asked, limits)
+}
+
+/// The entries of both cases, what was asked, and how long it all took.
+fn kept(answers: Answers) -> (Vec<Entry>, Log, Nanoseconds) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.toml");
+    std::fs::write(&path, SUITE).unwrap();
+    let suite = suite::load(path.to_str().unwrap()).unwrap();
+    let log = Log::default();
+    let clock = Hand::default();
+    let mut starts = Starts {
+        answers,
+        log: log.clone(),
+        clock: clock.clone(),
+    };
+    let block = Block {
+        worker: "mine".to_owned(),
+        invocation: 0,
+        cases: suite.cases.clone(),
+    };
+    let mut entries = Vec::new();
+    let mut keep = |entry: &Entry| {
+        entries.push(entry.clone());
+        Ok::<(), Infallible>(())
+    };
+    Session::new(&suite, &mut starts, &clock, &mut Known::default())
+        .run(&[block], &mut Silent, &mut keep)
+        .unwrap();
+    (entries, log, clock.now())
+}
+
+fn only(asked: &'static str, reaction: Reaction) -> Answers {
+    BTreeMap::from([(asked, reaction)])
+}
+
+/// The first case's fault and reason; the second was measured by a right worker.
+fn fault(answers: Answers) -> (Fault, String) {
+    let (outcomes, ..) = ran(answers);
+    match &outcomes[0] {
+        Outcome::Failed { fault, reason, .. } => (*fault, reason.clone()),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_case_of_several_sets_keeps_both_checks() {
+    let (outcomes, asked, _) = ran(Answers::new());
+    for outcome in &outcomes {
+        let Outcome::Measured(measurement) = outcome else {
+            panic!("{outcome:?}");
+        };
+        assert_eq!(measurement.input_sets, 3);
+        assert_eq!(measurement.errors["out"], 1e-7);
+        assert_eq!(measurement.errors_after["out"], 1e-7);
+    }
+    let each = ["prepare", "measure", "census", "release"];
+    let wanted: Vec<&str> = ["start"].into_iter().chain(each).chain(each).collect();
+    assert_eq!(asked, wanted);
+}
+
+#[test]
+fn a_worker_of_one_set_is_measured_and_nothing_is_said_to_be_checked_after() {
+    let (outcomes, ..) = ran(only("measure", reply(measured(4, None))));
+    let Outcome::Measured(measurement) = &outcomes[0] else {
+        panic!("{outcomes:?}");
+    };
+    assert_eq!(measurement.input_sets, 1);
+    assert!(measurement.errors_after.is_empty());
+}
+
+#[test]
+fn each_failure_is_of_its_fault() {
+    let measure = |body| only("measure", reply(body));
+    let prepare = |body| only("prepare", reply(body));
+    let (found, reason) = fault(prepare(prepared(0.5)));
+    assert_eq!(found, Fault::WrongResult, "{reason}");
+    assert!(reason.starts_with("wrong result: out"), "{reason}");
+    let (found, reason) = fault(measure(measured(4, Some((6, 0.5)))));
+    assert_eq!(found, Fault::WrongResult, "{reason}");
+    assert!(
+        reason.starts_with("wrong result after timing: out"),
+        "{reason}"
+    );
+    let (found, reason) = fault(measure(measured(4, Some((5, 1e-7)))));
+    assert_eq!(found, Fault::Other, "{reason}");
+    for (samples, says) in [(1, "1 samples; at least 2"), (500, "500 samples;")] {
+        let (found, reason) = fault(measure(measured(samples, Some((6, 1e-7)))));
+        assert_eq!(found, Fault::Other, "{reason}");
+        assert!(reason.contains("unusable samples"), "{reason}");
+        assert!(reason.contains(says), "{reason}");
+    }
+    for asked in ["prepare", "measure", "census"] {
+        assert_eq!(fault(only(asked, Reaction::Dies)).0, Fault::Crash);
+        assert_eq!(fault(only(asked, Reaction::Hangs)).0, Fault::Hang);
+    }
+    let reason = "out of memory".to_owned();
+    let failed = ReplyBody::Failed { reason };
+    assert_eq!(fault(measure(failed)).0, Fault::Other);
+    let (found, reason) = fault(measure(ReplyBody::Bye));
+    assert_eq!(found, Fault::Other);
+    assert!(reason.contains("out of turn"), "{reason}");
+}
+
+/// What was found of the case stays, and the worker is replaced.
+#[test]
+fn a_failing_release_masks_nothing_and_discards_nothing() {
+    let failed = || {
+        reply(ReplyBody::Failed {
+            reason: "still in use".to_owned(),
+        })
+    };
+    for release in [Reaction::Dies, Reaction::Hangs, failed()] {
+        let (outcomes, asked, _) = ran(only("release", release.clone()));
+        for outcome in &outcomes {
+            assert!(matches!(outcome, Outcome::Measured(_)), "{outcome:?}");
+        }
+        assert_eq!(asked.iter().filter(|asked| *asked == "start").count(), 2);
+
+        let mut answers = only("release", release);
+        answers.insert("prepare", reply(prepared(0.5)));
+        let (outcomes, asked, _) = ran(answers);
+        let Outcome::Failed { reason, fault, .. } = &outcomes[0] else {
+            panic!("{outcomes:?}");
+        };
+        assert!(reason.starts_with("wrong result: out"), "{reason}");
+        assert_eq!(*fault, Fault::WrongResult);
+        assert!(matches!(outcomes[1], Outcome::Measured(_)));
+        assert_eq!(asked[..4], ["start", "prepare", "release", "start"]);
+    }
+}
+
+#[test]
+fn a_case_that_fails_in_measure_is_released_too() {
+    let failed = ReplyBody::Failed {
+        reason: "out of memory".to_owned(),
+    };
+    let (_, asked, _) = ran(only("measure", reply(failed)));
+    assert_eq!(asked[..4], ["start", "prepare", "measure", "release"]);
+}
+
+#[test]
+fn release_has_the_time_limit_of_the_suite() {
+    let (_, asked, limits) = ran(Answers::new());
+    let release = asked.iter().position(|asked| asked == "release").unwrap();
+    assert_eq!(limits[release], Duration::from_secs(7));
+}
+
+#[test]
+fn words_without_end_are_not_kept_whole() {
+    let reason = "no ".repeat(1 << 20);
+    let (_, kept) = fault(only("prepare", reply(ReplyBody::Failed { reason })));
+    assert_eq!(kept.chars().count(), LONGEST_REASON + 1);
+    assert!(kept.ends_with('…'));
+}

@@ -1,0 +1,276 @@
+//! Runs a program with the launch census injected into it and its children.
+//!
+//! The program has the terminal: its three streams are the caller's, and so is its process
+//! group, so that Ctrl-C reaches it as it always would. Only this process waits it out, to
+//! keep what was recorded until then.
+//!
+//! What the program leaves running when it ends by itself, a daemon it meant to start, is the
+//! user's. What is there when this process was asked to stop ends, and so does everything
+//! when this process is killed.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use nix::sys::prctl;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::Pid;
+
+use super::machine;
+use crate::worker::program::{Leaves, Program, Started, Streams};
+use crate::worker::{descendants, signals};
+use regatta_core::machine::Recording;
+use regatta_core::record::trace::{Trace, TraceHeader, raw};
+use regatta_core::record::types::Fingerprint;
+use regatta_core::record::{METHOD_VERSION, SCHEMA_VERSION};
+use regatta_worker::protocol::Device;
+use regatta_worker::units::Bytes;
+
+/// Environment variable by which the CUDA driver finds a library to load.
+pub const INJECTION: &str = "CUDA_INJECTION64_PATH";
+
+/// Environment variable by which NVTX finds a library that takes the ranges which a program
+/// marks. What the caller has set there stays.
+pub const RANGES: &str = "NVTX_INJECTION64_PATH";
+
+/// Where Python looks for modules first.
+const PYTHON_PATH: &str = "PYTHONPATH";
+
+/// The module that turns PyTorch's own ranges on, under the name that Python imports at its
+/// start.
+const TORCH: (&str, &str) = (
+    "sitecustomize.py",
+    include_str!("../../../python/regatta_ranges/sitecustomize.py"),
+);
+
+/// What records a program.
+pub struct Recorder<'a> {
+    /// The library that is loaded into it.
+    pub library: &'a Path,
+    /// Where the recording goes.
+    pub folder: &'a Path,
+    /// Turn on the ranges that PyTorch has for its operators.
+    pub torch: bool,
+}
+
+impl Recorder<'_> {
+    /// The environment that has a program recorded.
+    fn variables(
+        &self,
+        set: impl Fn(&str) -> Option<OsString>,
+    ) -> io::Result<Vec<(String, String)>> {
+        let there = |name: &str| set(name).filter(|value| !value.is_empty());
+        let mut variables = vec![
+            variable(INJECTION, self.library.as_os_str())?,
+            variable(raw::VARIABLE, self.folder.as_os_str())?,
+        ];
+        if there(RANGES).is_none() {
+            variables.push(variable(RANGES, self.library.as_os_str())?);
+        }
+        if self.torch {
+            let (name, text) = TORCH;
+            let modules = self.folder.join("python");
+            fs::create_dir_all(&modules)?;
+            fs::write(modules.join(name), text)?;
+            let behind = there(PYTHON_PATH).unwrap_or_default();
+            let mut path = modules.into_os_string();
+            if !behind.is_empty() {
+                path.push(":");
+                path.push(behind);
+            }
+            variables.push(variable(PYTHON_PATH, &path)?);
+        }
+        Ok(variables)
+    }
+}
+
+fn variable(name: &str, value: &OsStr) -> io::Result<(String, String)> {
+    let value = value.to_str().map(str::to_owned);
+    let value = value.ok_or_else(|| io::Error::other(format!("{name}: a path of no UTF-8")))?;
+    Ok((name.to_owned(), value))
+}
+
+/// How a program ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Ran {
+    /// Its status.
+    pub status: ExitStatus,
+    /// True when this process was asked to stop meanwhile.
+    pub stopped: bool,
+}
+
+/// Runs a program to its end and tells how that was. What its GPUs do is recorded by
+/// `recorder`. With `quiet`, what it prints to standard output goes to standard
+/// error, so that standard output is the caller's alone.
+///
+/// A signal that asks this process to stop is passed on; the second one ends the program
+/// and everything it started.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn run(command: &[String], recorder: &Recorder, quiet: bool) -> io::Result<Ran> {
+    let [program, arguments @ ..] = command else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let signals = signals::stopping();
+    signals.thread_block()?;
+    let asked = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+    // What the program leaves comes to this process, so that a stop finds it.
+    let _ = prctl::set_child_subreaper(true);
+    let program = Program {
+        program: program.into(),
+        args: arguments.to_vec(),
+        env: recorder.variables(|name| env::var_os(name))?,
+        directory: None,
+        leaves: Leaves::ItsOwn,
+    };
+    let stdout = match quiet {
+        true => Stdio::from(io::stderr().as_fd().try_clone_to_owned()?),
+        false => Stdio::inherit(),
+    };
+    let streams = Streams {
+        stdin: Stdio::inherit(),
+        stdout,
+        stderr: Stdio::inherit(),
+    };
+    wait(program.start(streams, Vec::new())?, &asked)
+}
+
+/// Waits for the program's end and passes signals on.
+fn wait(mut program: Started, asked: &SignalFd) -> io::Result<Ran> {
+    /// What the kernel sends, Ctrl-C in a terminal, it sends to the whole group.
+    const FROM_THE_KERNEL: i32 = 0x80;
+    let (mut stopped, mut passed_on) = (false, 0);
+    loop {
+        let ended = program.ended()?;
+        // After the look at the program: one that ended over a signal was stopped by it.
+        while let Some(signal) = asked.read_signal()? {
+            stopped = true;
+            if signal.ssi_code == FROM_THE_KERNEL || ended.is_some() {
+                continue;
+            }
+            passed_on += 1;
+            match (passed_on, Signal::try_from(signal.ssi_signo as i32)) {
+                (1, Ok(signal)) => {
+                    // It may have ended just now.
+                    let _ = kill(Pid::from_raw(program.pid() as i32), signal);
+                }
+                _ => {
+                    program.end();
+                }
+            }
+        }
+        if let Some(status) = ended {
+            if stopped {
+                descendants::kill_own();
+            }
+            return Ok(Ran { status, stopped });
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The exit code that a shell gives such an end.
+pub fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().or(status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
+/// `exit code 0`, `signal SIGINT`.
+pub fn ended(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(number)) => match Signal::try_from(number) {
+            Ok(signal) => format!("signal {signal}"),
+            Err(_) => format!("signal {number}"),
+        },
+        (None, None) => status.to_string(),
+    }
+}
+
+/// PyTorch's profiler, as it is told.
+pub const KINETO: &str = "PyTorch's profiler (Kineto)";
+
+/// The trace of a file that PyTorch's profiler wrote at some time.
+pub fn of_kineto(recording: Recording, label: String, written: Timestamp) -> Trace {
+    let header = TraceHeader {
+        schema: SCHEMA_VERSION,
+        method: METHOD_VERSION,
+        tool: env!("CARGO_PKG_VERSION").to_owned(),
+        argv: Vec::new(),
+        command: vec![label],
+        // When the file was written is the nearest that is known.
+        started: written,
+        ended: "an end that is not known".to_owned(),
+        git: None,
+        machine: fingerprint(&recording),
+        recorder: Some(KINETO.to_owned()),
+        earlier: Vec::new(),
+    };
+    Trace { header, recording }
+}
+
+/// The machine, as far as the GPUs that were recorded tell.
+pub fn fingerprint(recording: &Recording) -> Fingerprint {
+    let devices = recording
+        .processes
+        .iter()
+        .flat_map(|process| &process.devices);
+    let devices: Vec<Device> = devices
+        .map(|device| Device {
+            kind: "cuda".to_owned(),
+            name: device.name.clone(),
+            memory_bytes: Bytes(0),
+            facts: BTreeMap::from([
+                ("sms".to_owned(), device.sms.to_string()),
+                ("capability".to_owned(), device.capability.clone()),
+            ]),
+        })
+        .collect();
+    machine::of_devices(devices.iter())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_users_variables_stay_in_force() {
+        let folder = tempfile::tempdir().unwrap();
+        let recorder = |torch| Recorder {
+            library: Path::new("/cache/probe.so"),
+            folder: folder.path(),
+            torch,
+        };
+        let value = |torch, set: &[(&str, &str)], name: &str| {
+            let found = |name: &str| {
+                let mut set = set.iter().filter(|(known, _)| *known == name);
+                set.next().map(|(_, value)| value.into())
+            };
+            let variables = recorder(torch).variables(found).unwrap();
+            let mut variables = variables.into_iter().filter(|(known, _)| known == name);
+            variables.next().map(|(_, value)| value)
+        };
+        let probe = Some("/cache/probe.so".to_owned());
+        assert_eq!(value(false, &[], INJECTION), probe);
+        assert_eq!(value(false, &[], RANGES), probe);
+        assert_eq!(value(false, &[(RANGES, "/nsight.so")], RANGES), None);
+        assert_eq!(value(false, &[], PYTHON_PATH), None);
+        let modules = folder.path().join("python").display().to_string();
+        assert_eq!(value(true, &[], PYTHON_PATH), Some(modules.clone()));
+        let both = value(true, &[(PYTHON_PATH, "/mine:/yours")], PYTHON_PATH);
+        assert_eq!(both, Some(format!("{modules}:/mine:/yours")));
+        let module = fs::read_to_string(folder.path().join("python/sitecustomize.py")).unwrap();
+        assert!(module.contains("emit_nvtx"));
+    }
+}

@@ -1,0 +1,217 @@
+//! Whether a worker's answers can be believed, before anything is made of them.
+
+mod expected;
+mod samples;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use self::expected::{Answer, References};
+pub use self::samples::{as_asked, samples};
+use regatta_core::record::side::is_time;
+use regatta_core::record::types::Fault;
+use regatta_worker::attention::tolerance::{limit, probes_agree, results, tolerable};
+use regatta_worker::attention::{Dtype, Problem};
+use regatta_worker::protocol::{Checked, Measured, PROBES, Prepared, TensorError, VariantInfo};
+
+/// Why a case is not timed, or its times are not kept.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct Rejected {
+    /// What it failed of.
+    pub fault: Fault,
+    /// In words.
+    pub reason: String,
+}
+
+impl Rejected {
+    /// An answer that is no use, whatever the result is.
+    pub fn unusable(reason: impl Into<String>) -> Rejected {
+        Rejected {
+            fault: Fault::Other,
+            reason: reason.into(),
+        }
+    }
+}
+
+/// Checks results against float64, remembering what each problem is held to.
+#[derive(Default)]
+pub struct Verifier {
+    references: References,
+}
+
+/// A result, and what is said when it is wrong.
+struct Claim<'a> {
+    wrong: &'static str,
+    seed: u64,
+    errors: &'a BTreeMap<String, TensorError>,
+    probes: &'a BTreeMap<String, Vec<Option<f64>>>,
+    /// True where the worker's own check has to do.
+    may_lack_probes: bool,
+}
+
+/// What a worker was asked for before its last call is checked.
+#[derive(Clone, Copy, Debug)]
+pub struct AskedAfter {
+    /// Seed of the first set of inputs.
+    pub seed: u64,
+    /// Sets of inputs, with seeds from that on.
+    pub input_sets: u32,
+    /// True where a call works off several problems, of which the last call's need not be
+    /// the case's own.
+    pub several: bool,
+}
+
+impl Verifier {
+    /// Holds what a worker prepared to the tolerances, and its probes to the
+    /// harness's own float64 result where the problem is small enough.
+    ///
+    /// # Errors
+    /// What is wrong with the result, or with the answer; or that it could not be checked.
+    pub fn check(
+        &mut self,
+        problem: &Problem,
+        seed: u64,
+        variant: &VariantInfo,
+        prepared: &Prepared,
+    ) -> Result<BTreeMap<String, f64>, Rejected> {
+        if !is_time(prepared.first_call_ns) {
+            let took = prepared.first_call_ns.0;
+            return Err(Rejected::unusable(format!("a first call of {took} ns")));
+        }
+        if prepared.problems == 0 {
+            let says = "the worker says that a call works off 0 problems";
+            return Err(Rejected::unusable(says));
+        }
+        let claim = Claim {
+            wrong: "wrong result",
+            seed,
+            errors: &prepared.errors,
+            probes: &prepared.probes,
+            may_lack_probes: false,
+        };
+        self.hold(problem, variant, &claim)
+    }
+
+    /// Holds the results of the last timed call likewise. Empty where the worker, asked for
+    /// several sets of inputs, checks before timing only.
+    ///
+    /// # Errors
+    /// As [`check`](Verifier::check).
+    pub fn check_after(
+        &mut self,
+        problem: &Problem,
+        asked: AskedAfter,
+        variant: &VariantInfo,
+        measured: &Measured,
+    ) -> Result<BTreeMap<String, f64>, Rejected> {
+        let AskedAfter {
+            seed,
+            input_sets: asked,
+            several,
+        } = asked;
+        let one = measured.input_sets == 1;
+        if measured.input_sets == 0 {
+            let says = "the worker says that it took its samples on 0 sets of inputs";
+            return Err(Rejected::unusable(says));
+        }
+        let Some(checked) = &measured.checked else {
+            return Ok(BTreeMap::new());
+        };
+        if asked > 1 && one && measured.input_sets_reason.is_none() {
+            return Err(Rejected::unusable(format!(
+                "{asked} sets of inputs were asked for; the worker had one, and does not say why"
+            )));
+        }
+        let Checked {
+            seed: found,
+            errors,
+            probes,
+            ..
+        } = checked;
+        let wanted = if one { seed } else { seed.wrapping_add(1) };
+        if *found != wanted {
+            return Err(Rejected::unusable(format!(
+                "the worker checked its last call on the inputs of seed {found}; they were to \
+                 be those of seed {wanted}"
+            )));
+        }
+        let claim = Claim {
+            wrong: "wrong result after timing",
+            seed: wanted,
+            errors,
+            probes,
+            // The last call may have worked off other lengths than the problem's.
+            may_lack_probes: several,
+        };
+        self.hold(problem, variant, &claim)
+    }
+
+    fn hold(
+        &mut self,
+        problem: &Problem,
+        variant: &VariantInfo,
+        claim: &Claim<'_>,
+    ) -> Result<BTreeMap<String, f64>, Rejected> {
+        let wrong = |reason: String| Rejected {
+            fault: Fault::WrongResult,
+            reason: format!("{}{reason}", claim.wrong),
+        };
+        let tf32 = variant.tf32 && problem.dtype == Dtype::F32;
+        let mut errors = BTreeMap::new();
+        for &(tensor, direction) in results(problem.direction) {
+            let error = claim
+                .errors
+                .get(tensor)
+                .ok_or_else(|| wrong(format!(": the worker reports no error for {tensor}")))?;
+            let figures = [error.relative_l2, error.max_abs];
+            if let Some(figure) = figures.into_iter().flatten().find(|figure| *figure < 0.0) {
+                return Err(Rejected::unusable(format!(
+                    "the worker reports an error of {figure} for {tensor}, which none can be"
+                )));
+            }
+            tolerable(problem.dtype, tf32, direction, error.relative_l2)
+                .map_err(|reason| wrong(format!(": {tensor}: {reason}")))?;
+            errors.insert(tensor.to_owned(), error.relative_l2.unwrap_or(f64::NAN));
+            if claim.may_lack_probes && claim.probes.is_empty() {
+                continue;
+            }
+            let probes = claim.probes.get(tensor).map_or(&[][..], Vec::as_slice);
+            if probes.len() != PROBES {
+                return Err(wrong(format!(
+                    ": {} probes of {tensor}, {PROBES} are asked for",
+                    probes.len()
+                )));
+            }
+            // Whatever the worker's own check says, and however large the problem is.
+            if probes.contains(&None) {
+                return Err(wrong(format!(
+                    ", found by regatta's own check: {tensor} has elements that are not finite \
+                     or were never written"
+                )));
+            }
+        }
+        if claim.may_lack_probes && claim.probes.is_empty() {
+            return Ok(errors);
+        }
+        let expected = match self.references.of(problem, claim.seed) {
+            Answer::Computed(expected) => expected,
+            Answer::NotComputedHere => return Ok(errors),
+            Answer::TooLarge(error) => {
+                return Err(Rejected {
+                    fault: Fault::Unchecked,
+                    reason: format!("the harness could not check the result: {error}"),
+                });
+            }
+        };
+        for &(tensor, direction) in results(problem.direction) {
+            let limit = limit(problem.dtype, tf32, direction);
+            probes_agree(tensor, &claim.probes[tensor], &expected[tensor], limit).map_err(
+                |reason| wrong(format!(", found by regatta's own float64 check: {reason}")),
+            )?;
+        }
+        Ok(errors)
+    }
+}

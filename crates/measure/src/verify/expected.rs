@@ -1,0 +1,208 @@
+//! What the results of each problem are held to, computed once and kept while there is room.
+
+use std::collections::BTreeMap;
+
+use regatta_worker::attention::reference::{self, TooLarge};
+use regatta_worker::attention::tolerance::Expected;
+use regatta_worker::attention::{Direction, Problem, work};
+use regatta_worker::protocol::PROBES;
+
+/// Problems up to this many operations are computed here as well, so that a worker
+/// whose own check is wrong is found out. Forward and backward are counted together, and
+/// each key-value head of each sequence as a thousand operations more.
+pub const RECOMPUTED_FLOPS: f64 = 1e9;
+
+/// What the harness's own check holds in memory at the most. A problem of which one head of
+/// one sequence takes more is not computed here.
+pub const RECOMPUTED_BYTES: u64 = 512 << 20;
+
+/// What is kept takes this much at the most; what was used longest ago goes first.
+const KEPT_BYTES: usize = 32 << 20;
+
+/// What each result is held to, by its name.
+pub type ByResult = BTreeMap<&'static str, Expected>;
+
+/// What became of a reference.
+pub enum Answer<'a> {
+    /// It is here.
+    Computed(&'a ByResult),
+    /// The problem is too large, by the documented bounds.
+    NotComputedHere,
+    /// It was to be computed, and the memory for it was not there.
+    TooLarge(TooLarge),
+}
+
+/// References of the problems that were met last.
+pub struct References {
+    /// The last used last.
+    kept: Vec<Kept>,
+    /// Bytes that may be kept.
+    room: usize,
+    /// Computes what is not here: problem, seed, probes, bytes that it may take.
+    compute: fn(&Problem, u64, usize, u64) -> Result<ByResult, TooLarge>,
+}
+
+impl Default for References {
+    fn default() -> References {
+        References {
+            kept: Vec::new(),
+            room: KEPT_BYTES,
+            compute: reference::expected,
+        }
+    }
+}
+
+struct Kept {
+    problem: Problem,
+    seed: u64,
+    expected: ByResult,
+}
+
+impl Kept {
+    /// What it takes, about.
+    fn bytes(&self) -> usize {
+        let lengths = self.problem.varlen.as_ref();
+        let lengths = lengths.map_or(0, |of| 4 * (of.q.len() + of.k.len()));
+        1024 + lengths
+    }
+}
+
+impl References {
+    /// What the results of a problem are held to.
+    pub fn of(&mut self, problem: &Problem, seed: u64) -> Answer<'_> {
+        let wanted = problem.same_values();
+        // One with gradients serves forward alone as well.
+        let serves = |kept: &Kept| {
+            kept.seed == seed
+                && (kept.problem == wanted
+                    || kept.problem == wanted.with(Direction::Both) && !is_projection(&wanted))
+        };
+        if let Some(at) = self.kept.iter().rposition(serves) {
+            let kept = self.kept.remove(at);
+            return self.keep(kept);
+        }
+        if too_large(problem) {
+            return Answer::NotComputedHere;
+        }
+        match (self.compute)(&wanted, seed, PROBES, RECOMPUTED_BYTES) {
+            Ok(expected) => self.keep(Kept {
+                problem: wanted,
+                seed,
+                expected,
+            }),
+            Err(error) => Answer::TooLarge(error),
+        }
+    }
+
+    fn keep(&mut self, kept: Kept) -> Answer<'_> {
+        self.kept.push(kept);
+        let mut held: usize = self.kept.iter().map(Kept::bytes).sum();
+        let mut dropped = 0;
+        while held > self.room && dropped + 1 < self.kept.len() {
+            held -= self.kept[dropped].bytes();
+            dropped += 1;
+        }
+        self.kept.drain(..dropped);
+        match self.kept.last() {
+            Some(kept) => Answer::Computed(&kept.expected),
+            None => Answer::NotComputedHere,
+        }
+    }
+
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// As where memory is short.
+    #[cfg(test)]
+    pub fn without_memory() -> References {
+        References {
+            compute: |_, _, _, bytes| {
+                Err(TooLarge {
+                    bytes: bytes.into(),
+                })
+            },
+            ..References::default()
+        }
+    }
+}
+
+fn is_projection(problem: &Problem) -> bool {
+    problem.projection.is_some()
+}
+
+/// True for a problem that the harness does not compute, as docs/TIMING.md says.
+fn too_large(problem: &Problem) -> bool {
+    const EACH_PLANE: f64 = 1e3;
+    let operations = match is_projection(problem) {
+        true => work::flops(problem),
+        false => {
+            work::flops(&problem.with(Direction::Both))
+                + EACH_PLANE * reference::planes(problem) as f64
+        }
+    };
+    operations > RECOMPUTED_FLOPS || reference::bytes(problem) > RECOMPUTED_BYTES.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn computed(references: &mut References, id: &str, seed: u64) -> ByResult {
+        match references.of(&id.parse().unwrap(), seed) {
+            Answer::Computed(expected) => expected.clone(),
+            Answer::NotComputedHere => panic!("{id} is not computed"),
+            Answer::TooLarge(error) => panic!("{id}: {error}"),
+        }
+    }
+
+    #[test]
+    fn forward_is_served_by_what_was_computed_for_a_gradient() {
+        let mut references = References::default();
+        let both = computed(&mut references, "s16,d8,bwd", 1);
+        assert_eq!(both.len(), 4);
+        assert_eq!(computed(&mut references, "s16,d8", 1), both);
+        assert_eq!(computed(&mut references, "s16,d8,bhsd", 1), both);
+        assert_eq!(references.len(), 1);
+        assert_ne!(computed(&mut references, "s16,d8", 2), both);
+        assert_eq!(references.len(), 2);
+        // Forward alone pays for forward alone.
+        assert_eq!(computed(&mut references, "s17,d8", 1).len(), 1);
+        assert_eq!(computed(&mut references, "s17,d8,both", 1).len(), 4);
+    }
+
+    #[test]
+    fn what_was_used_longest_ago_is_dropped() {
+        let mut references = References {
+            room: 8 << 10,
+            ..References::default()
+        };
+        for seed in 1..100 {
+            computed(&mut references, "s4,d2", seed);
+            // Used again and again.
+            computed(&mut references, "s5,d2", 0);
+            assert!(references.len() <= 8, "{} are kept", references.len());
+        }
+        let seeds: Vec<u64> = references.kept.iter().map(|kept| kept.seed).collect();
+        assert_eq!(seeds, [93, 94, 95, 96, 97, 98, 99, 0]);
+        // One that is larger than all the room is kept while it is used.
+        let long = format!("v{},d1", vec!["1"; 4000].join("+"));
+        computed(&mut references, &long, 1);
+        assert_eq!(references.len(), 1);
+    }
+
+    #[test]
+    fn the_bounds_are_those_that_are_documented() {
+        let large = |id: &str| too_large(&id.parse().unwrap());
+        // 0.94 GFLOP, forward and backward; forward alone would be a quarter.
+        assert!(!large("s1024,d64"));
+        assert!(large("s1100,d64"));
+        // Few operations, and a plane of 4 GB: as many rows as operations allow.
+        assert!(large("s1000000,d64,window-0-0"));
+        // The keys that are seen are few.
+        assert!(!large("b8,h32,kv8,s1,sk1000000,d128,window-255-0-br"));
+        // Sequences without number.
+        assert!(large("b2000000,s1,d1"));
+    }
+}

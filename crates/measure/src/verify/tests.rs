@@ -1,0 +1,255 @@
+//! A worker's figures and probes, before timing and after.
+
+use super::*;
+use regatta_worker::attention::reference::{Inputs, backward, forward};
+use regatta_worker::attention::{Direction, ParamValue};
+use regatta_worker::protocol::Parameter;
+use regatta_worker::units::Nanoseconds;
+
+const SEED: u64 = 7;
+
+fn variant() -> VariantInfo {
+    VariantInfo {
+        name: "x".to_owned(),
+        summary: String::new(),
+        dtypes: Dtype::ALL.to_vec(),
+        directions: Direction::ALL.to_vec(),
+        projections: Vec::new(),
+        parameters: BTreeMap::<String, Parameter>::new(),
+        stores_scores: false,
+        tf32: false,
+    }
+}
+
+type Errors = BTreeMap<String, TensorError>;
+type Probes = BTreeMap<String, Vec<Option<f64>>>;
+
+/// What a right worker says of the inputs of a seed.
+fn right(problem: &Problem, seed: u64) -> (Errors, Probes) {
+    let inputs = Inputs::generate(problem, seed).unwrap();
+    let saved = forward(problem, &inputs).unwrap();
+    let gradients = backward(problem, &inputs, &saved).unwrap();
+    let (mut errors, mut probes) = (Errors::new(), Probes::new());
+    for (name, _) in results(problem.direction) {
+        let whole = match *name {
+            "out" => &saved.out,
+            "dq" => &gradients.dq,
+            "dk" => &gradients.dk,
+            _ => &gradients.dv,
+        };
+        let error = TensorError {
+            relative_l2: Some(1e-7),
+            max_abs: Some(1e-7),
+        };
+        errors.insert((*name).to_owned(), error);
+        let single = regatta_worker::attention::inputs::probe_indices(whole.len() as u64, PROBES)
+            .map(|index| Some(whole[index as usize]));
+        probes.insert((*name).to_owned(), single.collect());
+    }
+    (errors, probes)
+}
+
+fn prepared(problem: &Problem) -> Prepared {
+    let (errors, probes) = right(problem, SEED);
+    Prepared {
+        tuned: Vec::new(),
+        first_call_parts: None,
+        digests: Default::default(),
+        effective: BTreeMap::<String, ParamValue>::new(),
+        errors,
+        probes,
+        first_call_ns: Nanoseconds(1e6),
+        problems: 1,
+    }
+}
+
+fn measured(problem: &Problem, of: u64) -> Measured {
+    let (errors, probes) = right(problem, of);
+    Measured {
+        device_ns: vec![Nanoseconds(1e6)],
+        input_sets: 3,
+        checked: Some(Checked {
+            digests: Default::default(),
+            seed: SEED + 1,
+            errors,
+            probes,
+        }),
+        ..Measured::default()
+    }
+}
+
+/// What the verifier makes of an answer to so many sets of inputs, the first of this seed.
+fn after(
+    verifier: &mut Verifier,
+    problem: &Problem,
+    seed: u64,
+    input_sets: u32,
+    of: &Measured,
+) -> Result<BTreeMap<String, f64>, Rejected> {
+    let asked = AskedAfter {
+        seed,
+        input_sets,
+        several: false,
+    };
+    verifier.check_after(problem, asked, &variant(), of)
+}
+
+fn problem(id: &str) -> Problem {
+    id.parse().unwrap()
+}
+
+#[test]
+fn figures_that_none_can_be_are_refused_in_words() {
+    let problem = problem("s24,d8,both");
+    let check = |change: &dyn Fn(&mut Prepared)| {
+        let mut prepared = prepared(&problem);
+        change(&mut prepared);
+        Verifier::default().check(&problem, SEED, &variant(), &prepared)
+    };
+    assert_eq!(check(&|_| {}).unwrap().len(), 4);
+    let refused = |says: &str, change: &dyn Fn(&mut Prepared)| {
+        let rejected = check(change).unwrap_err();
+        assert!(rejected.reason.contains(says), "{rejected}");
+        assert_eq!(rejected.fault, Fault::Other, "{rejected}");
+    };
+    refused("a first call of -5 ns", &|of| {
+        of.first_call_ns = Nanoseconds(-5.0)
+    });
+    refused("a first call of 0 ns", &|of| {
+        of.first_call_ns = Nanoseconds(0.0)
+    });
+    refused("a first call of NaN", &|of| {
+        of.first_call_ns = Nanoseconds(f64::NAN)
+    });
+    refused("works off 0 problems", &|of| of.problems = 0);
+    refused("an error of -5 for dk", &|of| {
+        of.errors.get_mut("dk").unwrap().relative_l2 = Some(-5.0);
+    });
+    refused("an error of -1 for out", &|of| {
+        of.errors.get_mut("out").unwrap().max_abs = Some(-1.0);
+    });
+    let wrong = |says: &str, change: &dyn Fn(&mut Prepared)| {
+        let rejected = check(change).unwrap_err();
+        assert!(rejected.reason.starts_with("wrong result"), "{rejected}");
+        assert!(rejected.reason.contains(says), "{rejected}");
+        assert_eq!(rejected.fault, Fault::WrongResult, "{rejected}");
+    };
+    wrong("no error for dv", &|of| {
+        of.errors.remove("dv");
+    });
+    wrong("0 probes of out", &|of| {
+        of.probes.remove("out");
+    });
+    wrong("dq has elements that are not finite", &|of| {
+        of.probes.get_mut("dq").unwrap()[3] = None;
+    });
+    wrong("relative L2 error 1.0e-1 is above", &|of| {
+        of.errors.get_mut("dq").unwrap().relative_l2 = Some(0.1);
+    });
+    wrong("regatta's own float64 check: dq[", &|of| {
+        of.probes.get_mut("dq").unwrap()[3] = Some(9.0);
+    });
+}
+
+/// As six right kernels of an H200 were called wrong: one key, so `dq` is 0.
+#[test]
+fn noise_where_the_reference_is_zero_is_no_wrong_result() {
+    let problem = problem("s1000,sk1,d16,bwd");
+    let mut prepared = prepared(&problem);
+    let dq = prepared.probes.get_mut("dq").unwrap();
+    for probe in dq.iter_mut() {
+        *probe = Some(1.9e-7);
+    }
+    let held = Verifier::default().check(&problem, SEED, &variant(), &prepared);
+    assert!(held.is_ok(), "{held:?}");
+    prepared.probes.get_mut("dq").unwrap()[5] = Some(0.01);
+    let held = Verifier::default().check(&problem, SEED, &variant(), &prepared);
+    assert_eq!(held.unwrap_err().fault, Fault::WrongResult);
+}
+
+#[test]
+fn after_timing_the_result_is_held_to_that_of_the_next_seed() {
+    let problem = problem("s24,d8,both");
+    let mut verifier = Verifier::default();
+    let mut held = |asked, of: &Measured| after(&mut verifier, &problem, SEED, asked, of);
+    assert_eq!(held(3, &measured(&problem, SEED + 1)).unwrap().len(), 4);
+    // Kept from the first call, and said to be right.
+    let rejected = held(3, &measured(&problem, SEED)).unwrap_err();
+    assert_eq!(rejected.fault, Fault::WrongResult);
+    let says = "wrong result after timing, found by regatta's own float64 check: out[";
+    assert!(rejected.reason.starts_with(says), "{rejected}");
+    // The same, and said to be wrong.
+    let mut stale = measured(&problem, SEED);
+    let errors = &mut stale.checked.as_mut().unwrap().errors;
+    errors.get_mut("dv").unwrap().relative_l2 = Some(1.4);
+    let rejected = held(3, &stale).unwrap_err();
+    let says = "wrong result after timing: dv: relative L2 error 1.4e0";
+    assert!(rejected.reason.starts_with(says), "{rejected}");
+}
+
+#[test]
+fn what_was_checked_is_what_was_asked_for() {
+    let problem = problem("s24,d8");
+    let mut verifier = Verifier::default();
+    let mut held = |asked, of: &Measured| after(&mut verifier, &problem, SEED, asked, of);
+    // A worker that knows one set alone.
+    let older = Measured::default();
+    assert_eq!(held(3, &older), Ok(BTreeMap::new()));
+    let mut other = measured(&problem, SEED + 1);
+    other.checked.as_mut().unwrap().seed = SEED;
+    let rejected = held(3, &other).unwrap_err();
+    assert_eq!(rejected.fault, Fault::Other);
+    assert!(
+        rejected.reason.contains("the inputs of seed 7"),
+        "{rejected}"
+    );
+    assert!(rejected.reason.contains("those of seed 8"), "{rejected}");
+    // One set for want of memory: the last call was on the first one's inputs.
+    let mut short = measured(&problem, SEED);
+    short.input_sets = 1;
+    short.checked.as_mut().unwrap().seed = SEED;
+    let rejected = held(3, &short).unwrap_err();
+    assert!(rejected.reason.contains("does not say why"), "{rejected}");
+    short.input_sets_reason = Some("no memory for more".to_owned());
+    assert_eq!(held(3, &short).unwrap().len(), 1);
+    let none = Measured {
+        input_sets: 0,
+        ..Measured::default()
+    };
+    assert!(held(3, &none).unwrap_err().reason.contains("0 sets"));
+    // Seeds wrap.
+    let mut last = measured(&problem, 0);
+    last.checked.as_mut().unwrap().seed = 0;
+    let wrapped = after(&mut verifier, &problem, u64::MAX, 3, &last);
+    assert!(wrapped.is_ok(), "{wrapped:?}");
+}
+
+/// The worker says that all is well, and nobody has looked.
+#[test]
+fn a_check_that_cannot_be_made_is_never_skipped() {
+    let mut verifier = Verifier {
+        references: References::without_memory(),
+    };
+    let small = problem("s24,d8");
+    let rejected = verifier
+        .check(&small, SEED, &variant(), &prepared(&small))
+        .unwrap_err();
+    assert_eq!(rejected.fault, Fault::Unchecked);
+    let says = "the harness could not check the result: the float64 reference needs 536870912";
+    assert!(rejected.reason.starts_with(says), "{rejected}");
+    let held = after(&mut verifier, &small, SEED, 3, &measured(&small, SEED + 1));
+    assert_eq!(held.unwrap_err().fault, Fault::Unchecked);
+    // What is wrong whatever the reference is, is wrong.
+    let mut off = prepared(&small);
+    off.errors.get_mut("out").unwrap().relative_l2 = Some(0.1);
+    let rejected = verifier.check(&small, SEED, &variant(), &off).unwrap_err();
+    assert_eq!(rejected.fault, Fault::WrongResult);
+    // Too large to be computed here, as is documented: the worker's check has to do.
+    let large = Problem {
+        seq_q: 1 << 14,
+        seq_k: 1 << 14,
+        ..small.clone()
+    };
+    let held = verifier.check(&large, SEED, &variant(), &prepared(&small));
+    assert!(held.is_ok(), "{held:?}");
+}

@@ -1,0 +1,335 @@
+//! The commits between two, as rows that can be searched.
+//!
+//! Git's own bisect halves whatever can be reached from the bad end and not from the good one.
+//! Merged branches are among that, and a commit of a branch that began before the good end has
+//! neither what the good end has nor what came on the main line since: its time says nothing
+//! about a change after. That is harmless to the question whether a bug is there; it is not to a
+//! search that compares levels. So a row here holds only commits each of which has all that the
+//! one before it has: a path from the good end to the bad one, by the first parents as far as
+//! these lead there. Where a merge is named, what it brought is a row of its own, from where the
+//! branch began: [`brought`].
+
+use std::collections::BTreeMap;
+
+use crate::git::{Git, GitError, commit};
+
+/// A commit, for the reader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Commit {
+    /// Its id in full.
+    pub id: String,
+    /// The same, as short as git tells it apart.
+    pub short: String,
+    /// Its parents, the main line's first.
+    pub parents: Vec<String>,
+    /// Who wrote it.
+    pub author: String,
+    /// When it was committed, `2026-11-22`.
+    pub date: String,
+    /// The first line of its message.
+    pub subject: String,
+}
+
+/// Why there are no commits to search.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CommitsError {
+    /// Git's own words.
+    #[error("git:{revision}: {error}")]
+    Git {
+        /// What was asked for.
+        revision: String,
+        /// Its words.
+        error: GitError,
+    },
+    /// A state that is in no commit.
+    #[error(
+        "git:{0} is a commit with uncommitted changes, which are in no commit: commit them, or \
+         name the commit itself"
+    )]
+    Dirty(String),
+    /// Both ends are one commit.
+    #[error("git:{good} and git:{bad} are the same commit: there is nothing between them")]
+    Same {
+        /// As it was asked for.
+        good: String,
+        /// As it was asked for.
+        bad: String,
+    },
+    /// The bad end does not have all of the good one.
+    #[error("git:{good} (--good) is no ancestor of git:{bad} (--bad): {fix}")]
+    Apart {
+        /// As it was asked for.
+        good: String,
+        /// As it was asked for.
+        bad: String,
+        /// What to do.
+        fix: String,
+    },
+}
+
+/// The commits from `good` to `bad`, both included, each a parent of the next.
+///
+/// # Errors
+/// When git does not know an end, or the good one is no ancestor of the bad one.
+pub fn between(git: &dyn Git, good: &str, bad: &str) -> Result<Vec<Commit>, CommitsError> {
+    let [first, last] = [good, bad].map(|revision| {
+        if revision.ends_with('+') || revision.ends_with("-dirty") {
+            return Err(CommitsError::Dirty(revision.to_owned()));
+        }
+        commit(git, revision).map_err(|error| of_git(revision, error))
+    });
+    let (first, last) = (first?, last?);
+    let (good_end, bad_end) = (good.to_owned(), bad.to_owned());
+    if first == last {
+        return Err(CommitsError::Same {
+            good: good_end,
+            bad: bad_end,
+        });
+    }
+    // Fails where they have nothing in common.
+    let base = git.ask(&["merge-base", &first, &last]).ok();
+    if base.as_deref() != Some(&first) {
+        let fix = match base {
+            Some(base) if base == last => "it is the newer of the two; the good end is the older \
+                 one, and --fixed searches the same range for the commit that is good again"
+                .to_owned(),
+            Some(base) => format!(
+                "their histories part at {0}; give --good git:{0}, or merge them first",
+                base.get(..12).unwrap_or(&base)
+            ),
+            None => "they have no history in common".to_owned(),
+        };
+        return Err(CommitsError::Apart {
+            good: good_end,
+            bad: bad_end,
+            fix,
+        });
+    }
+    path(git, &first, &last)
+}
+
+/// What a merge brought: for each parent but `low`, the commits from where its line parted from
+/// `low` to that parent. A parent whose line `low` has in full brought nothing.
+///
+/// # Errors
+/// When git fails.
+pub fn brought(
+    git: &dyn Git,
+    low: &Commit,
+    merge: &Commit,
+) -> Result<Vec<Vec<Commit>>, CommitsError> {
+    let mut rows = Vec::new();
+    for parent in merge.parents.iter().filter(|&parent| *parent != low.id) {
+        let Ok(base) = git.ask(&["merge-base", &low.id, parent]) else {
+            continue;
+        };
+        if base != *parent {
+            rows.push(path(git, &base, parent)?);
+        }
+    }
+    Ok(rows)
+}
+
+/// How a commit is told: fields that are split again at [`FIELD`].
+const FORMAT: &str = "--format=%H%x1f%P%x1f%h%x1f%an%x1f%cs%x1f%s";
+const FIELD: char = '\u{1f}';
+
+/// A path from an ancestor to a commit.
+fn path(git: &dyn Git, low: &str, high: &str) -> Result<Vec<Commit>, CommitsError> {
+    let range = format!("{low}..{high}");
+    let between = [
+        "rev-list",
+        "--no-commit-header",
+        "--ancestry-path",
+        FORMAT,
+        &range,
+    ];
+    let alone = [
+        "rev-list",
+        "--no-commit-header",
+        "--max-count=1",
+        FORMAT,
+        low,
+    ];
+    let mut commits = BTreeMap::new();
+    for arguments in [between.as_slice(), &alone] {
+        let text = git.ask(arguments).map_err(|error| of_git(high, error))?;
+        let read = text.lines().filter_map(read);
+        commits.extend(read.map(|commit| (commit.id.clone(), commit)));
+    }
+    let mut row = Vec::new();
+    let mut at = high.to_owned();
+    loop {
+        let Some(commit) = commits.remove(&at) else {
+            let error = GitError(format!("its history down to {low} cannot be read"));
+            return Err(of_git(high, error));
+        };
+        // Only ancestors that descend from `low` were listed.
+        let next = commit.parents.iter().find(|id| commits.contains_key(*id));
+        let next = next.cloned();
+        let done = commit.id == low;
+        row.push(commit);
+        match next {
+            Some(parent) if !done => at = parent,
+            _ => break,
+        }
+    }
+    row.reverse();
+    Ok(row)
+}
+
+fn read(line: &str) -> Option<Commit> {
+    let fields: Vec<&str> = line.splitn(6, FIELD).collect();
+    let [id, parents, short, author, date, subject] = fields[..] else {
+        return None;
+    };
+    let word = |text: &str| text.to_owned();
+    Some(Commit {
+        id: word(id),
+        short: word(short),
+        parents: parents.split_whitespace().map(word).collect(),
+        author: word(author),
+        date: word(date),
+        subject: word(subject),
+    })
+}
+
+fn of_git(revision: &str, error: GitError) -> CommitsError {
+    CommitsError::Git {
+        revision: revision.to_owned(),
+        error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A history: each commit with its parents, older ones first. Ids are their names.
+    struct Fake(Vec<(&'static str, Vec<&'static str>)>);
+
+    impl Fake {
+        fn parents(&self, id: &str) -> &[&'static str] {
+            let found = self.0.iter().find(|(name, _)| *name == id);
+            found.map_or(&[], |(_, parents)| parents)
+        }
+
+        fn has(&self, id: &str, ancestor: &str) -> bool {
+            id == ancestor || self.parents(id).iter().any(|p| self.has(p, ancestor))
+        }
+
+        fn line(&self, id: &str) -> String {
+            let parents = self.parents(id).join(" ");
+            format!(
+                "{id}\u{1f}{parents}\u{1f}{id}\u{1f}Ann\u{1f}2026-11-22\u{1f}Change {id}\u{1f}!\n"
+            )
+        }
+    }
+
+    impl Git for Fake {
+        fn bytes(&self, arguments: &[&str]) -> Result<Vec<u8>, GitError> {
+            self.answer(arguments).map(String::into_bytes)
+        }
+    }
+
+    impl Fake {
+        fn answer(&self, arguments: &[&str]) -> Result<String, GitError> {
+            let ids = || self.0.iter().map(|(id, _)| *id);
+            let refuse = || Err(GitError(format!("git {}: no", arguments.join(" "))));
+            match arguments {
+                ["rev-parse", .., revision] => {
+                    let name = revision.trim_end_matches("^{commit}");
+                    let known = ids().find(|id| *id == name).map(str::to_owned);
+                    known.map_or_else(refuse, Ok)
+                }
+                ["merge-base", one, other] => {
+                    let mut common = ids().filter(|id| self.has(one, id) && self.has(other, id));
+                    common
+                        .next_back()
+                        .map_or_else(refuse, |id| Ok(id.to_owned()))
+                }
+                [
+                    "rev-list",
+                    "--no-commit-header",
+                    "--ancestry-path",
+                    _,
+                    range,
+                ] => {
+                    let (low, high) = range.split_once("..").unwrap();
+                    let between = ids().filter(|id| *id != low && self.has(high, id));
+                    Ok(between
+                        .filter(|id| self.has(id, low))
+                        .map(|id| self.line(id))
+                        .collect())
+                }
+                ["rev-list", "--no-commit-header", "--max-count=1", _, id] => Ok(self.line(id)),
+                _ => refuse(),
+            }
+        }
+    }
+
+    /// `a - b ------ m - n`, where `m` merges `x - y`, which began at `a`.
+    fn merged() -> Fake {
+        Fake(vec![
+            ("a", vec![]),
+            ("b", vec!["a"]),
+            ("x", vec!["a"]),
+            ("y", vec!["x"]),
+            ("m", vec!["b", "y"]),
+            ("n", vec!["m"]),
+        ])
+    }
+
+    fn ids(row: &[Commit]) -> Vec<&str> {
+        row.iter().map(|commit| commit.id.as_str()).collect()
+    }
+
+    #[test]
+    fn a_row_holds_only_what_has_all_before_it() {
+        let git = merged();
+        assert_eq!(ids(&between(&git, "a", "n").unwrap()), ["a", "b", "m", "n"]);
+        assert_eq!(ids(&between(&git, "b", "n").unwrap()), ["b", "m", "n"]);
+        // The good end is on the branch: the main line does not have it.
+        assert_eq!(ids(&between(&git, "x", "n").unwrap()), ["x", "y", "m", "n"]);
+        let row = between(&git, "a", "b").unwrap();
+        assert_eq!(row[1].subject, "Change b\u{1f}!");
+        assert_eq!(row[1].author, "Ann");
+    }
+
+    #[test]
+    fn what_a_merge_brought_is_a_row_from_where_it_began() {
+        let git = merged();
+        let row = between(&git, "a", "n").unwrap();
+        let rows = brought(&git, &row[1], &row[2]).unwrap();
+        assert_eq!(
+            rows.iter().map(|row| ids(row)).collect::<Vec<_>>(),
+            [["a", "x", "y"]]
+        );
+        assert!(brought(&git, &row[2], &row[3]).unwrap().is_empty());
+        let row = between(&git, "x", "n").unwrap();
+        let rows = brought(&git, &row[1], &row[2]).unwrap();
+        assert_eq!(
+            rows.iter().map(|row| ids(row)).collect::<Vec<_>>(),
+            [["a", "b"]]
+        );
+    }
+
+    #[test]
+    fn ends_that_are_no_range_are_refused_with_what_to_do() {
+        let mut git = merged();
+        git.0.push(("lone", vec![]));
+        let said = |good, bad| between(&git, good, bad).unwrap_err().to_string();
+        for (good, bad, words) in [
+            ("n", "a", "it is the newer of the two"),
+            ("y", "b", "part at a; give --good git:a"),
+            ("a", "lone", "no history in common"),
+            ("b", "b", "the same commit"),
+            ("none", "a", "git:none"),
+            ("a", "b+", "git:b+ is a commit with uncommitted changes"),
+            ("a-dirty", "b", "commit them"),
+        ] {
+            let told = said(good, bad);
+            assert!(told.contains(words), "{good} {bad}: {told}");
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! The hunt with an edge that measures nothing.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::versions::search::Reading;
+use regatta_worker::units::Ratio;
+
+/// Times by version; one without does not build. What merges brought, by merge.
+#[derive(Default)]
+struct Fake {
+    times: BTreeMap<String, f64>,
+    brought: BTreeMap<String, Vec<Version>>,
+    told: Vec<String>,
+    kept: Vec<Tried>,
+}
+
+fn version(name: &str) -> Version {
+    Version {
+        spec: format!("git:{name}"),
+        name: name.to_owned(),
+        subject: None,
+        author: None,
+        date: None,
+        parents: Vec::new(),
+    }
+}
+
+fn of(case: &str, ratio: f64) -> CaseReading {
+    let word = match ratio {
+        _ if ratio > 1.02 => Word::Regressed,
+        _ if ratio < 0.98 => Word::Improved,
+        _ => Word::Same,
+    };
+    CaseReading {
+        case: CaseId(case.to_owned()),
+        reading: Some(Reading {
+            ratio: Ratio(ratio),
+            low: Ratio(ratio * 0.999),
+            high: Ratio(ratio * 1.001),
+            word,
+        }),
+        base_ns: None,
+        head_ns: None,
+        sees: None,
+        cause: None,
+        reason: None,
+    }
+}
+
+impl Edge for Fake {
+    type Stop = String;
+
+    fn compare(&mut self, base: &Version, head: &Version) -> Result<Outcome, String> {
+        if head.name == "full" {
+            return Err("no space left".to_owned());
+        }
+        let unusable = |side, version: &Version| Outcome::Unusable {
+            side,
+            reason: format!("{} does not build", version.name),
+        };
+        let time = |version: &Version| self.times.get(&version.name).copied();
+        Ok(match (time(base), time(head)) {
+            (None, _) => unusable(Side::Base, base),
+            (_, None) => unusable(Side::Head, head),
+            (Some(before), Some(after)) => Outcome::Measured {
+                cases: vec![
+                    of("calm", 1.0),
+                    of("case", after / before),
+                    of("half", (after / before).sqrt()),
+                ],
+            },
+        })
+    }
+
+    fn brought(&mut self, _: &Version, merge: &Version) -> Result<Vec<Vec<Version>>, String> {
+        Ok(self.brought.get(&merge.name).cloned().into_iter().collect())
+    }
+
+    fn keep(&mut self, tried: &Tried) -> Result<(), String> {
+        self.kept.push(tried.clone());
+        Ok(())
+    }
+
+    fn tell(&mut self, step: &Step) {
+        let case = step.case.map_or("", |case| &case.0);
+        self.told.push(format!(
+            "{} of about {}: {} {case}",
+            step.number, step.about, step.head.name
+        ));
+    }
+}
+
+fn fake(times: &[(&str, f64)]) -> (Vec<Version>, Fake) {
+    let row = times.iter().map(|(name, _)| version(name)).collect();
+    let runs = times.iter().filter(|(_, time)| *time > 0.0);
+    let times = runs
+        .map(|(name, time)| ((*name).to_owned(), *time))
+        .collect();
+    let fake = Fake {
+        times,
+        ..Fake::default()
+    };
+    (row, fake)
+}
+
+fn ended(row: &[Version], edge: &mut Fake) -> Ending {
+    hunt(row, Towards::Bad, &mut Vec::new(), edge).unwrap()
+}
+
+fn found(ending: Ending) -> Found {
+    match ending {
+        Ending::Found(found) => *found,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_case_with_the_largest_change_is_followed_to_its_step() {
+    let (row, mut edge) = fake(&[("a", 1.0), ("b", 1.0), ("c", 0.0), ("d", 1.5), ("e", 1.5)]);
+    let mut tried = Vec::new();
+    let found = found(hunt(&row, Towards::Bad, &mut tried, &mut edge).unwrap());
+    assert_eq!((&found.before.name[..], &found.after.name[..]), ("b", "d"));
+    let suspects: Vec<&str> = found.suspects.iter().map(|v| v.name.as_str()).collect();
+    assert_eq!(suspects, ["c", "d"]);
+    assert_eq!(found.case.case.0, "case");
+    assert_eq!(found.others.len(), 1, "`half` moved there too");
+    let skipped = skipped(&row, &tried, Some(&found.case.case));
+    assert_eq!(skipped.len(), 1);
+    assert_eq!(skipped[0].1, "c does not build");
+    assert_eq!(
+        edge.told,
+        [
+            "1 of about 5: e case",
+            "2 of about 5: c case",
+            "3 of about 6: d case",
+            "4 of about 6: b case",
+            "5 of about 5: d case",
+        ]
+    );
+}
+
+#[test]
+fn what_was_tried_is_not_tried_again() {
+    let (row, mut edge) = fake(&[("a", 1.0), ("b", 1.0), ("c", 1.5), ("d", 1.5), ("e", 1.5)]);
+    let first = ended(&row, &mut edge);
+    let kept = std::mem::take(&mut edge.kept);
+    for known in 0..=kept.len() {
+        let mut tried = kept[..known].to_vec();
+        let again = hunt(&row, Towards::Bad, &mut tried, &mut edge).unwrap();
+        assert_eq!(again, first);
+        assert_eq!(tried, kept);
+        assert_eq!(std::mem::take(&mut edge.kept), kept[known..]);
+    }
+}
+
+#[test]
+fn an_end_that_does_not_run_is_named() {
+    for (times, end) in [
+        ([("a", 0.0), ("b", 1.0)], "a"),
+        ([("a", 1.0), ("b", 0.0)], "b"),
+    ] {
+        let (row, mut edge) = fake(&times);
+        let Ending::NoEnd { end: which, reason } = ended(&row, &mut edge) else {
+            panic!("{times:?}");
+        };
+        assert_eq!(which.name, end);
+        assert_eq!(reason, format!("{end} does not build"));
+    }
+}
+
+#[test]
+fn a_stop_of_the_edge_stops_the_search() {
+    let (row, mut edge) = fake(&[("a", 1.0), ("full", 1.0)]);
+    let stopped = hunt(&row, Towards::Bad, &mut Vec::new(), &mut edge);
+    assert_eq!(stopped.unwrap_err(), "no space left");
+}
+
+#[test]
+fn a_merge_is_searched_from_where_its_branch_began() {
+    let (mut row, mut edge) = fake(&[("a", 1.0), ("b", 1.0), ("m", 1.3), ("n", 1.3)]);
+    row[2].parents = vec!["b".to_owned(), "y".to_owned()];
+    for (name, time) in [("x", 1.0), ("y", 1.3)] {
+        edge.times.insert(name.to_owned(), time);
+    }
+    let branch = vec![version("a"), version("x"), version("y")];
+    edge.brought.insert("m".to_owned(), branch);
+    let inner = found(ended(&row, &mut edge));
+    assert_eq!((&inner.before.name[..], &inner.after.name[..]), ("x", "y"));
+    assert_eq!(inner.merged_by.unwrap().name, "m");
+
+    // What came with it is as fast as it was: it is merging that made it slow.
+    edge.times.insert("y".to_owned(), 1.0);
+    let outer = found(ended(&row, &mut edge));
+    assert_eq!(outer.after.name, "m");
+    assert!(outer.by_merging && outer.merged_by.is_none());
+
+    edge.brought.clear();
+    let outer = found(ended(&row, &mut edge));
+    assert!(!outer.by_merging, "it was not looked into");
+}
+
+#[test]
+fn where_nothing_differs_it_is_said_what_was_looked_at() {
+    let (row, mut edge) = fake(&[("a", 1.0), ("b", 1.3), ("c", 1.0), ("d", 1.0), ("e", 1.0)]);
+    let Ending::NoDifference { looked_at, case } = ended(&row, &mut edge) else {
+        panic!("a change was found");
+    };
+    let names: Vec<&str> = looked_at.iter().map(|v| v.name.as_str()).collect();
+    assert_eq!(names, ["c", "e"]);
+    assert!(case.is_some());
+}

@@ -1,0 +1,373 @@
+//! What a bisect has tried, on disk: a line for what was asked, and one for each comparison.
+//!
+//! The search is a function of these ([`super::hunt`]), so a bisect that was stopped goes on
+//! where it was, and one that has ended gives its answer again without measuring.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::apart::Verdict;
+use super::hunt::Tried;
+use super::search::Towards;
+use regatta_core::input;
+use regatta_core::record::line::{self, Lines};
+use regatta_core::record::run_file::{lock, move_aside};
+use regatta_core::record::{RecordError, SCHEMA_VERSION, write_atomically};
+
+/// Name of the file in the report directory.
+pub const JOURNAL_FILE: &str = "bisect.jsonl";
+
+/// What is asked. Another question is another bisect.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Question {
+    /// The suite's name.
+    pub suite: String,
+    /// A checksum of what it measures and how: cases, settings and rules.
+    pub plan: String,
+    /// The good end, as it was given.
+    pub good: String,
+    /// The bad end.
+    pub bad: String,
+    /// Which change is looked for.
+    pub towards: Towards,
+    /// True where merges are taken as they are.
+    pub first_parent: bool,
+    /// Every version between the ends, both included: an index or a branch may have moved on.
+    pub row: Vec<String>,
+    /// True where versions are told apart by their processor time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub processor: bool,
+    /// The version of regatta that measures.
+    pub tool: String,
+}
+
+impl Question {
+    /// In what another question differs, as a sentence; `None` where it is the same.
+    fn differs(&self, now: &Question) -> Option<&'static str> {
+        let differences = [
+            (self.suite != now.suite, "it was of another suite"),
+            (self.plan != now.plan, "what the suite measures changed"),
+            (
+                (&self.good, &self.bad) != (&now.good, &now.bad),
+                "its ends were others",
+            ),
+            (self.towards != now.towards, "it looked the other way"),
+            (
+                self.first_parent != now.first_parent,
+                "--first-parent was other",
+            ),
+            (self.processor != now.processor, "--processor was other"),
+            (self.row != now.row, "the versions between its ends changed"),
+            (self.tool != now.tool, "the version of regatta changed"),
+        ];
+        let mut found = differences.into_iter().filter(|(differs, _)| *differs);
+        found.next().map(|(_, what)| what)
+    }
+}
+
+/// A line of the file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum Line {
+    Bisect {
+        /// [`SCHEMA_VERSION`] of the writer.
+        schema: u32,
+        /// When it was begun.
+        started: Timestamp,
+        #[serde(flatten)]
+        question: Question,
+    },
+    Tried(Tried),
+    Apart(Verdict),
+}
+
+/// What was there before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Before {
+    /// Nothing.
+    Nothing,
+    /// A part of the same bisect, or all of it.
+    GoesOn {
+        /// Comparisons that need not be made again.
+        comparisons: usize,
+        /// Lines that could not be used; what they held is tried again.
+        damaged: usize,
+    },
+    /// Another one, moved aside.
+    Kept {
+        /// Where it is now.
+        path: PathBuf,
+        /// Why it does not go on.
+        because: String,
+    },
+}
+
+/// The file of a bisect, being written.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+    /// When it was begun.
+    pub started: Timestamp,
+    /// What it has tried, in order.
+    pub tried: Vec<Tried>,
+    /// What came of trying packages apart.
+    pub apart: Vec<Verdict>,
+    lock: File,
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        // Closing alone would leave it to a process that is just being started with a copy.
+        let _ = self.lock.unlock();
+    }
+}
+
+/// What a file holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Read {
+    /// When it was begun.
+    pub started: Timestamp,
+    /// What was asked.
+    pub question: Question,
+    /// What was compared, in order.
+    pub tried: Vec<Tried>,
+    /// What came of trying packages apart.
+    pub apart: Vec<Verdict>,
+    /// Lines that could not be used.
+    pub damaged: usize,
+}
+
+impl Journal {
+    /// Opens the journal of a directory, to go on with it where it is of the same question,
+    /// unless `fresh`; another one is moved to `past/`.
+    ///
+    /// # Errors
+    /// When the directory cannot be written, or another process writes it now.
+    pub fn open(
+        directory: &Path,
+        question: &Question,
+        now: Timestamp,
+        fresh: bool,
+    ) -> Result<(Journal, Before), RecordError> {
+        fs::create_dir_all(directory).map_err(|error| RecordError::io(directory, error))?;
+        let held = lock(directory)?;
+        let path = directory.join(JOURNAL_FILE);
+        let mut read = Read {
+            started: now,
+            question: question.clone(),
+            tried: Vec::new(),
+            apart: Vec::new(),
+            damaged: 0,
+        };
+        let mut before = Before::Nothing;
+        if path.exists() {
+            let there = self::read(&path);
+            let because = match &there {
+                _ if fresh => Some("--fresh was given".to_owned()),
+                Ok(there) => there.question.differs(question).map(str::to_owned),
+                Err(error) => Some(error.to_string()),
+            };
+            match (there, because) {
+                (Ok(there), None) => {
+                    before = Before::GoesOn {
+                        comparisons: there.tried.len(),
+                        damaged: there.damaged,
+                    };
+                    read = there;
+                }
+                (there, because) => {
+                    before = Before::Kept {
+                        path: move_aside(&path, there.ok().map(|there| there.started))?,
+                        because: because.unwrap_or_default(),
+                    };
+                }
+            }
+        }
+        let mut text = line::write(&Line::Bisect {
+            schema: SCHEMA_VERSION,
+            started: read.started,
+            question: question.clone(),
+        })?;
+        for tried in &read.tried {
+            text += &line::write(&Line::Tried(tried.clone()))?;
+        }
+        for verdict in &read.apart {
+            text += &line::write(&Line::Apart(verdict.clone()))?;
+        }
+        write_atomically(&path, text.as_bytes())?;
+        let file = OpenOptions::new().append(true).open(&path);
+        let file = file.map_err(|error| RecordError::io(&path, error))?;
+        let journal = Journal {
+            path,
+            file,
+            started: read.started,
+            tried: read.tried,
+            apart: read.apart,
+            lock: held,
+        };
+        Ok((journal, before))
+    }
+
+    /// Adds a comparison.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn keep(&mut self, tried: &Tried) -> Result<(), RecordError> {
+        self.write(&Line::Tried(tried.clone()))?;
+        self.tried.push(tried.clone());
+        Ok(())
+    }
+
+    /// Adds what came of trying a package apart.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn keep_apart(&mut self, verdict: &Verdict) -> Result<(), RecordError> {
+        self.write(&Line::Apart(verdict.clone()))?;
+        self.apart.push(verdict.clone());
+        Ok(())
+    }
+
+    fn write(&mut self, what: &Line) -> Result<(), RecordError> {
+        let text = line::write(what)?;
+        let written = self.file.write_all(text.as_bytes());
+        let written = written.and_then(|()| self.file.sync_data());
+        written.map_err(|error| RecordError::io(&self.path, error))
+    }
+}
+
+/// Reads a journal back.
+///
+/// # Errors
+/// When it is absent, of another schema, or its first line is damaged: then nobody knows what
+/// was asked.
+pub fn read(path: &Path) -> Result<Read, RecordError> {
+    let mut file = Lines::open(path, input::RUN, input::RUN)?;
+    let Line::Bisect {
+        started, question, ..
+    } = file.first()?
+    else {
+        return Err(file.invalid("it does not say what was asked"));
+    };
+    let mut read = Read {
+        started,
+        question,
+        tried: Vec::new(),
+        apart: Vec::new(),
+        damaged: 0,
+    };
+    while let Some(line) = file.read()? {
+        match line {
+            Ok(Line::Tried(tried)) => read.tried.push(tried),
+            Ok(Line::Apart(verdict)) => read.apart.push(verdict),
+            // A second header, too, is no comparison.
+            Ok(Line::Bisect { .. }) | Err(_) => read.damaged += 1,
+        }
+    }
+    Ok(read)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::versions::hunt::{Outcome, Side};
+
+    fn question() -> Question {
+        Question {
+            suite: "s".to_owned(),
+            plan: "00000000".to_owned(),
+            good: "pypi:a==1".to_owned(),
+            bad: "pypi:a==3".to_owned(),
+            towards: Towards::Bad,
+            first_parent: false,
+            row: ["pypi:a==1", "pypi:a==2", "pypi:a==3"]
+                .map(str::to_owned)
+                .into(),
+            processor: false,
+            tool: "0.1.0".to_owned(),
+        }
+    }
+
+    fn tried(head: &str) -> Tried {
+        Tried {
+            base: "pypi:a==1".to_owned(),
+            head: head.to_owned(),
+            outcome: Outcome::Unusable {
+                side: Side::Head,
+                reason: "it does not build".to_owned(),
+            },
+        }
+    }
+
+    fn open(directory: &Path, question: &Question, fresh: bool) -> (Journal, Before) {
+        Journal::open(directory, question, Timestamp::UNIX_EPOCH, fresh).unwrap()
+    }
+
+    #[test]
+    fn a_bisect_goes_on_where_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut journal, before) = open(folder.path(), &question(), false);
+        assert_eq!(before, Before::Nothing);
+        for head in ["pypi:a==3", "pypi:a==2"] {
+            journal.keep(&tried(head)).unwrap();
+        }
+        let error = Journal::open(folder.path(), &question(), Timestamp::now(), false);
+        assert!(matches!(error, Err(RecordError::Busy(_))), "two at once");
+        drop(journal);
+        // The last line is torn, as it is when power fails.
+        let path = folder.path().join(JOURNAL_FILE);
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, &text[..text.len() - 9]).unwrap();
+        let (journal, before) = open(folder.path(), &question(), false);
+        let expected = Before::GoesOn {
+            comparisons: 1,
+            damaged: 1,
+        };
+        assert_eq!(before, expected);
+        assert_eq!(journal.tried, [tried("pypi:a==3")]);
+    }
+
+    #[test]
+    fn another_question_begins_anew_and_the_old_one_is_kept() {
+        type Change = fn(&mut Question);
+        let others: [(&str, Change); 5] = [
+            ("its ends", |q| q.bad = "pypi:a==4".to_owned()),
+            ("the other way", |q| q.towards = Towards::Fixed),
+            ("what the suite measures", |q| q.plan = "1".to_owned()),
+            ("the versions between", |q| {
+                q.row.pop();
+            }),
+            ("--fresh", |_| {}),
+        ];
+        for (words, change) in others {
+            let folder = tempfile::tempdir().unwrap();
+            let (mut journal, _) = open(folder.path(), &question(), false);
+            journal.keep(&tried("pypi:a==3")).unwrap();
+            drop(journal);
+            let mut other = question();
+            change(&mut other);
+            let (journal, before) = open(folder.path(), &other, words == "--fresh");
+            let Before::Kept { path, because } = before else {
+                panic!("{before:?}");
+            };
+            assert!(because.contains(words), "{because}");
+            assert!(path.starts_with(folder.path().join("past")) && path.exists());
+            assert!(journal.tried.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_file_of_something_else_is_kept_too() {
+        for text in ["", "{}", "\u{0}", "{\"schema\":99}"] {
+            let folder = tempfile::tempdir().unwrap();
+            fs::write(folder.path().join(JOURNAL_FILE), text).unwrap();
+            let (_, before) = open(folder.path(), &question(), false);
+            assert!(matches!(before, Before::Kept { .. }), "{text}: {before:?}");
+        }
+    }
+}

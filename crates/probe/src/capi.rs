@@ -1,0 +1,395 @@
+//! The clock for callers in other languages.
+//!
+//! ```c
+//! typedef struct regatta_probe regatta_probe;       // one clock: one stream of one device
+//! typedef struct {                                   // absent: UINT32_MAX, UINT64_MAX
+//!     uint64_t throttle_reasons;                     // nvmlClocksThrottleReason* bits
+//!     uint32_t sm_mhz, memory_mhz, power_mw, temperature_c, other_processes;
+//! } regatta_probe_state_t;
+//! typedef struct {
+//!     uint32_t warmup, samples, min_samples;
+//!     int32_t cold, graph;                           // booleans
+//!     double budget_ms;
+//! } regatta_probe_plan;
+//!
+//! const char *regatta_probe_version(void);           // "0.2"
+//! const char *regatta_probe_last_error(void);        // of this thread's last failure
+//! int  regatta_probe_open(int ordinal, void *stream, regatta_probe **probe);
+//! void regatta_probe_close(regatta_probe *);
+//! int  regatta_probe_configure(regatta_probe *, uint32_t calls_per_sample,
+//!                              uint32_t clock_every, uint32_t run_up, int ahead,
+//!                              double limit_ms);
+//! int  regatta_probe_calibrate(regatta_probe *, double *pair_ns, double *null_kernel_ns,
+//!                              double *cost_ns);     // see sample.rs, Calibration
+//! int  regatta_probe_sample_begin(regatta_probe *, int cold);
+//! int  regatta_probe_sample_end(regatta_probe *, double *device_ns, double *host_ns,
+//!                               double *clock_mhz, uint32_t *flags);
+//! int  regatta_probe_sample_cancel(regatta_probe *);
+//! int  regatta_probe_measure(regatta_probe *, int (*call)(void *), void *data,
+//!                            const regatta_probe_plan *, double *first_call_ns,
+//!                            double *device_ns, double *host_ns, double *clock_mhz,
+//!                            uint32_t *flags, uint32_t *count);
+//! int  regatta_probe_null_kernel(regatta_probe *);
+//! int  regatta_probe_state(regatta_probe *, regatta_probe_state_t *);
+//!                                                    // and for XLA: xla.rs
+//! ```
+//!
+//! Every function that gives an `int` gives 0 or one of the codes of
+//! [`status`](crate::status). Every
+//! out-pointer but `probe` may be null. A NaN is a figure that is not known. One thread
+//! at a time may use a clock, with the context that was current when it was opened.
+//!
+//! Between `sample_begin` and `sample_end` the caller makes the call `calls_per_sample`
+//! times, on the clock's stream, and nothing else on the device; if it fails it calls
+//! `sample_cancel`. The gate is closed in between, and opens by itself after `limit_ms`.
+//!
+//! `measure` writes at most max(`samples`, `min_samples`) elements to each array. The
+//! callback returns 0, or anything else to stop with `CALL_FAILED`.
+
+use crate::Error;
+use crate::VERSION;
+use crate::clock::{Clock, Device};
+use crate::cuda::Cuda;
+pub use crate::handle::{Probe, SYNCHRONISED};
+use crate::handle::{cache, missing, probe, put};
+use crate::measure::Plan;
+use crate::sample::{Sample, Settings};
+use crate::status::entry;
+use std::ffi::{c_char, c_int, c_void};
+use std::time::Duration;
+
+/// `regatta_probe_plan`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct CPlan {
+    warmup: u32,
+    samples: u32,
+    min_samples: u32,
+    cold: i32,
+    graph: i32,
+    budget_ms: f64,
+}
+
+/// `regatta_probe_state_t`.
+#[repr(C)]
+pub struct CState {
+    throttle_reasons: u64,
+    sm_mhz: u32,
+    memory_mhz: u32,
+    power_mw: u32,
+    temperature_c: u32,
+    other_processes: u32,
+}
+
+/// The arrays, or single variables, that samples are written to.
+#[derive(Clone, Copy)]
+struct Out {
+    device_ns: *mut f64,
+    host_ns: *mut f64,
+    clock_mhz: *mut f64,
+    flags: *mut u32,
+}
+
+impl Out {
+    /// # Safety
+    /// Each pointer is null or valid for writing element `at`.
+    unsafe fn put(self, at: usize, sample: &Sample) {
+        // SAFETY: the caller's.
+        unsafe {
+            put(self.device_ns, at, sample.device_ns);
+            put(self.host_ns, at, sample.host_ns);
+            put(self.clock_mhz, at, sample.clock_mhz.unwrap_or(f64::NAN));
+            put(
+                self.flags,
+                at,
+                if sample.synchronised { SYNCHRONISED } else { 0 },
+            );
+        }
+    }
+}
+
+/// Version of the clock's method, for the record beside each reading.
+#[unsafe(no_mangle)]
+pub extern "C" fn regatta_probe_version() -> *const c_char {
+    const { assert!(VERSION.len() == 3) };
+    static TEXT: [u8; 4] = {
+        let v = VERSION.as_bytes();
+        [v[0], v[1], v[2], 0]
+    };
+    TEXT.as_ptr().cast()
+}
+
+/// Opens a clock on a stream (null: the legacy default stream) and calibrates it.
+///
+/// # Safety
+/// The stream lives until `regatta_probe_close`; `out` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn regatta_probe_open(
+    ordinal: c_int,
+    stream: *mut c_void,
+    out: *mut *mut Probe,
+) -> c_int {
+    entry(|| {
+        if out.is_null() {
+            return Err(missing("where to put the probe"));
+        }
+        // SAFETY: the caller's.
+        let device = unsafe { Cuda::open(ordinal, stream)? };
+        let mut clock = Clock::new(device, Settings::default())?;
+        clock.calibrate()?;
+        let probe = Box::new(Probe {
+            awaited: None,
+            begun: None,
+            clock,
+        });
+        // SAFETY: not null, and the caller's.
+        unsafe { out.write(Box::into_raw(probe)) };
+        Ok(())
+    })
+}
+
+/// Opens the gate if it is closed, and frees the clock.
+///
+/// # Safety
+/// The handle is null, or of [`regatta_probe_open`], and not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn regatta_probe_close(probe: *mut Probe) {
+    entry(|| {
+        if !probe.is_null() {
+            // SAFETY: made by `Box::into_raw` in `regatta_probe_open`, and given back once.
+            drop(unsafe { Box::from_raw(probe) });
+        }
+        Ok(())
+    });
+}
+
+/// How later samples are taken; see [`Settings`].
+///
+/// # Safety
+/// The handle is null, or of `regatta_probe_open` and not closed, and used by this thread
+/// alone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn regatta_probe_configure(
+    handle: *mut Probe,
+    calls_per_sample: u32,
+    clock_every: u32,
+    run_up: u32,
+    ahead: c_int,
+    limit_ms: f64,
+) -> c_int {
+    entry(|| {
+        // SAFETY: the caller's.
+        let probe = unsafe { probe(handle)? };
+        let limit = Duration::try_from_secs_f64(limit_ms / 1e3)
+            .map_err(|error| Error::Argument(format!("limit_ms is {limit_ms}: {error}")))?;
+        probe.begun = None;
+        probe.clock.configure(Settings {
+            calls_per_sample,
+            clock_every,
+            run_up,
+            ahead: ahead != 0,
+            limit,
+        })
+    })
+}
+
+/// Measures anew what measuring costs. Opening has done it; long after, clocks differ.
+///
+/// # Safety
+/// The handle is null, or of `regatta_probe_open` and not closed, and used by this thread
+/// alone; the pointers are null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn regatta_probe_calibrate(
+    handle: *mut Probe,
+    pair_ns: *mut f64,
+    null_kernel_ns: *mut f64,
+    cost_ns: *mut f64,
+) -> c_int {
+    entry(|| {
+        // SAFETY: the caller's.
+        let probe = unsafe { probe(handle)? };
+        probe.begun = None;
+        let found = probe.clock.calibrate()?;
+        // SAFETY: the caller's.
+        unsafe {
+            put(pair_ns, 0, found.pair_ns);
+            put(null_kernel_ns, 0, found.null_kernel_ns.unwrap_or(f64::NAN));
+            put(cost_ns, 0, found.cost_ns);
+        }
+        Ok(())
+    })
+}
+
+/// Everything before the call. A sample begun before and not ended is cancelled.
+///
+/// # Safety
+/// The handle is null, or of `regatta_probe_open` and not closed, and used by this thread
+/// alone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn regatta_probe_sample_begin(handle: *mut Probe, cold: c_int) -> c_int {
+    entry(|| {
+        // SAFETY: the caller's.
+        let probe = unsafe { probe(handle)? };
+        // Opened before the next gate is closed, or the flush would wait behind it.
+        probe.begun = None;
+        probe.begun = Some(probe.clock.begin(cache(cold))?);
+        Ok(())
+    })
+}
+
+/// Everything after the call.
+///
+/// # Safety
+/// The handle is null, or of `regatta_probe_open` and not closed, and used by this thread
+/// alone; the pointers are null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn regatta_probe_sample_end(
+    handle: *mut Probe,
+    device_ns: *mut f64,
+    host_ns: *mut f64,
+    clock_mhz: *mut f64,
+    flags: *mut u32,
+) -> c_int {
+    entry(|| {
+        // SAFETY: the caller's.
+        let probe = unsafe { probe(handle)? };
+        let begun = probe
+            .begun
+            .take()
+            .ok_or(Error::Order("a sample ends that was not begun"))?;
+        let sample = probe.clock.end(begun)?;
+        let out = Out {
+            device_ns,
+            host_ns,
+            clock_mhz,
+            flags,
+        };
+        // SAFETY: the caller's.
+        unsafe { out.put(0, &sample) };
+        Ok(())
+    })
+}
+
+/// Opens the gate of a sample whose call failed. No sample begun is no error.
+///
+/// # Safety
+/// The handle is null, or of `regatta_probe_open` and not closed, and used by this thread
+/// alone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn regatta_probe_sample_cancel(handle: *mut Probe) -> c_int {
+    entry(|| {
+        // SAFETY: the caller's.
+        let probe = unsafe { probe(handle)? };
+        probe.awaited = None;
+        probe.begun = None;
+        Ok(())
+    })
+}
+
+/// First call, warm-up and samples of a callback.
+///
+/// # Safety
+/// The handle is null, or of `regatta_probe_open` and not closed, and used by this thread
+/// alone; `plan` is null or readable; the arrays are null or hold
+/// max(`samples`, `min_samples`) elements; the callback may be called with `data`, does
+/// not use the probe, and does not unwind.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn regatta_probe_measure(
+    handle: *mut Probe,
+    call: Option<unsafe extern "C" fn(*mut c_void) -> c_int>,
+    data: *mut c_void,
+    plan: *const CPlan,
+    first_call_ns: *mut f64,
+    device_ns: *mut f64,
+    host_ns: *mut f64,
+    clock_mhz: *mut f64,
+    flags: *mut u32,
+    count: *mut u32,
+) -> c_int {
+    entry(|| {
+        // SAFETY: the caller's.
+        let (probe, plan) = unsafe { (probe(handle)?, plan.as_ref()) };
+        let plan = plan.ok_or_else(|| missing("the plan"))?;
+        let call = call.ok_or_else(|| missing("the call"))?;
+        probe.begun = None;
+        let plan = Plan {
+            warmup: plan.warmup,
+            samples: plan.samples,
+            min_samples: plan.min_samples,
+            budget_ns: (plan.budget_ms * 1e6) as u64,
+            cache: cache(plan.cold),
+            graph: plan.graph != 0,
+        };
+        let measured = probe.clock.measure(&plan, |_| {
+            // SAFETY: the caller's.
+            match unsafe { call(data) } {
+                0 => Ok(()),
+                status => Err(Error::Call(format!("the callback returned {status}"))),
+            }
+        })?;
+        let out = Out {
+            device_ns,
+            host_ns,
+            clock_mhz,
+            flags,
+        };
+        // SAFETY: the caller's; there are no more samples than the plan asks for.
+        unsafe {
+            put(first_call_ns, 0, measured.first_call_ns);
+            for (at, sample) in measured.samples.iter().enumerate() {
+                out.put(at, sample);
+            }
+            put(count, 0, measured.samples.len() as u32);
+        }
+        Ok(())
+    })
+}
+
+/// Queues a kernel that does nothing, for a caller who checks the clock.
+///
+/// # Safety
+/// The handle is null, or of `regatta_probe_open` and not closed, and used by this thread
+/// alone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn regatta_probe_null_kernel(handle: *mut Probe) -> c_int {
+    entry(|| {
+        // SAFETY: the caller's.
+        let loaded = unsafe { probe(handle)? }.clock.device().null_kernel()?;
+        loaded
+            .then_some(())
+            .ok_or_else(|| Error::Unavailable("the driver does not load PTX".to_owned()))
+    })
+}
+
+/// Clocks, throttling, power, temperature and neighbours of the device.
+///
+/// # Safety
+/// The handle is null, or of `regatta_probe_open` and not closed, and used by this thread
+/// alone; `state` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn regatta_probe_state(handle: *mut Probe, state: *mut CState) -> c_int {
+    entry(|| {
+        // SAFETY: the caller's.
+        let probe = unsafe { probe(handle)? };
+        if state.is_null() {
+            return Err(missing("where to put the state"));
+        }
+        let found = probe.clock.device().state().unwrap_or_default();
+        let number = |value: Option<u32>| value.unwrap_or(u32::MAX);
+        // SAFETY: not null, and the caller's.
+        unsafe {
+            state.write(CState {
+                throttle_reasons: found.throttle_reasons.unwrap_or(u64::MAX),
+                sm_mhz: number(found.sm_mhz),
+                memory_mhz: number(found.memory_mhz),
+                power_mw: number(found.power_mw),
+                temperature_c: number(found.temperature_c),
+                other_processes: number(found.other_processes),
+            });
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests;

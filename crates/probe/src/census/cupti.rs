@@ -1,0 +1,346 @@
+//! The functions of CUPTI's activity interface that the census needs, and where its
+//! library is looked for.
+//!
+//! Reference: cupti_activity.h of CUDA 13.0. Records alone are asked for, no callbacks:
+//! CUPTI serves a single subscriber of callbacks a process, and this leaves it to others.
+
+use super::functions::Interface;
+use crate::Error;
+use crate::Result;
+use crate::library::functions;
+use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// Environment variable with further places to look for CUPTI's library: files or
+/// folders, separated by colons, in front of all others.
+pub const VARIABLE: &str = "REGATTA_CUPTI";
+
+/// Names of the library, newest first: kinds and layouts that are read are alike in both.
+const NAMES: [&CStr; 2] = [c"libcupti.so.13", c"libcupti.so.12"];
+
+/// `CUpti_ActivityKind`. The kind `KERNEL` would serialise kernels.
+pub mod kind {
+    pub const MEMCPY: u32 = 1;
+    pub const MEMSET: u32 = 2;
+    pub const DRIVER: u32 = 4;
+    pub const RUNTIME: u32 = 5;
+    pub const DEVICE: u32 = 8;
+    pub const CONCURRENT_KERNEL: u32 = 10;
+    pub const MARKER: u32 = 12;
+    pub const MEMCPY_P2P: u32 = 22;
+}
+
+/// No further record in a buffer.
+pub const MAX_LIMIT_REACHED: c_int = 12;
+/// Flag of a flush that also gives buffers whose records are not all complete.
+const FLUSH_FORCED: u32 = 1;
+
+/// Asks for an empty buffer: where to put it, its size, the most records (0: any).
+pub type Requested = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
+/// Gives a buffer back: context, stream, buffer, its size, bytes that hold records.
+pub type Completed = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
+
+functions! {
+    /// libcupti. Every function is there from CUDA 12.0 on.
+    Cupti, c"libcupti.so.13", c_int;
+    getVersion [c"cuptiGetVersion"] (*mut u32);
+    getTimestamp [c"cuptiGetTimestamp"] (*mut u64);
+    getResultString [c"cuptiGetResultString"] (c_int, *mut *const c_char);
+    registerCallbacks [c"cuptiActivityRegisterCallbacks"] (Requested, Completed);
+    enable [c"cuptiActivityEnable"] (u32);
+    disable [c"cuptiActivityDisable"] (u32);
+    flushAll [c"cuptiActivityFlushAll"] (u32);
+    getNextRecord [c"cuptiActivityGetNextRecord"] (*mut u8, usize, *mut *mut u8);
+    getNumDroppedRecords [c"cuptiActivityGetNumDroppedRecords"] (*mut c_void, u32, *mut usize);
+}
+
+/// `cuptiActivityEnableDriverApi` and `cuptiActivityEnableRuntimeApi`: callback id, on or
+/// off. An older CUPTI is without them, and records all functions or none.
+type EnableApi = unsafe extern "C" fn(u32, u8) -> c_int;
+
+/// `InitializeInjectionNvtx2`, as NVTX calls it (nvtxInit.h): the table of its functions.
+/// Gives 1 for success.
+type TakeRanges = unsafe extern "C" fn(*mut c_void) -> c_int;
+
+/// The library, open.
+pub struct Library {
+    pub functions: Cupti,
+    /// For functions of other interfaces.
+    pub opened: crate::library::Library,
+    enable_driver_api: Option<EnableApi>,
+    enable_runtime_api: Option<EnableApi>,
+    /// Takes the ranges of NVTX, where this CUPTI can.
+    pub take_ranges: Option<TakeRanges>,
+}
+
+impl Library {
+    /// CUPTI, opened once in the process. Where it was not found it is looked for anew: a
+    /// package of Python's that is imported later may have it.
+    ///
+    /// # Errors
+    /// [`Error::NoCensus`] with the places that were tried.
+    pub fn get() -> Result<&'static Self> {
+        static LIBRARY: OnceLock<Library> = OnceLock::new();
+        if let Some(open) = LIBRARY.get() {
+            return Ok(open);
+        }
+        let opened = Self::open()?;
+        Ok(LIBRARY.get_or_init(|| opened))
+    }
+
+    fn open() -> Result<Self> {
+        let variable = |name: &str| std::env::var_os(name);
+        Self::first(&places(variable, python_folders()))
+    }
+
+    /// The library in one folder, and nowhere else.
+    #[cfg(test)]
+    pub fn open_in(folder: &Path) -> Result<Self> {
+        let mut places = Vec::new();
+        in_folder(&mut places, folder);
+        Self::first(&places)
+    }
+
+    fn first(places: &[CString]) -> Result<Self> {
+        let mut places = places.iter();
+        let library = places.find_map(|place| crate::library::Library::open(place).ok());
+        let library = library.ok_or_else(|| {
+            Error::NoCensus(format!(
+                "libcupti.so.13 is neither on the loader's path nor in a CUDA toolkit or Python \
+                 package that was found; set {VARIABLE} to the folder that it is in, or install \
+                 nvidia-cuda-cupti"
+            ))
+        })?;
+        let functions = Cupti::of(library).map_err(|error| Error::NoCensus(error.to_string()))?;
+        let selective = |name: &CStr| {
+            let address = library.symbol(&[name]).ok()?;
+            // SAFETY: the signature that cupti_activity.h gives both symbols.
+            Some(unsafe { std::mem::transmute::<*mut c_void, EnableApi>(address) })
+        };
+        let takes = library.symbol(&[c"InitializeInjectionNvtx2"]).ok();
+        // SAFETY: the signature that nvtxInit.h gives it.
+        let takes =
+            takes.map(|address| unsafe { std::mem::transmute::<*mut c_void, TakeRanges>(address) });
+        Ok(Self {
+            take_ranges: takes,
+            functions,
+            opened: library,
+            enable_driver_api: selective(c"cuptiActivityEnableDriverApi"),
+            enable_runtime_api: selective(c"cuptiActivityEnableRuntimeApi"),
+        })
+    }
+
+    /// An error that names the function and CUPTI's word for the code.
+    ///
+    /// # Errors
+    /// When the code is not 0.
+    pub fn check(&self, function: &'static str, code: c_int) -> Result<()> {
+        if code == 0 {
+            return Ok(());
+        }
+        let mut name: *const c_char = std::ptr::null();
+        // SAFETY: CUPTI writes a pointer to a static string, or leaves NULL.
+        let name = unsafe {
+            (self.functions.getResultString)(code, &raw mut name);
+            (!name.is_null()).then(|| CStr::from_ptr(name).to_string_lossy().into_owned())
+        };
+        Err(Error::Cuda {
+            function,
+            code,
+            name: name.unwrap_or_else(|| "unknown error".to_owned()),
+        })
+    }
+
+    /// Records the calls that are counted, before the driver has initialised: afterwards
+    /// choosing has no effect (CUPTI 13.0), and [`kind::DRIVER`] and [`kind::RUNTIME`] are
+    /// all that can be had.
+    ///
+    /// # Errors
+    /// CUPTI's.
+    pub fn record_counted_calls(&self) -> Result<()> {
+        let sets = [
+            (Interface::Driver, self.enable_driver_api, kind::DRIVER),
+            (Interface::Runtime, self.enable_runtime_api, kind::RUNTIME),
+        ];
+        for (interface, choose, kind) in sets {
+            let Some(choose) = choose else {
+                self.switch(kind, true)?;
+                continue;
+            };
+            for id in interface.ids() {
+                // An older CUPTI does not know every id; nor does what it records.
+                // SAFETY: no requirements.
+                unsafe { choose(id, 1) };
+            }
+        }
+        Ok(())
+    }
+
+    /// Records activities of a kind, or stops to.
+    ///
+    /// # Errors
+    /// CUPTI's.
+    pub fn switch(&self, kind: u32, on: bool) -> Result<()> {
+        // SAFETY: no requirements.
+        unsafe {
+            if on {
+                self.check("cuptiActivityEnable", (self.functions.enable)(kind))
+            } else {
+                self.check("cuptiActivityDisable", (self.functions.disable)(kind))
+            }
+        }
+    }
+
+    /// Has CUPTI give back its buffers: those whose records are all complete, or all.
+    pub fn flush(&self, forced: bool) {
+        let flag = if forced { FLUSH_FORCED } else { 0 };
+        // SAFETY: callbacks are registered. A flush that fails gives nothing back, and
+        // the next may.
+        unsafe { (self.functions.flushAll)(flag) };
+    }
+
+    /// Records that CUPTI had no room for since it was last asked.
+    pub fn dropped(&self) -> u64 {
+        let mut dropped = 0;
+        // SAFETY: a live variable; no context is the queue of all.
+        unsafe { (self.functions.getNumDroppedRecords)(std::ptr::null_mut(), 0, &raw mut dropped) };
+        dropped as u64
+    }
+
+    /// Present time in ns, on the clock of all records.
+    pub fn now(&self) -> u64 {
+        let mut now = 0;
+        // SAFETY: a live variable.
+        unsafe { (self.functions.getTimestamp)(&raw mut now) };
+        now
+    }
+
+    /// `13.0` or so; CUPTI counts 130001.
+    pub fn version(&self) -> String {
+        let mut version = 0;
+        // SAFETY: a live variable.
+        unsafe { (self.functions.getVersion)(&raw mut version) };
+        named_version(version)
+    }
+}
+
+/// CUPTI's number as a version of CUDA (cupti_version.h): from CUDA 13 on the number holds
+/// it, 130001; before, interfaces are counted.
+fn named_version(number: u32) -> String {
+    match number {
+        100_000.. => format!("{}.{}", number / 10_000, number / 100 % 100),
+        19 => "12.0".to_owned(),
+        20..=24 => format!("12.{}", number - 18),
+        26 => "12.8".to_owned(),
+        27 | 28 => "12.9".to_owned(),
+        other => format!("interface {other}"),
+    }
+}
+
+/// Where the library may be, in the order to try: paths first that were asked for, then
+/// the loader's own search, then what is usual.
+fn places(
+    variable: impl Fn(&str) -> Option<std::ffi::OsString>,
+    python: Vec<PathBuf>,
+) -> Vec<CString> {
+    let mut found = Vec::new();
+    let asked = variable(VARIABLE).unwrap_or_default();
+    for place in std::env::split_paths(&asked).filter(|place| place.is_absolute()) {
+        if place.is_file() {
+            found.extend(CString::new(place.as_os_str().as_bytes()));
+        } else {
+            in_folder(&mut found, &place);
+        }
+    }
+    found.extend(NAMES.map(CStr::to_owned));
+    let roots = ["REGATTA_CUDA", "CUDA_HOME", "CUDA_PATH"].map(&variable);
+    let roots = roots.into_iter().flatten().filter(|root| !root.is_empty());
+    let usual = [PathBuf::from("/usr/local/cuda")];
+    for root in roots.map(PathBuf::from).chain(usual) {
+        for folder in ["extras/CUPTI/lib64", "lib64", "lib"] {
+            in_folder(&mut found, &root.join(folder));
+        }
+    }
+    for folder in python {
+        in_folder(&mut found, &folder);
+    }
+    found
+}
+
+fn in_folder(found: &mut Vec<CString>, folder: &Path) {
+    for name in NAMES {
+        let path = folder.join(OsStr::from_bytes(name.to_bytes()));
+        found.extend(CString::new(path.as_os_str().as_bytes()));
+    }
+}
+
+/// Folders of CUDA's Python packages, found by the libraries of theirs that this process
+/// has open: a program that uses torch or JAX has some.
+fn python_folders() -> Vec<PathBuf> {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    package_folders(&maps)
+}
+
+/// Of the lines of `/proc/self/maps`: each `.../nvidia` of a library, with the folders in
+/// it that packages of CUDA 13 and 12 put CUPTI into.
+fn package_folders(maps: &str) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = Vec::new();
+    let paths = maps
+        .lines()
+        .filter_map(|line| line.find('/').map(|at| &line[at..]));
+    for path in paths {
+        let root = match (path.find("/site-packages/"), path.find("/dist-packages/")) {
+            (Some(at), _) | (None, Some(at)) => &path[..at + "/site-packages".len()],
+            _ => continue,
+        };
+        for folder in ["nvidia/cu13/lib", "nvidia/cuda_cupti/lib"] {
+            let folder = Path::new(root).join(folder);
+            if !found.contains(&folder) {
+                found.push(folder);
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_asked_for_is_tried_before_the_loader_and_the_loader_before_the_usual() {
+        let variable = |name: &str| match name {
+            VARIABLE => Some("/asked:relative".into()),
+            "CUDA_HOME" => Some("/opt/cuda".into()),
+            _ => None,
+        };
+        let found = places(variable, vec![PathBuf::from("/venv/nvidia/cu13/lib")]);
+        let found: Vec<&str> = found.iter().map(|place| place.to_str().unwrap()).collect();
+        let at = |wanted: &str| found.iter().position(|place| *place == wanted).unwrap();
+        assert_eq!(found[0], "/asked/libcupti.so.13");
+        assert!(at("libcupti.so.13") < at("/opt/cuda/extras/CUPTI/lib64/libcupti.so.13"));
+        assert!(at("/opt/cuda/lib64/libcupti.so.12") < at("/usr/local/cuda/lib64/libcupti.so.13"));
+        assert!(found.contains(&"/venv/nvidia/cu13/lib/libcupti.so.13"));
+        assert!(!found.iter().any(|place| place.contains("relative")));
+    }
+
+    #[test]
+    fn packages_are_found_by_the_libraries_that_are_open() {
+        let maps = "7f00-7f01 r--p 0 0:1 1  /v/lib/python3.12/site-packages/torch/lib/libc10.so\n\
+                    7f01-7f02 r--p 0 0:1 1  /v/lib/python3.12/site-packages/numpy/a.so\n\
+                    7f02-7f03 rw-p 0 0:0 0\n7f03-7f04 r--p 0 0:1 2  /usr/lib/libm.so.6\n";
+        let root = Path::new("/v/lib/python3.12/site-packages/nvidia");
+        let expected = [root.join("cu13/lib"), root.join("cuda_cupti/lib")];
+        assert_eq!(package_folders(maps), expected);
+    }
+
+    #[test]
+    fn versions_are_cudas() {
+        assert_eq!(named_version(130_001), "13.0");
+        assert_eq!(named_version(24), "12.6");
+        assert_eq!(named_version(19), "12.0");
+        assert_eq!(named_version(18), "interface 18");
+    }
+}

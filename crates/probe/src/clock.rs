@@ -1,0 +1,271 @@
+//! The timing contract: one sample of one call, from flush to reading.
+//!
+//! ```text
+//! synchronise                      nothing is under way
+//! flush L2 (cold) or not (hot)
+//! close the gate                   the stream, after the flush, waits for the host
+//! queue the run-up                 kernels that do nothing: `Settings::run_up`
+//! record the start event
+//! wait until the flush is done     the device is idle, the flush is not timed
+//!   host clock                     host time begins
+//!   the call                       the host queues its work, the device does nothing
+//!   host clock                     host time ends
+//! record the stop event
+//! open the gate                    run-up, start, work and stop, back to back
+//! synchronise
+//! read the events, the SM clock
+//! subtract what measuring costs    see `Calibration`
+//! ```
+//!
+//! Without `Settings::ahead` the flush is waited for before the gate is closed.
+//!
+//! Without the gate the device would sit between start and stop waiting for the host
+//! to launch, and a kernel of 5 µs would read 20 (nvbench#184 saw 10 to 30 µs).
+//! Nothing else is asked of the device between the two events.
+
+use crate::Error;
+use crate::Result;
+use crate::gate::{ClosedGate, Watchdog, Word};
+use crate::sample::{Cache, Calibration, EMPTY_KERNEL_NS, Sample, Settings};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Events: the two around the timed work, and the one behind the flush.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// Before the timed work.
+    Start,
+    /// After it.
+    Stop,
+    /// Behind the flush of the last-level cache.
+    Flushed,
+}
+
+/// What the clock needs of a device: a queue in order, and the two clocks.
+pub trait Device {
+    /// The word that [`Device::wait`] waits for.
+    fn word(&self) -> Arc<dyn Word>;
+    /// Queues writing more than the last-level cache holds.
+    fn flush(&mut self) -> Result<()>;
+    /// Waits until the device has nothing left to do.
+    fn synchronise(&mut self) -> Result<()>;
+    /// Queues waiting until the word has reached the ticket.
+    fn wait(&mut self, ticket: u32) -> Result<()>;
+    /// Queues an event. All exist and have been recorded before: creating one
+    /// synchronises.
+    fn record(&mut self, mark: Mark) -> Result<()>;
+    /// Waits until the device has come to an event.
+    fn reach(&mut self, mark: Mark) -> Result<()>;
+    /// Time from start event to stop event, by the device's clock.
+    fn elapsed_ns(&mut self) -> Result<f64>;
+    /// The host's monotonic clock.
+    fn host_ns(&mut self) -> u64;
+    /// Clock of the SMs now; `None` where it cannot be known.
+    fn clock_mhz(&mut self) -> Option<f64>;
+    /// Queues a kernel of one thread that does nothing; false where none can be loaded.
+    /// It is loaded before: loading can synchronise (nvbench#340).
+    fn null_kernel(&mut self) -> Result<bool>;
+}
+
+/// Readings for one calibration; the highest and the lowest tenth are dropped.
+const CALIBRATION_READINGS: usize = 50;
+
+/// Times calls on a device.
+pub struct Clock<D: Device> {
+    // Dropped before the device: it writes to the device's word.
+    watchdog: Watchdog,
+    device: D,
+    settings: Settings,
+    calibration: Calibration,
+    ticket: u32,
+    samples: u32,
+}
+
+/// A sample between its beginning and its end. Dropping it opens the gate.
+pub struct Begun {
+    gate: ClosedGate,
+    host_ns: u64,
+}
+
+impl<D: Device> Clock<D> {
+    /// A clock that is not calibrated yet: it subtracts nothing.
+    ///
+    /// # Errors
+    /// A setting out of range, or no thread for the watchdog.
+    pub fn new(device: D, settings: Settings) -> Result<Self> {
+        Ok(Self {
+            watchdog: start_watchdog(&device, &settings)?,
+            device,
+            settings,
+            calibration: Calibration::default(),
+            ticket: 0,
+            samples: 0,
+        })
+    }
+
+    /// Changes how later samples are taken.
+    ///
+    /// # Errors
+    /// As [`Clock::new`]; the settings are then as before.
+    pub fn configure(&mut self, settings: Settings) -> Result<()> {
+        self.watchdog = start_watchdog(&self.device, &settings)?;
+        self.settings = settings;
+        Ok(())
+    }
+
+    /// Up to the call: after this the device is idle, the gate closed, the start event
+    /// queued behind it.
+    ///
+    /// # Errors
+    /// The device's; the gate is then open.
+    pub fn begin(&mut self, cache: Cache) -> Result<Begun> {
+        let ahead = cache == Cache::Cold && self.settings.ahead;
+        if ahead {
+            // What is still under way, such as a warm-up, must not use up the gate's time.
+            self.device.synchronise()?;
+        }
+        if cache == Cache::Cold {
+            self.device.flush()?;
+        }
+        if ahead {
+            self.device.record(Mark::Flushed)?;
+        } else {
+            self.device.synchronise()?;
+        }
+        self.ticket += 1;
+        // The guard comes first: from here every way out opens the gate.
+        let deadline = Instant::now() + self.settings.limit;
+        let gate = self.watchdog.close(self.ticket, deadline);
+        self.device.wait(self.ticket)?;
+        for _ in 0..self.settings.run_up_for(cache) {
+            self.device.null_kernel()?;
+        }
+        self.device.record(Mark::Start)?;
+        if ahead {
+            self.device.reach(Mark::Flushed)?;
+        }
+        let host_ns = self.device.host_ns();
+        Ok(Begun { gate, host_ns })
+    }
+
+    /// From the call on: queues the stop event, opens the gate, waits and reads.
+    ///
+    /// # Errors
+    /// The device's, which are often those of the call: a kernel's fault shows when the
+    /// device is waited for. The gate is open in any case.
+    pub fn end(&mut self, begun: Begun) -> Result<Sample> {
+        let raw = self.end_raw(begun)?;
+        Ok(self.of_one_call(raw))
+    }
+
+    /// As [`Clock::end`], where whoever queued the work has also queued the stop event,
+    /// right behind it: at `queued_ns` by the host's clock.
+    ///
+    /// # Errors
+    /// As [`Clock::end`].
+    pub fn end_queued(&mut self, begun: Begun, queued_ns: u64) -> Result<Sample> {
+        let raw = self.read(begun, queued_ns)?;
+        Ok(self.of_one_call(raw))
+    }
+
+    fn of_one_call(&self, raw: Sample) -> Sample {
+        let calls = f64::from(self.settings.calls_per_sample);
+        Sample {
+            device_ns: (raw.device_ns - self.calibration.cost_ns).max(0.0) / calls,
+            host_ns: raw.host_ns / calls,
+            ..raw
+        }
+    }
+
+    fn end_raw(&mut self, begun: Begun) -> Result<Sample> {
+        // Before the stop event, which is ours and costs the host about 1 µs.
+        let queued_ns = self.device.host_ns();
+        self.device.record(Mark::Stop)?;
+        self.read(begun, queued_ns)
+    }
+
+    /// Opens the gate, waits and reads; the stop event is queued.
+    fn read(&mut self, begun: Begun, queued_ns: u64) -> Result<Sample> {
+        let host_ns = queued_ns.saturating_sub(begun.host_ns);
+        let synchronised = begun.gate.open();
+        self.device.synchronise()?;
+        let device_ns = self.device.elapsed_ns()?;
+        let every = self.settings.clock_every;
+        let due = every > 0 && self.samples.is_multiple_of(every);
+        self.samples = self.samples.wrapping_add(1);
+        Ok(Sample {
+            device_ns,
+            host_ns: host_ns as f64,
+            clock_mhz: due.then(|| self.device.clock_mhz()).flatten(),
+            synchronised,
+        })
+    }
+
+    /// One sample of a call, made `calls_per_sample` times.
+    ///
+    /// # Errors
+    /// The device's or the call's. A panic of the call passes through. The gate is open
+    /// in any case.
+    pub fn sample(
+        &mut self,
+        cache: Cache,
+        mut call: impl FnMut(&mut D) -> Result<()>,
+    ) -> Result<Sample> {
+        let begun = self.begin(cache)?;
+        for _ in 0..self.settings.calls_per_sample {
+            call(&mut self.device)?;
+        }
+        self.end(begun)
+    }
+
+    /// Measures what measuring costs, and subtracts it from every later sample.
+    ///
+    /// # Errors
+    /// The device's. A device without stream memory operations fails here first.
+    pub fn calibrate(&mut self) -> Result<Calibration> {
+        let pair_ns = self.mean_raw(|_| Ok(()))?;
+        let mut found = Calibration {
+            pair_ns,
+            null_kernel_ns: None,
+            cost_ns: pair_ns,
+        };
+        if self.device.null_kernel()? {
+            let null_kernel_ns = self.mean_raw(|device| device.null_kernel().map(drop))? - pair_ns;
+            found.null_kernel_ns = Some(null_kernel_ns);
+            found.cost_ns += (null_kernel_ns - EMPTY_KERNEL_NS).max(0.0);
+        }
+        self.calibration = found;
+        Ok(found)
+    }
+
+    /// Mean of the middle readings. Not the median: readings come in steps of 32 ns, and
+    /// on an H200 a null kernel's in two heaps 160 ns apart, between which a median jumps.
+    fn mean_raw(&mut self, mut call: impl FnMut(&mut D) -> Result<()>) -> Result<f64> {
+        let mut readings = Vec::with_capacity(CALIBRATION_READINGS);
+        for _ in 0..CALIBRATION_READINGS {
+            let begun = self.begin(Cache::Hot)?;
+            call(&mut self.device)?;
+            readings.push(self.end_raw(begun)?.device_ns);
+        }
+        readings.sort_by(f64::total_cmp);
+        let dropped = CALIBRATION_READINGS / 10;
+        let middle = &readings[dropped..CALIBRATION_READINGS - dropped];
+        Ok(middle.iter().sum::<f64>() / middle.len() as f64)
+    }
+
+    /// The device, to queue work on.
+    pub fn device(&mut self) -> &mut D {
+        &mut self.device
+    }
+}
+
+fn start_watchdog(device: &impl Device, settings: &Settings) -> Result<Watchdog> {
+    if settings.calls_per_sample == 0 {
+        return Err(Error::Argument("calls_per_sample is 0".to_owned()));
+    }
+    if settings.limit < Duration::from_millis(1) {
+        return Err(Error::Argument("a limit below 1 ms".to_owned()));
+    }
+    Watchdog::start(device.word(), settings.limit)
+        .map_err(|error| Error::Unavailable(format!("no thread for the watchdog: {error}")))
+}

@@ -1,0 +1,311 @@
+//! A CUDA device as the clock sees it: one stream of the caller's current context.
+
+use crate::Error;
+use crate::Result;
+use crate::clock::{Device, Mark};
+use crate::driver::{self, Context, DevicePointer, Driver, Event, Stream, cu};
+use crate::gate::Word;
+use crate::kernels::Kernels;
+use crate::nvml::{Facts, Nvml, State};
+use crate::pinned::PinnedWord;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// One stream of a CUDA device, with what timing on it needs.
+pub struct Cuda {
+    pub(crate) driver: &'static Driver,
+    nvml: Option<Nvml>,
+    ordinal: c_int,
+    pub(crate) stream: Stream,
+    word: Arc<PinnedWord>,
+    word_on_device: DevicePointer,
+    start: Event,
+    stop: Event,
+    flushed: Event,
+    flush: DevicePointer,
+    flush_words: usize,
+    flushes: u32,
+    /// `None` where the driver compiles no PTX: there is then no run-up, and launching
+    /// is not known apart from work.
+    kernels: Option<Kernels>,
+    epoch: Instant,
+}
+
+// SAFETY: the driver's handles may be used from any thread whose current context is the
+// one they belong to; `&mut self` keeps it to one thread at a time.
+unsafe impl Send for Cuda {}
+
+impl Cuda {
+    /// Device `ordinal` (as CUDA counts) and a stream of its current context; a null
+    /// stream is the legacy default stream. A thread without a context gets the
+    /// device's primary one, which is what frameworks use.
+    ///
+    /// # Errors
+    /// No driver or device; a current context of another device.
+    ///
+    /// # Safety
+    /// The stream is null or a live `CUstream` of the current context, and stays so for
+    /// as long as this value.
+    pub unsafe fn open(ordinal: i32, stream: *mut c_void) -> Result<Self> {
+        let driver = Driver::get()?;
+        let mut device = 0;
+        // SAFETY: here and below every out-pointer is to a live variable of the type
+        // that the driver's reference gives.
+        unsafe { cu!(driver, cuDeviceGet(&raw mut device, ordinal))? };
+        enter_context(driver, ordinal, device)?;
+        let (word, word_on_device) = PinnedWord::new(driver)?;
+        let mut cuda = Self {
+            driver,
+            nvml: nvml(driver, device),
+            ordinal: device,
+            stream,
+            word: Arc::new(word),
+            word_on_device,
+            start: ptr::null_mut(),
+            stop: ptr::null_mut(),
+            flushed: ptr::null_mut(),
+            flush: 0,
+            flush_words: 0,
+            flushes: 0,
+            kernels: Kernels::load(driver).ok(),
+            epoch: Instant::now(),
+        };
+        for event in [
+            &raw mut cuda.start,
+            &raw mut cuda.stop,
+            &raw mut cuda.flushed,
+        ] {
+            // SAFETY: as above; DEFAULT keeps the time.
+            unsafe { cu!(driver, cuEventCreate(event, driver::EVENT_DEFAULT))? };
+        }
+        // Whatever an event sets up when first recorded is set up before any gate.
+        cuda.record(Mark::Start)?;
+        cuda.record(Mark::Stop)?;
+        cuda.record(Mark::Flushed)?;
+        // Lazy loading ends with the first launch.
+        cuda.null_kernel()?;
+        if cuda.kernels.is_some() {
+            cuda.spin(0)?;
+        }
+        cuda.synchronise()?;
+        Ok(cuda)
+    }
+
+    /// The event that [`Device::record`] records.
+    pub(crate) fn event(&self, mark: Mark) -> Event {
+        match mark {
+            Mark::Start => self.start,
+            Mark::Stop => self.stop,
+            Mark::Flushed => self.flushed,
+        }
+    }
+
+    /// Twice the last-level cache: Hopper's has two halves, each of which can keep its
+    /// own copy of a line, and once over would leave what was read through the other.
+    fn allocate_flush(&mut self) -> Result<()> {
+        let mut cache_bytes = 0;
+        // SAFETY: as in `open`.
+        unsafe {
+            cu!(
+                self.driver,
+                cuDeviceGetAttribute(&raw mut cache_bytes, driver::L2_CACHE_SIZE, self.ordinal)
+            )?;
+            let words = (2 * usize::try_from(cache_bytes).unwrap_or(0)).max(1 << 20) / 4;
+            cu!(self.driver, cuMemAlloc(&raw mut self.flush, words * 4))?;
+            self.flush_words = words;
+        }
+        Ok(())
+    }
+
+    /// Clocks, throttling, power, temperature and neighbours; `None` without NVML.
+    pub fn state(&self) -> Option<State> {
+        self.nvml.map(|nvml| nvml.state())
+    }
+
+    /// What the device is by NVML's word; nothing of it is known without NVML.
+    pub fn facts(&self) -> Facts {
+        self.nvml.map(|nvml| nvml.facts()).unwrap_or_default()
+    }
+
+    /// Marketing name of the device.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn name(&self) -> Result<String> {
+        let mut name: [c_char; 256] = [0; 256];
+        // SAFETY: the driver writes at most so many characters, the last of them a NUL.
+        unsafe {
+            cu!(
+                self.driver,
+                cuDeviceGetName(name.as_mut_ptr(), name.len() as c_int, self.ordinal)
+            )?;
+            Ok(CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned())
+        }
+    }
+
+    /// Queues a kernel of one thread that waits for this long by the device's own timer.
+    ///
+    /// # Errors
+    /// The driver's, or that it loads no kernels.
+    pub fn spin(&mut self, ns: u64) -> Result<()> {
+        self.kernels()?.spin(self.stream, ns)
+    }
+
+    /// Smallest step of the timer by which [`spin`](Self::spin) waits, in nanoseconds.
+    ///
+    /// # Errors
+    /// As [`spin`](Self::spin).
+    pub fn timer_step_ns(&self) -> Result<u64> {
+        self.kernels()?.timer_step_ns(self.stream)
+    }
+
+    fn kernels(&self) -> Result<&Kernels> {
+        let kernels = self.kernels.as_ref();
+        kernels.ok_or_else(|| Error::Unavailable("the driver does not load PTX".to_owned()))
+    }
+
+    /// Bytes of device memory that the clock holds beside the caller's.
+    pub fn held_bytes(&self) -> usize {
+        self.flush_words * 4
+    }
+}
+
+/// Makes the primary context current on a thread that has none.
+///
+/// It is retained and never released: the gate's word lives in it, and whoever still
+/// holds a [`ClosedGate`](crate::gate::ClosedGate) may write that word after the device
+/// is dropped. The process's end releases it.
+fn enter_context(driver: &'static Driver, ordinal: i32, device: c_int) -> Result<()> {
+    let mut context: Context = ptr::null_mut();
+    // SAFETY: as in `Cuda::open`.
+    unsafe {
+        cu!(driver, cuCtxGetCurrent(&raw mut context))?;
+        if context.is_null() {
+            cu!(driver, cuDevicePrimaryCtxRetain(&raw mut context, device))?;
+            return cu!(driver, cuCtxSetCurrent(context));
+        }
+        let mut current = 0;
+        cu!(driver, cuCtxGetDevice(&raw mut current))?;
+        if current != device {
+            return Err(Error::Argument(format!(
+                "device {ordinal} is asked for, and this thread's context is of device {current}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn nvml(driver: &'static Driver, device: c_int) -> Option<Nvml> {
+    let mut bus_id: [c_char; 32] = [0; 32];
+    // SAFETY: the driver writes at most 32 characters, the last of them a NUL.
+    let bus_id = unsafe {
+        cu!(
+            driver,
+            cuDeviceGetPCIBusId(bus_id.as_mut_ptr(), bus_id.len() as c_int, device)
+        )
+        .ok()?;
+        CStr::from_ptr(bus_id.as_ptr())
+    };
+    Nvml::by_bus_id(bus_id).ok()
+}
+
+impl Device for Cuda {
+    fn word(&self) -> Arc<dyn Word> {
+        Arc::clone(&self.word) as Arc<dyn Word>
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        if self.flush == 0 {
+            self.allocate_flush()?;
+        }
+        // Another value each time and never zero: a device may keep a fill that it can
+        // compress, or that changes nothing, without moving the bytes.
+        self.flushes = self.flushes.wrapping_add(1);
+        let value = self.flushes.wrapping_mul(0x9E37_79B9) | 1;
+        // SAFETY: the buffer has this many words.
+        unsafe {
+            cu!(
+                self.driver,
+                cuMemsetD32Async(self.flush, value, self.flush_words, self.stream)
+            )
+        }
+    }
+
+    /// The whole context, not the stream: a call may use streams of its own.
+    fn synchronise(&mut self) -> Result<()> {
+        // SAFETY: no requirements.
+        unsafe { cu!(self.driver, cuCtxSynchronize()) }
+    }
+
+    fn wait(&mut self, ticket: u32) -> Result<()> {
+        // SAFETY: the word outlives the wait: it is opened before anything is freed.
+        unsafe {
+            cu!(
+                self.driver,
+                cuStreamWaitValue32(
+                    self.stream,
+                    self.word_on_device,
+                    ticket,
+                    driver::STREAM_WAIT_VALUE_GEQ,
+                )
+            )
+        }
+    }
+
+    fn record(&mut self, mark: Mark) -> Result<()> {
+        // SAFETY: the event lives as long as `self`, the stream as `open` demands.
+        unsafe { cu!(self.driver, cuEventRecord(self.event(mark), self.stream)) }
+    }
+
+    fn reach(&mut self, mark: Mark) -> Result<()> {
+        // SAFETY: the event lives as long as `self`.
+        unsafe { cu!(self.driver, cuEventSynchronize(self.event(mark))) }
+    }
+
+    fn elapsed_ns(&mut self) -> Result<f64> {
+        let mut milliseconds = 0f32;
+        // SAFETY: both events were recorded, with time.
+        unsafe {
+            cu!(
+                self.driver,
+                cuEventElapsedTime(&raw mut milliseconds, self.start, self.stop)
+            )?;
+        }
+        Ok(f64::from(milliseconds) * 1e6)
+    }
+
+    fn host_ns(&mut self) -> u64 {
+        self.epoch.elapsed().as_nanos() as u64
+    }
+
+    fn clock_mhz(&mut self) -> Option<f64> {
+        self.nvml.and_then(|nvml| nvml.sm_mhz()).map(f64::from)
+    }
+
+    fn null_kernel(&mut self) -> Result<bool> {
+        let Some(kernels) = &self.kernels else {
+            return Ok(false);
+        };
+        kernels.null(self.stream).map(|()| true)
+    }
+}
+
+impl Drop for Cuda {
+    fn drop(&mut self) {
+        let driver = self.driver;
+        // SAFETY: all are ours and freed once. Failures have nobody to tell: after a
+        // kernel's fault every one of these fails, and the process is lost to CUDA.
+        unsafe {
+            for event in [self.start, self.stop, self.flushed] {
+                if !event.is_null() {
+                    (driver.cuEventDestroy)(event);
+                }
+            }
+            if self.flush != 0 {
+                (driver.cuMemFree)(self.flush);
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The CUDA driver's functions that the clock needs.
+//!
+//! Reference: <https://docs.nvidia.com/cuda/cuda-driver-api/>.
+
+use crate::Error;
+use crate::Result;
+use crate::library::functions;
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ptr;
+use std::sync::OnceLock;
+
+/// Opaque pointers of cuda.h.
+pub type Context = *mut c_void;
+pub type Stream = *mut c_void;
+pub type Event = *mut c_void;
+pub type Module = *mut c_void;
+pub type Function = *mut c_void;
+pub type GraphHandle = *mut c_void;
+pub type GraphExec = *mut c_void;
+/// Address in the device's memory.
+pub type DevicePointer = u64;
+
+pub const L2_CACHE_SIZE: c_int = 38;
+pub const MEM_HOST_ALLOC_PORTABLE: c_uint = 1;
+pub const MEM_HOST_ALLOC_DEVICEMAP: c_uint = 2;
+pub const STREAM_WAIT_VALUE_GEQ: c_uint = 0;
+pub const EVENT_DEFAULT: c_uint = 0;
+pub const CAPTURE_MODE_THREAD_LOCAL: c_int = 1;
+
+functions! {
+    /// libcuda, under the names of cuda.h without their version suffix.
+    Driver, c"libcuda.so.1", c_int;
+    cuInit [c"cuInit"] (c_uint);
+    cuGetErrorName [c"cuGetErrorName"] (c_int, *mut *const c_char);
+    cuDeviceGet [c"cuDeviceGet"] (*mut c_int, c_int);
+    cuDeviceGetName [c"cuDeviceGetName"] (*mut c_char, c_int, c_int);
+    cuDeviceGetAttribute [c"cuDeviceGetAttribute"] (*mut c_int, c_int, c_int);
+    cuDeviceGetPCIBusId [c"cuDeviceGetPCIBusId"] (*mut c_char, c_int, c_int);
+    cuDevicePrimaryCtxRetain [c"cuDevicePrimaryCtxRetain"] (*mut Context, c_int);
+    cuCtxGetCurrent [c"cuCtxGetCurrent"] (*mut Context);
+    cuCtxSetCurrent [c"cuCtxSetCurrent"] (Context);
+    cuCtxGetDevice [c"cuCtxGetDevice"] (*mut c_int);
+    cuCtxSynchronize [c"cuCtxSynchronize"] ();
+    cuMemAlloc [c"cuMemAlloc_v2"] (*mut DevicePointer, usize);
+    cuMemFree [c"cuMemFree_v2"] (DevicePointer);
+    cuMemHostAlloc [c"cuMemHostAlloc"] (*mut *mut c_void, usize, c_uint);
+    cuMemFreeHost [c"cuMemFreeHost"] (*mut c_void);
+    cuMemHostGetDevicePointer [c"cuMemHostGetDevicePointer_v2"] (*mut DevicePointer, *mut c_void, c_uint);
+    cuMemcpyDtoH [c"cuMemcpyDtoH_v2"] (*mut c_void, DevicePointer, usize);
+    cuMemsetD32Async [c"cuMemsetD32Async"] (DevicePointer, c_uint, usize, Stream);
+    cuStreamWaitValue32 [c"cuStreamWaitValue32_v2", c"cuStreamWaitValue32"] (Stream, DevicePointer, u32, c_uint);
+    cuEventCreate [c"cuEventCreate"] (*mut Event, c_uint);
+    cuEventRecord [c"cuEventRecord"] (Event, Stream);
+    cuEventSynchronize [c"cuEventSynchronize"] (Event);
+    cuEventElapsedTime [c"cuEventElapsedTime"] (*mut f32, Event, Event);
+    cuEventDestroy [c"cuEventDestroy_v2"] (Event);
+    cuModuleLoadData [c"cuModuleLoadData"] (*mut Module, *const c_void);
+    cuModuleGetFunction [c"cuModuleGetFunction"] (*mut Function, Module, *const c_char);
+    cuModuleUnload [c"cuModuleUnload"] (Module);
+    cuLaunchKernel [c"cuLaunchKernel"] (
+        Function, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Stream,
+        *mut *mut c_void, *mut *mut c_void,
+    );
+    cuStreamBeginCapture [c"cuStreamBeginCapture_v2"] (Stream, c_int);
+    cuStreamEndCapture [c"cuStreamEndCapture"] (Stream, *mut GraphHandle);
+    cuGraphInstantiateWithFlags [c"cuGraphInstantiateWithFlags"] (*mut GraphExec, GraphHandle, u64);
+    cuGraphDestroy [c"cuGraphDestroy"] (GraphHandle);
+    cuGraphLaunch [c"cuGraphLaunch"] (GraphExec, Stream);
+    cuGraphExecDestroy [c"cuGraphExecDestroy"] (GraphExec);
+}
+
+impl Driver {
+    /// The driver, loaded and initialised once in the process.
+    pub fn get() -> Result<&'static Self> {
+        static DRIVER: OnceLock<Result<Driver>> = OnceLock::new();
+        let loaded = DRIVER.get_or_init(|| {
+            let driver = Self::load()?;
+            // SAFETY: no requirements.
+            driver.check("cuInit", unsafe { (driver.cuInit)(0) })?;
+            Ok(driver)
+        });
+        loaded.as_ref().map_err(Clone::clone)
+    }
+
+    /// An error that names the function and the driver's word for the code.
+    pub fn check(&self, function: &'static str, code: c_int) -> Result<()> {
+        if code == 0 {
+            return Ok(());
+        }
+        let mut name: *const c_char = ptr::null();
+        // SAFETY: the driver writes a pointer to a static string, or leaves NULL.
+        let name = unsafe {
+            (self.cuGetErrorName)(code, &raw mut name);
+            (!name.is_null()).then(|| CStr::from_ptr(name).to_string_lossy().into_owned())
+        };
+        Err(Error::Cuda {
+            function,
+            code,
+            name: name.unwrap_or_else(|| "unknown error".to_owned()),
+        })
+    }
+}
+
+/// Calls a driver function by name and turns its status into a `Result`.
+macro_rules! cu {
+    ($driver:expr, $function:ident($($argument:expr),* $(,)?)) => {{
+        let driver: &$crate::driver::Driver = $driver;
+        driver.check(stringify!($function), (driver.$function)($($argument),*))
+    }};
+}
+pub(crate) use cu;

@@ -1,0 +1,309 @@
+//! A simulated device: a queue, a gate that really blocks, and clocks that advance only
+//! by what is done. So the contract is tested without a GPU and without wall time.
+
+use crate::Error;
+use crate::Result;
+use crate::clock::{Device, Mark};
+use crate::gate::Word;
+use crate::measure::Capture;
+use crate::sample::EMPTY_KERNEL_NS;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What the clock did with the device, in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    Flush,
+    Synchronise,
+    CloseGate,
+    Record(Mark),
+    Reach(Mark),
+    HostClock,
+    Kernel,
+    NullKernel,
+    Spin,
+    OpenGate,
+    Elapsed,
+    SmClock,
+    BeginCapture,
+    EndCapture,
+    LaunchGraph,
+}
+
+/// Queued work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Work {
+    Flush,
+    Wait(u32),
+    Record(Mark),
+    Kernel(u64),
+    NullKernel,
+    Spin(u64),
+}
+
+/// Time the host needs for anything it queues, and the device for an event pair.
+pub const ISSUE_NS: u64 = 5_000;
+pub const PAIR_NS: u64 = 1_280;
+/// The device's part of launching any kernel.
+pub const LAUNCH_NS: u64 = 900;
+const FLUSH_NS: u64 = 40_000;
+
+/// A kernel that finds its inputs in the cache needs this part less.
+pub const HOT_SHARE: u64 = 4;
+
+/// Safety net: a gate that nobody opens is a failed test, not a hung one.
+const DEADLOCK: Duration = Duration::from_secs(20);
+
+type Trace = Arc<Mutex<Vec<Step>>>;
+
+struct TracedWord {
+    word: AtomicU32,
+    trace: Trace,
+}
+
+impl Word for TracedWord {
+    fn raise(&self, ticket: u32) {
+        if self.word.fetch_max(ticket, Ordering::Release) < ticket {
+            self.trace.lock().unwrap().push(Step::OpenGate);
+        }
+    }
+}
+
+/// The simulated device. Its fields are its condition; tests set them.
+pub struct Mock {
+    word: Arc<TracedWord>,
+    trace: Trace,
+    queue: VecDeque<Work>,
+    capturing: Option<Vec<Work>>,
+    device_ns: u64,
+    host_ns: u64,
+    marks: [u64; 3],
+    cached: bool,
+    tickets: u32,
+    clock_reads: u32,
+    /// The step that fails from now on.
+    pub fails: Option<Step>,
+    /// Whether it can load a kernel.
+    pub loads_kernels: bool,
+}
+
+impl Mock {
+    pub fn new() -> Self {
+        let trace = Trace::default();
+        Self {
+            word: Arc::new(TracedWord {
+                word: AtomicU32::new(0),
+                trace: Arc::clone(&trace),
+            }),
+            trace,
+            queue: VecDeque::new(),
+            capturing: None,
+            device_ns: 0,
+            host_ns: 0,
+            marks: [0; 3],
+            cached: false,
+            tickets: 0,
+            clock_reads: 0,
+            fails: None,
+            loads_kernels: true,
+        }
+    }
+
+    /// The trace so far, which then starts anew.
+    pub fn take_trace(&self) -> Vec<Step> {
+        std::mem::take(&mut *self.trace.lock().unwrap())
+    }
+
+    /// Whether every gate that was closed is open again.
+    pub fn gate_is_open(&self) -> bool {
+        self.word.word.load(Ordering::Acquire) >= self.tickets
+    }
+
+    pub fn is_capturing(&self) -> bool {
+        self.capturing.is_some()
+    }
+
+    /// Queues a kernel of this length.
+    pub fn kernel(&mut self, ns: u64) -> Result<()> {
+        self.step(Step::Kernel)?;
+        self.queue(Work::Kernel(ns));
+        Ok(())
+    }
+
+    /// Queues a kernel that waits for this long.
+    pub fn spin(&mut self, ns: u64) -> Result<()> {
+        self.step(Step::Spin)?;
+        self.queue(Work::Spin(ns));
+        Ok(())
+    }
+
+    fn step(&mut self, step: Step) -> Result<()> {
+        self.trace.lock().unwrap().push(step);
+        if self.fails == Some(step) {
+            return Err(failure());
+        }
+        Ok(())
+    }
+
+    fn queue(&mut self, work: Work) {
+        if let Some(captured) = &mut self.capturing {
+            captured.push(work);
+        } else {
+            self.host_ns += ISSUE_NS;
+            // An idle device begins when the host has told it to, and not before.
+            if self.queue.is_empty() {
+                self.device_ns = self.device_ns.max(self.host_ns);
+            }
+            self.queue.push_back(work);
+        }
+    }
+
+    fn work(&mut self, work: Work) {
+        match work {
+            Work::Flush => {
+                self.device_ns += FLUSH_NS;
+                self.cached = false;
+            }
+            Work::Wait(ticket) => {
+                let begin = Instant::now();
+                while self.word.word.load(Ordering::Acquire) < ticket {
+                    assert!(begin.elapsed() < DEADLOCK, "nobody opens the gate");
+                    thread::sleep(Duration::from_micros(50));
+                }
+                // Opened no earlier than the host had come this far.
+                self.device_ns = self.device_ns.max(self.host_ns);
+            }
+            Work::Record(mark) => {
+                self.device_ns += PAIR_NS / 2;
+                self.marks[mark as usize] = self.device_ns;
+                // The start event's other half lies behind its time stamp.
+                if mark == Mark::Start {
+                    self.device_ns += PAIR_NS / 2;
+                }
+            }
+            Work::Kernel(ns) => {
+                let saved = if self.cached { ns / HOT_SHARE } else { 0 };
+                self.device_ns += LAUNCH_NS + ns - saved;
+                self.cached = true;
+            }
+            // It reads no memory, and starts and ends as a kernel that does nothing.
+            Work::Spin(ns) => self.device_ns += LAUNCH_NS + EMPTY_KERNEL_NS as u64 + ns,
+            Work::NullKernel => self.device_ns += LAUNCH_NS + EMPTY_KERNEL_NS as u64,
+        }
+    }
+}
+
+/// What every failing step says.
+pub fn failure() -> Error {
+    Error::Cuda {
+        function: "mock",
+        code: 719,
+        name: "CUDA_ERROR_LAUNCH_FAILED".to_owned(),
+    }
+}
+
+impl Device for Mock {
+    fn word(&self) -> Arc<dyn Word> {
+        Arc::clone(&self.word) as Arc<dyn Word>
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.step(Step::Flush)?;
+        self.queue(Work::Flush);
+        Ok(())
+    }
+
+    fn synchronise(&mut self) -> Result<()> {
+        self.step(Step::Synchronise)?;
+        if self.capturing.is_some() {
+            return Err(Error::NotCapturable("waiting in a capture".to_owned()));
+        }
+        while let Some(work) = self.queue.pop_front() {
+            self.work(work);
+        }
+        self.host_ns = self.host_ns.max(self.device_ns);
+        Ok(())
+    }
+
+    fn wait(&mut self, ticket: u32) -> Result<()> {
+        self.step(Step::CloseGate)?;
+        self.tickets = ticket;
+        self.queue(Work::Wait(ticket));
+        Ok(())
+    }
+
+    fn record(&mut self, mark: Mark) -> Result<()> {
+        self.step(Step::Record(mark))?;
+        self.queue(Work::Record(mark));
+        Ok(())
+    }
+
+    fn reach(&mut self, mark: Mark) -> Result<()> {
+        self.step(Step::Reach(mark))?;
+        while let Some(work) = self.queue.pop_front() {
+            self.work(work);
+            if work == Work::Record(mark) {
+                break;
+            }
+        }
+        self.host_ns = self.host_ns.max(self.device_ns);
+        Ok(())
+    }
+
+    fn elapsed_ns(&mut self) -> Result<f64> {
+        self.step(Step::Elapsed)?;
+        Ok((self.marks[1] - self.marks[0]) as f64)
+    }
+
+    fn host_ns(&mut self) -> u64 {
+        self.trace.lock().unwrap().push(Step::HostClock);
+        self.host_ns
+    }
+
+    fn clock_mhz(&mut self) -> Option<f64> {
+        self.clock_reads += 1;
+        self.step(Step::SmClock).ok()?;
+        Some(1_979.0 + f64::from(self.clock_reads))
+    }
+
+    fn null_kernel(&mut self) -> Result<bool> {
+        if !self.loads_kernels {
+            return Ok(false);
+        }
+        self.step(Step::NullKernel)?;
+        self.queue(Work::NullKernel);
+        Ok(true)
+    }
+}
+
+impl Capture for Mock {
+    type Graph = Vec<u64>;
+
+    fn begin_capture(&mut self) -> Result<()> {
+        self.step(Step::BeginCapture)?;
+        self.capturing = Some(Vec::new());
+        Ok(())
+    }
+
+    fn end_capture(&mut self) -> Result<Vec<u64>> {
+        let captured = self.capturing.take().unwrap_or_default();
+        self.step(Step::EndCapture)?;
+        let kernels = captured.into_iter().filter_map(|work| match work {
+            Work::Kernel(ns) => Some(ns),
+            _ => None,
+        });
+        Ok(kernels.collect())
+    }
+
+    fn launch(&mut self, graph: &Vec<u64>) -> Result<()> {
+        self.step(Step::LaunchGraph)?;
+        self.host_ns += ISSUE_NS;
+        for ns in graph {
+            self.queue.push_back(Work::Kernel(*ns));
+        }
+        Ok(())
+    }
+}

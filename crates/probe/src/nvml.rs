@@ -1,0 +1,198 @@
+//! The device's own state, through NVML.
+//!
+//! Reference: <https://docs.nvidia.com/deploy/nvml-api/>.
+
+use crate::Error;
+use crate::Result;
+use crate::library::functions;
+use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
+use std::ptr;
+use std::sync::OnceLock;
+
+type Handle = *mut c_void;
+
+const CLOCK_SM: c_uint = 1;
+const CLOCK_MEM: c_uint = 2;
+const TEMPERATURE_GPU: c_uint = 0;
+const SUCCESS: c_int = 0;
+const INSUFFICIENT_SIZE: c_int = 7;
+
+/// `nvmlProcessInfo_t` of the functions `_v2` and `_v3`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ProcessInfo {
+    pid: c_uint,
+    used_bytes: c_ulonglong,
+    gpu_instance: c_uint,
+    compute_instance: c_uint,
+}
+
+functions! {
+    Functions, c"libnvidia-ml.so.1", c_int;
+    nvmlInit [c"nvmlInit_v2"] ();
+    nvmlDeviceGetHandleByPciBusId [c"nvmlDeviceGetHandleByPciBusId_v2"] (*const c_char, *mut Handle);
+    nvmlDeviceGetClockInfo [c"nvmlDeviceGetClockInfo"] (Handle, c_uint, *mut c_uint);
+    // Renamed from throttle to event reasons in 2023; the old name stays exported.
+    nvmlDeviceGetCurrentClocksThrottleReasons
+        [c"nvmlDeviceGetCurrentClocksThrottleReasons", c"nvmlDeviceGetCurrentClocksEventReasons"]
+        (Handle, *mut c_ulonglong);
+    nvmlDeviceGetPowerUsage [c"nvmlDeviceGetPowerUsage"] (Handle, *mut c_uint);
+    nvmlDeviceGetTemperature [c"nvmlDeviceGetTemperature"] (Handle, c_uint, *mut c_uint);
+    nvmlSystemGetDriverVersion [c"nvmlSystemGetDriverVersion"] (*mut c_char, c_uint);
+    nvmlDeviceGetPowerManagementLimit [c"nvmlDeviceGetPowerManagementLimit"] (Handle, *mut c_uint);
+    nvmlDeviceGetMigMode [c"nvmlDeviceGetMigMode"] (Handle, *mut c_uint, *mut c_uint);
+    nvmlDeviceGetComputeRunningProcesses
+        [c"nvmlDeviceGetComputeRunningProcesses_v3", c"nvmlDeviceGetComputeRunningProcesses_v2"]
+        (Handle, *mut c_uint, *mut ProcessInfo);
+}
+
+/// What the device is doing besides the call: evidence for judging samples later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct State {
+    /// Clock of the SMs.
+    pub sm_mhz: Option<u32>,
+    /// Clock of the memory.
+    pub memory_mhz: Option<u32>,
+    /// Bits `nvmlClocksThrottleReason*`: 0x1 idle, 0x4 software power cap, ...
+    pub throttle_reasons: Option<u64>,
+    /// Power drawn by the board.
+    pub power_mw: Option<u32>,
+    /// Temperature of the chip.
+    pub temperature_c: Option<u32>,
+    /// Compute processes on the device apart from this one.
+    pub other_processes: Option<u32>,
+}
+
+/// What the device is, apart from what CUDA tells: part of a machine's fingerprint.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Facts {
+    /// Version of the driver: `580.159.04`.
+    pub driver: Option<String>,
+    /// The board's power limit.
+    pub power_limit_mw: Option<u32>,
+    /// Whether the device is in MIG mode; `None` where it has none.
+    pub mig: Option<bool>,
+}
+
+/// One device as NVML knows it.
+#[derive(Clone, Copy)]
+pub struct Nvml {
+    functions: &'static Functions,
+    handle: Handle,
+}
+
+impl Nvml {
+    /// Finds a device by its PCI bus: `CUDA_VISIBLE_DEVICES` renumbers devices for
+    /// CUDA, not for NVML.
+    pub fn by_bus_id(bus_id: &CStr) -> Result<Self> {
+        static FUNCTIONS: OnceLock<Result<Functions>> = OnceLock::new();
+        let functions = FUNCTIONS.get_or_init(|| {
+            let functions = Functions::load()?;
+            // SAFETY: no requirements. Never shut down: a framework may use it too.
+            let status = unsafe { (functions.nvmlInit)() };
+            check("nvmlInit", status)?;
+            Ok(functions)
+        });
+        let functions = functions.as_ref().map_err(Clone::clone)?;
+        let mut handle = ptr::null_mut();
+        // SAFETY: the bus id ends with a NUL, `handle` outlives the call.
+        let status =
+            unsafe { (functions.nvmlDeviceGetHandleByPciBusId)(bus_id.as_ptr(), &raw mut handle) };
+        check("nvmlDeviceGetHandleByPciBusId", status)?;
+        Ok(Self { functions, handle })
+    }
+
+    /// Clock of the SMs now.
+    pub fn sm_mhz(&self) -> Option<u32> {
+        self.clock(CLOCK_SM)
+    }
+
+    fn clock(&self, which: c_uint) -> Option<u32> {
+        // SAFETY: here and below the handle is valid for the life of the process and
+        // the pointer that is passed on is to a live variable of the right type.
+        number(|value| unsafe {
+            (self.functions.nvmlDeviceGetClockInfo)(self.handle, which, value)
+        })
+    }
+
+    /// Everything at once. Fields that this device does not tell are `None`.
+    pub fn state(&self) -> State {
+        let f = self.functions;
+        // SAFETY: as in `clock`.
+        unsafe {
+            State {
+                sm_mhz: self.clock(CLOCK_SM),
+                memory_mhz: self.clock(CLOCK_MEM),
+                throttle_reasons: number(|value| {
+                    (f.nvmlDeviceGetCurrentClocksThrottleReasons)(self.handle, value)
+                }),
+                power_mw: number(|value| (f.nvmlDeviceGetPowerUsage)(self.handle, value)),
+                temperature_c: number(|value| {
+                    (f.nvmlDeviceGetTemperature)(self.handle, TEMPERATURE_GPU, value)
+                }),
+                other_processes: self.other_processes(),
+            }
+        }
+    }
+
+    /// What does not change while a process runs.
+    pub fn facts(&self) -> Facts {
+        let f = self.functions;
+        let mut text: [c_char; 96] = [0; 96];
+        // SAFETY: as in `clock`; NVML writes at most as many characters as it is told,
+        // the last of them a NUL.
+        unsafe {
+            let known =
+                (f.nvmlSystemGetDriverVersion)(text.as_mut_ptr(), text.len() as c_uint) == SUCCESS;
+            let driver = known.then(|| CStr::from_ptr(text.as_ptr()));
+            // The mode after the next reset, which does not matter.
+            let mut pending = 0;
+            Facts {
+                driver: driver.map(|text| text.to_string_lossy().into_owned()),
+                power_limit_mw: number(|value| {
+                    (f.nvmlDeviceGetPowerManagementLimit)(self.handle, value)
+                }),
+                mig: number(|mode| (f.nvmlDeviceGetMigMode)(self.handle, mode, &raw mut pending))
+                    .map(|mode: c_uint| mode != 0),
+            }
+        }
+    }
+
+    fn other_processes(&self) -> Option<u32> {
+        let none = ProcessInfo {
+            pid: 0,
+            used_bytes: 0,
+            gpu_instance: 0,
+            compute_instance: 0,
+        };
+        let mut found = [none; 64];
+        let mut count = found.len() as c_uint;
+        // SAFETY: `count` says how many entries the array has.
+        let status = unsafe {
+            (self.functions.nvmlDeviceGetComputeRunningProcesses)(
+                self.handle,
+                &raw mut count,
+                found.as_mut_ptr(),
+            )
+        };
+        match status {
+            // This process holds a context, so one of them is it: by count, because in
+            // a container NVML may give the process ids of the host.
+            SUCCESS => Some(count.saturating_sub(1)),
+            INSUFFICIENT_SIZE => Some(count.max(found.len() as c_uint)),
+            _ => None,
+        }
+    }
+}
+
+fn number<T: Default>(ask: impl FnOnce(*mut T) -> c_int) -> Option<T> {
+    let mut value = T::default();
+    (ask(&raw mut value) == SUCCESS).then_some(value)
+}
+
+fn check(function: &str, status: c_int) -> Result<()> {
+    if status == SUCCESS {
+        return Ok(());
+    }
+    Err(Error::Unavailable(format!("{function} failed ({status})")))
+}

@@ -1,0 +1,362 @@
+//! The contract, held against the simulated device.
+
+use crate::Error;
+use crate::Result;
+use crate::VERSION;
+use crate::clock::{Clock, Device, Mark};
+use crate::mock::{HOT_SHARE, ISSUE_NS, LAUNCH_NS, Mock, PAIR_NS, Step, failure};
+use crate::sample::{Cache, EMPTY_KERNEL_NS, Sample, Settings};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+const KERNEL_NS: u64 = 20_000;
+
+/// No honest call of the simulation may meet the watchdog on a slow machine.
+const NEVER: Duration = Duration::from_secs(3_600);
+
+fn clock_with(settings: Settings) -> Clock<Mock> {
+    let mut clock = Clock::new(
+        Mock::new(),
+        Settings {
+            limit: NEVER,
+            ..settings
+        },
+    )
+    .unwrap();
+    clock.calibrate().unwrap();
+    clock.device().take_trace();
+    clock
+}
+
+/// For calls that meet it on purpose.
+const SOON: Settings = Settings {
+    calls_per_sample: 1,
+    clock_every: 1,
+    run_up: 1,
+    ahead: false,
+    limit: Duration::from_millis(2),
+};
+
+fn clock() -> Clock<Mock> {
+    clock_with(Settings::default())
+}
+
+fn kernel(device: &mut Mock) -> Result<()> {
+    device.kernel(KERNEL_NS)
+}
+
+const RUN_UP: [Step; 8] = [Step::NullKernel; 8];
+
+const BEFORE: [Step; 2] = [Step::Synchronise, Step::CloseGate];
+
+const BEGIN: [Step; 2] = [Step::Record(Mark::Start), Step::HostClock];
+
+const AFTER: [Step; 6] = [
+    Step::HostClock,
+    Step::Record(Mark::Stop),
+    Step::OpenGate,
+    Step::Synchronise,
+    Step::Elapsed,
+    Step::SmClock,
+];
+
+#[test]
+fn a_cold_sample_is_the_contract() {
+    let mut clock = clock();
+    let sample = clock.sample(Cache::Cold, kernel).unwrap();
+    assert_eq!(sample.device_ns, KERNEL_NS as f64);
+    assert_eq!(sample.host_ns, ISSUE_NS as f64);
+    let contract = [
+        &[Step::Synchronise, Step::Flush][..],
+        &[Step::Record(Mark::Flushed), Step::CloseGate],
+        &RUN_UP,
+        &[Step::Record(Mark::Start), Step::Reach(Mark::Flushed)],
+        &[Step::HostClock, Step::Kernel],
+        &AFTER,
+    ]
+    .concat();
+    assert_eq!(clock.device().take_trace(), contract);
+}
+
+#[test]
+fn a_hot_sample_lacks_the_flush_and_what_it_needs() {
+    let mut clock = clock();
+    clock.sample(Cache::Hot, kernel).unwrap();
+    let contract = [&BEFORE[..], &RUN_UP[..1], &BEGIN, &[Step::Kernel], &AFTER].concat();
+    assert_eq!(clock.device().take_trace(), contract);
+}
+
+#[test]
+fn not_ahead_of_the_flush_it_is_waited_for_first() {
+    let mut clock = clock_with(Settings {
+        ahead: false,
+        ..Settings::default()
+    });
+    clock.sample(Cache::Cold, kernel).unwrap();
+    let contract = [
+        &[Step::Flush][..],
+        &BEFORE,
+        &RUN_UP,
+        &BEGIN,
+        &[Step::Kernel],
+        &AFTER,
+    ]
+    .concat();
+    assert_eq!(clock.device().take_trace(), contract);
+}
+
+#[test]
+fn a_spin_reads_its_length_and_what_starting_takes() {
+    let mut clock = clock();
+    for ns in [2_000, 2_020, 20_000_000] {
+        let spin = |device: &mut Mock| device.spin(ns);
+        let sample = clock.sample(Cache::Cold, spin).unwrap();
+        assert_eq!(sample.device_ns, ns as f64 + EMPTY_KERNEL_NS);
+    }
+}
+
+#[test]
+fn the_reading_is_the_kernels_own_time() {
+    let mut clock = clock();
+    let cold = clock.sample(Cache::Cold, kernel).unwrap();
+    let expected = Sample {
+        device_ns: KERNEL_NS as f64,
+        host_ns: ISSUE_NS as f64,
+        clock_mhz: cold.clock_mhz,
+        synchronised: false,
+    };
+    assert_eq!(cold, expected);
+    let hot = clock.sample(Cache::Hot, kernel).unwrap();
+    let saved = KERNEL_NS / HOT_SHARE;
+    assert_eq!(hot.device_ns, (KERNEL_NS - saved) as f64);
+}
+
+#[test]
+fn without_the_gate_the_host_would_be_timed() {
+    // What the simulation must show for the tests above to mean anything.
+    let mut clock = clock();
+    let device = clock.device();
+    device.flush().unwrap();
+    device.record(Mark::Start).unwrap();
+    device.synchronise().unwrap();
+    kernel(device).unwrap();
+    device.record(Mark::Stop).unwrap();
+    device.synchronise().unwrap();
+    assert!(device.elapsed_ns().unwrap() >= (KERNEL_NS + ISSUE_NS) as f64);
+}
+
+#[test]
+fn calibration_reads_the_pair_and_the_null_kernel() {
+    let mut clock = Clock::new(Mock::new(), Settings::default()).unwrap();
+    let found = clock.calibrate().unwrap();
+    assert_eq!(found.pair_ns, PAIR_NS as f64);
+    let launched = LAUNCH_NS as f64 + EMPTY_KERNEL_NS;
+    assert_eq!(found.null_kernel_ns, Some(launched));
+    assert_eq!(found.cost_ns, (PAIR_NS + LAUNCH_NS) as f64);
+    // A second calibration does not subtract the first.
+    assert_eq!(clock.calibrate().unwrap(), found);
+}
+
+#[test]
+fn without_kernels_the_pair_is_still_known() {
+    let mut device = Mock::new();
+    device.loads_kernels = false;
+    let mut clock = Clock::new(device, Settings::default()).unwrap();
+    let found = clock.calibrate().unwrap();
+    assert_eq!(found.null_kernel_ns, None);
+    assert_eq!(
+        (found.pair_ns, found.cost_ns),
+        (PAIR_NS as f64, PAIR_NS as f64)
+    );
+    clock.device().take_trace();
+    clock.sample(Cache::Cold, kernel).unwrap();
+    assert!(!clock.device().take_trace().contains(&Step::NullKernel));
+}
+
+#[test]
+fn a_call_that_does_nothing_reads_zero_and_not_less() {
+    let mut clock = clock();
+    let sample = clock.sample(Cache::Hot, |_| Ok(())).unwrap();
+    assert_eq!(sample.device_ns, 0.0);
+    assert_eq!(sample.host_ns, 0.0);
+}
+
+#[test]
+fn several_calls_are_divided() {
+    let mut clock = clock_with(Settings {
+        calls_per_sample: 4,
+        ..Settings::default()
+    });
+    let sample = clock.sample(Cache::Cold, kernel).unwrap();
+    let saved = 3 * KERNEL_NS / HOT_SHARE;
+    // One launch is the cost of measuring, the others are the calls'.
+    let expected = 4 * KERNEL_NS - saved + 3 * LAUNCH_NS;
+    assert_eq!(sample.device_ns, expected as f64 / 4.0);
+    assert_eq!(sample.host_ns, ISSUE_NS as f64);
+    let trace = clock.device().take_trace();
+    assert_eq!(
+        trace.iter().filter(|step| **step == Step::Kernel).count(),
+        4
+    );
+}
+
+#[test]
+fn the_sm_clock_is_read_with_every_nth_sample() {
+    for (every, expected) in [
+        (0, [false; 4]),
+        (1, [true; 4]),
+        (2, [true, false, true, false]),
+    ] {
+        let settings = Settings {
+            clock_every: every,
+            limit: NEVER,
+            ..Settings::default()
+        };
+        let mut clock = Clock::new(Mock::new(), settings).unwrap();
+        let read = [(); 4].map(|()| {
+            let sample = clock.sample(Cache::Hot, kernel).unwrap();
+            sample.clock_mhz.is_some()
+        });
+        assert_eq!(read, expected, "every {every}");
+    }
+}
+
+/// The simulation's gate blocks the calling thread for good, as a driver would: only
+/// the watchdog's own thread can end this test.
+#[test]
+fn a_call_that_synchronises_is_let_through_and_says_so() {
+    let mut clock = clock();
+    clock.configure(SOON).unwrap();
+    let sample = clock
+        .sample(Cache::Cold, |device| {
+            kernel(device)?;
+            device.synchronise()
+        })
+        .unwrap();
+    assert!(sample.synchronised);
+    assert!(
+        sample.device_ns > KERNEL_NS as f64,
+        "it waited for the host"
+    );
+    assert!(clock.device().gate_is_open());
+    // The next sample is an honest one again.
+    clock
+        .configure(Settings {
+            limit: NEVER,
+            ..Settings::default()
+        })
+        .unwrap();
+    let sample = clock.sample(Cache::Cold, kernel).unwrap();
+    assert!(!sample.synchronised);
+    assert_eq!(sample.device_ns, KERNEL_NS as f64);
+}
+
+#[test]
+fn a_failure_at_any_step_surfaces_and_leaves_the_gate_open() {
+    let steps = [
+        Step::Flush,
+        Step::Synchronise,
+        Step::CloseGate,
+        Step::NullKernel,
+        Step::Record(Mark::Start),
+        Step::Kernel,
+        Step::Record(Mark::Stop),
+        Step::Elapsed,
+    ];
+    let ahead = [Step::Record(Mark::Flushed), Step::Reach(Mark::Flushed)];
+    for step in steps.into_iter().chain(ahead) {
+        let mut clock = clock_with(Settings {
+            ahead: ahead.contains(&step),
+            ..Settings::default()
+        });
+        clock.device().fails = Some(step);
+        let failed = clock.sample(Cache::Cold, kernel);
+        assert_eq!(failed, Err(failure()), "{step:?}");
+        assert!(clock.device().gate_is_open(), "{step:?}");
+        // The device recovers, and so does the clock.
+        clock.device().fails = None;
+        let sample = clock.sample(Cache::Cold, kernel).unwrap();
+        assert!(!sample.synchronised, "{step:?}");
+        assert!(clock.device().gate_is_open(), "{step:?}");
+    }
+}
+
+#[test]
+fn a_clock_that_cannot_be_read_is_no_failure() {
+    let mut clock = clock();
+    clock.device().fails = Some(Step::SmClock);
+    let sample = clock.sample(Cache::Hot, kernel).unwrap();
+    assert_eq!(sample.clock_mhz, None);
+}
+
+#[test]
+fn a_panic_in_the_call_opens_the_gate() {
+    let mut clock = clock();
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        clock.sample(Cache::Cold, |_| panic!("the call"))
+    }));
+    assert!(panicked.is_err());
+    assert!(clock.device().gate_is_open());
+    clock.sample(Cache::Cold, kernel).unwrap();
+}
+
+#[test]
+fn a_sample_given_up_opens_the_gate() {
+    let mut clock = clock();
+    let begun = clock.begin(Cache::Cold).unwrap();
+    assert!(!clock.device().gate_is_open());
+    drop(begun);
+    assert!(clock.device().gate_is_open());
+}
+
+#[test]
+fn a_guard_that_outlives_its_sample_harms_no_later_one() {
+    let mut clock = clock();
+    clock.configure(SOON).unwrap();
+    let mut late = Some(clock.begin(Cache::Hot).unwrap());
+    let sample = clock
+        .sample(Cache::Hot, |device| {
+            drop(late.take());
+            assert!(!device.gate_is_open());
+            device.synchronise()
+        })
+        .unwrap();
+    assert!(sample.synchronised);
+}
+
+#[test]
+fn dropping_the_clock_opens_the_gate() {
+    let mut clock = clock();
+    let begun = clock.begin(Cache::Hot).unwrap();
+    clock.device().take_trace();
+    // The new watchdog takes the old one's place, as dropping the clock would.
+    clock.configure(Settings::default()).unwrap();
+    assert_eq!(clock.device().take_trace(), [Step::OpenGate]);
+    drop(begun);
+}
+
+#[test]
+fn settings_out_of_range_are_refused() {
+    let zero_calls = Settings {
+        calls_per_sample: 0,
+        ..Settings::default()
+    };
+    let no_limit = Settings {
+        limit: Duration::ZERO,
+        ..Settings::default()
+    };
+    for settings in [zero_calls, no_limit] {
+        assert!(matches!(
+            Clock::new(Mock::new(), settings),
+            Err(Error::Argument(_))
+        ));
+    }
+}
+
+#[test]
+fn the_method_has_the_packages_version() {
+    let package = env!("CARGO_PKG_VERSION");
+    assert!(package.starts_with(&format!("{VERSION}.")));
+}
+
+mod measured;

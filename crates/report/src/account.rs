@@ -1,0 +1,106 @@
+//! An account of a change as rows of a waterfall: each line's growth, and from where to where
+//! it takes the time.
+
+use serde::Serialize;
+
+use super::text::one_line;
+use regatta_judge::judgement::{Account, MetricRow, Row};
+use regatta_worker::units::Nanoseconds;
+
+/// An account, as templates take it.
+#[derive(Serialize)]
+pub(super) struct AccountView {
+    /// `+3.20 µs`, or of another time than the device's `first call +21.0 ms`.
+    pub(super) change: String,
+    /// The largest first, what is not explained last.
+    pub(super) lines: Vec<LineView>,
+}
+
+/// One row of the waterfall. Places are percent of its width.
+#[derive(Serialize)]
+pub(super) struct LineView {
+    /// What it is of.
+    pub(super) what: String,
+    /// `+1.70`.
+    pub(super) growth: String,
+    pub(super) from: f64,
+    pub(super) width: f64,
+    /// True where it takes longer.
+    pub(super) longer: bool,
+}
+
+impl AccountView {
+    /// Those of a row: of the time that it is judged by, and of each metric that is told beside it.
+    pub(super) fn all(row: &Row) -> Vec<AccountView> {
+        let named = |of: &MetricRow, account: &Account| {
+            let account = AccountView::of(account);
+            AccountView {
+                change: format!("{} {}", of.metric.text(), account.change),
+                ..account
+            }
+        };
+        let own = row.account.as_ref().map(|account| match row.fails_by() {
+            None => AccountView::of(account),
+            Some(of) => named(of, account),
+        });
+        let beside = row.metrics_told();
+        let beside = beside.filter_map(|of| Some(named(of, of.account.as_ref()?)));
+        own.into_iter().chain(beside).collect()
+    }
+
+    /// Lays an account out.
+    pub(super) fn of(account: &Account) -> AccountView {
+        let lines = account.told_lines();
+        let mut at = 0.0;
+        let mut ends = vec![0.0];
+        for (_, growth) in &lines {
+            at += growth.0;
+            ends.push(at);
+        }
+        let least = ends.iter().copied().fold(0.0, f64::min);
+        let most = ends.iter().copied().fold(0.0, f64::max);
+        let place = |at: f64| match most > least {
+            true => ((at - least) / (most - least) * 1_000.0).round() / 10.0,
+            false => 0.0,
+        };
+        let rows = lines.into_iter().zip(ends.windows(2));
+        AccountView {
+            change: account.change_ns.signed(),
+            lines: rows
+                .map(|((what, growth), ends)| {
+                    let (from, to) = (place(ends[0].min(ends[1])), place(ends[0].max(ends[1])));
+                    LineView {
+                        what: one_line(&what),
+                        growth: growth.signed_beside(account.change_ns),
+                        from,
+                        width: to - from,
+                        longer: growth > Nanoseconds::ZERO,
+                    }
+                })
+                .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use regatta_judge::judgement::{AccountLine, Item};
+
+    #[test]
+    fn bars_begin_where_the_one_before_ended() {
+        let line = |item, growth| AccountLine::of(item, Nanoseconds(growth));
+        let view = AccountView::of(&Account {
+            change_ns: Nanoseconds(600.0),
+            lines: vec![line(Item::Waiting, 1_000.0), line(Item::Gaps, -400.0)],
+            unexplained_ns: Nanoseconds::ZERO,
+        });
+        let bars: Vec<_> = view
+            .lines
+            .iter()
+            .map(|l| (l.from, l.width, l.longer))
+            .collect();
+        assert_eq!(bars, [(0.0, 100.0, true), (60.0, 40.0, false)]);
+        assert_eq!(view.lines[1].growth, "-400");
+    }
+}

@@ -1,0 +1,192 @@
+//! The answer of a bisect: a text for the terminal, one document of JSON, a page.
+
+mod headline;
+mod page;
+mod text;
+
+pub use page::page;
+pub use text::{reading, text};
+
+use serde::Serialize;
+
+use super::text::shell_quoted;
+use regatta_core::record::SCHEMA_VERSION;
+use regatta_measure::versions::apart::{Moved, Verdict, concluded};
+use regatta_measure::versions::hunt::{CaseReading, Ending, Found, Tried, skipped};
+use regatta_measure::versions::journal::Question;
+use regatta_measure::versions::search::Towards;
+use regatta_measure::versions::span::Version;
+use regatta_worker::units::Ratio;
+
+/// All that is known of a bisect.
+#[derive(Clone, Debug)]
+pub struct Bisect<'a> {
+    /// What was asked.
+    pub question: &'a Question,
+    /// The versions between the ends, both included.
+    pub row: &'a [Version],
+    /// What was compared, in order.
+    pub tried: &'a [Tried],
+    /// What it came to.
+    pub ending: &'a Ending,
+    /// What moved from the environment before the step to that after it.
+    pub moved: &'a [Moved],
+    /// What came of trying those apart.
+    pub apart: &'a [Verdict],
+    /// The suite, and what of it, as `regatta compare` takes it: `quick`, `--filter`, `cpu`.
+    pub suite: &'a [String],
+}
+
+/// A version that was passed over.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Skipped {
+    /// Which.
+    pub version: Version,
+    /// Why.
+    pub reason: String,
+}
+
+/// The document of `--json`.
+#[derive(Serialize)]
+struct Written<'a> {
+    /// [`SCHEMA_VERSION`] of the writer.
+    schema: u32,
+    /// The suite.
+    suite: &'a str,
+    /// The good end, as it was given.
+    good: &'a str,
+    /// The bad end.
+    bad: &'a str,
+    /// Which change was looked for.
+    towards: Towards,
+    /// Versions between the ends, both included.
+    versions: usize,
+    #[serde(flatten)]
+    ending: &'a Ending,
+    /// What is left of the change between the two versions beside it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left: Option<&'a CaseReading>,
+    /// What moved from the environment before the step to that after it.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    moved: &'a [Moved],
+    /// What came of trying those apart.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    apart: &'a [Verdict],
+    /// The same as a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    apart_says: Option<String>,
+    /// Versions that were passed over.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    skipped: Vec<Skipped>,
+    /// The command that shows the step again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    again: Option<String>,
+    /// What was compared, in order.
+    tried: &'a [Tried],
+}
+
+impl Bisect<'_> {
+    /// The whole answer as JSON.
+    ///
+    /// # Errors
+    /// None that its values could bring about.
+    pub fn json(&self) -> serde_json::Result<String> {
+        let written = Written {
+            schema: SCHEMA_VERSION,
+            suite: &self.question.suite,
+            good: &self.question.good,
+            bad: &self.question.bad,
+            towards: self.question.towards,
+            versions: self.row.len(),
+            ending: self.ending,
+            left: self.left(),
+            moved: self.moved,
+            apart: self.apart,
+            apart_says: self.concluded(),
+            skipped: self.skipped(),
+            again: self.again().map(|words| words.join(" ")),
+            tried: self.tried,
+        };
+        serde_json::to_string_pretty(&written)
+    }
+
+    /// Versions that were tried and passed over.
+    pub fn skipped(&self) -> Vec<Skipped> {
+        let case = match self.ending {
+            Ending::Found(found) => Some(&found.case.case),
+            Ending::NoDifference { case, .. } => case.as_ref().map(|of| &of.case),
+            Ending::Spread { case, .. } => case.as_ref(),
+            Ending::NoEnd { .. } => None,
+        };
+        let found = skipped(self.row, self.tried, case).into_iter();
+        let found = found.map(|(version, reason)| Skipped { version, reason });
+        found.collect()
+    }
+
+    fn found(&self) -> Option<&Found> {
+        match self.ending {
+            Ending::Found(found) => Some(found),
+            _ => None,
+        }
+    }
+
+    /// What follows from trying packages apart.
+    fn concluded(&self) -> Option<String> {
+        concluded(self.apart, self.question.towards.word())
+    }
+
+    /// The words of the command that shows the step again.
+    fn again(&self) -> Option<Vec<String>> {
+        let found = self.found()?;
+        let suite = self.suite.iter().map(|word| shell_quoted(word));
+        let first = std::iter::once("regatta compare".to_owned()).chain(suite);
+        let mut words = vec![first.collect::<Vec<_>>().join(" ")];
+        for (option, version) in [("--base", &found.before), ("--head", &found.after)] {
+            words.push(format!("{option} {}", shell_quoted(&short(version))));
+        }
+        Some(words)
+    }
+}
+
+/// A version as a command line takes it, a commit by its short id.
+fn short(version: &Version) -> String {
+    match version.spec.starts_with("git:") {
+        true => format!("git:{}", version.name),
+        false => version.spec.clone(),
+    }
+}
+
+/// A version with what a commit says of itself: `1f3c9a0 Make it slow (Ann, 2026-11-22)`.
+fn told(version: &Version) -> String {
+    let mut said = version.name.clone();
+    if let Some(subject) = &version.subject {
+        said += &format!(" {subject}");
+    }
+    let by: Vec<&str> = [&version.author, &version.date]
+        .into_iter()
+        .flatten()
+        .map(String::as_str)
+        .collect();
+    match by.is_empty() {
+        true => said,
+        false => format!("{said} ({})", by.join(", ")),
+    }
+}
+
+/// The version of a comparison, by its spec; what a merge brought is not in the row.
+fn named<'a>(bisect: &'a Bisect, spec: &'a str) -> &'a str {
+    let found = bisect.row.iter().find(|version| version.spec == spec);
+    match (found, spec.strip_prefix("git:")) {
+        (Some(version), _) => &version.name,
+        (None, Some(id)) => id.get(..12).unwrap_or(id),
+        (None, None) => spec,
+    }
+}
+
+/// True for a ratio that prints.
+fn is_printable(ratio: Ratio) -> bool {
+    ratio.is_finite() && ratio.0 > 0.0
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,267 @@
+//! What moved, summed up by axes: `499 of 500 cases with head_dim 32 and causal are 2.10x to
+//! 2.40x slower; nothing else moved`.
+//!
+//! A description is a conjunction of at most three terms, each an axis with a value or
+//! beyond one, grown a term at a time by the F-measure (van Rijsbergen 1979: the harmonic mean
+//! of precision and recall) of the cases that it holds for against those that moved. One that
+//! holds for many cases that did not move is not told.
+
+mod described;
+mod table;
+
+use std::collections::HashMap;
+
+use described::{Described, described};
+pub(crate) use table::Table;
+
+use regatta_judge::judgement::{Held, Judgement, Row, Word};
+use regatta_worker::attention::CaseId;
+use regatta_worker::units::{Ratio, counted};
+
+use super::summary::tally_of;
+
+/// Descriptions of one kind of change; what is left is counted.
+const MOST_TOLD: usize = 3;
+
+/// What is told of the cases of one kind.
+struct Kind<'a> {
+    /// What is counted.
+    noun: &'static str,
+    /// The cases that could be of it.
+    among: Vec<&'a Row>,
+    /// Whether each is.
+    is: Vec<bool>,
+    /// `2.10x to 2.40x slower`, by the ratios of cases; or words alone.
+    said: Said,
+}
+
+/// How it is told.
+#[derive(Clone, Copy)]
+enum Said {
+    /// By how much, then this word.
+    By(&'static str),
+    /// As it stands, of several and of one.
+    Words(&'static str, &'static str),
+}
+
+impl<'a> Kind<'a> {
+    fn of(
+        rows: &'a [Row],
+        could: impl Fn(&Row) -> bool,
+        is: impl Fn(&Row) -> bool,
+        said: Said,
+    ) -> Kind<'a> {
+        let among: Vec<&Row> = rows.iter().filter(|row| could(row)).collect();
+        Kind {
+            noun: "case",
+            is: among.iter().map(|row| is(row)).collect(),
+            among,
+            said,
+        }
+    }
+}
+
+/// The paragraph; empty where there is nothing to say, as of a run that is judged by nothing.
+///
+/// Ratios are those of the two times that are shown. What is not compared is not told.
+pub fn by_axes(judgement: &Judgement) -> String {
+    let rows = &judgement.rows;
+    let compared = |row: &Row| row.change.is_some();
+    let kinds = [
+        Kind::of(
+            rows,
+            compared,
+            |row| row.word == Word::Regressed,
+            Said::By("slower"),
+        ),
+        Kind::of(
+            rows,
+            |row| !row.metrics.is_empty(),
+            |row| row.fails_by_metric() && !row.allowed && row.word != Word::Regressed,
+            Said::Words(
+                "are worse beside the device's time",
+                "is worse beside the device's time",
+            ),
+        ),
+        Kind::of(
+            rows,
+            |row| row.structure.is_some(),
+            |row| row.fails_by_structure() && row.word != Word::Regressed,
+            Said::Words("have a worse structure", "has a worse structure"),
+        ),
+        expectations(judgement),
+        Kind::of(
+            rows,
+            |_| true,
+            |row| row.word == Word::NotMeasured && !row.allowed,
+            Said::Words("were not measured", "was not measured"),
+        ),
+        Kind::of(
+            rows,
+            compared,
+            |row| row.word == Word::Improved,
+            Said::By("faster"),
+        ),
+    ];
+    let mut told: Vec<String> = kinds.iter().flat_map(told).collect();
+    told.extend(limits(judgement));
+    told.extend(rest(judgement, told.is_empty()));
+    if told.is_empty() {
+        return String::new();
+    }
+    sentence(&told.join("; "))
+}
+
+/// Clauses as a sentence: a word at its start is capitalised, and an id is what it is.
+fn sentence(text: &str) -> String {
+    let first = text.split(' ').next().unwrap_or_default();
+    let is_word = first.chars().all(char::is_alphabetic);
+    match text.chars().next().filter(|_| is_word) {
+        Some(c) => format!("{}{}.", c.to_uppercase(), &text[c.len_utf8()..]),
+        None => format!("{text}."),
+    }
+}
+
+/// The clauses of a kind: descriptions, then how many others there are.
+fn told(kind: &Kind) -> Vec<String> {
+    let mut left: Vec<Option<bool>> = kind.is.iter().copied().map(Some).collect();
+    if !left.contains(&Some(true)) {
+        return Vec::new();
+    }
+    let table = Table::of(&kind.among);
+    let mut clauses = Vec::new();
+    while clauses.len() < MOST_TOLD {
+        let Some(found) = described(&table, &left) else {
+            break;
+        };
+        clauses.push(clause(&found, kind));
+        // What was told of is neither left to tell nor counted again.
+        for place in &found.hits {
+            left[*place] = None;
+        }
+    }
+    let others: Vec<usize> = (0..left.len())
+        .filter(|place| left[*place] == Some(true))
+        .collect();
+    let said = said(kind, &others);
+    match (&others[..], clauses.is_empty()) {
+        ([], _) => {}
+        ([one], true) if kind.noun == "case" => clauses.push(format!(
+            "{} {said}",
+            super::text::one_line(&kind.among[*one].case.0)
+        )),
+        ([_], true) => clauses.push(format!(
+            "1 of {} {said}",
+            counted(kind.among.len(), kind.noun)
+        )),
+        (_, true) => clauses.push(format!(
+            "{} of {} {said}, which no axes set apart",
+            others.len(),
+            counted(kind.among.len(), kind.noun)
+        )),
+        ([_], false) => clauses.push(format!("1 other {said}")),
+        (_, false) => clauses.push(format!("{} others {said}", others.len())),
+    }
+    clauses
+}
+
+fn clause(found: &Described, kind: &Kind) -> String {
+    let share = match found.hits.len() == found.covers {
+        true if found.covers == 1 => "the 1".to_owned(),
+        true if found.covers == 2 => "both".to_owned(),
+        true => format!("all {}", found.covers),
+        false => format!("{} of {}", found.hits.len(), found.covers),
+    };
+    let plural = if found.covers == 1 { "" } else { "s" };
+    format!(
+        "{share} {}{plural}{} {}",
+        kind.noun,
+        found.terms,
+        said(kind, &found.hits)
+    )
+}
+
+/// What is said of the cases at these places.
+fn said(kind: &Kind, places: &[usize]) -> String {
+    let one = places.len() == 1;
+    let word = match kind.said {
+        Said::Words(_, of_one) if one => return of_one.to_owned(),
+        Said::Words(of_several, _) => return of_several.to_owned(),
+        Said::By(word) => word,
+    };
+    let verb = if one { "is" } else { "are" };
+    let ratios = places
+        .iter()
+        .filter_map(|place| kind.among[*place].times_ratio());
+    let mut ratios: Vec<Ratio> = ratios
+        .filter(|ratio| ratio.is_finite() && ratio.0 > 0.0)
+        .collect();
+    ratios.sort_by(|a, b| a.0.ln().abs().total_cmp(&b.0.ln().abs()));
+    let (Some(least), Some(most)) = (ratios.first(), ratios.last()) else {
+        return format!("{verb} {word}");
+    };
+    let [least, most] = [least, most].map(|ratio| amount(*ratio));
+    match least == most {
+        true => format!("{verb} {least} {word}"),
+        false => format!("{verb} {least} to {most} {word}"),
+    }
+}
+
+/// By how much: `12.3 %`, `2.01x`.
+fn amount(ratio: Ratio) -> String {
+    let text = ratio.told().to_string();
+    let words = text.rsplit_once(' ');
+    words.map_or(text.clone(), |(amount, _)| amount.to_owned())
+}
+
+/// Expectations, each by the case that it holds to something.
+fn expectations(judgement: &Judgement) -> Kind<'_> {
+    let rows: HashMap<&CaseId, &Row> = judgement.rows.iter().map(|row| (&row.case, row)).collect();
+    let held = judgement.expectations.iter();
+    let held = held.filter_map(|of| Some((*rows.get(&of.case)?, of.held == Held::Broken)));
+    let (among, is) = held.unzip();
+    Kind {
+        noun: "expectation",
+        among,
+        is,
+        said: Said::Words("are broken", "is broken"),
+    }
+}
+
+/// Broken limits, which are of cases but not of their rows.
+fn limits(judgement: &Judgement) -> Option<String> {
+    let limits = judgement.limits.iter();
+    let broken = limits.filter(|of| of.held == Held::Broken).count();
+    let verb = if broken == 1 { "is" } else { "are" };
+    let all = counted(judgement.limits.len(), "limit");
+    (broken > 0).then(|| format!("{broken} of {all} on structure {verb} broken"))
+}
+
+/// What became of the other cases that were compared.
+fn rest(judgement: &Judgement, nothing: bool) -> Option<String> {
+    let compared = judgement.rows.iter().filter(|row| row.change.is_some());
+    let others = compared.filter(|row| {
+        !matches!(row.word, Word::Regressed | Word::Improved)
+            && !row.fails_by_metric()
+            && !row.fails_by_structure()
+    });
+    let words = tally_of(others.map(|row| row.word));
+    match (&words[..], nothing) {
+        ([], _) => None,
+        ([(Word::Same, all)], true) => Some(format!("nothing moved in {}", counted(*all, "case"))),
+        ([(Word::Same, _)], false) => Some("nothing else moved".to_owned()),
+        (words, _) => {
+            let each = words
+                .iter()
+                .map(|(word, count)| format!("{count} {}", word.text()));
+            let each = each.collect::<Vec<_>>().join(", ");
+            Some(match nothing {
+                true => format!("nothing is shown to have moved: {each}"),
+                false => format!("of the others, {each}"),
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

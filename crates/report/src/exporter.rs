@@ -1,0 +1,86 @@
+//! What a report is made of, and what makes one.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+
+use regatta_core::record::RecordError;
+use regatta_core::record::entries::Entries;
+use regatta_core::record::side::Side;
+use regatta_core::record::types::Run;
+use regatta_judge::judgement::Judgement;
+
+/// Everything a report shows.
+#[derive(Clone, Debug)]
+pub struct Report<'a> {
+    /// What is said of the run.
+    pub judgement: &'a Judgement,
+    /// Under what the run was measured; its entries may be elsewhere.
+    pub head: &'a Run,
+    /// The run, reduced as the judge saw it.
+    pub side: Cow<'a, Side>,
+    /// Its entries, for their samples.
+    pub entries: Entries<'a>,
+    /// What it was held against, if anything.
+    pub base: Option<&'a Side>,
+}
+
+impl<'a> Report<'a> {
+    /// The report of a run that holds its entries.
+    pub fn of(judgement: &'a Judgement, head: &'a Run, base: Option<&'a Side>) -> Report<'a> {
+        Report {
+            judgement,
+            head,
+            side: Cow::Owned(Side::from_run("head", head)),
+            entries: Entries::Held(head),
+            base,
+        }
+    }
+}
+
+/// One rendered file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document {
+    /// What it is called in a report's directory.
+    pub name: &'static str,
+    /// What is in it.
+    pub text: String,
+}
+
+/// Why a report could not be rendered.
+#[derive(Debug, thiserror::Error)]
+pub enum RenderError {
+    /// A table could not be written.
+    #[error("cannot write the table {name}: {problem}")]
+    Table {
+        /// The document.
+        name: &'static str,
+        /// What the writer said.
+        problem: String,
+    },
+    /// The page could not be filled in.
+    #[error("cannot fill in the page: {0}")]
+    Page(#[from] minijinja::Error),
+    /// The judgement could not be written as JSON.
+    #[error("cannot write the judgement as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    /// The run's file, which holds its samples, cannot be read any more.
+    #[error("cannot read the samples again: {0}")]
+    Samples(#[from] RecordError),
+    /// What the report goes to takes no more.
+    #[error("{0}")]
+    Output(#[from] io::Error),
+}
+
+/// Writes reports in one format.
+pub(super) trait Exporter {
+    /// The documents of a report, the one that matters most first.
+    fn names(&self) -> &'static [&'static str];
+
+    /// Writes one of them, as it is made.
+    fn write(
+        &self,
+        report: &Report,
+        name: &'static str,
+        out: &mut dyn Write,
+    ) -> Result<(), RenderError>;
+}

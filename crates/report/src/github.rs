@@ -1,0 +1,252 @@
+//! Annotations of GitHub Actions: workflow commands that it shows beside a job and its files.
+//!
+//! A step shows ten of each level, so that the verdict comes first, then what is worst, and the
+//! last one says how many there are beyond.
+//! <https://docs.github.com/actions/reference/workflow-commands-for-github-actions>
+
+use std::io::Write;
+
+use super::exporter::{Exporter, RenderError, Report};
+use super::summary::{Summary, evidence};
+use super::text::{one_line, shorten};
+use regatta_core::suite::structural::Action;
+use regatta_judge::judgement::{ExpectationResult, LimitResult, MetricRow, Row, VerdictOutcome};
+
+/// Writes `annotations.txt`.
+pub(super) struct Github;
+
+impl Exporter for Github {
+    fn names(&self) -> &'static [&'static str] {
+        &["annotations.txt"]
+    }
+
+    fn write(
+        &self,
+        report: &Report,
+        _: &'static str,
+        out: &mut dyn Write,
+    ) -> Result<(), RenderError> {
+        let file = suite_file(report);
+        for annotation in annotations(report) {
+            annotation.write(file, out)?;
+        }
+        Ok(())
+    }
+}
+
+/// Annotations of one level that a step shows.
+const SHOWN: usize = 10;
+/// Longest title and message, in columns.
+const TITLE: usize = 120;
+const MESSAGE: usize = 1000;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Level {
+    Error,
+    Warning,
+}
+
+struct Annotation {
+    level: Level,
+    title: String,
+    message: String,
+}
+
+impl Annotation {
+    fn write(&self, file: Option<&str>, out: &mut dyn Write) -> Result<(), RenderError> {
+        let level = match self.level {
+            Level::Error => "error",
+            Level::Warning => "warning",
+        };
+        let file = file.map_or(String::new(), |file| format!("file={},", property(file)));
+        let title = property(&shorten(&one_line(&self.title), TITLE));
+        let message = data(&shorten(&one_line(&self.message), MESSAGE));
+        Ok(writeln!(out, "::{level} {file}title={title}::{message}")?)
+    }
+}
+
+/// An annotation of why nothing was judged.
+pub fn complaint(why: &str) -> String {
+    let message = data(&shorten(&one_line(why), MESSAGE));
+    format!("::error title=regatta::{message}")
+}
+
+/// The suite's own file, where the run was asked for by one: there the annotations stand.
+fn suite_file<'a>(report: &'a Report) -> Option<&'a str> {
+    let suite = report.head.header.suite.arguments.first()?;
+    let inside = suite.ends_with(".toml") && !suite.starts_with('/') && !suite.contains("..");
+    inside.then(|| suite.trim_start_matches("./"))
+}
+
+fn annotations(report: &Report) -> Vec<Annotation> {
+    let judgement = report.judgement;
+    let level = match judgement.verdict.outcome {
+        VerdictOutcome::Passed => return Vec::new(),
+        VerdictOutcome::Failed => Level::Error,
+        VerdictOutcome::NotJudged => Level::Warning,
+    };
+    let verdict = Annotation {
+        level,
+        title: format!("{}: {}", judgement.suite, judgement.verdict.outcome.text()),
+        message: judgement.verdict.reasons.join("; "),
+    };
+    let summary = Summary::of(judgement);
+    let (faulty, unmeasured): (Vec<&Row>, Vec<&Row>) =
+        summary.not_measured.iter().partition(|row| row.is_faulty());
+    let errors = faulty
+        .into_iter()
+        .map(|row| of_row(Level::Error, row))
+        .chain(
+            summary
+                .regressed
+                .iter()
+                .map(|row| of_row(Level::Error, row)),
+        )
+        .chain(summary.broken.iter().map(|broken| of_expectation(broken)))
+        .chain(summary.limits.iter().map(|limit| of_limit(limit)))
+        .chain(summary.metrics.iter().map(|row| of_row(Level::Error, row)))
+        .chain(
+            summary
+                .structure
+                .iter()
+                .map(|row| of_row(Level::Error, row)),
+        );
+    let warnings = unmeasured
+        .into_iter()
+        .chain(summary.uncounted.iter().copied())
+        .map(|row| of_row(Level::Warning, row));
+    let mut found = vec![verdict];
+    found.extend(bounded(
+        errors.collect(),
+        usize::from(level == Level::Error),
+    ));
+    found.extend(bounded(
+        warnings.collect(),
+        usize::from(level == Level::Warning),
+    ));
+    found
+}
+
+/// Those that are shown, after so many others of their level; the last one counts the rest.
+fn bounded(mut all: Vec<Annotation>, before: usize) -> Vec<Annotation> {
+    let room = SHOWN - before;
+    if all.len() > room {
+        let rest = all.len() - (room - 1);
+        all.truncate(room);
+        if let Some(last) = all.last_mut() {
+            last.title = format!("and {rest} more");
+            last.message = "the report has all of them".to_owned();
+        }
+    }
+    all
+}
+
+fn of_row(level: Level, row: &Row) -> Annotation {
+    let mut said: Vec<String> = evidence(row).map_or(Vec::new(), |parts| vec![parts.join("   ")]);
+    said.extend(row.reason.clone());
+    said.extend(row.metrics_told().map(MetricRow::told));
+    said.extend(row.structure_at(Action::Fail).map(ToString::to_string));
+    said.extend(row.account_told());
+    said.extend(row.findings.iter().take(2).map(ToString::to_string));
+    Annotation {
+        level,
+        title: format!("{}: {}", row.word.text(), row.case),
+        message: said.join("; "),
+    }
+}
+
+fn of_expectation(of: &ExpectationResult) -> Annotation {
+    let against = of.against.as_ref();
+    Annotation {
+        level: Level::Error,
+        title: format!("broken expectation `{}`: {}", of.name, of.case),
+        message: match against {
+            Some(case) => format!("{}, against {case}", of.told()),
+            None => of.told(),
+        },
+    }
+}
+
+fn of_limit(of: &LimitResult) -> Annotation {
+    let reason = of.reason.as_ref();
+    Annotation {
+        level: Level::Error,
+        title: format!("broken limit `{}`: {}", of.name, of.subject()),
+        message: match reason {
+            Some(reason) => format!("{}; {reason}", of.told()),
+            None => of.told(),
+        },
+    }
+}
+
+/// A message, of which nothing ends the command.
+fn data(text: &str) -> String {
+    text.replace('%', "%25")
+        .replace('\r', "%0D")
+        .replace('\n', "%0A")
+}
+
+/// A property, which ends at a comma or a colon.
+fn property(text: &str) -> String {
+    data(text).replace(':', "%3A").replace(',', "%2C")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Format, fixture, render};
+    use regatta_judge::judgement::{VerdictOutcome, Word};
+
+    fn annotations(scene: &fixture::Scene) -> String {
+        render(Format::Github, &scene.report())
+            .unwrap()
+            .remove(0)
+            .text
+    }
+
+    #[test]
+    fn a_failed_gate() {
+        insta::assert_snapshot!(annotations(&fixture::failed()));
+    }
+
+    #[test]
+    fn what_passed_annotates_nothing_and_what_was_not_judged_warns() {
+        assert_eq!(annotations(&fixture::passed()), "");
+        let text = annotations(&fixture::refused());
+        assert!(text.starts_with("::warning "), "{text}");
+    }
+
+    #[test]
+    fn hostile_text_is_one_command_a_line() {
+        let mut scene = fixture::failed();
+        for row in &mut scene.judgement.rows {
+            row.case.0 = "a\n::error::b%0A,c:d::\r\u{1b}[2J".to_owned();
+            row.reason = Some("x\n::set-output name=a::b".to_owned());
+        }
+        for line in annotations(&scene).lines() {
+            assert!(
+                line.starts_with("::error ") || line.starts_with("::warning "),
+                "{line}"
+            );
+            let title = line.split("title=").nth(1).unwrap();
+            let (title, _) = title.split_once("::").unwrap();
+            assert!(!title.contains([':', ',']), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_step_shows_ten_of_a_level() {
+        let mut scene = fixture::large(60);
+        let mut slow = scene.judgement.rows[5].clone();
+        slow.word = Word::Regressed;
+        scene.judgement.rows = vec![slow; 500];
+        scene.judgement.verdict.outcome = VerdictOutcome::Failed;
+        let text = annotations(&scene);
+        assert!(
+            text.lines()
+                .filter(|line| line.starts_with("::error "))
+                .count()
+                <= super::SHOWN
+        );
+        assert!(text.contains("title=and 49"), "{text}");
+    }
+}

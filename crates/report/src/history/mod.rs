@@ -1,0 +1,226 @@
+//! A history as it is shown: in a terminal, as a page, as JSON.
+
+mod json;
+mod page;
+mod spark;
+mod terminal;
+
+pub use json::json;
+pub use page::page;
+pub use terminal::text;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use super::text::one_line;
+use regatta_core::record::history::History;
+use regatta_judge::history::{Event, Lost, Options, Series, Trends, Who};
+use regatta_judge::judgement::Difference;
+use regatta_worker::units::{ARROW, Ratio, counted};
+
+/// What is shown of a history.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown<'a> {
+    /// The history.
+    pub history: &'a History,
+    /// The times that were looked at, by case.
+    pub series: &'a [Series],
+    /// What they say.
+    pub trends: &'a Trends,
+    /// How they were read.
+    pub options: &'a Options,
+    /// Changes before this are counted, not told.
+    pub since: Timestamp,
+    /// Patterns of case ids; empty: all.
+    pub patterns: &'a [String],
+    /// Where the page of a run is, as a link from the history's; by the place of the run.
+    pub links: &'a [Option<String>],
+}
+
+impl<'a> Shown<'a> {
+    /// True for a case that is asked for.
+    fn wants(&self, case: usize) -> bool {
+        let id = |case: usize| self.history.cases.get(case);
+        let matches = |pattern: &String| {
+            id(case).is_some_and(|id| regatta_core::suite::matches_id(pattern, &id.0))
+        };
+        self.patterns.is_empty() || self.patterns.iter().any(matches)
+    }
+
+    fn wants_any(&self, cases: &[usize]) -> bool {
+        self.patterns.is_empty() || cases.iter().any(|case| self.wants(*case))
+    }
+
+    /// When a run was.
+    fn at(&self, run: usize) -> Option<Timestamp> {
+        Some(self.history.runs.get(run)?.about.at)
+    }
+
+    /// The day of a run.
+    fn day(&self, run: usize) -> String {
+        self.at(run).map_or_else(String::new, day)
+    }
+
+    /// Events that are asked for, in the window or before it.
+    fn events(&self, within: bool) -> impl Iterator<Item = &'a Event> {
+        let shown = *self;
+        let trends = self.trends;
+        trends.events.iter().filter(move |event| {
+            let at = shown.at(event.run);
+            shown.wants_any(&event.cases) && at.is_some_and(|at| (at >= shown.since) == within)
+        })
+    }
+
+    /// Cases whose latest run gave no time; those that a variant never did are none.
+    fn lost(&self) -> Vec<(usize, &'a Lost)> {
+        let trends = self.trends;
+        let lost = trends.lost.iter().enumerate();
+        let lost = lost.filter_map(|(case, lost)| Some((case, lost.as_ref()?)));
+        lost.filter(|(case, _)| self.wants(*case) && trends.cases[*case].runs > 0)
+            .collect()
+    }
+
+    /// The id of a case, as text.
+    fn id(&self, case: usize) -> String {
+        let id = self.history.cases.get(case);
+        id.map_or_else(String::new, |id| one_line(&id.0))
+    }
+
+    /// Who moved.
+    fn who(&self, who: &Who, cases: &[usize]) -> String {
+        match (who, cases) {
+            (Who::Case, [case, ..]) => self.id(*case),
+            (Who::Family(family), _) => family.clone(),
+            (Who::Suite, _) => format!("the suite: {}", counted(cases.len(), "case")),
+            (Who::Machine | Who::Method, _) => {
+                let what = match who {
+                    Who::Machine => "the machine",
+                    _ => "the way of measuring",
+                };
+                match cases {
+                    [case] => format!("{what}: {}", self.id(*case)),
+                    _ => format!("{what}: {}", counted(cases.len(), "case")),
+                }
+            }
+            _ => format!("{} with nothing in common", counted(cases.len(), "case")),
+        }
+    }
+
+    /// What it is the history of, in a line.
+    fn title(&self) -> String {
+        let runs = &self.history.runs;
+        let from_to = match (runs.first(), runs.last()) {
+            (Some(first), Some(last)) => {
+                format!(", {} to {}", day(first.about.at), day(last.about.at))
+            }
+            _ => String::new(),
+        };
+        format!(
+            "{} of {}{from_to}",
+            counted(runs.len(), "run"),
+            counted(self.history.cases.len(), "case")
+        )
+    }
+
+    /// What changed, in a sentence.
+    fn said(&self) -> String {
+        let since = day(self.since);
+        let (mut slower, mut faster, mut machine) = (0, 0, 0);
+        for event in self.events(true) {
+            match (event.who.is_beside_the_code(), event.is_slower()) {
+                (true, _) => machine += 1,
+                (_, true) => slower += 1,
+                (_, false) => faster += 1,
+            }
+        }
+        let parts = [
+            (slower, "slower"),
+            (faster, "faster"),
+            (machine, "beside the code"),
+        ];
+        let parts = parts.iter().filter(|(count, _)| *count > 0);
+        let parts: Vec<String> = parts
+            .map(|(count, what)| format!("{count} {what}"))
+            .collect();
+        let changes = match slower + faster + machine {
+            0 => format!("No change since {since}"),
+            all => format!(
+                "{} since {since}: {}",
+                counted(all, "change"),
+                parts.join(", ")
+            ),
+        };
+        let crept = self.crept();
+        let crept: usize = crept
+            .iter()
+            .map(|(_, cases)| cases.len())
+            .max()
+            .unwrap_or(0);
+        let crept = match crept {
+            0 => String::new(),
+            1 => "; 1 case creeps".to_owned(),
+            crept => format!("; {crept} cases creep"),
+        };
+        let lost = match self.lost().len() {
+            0 => String::new(),
+            lost => format!("; {} without a time now", counted(lost, "case")),
+        };
+        format!("{changes}{crept}{lost}.")
+    }
+
+    /// What creeps, of the cases that are asked for.
+    fn crept(&self) -> Vec<(&'a regatta_judge::history::Crept, Vec<usize>)> {
+        let trends = self.trends;
+        let each = trends.crept.iter().map(|crept| {
+            let cases = crept.cases.iter().copied();
+            (crept, cases.filter(|case| self.wants(*case)).collect())
+        });
+        let each = each.filter(|(_, cases): &(_, Vec<usize>)| !cases.is_empty());
+        each.collect()
+    }
+
+    /// The reference in words.
+    fn reference(&self) -> String {
+        let Options {
+            reference,
+            reference_from,
+            ..
+        } = *self.options;
+        format!("the {reference} runs from {} on", self.day(reference_from))
+    }
+}
+
+/// The day of a time, in the universal zone: a history may come from anywhere.
+pub(super) fn day(at: Timestamp) -> String {
+    at.to_zoned(TimeZone::UTC).strftime("%Y-%m-%d").to_string()
+}
+
+/// What changed with an event, in words.
+fn changed(event: &Event) -> Vec<String> {
+    let mut told = differences(&event.machine);
+    told.extend(differences(&event.code));
+    let nearby = differences(&event.nearby).into_iter();
+    told.extend(nearby.map(|change| format!("within two runs of it {change}")));
+    told
+}
+
+/// Differences in words: `torch.torch 2.10.0 → 2.11.0`.
+fn differences(all: &[Difference]) -> Vec<String> {
+    let each = all.iter().map(|difference| {
+        let Difference { field, base, head } = difference;
+        one_line(&format!("{field} {base} {ARROW} {head}"))
+    });
+    each.collect()
+}
+
+/// How the tone of a change is called in the style sheet.
+fn tone(who: &Who, ratio: Ratio) -> &'static str {
+    match who {
+        _ if who.is_beside_the_code() => "doubtful",
+        _ if ratio > Ratio::ONE => "bad",
+        _ => "good",
+    }
+}
+
+#[cfg(test)]
+mod tests;

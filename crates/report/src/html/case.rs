@@ -1,0 +1,203 @@
+//! What is known of one case beside its verdict, as texts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::activity;
+use super::fact::{Fact, fact};
+use crate::peaks::reached;
+use crate::text::{clean, one_line};
+use regatta_core::record::conditions::Conditions;
+use regatta_core::record::disturbance::told;
+use regatta_core::record::side::{CaseRecord, median};
+use regatta_core::record::types::RunHeader;
+use regatta_core::record::types::{Entry, Outcome};
+use regatta_judge::judgement::{Row, Uncounted};
+use regatta_worker::attention::ParamValue;
+use regatta_worker::units::{ARROW, Nanoseconds, counted};
+
+/// Named figures of a case.
+pub(super) type Facts = Vec<Fact>;
+
+/// What is known of a case beside its verdict: figures, then what its parameters became, then
+/// how far its results are off.
+pub(super) fn facts(row: &Row, head: Option<&CaseRecord>, base: Option<&CaseRecord>) -> Facts {
+    let mut facts = figures(row, head);
+    facts.extend(activity::facts(head, base));
+    facts.extend(effective(head, base));
+    facts.extend(errors(head));
+    facts
+}
+
+/// How near a case comes to what its device was measured to reach.
+pub(super) fn shares(row: &Row, header: &RunHeader) -> Facts {
+    let (Some(timing), Some(peak)) = (&row.head, reached(header, &row.case)) else {
+        return Vec::new();
+    };
+    let products = peak.share_of_products(timing.tflops);
+    let copies = peak.share_of_copies(timing.gbps);
+    let told = [
+        ("of what products of matrices reach here", products),
+        (
+            "of what copies reach here, by the least bytes to move",
+            copies,
+        ),
+    ];
+    let told = told.into_iter();
+    told.filter_map(|(name, share)| Some(fact(name, share?)))
+        .collect()
+}
+
+fn figures(row: &Row, record: Option<&CaseRecord>) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    let mut add = |name: &str, value: String| facts.push(fact(name, value));
+    if let Some(timing) = &row.head {
+        let range = [timing.min_ns, timing.max_ns].map(|time| time.to_string());
+        add("head, fastest to slowest invocation", range.join(" to "));
+    }
+    if let Some(timing) = &row.base {
+        let range = [timing.min_ns, timing.max_ns].map(|time| time.to_string());
+        add("base, fastest to slowest invocation", range.join(" to "));
+    }
+    if let Some(timing) = &row.head {
+        if let Some(ns) = timing.host_ns {
+            let base = row.base.as_ref().and_then(|base| base.host_ns);
+            add("host time to issue a call", before_after(base, ns));
+        }
+        if let Some(ns) = timing.first_call_ns {
+            let base = row.base.as_ref().and_then(|base| base.first_call_ns);
+            add("first call", before_after(base, ns));
+        }
+        add(
+            "samples",
+            format!(
+                "{} in {} invocations",
+                timing.samples,
+                timing.invocations_ns.len()
+            ),
+        );
+    }
+    if let Some(bytes) = record.and_then(|record| record.peak_bytes) {
+        add("most device memory in use", bytes.to_string());
+    }
+    if let Some(clock) = record.and_then(|record| median(&record.clock_mhz)) {
+        add("device clock", format!("{clock:.0} MHz"));
+    }
+    if let Some(record) = record {
+        conditions(&record.conditions, &mut add);
+        if !record.disturbed.is_empty() {
+            let lost = counted(record.disturbed.len(), "invocation");
+            let by = one_line(&told(&record.conditions.disturbed_by));
+            add(
+                "the machine was in",
+                format!("{lost} ({by}), which decide nothing"),
+            );
+        }
+    }
+    facts
+}
+
+/// What happened around the samples, where it says something.
+fn conditions(found: &Conditions, add: &mut impl FnMut(&str, String)) {
+    let of = |part: u32| format!("in {part} of {} invocations", found.known);
+    if found.throttled > 0 {
+        let reasons = found.throttle_reasons.iter().map(|reason| one_line(reason));
+        let reasons: Vec<String> = reasons.collect();
+        add(
+            "clocks held back",
+            format!("{} ({})", of(found.throttled), reasons.join(", ")),
+        );
+    }
+    if found.shared > 0 {
+        let others = format!("{}, up to {}", of(found.shared), found.other_processes);
+        add("other processes on the device", others);
+    }
+    if found.measured_again > 0 {
+        let again = format!(
+            "in {} ({})",
+            counted(found.measured_again as usize, "invocation"),
+            one_line(&told(&found.disturbed_by))
+        );
+        add("samples taken again, because of the machine", again);
+    }
+    if found.synchronised > 0 {
+        let waits = format!("in {} invocations", found.synchronised);
+        add("the call waits for the device", waits);
+    }
+}
+
+fn before_after(base: Option<Nanoseconds>, head: Nanoseconds) -> String {
+    match base {
+        Some(base) => format!("{base} {ARROW} {head}"),
+        None => head.to_string(),
+    }
+}
+
+/// What each parameter became: `157`, or `157 → 1` where the base differs.
+fn effective(head: Option<&CaseRecord>, base: Option<&CaseRecord>) -> Vec<Fact> {
+    let none = BTreeMap::new();
+    let head = head.map_or(&none, |record| &record.effective);
+    let base = base.map_or(&none, |record| &record.effective);
+    let names: BTreeSet<&String> = head.keys().chain(base.keys()).collect();
+    let text = |value: Option<&ParamValue>| {
+        value.map_or("unknown".to_owned(), |value| one_line(&value.to_string()))
+    };
+    names
+        .into_iter()
+        .map(|name| {
+            let (before, now) = (base.get(name), head.get(name));
+            let differs = before.is_some() && before != now;
+            Fact {
+                name: format!("{} became", one_line(name)),
+                value: if differs {
+                    format!("{} → {}", text(before), text(now))
+                } else {
+                    text(now)
+                },
+                differs,
+            }
+        })
+        .collect()
+}
+
+fn errors(head: Option<&CaseRecord>) -> Vec<Fact> {
+    let errors = head.into_iter().flat_map(|record| &record.errors);
+    errors
+        .map(|(result, error)| {
+            let name = format!("{}, error against float64", one_line(result));
+            fact(&name, format!("{error:.1e}"))
+        })
+        .collect()
+}
+
+/// Every change of structure, those that are ignored last.
+pub(super) fn changes(row: &Row) -> Vec<String> {
+    let changes = row.structure.iter().flatten().map(ToString::to_string);
+    let uncounted = Uncounted::told(&row.uncounted);
+    let memory = row.memory.as_ref();
+    let memory = memory.map(|account| format!("memory {account}"));
+    uncounted
+        .into_iter()
+        .chain(changes)
+        .chain(memory)
+        .map(|change| one_line(&change))
+        .collect()
+}
+
+/// The last lines that a worker printed before it failed, where an entry has some.
+pub(super) fn log(entry: &Entry, most: usize) -> Option<String> {
+    match &entry.outcome {
+        Outcome::Failed { log, .. } if !log.trim().is_empty() => Some(tail(&clean(log), most)),
+        _ => None,
+    }
+}
+
+/// The end of a log: what a worker said last is what it died of.
+fn tail(log: &str, most: usize) -> String {
+    let skipped = log.chars().count().saturating_sub(most);
+    let end: String = log.chars().skip(skipped).collect();
+    if skipped > 0 {
+        format!("…{end}")
+    } else {
+        end
+    }
+}

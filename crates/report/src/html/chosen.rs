@@ -1,0 +1,90 @@
+//! Which cases a page shows in full, and how long its lists are.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::summary::Summary;
+use regatta_judge::judgement::{Judgement, Row, Word};
+use regatta_worker::attention::CaseId;
+
+/// Up to so many cases a page shows all of them in full.
+pub(super) const MANY: usize = 10_000;
+
+/// Of more it shows so many in full.
+const IN_FULL: usize = 1_000;
+
+/// Entries of any one list of a page.
+pub(super) const LONGEST: usize = 100;
+
+/// Columns of one reason or log at the most.
+pub(super) const EXCERPT: usize = 4000;
+
+/// Cases of one kind that are shown above the table, the worst first.
+pub(super) const WORST: usize = 5;
+
+/// Which rows of a judgement a page shows in full, those to act upon first. Of few, all.
+pub(super) fn in_full(judgement: &Judgement, summary: &Summary) -> Vec<usize> {
+    let rows = &judgement.rows;
+    if rows.len() <= MANY {
+        return (0..rows.len()).collect();
+    }
+    let places = rows.iter().enumerate();
+    let places: HashMap<&CaseId, usize> = places.map(|(place, row)| (&row.case, place)).collect();
+    let of_rows = |lists: &[&Vec<&'_ Row>]| -> Vec<usize> {
+        let rows = lists.iter().copied().flatten();
+        rows.filter_map(|row| places.get(&row.case).copied())
+            .collect()
+    };
+    let worse = of_rows(&[
+        &summary.regressed,
+        &summary.structure,
+        &summary.not_measured,
+        &summary.uncounted,
+    ]);
+    let doubtful = (0..rows.len()).filter(|&place| rows[place].looks_worse);
+    let broken = summary.broken.iter().map(|broken| &broken.case);
+    let broken = broken.chain(
+        summary
+            .limits
+            .iter()
+            .filter_map(|limit| limit.case.as_ref()),
+    );
+    let broken = broken.filter_map(|case| places.get(case).copied());
+    let restructured: Vec<&Vec<&Row>> = summary.restructured.iter().map(|(_, rows)| rows).collect();
+    let other = [of_rows(&restructured), of_rows(&[&summary.improved])].concat();
+    let all = worse.into_iter().chain(doubtful).chain(broken).chain(other);
+    let mut seen = BTreeSet::new();
+    all.filter(|place| seen.insert(*place))
+        .take(IN_FULL)
+        .collect()
+}
+
+/// The places of all rows, the worst first: what fails, what cannot be said, what is good to
+/// know, and what only one side has. Within a kind those that changed most come first.
+pub(super) fn worst_first(rows: &[Row]) -> Vec<usize> {
+    let rank = |row: &Row| match row.word {
+        Word::Regressed => 0,
+        _ if row.fails_by_metric() && !row.allowed => 1,
+        _ if row.fails_by_structure() => 2,
+        Word::NotMeasured if !row.allowed => 3,
+        _ if row.looks_worse => 4,
+        _ if row.structure_unjudged() => 5,
+        Word::Inconclusive => 6,
+        _ if row.restructured() => 7,
+        Word::Improved => 8,
+        Word::Same => 9,
+        Word::Measured | Word::Counted => 10,
+        Word::Added => 11,
+        Word::Removed => 12,
+        Word::NotMeasured | Word::Unsupported => 13,
+    };
+    let moved = |row: &Row| row.times_ratio().map_or(0.0, |ratio| ratio.0.ln());
+    let mut places: Vec<usize> = (0..rows.len()).collect();
+    places.sort_by(|&a, &b| {
+        let (a, b) = (&rows[a], &rows[b]);
+        let faster = a.word == Word::Improved && b.word == Word::Improved;
+        let order = moved(b).total_cmp(&moved(a));
+        let order = if faster { order.reverse() } else { order };
+        rank(a).cmp(&rank(b)).then(order)
+    });
+    places
+}

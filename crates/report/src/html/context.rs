@@ -1,0 +1,137 @@
+//! What every part of the page looks up.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use serde::Serialize;
+
+use super::case::log;
+use super::chosen::{EXCERPT, in_full};
+use super::samples::{Taken, most};
+use crate::exporter::{RenderError, Report};
+use crate::summary::Summary;
+use crate::text::one_line;
+use regatta_core::record::side::CaseRecord;
+use regatta_judge::judgement::Word;
+use regatta_worker::attention::CaseId;
+use regatta_worker::units::Share;
+
+/// A report with what its parts look up.
+pub struct Context<'a> {
+    pub report: &'a Report<'a>,
+    pub summary: Summary<'a>,
+    /// The cases that are shown in full, with what was measured of each.
+    pub in_full: BTreeMap<&'a CaseId, InFull>,
+    /// The cases of the table.
+    pub cases: BTreeSet<&'a CaseId>,
+}
+
+/// What is shown of a case's entries.
+#[derive(Default)]
+pub struct InFull {
+    /// Its samples, in the order of invocations.
+    pub invocations: Vec<Taken>,
+    /// The last lines of a worker that failed.
+    pub log: Option<String>,
+}
+
+/// Columns of all reasons, and of all logs, together.
+const EXCERPTS: usize = 2_000_000;
+
+impl<'a> Context<'a> {
+    /// # Errors
+    /// When the samples cannot be read again.
+    pub fn of(report: &'a Report<'a>) -> Result<Context<'a>, RenderError> {
+        let summary = Summary::of(report.judgement);
+        let rows = &report.judgement.rows;
+        let places = in_full(report.judgement, &summary);
+        let planned = report.head.header.settings.invocations;
+        let most = most(places.len(), planned);
+        let shown = places.iter();
+        let shown = shown.map(|&place| (&rows[place].case, InFull::default()));
+        let mut context = Context {
+            report,
+            summary,
+            in_full: shown.collect(),
+            cases: rows.iter().map(|row| &row.case).collect(),
+        };
+        let excerpt = context.excerpt();
+        let names: HashSet<&str> = places.iter().map(|&at| rows[at].case.0.as_str()).collect();
+        report.entries.each_of(&names, |entry| {
+            if let Some(of_case) = context.in_full.get_mut(&entry.case) {
+                of_case.invocations.extend(Taken::of(entry, planned, most));
+                of_case.log = log(entry, excerpt).or(of_case.log.take());
+            }
+        })?;
+        Ok(context)
+    }
+
+    /// True where every case is shown in full.
+    pub fn few(&self) -> bool {
+        self.in_full.len() == self.report.judgement.rows.len()
+    }
+
+    /// Columns of one reason or log at the most: thousands of them must still be a page that
+    /// opens.
+    pub fn excerpt(&self) -> usize {
+        (EXCERPTS / self.in_full.len().max(1)).clamp(200, EXCERPT)
+    }
+
+    pub fn head_record(&self, case: &CaseId) -> Option<&CaseRecord> {
+        self.report.side.cases.get(case)
+    }
+
+    pub fn base_record(&self, case: &CaseId) -> Option<&CaseRecord> {
+        self.report.base?.cases.get(case)
+    }
+
+    /// The floor of changes that count, within what a figure can show.
+    pub fn floor(&self) -> Share {
+        let floor = self.report.head.header.rules.policy.floor;
+        if floor.is_finite() {
+            floor.max(Share(0.01)).min(Share(1.0))
+        } else {
+            Share(0.05)
+        }
+    }
+}
+
+/// A fact in which the sides differ.
+#[derive(Serialize)]
+pub struct DifferenceView {
+    pub field: String,
+    pub base: String,
+    pub head: String,
+}
+
+pub fn difference(difference: &regatta_judge::judgement::Difference) -> DifferenceView {
+    DifferenceView {
+        field: one_line(&difference.field),
+        base: one_line(&difference.base),
+        head: one_line(&difference.head),
+    }
+}
+
+/// How a word is coloured; the word itself always stands beside its colour.
+pub fn tone(word: Word) -> &'static str {
+    match word {
+        Word::Regressed => "bad",
+        Word::Improved => "good",
+        Word::NotMeasured | Word::Inconclusive => "doubtful",
+        _ => "calm",
+    }
+}
+
+/// What stands before a word, for those who do not tell its colour from another.
+pub fn sign(word: Word) -> &'static str {
+    match word {
+        Word::Regressed => "▲",
+        Word::Improved => "▼",
+        Word::Same => "=",
+        Word::Inconclusive => "?",
+        Word::NotMeasured => "✕",
+        Word::Unsupported => "∅",
+        Word::Added => "+",
+        Word::Removed => "−",
+        Word::Measured | Word::Counted => "·",
+    }
+}

@@ -1,0 +1,255 @@
+//! The document in the page, of which its script draws rows, details and figures when they are
+//! asked for.
+//!
+//! Every text is printed here, once for every format; the script shows texts and compares
+//! numbers. What repeats is said once and named by its place: a page of ten thousand cases
+//! must be one that opens.
+
+mod calls;
+mod strings;
+
+use serde_json::{Value, json};
+
+use self::calls::Calls;
+use self::strings::Strings;
+use super::case::{self, Facts};
+use super::change::{Comparison, comparison, reason};
+use super::context::{Context, sign, tone};
+use super::samples::samples;
+
+use crate::account::AccountView;
+use crate::by_axes::Table;
+use crate::fill;
+use crate::finding::findings;
+use crate::peaks::{Reached, reached};
+use crate::summary::{reproduce, tally};
+use crate::text::one_line;
+use regatta_judge::judgement::{Row, Timing, Word};
+use regatta_worker::attention::work;
+use regatta_worker::units::{Digits, numbers};
+
+/// The document as text that ends no element it stands in.
+pub(super) fn document(context: &Context, table: &Table, worst: &[usize]) -> String {
+    let rows = &context.report.judgement.rows;
+    let words: Vec<Word> = tally(rows).into_iter().map(|(word, _)| word).collect();
+    let mut strings = Strings::default();
+    let mut calls = Calls::default();
+    let details: Vec<Value> = rows
+        .iter()
+        .map(|row| match context.in_full.contains_key(&row.case) {
+            true => details(context, row, &mut strings, &mut calls),
+            false => json!(0),
+        })
+        .collect();
+    let timing = |read: fn(&Row) -> Option<String>| -> Vec<String> {
+        rows.iter()
+            .map(|row| read(row).unwrap_or_default())
+            .collect()
+    };
+    let prefix = reproduce(context.report, "");
+    let prefix = prefix.strip_suffix("''").unwrap_or(&prefix).to_owned();
+    let commands = rows.iter().enumerate().filter_map(|(place, row)| {
+        let command = reproduce(context.report, &row.case.0);
+        (command != format!("{prefix}{}", one_line(&row.case.0))).then(|| json!([place, command]))
+    });
+    let axes = table.axes.iter().map(|axis| {
+        let values: Vec<String> = axis.values.iter().map(|value| one_line(value)).collect();
+        let also: Vec<String> = axis.also.iter().map(|name| one_line(name)).collect();
+        json!({ "name": one_line(&axis.name), "also": also, "values": values, "of": axis.of })
+    });
+    let (peaks, peak_of) = peaks(context, rows);
+    let document = json!({
+        "floor": context.floor().0,
+        "words": words.iter().map(|word| [word.text(), tone(*word), sign(*word)]).collect::<Vec<_>>(),
+        "ids": ids(rows),
+        "word": rows.iter().map(|row| words.iter().position(|word| *word == row.word)).collect::<Vec<_>>(),
+        "allowed": places(rows, |row| row.allowed && row.head.is_none()),
+        "worst": worst,
+        "base": timing(|row| Some(time(row.base.as_ref()?))),
+        "head": timing(|row| Some(time(row.head.as_ref()?))),
+        "change": timing(|row| Some(row.times_ratio()?.to_string())),
+        "sees": timing(|row| Some(row.change.as_ref()?.smallest_effect.to_string())),
+        "flops": timing(|row| Some(row.head.as_ref()?.tflops?.to_string())),
+        "bytes": timing(|row| Some(Digits(row.head.as_ref()?.gbps?).to_string())),
+        "peaks": peaks.into_iter().map(|peak| json!({
+            "flops": peak.tflops.map(|rate| rate.0 * 1e12),
+            "bytes": peak.gbps.map(|rate| rate * 1e9),
+            "how": one_line(&peak.how),
+        })).collect::<Vec<_>>(),
+        "intensity": match peak_of.is_empty() {
+            true => Vec::new(),
+            false => rows.iter().map(intensity).collect(),
+        },
+        "peak": peak_of,
+        "ratio": rows.iter().map(ratios).collect::<Vec<_>>(),
+        "axes": axes.collect::<Vec<_>>(),
+        "details": details,
+        "strings": strings.into_texts(),
+        "calls": calls.into_calls(),
+        "command": prefix,
+        "commands": commands.collect::<Vec<_>>(),
+    });
+    // Nothing in it ends the element that it stands in, or begins another.
+    document.to_string().replace('<', "\\u003c")
+}
+
+/// What was measured of devices, each once, and which of them each case has; nothing where no
+/// case has any.
+fn peaks(context: &Context, rows: &[Row]) -> (Vec<Reached>, Vec<Option<usize>>) {
+    let header = &context.report.head.header;
+    if header.peaks.is_empty() {
+        return Default::default();
+    }
+    let mut all: Vec<Reached> = Vec::new();
+    let places = rows.iter().map(|row| {
+        let found = reached(header, &row.case)?;
+        let place = all.iter().position(|known| *known == found);
+        Some(place.unwrap_or_else(|| {
+            all.push(found);
+            all.len() - 1
+        }))
+    });
+    let places = places.collect();
+    (all, places)
+}
+
+/// Operations of a case for each byte that any implementation of it must move; 0 where its id
+/// says no problem.
+fn intensity(row: &Row) -> f64 {
+    let case = row.case.case();
+    case.map_or(0.0, |case| {
+        let intensity = work::flops(&case.problem) / work::bytes(&case.problem);
+        format!("{intensity:.4e}").parse().unwrap_or(0.0)
+    })
+}
+
+fn time(timing: &Timing) -> String {
+    timing.median_ns.to_string()
+}
+
+/// The ids in their order: how many characters one has in common with the one before, and the
+/// others.
+fn ids(rows: &[Row]) -> Vec<Value> {
+    let mut before = String::new();
+    let ids = rows.iter().map(|row| {
+        let id = one_line(&row.case.0);
+        let same = id.bytes().zip(before.bytes());
+        let mut same = same.take_while(|(a, b)| a == b).count();
+        while !id.is_char_boundary(same) {
+            same -= 1;
+        }
+        let common = id[..same].encode_utf16().count();
+        let told = json!([common, &id[same..]]);
+        before = id;
+        told
+    });
+    ids.collect()
+}
+
+fn places(rows: &[Row], of: impl Fn(&Row) -> bool) -> Vec<usize> {
+    let rows = rows.iter().enumerate();
+    rows.filter(|(_, row)| of(row))
+        .map(|(place, _)| place)
+        .collect()
+}
+
+/// The ratio of the times that are shown, and the one that was judged with its ends, which a
+/// whisker is drawn of.
+fn ratios(row: &Row) -> Value {
+    let short = |value: f64| -> Option<f64> { format!("{value:.4}").parse().ok() };
+    let finite = |value: f64| value.is_finite().then(|| short(value)).flatten();
+    let Some(change) = &row.change else {
+        return json!(0);
+    };
+    let shown = row.times_ratio().and_then(|ratio| finite(ratio.0));
+    match [change.ratio, change.low, change.high].map(|ratio| finite(ratio.0)) {
+        [Some(ratio), Some(low), Some(high)] => json!([shown, ratio, low, high]),
+        _ => json!([shown]),
+    }
+}
+
+/// All that is known of a case; what is not known of it is absent.
+fn details(context: &Context, row: &Row, strings: &mut Strings, calls: &mut Calls) -> Value {
+    let head = context.head_record(&row.case);
+    let base = context.base_record(&row.case);
+    let mut found = serde_json::Map::new();
+    let mut add = |key: &str, value: Value| {
+        found.insert(key.to_owned(), value);
+    };
+    if let Some(reason) = reason(row, context.excerpt()) {
+        add("reason", json!(strings.place(reason)));
+    }
+    let findings: Vec<[usize; 3]> = findings(&row.findings)
+        .into_iter()
+        .map(|of| [of.cause, of.evidence, of.share].map(|text| strings.place(text)))
+        .collect();
+    if !findings.is_empty() {
+        add("findings", json!(findings));
+    }
+    let accounts = AccountView::all(row).into_iter().map(|account| {
+        let lines = account.lines.iter().map(|line| {
+            let what = strings.place(line.what.clone());
+            json!([what, line.growth, line.from, line.width, line.longer])
+        });
+        json!([account.change, lines.collect::<Vec<Value>>()])
+    });
+    let accounts: Vec<Value> = accounts.collect();
+    if !accounts.is_empty() {
+        add("accounts", json!(accounts));
+    }
+    if let Some(told) = comparison(context, row) {
+        let Comparison {
+            judged,
+            confidence,
+            p,
+            reachable_p,
+            stage,
+            ..
+        } = told;
+        let parts = [judged, confidence, stage.to_owned(), p, reachable_p];
+        add("judged", json!(parts.map(|text| strings.place(text))));
+    }
+    let mut facts: Facts = case::facts(row, head, base);
+    facts.extend(case::shares(row, &context.report.head.header));
+    let facts: Vec<Value> = facts
+        .into_iter()
+        .map(|fact| {
+            let (name, value) = (strings.place(fact.name), strings.place(fact.value));
+            match fact.differs {
+                true => json!([name, value, 1]),
+                false => json!([name, value]),
+            }
+        })
+        .collect();
+    if !facts.is_empty() {
+        add("facts", json!(facts));
+    }
+    let changes = case::changes(row).into_iter();
+    let changes: Vec<usize> = changes.map(|change| strings.place(change)).collect();
+    if !changes.is_empty() {
+        add("changes", json!(changes));
+    }
+    let sms = fill::sms(&context.report.head.header);
+    for (side, record) in [("head", head), ("base", base)] {
+        let counters = record.and_then(|record| record.counters.as_deref());
+        if let Some(structure) = record.and_then(|record| record.structure.as_deref()) {
+            add(
+                side,
+                json!(calls.place((structure, counters), sms, strings)),
+            );
+        }
+    }
+    let taken = context.in_full.get(&row.case);
+    if let Some(log) = taken.and_then(|taken| taken.log.as_ref()) {
+        add("log", json!(strings.place(log.as_str())));
+    }
+    let base_ns = row
+        .base
+        .as_ref()
+        .map(|timing| numbers(&timing.invocations_ns));
+    let taken = taken.map_or(&[][..], |taken| &taken.invocations);
+    if let Some(samples) = samples(&base_ns.unwrap_or_default(), taken) {
+        add("samples", samples);
+    }
+    Value::Object(found)
+}

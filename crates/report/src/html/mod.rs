@@ -1,0 +1,348 @@
+//! One self-contained page: no network, no font of its own, works from a file.
+//!
+//! The template escapes everything but the figures, which escape their own text. What is known
+//! of each case is data, of which the page's script draws what is asked for; without scripts
+//! the worst cases are a table.
+
+mod activity;
+mod case;
+mod change;
+mod chosen;
+mod context;
+mod data;
+mod expectation;
+mod fact;
+mod figures;
+mod kinds;
+mod measured;
+mod samples;
+mod worst;
+
+use std::io::Write;
+
+use serde::Serialize;
+
+use self::change::ChangeView;
+use self::chosen::{LONGEST, WORST, worst_first};
+use self::context::{Context, DifferenceView, difference, sign, tone};
+use self::expectation::{ExpectationView, LimitView};
+use self::figures::{Plots, all_ratios, side_by_side};
+use self::kinds::{Kind, kinds};
+use self::measured::MeasuredView;
+use self::worst::{WorstRow, worst_rows};
+use super::by_axes::{Table, by_axes};
+use super::exporter::{Exporter, RenderError, Report};
+use super::plot::NAMED;
+use super::summary::{METRICS, Summary, tally};
+use super::template::{COLOURED, environment};
+use super::text::{clean, one_line};
+use regatta_core::record::types::RunHeader;
+use regatta_judge::judgement::{
+    ExpectationResult, Held, Judgement, Row, SideSummary, VerdictOutcome,
+};
+use regatta_worker::units::counted;
+
+/// Writes `index.html`.
+pub(super) struct Html;
+
+impl Exporter for Html {
+    fn names(&self) -> &'static [&'static str] {
+        &["index.html"]
+    }
+
+    /// However many cases there are, a page has a largest size: it is made, then written.
+    fn write(
+        &self,
+        report: &Report,
+        _: &'static str,
+        out: &mut dyn Write,
+    ) -> Result<(), RenderError> {
+        let mut templates = environment()?;
+        templates.add_filter("breakable", breakable);
+        templates.add_filter("linked", linked);
+        // The file's extension turns escaping on.
+        templates.add_template("page.html", include_str!("page.html"))?;
+        templates.add_template("cases.html", include_str!("cases.html"))?;
+        templates.add_template("measured.html", include_str!("measured.html"))?;
+        let page = page(&Context::of(report)?);
+        let page = templates
+            .get_template("page.html")?
+            .render(minijinja::value::Serde(page))?;
+        Ok(out.write_all(page.as_bytes())?)
+    }
+}
+
+/// An id with leave to break a line after its separators, and nowhere else.
+fn breakable(id: &str) -> minijinja::Value {
+    let mut out = String::new();
+    for c in id.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            ',' | ':' => {
+                out.push(c);
+                out.push_str("<wbr>");
+            }
+            c => out.push(c),
+        }
+    }
+    minijinja::Value::from_safe_string(out)
+}
+
+/// An id as a link to its case. The script writes it likewise.
+fn linked(id: &str) -> String {
+    let mut out = "#case=".to_owned();
+    for byte in id.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' => out.push(char::from(byte)),
+            b'-' | b'_' | b'.' | b'~' | b',' | b':' | b'/' | b'@' | b'=' => {
+                out.push(char::from(byte))
+            }
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+/// The script, in the order in which its parts build on each other.
+const SCRIPT: &str = concat!(
+    include_str!("script/data.js"),
+    include_str!("script/draw.js"),
+    include_str!("script/details.js"),
+    include_str!("script/sweep.js"),
+    include_str!("script/table.js"),
+);
+
+/// The whole page, as the template takes it.
+#[derive(Serialize)]
+struct Page {
+    style: [&'static str; 3],
+    script: &'static str,
+    plots: Option<Plots>,
+    /// What devices were measured to reach; empty where nobody asked.
+    roof: String,
+    data: String,
+    worst: Vec<WorstRow>,
+    in_full: String,
+    kinds: Vec<Kind>,
+    count: usize,
+    /// What moved, by axes.
+    summary: String,
+    suite: String,
+    description: String,
+    outcome: &'static str,
+    outcome_word: &'static str,
+    reasons: Vec<String>,
+    head: SideView,
+    base: Option<SideView>,
+    incomparable: Vec<DifferenceView>,
+    overrides: Vec<String>,
+    notes: Vec<String>,
+    groups: Vec<Group>,
+    rest: String,
+    expectations: Vec<ExpectationView>,
+    more_expectations: usize,
+    limits: Vec<LimitView>,
+    more_limits: usize,
+    forest: Option<String>,
+    /// How many cases are in the figure at the most.
+    named: usize,
+    throughput: Option<String>,
+    words: Vec<WordCount>,
+    floor: String,
+    measured: MeasuredView,
+}
+
+/// Changes of one kind, the worst of them shown.
+#[derive(Serialize)]
+struct Group {
+    name: &'static str,
+    tone: &'static str,
+    changes: Vec<ChangeView>,
+    /// Where the table has all of them.
+    link: String,
+    count: usize,
+    more: usize,
+}
+
+/// How many cases have a word.
+#[derive(Serialize)]
+struct WordCount {
+    word: &'static str,
+    tone: &'static str,
+    sign: &'static str,
+    count: usize,
+}
+
+/// A side in a line.
+#[derive(Serialize)]
+struct SideView {
+    label: String,
+    machine: String,
+    revision: String,
+    started: String,
+    invocations: String,
+}
+
+/// Who measured what, of devices: `torch by torch.matmul of 8192 x 8192`.
+fn roof(header: &RunHeader) -> String {
+    let peaks = header.peaks.iter();
+    let told: Vec<String> = peaks
+        .map(|(worker, peak)| one_line(&format!("{worker} by {}", peak.how)))
+        .collect();
+    told.join("; ")
+}
+
+fn page(context: &Context) -> Page {
+    let judgement = context.report.judgement;
+    let header = &context.report.head.header;
+    let summary = &context.summary;
+    let sentences = |texts: &[String]| texts.iter().map(|text| clean(text)).collect();
+    let (outcome, outcome_word) = match judgement.verdict.outcome {
+        VerdictOutcome::Passed => ("good", "Passed"),
+        VerdictOutcome::Failed => ("bad", "Failed"),
+        VerdictOutcome::NotJudged => ("doubtful", "Not judged"),
+    };
+    let rows: Vec<&Row> = judgement.rows.iter().collect();
+    let table = Table::of(&rows);
+    let worst = worst_first(&judgement.rows);
+    let expectations = expectations(judgement);
+    let limits = listed(&judgement.limits, |result| result.held);
+    Page {
+        style: [COLOURED[0], COLOURED[1], include_str!("page.css")],
+        script: SCRIPT,
+        plots: Plots::of(&table),
+        roof: roof(header),
+        data: data::document(context, &table, &worst),
+        worst: worst_rows(&judgement.rows, &worst),
+        in_full: in_full(context),
+        kinds: kinds(&judgement.rows),
+        count: judgement.rows.len(),
+        summary: by_axes(judgement),
+        suite: one_line(&judgement.suite),
+        description: one_line(&header.suite.description),
+        outcome,
+        outcome_word,
+        reasons: sentences(&judgement.verdict.reasons),
+        head: side(&judgement.head),
+        base: judgement.base.as_ref().map(side),
+        incomparable: judgement.incomparable.iter().map(difference).collect(),
+        overrides: measured::overrides(&header.suite),
+        notes: sentences(&judgement.notes),
+        groups: groups(context, summary),
+        rest: summary.rest_line(),
+        more_expectations: judgement.expectations.len() - expectations.len(),
+        expectations: expectations
+            .into_iter()
+            .enumerate()
+            .map(|(place, result)| {
+                let card = place < WORST && result.held == Held::Broken;
+                ExpectationView::of(context, result, card)
+            })
+            .collect(),
+        more_limits: judgement.limits.len() - limits.len(),
+        limits: limits.into_iter().map(LimitView::of).collect(),
+        forest: all_ratios(context),
+        named: NAMED,
+        throughput: side_by_side(context),
+        words: words(context),
+        floor: header.rules.policy.floor.to_string(),
+        measured: MeasuredView::of(context),
+    }
+}
+
+fn groups(context: &Context, summary: &Summary) -> Vec<Group> {
+    let all = [
+        ("Regressed", "bad", &summary.regressed),
+        (METRICS, "bad", &summary.metrics),
+        ("Structure got worse", "bad", &summary.structure),
+        ("Not measured", "doubtful", &summary.not_measured),
+        ("Structure not judged", "doubtful", &summary.uncounted),
+    ];
+    let restructured = summary.restructured.iter();
+    all.into_iter()
+        .chain(restructured.map(|(name, rows)| (*name, "doubtful", rows)))
+        .chain([("Improved", "good", &summary.improved)])
+        .filter(|(_, _, rows)| !rows.is_empty())
+        .map(|(name, tone, rows)| {
+            let shown = rows.len().min(WORST);
+            let changes = rows[..shown].iter();
+            Group {
+                name,
+                tone,
+                changes: changes.map(|row| ChangeView::of(context, row)).collect(),
+                link: match name {
+                    "Regressed" => "#word=regressed".to_owned(),
+                    "Not measured" => "#word=not%20measured".to_owned(),
+                    "Improved" => "#word=improved".to_owned(),
+                    _ => "#cases".to_owned(),
+                },
+                count: rows.len(),
+                more: rows.len() - shown,
+            }
+        })
+        .collect()
+}
+
+/// What a list of results shows, those that do not hold first, as far as there is room.
+fn listed<T>(results: &[T], held: impl Fn(&T) -> Held) -> Vec<&T> {
+    let mut listed: Vec<&T> = results.iter().collect();
+    listed.sort_by_key(|result| match held(result) {
+        Held::Broken => 0,
+        Held::Inconclusive => 1,
+        Held::NotJudged => 2,
+        Held::Yes => 3,
+    });
+    listed.truncate(LONGEST);
+    listed
+}
+
+/// The same of expectations, of which the worst comes first.
+fn expectations(judgement: &Judgement) -> Vec<&ExpectationResult> {
+    let excess = |of: &ExpectationResult| {
+        of.ratio
+            .map_or(f64::INFINITY, |ratio| ratio.0 / of.within.0)
+    };
+    let mut sorted: Vec<&ExpectationResult> = judgement.expectations.iter().collect();
+    sorted.sort_by(|a, b| excess(b).total_cmp(&excess(a)));
+    let listed = listed(&sorted, |result| result.held);
+    listed.into_iter().copied().collect()
+}
+
+/// Which cases have details, where not all of them have.
+fn in_full(context: &Context) -> String {
+    if context.few() {
+        return String::new();
+    }
+    format!(
+        "{} can be opened, those to act upon first; the others are figures in the table. \
+         Everything about every case is in cases.csv and samples.csv, which --output csv=DIR writes.",
+        counted(context.in_full.len(), "case")
+    )
+}
+
+fn words(context: &Context) -> Vec<WordCount> {
+    tally(&context.report.judgement.rows)
+        .into_iter()
+        .map(|(word, count)| WordCount {
+            word: word.text(),
+            tone: tone(word),
+            sign: sign(word),
+            count,
+        })
+        .collect()
+}
+
+fn side(side: &SideSummary) -> SideView {
+    SideView {
+        label: one_line(&side.label),
+        machine: one_line(&side.machine),
+        revision: side.revision.as_deref().map_or("none".to_owned(), one_line),
+        started: one_line(&side.started),
+        invocations: counted(side.invocations as usize, "invocation"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,311 @@
+//! JUnit XML for the test view of a CI system.
+//!
+//! A case is a test, named by its full id: GitLab drops all but the first of
+//! equal names. What the code did is a `failure`, what the harness could not do
+//! is an `error`, what nobody can say is `skipped`, with its reason. The verdict
+//! is a test of its own, so that a run that was not judged is never green.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+use super::exporter::{Exporter, RenderError, Report};
+use super::summary::evidence;
+use super::text::{clean, escaped, one_line, shorten};
+use regatta_core::suite::structural::Action;
+use regatta_judge::judgement::{
+    ExpectationResult, Held, Judgement, LimitResult, MetricRow, Row, Uncounted, Verdict,
+    VerdictOutcome, Word,
+};
+use regatta_worker::units::Nanoseconds;
+
+/// Writes `junit.xml`.
+pub(super) struct Junit;
+
+impl Exporter for Junit {
+    fn names(&self) -> &'static [&'static str] {
+        &["junit.xml"]
+    }
+
+    fn write(
+        &self,
+        report: &Report,
+        _: &'static str,
+        out: &mut dyn Write,
+    ) -> Result<(), RenderError> {
+        Ok(document(report.judgement, out)?)
+    }
+}
+
+/// Longest `message` attribute, in columns; the body has the whole text.
+const MESSAGE: usize = 200;
+
+/// One `testcase`.
+struct Test {
+    class: String,
+    name: String,
+    time: Option<Nanoseconds>,
+    outcome: Outcome,
+}
+
+enum Outcome {
+    Passed,
+    Failure {
+        kind: &'static str,
+        message: String,
+        body: String,
+    },
+    Error {
+        message: String,
+        body: String,
+    },
+    Skipped {
+        message: String,
+    },
+}
+
+/// Every test, made when it is asked for: twice, to be counted and to be written.
+fn tests(judgement: &Judgement) -> impl Iterator<Item = Test> {
+    let verdict = std::iter::once_with(|| of_verdict(&judgement.verdict));
+    let rows = judgement.rows.iter().map(of_row);
+    let expectations = judgement.expectations.iter().map(of_expectation);
+    let limits = judgement.limits.iter().map(of_limit);
+    verdict.chain(rows).chain(expectations).chain(limits)
+}
+
+fn document(judgement: &Judgement, out: &mut dyn Write) -> io::Result<()> {
+    let (mut all, mut failures, mut errors, mut skipped) = (0, 0, 0, 0);
+    for test in tests(judgement) {
+        all += 1;
+        match test.outcome {
+            Outcome::Passed => {}
+            Outcome::Failure { .. } => failures += 1,
+            Outcome::Error { .. } => errors += 1,
+            Outcome::Skipped { .. } => skipped += 1,
+        }
+    }
+    let counts =
+        format!(r#"tests="{all}" failures="{failures}" errors="{errors}" skipped="{skipped}""#);
+    let name = format!("regatta {} {}", judgement.suite, judgement.head.machine);
+    writeln!(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>")?;
+    writeln!(out, "<testsuites {counts}>")?;
+    writeln!(
+        out,
+        r#"<testsuite name="{}" {counts} timestamp="{}">"#,
+        escaped(&one_line(&name)),
+        escaped(&one_line(&judgement.head.started)),
+    )?;
+    let mut seen = HashMap::new();
+    for mut test in tests(judgement) {
+        make_name_unique(&mut test, &mut seen);
+        write_test(out, &test)?;
+    }
+    writeln!(out, "</testsuite>\n</testsuites>")
+}
+
+fn of_verdict(verdict: &Verdict) -> Test {
+    let message = verdict.reasons.join("; ");
+    let body = verdict.reasons.join("\n");
+    Test {
+        class: "regatta".into(),
+        name: "verdict".into(),
+        time: None,
+        outcome: match verdict.outcome {
+            VerdictOutcome::Passed => Outcome::Passed,
+            VerdictOutcome::Failed => Outcome::Failure {
+                kind: "verdict",
+                message,
+                body,
+            },
+            VerdictOutcome::NotJudged => Outcome::Error { message, body },
+        },
+    }
+}
+
+fn of_row(row: &Row) -> Test {
+    let reason = row.reason.clone().unwrap_or_default();
+    let skipped = || Outcome::Skipped {
+        message: match reason.is_empty() {
+            true => row.word.text().to_owned(),
+            false => format!("{}: {reason}", row.word.text()),
+        },
+    };
+    let outcome = match row.word {
+        Word::Regressed => Outcome::Failure {
+            kind: "regression",
+            message: evidence(row).map_or_else(|| reason.clone(), |parts| parts.join("   ")),
+            body: explanation(row),
+        },
+        Word::NotMeasured if !row.allowed => Outcome::Error {
+            message: reason.clone(),
+            body: reason.clone(),
+        },
+        _ if row.fails_by_metric() && !row.allowed => {
+            let worse = row.metrics_told().map(MetricRow::told);
+            Outcome::Failure {
+                kind: "metric",
+                message: worse.collect::<Vec<_>>().join("; "),
+                body: explanation(row),
+            }
+        }
+        _ if row.fails_by_structure() => {
+            let changes = row.structure_at(Action::Fail).map(ToString::to_string);
+            Outcome::Failure {
+                kind: "structure",
+                message: changes.collect::<Vec<_>>().join("; "),
+                body: explanation(row),
+            }
+        }
+        _ if row.structure_unjudged() => Outcome::Error {
+            message: Uncounted::told(&row.uncounted).unwrap_or_default(),
+            body: explanation(row),
+        },
+        Word::NotMeasured | Word::Unsupported | Word::Inconclusive | Word::Removed => skipped(),
+        Word::Improved | Word::Same | Word::Added | Word::Measured | Word::Counted => {
+            Outcome::Passed
+        }
+    };
+    let variant = row.case.0.split(':').next().unwrap_or_default();
+    Test {
+        class: variant.replace('/', "."),
+        name: row.case.to_string(),
+        time: row.head.as_ref().map(|timing| timing.median_ns),
+        outcome,
+    }
+}
+
+fn explanation(row: &Row) -> String {
+    let evidence = evidence(row).map(|parts| parts.join("   "));
+    let mut lines: Vec<String> = evidence.into_iter().collect();
+    lines.extend(row.reason.clone());
+    lines.extend(Uncounted::told(&row.uncounted));
+    lines.extend(row.told());
+    lines.extend(row.account_told());
+    let findings = row.findings.iter();
+    lines.extend(findings.map(ToString::to_string));
+    lines.join("\n")
+}
+
+fn of_expectation(expectation: &ExpectationResult) -> Test {
+    let reason = expectation.reason.clone().unwrap_or_default();
+    let outcome = match expectation.held {
+        Held::Yes => Outcome::Passed,
+        Held::Broken => Outcome::Failure {
+            kind: "expectation",
+            message: expectation.told(),
+            body: match &expectation.against {
+                Some(against) => format!("held against {against}\n{reason}"),
+                None => reason,
+            },
+        },
+        Held::Inconclusive => Outcome::Skipped {
+            message: format!("inconclusive: {reason}"),
+        },
+        Held::NotJudged => Outcome::Skipped {
+            message: format!("not judged: {reason}"),
+        },
+    };
+    Test {
+        class: "expectation".into(),
+        name: format!("{}: {}", expectation.name, expectation.case),
+        time: None,
+        outcome,
+    }
+}
+
+fn of_limit(limit: &LimitResult) -> Test {
+    let reason = limit.reason.clone().unwrap_or_default();
+    let outcome = match limit.held {
+        Held::Yes => Outcome::Passed,
+        Held::Broken => Outcome::Failure {
+            kind: "limit",
+            message: limit.told(),
+            body: reason,
+        },
+        Held::Inconclusive | Held::NotJudged => Outcome::Skipped {
+            message: format!("not judged: {reason}"),
+        },
+    };
+    Test {
+        class: "limit".into(),
+        name: format!("{}: {}", limit.name, limit.subject()),
+        time: None,
+        outcome,
+    }
+}
+
+fn make_name_unique(test: &mut Test, seen: &mut HashMap<String, usize>) {
+    let times = seen.entry(test.name.clone()).or_default();
+    *times += 1;
+    if *times > 1 {
+        test.name = format!("{} ({times})", test.name);
+    }
+}
+
+fn write_test(xml: &mut dyn Write, test: &Test) -> io::Result<()> {
+    write!(
+        xml,
+        r#"<testcase classname="{}" name="{}""#,
+        escaped(&one_line(&test.class)),
+        escaped(&one_line(&test.name))
+    )?;
+    if let Some(time) = test.time.filter(|time| time.is_finite()) {
+        write!(xml, r#" time="{:.9}""#, time.seconds())?;
+    }
+    let message = |text: &str| escaped(&shorten(&one_line(text), MESSAGE));
+    match &test.outcome {
+        Outcome::Passed => writeln!(xml, "/>"),
+        Outcome::Failure {
+            kind,
+            message: text,
+            body,
+        } => writeln!(
+            xml,
+            r#"><failure type="{kind}" message="{}">{}</failure></testcase>"#,
+            message(text),
+            escaped(&clean(body))
+        ),
+        Outcome::Error {
+            message: text,
+            body,
+        } => writeln!(
+            xml,
+            r#"><error type="not-measured" message="{}">{}</error></testcase>"#,
+            message(text),
+            escaped(&clean(body))
+        ),
+        Outcome::Skipped { message: text } => {
+            writeln!(xml, r#"><skipped message="{}"/></testcase>"#, message(text))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Format, fixture, render};
+
+    fn junit(scene: &fixture::Scene) -> String {
+        render(Format::Junit, &scene.report())
+            .unwrap()
+            .remove(0)
+            .text
+    }
+
+    #[test]
+    fn a_failed_gate() {
+        insta::assert_snapshot!(junit(&fixture::failed()));
+    }
+
+    #[test]
+    fn hostile_reasons_are_escaped() {
+        insta::assert_snapshot!(
+            junit(&fixture::incomplete()).replace("template&lt;int, int&gt; ", "")
+        );
+    }
+
+    #[test]
+    fn a_run_that_was_not_judged_is_never_green() {
+        assert!(junit(&fixture::refused()).contains(r#"errors="1""#));
+        assert!(junit(&fixture::empty()).contains(r#"errors="1""#));
+        assert!(junit(&fixture::passed()).contains(r#"failures="0" errors="0""#));
+    }
+}

@@ -1,0 +1,180 @@
+//! Case ids in little room: what all of a list have in common, said once, and of each what
+//! is left.
+//!
+//! Nothing is renamed: what is left out of an id stands in what the list has in common, token
+//! by token.
+
+use std::collections::BTreeSet;
+
+use super::text::one_line;
+use regatta_worker::attention::axes::{AXES, Form, Unset, axis};
+use regatta_worker::attention::{Case, CaseId};
+
+/// The short names of the cases of a list.
+#[derive(Clone, Debug, Default)]
+pub struct Labels<'a> {
+    ids: Vec<&'a CaseId>,
+    common: Vec<String>,
+}
+
+/// An id in its tokens: `torch/efficient`, `s4096` and `d32`, `num_splits_key=1`.
+struct Tokens {
+    variant: String,
+    problem: Vec<String>,
+    params: Vec<String>,
+}
+
+impl Tokens {
+    fn of(case: &Case) -> Tokens {
+        let problem = case.problem.to_string();
+        let params = case.params.iter();
+        Tokens {
+            variant: case.variant.to_string(),
+            problem: problem.split(',').map(str::to_owned).collect(),
+            params: params
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect(),
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &String> {
+        let variant = std::iter::once(&self.variant);
+        variant.chain(&self.problem).chain(&self.params)
+    }
+
+    /// As the id has them, without these.
+    fn without(&self, common: &[String]) -> String {
+        let left = |tokens: &[String]| -> String {
+            let tokens = tokens.iter().filter(|token| !common.contains(token));
+            tokens.map(String::as_str).collect::<Vec<_>>().join(",")
+        };
+        let variant = left(std::slice::from_ref(&self.variant));
+        let parts = [variant, left(&self.problem), left(&self.params)];
+        let parts = parts.iter().filter(|part| !part.is_empty());
+        one_line(&parts.map(String::as_str).collect::<Vec<_>>().join(":"))
+    }
+}
+
+impl<'a> Labels<'a> {
+    /// Of these cases. One alone is called by its id, and so are all where one is no case.
+    pub fn of(ids: impl IntoIterator<Item = &'a CaseId>) -> Labels<'a> {
+        let ids: Vec<&CaseId> = ids.into_iter().collect();
+        let common = match ids.len() {
+            0 | 1 => None,
+            _ => common(&ids),
+        };
+        match common {
+            Some(common) => Labels { ids, common },
+            None => Labels::default(),
+        }
+    }
+
+    /// What all of them have in common: `torch/efficient, d32, bwd`; `None`: nothing.
+    pub fn common(&self) -> Option<String> {
+        (!self.common.is_empty()).then(|| one_line(&self.common.join(", ")))
+    }
+
+    /// The same, token by token.
+    pub fn shared(&self) -> &[String] {
+        &self.common
+    }
+
+    /// What one of them is called beside the others; any other case by its id.
+    pub fn label(&self, id: &CaseId) -> String {
+        let case = id.case().ok().filter(|_| !self.ids.is_empty());
+        let Some(case) = case else {
+            return one_line(&id.0);
+        };
+        match Tokens::of(&case).without(&self.common) {
+            label if label.is_empty() => self.unsaid(&case),
+            label => label,
+        }
+    }
+
+    /// What the id of a case leaves out, and those of others say: `num_splits_key=auto`,
+    /// `forward`. The id where nothing is found.
+    fn unsaid(&self, case: &Case) -> String {
+        let all = self.ids.iter().filter_map(|id| id.case().ok());
+        let all: Vec<Case> = all.collect();
+        let parameters = all.iter().flat_map(|case| case.params.iter());
+        let parameters: BTreeSet<&str> = parameters.map(|(name, _)| name.as_str()).collect();
+        // What follows from another axis is told by that one.
+        let axes = AXES.iter();
+        let axes = axes.filter(|axis| !matches!(axis.unset, Unset::As(_)));
+        let names = axes.map(|axis| axis.name).chain(parameters);
+        let told = names.filter_map(|name| {
+            let value = case.facet(name);
+            let differs = all.iter().any(|other| other.facet(name) != value);
+            (differs && !value.is_empty()).then(|| match axis(name) {
+                Some(axis) if matches!(axis.form, Form::Choice(_) | Form::Mask) => value,
+                _ => format!("{name}={value}"),
+            })
+        });
+        match told.collect::<Vec<_>>() {
+            told if told.is_empty() => one_line(&case.to_string()),
+            told => one_line(&told.join(",")),
+        }
+    }
+}
+
+/// The tokens that all have, in their order in an id; `None` where one is no case's.
+fn common(ids: &[&CaseId]) -> Option<Vec<String>> {
+    let mut common: Option<Vec<String>> = None;
+    for id in ids {
+        let tokens = Tokens::of(&id.case().ok()?);
+        match &mut common {
+            None => common = Some(tokens.all().cloned().collect()),
+            Some(common) => common.retain(|token| tokens.all().any(|of| of == token)),
+        }
+    }
+    common
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(ids: &[&str]) -> (Option<String>, Vec<String>) {
+        let ids: Vec<CaseId> = ids.iter().map(|id| CaseId((*id).to_owned())).collect();
+        let labels = Labels::of(&ids);
+        let each = ids.iter().map(|id| labels.label(id));
+        (labels.common(), each.collect())
+    }
+
+    #[test]
+    fn what_all_have_is_said_once() {
+        let (common, each) = labels(&[
+            "torch/efficient:s5000,d32,bwd",
+            "torch/efficient:s10000,d32,bwd:num_splits_key=1",
+        ]);
+        assert_eq!(common.unwrap(), "torch/efficient, d32, bwd");
+        assert_eq!(each, ["s5000", "s10000:num_splits_key=1"]);
+    }
+
+    #[test]
+    fn variants_that_differ_are_named() {
+        let (common, each) = labels(&["cpu/flash:h8,s64,d64,causal", "cpu/naive:h8,s64,d64"]);
+        assert_eq!(common.unwrap(), "h8, s64, d64");
+        assert_eq!(each, ["cpu/flash:causal", "cpu/naive"]);
+    }
+
+    #[test]
+    fn no_case_is_left_without_a_name() {
+        let (common, each) = labels(&["cpu/flash:s64,d64", "cpu/flash:s64,d64,bwd"]);
+        assert_eq!(common.unwrap(), "cpu/flash, s64, d64");
+        assert_eq!(each, ["forward", "bwd"]);
+        let (_, each) = labels(&["cpu/split-key:s64,d64", "cpu/split-key:s64,d64:splits=4"]);
+        assert_eq!(each, ["splits=auto", "splits=4"]);
+        let (_, each) = labels(&["cpu/flash:s64,d64", "cpu/flash:h8,s64,d64,causal"]);
+        assert_eq!(each, ["heads=1,full", "h8,causal"]);
+    }
+
+    #[test]
+    fn one_alone_and_what_is_no_case_keep_their_ids() {
+        let alone = ["cpu/flash:s64,d64"];
+        assert_eq!(labels(&alone), (None, alone.map(str::to_owned).to_vec()));
+        let (common, each) = labels(&["no\u{1b}[2J case", "cpu/flash:s64,d64"]);
+        assert_eq!(common, None);
+        assert_eq!(each, ["no case", "cpu/flash:s64,d64"]);
+    }
+}

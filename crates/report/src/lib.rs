@@ -1,0 +1,241 @@
+//! How it is shown: one file a format.
+//!
+//! Values in, text out: nothing here reads a clock or a device, and only
+//! [`files`] writes. Every text that came from outside the process (a worker's
+//! reason, a kernel's name, a path) passes [`text`] before it is shown.
+
+mod account;
+pub mod bisect;
+pub mod by_axes;
+mod csv;
+mod exporter;
+pub mod files;
+mod fill;
+mod finding;
+mod foreign;
+mod github;
+pub mod history;
+mod html;
+mod json;
+mod junit;
+pub mod labels;
+mod markdown;
+mod peaks;
+mod plot;
+pub mod spread;
+pub mod summary;
+mod template;
+pub mod terminal;
+pub mod text;
+pub mod took;
+pub mod trace;
+
+#[cfg(test)]
+mod fixture;
+
+use std::io::Write;
+
+use exporter::Exporter;
+pub use exporter::{Document, RenderError, Report};
+pub use github::complaint;
+#[cfg(feature = "schemas")]
+pub use json::schema;
+
+/// A format a report can be written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Format {
+    /// One self-contained page.
+    Html,
+    /// Two tables: of cases and of samples.
+    Csv,
+    /// The judgement as one document.
+    Json,
+    /// For the test view of a CI system.
+    Junit,
+    /// For a comment on a pull request.
+    Markdown,
+    /// Workflow commands of GitHub Actions: annotations.
+    Github,
+    /// Bencher Metric Format.
+    Bencher,
+    /// `customSmallerIsBetter` of github-action-benchmark.
+    BenchmarkAction,
+    /// What Perfetto and chrome://tracing open, of a trace alone.
+    Perfetto,
+}
+
+/// Every format: its name on the command line, what it is, and what writes it of a run.
+const FORMATS: [(Format, &str, &str, Option<&dyn Exporter>); 9] = [
+    (
+        Format::Html,
+        "html",
+        "one self-contained page",
+        Some(&html::Html),
+    ),
+    (
+        Format::Csv,
+        "csv",
+        "cases.csv and samples.csv, in a folder",
+        Some(&csv::Csv),
+    ),
+    (
+        Format::Json,
+        "json",
+        "the judgement as one document",
+        Some(&json::Json),
+    ),
+    (
+        Format::Junit,
+        "junit",
+        "JUnit XML, for the test view of a CI system",
+        Some(&junit::Junit),
+    ),
+    (
+        Format::Markdown,
+        "markdown",
+        "for a comment; a step's summary is appended to",
+        Some(&markdown::Markdown),
+    ),
+    (
+        Format::Github,
+        "github",
+        "annotations for GitHub Actions; `-` also fills the step's summary",
+        Some(&github::Github),
+    ),
+    (
+        Format::Bencher,
+        "bencher",
+        "the Metric Format of Bencher",
+        Some(&foreign::Bencher),
+    ),
+    (
+        Format::BenchmarkAction,
+        "benchmark-action",
+        "customSmallerIsBetter of github-action-benchmark",
+        Some(&foreign::BenchmarkAction),
+    ),
+    (
+        Format::Perfetto,
+        "perfetto",
+        "of a trace: what ui.perfetto.dev opens",
+        None,
+    ),
+];
+
+impl Format {
+    /// Every format.
+    pub fn all() -> impl Iterator<Item = Format> {
+        FORMATS.iter().map(|(format, ..)| *format)
+    }
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        FORMATS[self as usize].1
+    }
+
+    /// What it is, in a line.
+    pub fn about(self) -> &'static str {
+        FORMATS[self as usize].2
+    }
+
+    fn exporter(self) -> Option<&'static dyn Exporter> {
+        FORMATS[self as usize].3
+    }
+}
+
+/// The documents of a report in one format, the one that matters most first:
+/// one each, but for [`Format::Csv`], which has `cases.csv` and `samples.csv`.
+///
+/// # Errors
+/// Only for what no values should bring about: a template or a figure that does
+/// not fit its own data.
+pub fn render(format: Format, report: &Report) -> Result<Vec<Document>, RenderError> {
+    let documents = names(format).iter().map(|name| {
+        let mut bytes = Vec::new();
+        write(format, report, name, &mut bytes)?;
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        Ok(Document { name, text })
+    });
+    documents.collect()
+}
+
+/// The names of the documents of a format, the one that matters most first; none where it is not
+/// made of a run.
+pub fn names(format: Format) -> &'static [&'static str] {
+    format.exporter().map_or(&[], Exporter::names)
+}
+
+/// Writes one document of a report, as it is made: of many cases it is never in memory as a
+/// whole.
+///
+/// # Errors
+/// When the writer takes no more, or the run's file cannot be read again; and as [`render`].
+pub fn write(
+    format: Format,
+    report: &Report,
+    name: &'static str,
+    out: &mut dyn Write,
+) -> Result<(), RenderError> {
+    match format.exporter() {
+        Some(exporter) => exporter.write(report, name, out),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use regatta_worker::units::{Nanoseconds, Probability, Rate, Ratio, Share, quantities};
+
+    #[test]
+    fn the_table_is_in_the_order_of_the_formats() {
+        assert!(Format::all().enumerate().all(|(i, f)| f as usize == i));
+    }
+
+    #[test]
+    fn every_format_takes_any_number() {
+        let odd = [
+            f64::NAN,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            0.0,
+            -0.0,
+            -1.0,
+            1e308,
+            5e-324,
+        ];
+        for number in odd {
+            let (time, ratio) = (Nanoseconds(number), Ratio(number));
+            let mut scene = fixture::failed();
+            scene.head.header.rules.policy.floor = Share(number);
+            for row in &mut scene.judgement.rows {
+                for timing in row.head.iter_mut().chain(&mut row.base) {
+                    (timing.median_ns, timing.min_ns, timing.max_ns) = (time, time, time);
+                    (timing.tflops, timing.gbps) = (Some(Rate(number)), Some(number));
+                    timing.invocations_ns = vec![time; 3];
+                }
+                if let Some(change) = &mut row.change {
+                    (change.ratio, change.low, change.high) = (ratio, ratio, ratio);
+                    (change.p, change.smallest_effect) = (Probability(number), Share(number));
+                }
+            }
+            for expectation in &mut scene.judgement.expectations {
+                (expectation.ratio, expectation.within) = (Some(ratio), ratio);
+            }
+            for entry in &mut scene.head.entries {
+                if let regatta_core::record::types::Outcome::Measured(measurement) =
+                    &mut entry.outcome
+                {
+                    measurement.device_ns = quantities([number, 1.0, number]);
+                }
+            }
+            for format in Format::all() {
+                render(format, &scene.report()).unwrap();
+            }
+            for all in [false, true] {
+                let options = terminal::Options { colour: true, all };
+                terminal::render(&scene.judgement, options);
+            }
+        }
+    }
+}

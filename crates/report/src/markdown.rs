@@ -1,0 +1,313 @@
+//! A comment for a pull request: verdict, what changed, the rest folded away.
+//!
+//! GitHub refuses comments of more than 65,536 characters, so lists end at
+//! [`MOST_ROWS`] and say how many they left out.
+
+use std::fmt::Write;
+use std::io;
+
+use super::by_axes::by_axes;
+use super::exporter::{Exporter, RenderError, Report};
+use super::summary::{METRICS, Summary, judged, reproduce};
+use super::text::{one_line, shorten};
+use regatta_core::names::plain_name;
+use regatta_judge::judgement::{
+    ExpectationResult, Judgement, LimitResult, Row, Timing, Uncounted, VerdictOutcome,
+};
+use regatta_worker::units::{NONE, Ratio};
+
+/// Writes `report.md`.
+pub(super) struct Markdown;
+
+impl Exporter for Markdown {
+    fn names(&self) -> &'static [&'static str] {
+        &["report.md"]
+    }
+
+    /// What it may hold at the most is little enough to be made first.
+    fn write(
+        &self,
+        report: &Report,
+        _: &'static str,
+        out: &mut dyn io::Write,
+    ) -> Result<(), RenderError> {
+        Ok(out.write_all(document(report).as_bytes())?)
+    }
+}
+
+/// Rows of one table at the most.
+const MOST_ROWS: usize = 40;
+
+/// Columns of one reason at the most.
+const REASON: usize = 240;
+
+fn document(report: &Report) -> String {
+    let judgement = report.judgement;
+    let summary = Summary::of(judgement);
+    // Whoever keeps one comment a suite finds its own by this line, which nobody sees.
+    let mut out = format!("<!-- regatta: {} -->\n", plain_name(&judgement.suite));
+    verdict(&mut out, judgement);
+    let by_axes = by_axes(judgement);
+    if !by_axes.is_empty() {
+        let _ = writeln!(out, "\n{}", prose(&by_axes));
+    }
+    changes(&mut out, "Regressed", &summary.regressed);
+    changes(&mut out, METRICS, &summary.metrics);
+    changes(&mut out, "Structure got worse", &summary.structure);
+    broken(&mut out, &summary.broken);
+    limits(&mut out, &summary.limits);
+    reasons(&mut out, "Not measured", &summary.not_measured);
+    changes(&mut out, "Structure not judged", &summary.uncounted);
+    for (name, rows) in &summary.restructured {
+        changes(&mut out, name, rows);
+    }
+    changes(&mut out, "Improved", &summary.improved);
+    let rest = summary.rest_line();
+    if !rest.is_empty() {
+        let before = if summary.is_quiet() { "" } else { "The rest: " };
+        let _ = writeln!(out, "\n{before}{rest}.");
+    }
+    details(&mut out, report, &summary);
+    out
+}
+
+fn verdict(out: &mut String, judgement: &Judgement) {
+    let word = match judgement.verdict.outcome {
+        VerdictOutcome::Passed => "✅ Passed",
+        VerdictOutcome::Failed => "❌ Failed",
+        VerdictOutcome::NotJudged => "⚠️ Not judged",
+    };
+    let _ = writeln!(out, "### {word}: {}\n", prose(&judgement.suite));
+    for reason in &judgement.verdict.reasons {
+        let _ = writeln!(out, "- {}", prose(reason));
+    }
+    for difference in &judgement.incomparable {
+        let _ = writeln!(
+            out,
+            "- not comparable: {} {} → {}",
+            prose(&difference.field),
+            code(&difference.base),
+            code(&difference.head)
+        );
+    }
+}
+
+fn changes(out: &mut String, name: &str, rows: &[&Row]) {
+    if rows.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "\n#### {name} ({})\n", rows.len());
+    out.push_str("| case | base | head | change | interval |\n|---|--:|--:|--:|--:|\n");
+    let time = |timing: &Option<Timing>| {
+        let timing = timing.as_ref();
+        timing.map_or(NONE.to_owned(), |timing| timing.median_ns.to_string())
+    };
+    for row in rows.iter().take(MOST_ROWS) {
+        let _ = write!(out, "| {}", code(&row.case.0));
+        if let Some(uncounted) = Uncounted::told(&row.uncounted) {
+            let _ = write!(out, "<br>{}", prose(&uncounted));
+        }
+        for change in row.told() {
+            let _ = write!(out, "<br>{}", prose(&change));
+        }
+        if let Some(account) = row.account_told() {
+            let _ = write!(out, "<br>{}", prose(&account));
+        }
+        for finding in &row.findings {
+            let _ = write!(out, "<br>{}: {}", finding.cause, prose(&finding.evidence()));
+        }
+        let _ = writeln!(
+            out,
+            " | {} | {} | **{}** | {} |",
+            time(&row.base),
+            time(&row.head),
+            row.times_ratio().unwrap_or(Ratio(f64::NAN)),
+            judged(row).unwrap_or_else(|| NONE.to_owned())
+        );
+    }
+    left_out(out, rows.len());
+}
+
+fn reasons(out: &mut String, name: &str, rows: &[&Row]) {
+    if rows.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "\n#### {name} ({})\n", rows.len());
+    for row in rows.iter().take(MOST_ROWS) {
+        let reason = row.reason.as_deref().unwrap_or_default();
+        let _ = writeln!(out, "- {} {}", code(&row.case.0), prose(reason));
+    }
+    left_out(out, rows.len());
+}
+
+fn broken(out: &mut String, broken: &[&ExpectationResult]) {
+    if broken.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "\n#### Broken expectations ({})\n", broken.len());
+    out.push_str("| expectation | case | against | ratio | allowed |\n|---|---|---|--:|--:|\n");
+    for expectation in broken.iter().take(MOST_ROWS) {
+        let against = expectation.against.as_ref();
+        let _ = writeln!(
+            out,
+            "| {} | {} | {} | **{}** | {} |",
+            prose(&expectation.name),
+            code(&expectation.case.0),
+            against.map_or(String::new(), |case| code(&case.0)),
+            expectation.ratio.unwrap_or(Ratio(f64::NAN)).factor(),
+            expectation.within.factor()
+        );
+    }
+    left_out(out, broken.len());
+}
+
+fn limits(out: &mut String, broken: &[&LimitResult]) {
+    if broken.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "\n#### Broken limits ({})\n", broken.len());
+    for limit in broken.iter().take(MOST_ROWS) {
+        let reason = limit.reason.as_deref().unwrap_or_default();
+        let _ = writeln!(
+            out,
+            "- {}: {} {}<br>{}",
+            prose(&limit.name),
+            code(&limit.subject()),
+            prose(&limit.told()),
+            prose(reason)
+        );
+    }
+    left_out(out, broken.len());
+}
+
+fn left_out(out: &mut String, count: usize) {
+    if count > MOST_ROWS {
+        let _ = writeln!(out, "\nand {} more", count - MOST_ROWS);
+    }
+}
+
+fn details(out: &mut String, report: &Report, summary: &Summary) {
+    let judgement = report.judgement;
+    out.push_str("\n<details><summary>How it was measured</summary>\n\n");
+    let sides = [
+        ("head", Some(&judgement.head)),
+        ("base", judgement.base.as_ref()),
+    ];
+    for (name, side) in sides {
+        let Some(side) = side else { continue };
+        let _ = writeln!(
+            out,
+            "- {name}: {} on {}, revision {}, {} invocations, {}",
+            code(&side.label),
+            code(&side.machine),
+            code(side.revision.as_deref().unwrap_or("none")),
+            side.invocations,
+            prose(&side.started)
+        );
+    }
+    for difference in judgement.differences.iter().take(MOST_ROWS) {
+        let _ = writeln!(
+            out,
+            "- differs: {} {} → {}",
+            prose(&difference.field),
+            code(&difference.base),
+            code(&difference.head)
+        );
+    }
+    let untold = judgement.differences.len().saturating_sub(MOST_ROWS);
+    if untold > 0 {
+        let _ = writeln!(out, "- and {untold} more differ");
+    }
+    for note in judgement.notes.iter().take(MOST_ROWS) {
+        let _ = writeln!(out, "- note: {}", prose(note));
+    }
+    if let Some(row) = summary.regressed.first() {
+        let _ = writeln!(
+            out,
+            "\nMeasure the slowest one again:\n\n```sh\n{}\n```",
+            reproduce(report, &row.case.0)
+        );
+    }
+    out.push_str("\n</details>\n");
+}
+
+/// Text from outside as Markdown prose, on one line, also inside a table.
+fn prose(text: &str) -> String {
+    let mut out = String::new();
+    for c in shorten(&one_line(text), REASON).chars() {
+        match c {
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            // An invisible comment keeps people and issues from being called.
+            '@' | '#' => {
+                out.push(c);
+                out.push_str("<!---->");
+            }
+            '|' | '\\' | '`' | '*' | '_' | '[' | ']' | '~' => {
+                out.push('\\');
+                out.push(c);
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Text from outside as a code span, on one line, also inside a table.
+fn code(text: &str) -> String {
+    let text = shorten(&one_line(text), REASON);
+    // A code span cannot hold a backtick, nor a table's cell a bar.
+    format!("`{}`", text.replace('`', "'").replace('|', "¦"))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Format, fixture, render};
+    use regatta_judge::judgement::Difference;
+
+    fn markdown(scene: &fixture::Scene) -> String {
+        render(Format::Markdown, &scene.report())
+            .unwrap()
+            .remove(0)
+            .text
+    }
+
+    #[test]
+    fn a_failed_gate() {
+        insta::assert_snapshot!(markdown(&fixture::failed()));
+    }
+
+    #[test]
+    fn hostile_reasons_stay_text() {
+        insta::assert_snapshot!(markdown(&fixture::incomplete()));
+    }
+
+    #[test]
+    fn a_refused_comparison() {
+        insta::assert_snapshot!(markdown(&fixture::refused()));
+    }
+
+    #[test]
+    fn differences_that_are_not_shown_are_counted() {
+        let mut scene = fixture::failed();
+        let one = |number: usize| Difference {
+            field: format!("torch.packages.p{number}"),
+            base: "1".to_owned(),
+            head: "2".to_owned(),
+        };
+        scene.judgement.differences = (0..super::MOST_ROWS + 3).map(one).collect();
+        let text = markdown(&scene);
+        assert!(text.contains("- and 3 more differ\n"), "{text}");
+        scene.judgement.differences.truncate(super::MOST_ROWS);
+        assert!(!markdown(&scene).contains("more differ"));
+    }
+
+    #[test]
+    fn a_comment_has_a_largest_size() {
+        let mut scene = fixture::large(60);
+        let slow = scene.judgement.rows[5].clone();
+        scene.judgement.rows = vec![slow; 2000];
+        assert!(markdown(&scene).len() < 65_536);
+    }
+}

@@ -1,0 +1,219 @@
+//! Every ratio with its interval, sorted, over the band of changes too small to
+//! count: which ones stick out, and does everything lean to one side?
+
+use super::canvas::{Anchor, Canvas, Frame};
+use super::ink::Ink;
+use super::scale::Scale;
+use crate::text::shorten_middle;
+use regatta_worker::units::Ratio;
+
+/// One case.
+pub(crate) struct Whisker<'a> {
+    /// Its id.
+    pub case: &'a str,
+    /// Head over base.
+    pub ratio: f64,
+    /// Ends of the interval.
+    pub interval: (f64, f64),
+    /// What it is drawn in.
+    pub ink: Ink,
+}
+
+/// Beyond these many rows there is no room for names.
+pub(crate) const NAMED: usize = 90;
+
+const WIDTH: i32 = 900;
+const TOP: i32 = 34;
+
+/// Where things go: with names beside the whiskers, or dense without.
+struct Layout {
+    left: i32,
+    right: i32,
+    row: i32,
+    named: bool,
+}
+
+/// Draws it, the slowest on top; `None` when there is no ratio.
+pub(crate) fn forest(whiskers: &[Whisker], floor: f64) -> Option<String> {
+    // No suite may have a floor of NaN, but no figure may fall over one.
+    let floor = if floor.is_finite() {
+        floor.clamp(0.01, 1.0)
+    } else {
+        0.05
+    };
+    let usable = |w: &&Whisker| w.ratio.is_finite() && w.ratio > 0.0;
+    let mut sorted: Vec<&Whisker> = whiskers.iter().filter(usable).collect();
+    if sorted.is_empty() {
+        return None;
+    }
+    sorted.sort_by(|a, b| b.ratio.total_cmp(&a.ratio).then(a.case.cmp(b.case)));
+    let layout = if sorted.len() <= NAMED {
+        Layout {
+            left: 372,
+            right: 780,
+            row: 18,
+            named: true,
+        }
+    } else {
+        Layout {
+            left: 40,
+            right: 860,
+            row: (1200 / sorted.len() as i32).clamp(2, 6),
+            named: false,
+        }
+    };
+    let height = TOP + layout.row * sorted.len() as i32 + 26;
+    let half = half_range(&sorted, floor);
+    let scale = Scale::log_between((-half).exp(), half.exp(), layout.left, layout.right);
+    let description = format!(
+        "{} cases, from {} to {}; the band is a change of {:.0} % either way",
+        sorted.len(),
+        Ratio(sorted[sorted.len() - 1].ratio),
+        Ratio(sorted[0].ratio),
+        100.0 * floor
+    );
+    let frame = Frame {
+        title: "Head over base, every case, the slowest first",
+        description: &description,
+        size: (WIDTH, height),
+    };
+    Some(frame.draw(|canvas| {
+        backdrop(canvas, &scale, &layout, floor, height);
+        for (i, whisker) in sorted.iter().enumerate() {
+            let y = TOP + layout.row * i as i32 + layout.row / 2;
+            mark(canvas, whisker, &scale, &layout, y);
+        }
+        if layout.named {
+            for (i, whisker) in sorted.iter().enumerate() {
+                let y = TOP + layout.row * i as i32 + layout.row / 2;
+                name(canvas, whisker, &layout, y);
+            }
+        }
+    }))
+}
+
+/// Half the axis as a logarithm: three in four intervals fit, the floor is seen,
+/// and one hundredfold slowdown does not flatten the rest.
+fn half_range(sorted: &[&Whisker], floor: f64) -> f64 {
+    let mut reach: Vec<f64> = sorted
+        .iter()
+        .map(|w| w.interval.0.ln().abs().max(w.interval.1.ln().abs()))
+        .filter(|reach| reach.is_finite())
+        .collect();
+    reach.sort_by(f64::total_cmp);
+    let most = reach.get(reach.len() * 3 / 4).or(reach.last());
+    let least = 2.5 * (1.0 + floor).ln();
+    let wanted = (1.2 * most.copied().unwrap_or(0.0)).min(4f64.ln());
+    wanted.max(least)
+}
+
+fn backdrop(canvas: &mut Canvas, scale: &Scale, layout: &Layout, floor: f64, height: i32) {
+    let bottom = height - 20;
+    let band = [1.0 / (1.0 + floor), 1.0 + floor].map(|ratio| scale.at(ratio));
+    canvas.block((band[0], TOP - 6), (band[1], bottom), Ink::Band);
+    let ticks = ticks(scale);
+    for tick in &ticks {
+        let x = scale.at(*tick);
+        canvas.line((x, TOP - 6), (x, bottom), Ink::Grid, 1);
+    }
+    let one = scale.at(1.0);
+    canvas.line((one, TOP - 6), (one, bottom), Ink::Muted, 1);
+    for tick in ticks {
+        let label = if tick == 1.0 {
+            "same".to_owned()
+        } else if (0.5..2.0).contains(&tick) && tick > 0.5 {
+            format!("{:+.0} %", 100.0 * (tick - 1.0))
+        } else {
+            // Ticks are whole factors.
+            Ratio(tick)
+                .to_string()
+                .replace(".00x", "x")
+                .replace(".0x", "x")
+        };
+        canvas.text(
+            &label,
+            (scale.at(tick), TOP - 16),
+            Anchor::Middle,
+            11,
+            Ink::Muted,
+        );
+    }
+    let y = height - 8;
+    canvas.text("← faster", (layout.left, y), Anchor::Start, 11, Ink::Fast);
+    canvas.text("slower →", (layout.right, y), Anchor::End, 11, Ink::Slow)
+}
+
+/// Ratios worth a line, the most telling first, none closer than its label is
+/// wide.
+fn ticks(scale: &Scale) -> Vec<f64> {
+    const BY_WORTH: [f64; 17] = [
+        1.0, 0.5, 2.0, 0.8, 1.25, 0.9, 1.1, 0.95, 1.05, 0.98, 1.02, 0.99, 1.01, 0.25, 4.0, 0.67,
+        1.5,
+    ];
+    let mut kept: Vec<f64> = Vec::new();
+    for tick in BY_WORTH.into_iter().filter(|tick| scale.holds(*tick)) {
+        let apart = |other: &f64| (scale.at(*other) - scale.at(tick)).abs() >= 58;
+        if kept.iter().all(apart) {
+            kept.push(tick);
+        }
+    }
+    kept
+}
+
+fn mark(canvas: &mut Canvas, whisker: &Whisker, scale: &Scale, layout: &Layout, y: i32) {
+    let (low, high) = whisker.interval;
+    let (radius, width) = if layout.named { (4, 2) } else { (2, 1) };
+    if low.is_finite() && high.is_finite() {
+        let (from, to) = (scale.at(low), scale.at(high));
+        canvas.line((from, y), (to, y), whisker.ink, width);
+    }
+    if scale.holds(whisker.ratio) {
+        canvas.dot((scale.at(whisker.ratio), y), radius, whisker.ink)
+    } else if whisker.ratio > 1.0 {
+        canvas.triangle((layout.right + 2 + 2 * radius, y), 2 * radius, whisker.ink)
+    } else {
+        canvas.triangle((layout.left - 2 - 2 * radius, y), -2 * radius, whisker.ink)
+    }
+}
+
+fn name(canvas: &mut Canvas, whisker: &Whisker, layout: &Layout, y: i32) {
+    let case = shorten_middle(whisker.case, 56);
+    let at = (layout.left - 18, y);
+    canvas.text(&case, at, Anchor::End, 11, Ink::Text);
+    let change = Ratio(whisker.ratio).to_string();
+    canvas.text(
+        &change,
+        (layout.right + 16, y),
+        Anchor::Start,
+        11,
+        whisker.ink,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_ratios_can_be_drawn() {
+        assert_eq!(forest(&[], 0.05), None);
+        let odd = [f64::NAN, 0.0, -1.0, f64::INFINITY, 1e-9, 1.0, 1e9];
+        for count in [1, 200] {
+            let whiskers: Vec<Whisker> = odd
+                .iter()
+                .cycle()
+                .take(7 * count)
+                .map(|&ratio| Whisker {
+                    case: "<x>",
+                    ratio,
+                    interval: (0.9 * ratio, 1.1 * ratio),
+                    ink: Ink::Head,
+                })
+                .collect();
+            for floor in [0.0, 0.05, f64::NAN] {
+                let svg = forest(&whiskers, floor).unwrap();
+                assert!(!svg.contains("<x>"));
+            }
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! Which cases stand in which columns.
+
+use std::collections::HashSet;
+
+use owo_colors::Style;
+
+use super::screen::Screen;
+use super::table::{Line, Table};
+use crate::labels::Labels;
+use crate::summary::{Fresh, fresh, interval};
+use crate::text::shorten_middle;
+use regatta_core::suite::rules::Metric;
+use regatta_core::suite::structural::Kind;
+use regatta_judge::judgement::{Cause, ExpectationResult, MetricRow, Row, Timing, Uncounted, Word};
+use regatta_worker::units::Ratio;
+
+/// So many of a list have all that is known of them below their line; of the others that
+/// have figures of their own, those of which something is told for the first time.
+const TOLD: usize = 5;
+
+/// What a list is of, beside its cases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Of {
+    /// Times of the device.
+    Times,
+    /// What is told beside them: other metrics have lines of their own.
+    Beside,
+}
+
+/// A list of cases under a heading, those first that come first, up to so many.
+pub(super) fn list(screen: &mut Screen, name: &str, rows: &[&Row], of: Of, style: Style) {
+    if rows.is_empty() {
+        return;
+    }
+    screen.heading(name, rows.len(), style);
+    let labels = Labels::of(rows.iter().map(|row| &row.case));
+    let mut said = Vec::from_iter(labels.common().map(|common| format!("all {common}")));
+    said.extend((of == Of::Times).then(|| sureness(rows)).flatten());
+    screen.wrapped(2, &said.join("; "));
+    // Neither is what is told of each of them said of each.
+    let of_all = of_all(rows, of);
+    for paragraph in &of_all {
+        screen.wrapped(2, &format!("each: {paragraph}"));
+    }
+    let shown = &rows[..rows.len().min(screen.most)];
+    let everything = screen.most == usize::MAX;
+    let mut known = Known::default();
+    let mut lines = Vec::new();
+    for (place, row) in shown.iter().enumerate() {
+        // All are asked, so that all of theirs is known.
+        let new = known.adds(row);
+        let whole = new || place < TOLD || everything || row.change.is_none();
+        let mut below: Vec<String> = beyond(row).into_iter().collect();
+        below.extend(told(row, of, whole));
+        below.retain(|paragraph| !of_all.contains(paragraph));
+        let label = labels.label(&row.case);
+        let mut of_row = match of {
+            Of::Beside if row.metrics_told().next().is_some() => metrics(row, &label),
+            Of::Times | Of::Beside => vec![times(row, label)],
+        };
+        if let Some(last) = of_row.last_mut() {
+            last.below = below;
+        }
+        lines.extend(of_row);
+    }
+    Table {
+        heads: vec!["metric", "base", "head", "change", "interval"],
+        lines,
+    }
+    .print(screen);
+    screen.left_out(rows.len());
+}
+
+/// What was told of earlier cases of a list.
+#[derive(Default)]
+struct Known {
+    causes: HashSet<Cause>,
+    metrics: HashSet<Metric>,
+    structure: HashSet<Kind>,
+}
+
+impl Known {
+    /// True where something of it was not told of any before.
+    fn adds(&mut self, row: &Row) -> bool {
+        let causes = row.findings.iter().map(|finding| finding.cause);
+        let causes = causes.filter(|cause| self.causes.insert(*cause)).count();
+        let metrics = row.metrics_told().map(|metric| metric.metric);
+        let metrics = metrics
+            .filter(|metric| self.metrics.insert(*metric))
+            .count();
+        let changes = row.structure.iter().flatten().map(|change| change.kind);
+        let changes = changes.filter(|kind| self.structure.insert(*kind)).count();
+        causes + metrics + changes > 0
+    }
+}
+
+/// What is told of a case below its figures: why it is judged as it is, and with `whole` what
+/// else changed, and the causes.
+fn told(row: &Row, of: Of, whole: bool) -> Vec<String> {
+    let mut told: Vec<String> = row.reason.iter().cloned().collect();
+    told.extend(Uncounted::told(&row.uncounted));
+    if whole || of == Of::Beside {
+        told.extend(match of {
+            Of::Times => row.told(),
+            // Its metrics have lines of their own, but for where their changes went.
+            Of::Beside => row.metrics_told().filter_map(accounted).collect(),
+        });
+        if of == Of::Beside {
+            told.extend(row.structure_told());
+        }
+        told.extend(row.account_told());
+        told.extend(row.findings.iter().map(ToString::to_string));
+    }
+    told
+}
+
+/// Where a metric's change went: `first call +21.0 ms = compiling 1 → 4 +20.0`.
+fn accounted(of: &MetricRow) -> Option<String> {
+    let account = of.account.as_ref()?;
+    Some(format!("{} {account}", of.metric.text()))
+}
+
+/// What is told of every case of a list, where they are several.
+fn of_all(rows: &[&Row], of: Of) -> Vec<String> {
+    let Some((first, others)) = rows.split_first().filter(|(_, others)| !others.is_empty()) else {
+        return Vec::new();
+    };
+    let mut all = told(first, of, true);
+    for row in others {
+        if all.is_empty() {
+            break;
+        }
+        let told = told(row, of, true);
+        all.retain(|paragraph| told.contains(paragraph));
+    }
+    all
+}
+
+/// A case by its device time.
+fn times(row: &Row, label: String) -> Line {
+    Line {
+        label,
+        cells: vec![
+            String::new(),
+            time(&row.base),
+            time(&row.head),
+            row.times_ratio().map_or_else(String::new, short),
+            interval(row).unwrap_or_default(),
+        ],
+        ..Line::default()
+    }
+}
+
+/// A case by the metrics that got worse, a line each.
+fn metrics(row: &Row, label: &str) -> Vec<Line> {
+    let lines = row.metrics_told().enumerate().map(|(place, of)| Line {
+        label: if place == 0 { label } else { "" }.to_owned(),
+        cells: vec![
+            of.metric.text().to_owned(),
+            of.base_ns.to_string(),
+            of.head_ns.to_string(),
+            short(of.head_ns / of.base_ns),
+        ],
+        ..Line::default()
+    });
+    lines.collect()
+}
+
+/// The estimate that was judged, where the ratio of the two times that are shown lies beyond
+/// its interval: it is over all invocations, and has the machine's share taken out.
+fn beyond(row: &Row) -> Option<String> {
+    let change = row.change.as_ref()?;
+    let shown = row.times_ratio()?;
+    let within = (change.low.0..=change.high.0).contains(&shown.0);
+    let alike = shown.to_string() == change.ratio.to_string();
+    (!within && !alike).then(|| {
+        format!(
+            "judged {} over all invocations, without what they share",
+            change.ratio
+        )
+    })
+}
+
+/// How sure a list of changes is: `p < 0.0001, all confirmed`.
+fn sureness(rows: &[&Row]) -> Option<String> {
+    let mut p: Vec<_> = rows
+        .iter()
+        .filter_map(|row| Some(row.change.as_ref()?.p))
+        .collect();
+    p.sort_by(|a, b| a.total_cmp(b));
+    let (least, most) = (p.first()?.to_string(), p.last()?.to_string());
+    let mut said = match least == most {
+        true => format!("p {most}"),
+        false => format!("p {least} to {most}"),
+    };
+    for (kind, word) in [
+        (Fresh::Confirmed, "confirmed"),
+        (Fresh::Withdrawn, "withdrawn"),
+        (Fresh::Undecided, "not decided by fresh invocations"),
+    ] {
+        let count = rows.iter().filter(|row| fresh(row) == Some(kind)).count();
+        match count {
+            0 => {}
+            _ if rows.len() == 1 => said += &format!(", {word}"),
+            all if all == rows.len() => said += &format!(", all {word}"),
+            some => said += &format!(", {some} {word}"),
+        }
+    }
+    Some(said)
+}
+
+/// Cases of a run without a base that are all printed unasked.
+const FEW: usize = 60;
+
+/// Every case of a run without a base: what it takes, how fast that is, and how far its
+/// invocations are apart.
+pub(super) fn table_alone(screen: &mut Screen, rows: &[Row]) {
+    let most = match rows.len() <= FEW {
+        true => rows.len(),
+        false => screen.most,
+    };
+    every(screen, rows, most, &["time", "rate", "spread"], |row| {
+        let Some(timing) = &row.head else {
+            return vec![row.word.text().to_owned()];
+        };
+        let spread = match timing.invocations_ns.len() {
+            0 | 1 => String::new(),
+            _ => (timing.max_ns - timing.min_ns)
+                .share_of(timing.median_ns)
+                .to_string(),
+        };
+        vec![timing.median_ns.to_string(), rate(timing), spread]
+    });
+    if rows.iter().any(|row| row.head.is_some()) {
+        screen.wrapped(
+            2,
+            "spread: from the fastest invocation to the slowest, as a part of the median",
+        );
+    }
+    if rows.len() > most {
+        screen.left_out(rows.len());
+    }
+}
+
+/// Every case with what is said of it.
+pub(super) fn table(screen: &mut Screen, rows: &[Row]) {
+    every(
+        screen,
+        rows,
+        screen.most,
+        &["base", "head", "change", "verdict"],
+        |row| {
+            vec![
+                time(&row.base),
+                time(&row.head),
+                row.times_ratio().map_or_else(String::new, short),
+                row.word.text().to_owned(),
+            ]
+        },
+    );
+}
+
+/// Cases by variant, at the most so many: what those of one have in common stands above them.
+fn every(
+    screen: &mut Screen,
+    rows: &[Row],
+    most: usize,
+    heads: &[&'static str],
+    cells: impl Fn(&Row) -> Vec<String>,
+) {
+    screen.heading("Every case", rows.len(), Style::new().bold());
+    let shown = &rows[..rows.len().min(most)];
+    let variant = |row: &Row| row.case.0.split(':').next().map(str::to_owned);
+    let groups: Vec<&[Row]> = shown.chunk_by(|a, b| variant(a) == variant(b)).collect();
+    let mut lines = Vec::new();
+    for group in &groups {
+        let labels = Labels::of(group.iter().map(|row| &row.case));
+        let common = labels.common();
+        let indent = if common.is_some() { "  " } else { "" };
+        lines.extend(common.map(|common| Line {
+            label: common,
+            ..Line::default()
+        }));
+        lines.extend(group.iter().map(|row| Line {
+            label: format!("{indent}{}", labels.label(&row.case)),
+            cells: cells(row),
+            last: match row.word {
+                Word::Regressed => Some(Style::new().red()),
+                Word::Improved => Some(Style::new().green()),
+                Word::NotMeasured | Word::Inconclusive => Some(Style::new().yellow()),
+                _ => None,
+            },
+            below: Vec::new(),
+        }));
+    }
+    Table {
+        heads: heads.to_vec(),
+        lines,
+    }
+    .print(screen);
+}
+
+/// Cases that broke one expectation: what each takes, what it may, and of what.
+pub(super) fn broken(screen: &mut Screen, of: &[&ExpectationResult]) {
+    let ids = of.iter().flat_map(|one| {
+        let against = one.against.iter();
+        std::iter::once(&one.case).chain(against)
+    });
+    let labels = match of {
+        // It is called by its id, and so is what it is held to.
+        [_] => Labels::default(),
+        _ => Labels::of(ids),
+    };
+    if let Some(common) = labels.common() {
+        screen.wrapped(2, &format!("all {common}"));
+    }
+    let lines = of.iter().enumerate().map(|(place, one)| {
+        let against = one.against.as_ref();
+        let against = against.map(|id| format!("of {}", shorten_middle(&labels.label(id), 70)));
+        let reason = one.reason.clone();
+        let reason = reason.filter(|_| place < TOLD || screen.most == usize::MAX);
+        Line {
+            label: labels.label(&one.case),
+            cells: vec![
+                match one.metric {
+                    Metric::Device => String::new(),
+                    other => other.text().to_owned(),
+                },
+                one.ratio.unwrap_or(Ratio(f64::NAN)).factor().to_string(),
+                one.within.factor().to_string(),
+            ],
+            last: None,
+            below: against.into_iter().chain(reason).collect(),
+        }
+    });
+    Table {
+        heads: vec!["metric", "takes", "at most"],
+        lines: lines.collect(),
+    }
+    .print(screen);
+}
+
+/// A change in a column: `+12.3 %`, `2.01x` as long, `3.10x faster`.
+fn short(ratio: Ratio) -> String {
+    let text = ratio.to_string();
+    text.strip_suffix(" slower").unwrap_or(&text).to_owned()
+}
+
+/// The time of a side, where it was measured.
+fn time(timing: &Option<Timing>) -> String {
+    let timing = timing.as_ref();
+    timing.map_or(String::new(), |timing| timing.median_ns.to_string())
+}
+
+/// `193.4 GFLOP/s`, where a call has a rate.
+fn rate(timing: &Timing) -> String {
+    match timing.tflops {
+        Some(rate) if rate.is_finite() => format!("{rate}FLOP/s"),
+        _ => String::new(),
+    }
+}
