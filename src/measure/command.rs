@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use super::declared::{NoCommand, OWN, environment_of, unknown};
 use super::environments::{Made, interpreter_of};
-use crate::suite::Start;
 use crate::suite::Suite;
 use crate::suite::callable::{Callable, CudaFile, Functions, PythonCode};
 use crate::suite::environment::Environment;
+use crate::suite::start::Start;
 use crate::worker::host::Spec;
 use crate::worker::spec::Forking;
 use crate::worker::{gpu_clock, python};

@@ -4,7 +4,7 @@ use crate::suite::Suite;
 use crate::suite::callable::Callable;
 use crate::suite::document::nearest;
 use crate::suite::environment::Environment;
-use crate::suite::{Start, Starting};
+use crate::suite::start::{Start, Starting};
 use crate::worker::python;
 
 /// Workers that are this executable.

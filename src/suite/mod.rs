@@ -14,6 +14,7 @@ pub mod schema;
 mod selector;
 pub mod shard;
 mod source;
+pub mod start;
 pub mod structural;
 mod workers;
 
@@ -33,7 +34,7 @@ use callable::Callable;
 use count::Count;
 use environment::Environment;
 use rules::Rules;
-pub use workers::{Start, Starting};
+use start::Starting;
 
 /// A suite: cases, how to measure them, and what is demanded of the results.
 #[derive(Clone, Debug, Default, PartialEq)]

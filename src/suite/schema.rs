@@ -9,8 +9,8 @@ mod parts;
 use serde_json::{Value, json};
 
 use super::callable::Framework;
+use super::start::Start;
 use super::structural::Kind;
-use super::workers::Start;
 use parts::{
     action, at, axes, by_name, described, list, named, one_or_more, scalar, share, structure,
     table, text, texts, truth, whole, word, words,

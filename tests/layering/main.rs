@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What each room may import. A room always knows itself.
-const MAY: [(&str, &[&str]); 14] = [
+const MAY: [(&str, &[&str]); 13] = [
     ("attention", &[]),
     ("machine", &[]),
     // What a suite asks for is what the protocol carries.

@@ -14,11 +14,13 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use rayon::prelude::*;
 use serde_json::{Value, json};
 
+use table::{Outcome, rows};
+
 use super::{Ended, Stop, indented, note, print, progress};
 use regatta::kernels::arch::Arch;
-use regatta::kernels::compile::{BuildError, Compiler, Image, image};
+use regatta::kernels::compile::{BuildError, Compiler, image};
 use regatta::kernels::device;
-use regatta::kernels::ledger::{Built as Compiled, Comparison, Ledger, Row};
+use regatta::kernels::ledger::{Built as Compiled, Comparison, Ledger};
 use regatta::kernels::source::{FILES, Source};
 use regatta::record::built::Built;
 use regatta::record::ledger as stored;
@@ -244,22 +246,6 @@ fn built(jobs: &[Job], compiler: Compiler, args: &BuildArgs) -> Result<Vec<Outco
         Some(error) => Err(Stop::usage(error)),
         None => Ok(kept),
     }
-}
-
-/// One kernel file for one architecture, and what came of it.
-struct Outcome {
-    file: String,
-    arch: Arch,
-    image: Result<Image, BuildError>,
-}
-
-/// The rows of a ledger for its entry points.
-fn rows(outcome: &Outcome) -> Vec<Row> {
-    let image = outcome.image.as_ref().ok();
-    let resources = image.into_iter().flat_map(|image| &image.resources);
-    resources
-        .map(|resources| Row::new(&outcome.file, outcome.arch, resources))
-        .collect()
 }
 
 /// True where something was compiled now.
