@@ -39,8 +39,8 @@ pub use comparable::revision_text;
 use comparable::{Differences, differences};
 use judgement::{Judgement, SideSummary, Verdict, VerdictOutcome, Word};
 use regatta_core::record::header::in_turn;
-use regatta_core::record::side::Side;
-use regatta_worker::units::counted;
+use regatta_core::record::side::{Side, median};
+use regatta_worker::units::{Share, counted};
 use rows::Sides;
 use time::Taken;
 
@@ -162,7 +162,25 @@ fn notes_on_rows(judgement: &Judgement) -> Vec<String> {
         " took as long as before, although what is launched or set aside changed",
     );
     notes.extend(structure_notes(judgement));
+    notes.extend(smallest_changes(judgement).filter(|_| judgement.in_turn));
     notes
+}
+
+/// What could have been seen of sides that were measured in turn: of the same code it is what
+/// this machine can tell apart.
+fn smallest_changes(judgement: &Judgement) -> Option<String> {
+    let changes = judgement.rows.iter().filter_map(|row| row.change.as_ref());
+    let seen: Vec<Share> = changes.map(|change| change.smallest_effect).collect();
+    let half = median(&seen).filter(|half| half.is_finite())?;
+    let most = seen.iter().copied().fold(Share(0.0), Share::max);
+    let all = match most.is_finite() {
+        true => format!(", one of {most} in each"),
+        false => String::new(),
+    };
+    Some(format!(
+        "a change of {half} would have shown in half of {}{all}",
+        counted(seen.len(), "case")
+    ))
 }
 
 /// What was not compared of structure, and what was not judged without times.

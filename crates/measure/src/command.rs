@@ -8,10 +8,10 @@ use super::environments::{Made, interpreter_of};
 use crate::worker::host::Spec;
 use crate::worker::spec::Forking;
 use crate::worker::{gpu_clock, python};
-use regatta_core::suite::Start;
 use regatta_core::suite::Suite;
 use regatta_core::suite::callable::{Callable, CudaFile, Functions, PythonCode};
 use regatta_core::suite::environment::Environment;
+use regatta_core::suite::start::Start;
 
 /// Where Python looks for modules before anywhere else.
 const PYTHONPATH: &str = "PYTHONPATH";

@@ -5,7 +5,7 @@ use regatta_core::suite::Suite;
 use regatta_core::suite::callable::Callable;
 use regatta_core::suite::document::nearest;
 use regatta_core::suite::environment::Environment;
-use regatta_core::suite::{Start, Starting};
+use regatta_core::suite::start::{Start, Starting};
 
 /// Workers that are this executable.
 pub const OWN: [&str; 2] = ["cpu", "cuda"];

@@ -14,13 +14,14 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use rayon::prelude::*;
 use serde_json::{Value, json};
 
+use table::{Outcome, rows};
+
 use super::{Ended, Stop, indented, note, print, progress};
 use regatta_core::record::built::Built;
-use regatta_cuda;
 use regatta_cuda::kernels::arch::Arch;
-use regatta_cuda::kernels::compile::{BuildError, Compiler, Image, image};
+use regatta_cuda::kernels::compile::{BuildError, Compiler, image};
 use regatta_cuda::kernels::device;
-use regatta_cuda::kernels::ledger::{Built as Compiled, Comparison, Ledger, Row};
+use regatta_cuda::kernels::ledger::{Built as Compiled, Comparison, Ledger};
 use regatta_cuda::kernels::ledger_file as stored;
 use regatta_cuda::kernels::source::{FILES, Source};
 
@@ -244,22 +245,6 @@ fn built(jobs: &[Job], compiler: Compiler, args: &BuildArgs) -> Result<Vec<Outco
         Some(error) => Err(Stop::usage(error)),
         None => Ok(kept),
     }
-}
-
-/// One kernel file for one architecture, and what came of it.
-struct Outcome {
-    file: String,
-    arch: Arch,
-    image: Result<Image, BuildError>,
-}
-
-/// The rows of a ledger for its entry points.
-fn rows(outcome: &Outcome) -> Vec<Row> {
-    let image = outcome.image.as_ref().ok();
-    let resources = image.into_iter().flat_map(|image| &image.resources);
-    resources
-        .map(|resources| Row::new(&outcome.file, outcome.arch, resources))
-        .collect()
 }
 
 /// True where something was compiled now.

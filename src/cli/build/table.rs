@@ -4,8 +4,9 @@ use std::fmt::Write;
 
 use owo_colors::{OwoColorize, Style};
 
-use super::{Outcome, rows};
 use crate::cli::indented;
+use regatta_cuda::kernels::arch::Arch;
+use regatta_cuda::kernels::compile::{BuildError, Image};
 use regatta_cuda::kernels::ledger::{Comparison, Row};
 use regatta_report::text::{clean, one_line, shorten, shorten_middle};
 use regatta_worker::units::{NONE, Nanoseconds, counted};
@@ -14,6 +15,22 @@ use regatta_worker::units::{NONE, Nanoseconds, counted};
 const NAME: usize = 34;
 /// The most of a compiler's complaint that is printed, in lines.
 const COMPLAINT: usize = 60;
+
+/// One kernel file for one architecture, and what came of it.
+pub struct Outcome {
+    pub file: String,
+    pub arch: Arch,
+    pub image: Result<Image, BuildError>,
+}
+
+/// The rows of a ledger for its entry points.
+pub fn rows(outcome: &Outcome) -> Vec<Row> {
+    let image = outcome.image.as_ref().ok();
+    let resources = image.into_iter().flat_map(|image| &image.resources);
+    resources
+        .map(|resources| Row::new(&outcome.file, outcome.arch, resources))
+        .collect()
+}
 
 /// Every file and architecture with its entry points, ending in a line feed.
 pub fn builds(outcomes: &[Outcome], compiler: &str) -> String {
@@ -164,8 +181,6 @@ fn lines<T: ToString>(list: &[T]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use regatta_cuda::kernels::arch::Arch;
-    use regatta_cuda::kernels::compile::{BuildError, Image};
     use regatta_cuda::kernels::ledger::Ledger;
     use regatta_cuda::kernels::resources::Resources;
     use regatta_report::text::width;

@@ -13,6 +13,7 @@ pub mod rules;
 mod selector;
 pub mod shard;
 mod source;
+pub mod start;
 pub mod structural;
 mod workers;
 
@@ -32,7 +33,7 @@ use count::Count;
 use environment::Environment;
 use regatta_worker::attention::{Case, ParamValue, Params, ParseError, VariantId};
 use rules::Rules;
-pub use workers::{Start, Starting};
+use start::Starting;
 
 /// A suite: cases, how to measure them, and what is demanded of the results.
 #[derive(Clone, Debug, Default, PartialEq)]

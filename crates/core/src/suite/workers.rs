@@ -1,47 +1,10 @@
 //! `[workers.NAME]`: workers of a suite's own, and how the processes of any come to be.
 
-use std::fmt;
-
 use super::callable;
 use super::document::{DocumentError, Table, Value};
+use super::start::{Start, Starting};
 use super::{Suite, WorkerCommand};
 use regatta_worker::attention::{NAME_RULE, is_name};
-
-/// How the processes of a worker come to be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Start {
-    /// Forked where that is sound, and else started.
-    #[default]
-    Auto,
-    /// Each is started by itself.
-    Exec,
-    /// Forked from a process that has imported the library, or not used.
-    Fork,
-}
-
-impl Start {
-    /// All of them.
-    pub const ALL: [Start; 3] = [Start::Auto, Start::Exec, Start::Fork];
-}
-
-impl fmt::Display for Start {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Start::Auto => "auto",
-            Start::Exec => "exec",
-            Start::Fork => "fork",
-        })
-    }
-}
-
-/// What is said of how a worker's processes come to be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Starting {
-    /// How.
-    pub start: Start,
-    /// Where that is said: file, line and key.
-    pub place: String,
-}
 
 /// Reads the `[workers]` of a suite or of `regatta.toml`.
 ///

@@ -86,27 +86,24 @@ impl Session {
     pub fn begin(noise: Noise, sweep: u64, role: Role, planned: usize) -> Session {
         let mut rng = generator(sweep, role.number());
         let mut shared = |_| match noise.beside {
-            Beside::SlowProcesses { often, slower } if rng.random::<f64>() < often.0 => {
+            Beside::SlowProcesses(often, slower) if rng.random::<f64>() < often.0 => {
                 slower.0.ln_1p()
             }
-            Beside::SharedShift { deviation } => deviation.0 * normal(&mut rng),
+            Beside::SharedShift(deviation) => deviation.0 * normal(&mut rng),
             _ => 0.0,
         };
         let shared = (0..MOST_INVOCATIONS).map(&mut shared).collect();
         // What a session adds is drawn apart from its invocations.
         let mut own = generator(sweep, (1 << 60) + role.session());
         let families = match noise.beside {
-            Beside::FamilyShift {
-                families,
-                deviation,
-            } if role != Role::Base => (0..families)
+            Beside::FamilyShift(families, deviation) if role != Role::Base => (0..families)
                 .map(|_| deviation.0 * normal(&mut own))
                 .collect(),
             _ => Vec::new(),
         };
         let day = match (noise.beside, role) {
-            (Beside::Day { slower }, Role::Head | Role::Beside) => slower.0.ln_1p(),
-            (Beside::Day { slower }, Role::Earlier(_)) => slower.0 * normal(&mut own),
+            (Beside::Day(slower), Role::Head | Role::Beside) => slower.0.ln_1p(),
+            (Beside::Day(slower), Role::Earlier(_)) => slower.0 * normal(&mut own),
             _ => 0.0,
         };
         Session {
@@ -129,11 +126,11 @@ impl Session {
         let (fastest, slowest) = self.noise.times();
         let range = (slowest / fastest).0.ln();
         let shift = match self.noise.beside {
-            Beside::CaseShift { deviation } if self.role != Role::Base => {
+            Beside::CaseShift(deviation) if self.role != Role::Base => {
                 let shift = (1 << 61) + 2 * index as u64;
                 deviation.0 * normal(&mut generator(self.sweep, shift + self.role.session()))
             }
-            Beside::FamilyShift { .. } if self.role != Role::Base => {
+            Beside::FamilyShift(..) if self.role != Role::Base => {
                 self.families[index % self.families.len()]
             }
             _ => 0.0,
@@ -173,7 +170,7 @@ impl Replay<'_> {
         let ns = (self.level + self.session.shared[at] + self.own(at)).exp();
         let within = self.session.noise.within.0;
         let sample = |_| match self.session.noise.beside {
-            Beside::CoarseClock { step } => {
+            Beside::CoarseClock(step) => {
                 let reading = ns * (within * normal(&mut self.rng)).exp();
                 Nanoseconds((reading / step.0).round() * step.0)
             }
@@ -186,7 +183,7 @@ impl Replay<'_> {
     fn own(&mut self, at: usize) -> f64 {
         let noise = self.session.noise;
         let between = noise.between.0;
-        if let Beside::Memory { kept } = noise.beside {
+        if let Beside::Memory(kept) = noise.beside {
             let now = self.memory;
             let fresh = between * (1.0 - kept.0 * kept.0).sqrt();
             self.memory = kept.0 * now + fresh * normal(&mut self.rng);
@@ -195,14 +192,14 @@ impl Replay<'_> {
         let plain = between * normal(&mut self.rng);
         plain
             + match noise.beside {
-                Beside::Tail { scale, most } => {
+                Beside::Tail(scale, most) => {
                     let cauchy = (TAU / 4.0 * self.rng.random::<f64>()).tan();
                     (scale.0 * cauchy).ln_1p().min(most.0.ln())
                 }
-                Beside::SlowInvocations { often, slower } if self.rng.random::<f64>() < often.0 => {
+                Beside::SlowInvocations(often, slower) if self.rng.random::<f64>() < often.0 => {
                     slower.0.ln_1p()
                 }
-                Beside::Drift { by } => {
+                Beside::Drift(by) => {
                     let done = at as f64 + self.rng.random::<f64>();
                     by.0 * (done / self.session.planned as f64).min(1.0)
                 }

@@ -25,67 +25,35 @@ pub struct Noise {
 pub enum Beside {
     /// Nothing: invocations are independent and normal.
     Nothing,
-    /// An invocation is slower by half a Cauchy distribution: most by little, few by much.
-    Tail {
-        /// Half of all invocations are slower by more than this.
-        scale: Share,
-        /// None is slower by more than this factor.
-        most: Ratio,
-    },
-    /// Some invocations of a case run slower, each by itself: a kernel in two modes.
-    SlowInvocations {
-        /// How many of them.
-        often: Share,
-        /// By how much.
-        slower: Share,
-    },
-    /// Some invocations run slower in all of their cases: a process in two modes.
-    SlowProcesses {
-        /// How many of them.
-        often: Share,
-        /// By how much.
-        slower: Share,
-    },
-    /// A session gets slower from its first invocation to its last planned one, and stays
-    /// so: a machine that warms up.
-    Drift {
-        /// By so much in all.
-        by: Share,
-    },
-    /// Each invocation has a shift that all of its cases share.
-    SharedShift {
-        /// Its standard deviation.
-        deviation: Share,
-    },
+    /// An invocation is slower by half a Cauchy distribution, most by little, few by much: half
+    /// of all by more than the share, none by more than the factor.
+    Tail(Share, Ratio),
+    /// How many invocations of a case, each by itself, run slower, and by how much: a kernel in
+    /// two modes.
+    SlowInvocations(Share, Share),
+    /// How many invocations run slower in all of their cases, and by how much: a process in two
+    /// modes.
+    SlowProcesses(Share, Share),
+    /// A session gets slower by so much in all from its first invocation to its last planned
+    /// one, and stays so: a machine that warms up.
+    Drift(Share),
+    /// Each invocation has a shift that all of its cases share, of this standard deviation.
+    SharedShift(Share),
     /// An invocation of a case remembers the one before it, as an autoregression of the
-    /// first order whose own deviation is the model's `between`. Sessions share no memory,
-    /// so that each has a mean of its own.
-    Memory {
-        /// Correlation of one invocation with the next.
-        kept: Share,
-    },
-    /// The head is measured on another day, on which all cases are slower.
-    Day {
-        /// By so much.
-        slower: Share,
-    },
-    /// Between base and head every family of cases moves by itself: a library built anew.
-    FamilyShift {
-        /// Families, to which cases belong in turn.
-        families: usize,
-        /// Standard deviation of their shifts.
-        deviation: Share,
-    },
-    /// Between base and head every case moves by itself: another layout of code or memory.
-    CaseShift {
-        /// Standard deviation of their shifts.
-        deviation: Share,
-    },
-    /// Short kernels on a clock of coarse steps; samples lie on both sides of their level.
-    CoarseClock {
-        /// What readings are whole multiples of.
-        step: Nanoseconds,
-    },
+    /// first order with this correlation, whose own deviation is the model's `between`.
+    /// Sessions share no memory, so that each has a mean of its own.
+    Memory(Share),
+    /// The head is measured on another day, on which all cases are slower by so much.
+    Day(Share),
+    /// Between base and head each of so many families, to which cases belong in turn, moves by
+    /// itself, by shifts of this standard deviation: a library built anew.
+    FamilyShift(usize, Share),
+    /// Between base and head every case moves by itself, by shifts of this standard deviation:
+    /// another layout of code or memory.
+    CaseShift(Share),
+    /// Short kernels on a clock whose readings are whole multiples of this; samples lie on both
+    /// sides of their level.
+    CoarseClock(Nanoseconds),
 }
 
 const fn noise(name: &'static str, between: f64, within: f64, beside: Beside) -> Noise {
@@ -95,6 +63,11 @@ const fn noise(name: &'static str, between: f64, within: f64, beside: Beside) ->
         within: Share(within),
         beside,
     }
+}
+
+/// A calm machine with something beside.
+const fn calm(name: &'static str, beside: Beside) -> Noise {
+    noise(name, 0.003, 0.005, beside)
 }
 
 /// A GPU of one's own.
@@ -107,100 +80,43 @@ pub const TYPICAL: Noise = noise("typical", 0.01, 0.01, Beside::Nothing);
 pub const HOSTED: Noise = noise("hosted", 0.0266, 0.01, Beside::Nothing);
 
 /// One invocation of ten in a mode 10 % slower.
-pub const BISTABLE: Noise = noise(
-    "bistable",
-    0.003,
-    0.005,
-    Beside::SlowInvocations {
-        often: Share(0.1),
-        slower: Share(0.10),
-    },
-);
+pub const BISTABLE: Noise = calm("bistable", Beside::SlowInvocations(Share(0.1), Share(0.10)));
 
-const fn slow_invocations(name: &'static str, often: f64) -> Noise {
-    let beside = Beside::SlowInvocations {
-        often: Share(often),
-        slower: Share(0.03),
-    };
-    noise(name, 0.003, 0.005, beside)
-}
-
-const fn day(name: &'static str, slower: f64) -> Noise {
-    let slower = Share(slower);
-    noise(name, 0.003, 0.005, Beside::Day { slower })
-}
+/// The resolution of the GPU's own clock, of kernels of 5 µs.
+const STEP: Beside = Beside::CoarseClock(Nanoseconds(32.0));
 
 /// Every model.
 pub const MODELS: [Noise; 17] = [
     QUIET,
     TYPICAL,
     HOSTED,
-    noise(
-        "tails",
-        0.003,
-        0.005,
-        Beside::Tail {
-            scale: Share(0.005),
-            most: Ratio(3.0),
-        },
+    calm("tails", Beside::Tail(Share(0.005), Ratio(3.0))),
+    calm(
+        "slow-tenth",
+        Beside::SlowInvocations(Share(0.1), Share(0.03)),
     ),
-    slow_invocations("slow-tenth", 0.1),
-    slow_invocations("slow-third", 0.3),
+    calm(
+        "slow-third",
+        Beside::SlowInvocations(Share(0.3), Share(0.03)),
+    ),
     BISTABLE,
-    noise(
-        "processes",
-        0.003,
-        0.005,
-        Beside::SlowProcesses {
-            often: Share(0.2),
-            slower: Share(0.03),
-        },
-    ),
-    noise("drift", 0.003, 0.005, Beside::Drift { by: Share(0.03) }),
-    noise(
-        "shared",
-        0.003,
-        0.005,
-        Beside::SharedShift {
-            deviation: Share(0.01),
-        },
-    ),
-    noise("memory", 0.01, 0.005, Beside::Memory { kept: Share(0.8) }),
-    day("day-0.5", 0.005),
-    day("day-1", 0.01),
-    day("day-2", 0.02),
-    noise(
-        "families",
-        0.003,
-        0.005,
-        Beside::FamilyShift {
-            families: 5,
-            deviation: Share(0.01),
-        },
-    ),
-    noise(
-        "layout",
-        0.003,
-        0.005,
-        Beside::CaseShift {
-            deviation: Share(0.01),
-        },
-    ),
-    noise(
-        "clock",
-        0.01,
-        0.027,
-        Beside::CoarseClock {
-            step: Nanoseconds(32.0),
-        },
-    ),
+    calm("processes", Beside::SlowProcesses(Share(0.2), Share(0.03))),
+    calm("drift", Beside::Drift(Share(0.03))),
+    calm("shared", Beside::SharedShift(Share(0.01))),
+    noise("memory", 0.01, 0.005, Beside::Memory(Share(0.8))),
+    calm("day-0.5", Beside::Day(Share(0.005))),
+    calm("day-1", Beside::Day(Share(0.01))),
+    calm("day-2", Beside::Day(Share(0.02))),
+    calm("families", Beside::FamilyShift(5, Share(0.01))),
+    calm("layout", Beside::CaseShift(Share(0.01))),
+    noise("clock", 0.01, 0.027, STEP),
 ];
 
 impl Noise {
     /// How long its cases take: between these, evenly in logarithms.
     pub fn times(&self) -> (Nanoseconds, Nanoseconds) {
         match self.beside {
-            Beside::CoarseClock { .. } => (Nanoseconds(4.5e3), Nanoseconds(6e3)),
+            Beside::CoarseClock(_) => (Nanoseconds(4.5e3), Nanoseconds(6e3)),
             _ => (Nanoseconds(5e3), Nanoseconds(3e6)),
         }
     }
