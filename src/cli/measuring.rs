@@ -23,7 +23,6 @@ use regatta_measure::builds;
 use regatta_measure::checkout::checkout;
 use regatta_measure::counters::Machine;
 use regatta_measure::held::{Held, Waiting};
-use regatta_measure::known::Known;
 use regatta_measure::laps::{Clock, Monotonic};
 use regatta_measure::machine::{fingerprint, worker_record};
 use regatta_measure::preflight::{self, Introduced};
@@ -62,8 +61,8 @@ pub struct Ready {
     pub processes: Processes,
     /// What each said of itself.
     pub hellos: BTreeMap<String, Hello>,
-    /// Results that were right.
-    pub known: Known,
+    /// Cases whose single operations this run has looked at.
+    pub detailed: BTreeSet<CaseId>,
     /// The first invocation's, from when the workers introduced themselves.
     waiting: Option<Waiting>,
     /// True where the run begins anew, whatever is there.
@@ -272,7 +271,7 @@ impl Ready {
             processes,
             hellos,
             waiting,
-            known: Known::default(),
+            detailed: BTreeSet::new(),
             fresh: args.fresh,
         })
     }
@@ -387,7 +386,7 @@ impl Ready {
         let mut progress = Progress::new(&blocks, range, self.quiet);
         let waiting = self.waiting.take();
         let mut launcher = Held::new(&mut self.processes, &self.hellos).with(waiting);
-        let mut session = Session::new(&self.suite, &mut launcher, &self.clock, &mut self.known);
+        let mut session = Session::new(&self.suite, &mut launcher, &self.clock, &mut self.detailed);
         if self.suite.settings.wants_quiet() {
             session = session.watched_by(Box::new(Machine::here()));
         }

@@ -11,7 +11,6 @@ pub mod environments;
 pub mod git;
 pub mod held;
 pub mod identity;
-pub mod known;
 pub mod laps;
 pub mod launcher;
 pub mod machine;

@@ -1,9 +1,9 @@
 //! What one call does, asked of the worker.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::outcome::out_of_turn_text;
-use crate::known::Known;
 use crate::occupancy;
 use crate::worker::host::{Conversation, HostError};
 use regatta_core::machine::{
@@ -51,19 +51,19 @@ impl Question<'_> {
 /// execute, where the first could tell.
 pub(super) fn of_invocation(
     worker: &mut dyn Conversation,
-    known: &mut Known,
+    detailed: &mut BTreeSet<CaseId>,
     asked: &Question<'_>,
 ) -> Result<Counted, HostError> {
     let counted = match asked.invocation {
         0 => counted(worker, asked)?,
         // A run that went on after a stop knows of none.
-        1..DETAILED if known.is_detailed(asked.case) || asked.instructions => {
+        1..DETAILED if detailed.contains(asked.case) || asked.instructions => {
             details(worker, asked)?
         }
         _ => Counted::default(),
     };
     if asked.invocation == 0 && (counted.division.is_some() || counted.counters.is_some()) {
-        known.detailed(asked.case);
+        detailed.insert(asked.case.clone());
     }
     Ok(counted)
 }

@@ -54,7 +54,6 @@ fn prepared(problem: &Problem) -> Prepared {
     Prepared {
         tuned: Vec::new(),
         first_call_parts: None,
-        digests: Default::default(),
         effective: BTreeMap::<String, ParamValue>::new(),
         errors,
         probes,
@@ -69,7 +68,6 @@ fn measured(problem: &Problem, of: u64) -> Measured {
         device_ns: vec![Nanoseconds(1e6)],
         input_sets: 3,
         checked: Some(Checked {
-            digests: Default::default(),
             seed: SEED + 1,
             errors,
             probes,
