@@ -10,14 +10,12 @@ mod asked;
 mod between;
 mod first_call;
 mod host;
-mod memory;
 mod operations;
 mod settled;
 
 pub use asked::Asked;
 pub use first_call::of_first_call;
 pub use host::{Host, of_host};
-pub use memory::of_memory;
 
 use self::settled::settled;
 use crate::judgement::Account;

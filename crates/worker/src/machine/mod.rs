@@ -33,5 +33,5 @@ pub use operation::{Named, Operation, Work};
 pub use operator::{StepPart, family, is_operator, part};
 pub use shares::{Own, divide};
 pub use state::{DeviceState, throttle_words};
-pub use structure::{Allocated, BYTES, CENSUS, CENSUS_FAILED, Structure};
+pub use structure::{BYTES, CENSUS, CENSUS_FAILED, Structure};
 pub use times::{DeviceTime, by_device};
