@@ -14,7 +14,7 @@ mod word;
 
 use serde::{Deserialize, Serialize};
 
-pub use account::{Account, AccountLine, HostWork, Item};
+pub use account::{Account, AccountLine, Item};
 pub use change::{Change, Stage};
 pub use difference::Difference;
 pub use disturbed::DisturbedCase;

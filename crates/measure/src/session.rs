@@ -279,7 +279,6 @@ impl<'a> Session<'a> {
         let Counted {
             structure,
             activity,
-            host,
             division,
             counters,
         } = counted?;
@@ -293,7 +292,6 @@ impl<'a> Session<'a> {
             errors,
             structure,
             activity,
-            host,
             division,
             counters,
             ..measurement

@@ -5,9 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::found::{Found, worse_if};
 use crate::counts::count;
 use crate::judgement::{Direction, StructuralChange};
-use regatta_core::machine::{
-    BYTES, DRIVER_ALLOCATIONS, DRIVER_FREES, SYNCHRONISATIONS, Structure,
-};
+use regatta_core::machine::{BYTES, DRIVER_ALLOCATIONS, DRIVER_FREES, SYNCHRONISATIONS, Structure};
 use regatta_core::suite::structural::{Kind, StructurePolicy};
 use regatta_worker::units::Bytes;
 
