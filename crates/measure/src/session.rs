@@ -276,7 +276,6 @@ impl<'a> Session<'a> {
         let Counted {
             structure,
             activity,
-            host,
             division,
             counters,
         } = counted?;
@@ -290,7 +289,6 @@ impl<'a> Session<'a> {
             errors,
             structure,
             activity,
-            host,
             division,
             counters,
             ..measurement

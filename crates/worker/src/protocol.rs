@@ -15,7 +15,7 @@ pub use self::device::{Cache, Device, DeviceKind};
 pub use self::measured::{Checked, Measured, TensorError};
 use self::measured::{is_one, one};
 pub use self::peak::Peak;
-use super::machine::{Activity, CountedCall, HostTimes, RecordedCall, Structure};
+use super::machine::{Activity, CountedCall, RecordedCall, Structure};
 pub use super::machine::{DeviceState, throttle_words};
 use crate::attention::{Direction, Dtype, ParamValue, Params, Problem, ProjectionKind};
 use crate::units::Nanoseconds;
@@ -205,9 +205,6 @@ pub struct Census {
     /// What the device did and when, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<Activity>,
-    /// Where the host's time of a call goes, where it was watched.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub host: Option<HostTimes>,
     /// Some calls, recorded as the samples before were taken: behind the gate where those were.
     /// Empty where nothing was timed, or single operations cannot be.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -7,8 +7,8 @@ use super::outcome::out_of_turn_text;
 use crate::occupancy;
 use crate::worker::host::{Conversation, HostError};
 use regatta_core::machine::{
-    ASKED_OF_CUDA, Activity, CENSUS, CENSUS_FAILED, Counters, Division, HostTimes, INSTRUCTIONS,
-    METRICS, RecordedCall, Structure,
+    ASKED_OF_CUDA, Activity, CENSUS, CENSUS_FAILED, Counters, Division, INSTRUCTIONS, METRICS,
+    RecordedCall, Structure,
 };
 use regatta_core::suite::Suite;
 use regatta_core::suite::count::Count;
@@ -78,7 +78,6 @@ const DETAILED: u32 = 3;
 pub(super) struct Counted {
     pub(super) structure: Option<Structure>,
     pub(super) activity: Option<Box<Activity>>,
-    pub(super) host: Option<Box<HostTimes>>,
     pub(super) division: Option<Box<Division>>,
     pub(super) counters: Option<Box<Counters>>,
 }
@@ -121,7 +120,6 @@ fn counted(worker: &mut dyn Conversation, asked: &Question<'_>) -> Result<Counte
             return Ok(Counted {
                 division: Division::of(&census.recorded).map(Box::new),
                 counters,
-                host: census.host.map(Box::new),
                 structure: Some(census.structure),
                 activity: census.activity.map(Box::new),
             });

@@ -173,12 +173,9 @@ fn errors(head: Option<&CaseRecord>) -> Vec<Fact> {
 pub(super) fn changes(row: &Row) -> Vec<String> {
     let changes = row.structure.iter().flatten().map(ToString::to_string);
     let uncounted = Uncounted::told(&row.uncounted);
-    let memory = row.memory.as_ref();
-    let memory = memory.map(|account| format!("memory {account}"));
     uncounted
         .into_iter()
         .chain(changes)
-        .chain(memory)
         .map(|change| one_line(&change))
         .collect()
 }
