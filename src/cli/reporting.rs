@@ -19,7 +19,7 @@ use regatta_core::record::types::{BaseId, Judged, Run, RunEnd, Stretch};
 use regatta_judge as judge;
 use regatta_judge::judgement::{Judgement, VerdictOutcome};
 use regatta_measure::laps::Laps;
-use regatta_report::took::took;
+use regatta_report::summary::took;
 use regatta_report::{self as report, Format, Report, files, terminal};
 
 /// How the answer is printed.
