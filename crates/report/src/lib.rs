@@ -26,12 +26,13 @@ pub mod spread;
 pub mod summary;
 mod template;
 pub mod terminal;
-pub mod text;
 pub mod took;
 pub mod trace;
 
 #[cfg(test)]
 mod fixture;
+
+pub use regatta_core::text;
 
 use std::io::Write;
 
