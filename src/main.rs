@@ -1,7 +1,6 @@
 //! Parses the command line, runs one command, and turns its outcome into an exit
 //! code.
 
-mod builtin;
 mod cli;
 
 use std::process::ExitCode;

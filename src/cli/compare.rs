@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::Ended;
-use super::comparing::{Comparison, Question};
-use super::deciding::duration;
 use super::measure_args::MeasureArgs;
 use super::reporting::{self, Answers};
+use super::{Ended, watch};
 use regatta_judge::Options;
+use regatta_measure::experiment::comparison::{Comparison, Question};
 use regatta_measure::versions::spec::Spec;
 use regatta_worker::units::Share;
 
@@ -81,8 +80,9 @@ pub fn run(args: &CompareArgs) -> Ended {
 }
 
 fn compare(args: &CompareArgs) -> Ended {
+    let request = args.measure.request();
     let question = Question {
-        measure: &args.measure,
+        measure: &request,
         base: &args.base,
         head: &args.head,
         directory: None,
@@ -93,7 +93,9 @@ fn compare(args: &CompareArgs) -> Ended {
         options: Options::comparison(args.strict),
     };
     args.answers.check()?;
-    Comparison::prepare(&question)?.conclude(&args.answers)
+    watch();
+    let measured = Comparison::prepare(&question)?.measured()?;
+    reporting::conclude(measured, &args.answers)
 }
 
 /// A share of a time, 0 to 1.
@@ -104,5 +106,26 @@ pub fn share(text: &str) -> Result<Share, String> {
     match text.trim().parse::<f64>() {
         Ok(share) if (0.0..=1.0).contains(&share) => Ok(Share(share)),
         _ => Err("use a share from 0 to 1: 0.01 is 1 %".to_owned()),
+    }
+}
+
+/// A span of time: a number with `s`, `m` or `h`; seconds without.
+///
+/// # Errors
+/// What to write instead.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let (number, unit) = match text.strip_suffix(['s', 'm', 'h']) {
+        Some(number) => (number, text.as_bytes()[text.len() - 1]),
+        None => (text, b's'),
+    };
+    let each = match unit {
+        b'h' => 3600.0,
+        b'm' => 60.0,
+        _ => 1.0,
+    };
+    let seconds = number.trim().parse::<f64>().map(|number| number * each);
+    match seconds {
+        Ok(seconds) if (0.0..=1e7).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("use a time such as 90s, 15m or 2h".to_owned()),
     }
 }

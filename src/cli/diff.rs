@@ -7,12 +7,13 @@ use anyhow::anyhow;
 use clap::Args;
 
 use super::reporting::{self, Answers};
-use super::{Ended, Stop, sides, traces};
+use super::{Ended, Stop, traces};
 use regatta_core::record::baseline::Store;
 use regatta_core::record::side::Side;
 use regatta_core::record::types::RunHeader;
 use regatta_core::suite::rules::Policy;
 use regatta_judge::{self as judge, Options};
+use regatta_measure::experiment::stored;
 use regatta_report::{Format, Report};
 use regatta_worker::units::Share;
 
@@ -101,12 +102,12 @@ pub fn run(args: &DiffArgs) -> Ended {
     }
     args.answers.check()?;
     let store = Store::new(&args.baselines);
-    let mut head = sides::find_one(heads, &store)?;
+    let mut head = stored::find_one(heads, &store)?;
     let header = &head.side.header;
     let base = match (base, &args.baseline) {
         (Some(base), _) => {
             let machine = header.machine.name.as_str();
-            let base = sides::find(base, &store, Some(machine))?.side;
+            let base = stored::find(base, &store, Some(machine))?.side;
             Some(base.as_base_of(header))
         }
         (None, Some(name)) => {
@@ -146,7 +147,7 @@ fn of_gate(store: &Store, name: &str, header: &RunHeader) -> Result<(Side, Polic
             store.root().display()
         ))
     })?;
-    let mut base = sides::whole_baseline(&path)?;
+    let mut base = stored::whole_baseline(&path)?;
     base.keep(&header.suite.filter);
     let policy = header.rules.policy.clone();
     Ok((base, policy))

@@ -12,10 +12,10 @@ use finding::{Finding, State};
 use group::{Row, group, rows};
 use machine::{baselines, compiler, environment, gpu_clock, gpu_driver, processor, reports};
 
-use super::introductions::{Absence, Introduction, grouped, introductions};
-use super::{Ended, Stop, print, ruler};
+use super::{Ended, Stop, print, ruler, watch_for};
 use regatta_core::suite::{self, Suite};
 use regatta_cuda::kernels::compile::Compiler;
+use regatta_measure::experiment::introductions::{Absence, Introduction, grouped, introductions};
 use regatta_report::text::one_line;
 
 /// What a worker may take to introduce itself here: a look at the machine does not wait for
@@ -51,6 +51,7 @@ pub fn run(args: &DoctorArgs) -> Ended {
     }
     let mut config = Suite::default();
     suite::configure(&mut config, Path::new("regatta.toml")).map_err(Stop::usage)?;
+    watch_for("");
     let found = introductions(&config, args.environment.as_deref(), Some(LIMIT))?;
     let here: Vec<Finding> = found.iter().map(worker).collect();
     let machine = [processor(), gpu_driver(), gpu_clock()];

@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::{Ended, Stop, indented, interrupt, note, print};
+use super::{Ended, Stop, indented, note, print, watch_for};
 use regatta_core::suite::environment::Environment;
 use regatta_core::suite::{self, Suite};
 use regatta_measure::declared::find_environment;
@@ -117,7 +117,7 @@ fn list(suite: &Suite, json: bool) -> Ended {
 }
 
 fn make(suite: &Suite, name: &str, fresh: bool, json: bool) -> Ended {
-    interrupt::watch_for("; the environment is not made");
+    watch_for("; the environment is not made");
     let environment = declared(suite, name)?;
     let Some(made) = Made::of(name, environment).map_err(stop)? else {
         return Err(Stop::Usage(anyhow!(

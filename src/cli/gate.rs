@@ -2,23 +2,17 @@
 
 use std::time::Duration;
 
-use anyhow::anyhow;
 use clap::Args;
 
-use super::comparing::{Comparison, Question};
-use super::deciding::{AgainstStored, decide, duration, incomparable};
+use super::compare::duration;
 use super::history::{Keep, kept};
-use super::measure_args::{MeasureArgs, in_folder};
-use super::measuring::Ready;
-use super::reporting::{self, Answers, Base};
-use super::{Ended, Stop, sides};
-use regatta_core::record::baseline::Store;
-use regatta_core::record::side::Side;
-use regatta_core::record::types::BaseId;
+use super::measure_args::MeasureArgs;
+use super::reporting::{self, Answers};
+use super::{Ended, watch};
 use regatta_judge::Options;
-use regatta_measure::identity::checksum;
+use regatta_measure::experiment::comparison::{Comparison, Question};
+use regatta_measure::experiment::gate::gate;
 use regatta_measure::versions::spec::Spec;
-use regatta_report::text::shell_command;
 
 /// Measure a suite and hold it against a baseline
 ///
@@ -68,139 +62,33 @@ pub struct GateArgs {
 /// # Errors
 /// See [`super::Stop`].
 pub fn run(args: &GateArgs) -> Ended {
-    let ended = match args.against.is_empty() {
-        true => gate(args),
-        false => against(args),
-    };
-    reporting::told(ended, &args.answers)
+    reporting::told(measured(args), &args.answers)
 }
 
-/// The gate against another version: a comparison in which what the suite demands counts.
-fn against(args: &GateArgs) -> Ended {
-    let question = Question {
-        measure: &args.measure,
-        base: &args.against,
-        head: &[Spec::Here],
-        directory: None,
-        floor: None,
-        processor: false,
-        budget: args.budget,
-        demands: true,
-        options: Options::comparison(args.strict),
-    };
+fn measured(args: &GateArgs) -> Ended {
     args.answers.check()?;
-    let comparison = Comparison::prepare(&question)?;
-    let run = comparison.of_head().to_owned();
-    kept(
-        comparison.conclude(&args.answers),
-        &args.keep,
-        &run,
-        args.measure.quiet,
-    )
-}
-
-fn gate(args: &GateArgs) -> Ended {
-    args.answers.check()?;
-    let mut ready = Ready::prepare(&args.measure, None)?;
-    let options = Options::gate(args.strict);
-    let name = args
-        .baseline
-        .clone()
-        .unwrap_or_else(|| ready.suite.name.clone());
-    let store = Store::new(&args.measure.baselines);
-    let mut base = match find(&store, &name, &ready)? {
-        Some(base) => Some(base),
-        // Limits need none.
-        None if args.measure.structure_only && args.baseline.is_none() => None,
-        None => {
-            return Err(Stop::NotJudged(anyhow!(
-                "there is no baseline `{name}` in {}; make one from a run that passed:\n  {}",
-                store.root().display(),
-                making(&store, &name, &ready),
-            )));
+    watch();
+    let request = args.measure.request();
+    let measured = match args.against.is_empty() {
+        true => {
+            let baseline = args.baseline.as_deref();
+            gate(&request, baseline, args.budget, Options::gate(args.strict))?
         }
+        // A comparison in which what the suite demands counts.
+        false => Comparison::prepare(&Question {
+            measure: &request,
+            base: &args.against,
+            head: &[Spec::Here],
+            directory: None,
+            floor: None,
+            processor: false,
+            budget: args.budget,
+            demands: true,
+            options: Options::comparison(args.strict),
+        })?
+        .measured()?,
     };
-    if let Some(base) = &mut base {
-        // A part of the suite is held against the same part of the baseline.
-        base.side.keep(&ready.header.suite.filter);
-        refuse_before_measuring(&ready, &base.side, &options, &store)?;
-    }
-    let id = base.as_ref().map(|base| base.id.clone());
-    let mut writer = ready.measure(id)?;
-    if let Some(base) = &base {
-        let mut batches = AgainstStored {
-            ready: &mut ready,
-            writer: &mut writer,
-            base,
-            options: &options,
-        };
-        decide(&mut batches, args.budget)?;
-    }
-    let ended = reporting::conclude(
-        &ready,
-        &ready.directory,
-        writer,
-        base.as_ref(),
-        &options,
-        &args.answers,
-    );
-    kept(ended, &args.keep, &ready.directory, ready.quiet())
-}
-
-/// The baseline of this name for this machine, or else for another; `None` where there is
-/// none at all.
-fn find(store: &Store, name: &str, ready: &Ready) -> Result<Option<Base>, Stop> {
-    let own = store.of_machine(name, &ready.header.machine.name);
-    // One of another machine is read too, so that what differs can be said.
-    let path = match own.map_err(Stop::usage)? {
-        Some(path) => Some(path),
-        None => store.files(name).map_err(Stop::usage)?.into_iter().next(),
-    };
-    let Some(path) = path else {
-        return Ok(None);
-    };
-    let id = BaseId {
-        name: name.to_owned(),
-        sum: checksum(&path),
-    };
-    let side = sides::whole_baseline(&path)?;
-    Ok(Some(Base { id, side }))
-}
-
-/// A comparison that will be refused need not be measured for.
-fn refuse_before_measuring(
-    ready: &Ready,
-    base: &Side,
-    options: &Options,
-    store: &Store,
-) -> Result<(), Stop> {
-    let Some(lines) = incomparable(ready, base, options, ["there", "here"]) else {
-        return Ok(());
-    };
-    Err(Stop::NotJudged(anyhow!(
-        "baseline `{}` cannot be compared with this machine and suite (nothing was measured):\n\
-         {lines}\nmake one here:\n  {}",
-        base.label,
-        making(store, &base.label, ready),
-    )))
-}
-
-/// The commands that make a baseline of this suite.
-fn making(store: &Store, name: &str, ready: &Ready) -> String {
-    let words = |words: &[&str]| {
-        words
-            .iter()
-            .map(|&word| word.to_owned())
-            .collect::<Vec<_>>()
-    };
-    let run = [
-        words(&["regatta", "run"]),
-        ready.header.suite.arguments.clone(),
-    ]
-    .concat();
-    let directory = ready.directory.display().to_string();
-    let mut save = words(&["regatta", "baseline"]);
-    save.extend(in_folder(store.root()));
-    save.extend(words(&["save", name, &directory]));
-    format!("{}\n  {}", shell_command(&run), shell_command(&save))
+    let run = measured.ready.directory.clone();
+    let ended = reporting::conclude(measured, &args.answers);
+    kept(ended, &args.keep, &run, args.measure.quiet)
 }

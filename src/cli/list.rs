@@ -8,9 +8,9 @@ use std::path::Path;
 use clap::Args;
 use serde_json::json;
 
-use super::introductions::{Introduction, introductions};
-use super::{Ended, Stop, print};
+use super::{Ended, Stop, print, watch_for};
 use regatta_core::suite::{self, BUILTIN, Suite};
+use regatta_measure::experiment::introductions::{Introduction, introductions};
 
 /// List the variants of every worker, or the cases of a suite
 #[derive(Args, Debug)]
@@ -81,6 +81,7 @@ fn cases(args: &ListArgs, name: &str) -> Ended {
 fn variants(args: &ListArgs) -> Ended {
     let mut config = Suite::default();
     suite::configure(&mut config, Path::new("regatta.toml")).map_err(Stop::usage)?;
+    watch_for("");
     let found = introductions(&config, args.environment.as_deref(), None)?;
     if args.json {
         let entries: Vec<_> = found

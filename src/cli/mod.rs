@@ -4,9 +4,7 @@ pub mod baseline;
 pub mod bisect;
 pub mod build;
 pub mod compare;
-mod comparing;
 pub mod completions;
-mod deciding;
 pub mod diff;
 pub mod doctor;
 pub mod env;
@@ -16,23 +14,17 @@ pub mod gone;
 mod harmless;
 pub mod history;
 pub mod init;
-mod interrupt;
-mod introductions;
 pub mod list;
 mod measure_args;
-mod measuring;
 mod outputs;
-mod peaks;
 mod progress;
 pub mod report;
 mod reporting;
 pub mod ruler;
 pub mod run;
 mod saying;
-mod sides;
 pub mod trace;
 mod traces;
-mod versions;
 pub mod worker;
 
 use std::fmt::Display;
@@ -41,6 +33,8 @@ use std::io::{self, Write};
 use saying::{indented, say};
 
 use regatta_judge::judgement::VerdictOutcome;
+use regatta_measure::experiment::ExperimentError;
+use regatta_measure::interrupt;
 
 /// Why a command ends without a verdict, and with which exit code.
 #[derive(Debug)]
@@ -55,6 +49,15 @@ pub enum Stop {
 
 /// What a command comes to.
 pub type Ended = Result<u8, Stop>;
+
+impl From<ExperimentError> for Stop {
+    fn from(error: ExperimentError) -> Stop {
+        match error {
+            ExperimentError::Usage(text) => Stop::Usage(anyhow::Error::msg(text)),
+            ExperimentError::NotJudged(text) => Stop::NotJudged(anyhow::Error::msg(text)),
+        }
+    }
+}
 
 impl Stop {
     /// A usage or configuration error.
@@ -75,6 +78,16 @@ impl Stop {
             Stop::Unread => 0,
         }
     }
+}
+
+/// Has a signal end this command with its workers, for one that measures.
+fn watch() {
+    watch_for("; what was measured is kept, and the same command goes on");
+}
+
+/// The same, with what is said of it.
+fn watch_for(rest: &'static str) {
+    interrupt::watch_for(rest, |text| say(text));
 }
 
 /// To be called when a command has ended, whatever came of it: it leaves no process behind.

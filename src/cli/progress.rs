@@ -1,7 +1,6 @@
 //! Progress of a measurement on standard error: a bar on a terminal, a line now and then where
 //! nobody watches.
 
-mod estimate;
 mod lines;
 
 use std::io::IsTerminal;
@@ -11,19 +10,32 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
-use self::estimate::Estimate;
-pub use self::estimate::about;
 use self::lines::{Pace, Place, Time};
 use super::note;
 use regatta_core::record::disturbance::{Disturbance, told, worst};
 use regatta_core::record::types::{Entry, Outcome};
+use regatta_measure::experiment::Listener;
+use regatta_measure::experiment::estimate::Estimate;
 use regatta_measure::schedule::Block;
 use regatta_measure::session::Observer;
 use regatta_worker::attention::Case;
 use regatta_worker::units::counted;
 
+/// Standard error, where what an experiment does is shown.
+pub struct Terminal;
+
+impl Listener for Terminal {
+    fn note(&self, text: &str) {
+        note(text);
+    }
+
+    fn progress(&self, blocks: &[Block], range: Range<u32>, quiet: bool) -> Box<dyn Observer> {
+        Box::new(Progress::new(blocks, range, quiet))
+    }
+}
+
 /// Shows where a schedule is.
-pub struct Progress {
+struct Progress {
     bar: ProgressBar,
     /// Where lines are said in place of the bar.
     pace: Option<Pace>,
@@ -83,7 +95,7 @@ fn drawn(steps: usize, quiet: bool, style: Option<ProgressStyle>) -> ProgressBar
 
 impl Progress {
     /// Over the cases of these blocks.
-    pub fn new(blocks: &[Block], range: Range<u32>, quiet: bool) -> Progress {
+    fn new(blocks: &[Block], range: Range<u32>, quiet: bool) -> Progress {
         let all: usize = blocks.iter().map(|block| block.cases.len()).sum();
         let began = Instant::now();
         let now = Arc::new(Mutex::new(Now {
@@ -117,19 +129,6 @@ impl Progress {
             disturbed: 0,
             by: Vec::new(),
         }
-    }
-
-    /// What the machine had to do with it, once all is measured.
-    pub fn of_the_machine(&self) -> Option<String> {
-        let (again, disturbed) = (self.again, self.disturbed);
-        (again + disturbed > 0).then(|| {
-            format!(
-                "the machine was in samples ({}): {} taken again, {} left disturbed",
-                told(&self.by),
-                counted(again, "measurement"),
-                counted(disturbed, "measurement"),
-            )
-        })
     }
 
     /// `2 failed`, `1 measured again`.
@@ -199,6 +198,19 @@ impl Observer for Progress {
             now.estimate.done(&self.worker, &entry.case.0, took);
         }
         self.bar.inc(1);
+    }
+
+    /// What the machine had to do with it.
+    fn summary(&self) -> Option<String> {
+        let (again, disturbed) = (self.again, self.disturbed);
+        (again + disturbed > 0).then(|| {
+            format!(
+                "the machine was in samples ({}): {} taken again, {} left disturbed",
+                told(&self.by),
+                counted(again, "measurement"),
+                counted(disturbed, "measurement"),
+            )
+        })
     }
 }
 

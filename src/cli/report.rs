@@ -9,15 +9,15 @@ use serde_json::json;
 
 use super::outputs::Outputs;
 use super::reporting;
-use super::sides::{self, Stored};
 use super::{Ended, Stop, print, traces};
 use regatta_core::record::baseline::Store;
 use regatta_core::record::run_file::RUN_FILE;
 use regatta_judge::spread::Spreads;
 use regatta_judge::{self as judge, Options};
+use regatta_measure::experiment::stored::{self, Stored};
 use regatta_report::Report;
 use regatta_report::files::check_writable;
-use regatta_report::terminal::spread;
+use regatta_report::terminal;
 
 /// Write reports of stored runs, or show a stored trace
 ///
@@ -71,7 +71,7 @@ pub fn run(args: &ReportArgs) -> Ended {
     let store = Store::new(&args.baselines);
     let options = Options::default();
     // All of them are found before the first is written.
-    let heads = sides::find_all(&args.runs, &store)?;
+    let heads = stored::find_all(&args.runs, &store)?;
     if heads.len() > 1 && args.any_output() {
         return Err(Stop::Usage(anyhow!(
             "one path cannot hold the reports of {} runs; leave it out to write each beside its run",
@@ -103,7 +103,7 @@ pub fn run(args: &ReportArgs) -> Ended {
         let folder = folder_of(&head);
         let machine = head.side.header.machine.name.clone();
         let base = match &args.base {
-            Some(base) => Some(sides::find(base, &store, Some(&machine))?.side),
+            Some(base) => Some(stored::find(base, &store, Some(&machine))?.side),
             None => None,
         };
         let judgement = judge::judge(&head.side, base.as_ref(), &options);
@@ -170,7 +170,7 @@ fn spread(heads: &[Stored], json: bool) -> Ended {
         if json {
             all.push(json!({ "run": head.path, "cases": spreads }));
         } else {
-            print(spread(&head.side.label, &spreads))?;
+            print(terminal::spread(&head.side.label, &spreads))?;
         }
     }
     if json {

@@ -8,16 +8,17 @@ use clap::Args;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::measuring::Ready;
 use super::outputs::Outputs;
 use super::{Ended, Stop, github, note, print, print_as_made};
 use regatta_core::record::entries::Entries;
 use regatta_core::record::run_file::RunWriter;
 use regatta_core::record::side::Side;
 use regatta_core::record::spent::Phase;
-use regatta_core::record::types::{BaseId, Judged, Run, RunEnd, Stretch};
+use regatta_core::record::types::{Judged, Run, RunEnd, Stretch};
 use regatta_judge as judge;
 use regatta_judge::judgement::{Judgement, VerdictOutcome};
+use regatta_measure::experiment::stored::Base;
+use regatta_measure::experiment::{Measured, Ready};
 use regatta_measure::laps::Laps;
 use regatta_report::summary::took;
 use regatta_report::{self as report, Format, Report, files, terminal};
@@ -96,14 +97,6 @@ pub fn write(folder: &Path, report: &Report) -> Result<Vec<PathBuf>, Stop> {
     files::write_all(folder, report).map_err(Stop::not_judged)
 }
 
-/// A baseline that a run is held against.
-pub struct Base {
-    /// Which, as the run's file names it.
-    pub id: BaseId,
-    /// What it holds.
-    pub side: Side,
-}
-
 /// Judges a run that was measured to its end, writes its reports into a folder, ends its file
 /// and prints the answer.
 ///
@@ -114,29 +107,34 @@ pub struct Base {
 ///
 /// # Errors
 /// When the run's file cannot be read back.
-pub fn conclude(
-    ready: &Ready,
-    folder: &Path,
-    writer: RunWriter,
-    base: Option<&Base>,
-    options: &judge::Options,
-    answers: &Answers,
-) -> Ended {
+pub fn conclude(measured: Measured, answers: &Answers) -> Ended {
+    let Measured {
+        ready,
+        writer,
+        base,
+        base_writer,
+        folder,
+        options,
+    } = measured;
     let mut laps = Laps::begin(&ready.clock);
     let read = Side::read(writer.path(), &ready.label());
     let (run, side) = read.map_err(Stop::not_judged)?;
-    let judgement = judge::judge(&side, base.map(|base| &base.side), options);
+    let judgement = judge::judge(&side, base.as_ref().map(|base| &base.side), &options);
     laps.end(Phase::Judging);
     let told = Told {
         judgement: &judgement,
         run,
         side: &side,
-        base,
+        base: base.as_ref(),
         before: &ready.judging,
-        measured: Some(ready),
+        measured: Some(&ready),
         quiet: ready.quiet(),
     };
-    told.tell(folder, writer, laps, answers)
+    let ended = told.tell(&folder, writer, laps, answers);
+    if let Some(mut writer) = base_writer {
+        writer.close().map_err(Stop::not_judged)?;
+    }
+    ended
 }
 
 /// A judgement that is there, and what it is of.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
-use super::{Ended, Stop, indented, interrupt, note, print};
+use super::{Ended, Stop, indented, note, print, watch_for};
 use regatta_measure::ruler::{self, Reading};
 use regatta_measure::worker::program::{Leaves, Program, Streams};
 use regatta_report::terminal::COLUMNS;
@@ -46,7 +46,7 @@ const LEGEND: &str = "read: median. bias: read less nominal and less what starti
 /// # Errors
 /// See [`super::Stop`].
 pub fn run() -> Ended {
-    interrupt::watch_for("");
+    watch_for("");
     let mut code = 0;
     for clock in [Clock::Gpu, Clock::Cpu] {
         note(format!("checking the {} clock", clock.name()));

@@ -5,11 +5,11 @@ use clap::Args;
 
 use super::history::{Keep, kept};
 use super::measure_args::MeasureArgs;
-use super::measuring::Ready;
 use super::reporting::{self, Answers};
-use super::{Ended, Stop};
+use super::{Ended, Stop, watch};
 use regatta_core::suite::shard::Place;
 use regatta_judge::Options;
+use regatta_measure::experiment::{Measured, Ready};
 use regatta_report::text::shell_command;
 use regatta_worker::units::counted;
 
@@ -54,7 +54,8 @@ fn measured(args: &RunArgs) -> Ended {
     if let Some(place) = args.shard {
         return shard(args, place);
     }
-    let mut ready = Ready::prepare(&args.measure, None)?;
+    watch();
+    let mut ready = Ready::prepare(&args.measure.request(), None)?;
     let writer = ready.measure(None)?;
     let options = Options {
         strict: args.strict,
@@ -62,15 +63,17 @@ fn measured(args: &RunArgs) -> Ended {
         wants_base: false,
         ..Options::default()
     };
-    let ended = reporting::conclude(
-        &ready,
-        &ready.directory,
+    let run = ready.directory.clone();
+    let measured = Measured {
+        folder: run.clone(),
+        ready,
         writer,
-        None,
-        &options,
-        &args.answers,
-    );
-    kept(ended, &args.keep, &ready.directory, ready.quiet())
+        base: None,
+        base_writer: None,
+        options,
+    };
+    let ended = reporting::conclude(measured, &args.answers);
+    kept(ended, &args.keep, &run, args.measure.quiet)
 }
 
 /// Measures a shard. What the suite expects is judged of all shards together: a case may be held
@@ -90,7 +93,8 @@ fn shard(args: &RunArgs, place: Place) -> Ended {
              to `regatta diff`, or `regatta history add`, with all of them"
         )));
     }
-    let mut ready = Ready::prepare(&args.measure, Some(place))?;
+    watch();
+    let mut ready = Ready::prepare(&args.measure.request(), Some(place))?;
     let mut writer = ready.measure(None)?;
     writer.close().map_err(Stop::not_judged)?;
     let whole = ready.directory.parent().unwrap_or(&ready.directory);

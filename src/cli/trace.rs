@@ -9,12 +9,13 @@ use serde::Serialize;
 
 use super::outputs::{OF_TRACES, Outputs, is_stdout};
 use super::traces::json;
-use super::{Ended, Stop, measuring, note, print, traces};
+use super::{Ended, Stop, note, print, traces};
 use regatta_core::machine::Recording;
 use regatta_core::record::trace::{Trace, TraceHeader, file, is_script, raw};
 use regatta_core::record::{METHOD_VERSION, RecordError, SCHEMA_VERSION};
 use regatta_judge::trace::{Analysis, analyse, times_of};
 use regatta_measure::checkout::checkout;
+use regatta_measure::experiment::ready::argv;
 use regatta_measure::tracing::{self, Recorder};
 use regatta_measure::worker::gpu_clock;
 use regatta_measure::worker::program::why;
@@ -271,7 +272,7 @@ fn header(args: &TraceArgs, run: &Run) -> TraceHeader {
         schema: SCHEMA_VERSION,
         method: METHOD_VERSION,
         tool: env!("CARGO_PKG_VERSION").to_owned(),
-        argv: measuring::argv(),
+        argv: argv(),
         command: args.command.clone(),
         started: run.started,
         ended: tracing::ended(run.ran.status),

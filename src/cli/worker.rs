@@ -6,11 +6,13 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::{Args, Subcommand};
 
-use super::{Ended, Stop, interrupt, note, print, ruler};
-use crate::builtin;
+use super::{Ended, Stop, note, print, ruler, watch_for};
 use regatta_core::suite::Settings;
+use regatta_cpu::CpuWorker;
 use regatta_cuda::{CudaWorker, Own};
 use regatta_measure::conformance::{self, Check, CheckResult};
+use regatta_measure::experiment::ready::with_log;
+use regatta_measure::interrupt;
 use regatta_measure::worker::host::{Process, Spec};
 use regatta_report::text::{clean, one_line};
 use regatta_worker::serve::{Worker, serve_on_descriptors};
@@ -79,8 +81,13 @@ pub fn run(args: &WorkerArgs) -> Ended {
 }
 
 fn own(name: &str) -> Result<Box<dyn Worker>, Stop> {
-    builtin::worker(name)
-        .ok_or_else(|| Stop::Usage(anyhow!("regatta has no worker `{name}` of its own")))
+    match name {
+        regatta_cpu::NAME => Ok(Box::new(CpuWorker::new())),
+        regatta_cuda::NAME => Ok(Box::new(CudaWorker::default())),
+        _ => Err(Stop::Usage(anyhow!(
+            "regatta has no worker `{name}` of its own"
+        ))),
+    }
 }
 
 fn kernels(name: &str, file: &Path, contract: &Path) -> Result<Box<dyn Worker>, Stop> {
@@ -95,7 +102,7 @@ fn serve(mut worker: Box<dyn Worker>) -> Ended {
 }
 
 fn check(command: &[String], json: bool) -> Ended {
-    interrupt::watch_for("");
+    watch_for("");
     let (program, args) = command
         .split_first()
         .ok_or_else(|| Stop::Usage(anyhow!("no command")))?;
@@ -113,7 +120,7 @@ fn check(command: &[String], json: bool) -> Ended {
     let limit = Duration::from_secs(Settings::default().timeout_s.into());
     let mut worker = Process::start(&spec, log.path(), limit).map_err(|error| {
         let log = error.log().to_owned();
-        Stop::Usage(super::measuring::with_log(error, &log))
+        Stop::Usage(anyhow!(with_log(error, &log)))
     })?;
     let (mut checks, lost) = match conformance::check(&mut worker) {
         Ok(checks) => (checks, None),

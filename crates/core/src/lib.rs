@@ -11,3 +11,4 @@ pub mod names;
 pub mod output;
 pub mod record;
 pub mod suite;
+pub mod text;

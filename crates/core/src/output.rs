@@ -4,12 +4,14 @@
 //! file itself, because only there is a rename atomic. What was begun and is not kept is
 //! removed.
 
-use std::fs::File;
-use std::io::{self, Write};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use tempfile::{NamedTempFile, PersistError};
+
+use crate::input;
 
 /// Why a file was not written.
 #[derive(Debug, thiserror::Error)]
@@ -123,6 +125,151 @@ fn refused(path: &Path, error: io::Error) -> OutputError {
     }
 }
 
+/// Why nothing can be written at a path; the message names the path and the fix.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    /// A directory stands where the file should be.
+    #[error(
+        "cannot write {path}: it is a directory; name a file in it, for example {path}/{example}"
+    )]
+    IsDirectory {
+        /// The target.
+        path: PathBuf,
+        /// A file in it.
+        example: &'static str,
+    },
+    /// A file stands where a directory should be.
+    #[error(
+        "cannot write {path}: {parent} is a file, not a directory; move it away, or name another path"
+    )]
+    ParentIsFile {
+        /// The target.
+        path: PathBuf,
+        /// What is in the way.
+        parent: PathBuf,
+    },
+    /// The directory could not be created.
+    #[error("cannot create the directory {path}: {error}; create it, or name another path")]
+    Create {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The file could not be written.
+    #[error(
+        "cannot write {path}: {error}; check the permissions and the free space of its directory"
+    )]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The target is a run, a baseline or a trace.
+    #[error(
+        "cannot write {path}: a run, a baseline or a trace is there, and reports never replace one"
+    )]
+    Record {
+        /// The target.
+        path: PathBuf,
+    },
+}
+
+/// What a path leads to, alike for every way to write it: links are followed, and of a file
+/// that is not there its folder is.
+pub fn place(path: &Path) -> PathBuf {
+    if let Ok(real) = fs::canonicalize(path) {
+        return real;
+    }
+    let folder = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    match (fs::canonicalize(folder), path.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        _ => path.to_owned(),
+    }
+}
+
+/// Checks that a file can be written at `path`, before hours are spent on what
+/// goes into it: creates its directory, and a temporary file there.
+///
+/// # Errors
+/// When it cannot, with what is in the way.
+pub fn check_writable(path: &Path) -> Result<(), TargetError> {
+    match is_special(path) {
+        true => Ok(()),
+        false => draft(&resolved(path)?).map(drop),
+    }
+}
+
+/// Checks that a file can be made beside `path`, or put in its place by its own writer.
+///
+/// # Errors
+/// As [`check_writable`], but for what is there already.
+pub fn check_folder(path: &Path) -> Result<(), TargetError> {
+    draft(path).map(drop)
+}
+
+/// True for a pipe, a terminal or a device: written to, never replaced.
+pub fn is_special(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir())
+}
+
+/// The file that a path leads to: a link stays a link. A run, a baseline or a trace is none
+/// to write to, whatever it is called.
+///
+/// # Errors
+/// When one is there.
+pub fn resolved(path: &Path) -> Result<PathBuf, TargetError> {
+    let path = fs::canonicalize(path).unwrap_or(path.to_owned());
+    let ending = path.extension().unwrap_or_default();
+    if ending == "jsonl" || ending == "trace" || is_record(&path) {
+        return Err(TargetError::Record { path });
+    }
+    Ok(path)
+}
+
+/// True when a file begins as regatta's own records do.
+fn is_record(path: &Path) -> bool {
+    const START: &[u8] = b"{\"kind\":\"";
+    let mut start = [0; START.len()];
+    let read = input::open(path, u64::MAX).and_then(|mut file| file.read_exact(&mut start));
+    read.is_ok() && start == START
+}
+
+/// The file of this path in the making, in a directory that is made where there is none.
+///
+/// # Errors
+/// As [`check_writable`], but for what is there already.
+pub fn draft(path: &Path) -> Result<Draft, TargetError> {
+    if path.is_dir() {
+        return Err(TargetError::IsDirectory {
+            path: path.to_owned(),
+            example: "report.html",
+        });
+    }
+    let dir = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    if let Some(file) = dir.ancestors().find(|ancestor| ancestor.is_file()) {
+        return Err(TargetError::ParentIsFile {
+            path: path.to_owned(),
+            parent: file.to_owned(),
+        });
+    }
+    fs::create_dir_all(dir).map_err(|error| TargetError::Create {
+        path: dir.to_owned(),
+        error,
+    })?;
+    Draft::of(path).map_err(|error| TargetError::Write {
+        path: error.path,
+        error: error.error,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs::{self, Permissions};
@@ -216,5 +363,29 @@ mod tests {
         assert_eq!(error.error.kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(fs::read(&path).unwrap(), b"one");
         assert_eq!(names(folder.path()), ["file"]);
+    }
+
+    #[test]
+    fn what_is_in_the_way_is_named_with_the_fix() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("taken");
+        fs::write(&file, "").unwrap();
+        check_writable(&file).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "");
+        check_writable(&dir.path().join("new/deep/report.html")).unwrap();
+
+        let error = check_writable(dir.path()).unwrap_err().to_string();
+        assert!(
+            error.contains("it is a directory; name a file in it"),
+            "{error}"
+        );
+        let error = check_writable(&file.join("report.html")).unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.contains("taken is a file, not a directory"),
+            "{error}"
+        );
+        let error = check_writable(&file.join("deeper/report.html")).unwrap_err();
+        assert!(matches!(error, TargetError::ParentIsFile { .. }), "{error}");
     }
 }

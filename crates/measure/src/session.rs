@@ -34,6 +34,10 @@ pub trait Observer {
     fn case(&mut self, _case: &Case) {}
     /// A case ended.
     fn done(&mut self, _entry: &Entry) {}
+    /// What is to be said once all is measured.
+    fn summary(&self) -> Option<String> {
+        None
+    }
 }
 
 /// The worker of a block.

@@ -22,11 +22,12 @@ mod plot;
 mod screen;
 pub mod summary;
 pub mod terminal;
-pub mod text;
 pub mod trace;
 
 #[cfg(test)]
 mod fixture;
+
+pub use regatta_core::text;
 
 use std::io::Write;
 

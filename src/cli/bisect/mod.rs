@@ -1,32 +1,32 @@
 //! `regatta bisect`: which version made it slower.
 
-mod comparer;
-
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use clap::Args;
 use jiff::Timestamp;
 
 use super::compare::share;
-use super::measure_args::{MeasureArgs, load};
-use super::{Ended, Stop, interrupt, note, print, reporting};
-use comparer::Comparer;
+use super::measure_args::MeasureArgs;
+use super::{Ended, Stop, note, print, reporting, watch_for};
 use regatta_core::suite::Suite;
 use regatta_core::suite::rules::Metric;
 use regatta_judge::judgement::VerdictOutcome;
 use regatta_measure::environments::interpreter_of;
+use regatta_measure::experiment::Request;
+use regatta_measure::experiment::comparer::Comparer;
+use regatta_measure::experiment::estimate::about;
 use regatta_measure::git::Checkout;
 use regatta_measure::released::released;
 use regatta_measure::versions::apart::{Moved, moved, trials};
-use regatta_measure::versions::hunt::{Ending, Found, hunt};
+use regatta_measure::versions::hunt::{Ending, Found, Outcome, Step, hunt};
 use regatta_measure::versions::journal::{Before, JOURNAL_FILE, Journal, Question};
 use regatta_measure::versions::releases::{Index, Pip};
 use regatta_measure::versions::search::Towards;
 use regatta_measure::versions::span::{self, Version};
 use regatta_measure::versions::spec::{Pin, Spec};
-use regatta_report::bisect::{Bisect, page, text};
+use regatta_report::bisect::{Bisect, page, reading, text};
 use regatta_report::files;
 use regatta_worker::units::{Share, counted};
 
@@ -77,6 +77,9 @@ pub struct BisectArgs {
     measure: MeasureArgs,
 }
 
+/// What is said of a version of which nothing better is known.
+const NO_TIME: &str = "it gave no time";
+
 /// Name of the page in the report directory.
 const PAGE: &str = "report.html";
 
@@ -89,13 +92,14 @@ pub fn run(args: &BisectArgs) -> Ended {
 }
 
 fn bisect(args: &BisectArgs) -> Ended {
-    interrupt::watch_for("; what was compared is kept, and the same command goes on");
+    watch_for("; what was compared is kept, and the same command goes on");
     if args.measure.structure_only {
         return Err(Stop::Usage(anyhow!(
             "--structure-only takes no times, and versions are told apart by nothing else here"
         )));
     }
-    let suite = load(&args.measure)?;
+    let request = args.measure.request();
+    let suite = request.load()?;
     let directory = match &args.measure.out {
         Some(directory) => directory.clone(),
         None => Path::new("reports").join(format!("{}-bisect", suite.name)),
@@ -124,7 +128,7 @@ fn bisect(args: &BisectArgs) -> Ended {
     };
     let mut tried = journal.tried.clone();
     let mut comparer = Comparer {
-        measure: &args.measure,
+        measure: &request,
         floor: args.floor,
         metric,
         directory: &directory,
@@ -133,13 +137,18 @@ fn bisect(args: &BisectArgs) -> Ended {
         journal: &mut journal,
         began: Instant::now(),
         told: 0,
+        tell: &|step, left| {
+            if !args.measure.quiet {
+                note(line(step, left));
+            }
+        },
     };
     let ending = hunt(&row, question.towards, &mut tried, &mut comparer)?;
     let moved = match &ending {
         Ending::Found(found) => apart(found, args, &mut comparer)?,
         _ => Vec::new(),
     };
-    let words = suite_words(args);
+    let words = suite_words(args, &request);
     let answer = Bisect {
         question: &question,
         row: &row,
@@ -269,8 +278,8 @@ fn apart(found: &Found, args: &BisectArgs, comparer: &mut Comparer) -> Result<Ve
 }
 
 /// The suite and what of it, as `regatta compare` takes it.
-fn suite_words(args: &BisectArgs) -> Vec<String> {
-    let mut words = args.measure.choosing();
+fn suite_words(args: &BisectArgs, request: &Request) -> Vec<String> {
+    let mut words = request.choosing();
     for pattern in &args.measure.filter {
         words.extend(["--filter".to_owned(), pattern.clone()]);
     }
@@ -281,4 +290,28 @@ fn suite_words(args: &BisectArgs) -> Vec<String> {
         words.push("--processor".to_owned());
     }
     words
+}
+
+/// A step as it is said: which, what came of it, and how long the others take.
+fn line(step: &Step, left: Option<Duration>) -> String {
+    let found = step
+        .case
+        .and_then(|case| step.outcome.cases().iter().find(|of| of.case == *case));
+    let said = match (step.outcome, found) {
+        (Outcome::Unusable { reason, .. }, _) => format!("skipped: {reason}"),
+        (_, Some(of)) => match (reading(of), of.reading) {
+            (Some(said), Some(reading)) => format!("{said}, {}", reading.word.text()),
+            _ => format!("skipped: {}", of.reason.as_deref().unwrap_or(NO_TIME)),
+        },
+        (outcome, None) => format!("skipped: {}", outcome.first_reason().unwrap_or(NO_TIME)),
+    };
+    let against = match step.direct {
+        true => format!(" against {}", step.base.name),
+        false => String::new(),
+    };
+    let left = left.map_or(String::new(), |left| format!(" ({} left)", about(left)));
+    format!(
+        "{} of about {}: {}{against} ... {said}{left}",
+        step.number, step.about, step.head.name
+    )
 }

@@ -3,14 +3,14 @@
 use anyhow::anyhow;
 use serde_json::json;
 
-use crate::cli::measuring::reports;
-use crate::cli::{Ended, Stop, indented, interrupt, note, print};
+use crate::cli::{Ended, Stop, indented, note, print, watch_for};
 use regatta_core::record::built;
 use regatta_core::suite::{self, BUILTIN, Suite};
 use regatta_judge::building;
 use regatta_judge::judgement::{Held, LimitResult};
 use regatta_measure::building::BuildingError;
 use regatta_measure::builds::{self, Outcome};
+use regatta_measure::experiment::ready::reports;
 
 /// True for what can only be a suite: the name of one, or the path of a TOML file.
 pub fn is_one(name: &str) -> bool {
@@ -29,7 +29,7 @@ pub fn run(name: &str, json: bool) -> Ended {
              comes out as `makes`"
         )));
     };
-    interrupt::watch_for("; what was built so far is left as it is");
+    watch_for("; what was built so far is left as it is");
     note(format!("building: {}", build.command.join(" ")));
     let outcome = match builds::build(build, &reports(&suite.name)) {
         Ok(outcome) => outcome,

@@ -9,12 +9,12 @@ use serde_json::json;
 
 use super::args::AddArgs;
 use super::since::time;
-use crate::cli::sides;
 use crate::cli::{Ended, Stop, note, print};
 use regatta_core::record::baseline;
 use regatta_core::record::history::{Added, Book, HistoryError, Reduced, Store, reduced};
 use regatta_core::record::run_file::RUN_FILE;
 use regatta_judge::judgement::VerdictOutcome;
+use regatta_measure::experiment::stored;
 use regatta_worker::units::counted;
 
 /// Whether a run is added to the history of its suite.
@@ -120,7 +120,7 @@ fn found(names: &[String], at: Option<Timestamp>) -> Result<Vec<Reduced>, Stop> 
         )));
     }
     let store = baseline::Store::new("baselines");
-    let all = sides::find_all(names, &store)?.into_iter();
+    let all = stored::find_all(names, &store)?.into_iter();
     let reduced = all.map(|one| match one.is_baseline {
         true => Err(refused(HistoryError::Baseline(one.path))),
         false => reduced(&one.path, &one.files, &one.run, &one.side, at).map_err(refused),

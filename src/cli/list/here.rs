@@ -3,8 +3,8 @@
 use owo_colors::{OwoColorize, Style};
 
 use super::super::indented;
-use super::super::introductions::{Introduction, grouped};
 use regatta_core::suite::Suite;
+use regatta_measure::experiment::introductions::{Introduction, grouped};
 use regatta_report::terminal::COLUMNS;
 use regatta_report::text::{one_line, shorten, width};
 use regatta_worker::protocol::{Hello, Parameter, VariantInfo};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::estimate::{about, watch};
+use regatta_measure::experiment::estimate::{about, watch};
 use regatta_report::terminal::COLUMNS;
 use regatta_report::text::{shorten_middle, width};
 

@@ -8,9 +8,10 @@ use std::process::{Child, Command, Stdio};
 use anyhow::anyhow;
 use jiff::Timestamp;
 
-use crate::cli::{Stop, measuring};
+use crate::cli::Stop;
 use regatta_core::record::trace::Trace;
 use regatta_core::record::trace::kineto;
+use regatta_measure::experiment::ready::argv;
 use regatta_measure::tracing::{self, KINETO};
 
 /// Operations that are kept, as `regatta trace` keeps them.
@@ -55,7 +56,7 @@ pub fn read(path: &Path) -> Result<Trace, Stop> {
     let started = written.ok().and_then(|at| Timestamp::try_from(at).ok());
     let started = started.unwrap_or(Timestamp::UNIX_EPOCH);
     let mut trace = tracing::of_kineto(recording, label, started);
-    trace.header.argv = measuring::argv();
+    trace.header.argv = argv();
     Ok(trace)
 }
 

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use regatta_measure::schedule::Block;
+use crate::schedule::Block;
 use regatta_worker::units::{Elapsed, Nanoseconds};
 
 /// Measurements before anything is said: one alone is that of a cold start.

@@ -3,17 +3,23 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::anyhow;
-
-use super::Stop;
+use super::ExperimentError;
+use crate::identity::checksum;
 use regatta_core::record::RecordError;
 use regatta_core::record::baseline::{self, Store};
 use regatta_core::record::entries::Entries;
 use regatta_core::record::run_file::RUN_FILE;
 use regatta_core::record::shards::{self, ShardError};
 use regatta_core::record::side::Side;
-use regatta_core::record::types::Run;
-use regatta_measure::identity::checksum;
+use regatta_core::record::types::{BaseId, Run};
+
+/// What a run is held against.
+pub struct Base {
+    /// Which, as the run's file names it.
+    pub id: BaseId,
+    /// What it holds.
+    pub side: Side,
+}
 
 /// A stored run or baseline.
 pub struct Stored {
@@ -61,7 +67,7 @@ impl Stored {
 /// # Errors
 /// When there is none, or it cannot be read: exit code 2; when some shards are not there, or do
 /// not belong together: 3.
-pub fn find(what: &str, store: &Store, machine: Option<&str>) -> Result<Stored, Stop> {
+pub fn find(what: &str, store: &Store, machine: Option<&str>) -> Result<Stored, ExperimentError> {
     let shards = shards(what)?;
     match shards.is_empty() {
         true => find_alone(what, store, machine),
@@ -73,7 +79,7 @@ pub fn find(what: &str, store: &Store, machine: Option<&str>) -> Result<Stored, 
 ///
 /// # Errors
 /// As [`find`].
-pub fn find_all(names: &[String], store: &Store) -> Result<Vec<Stored>, Stop> {
+pub fn find_all(names: &[String], store: &Store) -> Result<Vec<Stored>, ExperimentError> {
     let (mut found, mut of_all) = (Vec::new(), Vec::new());
     for name in names {
         let shards = shards(name)?;
@@ -92,11 +98,11 @@ pub fn find_all(names: &[String], store: &Store) -> Result<Vec<Stored>, Stop> {
 ///
 /// # Errors
 /// When they are several runs: exit code 2; and as [`find`].
-pub fn find_one(names: &[String], store: &Store) -> Result<Stored, Stop> {
+pub fn find_one(names: &[String], store: &Store) -> Result<Stored, ExperimentError> {
     let mut found = find_all(names, store)?;
     match (found.pop(), found.is_empty()) {
         (Some(one), true) => Ok(one),
-        _ => Err(Stop::Usage(anyhow!(
+        _ => Err(ExperimentError::Usage(format!(
             "{} are several runs, and one is asked for; only the shards of a run are one together",
             names.join(", ")
         ))),
@@ -104,7 +110,7 @@ pub fn find_one(names: &[String], store: &Store) -> Result<Stored, Stop> {
 }
 
 /// The runs of shards that a name leads to; none where it leads to something else.
-fn shards(what: &str) -> Result<Vec<PathBuf>, Stop> {
+fn shards(what: &str) -> Result<Vec<PathBuf>, ExperimentError> {
     let path = Path::new(what);
     let (own, within) = match path.is_dir() {
         true => (path.join(RUN_FILE), shards::within(path)),
@@ -116,7 +122,7 @@ fn shards(what: &str) -> Result<Vec<PathBuf>, Stop> {
             .filter(|own| shards::is_shard(own))
             .into_iter()
             .collect()),
-        (true, Some(shard)) => Err(Stop::Usage(anyhow!(
+        (true, Some(shard)) => Err(ExperimentError::Usage(format!(
             "{what} holds a run of its own and shards of another ({}); name {}, or the folders of \
              the shards, or move one of the two away",
             shard.display(),
@@ -126,14 +132,14 @@ fn shards(what: &str) -> Result<Vec<PathBuf>, Stop> {
 }
 
 /// Reads shards as the run that they make.
-fn together(files: Vec<PathBuf>) -> Result<Stored, Stop> {
+fn together(files: Vec<PathBuf>) -> Result<Stored, ExperimentError> {
     let folder = files[0].parent().and_then(Path::parent);
     let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
     let path = folder.unwrap_or(Path::new(".")).to_owned();
     let (run, side) =
         shards::read(&files, &path.display().to_string()).map_err(|error| match error {
-            ShardError::Record(_) => Stop::usage(error),
-            ShardError::Apart(_) => Stop::not_judged(error),
+            ShardError::Record(_) => ExperimentError::usage(error),
+            ShardError::Apart(_) => ExperimentError::not_judged(error),
         })?;
     Ok(Stored {
         side,
@@ -149,7 +155,11 @@ fn together(files: Vec<PathBuf>) -> Result<Stored, Stop> {
 ///
 /// # Errors
 /// When there is none, or it cannot be read: exit code 2.
-pub fn find_alone(what: &str, store: &Store, machine: Option<&str>) -> Result<Stored, Stop> {
+pub fn find_alone(
+    what: &str,
+    store: &Store,
+    machine: Option<&str>,
+) -> Result<Stored, ExperimentError> {
     let path = Path::new(what);
     if path.is_dir() {
         return read(&path.join(RUN_FILE), what);
@@ -165,14 +175,14 @@ pub fn find_alone(what: &str, store: &Store, machine: Option<&str>) -> Result<St
     };
     match (files.iter().find(own), files.as_slice()) {
         (Some(path), _) | (None, [path]) => read(path, what),
-        (None, []) => Err(Stop::Usage(anyhow!(
+        (None, []) => Err(ExperimentError::Usage(format!(
             "{what} is neither a file, a folder with a {RUN_FILE}, nor a baseline in {}{}",
             store.root().display(),
             names(store)
         ))),
         (None, several) => {
             let names: Vec<String> = several.iter().map(|p| p.display().to_string()).collect();
-            Err(Stop::Usage(anyhow!(
+            Err(ExperimentError::Usage(format!(
                 "baseline {what} is there for several machines; name its file: {}",
                 names.join(", ")
             )))
@@ -184,11 +194,11 @@ pub fn find_alone(what: &str, store: &Store, machine: Option<&str>) -> Result<St
 ///
 /// # Errors
 /// When it cannot be read, or a part of it: exit code 2.
-pub fn whole_baseline(path: &Path) -> Result<Side, Stop> {
-    let side = baseline::read(path).map_err(Stop::usage)?;
+pub fn whole_baseline(path: &Path) -> Result<Side, ExperimentError> {
+    let side = baseline::read(path).map_err(ExperimentError::usage)?;
     match side.damage.is_empty() {
         true => Ok(side),
-        false => Err(Stop::Usage(anyhow!(
+        false => Err(ExperimentError::Usage(format!(
             "{} is damaged, and a part of a baseline is none:\n  {}\n\
              restore it from version control, or save it anew with --replace",
             path.display(),
@@ -210,7 +220,7 @@ fn names(store: &Store) -> String {
 ///
 /// # Errors
 /// When it is absent, or its first line cannot be read: exit code 2.
-pub fn read(path: &Path, label: &str) -> Result<Stored, Stop> {
+pub fn read(path: &Path, label: &str) -> Result<Stored, ExperimentError> {
     match Side::read(path, label) {
         Ok((run, side)) => Ok(Stored {
             side,
@@ -220,7 +230,7 @@ pub fn read(path: &Path, label: &str) -> Result<Stored, Stop> {
             files: vec![path.to_owned()],
         }),
         Err(error @ (RecordError::Io { .. } | RecordError::Schema { .. })) => {
-            Err(Stop::usage(error))
+            Err(ExperimentError::usage(error))
         }
         Err(not_a_run) => match baseline::read(path) {
             Ok(side) => Ok(Stored {
@@ -230,7 +240,7 @@ pub fn read(path: &Path, label: &str) -> Result<Stored, Stop> {
                 path: path.to_owned(),
                 files: vec![path.to_owned()],
             }),
-            Err(_) => Err(Stop::usage(not_a_run)),
+            Err(_) => Err(ExperimentError::usage(not_a_run)),
         },
     }
 }

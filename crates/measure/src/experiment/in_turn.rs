@@ -5,14 +5,18 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::time::Instant;
 
-use super::super::deciding::{Batches, decide, incomparable, unmeasured};
-use super::super::measuring::Ready;
-use super::super::progress::Progress;
-use super::super::reporting::{self, Answers, Base};
-use super::super::versions::Version;
-use super::super::{Ended, Stop, interrupt};
-use super::pairs;
-use super::question::{How, Question, Refused, SIDES, not_comparable, of};
+use super::ExperimentError;
+use super::comparison::{self, How, Question, Refused, SIDES, not_comparable, refused};
+use super::deciding::{Batches, decide, incomparable, unmeasured};
+use super::ready::{Measured, Ready};
+use super::stored::Base;
+use super::version::Version;
+use crate::counters::Machine;
+use crate::held::Held;
+use crate::interrupt;
+use crate::laps::Monotonic;
+use crate::schedule::{self, Block};
+use crate::session::Session;
 use regatta_core::record::RecordError;
 use regatta_core::record::header::{Turn, TurnSide};
 use regatta_core::record::run_file::{Opening, RunWriter, going_on};
@@ -20,11 +24,6 @@ use regatta_core::record::side::Side;
 use regatta_core::record::types::{BaseId, Owed, Run};
 use regatta_judge as judge;
 use regatta_judge::judgement::Judgement;
-use regatta_measure::counters::Machine;
-use regatta_measure::held::Held;
-use regatta_measure::laps::Monotonic;
-use regatta_measure::schedule::{self, Block};
-use regatta_measure::session::Session;
 use regatta_worker::attention::{Case, CaseId};
 
 /// Two sides that are ready to be measured in turn.
@@ -59,13 +58,13 @@ impl InTurn {
     pub fn of(question: &Question<'_>) -> Result<InTurn, Refused> {
         let (began, clock) = (Instant::now(), Monotonic::begin());
         let args = question.measure;
-        let mut base = Version::of(question.base, args).map_err(of(TurnSide::Base))?;
-        let mut head = Version::of(question.head, args).map_err(of(TurnSide::Head))?;
-        let stands_in = pairs::variants(&mut base, &mut head)?;
+        let mut base = Version::of(question.base, args).map_err(refused(TurnSide::Base))?;
+        let mut head = Version::of(question.head, args).map_err(refused(TurnSide::Head))?;
+        let stands_in = comparison::variants(&mut base, &mut head)?;
         question.rule(&mut base.suite);
         question.rule(&mut head.suite);
-        let cases = pairs::beside(&base, &head);
-        let pair = pairs::pair(&base, &head);
+        let cases = comparison::beside(&base, &head);
+        let pair = comparison::pair(&base, &head);
         let how = question.how(&head.suite);
         let ready = |version: Version, side: TurnSide| {
             let stands_in = match side {
@@ -83,7 +82,7 @@ impl InTurn {
                 TurnSide::Head => "head",
             };
             let asked = version.asked(how.directory.join(name), Some(turn));
-            Ready::of(asked, args, clock).map_err(of(side))
+            Ready::of(asked, args, clock).map_err(refused(side))
         };
         let base = ready(base, TurnSide::Base)?;
         let mut head = ready(head, TurnSide::Head)?;
@@ -101,7 +100,7 @@ impl InTurn {
     }
 
     /// A comparison that will be refused need not be measured for.
-    pub(super) fn refuse_what_cannot_be_compared(&self) -> Result<(), Stop> {
+    pub(super) fn refuse_what_cannot_be_compared(&self) -> Result<(), ExperimentError> {
         let base = unmeasured(&self.base);
         match incomparable(&self.head, &base, &self.how.options, SIDES) {
             None => Ok(()),
@@ -109,40 +108,35 @@ impl InTurn {
         }
     }
 
-    /// Measures all invocations, and batch after batch of what is not decided, and tells.
+    /// Measures all invocations, and batch after batch of what is not decided.
     ///
     /// # Errors
     /// When a run cannot be written or read back: exit code 3.
-    pub(super) fn conclude(mut self, answers: &Answers) -> Ended {
-        let (mut writers, base, _) = self.measure()?;
+    pub(super) fn measured(mut self) -> Result<Measured, ExperimentError> {
+        let (writers, base, _) = self.measure()?;
         self.head.spent_on_base = Some(self.base.spent.clone());
-        let How {
-            directory, options, ..
-        } = &self.how;
-        let ended = reporting::conclude(
-            &self.head,
-            directory,
-            writers.head,
-            Some(&base),
-            options,
-            answers,
-        );
-        writers.base.close().map_err(Stop::not_judged)?;
-        ended
+        Ok(Measured {
+            ready: self.head,
+            writer: writers.head,
+            base: Some(base),
+            base_writer: Some(writers.base),
+            folder: self.how.directory,
+            options: self.how.options,
+        })
     }
 
     /// The same for a step of something larger: no report is written, and nothing is printed.
     ///
     /// # Errors
     /// When a run cannot be written or read back: exit code 3.
-    pub fn judged(mut self) -> Result<Judgement, Stop> {
+    pub fn judged(mut self) -> Result<Judgement, ExperimentError> {
         let (mut writers, _, judgement) = self.measure()?;
-        writers.head.close().map_err(Stop::not_judged)?;
-        writers.base.close().map_err(Stop::not_judged)?;
+        writers.head.close().map_err(ExperimentError::not_judged)?;
+        writers.base.close().map_err(ExperimentError::not_judged)?;
         Ok(judgement)
     }
 
-    fn measure(&mut self) -> Result<(Writers, Base, Judgement), Stop> {
+    fn measure(&mut self) -> Result<(Writers, Base, Judgement), ExperimentError> {
         let writers = self.open()?;
         let id = self.other();
         let budget = self.how.budget;
@@ -163,7 +157,7 @@ impl InTurn {
 
     /// Opens both runs: both go on where both were stopped, or both begin anew. An invocation
     /// that one side alone came to is measured again in both, since nothing lies beside it.
-    fn open(&mut self) -> Result<Writers, Stop> {
+    fn open(&mut self) -> Result<Writers, ExperimentError> {
         let opening = Opening {
             fresh: self.head.fresh,
             base: Some(self.other()),
@@ -220,7 +214,11 @@ impl InTurn {
 impl Taking<'_> {
     /// Takes the pairs of invocations in `range`, less what is there: of all cases, or of those
     /// of the head that are named.
-    fn pairs(&mut self, named: Option<&[CaseId]>, range: Range<u32>) -> Result<(), Stop> {
+    fn pairs(
+        &mut self,
+        named: Option<&[CaseId]>,
+        range: Range<u32>,
+    ) -> Result<(), ExperimentError> {
         let InTurn {
             base, head, cases, ..
         } = &mut *self.of;
@@ -236,7 +234,7 @@ impl Taking<'_> {
         let seed = head.suite.settings.seed;
         let turns = schedule::in_turn(&sides, range.clone(), seed);
         let blocks: Vec<Block> = turns.iter().map(|(_, block)| block.clone()).collect();
-        let mut progress = Progress::new(&blocks, range, head.quiet);
+        let mut progress = head.listener.progress(&blocks, range, head.quiet);
         let watched = head.suite.settings.wants_quiet();
         let mut launchers = (
             Held::new(&mut base.processes, &base.hellos),
@@ -265,30 +263,35 @@ impl Taking<'_> {
                 TurnSide::Base => (&mut sessions.0, &mut writers.base, &mut base.spent),
                 TurnSide::Head => (&mut sessions.1, &mut writers.head, &mut head.spent),
             };
-            let ran = session.run(std::slice::from_ref(block), &mut progress, &mut |entry| {
-                interrupt::hold_if_stopping();
-                if let Some(stretch) = &entry.spent {
-                    spent.add_all(&stretch.phases);
-                }
-                writer.append(entry)
-            });
+            let ran = session.run(
+                std::slice::from_ref(block),
+                progress.as_mut(),
+                &mut |entry| {
+                    interrupt::hold_if_stopping();
+                    if let Some(stretch) = &entry.spent {
+                        spent.add_all(&stretch.phases);
+                    }
+                    writer.append(entry)
+                },
+            );
             ran.map_err(|error: RecordError| {
-                Stop::NotJudged(anyhow::Error::new(error).context(
+                ExperimentError::not_judged_as(
                     "the comparison stops here; what was measured is kept, and the same command \
                      goes on",
-                ))
+                    error,
+                )
             })?;
         }
-        if let Some(said) = progress.of_the_machine() {
+        if let Some(said) = progress.summary() {
             head.say(said);
         }
         Ok(())
     }
 
     /// Reads both runs back, the base under the names of the head's cases.
-    fn read(&self) -> Result<(Side, Side), Stop> {
+    fn read(&self) -> Result<(Side, Side), ExperimentError> {
         let read = |writer: &RunWriter, ready: &Ready| {
-            Side::read(writer.path(), &ready.label()).map_err(Stop::not_judged)
+            Side::read(writer.path(), &ready.label()).map_err(ExperimentError::not_judged)
         };
         let (_, head) = read(&self.writers.head, &self.of.head)?;
         let (_, base) = read(&self.writers.base, &self.of.base)?;
@@ -307,7 +310,7 @@ impl Batches for Taking<'_> {
         self.writers.head.owed.last()
     }
 
-    fn judge(&mut self) -> Result<Judgement, Stop> {
+    fn judge(&mut self) -> Result<Judgement, ExperimentError> {
         let (base, head) = self.read()?;
         let judgement = judge::judge(&head, Some(&base), &self.of.how.options);
         self.base = Some(base);
@@ -315,7 +318,7 @@ impl Batches for Taking<'_> {
     }
 
     /// Both sides owe, `cases` by the head's names.
-    fn owe(&mut self, cases: Vec<CaseId>, fresh: u32) -> Result<(), Stop> {
+    fn owe(&mut self, cases: Vec<CaseId>, fresh: u32) -> Result<(), ExperimentError> {
         let wanted: BTreeSet<&CaseId> = cases.iter().collect();
         let pairs = self
             .of
@@ -331,11 +334,17 @@ impl Batches for Taking<'_> {
         };
         let writers = &mut self.writers;
         let (of_base, of_head) = (owed(of_base), owed(cases));
-        writers.base.owe(of_base).map_err(Stop::not_judged)?;
-        writers.head.owe(of_head).map_err(Stop::not_judged)
+        writers
+            .base
+            .owe(of_base)
+            .map_err(ExperimentError::not_judged)?;
+        writers
+            .head
+            .owe(of_head)
+            .map_err(ExperimentError::not_judged)
     }
 
-    fn take(&mut self) -> Result<(), Stop> {
+    fn take(&mut self) -> Result<(), ExperimentError> {
         let Some(owed) = self.owed().cloned() else {
             return Ok(());
         };

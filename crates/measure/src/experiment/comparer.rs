@@ -5,39 +5,34 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::super::comparing::{InTurn, Question, Refused};
-use super::super::measure_args::MeasureArgs;
-use super::super::progress::about;
-use super::super::versions::Version as Made;
-use super::super::{Stop, note};
-use anyhow::anyhow;
+use super::comparison::{InTurn, Question, Refused};
+use super::version::Version as Made;
+use super::{ExperimentError, Request};
+use crate::environments;
+use crate::git::Checkout;
+use crate::versions::apart::{Trial, Verdict};
+use crate::versions::commits::{self, Commit};
+use crate::versions::hunt::{Edge, Found, Outcome, Side, Step, Tried, readings};
+use crate::versions::journal::Journal;
+use crate::versions::span::{Version, of_commit};
+use crate::versions::spec::Spec;
 use regatta_core::names::plain_name;
+use regatta_core::output;
 use regatta_core::record::header::TurnSide;
 use regatta_core::suite::rules::Metric;
+use regatta_core::text::one_line;
 use regatta_judge::Options;
-use regatta_measure::environments;
-use regatta_measure::git::Checkout;
-use regatta_measure::versions::apart::{Trial, Verdict};
-use regatta_measure::versions::commits::{self, Commit};
-use regatta_measure::versions::hunt::{Edge, Found, Outcome, Side, Step, Tried, readings};
-use regatta_measure::versions::journal::Journal;
-use regatta_measure::versions::span::{Version, of_commit};
-use regatta_measure::versions::spec::Spec;
-use regatta_report::bisect::reading;
-use regatta_report::text::one_line;
 use regatta_worker::units::Share;
 
 /// Where the runs of the comparisons lie, in the report directory.
 const COMPARED: &str = "compared";
-/// What is said of a version of which nothing better is known.
-const NO_TIME: &str = "it gave no time";
 /// Where the locks lie of what was tried apart.
 const APART: &str = "apart";
 
 /// Compares, and keeps.
 pub struct Comparer<'a> {
     /// What is measured, and how.
-    pub measure: &'a MeasureArgs,
+    pub measure: &'a Request,
     /// The smallest change that counts, where that is not the suite's.
     pub floor: Option<Share>,
     /// By what versions are told apart.
@@ -54,6 +49,8 @@ pub struct Comparer<'a> {
     pub began: Instant,
     /// How many were told of that were made here.
     pub told: u32,
+    /// Is told of each step, and how long the others take.
+    pub tell: &'a dyn Fn(&Step, Option<Duration>),
 }
 
 impl Comparer<'_> {
@@ -61,7 +58,7 @@ impl Comparer<'_> {
     ///
     /// # Errors
     /// When its spec cannot be read again, which it was.
-    pub fn lock(&self, version: &Version) -> Result<Option<String>, Stop> {
+    pub fn lock(&self, version: &Version) -> Result<Option<String>, ExperimentError> {
         let spec = spec(version)?;
         // It was measured: nothing is made anew.
         Ok(Made::of(&[spec], self.measure)
@@ -74,13 +71,14 @@ impl Comparer<'_> {
     ///
     /// # Errors
     /// When the lock cannot be written, or as [`Edge::compare`].
-    pub fn try_apart(&mut self, trial: &Trial, found: &Found) -> Result<Verdict, Stop> {
+    pub fn try_apart(&mut self, trial: &Trial, found: &Found) -> Result<Verdict, ExperimentError> {
         let folder = self.directory.join(APART);
-        fs::create_dir_all(&folder)
-            .map_err(|error| Stop::not_judged(anyhow!("{}: {error}", folder.display())))?;
+        fs::create_dir_all(&folder).map_err(|error| {
+            ExperimentError::NotJudged(format!("{}: {error}", folder.display()))
+        })?;
         let path = folder.join(format!("{}.txt", plain_name(&trial.name)));
         let text = trial.requirements.join("\n") + "\n";
-        regatta_report::files::write(&path, &text).map_err(Stop::not_judged)?;
+        output::write(&path, text.as_bytes()).map_err(ExperimentError::not_judged)?;
         let head = Version {
             spec: Spec::Lock(path.display().to_string()).to_string(),
             name: trial.name.clone(),
@@ -90,14 +88,11 @@ impl Comparer<'_> {
         Ok(trial.verdict(&outcome, &found.case.case))
     }
 
-    /// How long so many more comparisons take, by those that were made; empty: none is left.
-    fn left(&self, comparisons: usize) -> String {
+    /// How long so many more comparisons take, by those that were made; `None`: none is left.
+    fn left(&self, comparisons: usize) -> Option<Duration> {
         let each = self.began.elapsed().as_secs_f64() / f64::from(self.told.max(1));
         let left = Duration::try_from_secs_f64(each * comparisons as f64);
-        match left.ok().filter(|_| comparisons > 0) {
-            Some(left) => format!(" ({} left)", about(left)),
-            None => String::new(),
-        }
+        left.ok().filter(|_| comparisons > 0)
     }
 
     fn place(&self, base: &Version, head: &Version) -> PathBuf {
@@ -117,26 +112,21 @@ fn lock_of(side: &Made) -> Option<String> {
     environments::Made::of(name, environment).ok()??.lock()
 }
 
-fn spec(version: &Version) -> Result<Spec, Stop> {
-    version.spec.parse().map_err(Stop::usage)
+fn spec(version: &Version) -> Result<Spec, ExperimentError> {
+    version.spec.parse().map_err(ExperimentError::usage)
 }
 
 /// Why a version is passed over, in a line, without its name before it.
-fn reason(stop: &Stop, version: &Version) -> Option<String> {
-    match stop {
-        Stop::Usage(error) | Stop::NotJudged(error) => {
-            let said = one_line(&format!("{error:#}"));
-            let named = format!("{}: ", version.spec);
-            Some(said.strip_prefix(&named).unwrap_or(&said).to_owned())
-        }
-        Stop::Unread => None,
-    }
+fn reason(stop: &ExperimentError, version: &Version) -> String {
+    let said = one_line(&stop.to_string());
+    let named = format!("{}: ", version.spec);
+    said.strip_prefix(&named).unwrap_or(&said).to_owned()
 }
 
 impl Edge for Comparer<'_> {
-    type Stop = Stop;
+    type Stop = ExperimentError;
 
-    fn compare(&mut self, base: &Version, head: &Version) -> Result<Outcome, Stop> {
+    fn compare(&mut self, base: &Version, head: &Version) -> Result<Outcome, ExperimentError> {
         let question = Question {
             measure: self.measure,
             base: &[spec(base)?],
@@ -155,9 +145,7 @@ impl Edge for Comparer<'_> {
                     Some(TurnSide::Base) => (Side::Base, base),
                     Some(TurnSide::Head) | None => (Side::Head, head),
                 };
-                let Some(reason) = reason(&stop, version) else {
-                    return Err(stop);
-                };
+                let reason = reason(&stop, version);
                 return Ok(Outcome::Unusable { side, reason });
             }
         };
@@ -167,7 +155,11 @@ impl Edge for Comparer<'_> {
         })
     }
 
-    fn brought(&mut self, low: &Version, merge: &Version) -> Result<Vec<Vec<Version>>, Stop> {
+    fn brought(
+        &mut self,
+        low: &Version,
+        merge: &Version,
+    ) -> Result<Vec<Vec<Version>>, ExperimentError> {
         if self.first_parent {
             return Ok(Vec::new());
         }
@@ -180,42 +172,21 @@ impl Edge for Comparer<'_> {
             subject: String::new(),
         };
         let rows = commits::brought(self.git, &commit(low), &commit(merge));
-        let rows = rows.map_err(Stop::not_judged)?.into_iter();
+        let rows = rows.map_err(ExperimentError::not_judged)?.into_iter();
         Ok(rows
             .map(|row| row.into_iter().map(of_commit).collect())
             .collect())
     }
 
-    fn keep(&mut self, tried: &Tried) -> Result<(), Stop> {
-        self.journal.keep(tried).map_err(Stop::not_judged)
+    fn keep(&mut self, tried: &Tried) -> Result<(), ExperimentError> {
+        self.journal
+            .keep(tried)
+            .map_err(ExperimentError::not_judged)
     }
 
     fn tell(&mut self, step: &Step) {
         self.told += 1;
-        if self.measure.quiet {
-            return;
-        }
-        let found = step
-            .case
-            .and_then(|case| step.outcome.cases().iter().find(|of| of.case == *case));
-        let said = match (step.outcome, found) {
-            (Outcome::Unusable { reason, .. }, _) => format!("skipped: {reason}"),
-            (_, Some(of)) => match (reading(of), of.reading) {
-                (Some(said), Some(reading)) => format!("{said}, {}", reading.word.text()),
-                _ => format!("skipped: {}", of.reason.as_deref().unwrap_or(NO_TIME)),
-            },
-            (outcome, None) => format!("skipped: {}", outcome.first_reason().unwrap_or(NO_TIME)),
-        };
-        let against = match step.direct {
-            true => format!(" against {}", step.base.name),
-            false => String::new(),
-        };
-        note(format!(
-            "{} of about {}: {}{against} ... {said}{}",
-            step.number,
-            step.about,
-            step.head.name,
-            self.left(step.about.saturating_sub(step.number))
-        ));
+        let left = self.left(step.about.saturating_sub(step.number));
+        (self.tell)(step, left);
     }
 }

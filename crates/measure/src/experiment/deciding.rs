@@ -3,16 +3,16 @@
 
 use std::time::{Duration, Instant};
 
-use super::Stop;
-use super::measuring::Ready;
-use super::reporting::Base;
+use super::ExperimentError;
+use super::ready::Ready;
+use super::stored::Base;
+use crate::laps::Laps;
 use regatta_core::record::run_file::RunWriter;
 use regatta_core::record::side::Side;
 use regatta_core::record::spent::Phase;
 use regatta_core::record::types::Owed;
 use regatta_judge::judgement::Judgement;
 use regatta_judge::{self as judge, Options};
-use regatta_measure::laps::Laps;
 use regatta_worker::attention::CaseId;
 
 /// Whoever takes fresh invocations of what a judgement leaves undecided.
@@ -30,19 +30,19 @@ pub trait Batches {
     ///
     /// # Errors
     /// When it cannot be read back: exit code 3.
-    fn judge(&mut self) -> Result<Judgement, Stop>;
+    fn judge(&mut self) -> Result<Judgement, ExperimentError>;
 
     /// Writes down that `cases` are to have `fresh` fresh invocations each, before any is taken.
     ///
     /// # Errors
     /// When that cannot be written: exit code 3.
-    fn owe(&mut self, cases: Vec<CaseId>, fresh: u32) -> Result<(), Stop>;
+    fn owe(&mut self, cases: Vec<CaseId>, fresh: u32) -> Result<(), ExperimentError>;
 
     /// Takes what is owed, less what was taken.
     ///
     /// # Errors
     /// When it cannot be written: exit code 3.
-    fn take(&mut self) -> Result<(), Stop>;
+    fn take(&mut self) -> Result<(), ExperimentError>;
 }
 
 /// Takes batch after batch of what is not decided, what was owed when it was stopped first, and
@@ -50,7 +50,10 @@ pub trait Batches {
 ///
 /// # Errors
 /// When a run cannot be written or read back: exit code 3.
-pub fn decide<B: Batches>(batches: &mut B, budget: Option<Duration>) -> Result<Judgement, Stop> {
+pub fn decide<B: Batches>(
+    batches: &mut B,
+    budget: Option<Duration>,
+) -> Result<Judgement, ExperimentError> {
     if batches.owed().is_some() {
         batches.take()?;
     }
@@ -119,20 +122,20 @@ impl Batches for AgainstStored<'_> {
         self.writer.owed.last()
     }
 
-    fn judge(&mut self) -> Result<Judgement, Stop> {
+    fn judge(&mut self) -> Result<Judgement, ExperimentError> {
         let label = self.ready.label();
         let read = Side::read(self.writer.path(), &label);
-        let (_, so_far) = read.map_err(Stop::not_judged)?;
+        let (_, so_far) = read.map_err(ExperimentError::not_judged)?;
         Ok(judge::judge(&so_far, Some(&self.base.side), self.options))
     }
 
-    fn owe(&mut self, cases: Vec<CaseId>, fresh: u32) -> Result<(), Stop> {
+    fn owe(&mut self, cases: Vec<CaseId>, fresh: u32) -> Result<(), ExperimentError> {
         let base = self.base.id.clone();
         let owed = Owed { base, cases, fresh };
-        self.writer.owe(owed).map_err(Stop::not_judged)
+        self.writer.owe(owed).map_err(ExperimentError::not_judged)
     }
 
-    fn take(&mut self) -> Result<(), Stop> {
+    fn take(&mut self) -> Result<(), ExperimentError> {
         match self.writer.owed.last().cloned() {
             Some(owed) => self.ready.take(self.writer, &owed),
             None => Ok(()),
@@ -164,26 +167,5 @@ pub fn unmeasured(ready: &Ready) -> Side {
         header: ready.header.clone(),
         cases: Default::default(),
         damage: Vec::new(),
-    }
-}
-
-/// A span of time: a number with `s`, `m` or `h`; seconds without.
-///
-/// # Errors
-/// What to write instead.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    let (number, unit) = match text.strip_suffix(['s', 'm', 'h']) {
-        Some(number) => (number, text.as_bytes()[text.len() - 1]),
-        None => (text, b's'),
-    };
-    let each = match unit {
-        b'h' => 3600.0,
-        b'm' => 60.0,
-        _ => 1.0,
-    };
-    let seconds = number.trim().parse::<f64>().map(|number| number * each);
-    match seconds {
-        Ok(seconds) if (0.0..=1e7).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err("use a time such as 90s, 15m or 2h".to_owned()),
     }
 }

@@ -1,15 +1,27 @@
-//! What `run` and `gate` share: from a suite's name to a run on disk.
+//! From a suite's name to a run on disk.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Instant;
 
-use anyhow::anyhow;
 use jiff::Timestamp;
 
-use super::measure_args::{MeasureArgs, load};
-use super::progress::Progress;
-use super::{Stop, interrupt, note};
+use super::stored::Base;
+use super::{ExperimentError, Listener, Request, chain};
+use crate::builds;
+use crate::checkout::checkout;
+use crate::counters::Machine;
+use crate::held::{Held, Waiting};
+use crate::interrupt;
+use crate::laps::{Clock, Monotonic};
+use crate::machine::{fingerprint, worker_record};
+use crate::preflight::{self, Introduced};
+use crate::schedule::blocks;
+use crate::session::Session;
+use crate::workers::Processes;
+use regatta_core::output::check_writable;
 use regatta_core::record::built::{self, Built};
 use regatta_core::record::header::{Git, RunHeader, SuiteRecord, Turn};
 use regatta_core::record::run_file::{Before, Opening, RunWriter};
@@ -19,21 +31,11 @@ use regatta_core::record::types::{BaseId, Owed, Stretch};
 use regatta_core::record::{METHOD_VERSION, SCHEMA_VERSION};
 use regatta_core::suite::Suite;
 use regatta_core::suite::shard::{Place, deal};
-use regatta_measure::builds;
-use regatta_measure::checkout::checkout;
-use regatta_measure::counters::Machine;
-use regatta_measure::held::{Held, Waiting};
-use regatta_measure::laps::{Clock, Monotonic};
-use regatta_measure::machine::{fingerprint, worker_record};
-use regatta_measure::preflight::{self, Introduced};
-use regatta_measure::schedule::blocks;
-use regatta_measure::session::Session;
-use regatta_measure::workers::Processes;
-use regatta_report::files::check_writable;
-use regatta_report::text::{clean, one_line};
+use regatta_core::text::{clean, one_line};
+use regatta_judge::Options;
 use regatta_worker::attention::{Case, CaseId};
-use regatta_worker::protocol::Hello;
-use regatta_worker::units::counted;
+use regatta_worker::protocol::{Hello, Peak};
+use regatta_worker::units::{Digits, counted};
 
 /// A suite whose workers came up, ready to be measured.
 pub struct Ready {
@@ -43,7 +45,9 @@ pub struct Ready {
     pub header: RunHeader,
     /// The report directory.
     pub directory: PathBuf,
-    /// True where nothing is to be said on standard error but what went wrong.
+    /// Who shows what is done.
+    pub listener: Rc<dyn Listener>,
+    /// True where nothing is to be said but what went wrong.
     pub quiet: bool,
     /// How far the run is.
     pub clock: Monotonic,
@@ -104,7 +108,7 @@ pub fn reports(suite: &str) -> PathBuf {
 }
 
 /// Where the run of a suite goes, and its reports.
-pub fn folder(args: &MeasureArgs, suite: &str) -> PathBuf {
+pub fn folder(args: &Request, suite: &str) -> PathBuf {
     match (&args.out, args.structure_only) {
         (Some(directory), _) => directory.clone(),
         (None, false) => reports(suite),
@@ -121,10 +125,9 @@ impl Ready {
     /// # Errors
     /// Whatever is wrong with the suite, the command line, the directory or a
     /// worker: exit code 2.
-    pub fn prepare(args: &MeasureArgs, shard: Option<Place>) -> Result<Ready, Stop> {
-        interrupt::watch();
+    pub fn prepare(args: &Request, shard: Option<Place>) -> Result<Ready, ExperimentError> {
         let clock = Monotonic::begin();
-        let suite = load(args)?;
+        let suite = args.load()?;
         let directory = folder(args, &suite.name);
         let asked = Asked {
             directory: match shard {
@@ -144,7 +147,7 @@ impl Ready {
     ///
     /// # Errors
     /// As [`prepare`](Ready::prepare).
-    pub fn of(asked: Asked, args: &MeasureArgs, clock: Monotonic) -> Result<Ready, Stop> {
+    pub fn of(asked: Asked, args: &Request, clock: Monotonic) -> Result<Ready, ExperimentError> {
         let Asked {
             mut suite,
             directory,
@@ -155,7 +158,7 @@ impl Ready {
         } = asked;
         let began = Instant::now();
         let mut before = Spent::default();
-        check_writable(&directory.join("index.html")).map_err(Stop::usage)?;
+        check_writable(&directory.join("index.html")).map_err(ExperimentError::usage)?;
         let workers: Vec<String> = suite
             .cases
             .iter()
@@ -163,8 +166,8 @@ impl Ready {
             .collect();
         let environment = environment.as_deref();
         let logs = directory.join("logs");
-        let mut processes =
-            Processes::find(workers.iter(), &suite, environment, logs).map_err(Stop::usage)?;
+        let mut processes = Processes::find(workers.iter(), &suite, environment, logs)
+            .map_err(ExperimentError::usage)?;
         if let Some(worktree) = &revision {
             processes = processes.started_in(&worktree.directory, worktree.own.as_deref());
         }
@@ -201,10 +204,14 @@ impl Ready {
                 preflight::Preflight::Worker(error) => error.log().to_owned(),
                 preflight::Preflight::Plan(_) => String::new(),
             };
-            Stop::Usage(with_log(error, &log))
+            ExperimentError::Usage(with_log(error, &log))
         })?;
-        unmeasured.iter().for_each(|why| note(one_line(why)));
-        super::peaks::say(&peaks);
+        unmeasured
+            .iter()
+            .for_each(|why| args.listener.note(&one_line(why)));
+        for (worker, peak) in &peaks {
+            args.listener.note(&peak_line(worker, peak));
+        }
         suite.cases = cases;
         before.add(Phase::Preflight, clock.now() - before.sum());
         let mut built = builds::of_run(&suite, &workers, environment, &reports(&suite.name));
@@ -261,6 +268,7 @@ impl Ready {
             suite,
             header,
             directory,
+            listener: Rc::clone(&args.listener),
             quiet: args.quiet,
             clock,
             began,
@@ -281,7 +289,7 @@ impl Ready {
     ///
     /// # Errors
     /// When the run cannot be written: exit code 3.
-    pub fn measure(&mut self, base: Option<BaseId>) -> Result<RunWriter, Stop> {
+    pub fn measure(&mut self, base: Option<BaseId>) -> Result<RunWriter, ExperimentError> {
         let since = self.clock.now() - self.before.sum();
         self.before.add(Phase::SettingUp, since);
         let opening = Opening {
@@ -299,13 +307,13 @@ impl Ready {
     ///
     /// # Errors
     /// As [`measure`](Ready::measure).
-    pub fn open(&mut self, opening: Opening) -> Result<RunWriter, Stop> {
+    pub fn open(&mut self, opening: Opening) -> Result<RunWriter, ExperimentError> {
         let opening = Opening {
             spent: self.before.clone(),
             ..opening
         };
-        let (writer, before) =
-            RunWriter::open(&self.directory, &self.header, &opening).map_err(Stop::not_judged)?;
+        let (writer, before) = RunWriter::open(&self.directory, &self.header, &opening)
+            .map_err(ExperimentError::not_judged)?;
         self.clock = self.clock.going_on(writer.from_ns);
         self.spent.add_all(&self.before);
         if !matches!(before, Before::Resumed { .. }) {
@@ -355,9 +363,9 @@ impl Ready {
     }
 
     /// Says something about the work, unless nothing is to be said.
-    pub fn say(&self, text: impl std::fmt::Display) {
+    pub fn say(&self, text: impl AsRef<str>) {
         if !self.quiet {
-            note(text);
+            self.listener.note(text.as_ref());
         }
     }
 
@@ -366,7 +374,7 @@ impl Ready {
     ///
     /// # Errors
     /// As [`measure`](Ready::measure).
-    pub fn take(&mut self, writer: &mut RunWriter, batch: &Owed) -> Result<(), Stop> {
+    pub fn take(&mut self, writer: &mut RunWriter, batch: &Owed) -> Result<(), ExperimentError> {
         let wanted: BTreeSet<&CaseId> = batch.cases.iter().collect();
         let mut cases = self.suite.cases.clone();
         cases.retain(|case| wanted.contains(&case.id()));
@@ -380,10 +388,10 @@ impl Ready {
         writer: &mut RunWriter,
         cases: &[Case],
         range: std::ops::Range<u32>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), ExperimentError> {
         let seed = self.suite.settings.seed;
         let blocks = blocks(cases, range.clone(), seed, &writer.done);
-        let mut progress = Progress::new(&blocks, range, self.quiet);
+        let mut progress = self.listener.progress(&blocks, range, self.quiet);
         let waiting = self.waiting.take();
         let mut launcher = Held::new(&mut self.processes, &self.hellos).with(waiting);
         let mut session = Session::new(&self.suite, &mut launcher, &self.clock, &mut self.detailed);
@@ -392,7 +400,7 @@ impl Ready {
         }
         let spent = &mut self.spent;
         session
-            .run(&blocks, &mut progress, &mut |entry| {
+            .run(&blocks, progress.as_mut(), &mut |entry| {
                 interrupt::hold_if_stopping();
                 if let Some(stretch) = &entry.spent {
                     spent.add_all(&stretch.phases);
@@ -400,11 +408,12 @@ impl Ready {
                 writer.append(entry)
             })
             .map_err(|error| {
-                Stop::NotJudged(anyhow::Error::new(error).context(
+                ExperimentError::not_judged_as(
                     "the run stops here; what was measured is kept, and the same command goes on",
-                ))
+                    error,
+                )
             })?;
-        if let Some(said) = progress.of_the_machine() {
+        if let Some(said) = progress.summary() {
             self.say(said);
         }
         Ok(())
@@ -412,11 +421,11 @@ impl Ready {
 }
 
 /// The cases of a suite that fall to a shard.
-fn dealt(suite: &Suite, place: Place) -> Result<Vec<Case>, Stop> {
+fn dealt(suite: &Suite, place: Place) -> Result<Vec<Case>, ExperimentError> {
     let cases = deal(&suite.cases, place.of).swap_remove(place.index as usize - 1);
     match cases.is_empty() {
         false => Ok(cases),
-        true => Err(Stop::Usage(anyhow!(
+        true => Err(ExperimentError::Usage(format!(
             "--shard {place}: {} has {}, and a shard needs one",
             suite.name,
             counted(suite.cases.len(), "case")
@@ -426,7 +435,7 @@ fn dealt(suite: &Suite, place: Place) -> Result<Vec<Case>, Stop> {
 
 /// The command line. Where the executable lies is nobody's business: runs and
 /// baselines are shared.
-pub(super) fn argv() -> Vec<String> {
+pub fn argv() -> Vec<String> {
     let words = std::env::args_os();
     let mut argv: Vec<String> = words
         .map(|word| word.to_string_lossy().into_owned())
@@ -438,15 +447,66 @@ pub(super) fn argv() -> Vec<String> {
     argv
 }
 
-/// An error with the last lines its worker printed.
-pub(super) fn with_log(error: impl Into<anyhow::Error>, log: &str) -> anyhow::Error {
-    let error = error.into();
+/// What an error says, with the last lines its worker printed.
+pub fn with_log(error: impl Error, log: &str) -> String {
+    let text = chain(&error);
     match log.is_empty() {
-        true => error,
+        true => text,
         false => {
             let log = clean(log);
             let lines: Vec<String> = log.lines().map(|line| format!("  | {line}")).collect();
-            anyhow!("{error:#}\nIts last words:\n{}", lines.join("\n"))
+            format!("{text}\nIts last words:\n{}", lines.join("\n"))
         }
+    }
+}
+
+/// What was measured to its end, and how it is to be judged.
+pub struct Measured {
+    /// What was measured.
+    pub ready: Ready,
+    /// Its run, to be ended once its reports are there.
+    pub writer: RunWriter,
+    /// What it is held against.
+    pub base: Option<Base>,
+    /// The run of the base, where that was measured in turn with it.
+    pub base_writer: Option<RunWriter>,
+    /// Where the reports go.
+    pub folder: PathBuf,
+    /// How it is judged.
+    pub options: Options,
+}
+
+/// A line of 80 columns; how it was measured is on the page.
+fn peak_line(worker: &str, peak: &Peak) -> String {
+    let products = peak.tflops.iter();
+    let products: Vec<String> = products
+        .map(|(dtype, rate)| format!("{dtype} {rate}"))
+        .collect();
+    let products =
+        (!products.is_empty()).then(|| format!("products {}FLOP/s", products.join(", ")));
+    let copies = peak
+        .gbps
+        .map(|rate| format!("copies {} GB/s", Digits(rate)));
+    let figures: Vec<String> = products.into_iter().chain(copies).collect();
+    format!("{worker}: {}", figures.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use regatta_worker::attention::Dtype;
+    use regatta_worker::units::Rate;
+
+    #[test]
+    fn figures_are_told_with_their_units() {
+        let peak = Peak {
+            tflops: BTreeMap::from([(Dtype::F32, Rate(0.1466)), (Dtype::Bf16, Rate(792.3))]),
+            gbps: Some(4250.7),
+            how: "a product".to_owned(),
+        };
+        assert_eq!(
+            peak_line("torch", &peak),
+            "torch: products f32 146.6 G, bf16 792.3 TFLOP/s; copies 4251 GB/s"
+        );
     }
 }

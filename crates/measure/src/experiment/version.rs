@@ -3,11 +3,15 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow};
-
-use super::measure_args::{MeasureArgs, load, parse_override};
-use super::measuring::{Asked, Worktree};
-use super::{Stop, note};
+use super::ExperimentError;
+use super::ready::{Asked, Worktree};
+use super::request::{Request, parse_override};
+use crate::building;
+use crate::declared::{OWN, find_environment};
+use crate::environments::Made;
+use crate::released::{locked, released};
+use crate::versions::checkout::Revision;
+use crate::versions::spec::{Pin, Spec};
 use regatta_core::names::plain_name;
 use regatta_core::record::built::Built;
 use regatta_core::record::header::Turn;
@@ -15,12 +19,6 @@ use regatta_core::suite::build::Build;
 use regatta_core::suite::document::nearest;
 use regatta_core::suite::environment::pinned_file;
 use regatta_core::suite::{Suite, WorkerCommand};
-use regatta_measure::building;
-use regatta_measure::declared::{OWN, find_environment};
-use regatta_measure::environments::Made;
-use regatta_measure::released::{locked, released};
-use regatta_measure::versions::checkout::Revision;
-use regatta_measure::versions::spec::{Pin, Spec};
 use regatta_worker::attention::VariantId;
 
 /// One side of a comparison.
@@ -44,26 +42,26 @@ impl Version {
     ///
     /// # Errors
     /// Whatever cannot be had, or changes nothing: exit code 2.
-    pub fn of(specs: &[Spec], args: &MeasureArgs) -> Result<Version, Stop> {
+    pub fn of(specs: &[Spec], args: &Request) -> Result<Version, ExperimentError> {
         let mut version = Version {
             asked: specs.iter().map(Spec::to_string).collect(),
-            suite: load(args)?,
+            suite: args.load()?,
             environment: args.environment.clone(),
             revision: None,
             variant: None,
         };
         let mut environments = specs.iter().filter(|spec| spec.is_environment());
         if let (Some(_), Some(second)) = (environments.next(), environments.next()) {
-            return Err(Stop::Usage(anyhow!(
+            return Err(ExperimentError::Usage(format!(
                 "{second}: a side runs in one environment; write several releases as one: \
                  pypi:jax==0.5.0,jaxlib==0.5.0"
             )));
         }
         for spec in specs {
-            version.add(spec)?;
+            version.add(spec, args)?;
         }
         if let Some(name) = &version.environment {
-            made(&version.suite, name, args.quiet)?;
+            made(&version.suite, name, args)?;
         }
         if let Some(worktree) = &mut version.revision {
             let serves = version.suite.build.as_ref();
@@ -73,37 +71,36 @@ impl Version {
         Ok(version)
     }
 
-    fn add(&mut self, spec: &Spec) -> Result<(), Stop> {
+    fn add(&mut self, spec: &Spec, args: &Request) -> Result<(), ExperimentError> {
         match spec {
             Spec::Here => {}
             Spec::Environment(name) => {
-                find_environment(name, &self.suite).map_err(Stop::usage)?;
+                find_environment(name, &self.suite).map_err(ExperimentError::usage)?;
                 self.environment = Some(name.clone());
             }
             Spec::Release(pins) => self.release(pins)?,
             Spec::Lock(path) => self.lock(path)?,
-            Spec::Revision(revision) => self.revise(revision)?,
+            Spec::Revision(revision) => self.revise(revision, args)?,
             Spec::Worker { name, command } => self.replace(name, command)?,
             Spec::Parameter(text) => {
-                let change = parse_override(text, &self.suite).map_err(Stop::Usage)?;
+                let change = parse_override(text, &self.suite)?;
                 self.suite.push_override(change, text.clone());
                 if let Some(idle) = self.suite.idle_override() {
-                    return Err(Stop::Usage(anyhow!(
+                    return Err(ExperimentError::Usage(format!(
                         "{text} replaces nothing: no case of {} leaves {} at auto",
-                        idle.variant,
-                        idle.parameter
+                        idle.variant, idle.parameter
                     )));
                 }
             }
             Spec::Variant(variant) => {
                 if let Some(other) = self.variant.replace(variant.clone()) {
-                    return Err(Stop::Usage(anyhow!(
+                    return Err(ExperimentError::Usage(format!(
                         "{other} and {variant}: one variant is a side, not two"
                     )));
                 }
             }
             Spec::Run(path) => {
-                return Err(Stop::Usage(anyhow!(
+                return Err(ExperimentError::Usage(format!(
                     "run:{path} is stored: name it as --base, alone, and what is to be measured \
                      as --head; two stored runs are judged by `regatta diff`"
                 )));
@@ -124,23 +121,24 @@ impl Version {
         }
     }
 
-    fn release(&mut self, pins: &[Pin]) -> Result<(), Stop> {
+    fn release(&mut self, pins: &[Pin]) -> Result<(), ExperimentError> {
         let requirements: Vec<String> = pins.iter().map(Pin::to_string).collect();
         let default = self.environment.as_deref();
         let (name, environment) =
-            released(&self.suite, default, &requirements).map_err(Stop::usage)?;
+            released(&self.suite, default, &requirements).map_err(ExperimentError::usage)?;
         self.suite.environments.insert(name.clone(), environment);
         self.environment = Some(name);
         Ok(())
     }
 
-    fn lock(&mut self, path: &str) -> Result<(), Stop> {
+    fn lock(&mut self, path: &str) -> Result<(), ExperimentError> {
         let file = Path::new(path);
-        let lines = lock_file(file).with_context(|| format!("lock:{path}"));
-        let lines = lines.map_err(Stop::Usage)?;
-        let default = self.environment.as_deref();
         let asked = format!("lock:{path}");
-        let environment = locked(&self.suite, default, &asked, &lines).map_err(Stop::usage)?;
+        let lines =
+            lock_file(file).map_err(|why| ExperimentError::Usage(format!("{asked}: {why}")))?;
+        let default = self.environment.as_deref();
+        let environment =
+            locked(&self.suite, default, &asked, &lines).map_err(ExperimentError::usage)?;
         let stem = file
             .file_stem()
             .map(|stem| plain_name(&stem.to_string_lossy()));
@@ -151,7 +149,7 @@ impl Version {
         Ok(())
     }
 
-    fn replace(&mut self, name: &str, command: &[String]) -> Result<(), Stop> {
+    fn replace(&mut self, name: &str, command: &[String]) -> Result<(), ExperimentError> {
         let workers = self
             .suite
             .cases
@@ -159,7 +157,7 @@ impl Version {
             .map(|case| case.variant.worker.as_str());
         if !workers.clone().any(|worker| worker == name) {
             let hint = nearest(name, workers).map(|near| format!("; did you mean `{near}`?"));
-            return Err(Stop::Usage(anyhow!(
+            return Err(ExperimentError::Usage(format!(
                 "worker:{name}: suite {} has no variant of this worker{}",
                 self.suite.name,
                 hint.unwrap_or_default()
@@ -170,9 +168,9 @@ impl Version {
         Ok(())
     }
 
-    fn revise(&mut self, revision: &str) -> Result<(), Stop> {
+    fn revise(&mut self, revision: &str, args: &Request) -> Result<(), ExperimentError> {
         if let Some(other) = &self.revision {
-            return Err(Stop::Usage(anyhow!(
+            return Err(ExperimentError::Usage(format!(
                 "git:{revision}: the side is of {} already",
                 other.commit
             )));
@@ -186,14 +184,14 @@ impl Version {
         let unmoved = build.and_then(|build| build.serves.as_ref()).is_none()
             && workers.all(|name| OWN.contains(&name) && !self.suite.workers.contains_key(name));
         if unmoved {
-            return Err(Stop::Usage(anyhow!(
+            return Err(ExperimentError::Usage(format!(
                 "git:{revision} changes nothing: `cpu` and `cuda` are served by this regatta; say \
                  in [build] of the suite which one a revision's build makes: \
                  serves = \"target/release/regatta\""
             )));
         }
-        let found = Revision::found(Path::new("."), revision).map_err(Stop::usage)?;
-        let built = build.map(|build| built(&found, build)).transpose()?;
+        let found = Revision::found(Path::new("."), revision).map_err(ExperimentError::usage)?;
+        let built = build.map(|build| built(&found, build, args)).transpose()?;
         self.revision = Some(Worktree {
             directory: found.directory,
             commit: found.commit,
@@ -205,50 +203,50 @@ impl Version {
 }
 
 /// The requirements of a lock: those of a suite's environment, each pinned.
-fn lock_file(path: &Path) -> anyhow::Result<Vec<String>> {
-    let lines = pinned_file(path).map_err(anyhow::Error::msg)?;
+fn lock_file(path: &Path) -> Result<Vec<String>, String> {
+    let lines = pinned_file(path).map_err(|error| error.to_string())?;
     match lines.is_empty() {
-        true => Err(anyhow!(
-            "it lists nothing; write what `pip freeze --all` prints"
-        )),
+        true => Err("it lists nothing; write what `pip freeze --all` prints".to_owned()),
         false => Ok(lines),
     }
 }
 
 /// Builds a revision in its folder, unless it was.
-fn built(revision: &Revision, build: &Build) -> Result<Built, Stop> {
+fn built(revision: &Revision, build: &Build, args: &Request) -> Result<Built, ExperimentError> {
     if let Some(built) = revision.built(build) {
         return Ok(built);
     }
     let asked = &revision.asked;
-    note(format!(
+    args.listener.note(&format!(
         "building git:{asked} ({})",
         build.command.join(" ")
     ));
-    let context = || format!("git:{asked}: {}", build.origin);
+    let about = format!("git:{asked}: {}", build.origin);
     // Beside the worktree: a page that tells of a failure is read where nothing is above it.
     let log = revision.directory.with_extension("build.log");
     let built = building::build(build, &revision.directory, Some(&log));
-    let built = built.with_context(context).map_err(Stop::Usage)?;
+    let built = built.map_err(|error| ExperimentError::usage_of(&about, error))?;
     let noted = revision.note_built(build, &built);
-    noted.with_context(context).map_err(Stop::Usage)?;
+    noted.map_err(|error| ExperimentError::usage_of(&about, error))?;
     Ok(built)
 }
 
 /// Makes an environment that is not there yet.
-fn made(suite: &Suite, name: &str, quiet: bool) -> Result<(), Stop> {
-    let environment = find_environment(name, suite).map_err(Stop::usage)?;
-    let made = Made::of(name, environment).map_err(Stop::usage)?;
+fn made(suite: &Suite, name: &str, args: &Request) -> Result<(), ExperimentError> {
+    let environment = find_environment(name, suite).map_err(ExperimentError::usage)?;
+    let made = Made::of(name, environment).map_err(ExperimentError::usage)?;
     let Some(made) = made.filter(|made| made.lock().is_none()) else {
         return Ok(());
     };
-    if !quiet {
-        note(format!("making environment {name}"));
+    if !args.quiet {
+        args.listener.note(&format!("making environment {name}"));
     }
     made.make()
         .map(drop)
         .map_err(|error| match made.complaint() {
-            Some(words) => Stop::Usage(anyhow!("environment `{name}`: pip says: {words}")),
-            None => Stop::usage(error),
+            Some(words) => {
+                ExperimentError::Usage(format!("environment `{name}`: pip says: {words}"))
+            }
+            None => ExperimentError::usage(error),
         })
 }

@@ -11,8 +11,7 @@ use std::time::Duration;
 use nix::libc;
 use nix::sys::prctl;
 
-use super::saying::say;
-use regatta_measure::worker::{descendants, signals};
+use crate::worker::{descendants, signals};
 
 /// What saying so may take: whoever should read it may have stopped reading.
 const SAYING: Duration = Duration::from_millis(300);
@@ -24,17 +23,12 @@ static STOPPING: AtomicBool = AtomicBool::new(false);
 /// Files and folders that are of no use once this process has ended.
 static LEFT: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// [`watch_for`] a command that measures.
-pub fn watch() {
-    watch_for("; what was measured is kept, and the same command goes on");
-}
-
 /// Waits on a thread for the signals that stop a program, ends every worker with its
-/// children, says `rest`, and exits with 128 plus the signal's number. Call before any other
+/// children, has `rest` said, and exits with 128 plus the signal's number. Call before any other
 /// thread is started: threads inherit that these signals are not theirs.
 ///
 /// Nothing can be done here about SIGKILL: the supervisors of the workers see to that.
-pub fn watch_for(rest: impl Into<Cow<'static, str>>) {
+pub fn watch_for(rest: impl Into<Cow<'static, str>>, say: fn(String)) {
     let rest = rest.into();
     // What a supervisor leaves that was itself killed comes to this process.
     let _ = prctl::set_child_subreaper(true);
@@ -65,7 +59,7 @@ pub fn watch_for(rest: impl Into<Cow<'static, str>>) {
     });
 }
 
-/// At the end of a command that [`watch`]ed: whatever is left over, a worker's whose
+/// At the end of a command that [`watch_for`]ed: whatever is left over, a worker's whose
 /// supervisor was killed, ends with it.
 pub fn end() {
     hold_if_stopping();

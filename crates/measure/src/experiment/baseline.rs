@@ -1,27 +1,23 @@
-//! `regatta baseline save`: a run that passed becomes a baseline.
+//! Which run becomes a baseline, and what becomes of the one that is there.
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::anyhow;
 use jiff::Timestamp;
-use serde_json::json;
 
-use super::sessions::{Saving, with_sessions};
-use crate::cli::sides::{self, Stored};
-use crate::cli::{Ended, Stop, note, print};
+use super::ExperimentError;
+use super::stored::{Stored, find, find_one, whole_baseline};
 use regatta_core::record::RecordError;
-use regatta_core::record::baseline::Store;
+use regatta_core::record::baseline::{self, Store};
 use regatta_core::record::run_file::RUN_FILE;
 use regatta_core::record::side::Side;
 use regatta_core::suite::BUILTIN;
 use regatta_judge::judgement::VerdictOutcome;
 use regatta_judge::{self as judge, Options};
-use regatta_worker::units::counted;
 
 /// What is saved, and how.
-pub(super) struct Wanted<'a> {
+pub struct Wanted<'a> {
     /// The baseline's name.
     pub name: &'a str,
     /// What becomes of the one that is there.
@@ -30,73 +26,53 @@ pub(super) struct Wanted<'a> {
     pub force: bool,
 }
 
-/// Runs the command.
+/// A baseline that was saved.
+pub struct Saved {
+    /// Its file.
+    pub path: PathBuf,
+    /// What it was made of.
+    pub side: Side,
+    /// How many sessions it has.
+    pub sessions: usize,
+}
+
+/// Saves a run as a baseline: of none, the newest that passed.
 ///
 /// # Errors
-/// When a run is none to hold others against: exit code 3. See [`Stop`].
-pub(super) fn run(store: &Store, wanted: &Wanted<'_>, runs: &[String], json: bool) -> Ended {
-    let Wanted { name, force, .. } = *wanted;
+/// When a run is none to hold others against: exit code 3; when it cannot be read: 2.
+pub fn save(store: &Store, wanted: &Wanted<'_>, runs: &[String]) -> Result<Saved, ExperimentError> {
+    let Wanted { name, how, force } = *wanted;
     let stored = match runs.is_empty() {
         true => newest_that_passed(Path::new("reports"), name, store, force)?,
-        false => sides::find_one(runs, store)?,
+        false => find_one(runs, store)?,
     };
     let why = unfit(&stored).or_else(|| of_another_suite(store, name, &stored.side));
     if let (Some(why), false) = (why, force) {
-        return Err(Stop::NotJudged(anyhow!(
+        return Err(ExperimentError::NotJudged(format!(
             "{} {why}; it makes no baseline unless --force is given",
             stored.side.label
         )));
     }
-    save(store, wanted, &stored.side, json)?;
-    Ok(0)
-}
-
-fn save(store: &Store, wanted: &Wanted<'_>, side: &Side, json: bool) -> Result<(), Stop> {
-    let Wanted { name, how, .. } = wanted;
-    let (side, earlier) = match *how {
+    let side = &stored.side;
+    let (side, earlier) = match how {
         Saving::Added => with_sessions(store, name, side)?,
         _ => (side.clone(), Vec::new()),
     };
-    let replace = *how != Saving::New;
+    let replace = how != Saving::New;
     let path = store
         .save_session(name, &side, &earlier, Timestamp::now(), replace)
         .map_err(|error| match error {
             RecordError::Exists(_) | RecordError::Name(_) | RecordError::Machine(_) => {
-                Stop::usage(error)
+                ExperimentError::usage(error)
             }
-            _ => Stop::not_judged(error),
+            _ => ExperimentError::not_judged(error),
         })?;
-    let lost: usize = side.cases.values().map(|case| case.disturbed.len()).sum();
-    if lost > 0 {
-        note(format!(
-            "{} of its cases hold nothing, because the machine was in them: what is held against \
-             it has so many times fewer",
-            counted(lost, "invocation")
-        ));
-    }
-    let cases = side.cases.len();
-    if json {
-        print(format!(
-            "{}\n",
-            json!({
-                "saved": path,
-                "run": side.label,
-                "cases": cases,
-                "sessions": earlier.len() + 1,
-            })
-        ))?;
-    } else {
-        print(format!(
-            "{}\n  {cases} cases of {}{}\n",
-            path.display(),
-            side.label,
-            match earlier.len() {
-                0 => String::new(),
-                others => format!(", beside {}", counted(others, "earlier session")),
-            },
-        ))?;
-    }
-    Ok(())
+    let sessions = earlier.len() + 1;
+    Ok(Saved {
+        path,
+        side,
+        sessions,
+    })
 }
 
 /// Why a run should not be what others are held against.
@@ -160,13 +136,13 @@ fn newest_that_passed(
     name: &str,
     store: &Store,
     force: bool,
-) -> Result<Stored, Stop> {
+) -> Result<Stored, ExperimentError> {
     let folders = fs::read_dir(reports).into_iter().flatten().flatten();
     let mut runs: Vec<Stored> = folders
         .filter_map(|folder| {
             let run = Some(folder.path().join(RUN_FILE)).filter(|run| run.is_file());
             let run = run.unwrap_or(folder.path()).display().to_string();
-            let stored = sides::find(&run, store, None).ok()?;
+            let stored = find(&run, store, None).ok()?;
             (!stored.is_baseline).then_some(stored)
         })
         .collect();
@@ -182,7 +158,7 @@ fn newest_that_passed(
         (false, None, 0 | 1) => None,
         (false, None, _) => {
             let suites: Vec<String> = suites.into_iter().collect();
-            return Err(Stop::Usage(anyhow!(
+            return Err(ExperimentError::Usage(format!(
                 "`{name}` is no suite's name, and there are runs of {}; name the run: regatta \
                  baseline save {name} {}",
                 suites.join(", "),
@@ -209,8 +185,62 @@ fn newest_that_passed(
         Some(suite) => (format!(" of suite {suite}"), suite.as_str()),
         None => (String::new(), "quick"),
     };
-    Err(Stop::NotJudged(anyhow!(
+    Err(ExperimentError::NotJudged(format!(
         "none of the {count} runs{of} under {} passed, as a whole; make one: regatta run {make}",
         reports.display()
     )))
+}
+
+/// What becomes of the baseline that is there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Saving {
+    /// There must be none.
+    New,
+    /// It is lost.
+    Replacing,
+    /// Its sessions are kept.
+    Added,
+}
+
+/// The run as the newest session of the baseline of its machine, and when the others were
+/// measured.
+///
+/// # Errors
+/// Where it cannot be one: exit code 2 or 3.
+fn with_sessions(
+    store: &Store,
+    name: &str,
+    side: &Side,
+) -> Result<(Side, Vec<Timestamp>), ExperimentError> {
+    let machine = &side.header.machine.name;
+    let Some(path) = store
+        .of_machine(name, machine)
+        .map_err(ExperimentError::usage)?
+    else {
+        return Ok((side.clone(), Vec::new()));
+    };
+    let stored = baseline::header(&path).map_err(ExperimentError::usage)?;
+    let old = whole_baseline(&path)?;
+    let options = Options {
+        same_suite: true,
+        ..Options::default()
+    };
+    let differs = judge::judge(side, Some(&old), &options).incomparable;
+    if let Some(first) = differs.first() {
+        return Err(ExperimentError::NotJudged(format!(
+            "{} is no session of baseline {name}: {} is {} there and {} here; --replace begins \
+             it anew",
+            side.label, first.field, first.base, first.head,
+        )));
+    }
+    if old.header.started == side.header.started {
+        return Err(ExperimentError::Usage(format!(
+            "{} is in baseline {name} already: measure again for another session",
+            side.label
+        )));
+    }
+    let mut earlier = stored.earlier;
+    earlier.push(stored.header.started);
+    let surplus = earlier.len().saturating_sub(baseline::SESSIONS - 1);
+    Ok((baseline::joined(side, &old), earlier.split_off(surplus)))
 }

@@ -1,20 +1,16 @@
 //! `regatta baseline`: the only way a run becomes what others are held against.
 
-mod save;
-mod sessions;
-
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use self::save::Wanted;
-use self::sessions::Saving;
-use super::sides;
-use super::{Ended, Stop, note, print};
+use super::{Ended, Stop, note, print, print_as_made};
 use regatta_core::record::RecordError;
 use regatta_core::record::baseline::{self, Store};
 use regatta_judge::{self as judge, Options};
+use regatta_measure::experiment::baseline::{self as saving, Saving, Wanted};
+use regatta_measure::experiment::stored;
 use regatta_report::terminal;
 use regatta_worker::units::counted;
 
@@ -94,12 +90,49 @@ pub fn run(args: &BaselineArgs) -> Ended {
                 how,
                 force: *force,
             };
-            save::run(&store, &wanted, runs, args.json)
+            save(&store, &wanted, runs, args.json)
         }
         Action::List { name: None } => list(&store, args.json),
         Action::List { name: Some(name) } => show(&store, name, args.json),
         Action::Remove { name, machine } => remove(&store, name, machine.as_deref(), args.json),
     }
+}
+
+/// Saves a run.
+fn save(store: &Store, wanted: &Wanted<'_>, runs: &[String], json: bool) -> Ended {
+    let saved = saving::save(store, wanted, runs)?;
+    let side = &saved.side;
+    let lost: usize = side.cases.values().map(|case| case.disturbed.len()).sum();
+    if lost > 0 {
+        note(format!(
+            "{} of its cases hold nothing, because the machine was in them: what is held against \
+             it has so many times fewer",
+            counted(lost, "invocation")
+        ));
+    }
+    let cases = side.cases.len();
+    if json {
+        print(format!(
+            "{}\n",
+            json!({
+                "saved": saved.path,
+                "run": side.label,
+                "cases": cases,
+                "sessions": saved.sessions,
+            })
+        ))?;
+    } else {
+        print(format!(
+            "{}\n  {cases} cases of {}{}\n",
+            saved.path.display(),
+            side.label,
+            match saved.sessions - 1 {
+                0 => String::new(),
+                others => format!(", beside {}", counted(others, "earlier session")),
+            },
+        ))?;
+    }
+    Ok(0)
 }
 
 fn list(store: &Store, json: bool) -> Ended {
@@ -152,7 +185,7 @@ fn show(store: &Store, name: &str, json: bool) -> Ended {
         return Err(absent(store, name));
     }
     for path in files {
-        let stored = sides::read(&path, name)?;
+        let stored = stored::read(&path, name)?;
         let judgement = judge::judge(&stored.side, None, &Options::default());
         if json {
             let text = serde_json::to_string(&judgement).map_err(Stop::not_judged)?;
@@ -162,11 +195,8 @@ fn show(store: &Store, name: &str, json: bool) -> Ended {
                 colour: true,
                 all: true,
             };
-            print(format!(
-                "{}\n{}",
-                path.display(),
-                terminal::render(&judgement, options)
-            ))?;
+            print(format!("{}\n", path.display()))?;
+            print_as_made(|out| terminal::write(&judgement, options, out))?;
         }
     }
     Ok(0)

@@ -7,17 +7,18 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
-use super::{Stop, interrupt};
-use crate::builtin;
+use super::ExperimentError;
+use crate::declared::OWN;
+use crate::interrupt;
+use crate::launcher::Launcher;
+use crate::preflight;
+use crate::worker::host::HostError;
+use crate::worker::python::LIBRARIES;
+use crate::workers::{self, Processes};
 use regatta_core::last_words;
 use regatta_core::suite::Suite;
 use regatta_core::suite::callable::Callable;
-use regatta_measure::launcher::Launcher;
-use regatta_measure::preflight;
-use regatta_measure::worker::host::HostError;
-use regatta_measure::worker::python::LIBRARIES;
-use regatta_measure::workers::{self, Processes};
-use regatta_report::text::one_line;
+use regatta_core::text::one_line;
 use regatta_worker::protocol::Hello;
 
 /// Where a Python with the library is to be named.
@@ -28,24 +29,24 @@ const ANOTHER_PYTHON: &str =
 const A_GPU: &str = "an NVIDIA GPU with its driver, and CUDA's compiler (nvrtc or nvcc)";
 
 /// A worker, and what it says of itself or why it is not here.
-pub(super) struct Introduction {
+pub struct Introduction {
     /// Its name.
-    pub(super) worker: String,
+    pub worker: String,
     /// What it said.
-    pub(super) found: Result<Hello, Absence>,
+    pub found: Result<Hello, Absence>,
 }
 
 /// Why a worker is not here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Absence {
+pub struct Absence {
     /// All that is known, as it was said.
-    pub(super) reason: String,
+    pub reason: String,
     /// What is lacking, in a line; the same for all workers that lack the same.
-    pub(super) lacks: String,
+    pub lacks: String,
     /// What would help.
-    pub(super) fix: String,
+    pub fix: String,
     /// It may well be here: it did not answer in time.
-    pub(super) slow: bool,
+    pub slow: bool,
 }
 
 /// Asks every worker that is known, as many at once as there are cores; one that cannot be
@@ -53,16 +54,15 @@ pub(super) struct Absence {
 ///
 /// # Errors
 /// A declaration that concerns them all: exit code 2.
-pub(super) fn introductions(
+pub fn introductions(
     config: &Suite,
     environment: Option<&str>,
     limit: Option<Duration>,
-) -> Result<Vec<Introduction>, Stop> {
-    interrupt::watch_for("");
-    workers::declared(config, environment).map_err(Stop::usage)?;
-    let logs = tempfile::tempdir().map_err(Stop::usage)?;
+) -> Result<Vec<Introduction>, ExperimentError> {
+    workers::declared(config, environment).map_err(ExperimentError::usage)?;
+    let logs = tempfile::tempdir().map_err(ExperimentError::usage)?;
     interrupt::leaves(logs.path().to_owned());
-    let names = builtin::NAMES.into_iter().chain(LIBRARIES.iter().copied());
+    let names = OWN.into_iter().chain(LIBRARIES.iter().copied());
     let names = names
         .map(str::to_owned)
         .chain(config.workers.keys().cloned())
@@ -150,7 +150,7 @@ fn remedy(worker: &str, config: &Suite) -> String {
         _ if config.workers.contains_key(worker) => {
             format!("see `command` of [workers.{worker}] in regatta.toml")
         }
-        regatta_cpu::NAME => "it is part of regatta: please report this".to_owned(),
+        "cpu" => "it is part of regatta: please report this".to_owned(),
         regatta_cuda::NAME => {
             format!("it takes {A_GPU}; suites without cuda/ variants need none of them")
         }
@@ -217,7 +217,7 @@ fn missing(reason: &str) -> Option<Absence> {
 
 /// Absences that are one: what is lacking, with all workers that lack it, in the order of
 /// the first of each.
-pub(super) fn grouped(found: &[Introduction]) -> Vec<(&Absence, Vec<&str>)> {
+pub fn grouped(found: &[Introduction]) -> Vec<(&Absence, Vec<&str>)> {
     let mut groups: Vec<(&Absence, Vec<&str>)> = Vec::new();
     for one in found {
         let Err(absence) = &one.found else { continue };

@@ -1,0 +1,178 @@
+//! What is asked to be measured: a suite, and what is changed in it.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use super::{ExperimentError, Listener};
+use regatta_core::suite::document::nearest;
+use regatta_core::suite::{self, Override, Suite};
+use regatta_worker::attention::{ParamValue, parameter_name};
+
+/// The folder of baselines where no other is named.
+pub const BASELINES: &str = "baselines";
+
+/// What to measure, and how.
+#[derive(Clone)]
+pub struct Request {
+    /// A built-in suite's name, or a suite file.
+    pub suite: String,
+    /// Patterns of case ids; empty: all.
+    pub filter: Vec<String>,
+    /// Other values of parameters and settings.
+    pub set: Vec<String>,
+    /// Environment of workers that name none.
+    pub environment: Option<String>,
+    /// Starts of each worker, in place of the suite's number.
+    pub invocations: Option<u32>,
+    /// True where nothing is timed.
+    pub structure_only: bool,
+    /// Where the run and its reports go, where that is not the suite's folder.
+    pub out: Option<PathBuf>,
+    /// True where the run begins anew, whatever is there.
+    pub fresh: bool,
+    /// True where nothing is said but what went wrong.
+    pub quiet: bool,
+    /// The folder of baselines.
+    pub baselines: PathBuf,
+    /// Who shows what is done.
+    pub listener: Rc<dyn Listener>,
+}
+
+impl Request {
+    /// The arguments that choose what is measured, beside a filter.
+    pub fn choosing(&self) -> Vec<String> {
+        let mut words = vec![self.suite.clone()];
+        // Settings are in the run by themselves.
+        for change in self.set.iter().filter(|change| change.contains('/')) {
+            words.extend(["--set".to_owned(), change.clone()]);
+        }
+        if let Some(environment) = &self.environment {
+            words.extend(["--environment".to_owned(), environment.clone()]);
+        }
+        if self.structure_only {
+            words.push("--structure-only".to_owned());
+        }
+        words
+    }
+
+    /// Reads the suite, as it is asked for.
+    ///
+    /// # Errors
+    /// Whatever is wrong with either: exit code 2.
+    pub fn load(&self) -> Result<Suite, ExperimentError> {
+        let mut suite = suite::load(&self.suite).map_err(ExperimentError::usage)?;
+        suite::configure(&mut suite, Path::new("regatta.toml")).map_err(ExperimentError::usage)?;
+        for text in &self.set {
+            if set_switch(&mut suite, text)? {
+                continue;
+            }
+            let change = parse_override(text, &suite)?;
+            suite.push_override(change, format!("--set {text}"));
+        }
+        if let Some(idle) = suite.idle_override() {
+            return Err(ExperimentError::Usage(format!(
+                "--set replaces nothing: no case of {} leaves {} at auto (values that a suite \
+             gives explicitly stay as they are)",
+                idle.variant, idle.parameter
+            )));
+        }
+        if let Some(invocations) = self.invocations {
+            suite.settings.invocations = invocations;
+        }
+        if let Some(ground) = env::var_os(GROUND) {
+            let ground = ground.to_string_lossy();
+            let parsed = ground.parse();
+            suite.settings.ground = parsed
+                .map_err(|error| ExperimentError::usage_of(&format!("{GROUND}={ground}"), error))?;
+        }
+        if self.structure_only {
+            suite.settings.peak = false;
+            suite.settings.structure_only = true;
+            suite.settings.invocations = 1;
+        }
+        let ids: Vec<String> = suite.cases.iter().map(ToString::to_string).collect();
+        suite.keep(&self.filter);
+        if suite.cases.is_empty() {
+            let near = self
+                .filter
+                .iter()
+                .find_map(|p| nearest(p, ids.iter().map(String::as_str)));
+            let example = near.or(ids.first().map(String::as_str)).unwrap_or_default();
+            return Err(ExperimentError::Usage(format!(
+                "--filter {} leaves no case of {} (which has {}, for example {example})",
+                self.filter.join(" "),
+                suite.name,
+                ids.len(),
+            )));
+        }
+        Ok(suite)
+    }
+}
+
+/// Says on what ground times are judged, whatever the suite says: for a machine whose counters
+/// are not of what it runs, and for tests.
+const GROUND: &str = "REGATTA_GROUND";
+
+/// `peak=true`: sets a switch of `[measure]`, and says whether the text names one.
+fn set_switch(suite: &mut Suite, text: &str) -> Result<bool, ExperimentError> {
+    let (name, value) = text.split_once('=').unwrap_or((text, ""));
+    let switch = match name {
+        "peak" => &mut suite.settings.peak,
+        "instructions" => &mut suite.settings.instructions,
+        _ => return Ok(false),
+    };
+    let wrong =
+        |_| ExperimentError::Usage(format!("--set {text}: write {name}=true or {name}=false"));
+    *switch = value.parse().map_err(wrong)?;
+    Ok(true)
+}
+
+/// `cpu/split-key.num_splits_key=1`
+pub(super) fn parse_override(text: &str, suite: &Suite) -> Result<Override, ExperimentError> {
+    let about = format!("--set {text}");
+    let wrong = || {
+        ExperimentError::Usage(format!(
+            "{about}: write VARIANT.PARAMETER=VALUE, for example cpu/split-key.num_splits_key=1"
+        ))
+    };
+    let (target, value) = text.split_once('=').ok_or_else(wrong)?;
+    let (variant, parameter) = target.rsplit_once('.').ok_or_else(wrong)?;
+    if parameter.is_empty() || value.is_empty() {
+        return Err(wrong());
+    }
+    let variant = variant
+        .parse()
+        .map_err(|error| ExperimentError::usage_of(&about, error))?;
+    parameter_name(parameter).map_err(|error| ExperimentError::usage_of(&about, error))?;
+    let to: ParamValue = value
+        .parse()
+        .map_err(|error| ExperimentError::usage_of(&about, error))?;
+    if !suite.cases.iter().any(|case| case.variant == variant) {
+        let known: BTreeMap<String, ()> = suite
+            .cases
+            .iter()
+            .map(|case| (case.variant.to_string(), ()))
+            .collect();
+        let hint = match nearest(&variant.to_string(), known.keys().map(String::as_str)) {
+            Some(near) => format!("did you mean {near}?"),
+            None => format!(
+                "it has {}",
+                known.into_keys().collect::<Vec<_>>().join(", ")
+            ),
+        };
+        return Err(ExperimentError::Usage(format!(
+            "{about}: suite {} does not measure {variant}; {hint}",
+            suite.name
+        )));
+    }
+    Ok(Override {
+        variant,
+        parameter: parameter.to_owned(),
+        // What a case asks for explicitly stays explicit: it is the automatic choice
+        // that a caller's bug replaces.
+        from: Some(ParamValue::auto()),
+        to,
+    })
+}
