@@ -115,7 +115,7 @@ impl InTurn {
     /// When a run cannot be written or read back: exit code 3.
     pub(super) fn conclude(mut self, answers: &Answers) -> Ended {
         let (mut writers, base, _) = self.measure()?;
-        self.head.spent_on_base = Some(self.base.spent.clone());
+        self.head.spent_on_base = Some(self.base.spent);
         let How {
             directory, options, ..
         } = &self.how;
@@ -261,15 +261,12 @@ impl Taking<'_> {
             sessions.1 = sessions.1.watched_by(Box::new(Machine::here()));
         }
         for (side, block) in &turns {
-            let (session, writer, spent) = match side {
-                TurnSide::Base => (&mut sessions.0, &mut writers.base, &mut base.spent),
-                TurnSide::Head => (&mut sessions.1, &mut writers.head, &mut head.spent),
+            let (session, writer) = match side {
+                TurnSide::Base => (&mut sessions.0, &mut writers.base),
+                TurnSide::Head => (&mut sessions.1, &mut writers.head),
             };
             let ran = session.run(std::slice::from_ref(block), &mut progress, &mut |entry| {
                 interrupt::hold_if_stopping();
-                if let Some(stretch) = &entry.spent {
-                    spent.add_all(&stretch.phases);
-                }
                 writer.append(entry)
             });
             ran.map_err(|error: RecordError| {
@@ -279,6 +276,8 @@ impl Taking<'_> {
                 ))
             })?;
         }
+        base.spent += sessions.0.spent;
+        head.spent += sessions.1.spent;
         if let Some(said) = progress.of_the_machine() {
             head.say(said);
         }
