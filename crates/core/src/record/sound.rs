@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use super::side::{CaseRecord, is_time};
 use super::types::{
-    DeviceState, Entry, Ground, Measurement, Outcome, Owed, RunHeader, Stretch, WorkerRecord,
+    DeviceState, Entry, Ground, Measurement, Outcome, Owed, RunHeader, WorkerRecord,
 };
 use crate::machine::{Counters, Structure};
 use crate::suite::rules::Rules;
@@ -35,23 +35,7 @@ impl Entry {
             Outcome::Measured(measurement) => measurement.objection(),
             Outcome::Unsupported { .. } | Outcome::Failed { .. } => None,
         };
-        let about = about.or_else(|| self.spent.as_ref().and_then(Stretch::objection));
         about.map(|objection| format!("{}: {objection}", self.case))
-    }
-}
-
-impl Stretch {
-    /// What in it cannot be, as a sentence.
-    pub fn objection(&self) -> Option<String> {
-        let phases = self.phases.iter().map(|(phase, time)| (phase.key(), time));
-        let mut all = std::iter::once(("from_ns", self.from_ns)).chain(phases);
-        // A phase may be shorter than the clock's step, and the first begins at 0.
-        let (name, bad) = all.find(|(_, time)| !(0.0..1e23).contains(&time.0))?;
-        let why = match bad.0 < 0.0 {
-            true => "no time is negative",
-            false => "it is beyond any clock",
-        };
-        Some(format!("spent.{name} is {} ns: {why}", number(bad.0)))
     }
 }
 

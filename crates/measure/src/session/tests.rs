@@ -1,6 +1,5 @@
 //! Sessions with workers that are a list of answers.
 
-mod phases;
 mod quiet;
 
 use std::cell::{Cell, RefCell};
@@ -226,8 +225,8 @@ fn ran(answers: Answers) -> (Vec<Outcome>, Vec<String>, Vec<Duration>) {
     (outcomes, asked, limits)
 }
 
-/// The entries of both cases, what was asked, and how long it all took.
-fn kept(answers: Answers) -> (Vec<Entry>, Log, Nanoseconds) {
+/// The entries of both cases, what was asked, and what was spent.
+fn kept(answers: Answers) -> (Vec<Entry>, Log, Spent) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.toml");
     std::fs::write(&path, SUITE).unwrap();
@@ -249,10 +248,11 @@ fn kept(answers: Answers) -> (Vec<Entry>, Log, Nanoseconds) {
         entries.push(entry.clone());
         Ok::<(), Infallible>(())
     };
-    Session::new(&suite, &mut starts, &clock, &mut BTreeSet::new())
-        .run(&[block], &mut Silent, &mut keep)
-        .unwrap();
-    (entries, log, clock.now())
+    let mut detailed = BTreeSet::new();
+    let mut session = Session::new(&suite, &mut starts, &clock, &mut detailed);
+    session.run(&[block], &mut Silent, &mut keep).unwrap();
+    let spent = session.spent;
+    (entries, log, spent)
 }
 
 fn only(asked: &'static str, reaction: Reaction) -> Answers {
@@ -282,6 +282,18 @@ fn a_case_of_several_sets_keeps_both_checks() {
     let each = ["prepare", "measure", "census", "release"];
     let wanted: Vec<&str> = ["start"].into_iter().chain(each).chain(each).collect();
     assert_eq!(asked, wanted);
+}
+
+#[test]
+fn the_time_of_a_session_is_of_its_workers_and_its_cases() {
+    for (answers, starts, asked) in [
+        (Answers::new(), 1.0, 8.0),
+        (only("measure", Reaction::Dies), 2.0, 6.0),
+    ] {
+        let (.., spent) = kept(answers);
+        assert_eq!(spent.workers, Nanoseconds(starts * (STARTS + ENDS)));
+        assert_eq!(spent.cases, Nanoseconds(asked * ANSWERS));
+    }
 }
 
 #[test]

@@ -140,7 +140,6 @@ mod tests {
                 case: header.plan[*case].clone(),
                 invocation: *invocation,
                 outcome: outcome.clone(),
-                spent: None,
                 start: None,
             };
             writer.append(&entry).unwrap();

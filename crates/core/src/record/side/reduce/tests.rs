@@ -24,7 +24,6 @@ fn run(outcomes: Vec<(u32, Outcome)>) -> Run {
         case: CaseId(CASE.to_owned()),
         invocation,
         outcome,
-        spent: None,
     });
     Run {
         entries: entries.collect(),
@@ -119,7 +118,6 @@ fn a_part_of_what_is_owed_confirms_nothing() {
             fault: Fault::Crash,
             log: String::new(),
         },
-        spent: None,
     });
     let record = reduced(&run);
     assert_eq!(record.status, Status::Measured);
