@@ -274,10 +274,8 @@ mod tests {
         for _ in 0..2 {
             write_all(&target, &scene.report()).unwrap();
         }
-        let mut names: Vec<String> = fs::read_dir(&target)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
+        let found = fs::read_dir(&target).unwrap();
+        let mut names: Vec<_> = found.map(|entry| entry.unwrap().file_name()).collect();
         names.sort();
         assert_eq!(names, ["cases.csv", "index.html", "samples.csv"]);
     }
@@ -286,23 +284,23 @@ mod tests {
     fn what_is_in_the_way_is_named_with_the_fix() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("taken");
-        fs::write(&file, "").unwrap();
+        fs::write(&file, "as it was").unwrap();
         check_writable(&file).unwrap();
-        assert_eq!(fs::read_to_string(&file).unwrap(), "");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "as it was");
         check_writable(&dir.path().join("new/deep/report.html")).unwrap();
-
-        let error = check_writable(dir.path()).unwrap_err().to_string();
-        assert!(
-            error.contains("it is a directory; name a file in it"),
-            "{error}"
-        );
-        let error = check_writable(&file.join("report.html")).unwrap_err();
-        let error = error.to_string();
-        assert!(
-            error.contains("taken is a file, not a directory"),
-            "{error}"
-        );
-        let error = check_writable(&file.join("deeper/report.html")).unwrap_err();
-        assert!(matches!(error, WriteError::ParentIsFile { .. }), "{error}");
+        for (path, told) in [
+            (
+                dir.path().to_owned(),
+                "it is a directory; name a file in it",
+            ),
+            (file.join("report.html"), "taken is a file, not a directory"),
+            (
+                file.join("deeper/report.html"),
+                "taken is a file, not a directory",
+            ),
+        ] {
+            let error = check_writable(&path).unwrap_err().to_string();
+            assert!(error.contains(told), "{error}");
+        }
     }
 }

@@ -284,10 +284,8 @@ mod tests {
     use crate::{Format, fixture, render};
 
     fn junit(scene: &fixture::Scene) -> String {
-        render(Format::Junit, &scene.report())
-            .unwrap()
-            .remove(0)
-            .text
+        let mut documents = render(Format::Junit, &scene.report()).unwrap();
+        documents.remove(0).text
     }
 
     #[test]
@@ -297,9 +295,8 @@ mod tests {
 
     #[test]
     fn hostile_reasons_are_escaped() {
-        insta::assert_snapshot!(
-            junit(&fixture::incomplete()).replace("template&lt;int, int&gt; ", "")
-        );
+        let text = junit(&fixture::incomplete());
+        insta::assert_snapshot!(text.replace("template&lt;int, int&gt; ", ""));
     }
 
     #[test]

@@ -263,14 +263,12 @@ fn code(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Format, fixture, render};
-    use regatta_judge::judgement::Difference;
+    use crate::fixture::{self, difference};
+    use crate::{Format, render};
 
     fn markdown(scene: &fixture::Scene) -> String {
-        render(Format::Markdown, &scene.report())
-            .unwrap()
-            .remove(0)
-            .text
+        let mut documents = render(Format::Markdown, &scene.report()).unwrap();
+        documents.remove(0).text
     }
 
     #[test]
@@ -291,23 +289,20 @@ mod tests {
     #[test]
     fn differences_that_are_not_shown_are_counted() {
         let mut scene = fixture::failed();
-        let one = |number: usize| Difference {
-            field: format!("torch.packages.p{number}"),
-            base: "1".to_owned(),
-            head: "2".to_owned(),
-        };
-        scene.judgement.differences = (0..super::MOST_ROWS + 3).map(one).collect();
-        let text = markdown(&scene);
-        assert!(text.contains("- and 3 more differ\n"), "{text}");
+        let one = difference("torch.packages.numpy", "1", "2");
+        scene.judgement.differences = vec![one; super::MOST_ROWS + 3];
+        assert!(markdown(&scene).contains("- and 3 more differ\n"));
         scene.judgement.differences.truncate(super::MOST_ROWS);
         assert!(!markdown(&scene).contains("more differ"));
     }
 
     #[test]
     fn a_comment_has_a_largest_size() {
-        let mut scene = fixture::large(60);
-        let slow = scene.judgement.rows[5].clone();
-        scene.judgement.rows = vec![slow; 2000];
+        let mut scene = fixture::large(4);
+        scene.judgement.rows = vec![scene.judgement.rows[0].clone(); 2000];
+        for row in &mut scene.judgement.rows {
+            row.word = regatta_judge::judgement::Word::Regressed;
+        }
         assert!(markdown(&scene).len() < 65_536);
     }
 }

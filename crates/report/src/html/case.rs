@@ -1,8 +1,8 @@
 //! What is known of one case beside its verdict, as texts.
 
-use std::collections::{BTreeMap, BTreeSet};
 use crate::device::reached;
 use crate::text::{clean, one_line};
+use regatta_core::machine::ActivitySummary;
 use regatta_core::record::conditions::Conditions;
 use regatta_core::record::disturbance::told;
 use regatta_core::record::side::{CaseRecord, median};
@@ -11,8 +11,8 @@ use regatta_core::record::types::{Entry, Outcome};
 use regatta_judge::judgement::{Row, Uncounted};
 use regatta_worker::attention::ParamValue;
 use regatta_worker::units::{ARROW, Nanoseconds, counted};
-use regatta_core::machine::ActivitySummary;
 use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Named figures of a case.
 pub(super) type Facts = Vec<Fact>;
@@ -285,15 +285,13 @@ mod tests {
     use regatta_core::machine::DeviceTime;
     use regatta_core::record::side::Status;
 
-    fn record(activity: ActivitySummary) -> CaseRecord {
-        CaseRecord {
-            activity: Some(activity),
+    fn told(head: ActivitySummary, base: Option<ActivitySummary>) -> Vec<String> {
+        let record = |activity| CaseRecord {
+            activity,
             ..CaseRecord::empty(Status::Measured)
-        }
-    }
-
-    fn told(head: &CaseRecord, base: Option<&CaseRecord>) -> Vec<String> {
-        let facts = of_one_call(Some(head), base).into_iter();
+        };
+        let facts = of_one_call(Some(&record(Some(head))), Some(&record(base)));
+        let facts = facts.into_iter();
         facts
             .map(|fact| format!("{}: {}", fact.name, fact.value))
             .collect()
@@ -301,7 +299,7 @@ mod tests {
 
     #[test]
     fn figures_that_are_known_are_told_and_no_others() {
-        let views = record(ActivitySummary {
+        let views = ActivitySummary {
             time: DeviceTime {
                 busy_ns: 63_616,
                 span_ns: 63_616,
@@ -309,15 +307,8 @@ mod tests {
                 ..DeviceTime::default()
             },
             ..ActivitySummary::default()
-        });
-        assert_eq!(
-            told(&views, None),
-            [
-                "device busy in a recorded call: 63.6 µs of 63.6 µs",
-                "of the call, waiting for the host: 0.0 %"
-            ]
-        );
-        let copies = record(ActivitySummary {
+        };
+        let copies = ActivitySummary {
             time: DeviceTime {
                 busy_ns: 214_306,
                 span_ns: 266_977,
@@ -328,9 +319,16 @@ mod tests {
             },
             moving_ns: Some(149_986),
             ..ActivitySummary::default()
-        });
+        };
         assert_eq!(
-            told(&copies, Some(&views)),
+            told(views.clone(), None),
+            [
+                "device busy in a recorded call: 63.6 µs of 63.6 µs",
+                "of the call, waiting for the host: 0.0 %"
+            ]
+        );
+        assert_eq!(
+            told(copies, Some(views)),
             [
                 "device busy in a recorded call: 63.6 µs of 63.6 µs → 214.3 µs of 267.0 µs",
                 "idle between launches: 52.7 µs in 4 gaps",
@@ -339,7 +337,5 @@ mod tests {
                 "in kernels that move data: 150.0 µs of 214.3 µs",
             ]
         );
-        let none = CaseRecord::empty(Status::Measured);
-        assert_eq!(told(&none, Some(&views)), [""; 0]);
     }
 }

@@ -1,14 +1,14 @@
 //! Figures of all cases: their ratios, variants side by side, and the library that draws what one
 //! explores.
 
-use serde::Serialize;
 use super::context::Context;
 use crate::by_axes::Table;
 use crate::plot::{Bar, Ink, NAMED, Whisker, forest, throughput};
-use regatta_judge::judgement::Word;
-use serde_json::{Value, json};
 use regatta_core::record::types::{Entry, Outcome};
+use regatta_judge::judgement::Word;
 use regatta_worker::units::numbers;
+use serde::Serialize;
+use serde_json::{Value, json};
 
 /// Of more cases variants are not drawn side by side.
 const DRAWN: usize = 1_000;
@@ -128,11 +128,10 @@ impl Taken {
     }
 }
 
-/// Samples of each invocation that are kept, of a page of so many cases: it must stay small
-/// enough to open on a phone.
-pub(super) fn most(cases: usize, invocations: u32) -> usize {
-    let of_case = (80_000 / cases.max(1)).clamp(24, 400);
-    (of_case / invocations.max(1) as usize).max(2)
+/// Samples of each invocation that are kept, where a case has room for so many: a page must stay
+/// small enough to open on a phone.
+pub(super) fn most(of_case: usize, invocations: u32) -> usize {
+    (of_case.clamp(24, 400) / invocations.max(1) as usize).max(2)
 }
 
 /// The document: the fastest in nanoseconds, a step, the base's medians of invocations, how
