@@ -206,7 +206,7 @@ mod tests {
 
     /// A table as rows of `column = cell`, empty cells left out.
     fn readable(scene: &fixture::Scene) -> String {
-        let text = &render(Format::Csv, &scene.report()).unwrap()[0].text;
+        let text = scene.shown(Format::Csv);
         let mut reader = ::csv::Reader::from_reader(text.as_bytes());
         let names = reader.headers().unwrap().clone();
         let mut out = String::new();

@@ -193,22 +193,17 @@ fn property(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Format, fixture, render};
-
-    fn annotations(scene: &fixture::Scene) -> String {
-        let mut documents = render(Format::Github, &scene.report()).unwrap();
-        documents.remove(0).text
-    }
+    use crate::{Format, fixture};
 
     #[test]
     fn a_failed_gate() {
-        insta::assert_snapshot!(annotations(&fixture::failed()));
+        insta::assert_snapshot!(fixture::failed().shown(Format::Github));
     }
 
     #[test]
     fn what_passed_annotates_nothing_and_what_was_not_judged_warns() {
-        assert_eq!(annotations(&fixture::passed()), "");
-        let text = annotations(&fixture::refused());
+        assert_eq!(fixture::passed().shown(Format::Github), "");
+        let text = fixture::refused().shown(Format::Github);
         assert!(text.starts_with("::warning "), "{text}");
     }
 
@@ -219,7 +214,7 @@ mod tests {
             row.case.0 = "a\n::error::b%0A,c:d::\r\u{1b}[2J".to_owned();
             row.reason = Some("x\n::set-output name=a::b".to_owned());
         }
-        for line in annotations(&scene).lines() {
+        for line in scene.shown(Format::Github).lines() {
             assert!(
                 line.starts_with("::error ") || line.starts_with("::warning "),
                 "{line}"
@@ -232,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_step_shows_ten_of_a_level() {
-        let text = annotations(&fixture::large(60));
+        let text = fixture::large(60).shown(Format::Github);
         let shown = text.lines().filter(|line| line.starts_with("::error "));
         assert!(shown.count() <= super::SHOWN);
         assert!(text.contains("title=and "), "{text}");

@@ -163,12 +163,11 @@ fn write_json(out: &mut dyn Write, value: &Value) -> Result<(), RenderError> {
 mod tests {
     use serde_json::json;
 
-    use crate::{Format, fixture, render};
+    use crate::{Format, fixture};
     use regatta_worker::units::Nanoseconds;
 
     fn read(format: Format, scene: &fixture::Scene) -> serde_json::Value {
-        let text = render(format, &scene.report()).unwrap().remove(0).text;
-        serde_json::from_str(&text).unwrap()
+        serde_json::from_str(&scene.shown(format)).unwrap()
     }
 
     #[test]

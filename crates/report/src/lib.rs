@@ -196,10 +196,7 @@ mod tests {
                 assert!(!text.contains(['\u{1b}', '\u{202e}', '\0']), "{name}");
             }
         }
-        let page = render(Format::Html, &scene.report())
-            .unwrap()
-            .remove(0)
-            .text;
+        let page = scene.shown(Format::Html);
         fixture::stands_alone(&page);
         assert!(page.contains("&lt;script&gt;alert") && page.contains("u003cscript>alert"));
         assert!(!page.contains("</pre> the worker"));
@@ -236,7 +233,7 @@ mod tests {
             }
             for all in [false, true] {
                 let options = terminal::Options { colour: true, all };
-                terminal::write(&scene.judgement, options, &mut Vec::new()).unwrap();
+                terminal::render(&scene.judgement, options);
             }
         }
     }

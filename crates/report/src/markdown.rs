@@ -263,27 +263,15 @@ fn code(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use crate::Format;
     use crate::fixture::{self, difference};
-    use crate::{Format, render};
-
-    fn markdown(scene: &fixture::Scene) -> String {
-        let mut documents = render(Format::Markdown, &scene.report()).unwrap();
-        documents.remove(0).text
-    }
 
     #[test]
-    fn a_failed_gate() {
-        insta::assert_snapshot!(markdown(&fixture::failed()));
-    }
-
-    #[test]
-    fn hostile_reasons_stay_text() {
-        insta::assert_snapshot!(markdown(&fixture::incomplete()));
-    }
-
-    #[test]
-    fn a_refused_comparison() {
-        insta::assert_snapshot!(markdown(&fixture::refused()));
+    fn comments_read_well() {
+        let shown = |scene: fixture::Scene| scene.shown(Format::Markdown);
+        insta::assert_snapshot!("a_failed_gate", shown(fixture::failed()));
+        insta::assert_snapshot!("hostile_reasons_stay_text", shown(fixture::incomplete()));
+        insta::assert_snapshot!("a_refused_comparison", shown(fixture::refused()));
     }
 
     #[test]
@@ -291,9 +279,13 @@ mod tests {
         let mut scene = fixture::failed();
         let one = difference("torch.packages.numpy", "1", "2");
         scene.judgement.differences = vec![one; super::MOST_ROWS + 3];
-        assert!(markdown(&scene).contains("- and 3 more differ\n"));
+        assert!(
+            scene
+                .shown(Format::Markdown)
+                .contains("- and 3 more differ\n")
+        );
         scene.judgement.differences.truncate(super::MOST_ROWS);
-        assert!(!markdown(&scene).contains("more differ"));
+        assert!(!scene.shown(Format::Markdown).contains("more differ"));
     }
 
     #[test]
@@ -303,6 +295,6 @@ mod tests {
         for row in &mut scene.judgement.rows {
             row.word = regatta_judge::judgement::Word::Regressed;
         }
-        assert!(markdown(&scene).len() < 65_536);
+        assert!(scene.shown(Format::Markdown).len() < 65_536);
     }
 }

@@ -31,6 +31,14 @@ pub struct Options {
     pub all: bool,
 }
 
+/// The answer, ending in a newline.
+pub fn render(judgement: &Judgement, options: Options) -> String {
+    let mut bytes = Vec::new();
+    // Memory takes whatever is written.
+    let _ = write(judgement, options, &mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 /// Writes the answer line by line.
 ///
 /// # Errors
@@ -166,43 +174,29 @@ fn closing(screen: &mut Screen, judgement: &Judgement, summary: &Summary) {
         let before = if summary.is_quiet() { "" } else { "the rest: " };
         screen.wrapped(0, &format!("{before}{rest}"));
     }
-    let held = |held| {
-        judgement
-            .expectations
-            .iter()
-            .filter(move |e| e.held == held)
-    };
-    if !judgement.expectations.is_empty() {
-        let mut parts = vec![format!("{} hold", held(Held::Yes).count())];
-        for kind in [Held::Broken, Held::Inconclusive, Held::NotJudged] {
-            match held(kind).count() {
-                0 => {}
-                count => parts.push(format!("{count} {}", kind.text())),
-            }
-        }
-        screen.wrapped(0, &format!("expectations: {}", parts.join(", ")));
-    }
-    if !judgement.limits.is_empty() {
-        let of = |held| {
-            judgement
-                .limits
-                .iter()
-                .filter(move |l| l.held == held)
-                .count()
-        };
-        let mut parts = vec![format!("{} hold", of(Held::Yes))];
-        for held in [Held::Broken, Held::NotJudged] {
-            if of(held) > 0 {
-                parts.push(format!("{} {}", of(held), held.text()));
-            }
-        }
-        screen.wrapped(0, &format!("limits: {}", parts.join(", ")));
-    }
+    let expectations = judgement.expectations.iter().map(|of| of.held);
+    let limits = judgement.limits.iter().map(|of| of.held);
+    counts(screen, "expectations", expectations.collect());
+    counts(screen, "limits", limits.collect());
     for note in &judgement.notes {
         screen.wrapped(0, &format!("note: {note}"));
     }
     if let Some(undecided) = &judgement.verdict.undecided {
         screen.wrapped(0, undecided);
+    }
+}
+
+/// How many of all hold, and what is with the others.
+fn counts(screen: &mut Screen, name: &str, all: Vec<Held>) {
+    let count = |held| all.iter().filter(|of| **of == held).count();
+    let mut parts = vec![format!("{} hold", count(Held::Yes))];
+    for held in [Held::Broken, Held::Inconclusive, Held::NotJudged] {
+        if count(held) > 0 {
+            parts.push(format!("{} {}", count(held), held.text()));
+        }
+    }
+    if !all.is_empty() {
+        screen.wrapped(0, &format!("{name}: {}", parts.join(", ")));
     }
 }
 
@@ -241,49 +235,30 @@ mod tests {
     use regatta_judge::spread::spreads;
     use regatta_worker::units::Nanoseconds;
 
-    fn shown(scene: &fixture::Scene, options: Options) -> String {
-        let mut bytes = Vec::new();
-        write(&scene.judgement, options, &mut bytes).unwrap();
-        String::from_utf8(bytes).unwrap()
-    }
-
     fn plain(scene: &fixture::Scene) -> String {
-        shown(scene, Options::default())
+        render(&scene.judgement, Options::default())
     }
 
     fn whole(scene: &fixture::Scene) -> String {
         let colour = false;
-        shown(scene, Options { colour, all: true })
+        render(&scene.judgement, Options { colour, all: true })
     }
 
     #[test]
-    fn a_failed_gate_says_what_and_why() {
-        insta::assert_snapshot!(plain(&fixture::failed()));
-    }
-
-    #[test]
-    fn a_run_alone() {
-        insta::assert_snapshot!(plain(&fixture::passed()));
-    }
-
-    #[test]
-    fn every_case_on_request() {
-        insta::assert_snapshot!(whole(&fixture::failed()));
-    }
-
-    #[test]
-    fn hostile_reasons_stay_inside_their_lines() {
-        insta::assert_snapshot!(plain(&fixture::incomplete()));
-    }
-
-    #[test]
-    fn a_refused_comparison_says_what_differs() {
-        insta::assert_snapshot!(plain(&fixture::refused()));
-    }
-
-    #[test]
-    fn nothing_is_no_reason_to_fail() {
-        insta::assert_snapshot!(plain(&fixture::empty()));
+    fn answers_read_well() {
+        for (name, scene) in [
+            ("a_failed_gate_says_what_and_why", fixture::failed()),
+            ("a_run_alone", fixture::passed()),
+            (
+                "hostile_reasons_stay_inside_their_lines",
+                fixture::incomplete(),
+            ),
+            ("a_refused_comparison_says_what_differs", fixture::refused()),
+            ("nothing_is_no_reason_to_fail", fixture::empty()),
+        ] {
+            insta::assert_snapshot!(name, plain(&scene));
+        }
+        insta::assert_snapshot!("every_case_on_request", whole(&fixture::failed()));
     }
 
     #[test]
@@ -389,9 +364,9 @@ mod tests {
     fn lines_fit_and_colour_is_all_that_colour_adds() {
         for scene in [fixture::failed(), fixture::incomplete(), fixture::refused()] {
             for all in [false, true] {
-                let plain = shown(&scene, Options { colour: false, all });
+                let plain = render(&scene.judgement, Options { colour: false, all });
                 fits(&plain);
-                let coloured = shown(&scene, Options { colour: true, all });
+                let coloured = render(&scene.judgement, Options { colour: true, all });
                 assert_ne!(coloured, plain);
                 assert_eq!(anstream::adapter::strip_str(&coloured).to_string(), plain);
             }

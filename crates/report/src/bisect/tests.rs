@@ -1,53 +1,40 @@
 //! Answers of every kind, as they are shown.
 
+use serde_json::{Value, json};
+
 use super::*;
 use crate::fixture::{fits, stands_alone};
 use regatta_measure::versions::apart;
 use regatta_measure::versions::hunt::{Outcome, Side, Stretch};
-use regatta_measure::versions::search::Reading;
-use regatta_worker::attention::CaseId;
-use regatta_worker::units::{Nanoseconds, Share};
+
+fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
 
 fn of(ratio: f64) -> CaseReading {
     let slower = ratio > 1.05;
-    CaseReading {
-        case: CaseId("jax/sdpa:b1,h8,s512,d64,f32,causal,both".to_owned()),
-        reading: Some(Reading {
-            ratio: Ratio(ratio),
-            low: Ratio(0.98 * ratio),
-            high: Ratio(1.02 * ratio),
-            word: if slower { Word::Regressed } else { Word::Same },
-        }),
-        base_ns: Some(Nanoseconds(31.1e6)),
-        head_ns: Some(Nanoseconds(31.1e6 * ratio)),
-        sees: Some(Share(0.031)),
-        cause: slower.then(|| "workspace: 25182208 → 44040192 bytes".to_owned()),
-        reason: None,
-    }
+    let word = if slower { Word::Regressed } else { Word::Same };
+    read(json!({
+        "case": "jax/sdpa:b1,h8,s512,d64,f32,causal,both",
+        "reading": { "ratio": ratio, "low": 0.98 * ratio, "high": 1.02 * ratio, "word": word },
+        "base_ns": 31.1e6, "head_ns": 31.1e6 * ratio, "sees": 0.031,
+        "cause": slower.then_some("workspace: 25182208 → 44040192 bytes"),
+    }))
 }
 
 fn releases() -> Vec<Version> {
     let numbers = ["0.4.38", "0.5.0", "0.5.1", "0.5.2", "0.5.3"];
-    let version = |number| Version {
-        spec: format!("pypi:jax=={number}"),
-        name: format!("jax {number}"),
-        subject: None,
-        author: None,
-        date: None,
-        parents: Vec::new(),
-    };
-    numbers.map(version).into()
+    let version =
+        |number| json!({ "spec": format!("pypi:jax=={number}"), "name": format!("jax {number}") });
+    read(numbers.map(version).into_iter().collect())
 }
 
 fn commit(name: &str, subject: &str) -> Version {
-    Version {
-        spec: format!("git:{name}0123456789abcdef0123456789abcdef"),
-        name: name.to_owned(),
-        subject: Some(subject.to_owned()),
-        author: Some("Ann <b>'id'".to_owned()),
-        date: Some("2026-11-22".to_owned()),
-        parents: Vec::new(),
-    }
+    let spec = format!("git:{name}0123456789abcdef0123456789abcdef");
+    read(json!({
+        "spec": spec, "name": name, "subject": subject, "author": "Ann <b>'id'",
+        "date": "2026-11-22",
+    }))
 }
 
 /// The versions at these places, held against the first; `None` where one cannot be used.
@@ -81,17 +68,11 @@ struct Scene {
 impl Scene {
     fn of(row: Vec<Version>, ratios: &[(usize, Option<f64>)], ending: Ending) -> Scene {
         Scene {
-            question: Question {
-                suite: "jax-sdpa".to_owned(),
-                plan: String::new(),
-                good: row[0].spec.clone(),
-                bad: row[row.len() - 1].spec.clone(),
-                towards: Towards::Bad,
-                first_parent: false,
-                row: Vec::new(),
-                processor: false,
-                tool: String::new(),
-            },
+            question: read(json!({
+                "suite": "jax-sdpa", "plan": "", "good": row[0].spec,
+                "bad": row[row.len() - 1].spec, "towards": Towards::Bad, "first_parent": false,
+                "row": [], "tool": "",
+            })),
             tried: tried(&row, ratios),
             row,
             ending,
@@ -116,7 +97,7 @@ impl Scene {
         fits(&text);
         stands_alone(&page);
         assert!(!page.contains("<i>"));
-        let json: serde_json::Value = serde_json::from_str(&bisect.json().unwrap()).unwrap();
+        let json: Value = serde_json::from_str(&bisect.json().unwrap()).unwrap();
         assert!(json["answer"].is_string());
         (text, page)
     }
@@ -142,20 +123,10 @@ fn a_release_that_was_found() {
     let mut scene = Scene::of(row, &ratios, ending);
     scene.moved = apart::moved("jax==0.5.0\njaxlib==0.5.0\n", "jax==0.5.1\njaxlib==0.5.1\n");
     let refused = "jaxlib is version 0.5.0, but this version of jax wants 0.5.1";
-    scene.apart = vec![
-        Verdict {
-            package: "jax".to_owned(),
-            name: "jax 0.5.1 with jaxlib 0.5.0".to_owned(),
-            case: None,
-            reason: Some(refused.to_owned()),
-        },
-        Verdict {
-            package: "jaxlib".to_owned(),
-            name: "jaxlib 0.5.1 with jax 0.5.0".to_owned(),
-            case: Some(of(1.73)),
-            reason: None,
-        },
-    ];
+    scene.apart = read(json!([
+        { "package": "jax", "name": "jax 0.5.1 with jaxlib 0.5.0", "reason": refused },
+        { "package": "jaxlib", "name": "jaxlib 0.5.1 with jax 0.5.0", "case": of(1.73) },
+    ]));
     let (text, page) = scene.shown();
     insta::assert_snapshot!(text);
     assert_eq!(page.matches("<svg").count(), 1);
