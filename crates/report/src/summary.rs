@@ -2,8 +2,8 @@
 
 use super::exporter::Report;
 use super::text::shell_command;
-use regatta_judge::judgement::{ExpectationResult, Held, Judgement, LimitResult, Row, Stage, Word};
 use regatta_measure::laps::Spent;
+use regatta_judge::judgement::{ExpectationResult, Held, Judgement, LimitResult, Row, Stage, Word};
 use regatta_worker::units::{Elapsed, Nanoseconds, Ratio, RatioInterval, Share, from_to};
 
 /// Heading of cases of which another metric got worse.
@@ -289,13 +289,14 @@ pub fn took(took: Nanoseconds, head: Spent, base: Option<Spent>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture;
+    use crate::fixture::{self, finding};
+    use regatta_judge::judgement::Cause;
     use regatta_worker::units::{Nanoseconds, Probability};
 
     fn row(base_ns: f64, head_ns: f64, ratio: f64, interval: (f64, f64)) -> Row {
         let scene = fixture::failed();
-        let rows = scene.judgement.rows.into_iter();
-        let mut row = rows.into_iter().find(|row| row.change.is_some()).unwrap();
+        let mut rows = scene.judgement.rows.into_iter();
+        let mut row = rows.find(|row| row.change.is_some()).unwrap();
         for (side, ns) in [(&mut row.base, base_ns), (&mut row.head, head_ns)] {
             side.as_mut().unwrap().median_ns = Nanoseconds(ns);
         }
@@ -346,11 +347,7 @@ mod tests {
         let rows = &mut scene.judgement.rows;
         rows.retain(|row| matches!(row.word, Word::Same | Word::Inconclusive));
         for row in rows.iter_mut() {
-            row.findings = vec![regatta_judge::judgement::Finding {
-                cause: regatta_judge::judgement::Cause::CopiesAdded,
-                facts: vec![regatta_judge::judgement::Fact::said("copies 0 → 1")],
-                share: None,
-            }];
+            row.findings = vec![finding(Cause::CopiesAdded, "copies 0 → 1", None)];
         }
         let summary = Summary::of(&scene.judgement);
         let mut names: Vec<_> = summary.restructured.iter().map(|(name, _)| *name).collect();
