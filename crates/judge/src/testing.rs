@@ -1,3 +1,0 @@
-//! Sides made by hand, for the judge's own tests.
-
-pub use regatta_core::record::testing::*;
