@@ -197,6 +197,6 @@ fn structure_notes(judgement: &Judgement) -> Option<String> {
 }
 
 #[cfg(test)]
-use regatta_core::record::testing;
+mod testing;
 #[cfg(test)]
 mod tests;

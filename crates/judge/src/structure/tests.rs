@@ -4,43 +4,12 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::judgement::Uncounted;
-use crate::testing::around;
+use crate::testing::{around, written};
 use regatta_core::machine::{
-    ActivitySummary, CountedCall, CountedKernel, Counters, INSTRUCTIONS, Launch, METRICS, Structure,
+    ActivitySummary, CountedCall, CountedKernel, Counters, INSTRUCTIONS, METRICS, Structure,
 };
 use regatta_core::suite::structural::StructureRule;
-use regatta_worker::attention::ParamValue;
 use regatta_worker::units::Bytes;
-
-fn launch(name: &str, grid: u32) -> Launch {
-    Launch {
-        name: name.to_owned(),
-        grid: [grid, 1, 1],
-        block: [128, 1, 1],
-        registers: Some(128),
-        shared_bytes: Some(4096),
-        local_bytes: Some(0),
-        blocks_per_sm: Some(2),
-        ..Launch::default()
-    }
-}
-
-fn named<'a>(all: impl IntoIterator<Item = &'a (&'a str, u64)>) -> BTreeMap<String, u64> {
-    let all = all.into_iter();
-    all.map(|(name, n)| ((*name).to_owned(), *n)).collect()
-}
-
-fn record(launches: &[(&str, u32)], counts: &[(&str, u64)]) -> CaseRecord {
-    let launches = launches.iter().map(|(name, grid)| launch(name, *grid));
-    CaseRecord {
-        structure: Some(Box::new(Structure {
-            launches: launches.collect(),
-            counts: named(counts),
-            ..Structure::default()
-        })),
-        ..around(100.0)
-    }
-}
 
 fn structure(record: &mut CaseRecord) -> &mut Structure {
     record.structure.as_mut().unwrap()
@@ -81,92 +50,61 @@ fn why(base: &CaseRecord, head: &CaseRecord) -> String {
     Uncounted::told(&gone(base, head)).unwrap_or_default()
 }
 
-type Launches<'a> = &'a [(&'a str, u32)];
-type Counted<'a> = &'a [(&'a str, u64)];
+/// Holds each line of a table to what is told: `BASE ; HEAD => CHANGE | CHANGE`.
+fn hold(table: &str) {
+    for line in table.lines().filter(|line| !line.is_empty()) {
+        let (sides, expected) = line.split_once("=>").unwrap();
+        let (base, head) = sides.split_once(';').unwrap();
+        let expected = expected.split(" | ").map(str::trim);
+        let expected: Vec<&str> = expected.filter(|one| !one.is_empty()).collect();
+        assert_eq!(told(&written(base), &written(head)), expected, "{line}");
+    }
+}
 
+/// As long as every multiprocessor has a block, another grid is told and no more; and data is
+/// moved by few blocks as well.
 #[test]
 fn launches_are_compared_as_a_set() {
-    let copy = "direct_copy_kernel";
-    let (spelt, other) = (
-        "void _GLOBAL__N__1a::a<int, 2>(int *)",
-        "(anonymous namespace)::a<int,2>(int*)",
-    );
-    let cases: [(Launches, Launches, &[&str]); 11] = [
-        (
-            &[("flash", 157)],
-            &[("flash", 1)],
-            &[
-                "Fail Worse fill 132 of 132 SMs → 1 of 132 SMs of flash",
-                "Warn Worse grid 157x1x1 → 1x1x1 of flash",
-            ],
-        ),
-        // As long as every multiprocessor has a block, another grid is told and no more.
-        (
-            &[("flash", 400)],
-            &[("flash", 200)],
-            &["Warn Worse grid 400x1x1 → 200x1x1 of flash"],
-        ),
-        (
-            &[("flash", 1)],
-            &[("flash", 157)],
-            &[
-                "Warn Other grid 1x1x1 → 157x1x1 of flash",
-                "Ignore Better fill 1 of 132 SMs → 132 of 132 SMs of flash",
-            ],
-        ),
-        // Data is moved by few blocks as well.
-        (
-            &[("fill_kernel", 157)],
-            &[("fill_kernel", 1)],
-            &["Warn Worse grid 157x1x1 → 1x1x1 of fill_kernel"],
-        ),
-        (
-            &[("flash_v3", 157)],
-            &[("flash_v2", 10)],
-            &[
-                "Fail Worse fill 132 of 132 SMs → 10 of 132 SMs of flash_v2",
-                "Warn Other kernel-replaced flash_v3 → flash_v2",
-            ],
-        ),
-        (
-            &[("flash", 157)],
-            &[("flash", 157), ("combine", 157)],
-            &["Warn Worse launches 0 → 1 of combine"],
-        ),
-        (
-            &[("flash", 157), ("combine", 157)],
-            &[("flash", 157)],
-            &["Ignore Better launches 1 → 0 of combine"],
-        ),
-        (
-            &[("flash", 157)],
-            &[(copy, 157), ("flash", 157), (copy, 157)],
-            &["Fail Worse copies 0 → 2 of direct_copy_kernel"],
-        ),
-        (
-            &[("flash", 157)],
-            &[("flash", 157), ("flash", 157)],
-            &["Warn Worse launches 1 → 2 of flash"],
-        ),
-        // Order and spelling are no difference.
-        (
-            &[(spelt, 9), ("a<int>", 5), ("a<int>", 7)],
-            &[("a<int>", 7), ("a< int >", 5), (other, 9)],
-            &[],
-        ),
-        // What one side alone tells is no change, from none or to it.
-        (&[("flash", 157)], &[], &[]),
-    ];
-    for (base, head, expected) in cases {
-        let counts = [("copies", 0)];
-        let (base, head) = (record(base, &counts), record(head, &counts));
-        assert_eq!(told(&base, &head), expected);
-    }
+    hold("
+flash@157 ; flash@1 => Fail Worse fill 132 of 132 SMs → 1 of 132 SMs of flash | Warn Worse grid 157x1x1 → 1x1x1 of flash
+flash@400 ; flash@200 => Warn Worse grid 400x1x1 → 200x1x1 of flash
+flash@1 ; flash@157 => Warn Other grid 1x1x1 → 157x1x1 of flash | Ignore Better fill 1 of 132 SMs → 132 of 132 SMs of flash
+fill_kernel@157 ; fill_kernel@1 => Warn Worse grid 157x1x1 → 1x1x1 of fill_kernel
+flash_v3@157 ; flash_v2@10 => Fail Worse fill 132 of 132 SMs → 10 of 132 SMs of flash_v2 | Warn Other kernel-replaced flash_v3 → flash_v2
+flash@157 ; flash@157 combine@157 => Warn Worse launches 0 → 1 of combine
+flash@157 combine@157 ; flash@157 => Ignore Better launches 1 → 0 of combine
+flash@157 ; direct_copy_kernel@157 flash@157 direct_copy_kernel@157 => Fail Worse copies 0 → 2 of direct_copy_kernel
+flash@157 ; flash@157 flash@157 => Warn Worse launches 1 → 2 of flash
+a@9 b@5 b@7 ; b@7 b@5 a@9 =>
+flash@157 copies=0 ; copies=0 =>
+copies=0 ; flash@157 copies=0 =>
+");
+    // Nor is the spelling of a name.
+    let spelt = |name: &str| {
+        let mut record = written("a@9");
+        structure(&mut record).launches[0].name = name.to_owned();
+        record
+    };
+    let base = spelt("void _GLOBAL__N__1a::a<int, 2>(int *)");
+    let head = spelt("(anonymous namespace)::a<int,2>(int*)");
+    assert!(told(&base, &head).is_empty());
+}
+
+#[test]
+fn counts_are_compared_where_both_sides_count() {
+    hold("
+calls.plans=0 tasks=8 threads=2 copies=0 ; calls.plans=1 tasks=4 threads=1 copies=3 => Fail Worse tasks 8 → 4 | Fail Worse copies 0 → 3 | Fail Worse counts 0 → 1 of calls.plans | Warn Worse threads 2 → 1
+tasks=8 ; tasks=8 module_loads=9 =>
+gap_ns=8 ; gap_ns=80 =>
+workspace_bytes=1000 ; workspace_bytes=1099 =>
+workspace_bytes=1000 ; workspace_bytes=1101 => Warn Worse memory 1000 B → 1.08 KiB of workspace_bytes
+a@1 +peak=10 .tile=64 ; a@1 +peak=12 .tile=32 .new=1 => Warn Worse memory 10.0 MiB → 12.0 MiB of peak_bytes | Warn Other parameters 64 → 32 of tile
+");
 }
 
 #[test]
 fn figures_of_a_kernel_are_compared_one_by_one() {
-    let base = record(&[("flash", 157)], &[]);
+    let base = written("flash@157");
     let mut head = base.clone();
     let one = &mut structure(&mut head).launches[0];
     (one.registers, one.local_bytes) = (Some(255), Some(64));
@@ -189,71 +127,13 @@ fn figures_of_a_kernel_are_compared_one_by_one() {
 }
 
 #[test]
-fn counts_are_compared_where_both_sides_count() {
-    let cases: [(Counted, Counted, &[&str]); 6] = [
-        (
-            &[
-                ("calls.plans", 0),
-                ("tasks", 8),
-                ("threads", 2),
-                ("copies", 0),
-            ],
-            &[
-                ("calls.plans", 1),
-                ("tasks", 4),
-                ("threads", 1),
-                ("copies", 3),
-            ],
-            &[
-                "Fail Worse tasks 8 → 4",
-                "Fail Worse copies 0 → 3",
-                "Fail Worse counts 0 → 1 of calls.plans",
-                "Warn Worse threads 2 → 1",
-            ],
-        ),
-        (&[("tasks", 8)], &[("tasks", 8), ("module_loads", 9)], &[]),
-        // Times and shares are no structure.
-        (&[("gap_ns", 8)], &[("gap_ns", 80)], &[]),
-        (
-            &[("workspace_bytes", 1000)],
-            &[("workspace_bytes", 1099)],
-            &[],
-        ),
-        (
-            &[("workspace_bytes", 1000)],
-            &[("workspace_bytes", 1101)],
-            &["Warn Worse memory 1000 B → 1.08 KiB of workspace_bytes"],
-        ),
-        (&[], &[("synchronisations", 1)], &[]),
-    ];
-    for (base, head, expected) in cases {
-        let of = |counts| record(&[("flash", 157)], counts);
-        assert_eq!(told(&of(base), &of(head)), expected);
-    }
-}
-
-#[test]
-fn memory_counts_beyond_rounding_and_parameters_always() {
-    let mut base = record(&[("flash", 157)], &[]);
-    let mut head = base.clone();
-    (base.peak_bytes, head.peak_bytes) = (Some(Bytes(10 << 20)), Some(Bytes(12 << 20)));
-    let tile = |value| ("tile".to_owned(), ParamValue::Int(value));
-    base.effective.extend([tile(64)]);
-    let new = ("new".to_owned(), ParamValue::Int(1));
-    head.effective.extend([tile(32), new]);
-    assert_eq!(
-        told(&base, &head),
-        [
-            "Warn Worse memory 10.0 MiB → 12.0 MiB of peak_bytes",
-            "Warn Other parameters 64 → 32 of tile"
-        ]
-    );
-}
-
-#[test]
 fn a_side_without_a_structure_is_not_compared() {
-    let known = record(&[("flash", 157)], &[]);
-    for unknown in [around(1.0), record(&[], &[])] {
+    let known = written("flash@157");
+    let empty = CaseRecord {
+        structure: Some(Box::default()),
+        ..around(1.0)
+    };
+    for unknown in [around(1.0), empty] {
         for pair in [(&known, &unknown), (&unknown, &known)] {
             assert_eq!(under(&StructurePolicy::default(), pair, changes), None);
         }
@@ -262,10 +142,7 @@ fn a_side_without_a_structure_is_not_compared() {
 
 #[test]
 fn what_is_gone_is_named_with_its_reason() {
-    let base = record(
-        &[("flash", 1), ("b", 1)],
-        &[("copies", 0), ("calls.plans", 0)],
-    );
+    let base = written("flash@1 b@1 copies=0 calls.plans=0");
     let none = CaseRecord {
         structure: None,
         ..base.clone()
@@ -283,7 +160,7 @@ fn what_is_gone_is_named_with_its_reason() {
     };
     let failed = uncounted(&none, "census", "CUPTI is taken");
     assert_eq!(why(&base, &failed), format!("{all}CUPTI is taken"));
-    let one = record(&[("flash", 1), ("b", 1)], &[("copies", 0)]);
+    let one = written("flash@1 b@1 copies=0");
     assert_eq!(
         why(&base, &uncounted(&one, "calls.plans", "no `build`")),
         "counted in the base and not now: calls.plans (0): no `build`"
@@ -292,16 +169,12 @@ fn what_is_gone_is_named_with_its_reason() {
     for (before, now) in [(&none, &base), (&base, &base), (&one, &base)] {
         assert!(gone(before, now).is_empty());
     }
-    let launches = record(&[], &[("copies", 0), ("calls.plans", 0)]);
+    let launches = written("copies=0 calls.plans=0");
     assert_eq!(names(&base, &launches), ["launches"]);
 
     // Times, and what is only there once it is loaded, may go: unless that is said to be unknown.
-    let loaded = [
-        ("ns.plans", 812),
-        ("calls_in_8.plans", 3),
-        ("calls.triton_autotune", 0),
-    ];
-    let (base, head) = (record(&[("a", 1)], &loaded), record(&[("a", 1)], &[]));
+    let base = written("a@1 ns.plans=812 calls_in_8.plans=3 calls.triton_autotune=0");
+    let head = written("a@1");
     assert!(gone(&base, &head).is_empty());
     let unknown = uncounted(&head, "calls.triton_autotune", "no `run`");
     assert_eq!(names(&base, &unknown), ["calls.triton_autotune"]);
@@ -309,8 +182,8 @@ fn what_is_gone_is_named_with_its_reason() {
 
 #[test]
 fn what_is_ignored_may_go() {
-    let base = record(&[("flash", 1)], &[("allocations", 2), ("tasks", 4)]);
-    let head = record(&[("flash", 1)], &[]);
+    let base = written("flash@1 allocations=2 tasks=4");
+    let head = written("flash@1");
     for (kind, left) in [(Kind::Memory, "tasks"), (Kind::Tasks, "allocations")] {
         let policy = StructurePolicy {
             actions: [(kind, Action::Ignore)].into(),
@@ -323,7 +196,7 @@ fn what_is_ignored_may_go() {
 
 #[test]
 fn figures_of_a_launch_and_memory_go_as_counts_do() {
-    let base = record(&[("flash", 1), ("direct_copy_kernel", 1)], &[]);
+    let base = written("flash@1 direct_copy_kernel@1");
     let mut head = base.clone();
     for launch in &mut structure(&mut head).launches {
         launch.local_bytes = None;
@@ -349,19 +222,15 @@ fn figures_of_a_launch_and_memory_go_as_counts_do() {
 #[test]
 fn what_an_activity_tells_of_cuda_is_a_count() {
     let calls = [("synchronisations", 0), ("allocations", 0), ("launches", 1)];
+    let calls = calls.map(|(name, n)| (name.to_owned(), n));
     let old = CaseRecord {
         activity: Some(ActivitySummary {
-            calls: named(&calls),
+            calls: calls.into(),
             ..ActivitySummary::default()
         }),
-        ..record(&[("flash", 1)], &[])
+        ..written("flash@1")
     };
-    let counts = [
-        ("synchronisations", 1),
-        ("driver_allocations", 2),
-        ("driver_frees", 2),
-    ];
-    let new = record(&[("flash", 1)], &counts);
+    let new = written("flash@1 synchronisations=1 driver_allocations=2 driver_frees=2");
     assert!(gone(&old, &new).is_empty());
     // Frees were not told of the base: no change from 0.
     assert_eq!(
@@ -372,7 +241,7 @@ fn what_an_activity_tells_of_cuda_is_a_count() {
         ]
     );
     assert_eq!(
-        names(&old, &record(&[("flash", 1)], &[])),
+        names(&old, &written("flash@1")),
         ["synchronisations", "driver_allocations"]
     );
 }
@@ -394,7 +263,7 @@ fn counted(calls: &[&[(&str, f64)]]) -> CaseRecord {
     let twice: Vec<Counters> = Counters::of(&calls).into_iter().cycle().take(2).collect();
     CaseRecord {
         counters: Counters::merged(&twice).map(Box::new),
-        ..record(&[], &[("copies", 0)])
+        ..written("copies=0")
     }
 }
 
@@ -453,13 +322,13 @@ fn another_compiler_may_be_let_pass_by_the_kernels_name() {
     let (base, head) = (flash(&[1000.0]), flash(&[1010.0]));
     let found = under(&policy, (&base, &head), changes).unwrap();
     assert!(found.iter().all(|change| change.action == Action::Ignore));
-    let none = record(&[], &[("copies", 0)]);
+    let none = written("copies=0");
     assert!(under(&policy, (&base, &none), vanished).is_empty());
 }
 
 #[test]
 fn instructions_that_are_gone_are_named_and_new_ones_are_nothing_against_it() {
-    let (base, mut none) = (flash(&[1000.0]), record(&[], &[("copies", 0)]));
+    let (base, mut none) = (flash(&[1000.0]), written("copies=0"));
     let gone = why(&base, &none);
     assert!(
         gone.starts_with("counted in the base and not now: instructions (1000): ask for them"),
