@@ -38,8 +38,6 @@ mod ranks;
 mod sessions;
 mod suite;
 mod terms;
-#[cfg(test)]
-mod tests;
 mod views;
 
 pub use looks::Looks;
@@ -116,3 +114,6 @@ fn remembered(cases: &[Series], prior: &Prior) -> Memory {
     let found = regular(|case| &case.base).max(regular(|case| &case.head));
     Memory(found.max(long))
 }
+
+#[cfg(test)]
+mod tests;
