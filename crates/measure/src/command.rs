@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::declared::{NoCommand, OWN, environment_of, unknown};
 use super::environments::{Made, interpreter_of};
 use crate::worker::host::Spec;
-use crate::worker::spec::Forking;
+use crate::worker::launch::Forking;
 use crate::worker::{gpu_clock, python};
 use regatta_core::suite::Suite;
 use regatta_core::suite::callable::{Callable, CudaFile, Functions, PythonCode};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::launcher::Launcher;
+use super::worker::launch::Launcher;
 use crate::worker::host::{Conversation, HostError};
 use regatta_worker::protocol::Hello;
 

@@ -2,7 +2,6 @@
 
 pub mod building;
 pub mod builds;
-pub mod checkout;
 mod command;
 pub mod conformance;
 pub mod counters;
@@ -15,9 +14,7 @@ pub mod identity;
 pub mod interrupt;
 pub mod known;
 pub mod laps;
-pub mod launcher;
 pub mod machine;
-mod occupancy;
 pub mod preflight;
 pub mod released;
 pub mod ruler;

@@ -18,7 +18,7 @@ use super::forked::Forked;
 use super::log::Log;
 use super::program::{ENDING, Leaves, Program, STARTING, Started, Streams};
 use super::protocol::REQUEST_FD;
-use super::spec::{Forking, Spec};
+use super::launch::{Forking, Spec};
 use super::supervisor;
 
 /// The process that forks.
