@@ -20,6 +20,8 @@ pub mod released;
 pub mod ruler;
 pub mod schedule;
 pub mod session;
+#[cfg(test)]
+mod testing;
 pub mod tracing;
 pub mod verify;
 pub mod versions;

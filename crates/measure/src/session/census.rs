@@ -199,62 +199,48 @@ fn blocks_per_sm(arch: Arch, launch: &Launch) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
-    use regatta_worker::units::Bytes;
+    use crate::testing::hello;
 
-    fn completed(capability: &str, launch: Launch) -> Option<u32> {
-        let device = Device {
-            kind: "cuda".to_owned(),
-            name: "NVIDIA H200".to_owned(),
-            memory_bytes: Bytes(1),
-            facts: BTreeMap::from([("compute_capability".to_owned(), capability.to_owned())]),
-        };
-        let mut structure = Structure {
-            launches: vec![launch],
-            ..Structure::default()
-        };
-        complete(&mut structure, &device);
-        structure.launches[0].blocks_per_sm
-    }
-
-    /// The backward kernel of xFormers and PyTorch, as an H200 recorded it.
-    fn backward() -> Launch {
-        Launch {
+    #[test]
+    fn occupancy_follows_from_what_a_block_takes_where_that_is_known() {
+        // The backward kernel of xFormers and PyTorch, as an H200 recorded it: 232 registers of
+        // 128 threads are 29,696 of 65,536.
+        let backward = || Launch {
             grid: [157, 1, 1],
             block: [128, 1, 1],
             registers: Some(232),
             shared_bytes: Some(53_504),
             ..Launch::default()
-        }
-    }
-
-    #[test]
-    fn occupancy_follows_from_what_a_block_takes() {
-        // 232 registers of 128 threads are 29,696 of 65,536: two blocks.
-        assert_eq!(completed("9.0", backward()), Some(2));
-    }
-
-    #[test]
-    fn what_is_known_stays_and_what_is_not_known_is_left_out() {
+        };
         let told = Launch {
             blocks_per_sm: Some(1),
             ..backward()
         };
-        assert_eq!(completed("9.0", told), Some(1));
         let bare = Launch {
             registers: None,
             ..backward()
         };
-        assert_eq!(completed("9.0", bare), None);
         let impossible = Launch {
             shared_bytes: Some(1 << 20),
             ..backward()
         };
-        assert_eq!(completed("9.0", impossible), None);
-        for unknown in ["unknown", "1.3", "9"] {
-            assert_eq!(completed(unknown, backward()), None, "{unknown}");
+        for (capability, launch, blocks) in [
+            ("9.0", backward(), Some(2)),
+            ("9.0", told, Some(1)),
+            ("9.0", bare, None),
+            ("9.0", impossible, None),
+            ("unknown", backward(), None),
+            ("1.3", backward(), None),
+            ("9", backward(), None),
+        ] {
+            let device = hello("cuda", "NVIDIA H200", &[("compute_capability", capability)]).device;
+            let mut structure = Structure {
+                launches: vec![launch],
+                ..Structure::default()
+            };
+            complete(&mut structure, &device);
+            assert_eq!(structure.launches[0].blocks_per_sm, blocks, "{capability}");
         }
     }
 }
