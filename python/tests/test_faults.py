@@ -9,8 +9,8 @@ import pytest
 import support
 from faults import judging, table
 
-FAULTS = support.ROOT / "probe/tests/faults"
-FINDING = support.ROOT / "src/judge/judgement/finding.rs"
+FAULTS = support.ROOT / "crates/probe/tests/faults"
+JUDGE = support.ROOT / "crates/judge/src"
 
 
 def test_every_program_is_there_and_has_faults_and_harmless_changes() -> None:
@@ -23,7 +23,8 @@ def test_every_program_is_there_and_has_faults_and_harmless_changes() -> None:
 
 
 def test_faults_name_causes_that_there_are() -> None:
-    causes = set(re.findall(r'^    [A-Z]\w+ = "([a-z-]+)",$', FINDING.read_text(), re.M))
+    sources = "".join(path.read_text() for path in JUDGE.rglob("*.rs"))
+    causes = set(re.findall(r'^    [A-Z]\w+ = "([a-z-]+)",$', sources, re.M))
     for change in table.FAULTS:
         assert change.causes
         assert set(change.causes) <= causes, change.title

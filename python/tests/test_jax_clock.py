@@ -22,7 +22,7 @@ import jax.numpy as jnp
 
 from regatta_worker.on_jax import clock as jax_clock
 
-SOURCE = support.ROOT / "probe" / "src" / "lib.rs"
+SOURCE = support.ROOT / "crates" / "probe" / "src" / "lib.rs"
 
 
 def two_results(a: Any, b: Any) -> Any:

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::{Ended, Stop, note, print};
+use super::{Ended, Stop, note, print, print_as_made};
 use regatta_core::record::RecordError;
 use regatta_core::record::baseline::{self, Store};
 use regatta_judge::{self as judge, Options};
@@ -195,11 +195,8 @@ fn show(store: &Store, name: &str, json: bool) -> Ended {
                 colour: true,
                 all: true,
             };
-            print(format!(
-                "{}\n{}",
-                path.display(),
-                terminal::render(&judgement, options)
-            ))?;
+            print(format!("{}\n", path.display()))?;
+            print_as_made(|out| terminal::write(&judgement, options, out))?;
         }
     }
     Ok(0)

@@ -20,7 +20,7 @@ use regatta_judge::judgement::{Judgement, VerdictOutcome};
 use regatta_measure::experiment::stored::Base;
 use regatta_measure::experiment::{Measured, Ready};
 use regatta_measure::laps::Laps;
-use regatta_report::took::took;
+use regatta_report::summary::took;
 use regatta_report::{self as report, Format, Report, files, terminal};
 
 /// How the answer is printed.

@@ -193,14 +193,12 @@ fn reply(_: &Path, data: &[u8]) {
                 facts: BTreeMap::new(),
             };
             let asked = Measure {
-                known: Default::default(),
                 warmup: 1,
                 samples: 1 << 20,
                 min_samples: 1,
                 budget_ms: 1,
                 cache: Cache::Cold,
                 graph: false,
-                calls_per_sample: 1,
             };
             let _ = verify::samples(&Problem::new(64, 64), &device, &asked, &measured);
         }

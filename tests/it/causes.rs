@@ -58,23 +58,14 @@ fn a_first_call_says_where_its_time_went() {
 }
 
 #[test]
-fn more_memory_is_told_by_the_sizes_of_what_is_allocated() {
+fn more_memory_is_told_and_warns() {
     let place = place("");
-    let (code, judgement) = judged(&place, "memory", &["--structure-only"]);
-    assert_eq!(code, 0, "it warns: {judgement:#}");
-    let account = &judgement["rows"][0]["memory"];
-    assert_eq!(account["change_bytes"], 2048, "{judgement:#}");
-    assert_eq!(account["unexplained_bytes"], 0, "{account}");
     let set = "fake/gpu.fault=memory";
     let args = ["gate", "./s.toml", "--structure-only", "--set", set];
     let (stdout, _) = exits!(place, 0, args);
-    for words in [
-        "memory 1000 B → 2.98 KiB of workspace_bytes",
-        "memory +2.00 KiB = 1 x 2.00 KiB added",
-    ] {
-        assert!(stdout.contains(words), "{stdout}");
-    }
-    // A worker that tells no sizes is as before.
+    let words = "memory 1000 B → 2.98 KiB of workspace_bytes";
+    assert!(stdout.contains(words), "{stdout}");
+    // An allocator's rounding is no change.
     let (_, judgement) = judged(&place, "workspace", &["--structure-only"]);
     assert_eq!(judgement["rows"][0]["structure"], serde_json::json!([]));
 }

@@ -133,7 +133,6 @@ const SEED: u64 = u64::MAX;
 /// What the Python worker says of one case, taken on three sets of inputs.
 fn on_three_sets(worker: &mut Process, problem: &Problem) -> Measured {
     let prepare = RequestBody::Prepare(Prepare {
-        known: Default::default(),
         variant: "xla".to_owned(),
         problem: problem.clone(),
         params: Params::default(),
@@ -149,14 +148,12 @@ fn on_three_sets(worker: &mut Process, problem: &Problem) -> Measured {
         assert!(error.relative_l2.unwrap() < 1e-5, "{tensor}: {error:?}");
     }
     let measure = RequestBody::Measure(Measure {
-        known: Default::default(),
         warmup: 1,
         samples: 4,
         min_samples: 2,
         budget_ms: 100,
         cache: Cache::Hot,
         graph: false,
-        calls_per_sample: 1,
     });
     match worker.ask(measure, LIMIT).unwrap() {
         ReplyBody::Measured(measured) => measured,

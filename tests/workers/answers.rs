@@ -89,7 +89,6 @@ pub fn checked(case: &Prepare) -> Result<Checked, Refusal> {
         _ => answered(&case.problem, &right, factor, |_| error),
     };
     Ok(Checked {
-        digests: Default::default(),
         seed,
         errors,
         probes,

@@ -280,7 +280,6 @@ impl Worker for Fake {
         let own = [("num_splits_key".to_owned(), ParamValue::Int(splits))].into_iter();
         let prepared = Prepared {
             tuned: chosen.tuned.clone(),
-            digests: Default::default(),
             effective: own.chain(chosen.effective()).collect(),
             errors,
             probes,

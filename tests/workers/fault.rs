@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use regatta_core::machine::{
-    Activity, Allocated, CountedCall, CountedKernel, Launch, Named, Operation, Structure, Work,
+    Activity, CountedCall, CountedKernel, Launch, Named, Operation, Structure, Work,
 };
 use regatta_worker::attention::ParamValue;
 use regatta_worker::protocol::{DeviceState, Prepare, Taken};
 use regatta_worker::serve::Refusal;
-use regatta_worker::units::{Bytes, Nanoseconds};
+use regatta_worker::units::Nanoseconds;
 
 /// Faults that make the call slower, and by their names what they are.
 const FAULTS: [&str; 16] = [
@@ -264,12 +264,6 @@ impl Fault {
                 number("workspace", 1050, number(MORE_MEMORY, 3048, 1000)),
             ),
         ];
-        let sizes = [(2048, number(MORE_MEMORY, 1, 0)), (500, 2)];
-        let sizes = sizes.into_iter().filter(|(_, count)| *count > 0);
-        let allocated = sizes.map(|(size, count)| Allocated {
-            bytes: Bytes(size),
-            count,
-        });
         let code = match self.0.as_str() {
             "spills" | "registers" | "kernel" | "fewer" => "b0",
             _ => "a0",
@@ -277,7 +271,6 @@ impl Fault {
         Structure {
             launches,
             counts: counts.map(|(name, n)| (name.to_owned(), n)).into(),
-            allocated: allocated.collect(),
             code: Some(code.to_owned()),
             ..Structure::default()
         }

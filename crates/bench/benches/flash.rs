@@ -46,7 +46,6 @@ fn flash(criterion: &mut Criterion) {
         group.throughput(Throughput::Elements(work::flops(&problem) as u64));
         let mut worker = CpuWorker::new();
         let request = Prepare {
-            known: Default::default(),
             variant: "flash".to_owned(),
             problem,
             params: Params::default(),
@@ -56,14 +55,12 @@ fn flash(criterion: &mut Criterion) {
         };
         worker.prepare(&request).expect("prepared");
         let once = Measure {
-            known: Default::default(),
             warmup: 0,
             samples: 1,
             min_samples: 1,
             budget_ms: 0,
             cache: Cache::Hot,
             graph: false,
-            calls_per_sample: 1,
         };
         group.bench_function(id, |bencher| {
             bencher.iter_custom(|calls| {

@@ -16,7 +16,6 @@ use regatta_worker::serve::{Refusal, Worker};
 
 fn request(variant: &str, problem: Problem, params: &[(&str, &str)]) -> Prepare {
     let mut request = Prepare {
-        known: Default::default(),
         variant: variant.to_owned(),
         problem,
         params: Params::default(),
@@ -203,14 +202,12 @@ fn what_cannot_be_served_is_refused_with_the_reason() {
 fn measuring_needs_a_case() {
     let mut worker = CpuWorker::new();
     let measure = Measure {
-        known: Default::default(),
         warmup: 1,
         samples: 3,
         min_samples: 1,
         budget_ms: 10_000,
         cache: Cache::Hot,
         graph: false,
-        calls_per_sample: 1,
     };
     assert!(worker.measure(&measure).is_err());
     assert!(worker.census().is_err());
@@ -224,14 +221,12 @@ fn measuring_needs_a_case() {
 
 fn three_sets(samples: u32) -> Measure {
     Measure {
-        known: Default::default(),
         warmup: 1,
         samples,
         min_samples: 1,
         budget_ms: 60_000,
         cache: Cache::Hot,
         graph: false,
-        calls_per_sample: 1,
     }
 }
 

@@ -75,7 +75,6 @@ impl Worker for CpuWorker {
         let prepared = Prepared {
             tuned: Vec::new(),
             first_call_parts: None,
-            digests: Default::default(),
             effective: case.effective(),
             errors: results
                 .iter()
@@ -105,7 +104,6 @@ impl Worker for CpuWorker {
                 .map_err(|error| Refusal::Failed(format!("the check after timing: {error}")))?;
             let results = case.results();
             measured.checked = Some(Checked {
-                digests: Default::default(),
                 seed,
                 errors: results
                     .iter()

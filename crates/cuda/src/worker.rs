@@ -124,7 +124,6 @@ impl Open {
         let prepared = Prepared {
             tuned: Vec::new(),
             first_call_parts: None,
-            digests: Default::default(),
             effective: case.plan().effective.clone(),
             errors,
             probes,
@@ -167,7 +166,6 @@ impl Open {
         self.references.push(reference);
         let (errors, probes) = told(compared.map_err(refusal)?);
         Ok(Checked {
-            digests: Default::default(),
             seed,
             errors,
             probes,
@@ -209,12 +207,8 @@ impl Open {
 
     fn measure(&mut self, request: &Measure) -> Result<Measured, Refusal> {
         let case = self.case.as_mut().ok_or_else(no_case)?;
-        let settings = Settings {
-            calls_per_sample: request.calls_per_sample,
-            ..Settings::default()
-        };
         self.clock
-            .configure(settings)
+            .configure(Settings::default())
             .map_err(|error| refusal(error.into()))?;
         let device = &mut self.device;
         let contents = Contents::of(
@@ -245,7 +239,6 @@ impl Open {
             state,
             synchronised,
             graph: request.graph,
-            calls_per_sample: request.calls_per_sample,
             input_sets,
             checked,
             ..Measured::default()

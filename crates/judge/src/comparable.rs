@@ -35,12 +35,6 @@ pub fn differences(base: &RunHeader, head: &RunHeader, same_suite: bool) -> Diff
     }
     differ(hard, "cache", base.settings.cache, head.settings.cache);
     differ(hard, "graph", base.settings.graph, head.settings.graph);
-    differ(
-        hard,
-        "calls_per_sample",
-        base.settings.calls_per_sample,
-        head.settings.calls_per_sample,
-    );
     maps(hard, "", &base.machine.hard, &head.machine.hard);
     for (name, base, head) in shared_workers(base, head) {
         let device = |kind: &str, name: &str| format!("{kind} {name}");
@@ -241,7 +235,6 @@ mod tests {
         head.method += 1;
         head.settings.cache = regatta_core::suite::Cache::Hot;
         head.settings.graph = true;
-        head.settings.calls_per_sample = 4;
         head.machine
             .hard
             .insert("driver".to_owned(), "570".to_owned());
@@ -255,13 +248,12 @@ mod tests {
                 "method",
                 "cache",
                 "graph",
-                "calls_per_sample",
                 "cores",
                 "driver",
                 "cpu.device"
             ]
         );
-        assert_eq!(found.hard[5].head, ABSENT);
+        assert_eq!(found.hard[4].head, ABSENT);
         assert!(found.soft.is_empty());
     }
 

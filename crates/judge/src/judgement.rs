@@ -6,7 +6,6 @@ mod difference;
 mod disturbed;
 mod fact;
 mod finding;
-mod memory;
 mod metric;
 mod shift;
 mod structural;
@@ -15,13 +14,12 @@ mod word;
 
 use serde::{Deserialize, Serialize};
 
-pub use account::{Account, AccountLine, HostWork, Item};
+pub use account::{Account, AccountLine, Item};
 pub use change::{Change, Stage};
 pub use difference::Difference;
 pub use disturbed::DisturbedCase;
 pub use fact::Fact;
 pub use finding::{Cause, Finding};
-pub use memory::{MemoryAccount, MemoryLine, saturated};
 pub use metric::MetricRow;
 pub use shift::CommonShift;
 pub use structural::{Direction, Held, LimitResult, StructuralChange, Uncounted, asked_of_cuda};
@@ -31,7 +29,7 @@ pub use word::Word;
 use regatta_core::record::types::Fault;
 pub use regatta_core::record::types::VerdictOutcome;
 use regatta_core::suite::rules::{Metric, Sight};
-use regatta_core::suite::structural::{Action, Kind};
+use regatta_core::suite::structural::Action;
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::{Nanoseconds, Rate, Ratio, Share};
 
@@ -149,9 +147,6 @@ pub struct Row {
     /// What the base tells of the structure and the head does not: not judged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uncounted: Vec<Uncounted>,
-    /// Where the change of its memory went, where both sides tell what they allocate.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory: Option<MemoryAccount>,
     /// What a tuner chose otherwise, on the other side or in another invocation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tuner: Option<Box<Tuner>>,
@@ -242,12 +237,7 @@ impl Row {
     pub fn structure_told(&self) -> Vec<String> {
         let fail = self.structure_at(Action::Fail);
         let told = fail.chain(self.structure_at(Action::Warn));
-        let changes: Vec<&StructuralChange> = told.collect();
-        let memory = changes.iter().any(|change| change.kind == Kind::Memory);
-        let account = self.memory.as_ref().filter(|_| memory);
-        let account = account.map(|account| format!("memory {account}"));
-        let changes = changes.iter().map(ToString::to_string);
-        changes.chain(account).collect()
+        told.map(ToString::to_string).collect()
     }
 }
 

@@ -292,7 +292,6 @@ fn row(sides: &Sides, id: &CaseId, standing: &Standing, compared: Option<Compare
         account: None,
         structure: structure.as_ref().and_then(changes),
         uncounted: structure.as_ref().map(vanished).unwrap_or_default(),
-        memory: structure.as_ref().and_then(structure::memory),
         tuner: tuned(sides, id).map(Box::new),
         severity: None,
     };

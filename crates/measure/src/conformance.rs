@@ -65,7 +65,6 @@ fn converse(worker: &mut dyn Conversation, checks: &mut Vec<Check>) -> Result<()
     }
     let mut add = |name: &str, result: Result<(), String>| push(checks, name, result);
     let unknown = Prepare {
-        known: Default::default(),
         variant: "no-such-variant".to_owned(),
         problem: Problem::new(16, 16),
         params: Params::default(),
@@ -230,7 +229,6 @@ fn one_problem(
     };
     let prepare = |seed| {
         RequestBody::Prepare(Prepare {
-            known: Default::default(),
             variant: variant.name.clone(),
             problem: problem.clone(),
             params: Params::default(),
@@ -332,14 +330,12 @@ fn seeds_differ(one: &Prepared, other: &Prepared) -> Result<(), String> {
 
 fn measure() -> Measure {
     Measure {
-        known: Default::default(),
         warmup: 1,
         samples: 5,
         min_samples: 2,
         budget_ms: 1000,
         cache: Cache::Hot,
         graph: false,
-        calls_per_sample: 1,
     }
 }
 

@@ -12,7 +12,6 @@ pub mod git;
 pub mod held;
 pub mod identity;
 pub mod interrupt;
-pub mod known;
 pub mod laps;
 pub mod machine;
 pub mod preflight;

@@ -5,13 +5,13 @@ mod census;
 mod outcome;
 mod quiet;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use self::census::{Counted, Question, counters, of_invocation, tuned};
 use self::outcome::{clipped, failed, fault_of, lost, out_of_turn, start_of, unsupported};
 use self::quiet::{Quiet, Tries};
 use super::counters::{Unwatched, Watch};
-use super::known::Known;
 use super::laps::{Clock, Laps};
 use super::preflight::variant_of;
 use super::schedule::Block;
@@ -21,7 +21,7 @@ use crate::worker::host::{Conversation, HostError};
 use regatta_core::record::spent::Phase;
 use regatta_core::record::types::{Entry, Fault, Measurement, Outcome, Start};
 use regatta_core::suite::Suite;
-use regatta_worker::attention::Case;
+use regatta_worker::attention::{Case, CaseId};
 use regatta_worker::protocol::{Measure, Prepare, ReplyBody, RequestBody, VariantInfo};
 
 /// Is told what happens.
@@ -61,25 +61,25 @@ pub struct Session<'a> {
     suite: &'a Suite,
     launcher: &'a mut dyn Launcher,
     clock: &'a dyn Clock,
-    known: &'a mut Known,
+    detailed: &'a mut BTreeSet<CaseId>,
     verifier: Verifier,
     quiet: Quiet,
 }
 
 impl<'a> Session<'a> {
     /// A session over the cases of a suite; `clock` tells what each phase of them takes,
-    /// `known` what results of this run were held to float64.
+    /// `detailed` has the cases whose single operations this run has looked at.
     pub fn new(
         suite: &'a Suite,
         launcher: &'a mut dyn Launcher,
         clock: &'a dyn Clock,
-        known: &'a mut Known,
+        detailed: &'a mut BTreeSet<CaseId>,
     ) -> Session<'a> {
         Session {
             suite,
             launcher,
             clock,
-            known,
+            detailed,
             verifier: Verifier::default(),
             quiet: Quiet::new(Box::new(Unwatched)),
         }
@@ -219,7 +219,6 @@ impl<'a> Session<'a> {
         let settings = &self.suite.settings;
         let limit = self.limit();
         let prepare = Prepare {
-            known: self.known.before(&case.id()),
             variant: case.variant.name.clone(),
             problem: case.problem.clone(),
             params: self.suite.params_for(case),
@@ -245,14 +244,13 @@ impl<'a> Session<'a> {
         let device = &worker.hello().device;
         let first_call_disturbed = self.quiet.disturbed_since(began.as_ref(), device);
         laps.end(Phase::Preparing);
-        let mut prepared = match reply? {
+        let prepared = match reply? {
             ReplyBody::Prepared(prepared) => prepared,
             ReplyBody::Unsupported { reason } => return Ok(unsupported(reason)),
             ReplyBody::Failed { reason } => return Ok(failed(Fault::Other, reason)),
             other => return Ok(out_of_turn(&other)),
         };
         *asked = Asked::Prepared;
-        self.known.complete(&case.id(), &mut prepared);
         let checked = self
             .verifier
             .check(&case.problem, settings.seed, &variant, &prepared);
@@ -261,7 +259,6 @@ impl<'a> Session<'a> {
             Ok(errors) => errors,
             Err(rejected) => return Ok(rejected.into()),
         };
-        self.known.held(&case.id(), &prepared);
         let timed = match settings.structure_only {
             true => Ok(Measurement::default()),
             false => self.timed_quietly(worker, case, &variant, prepared.problems > 1, laps)?,
@@ -276,12 +273,11 @@ impl<'a> Session<'a> {
             instructions: settings.instructions,
             limit,
         };
-        let counted = of_invocation(worker, self.known, &question);
+        let counted = of_invocation(worker, self.detailed, &question);
         laps.end(Phase::Census);
         let Counted {
             structure,
             activity,
-            host,
             division,
             counters,
         } = counted?;
@@ -295,7 +291,6 @@ impl<'a> Session<'a> {
             errors,
             structure,
             activity,
-            host,
             division,
             counters,
             ..measurement
@@ -336,21 +331,19 @@ impl<'a> Session<'a> {
     ) -> Result<Result<Measurement, Outcome>, HostError> {
         let settings = &self.suite.settings;
         let measure = Measure {
-            known: self.known.after(&case.id()),
             warmup: settings.warmup,
             samples: settings.samples,
             min_samples: settings.min_samples,
             budget_ms: settings.budget_ms,
             cache: settings.cache,
             graph: settings.graph,
-            calls_per_sample: settings.calls_per_sample,
         };
         let limit = self.limit() + Duration::from_millis(settings.budget_ms);
         let began = self.quiet.look();
         let reply = worker.ask(RequestBody::Measure(measure.clone()), limit);
         let ground = self.quiet.since(began.as_ref(), &worker.hello().device);
         laps.end(Phase::Measuring);
-        let mut measured = match reply? {
+        let measured = match reply? {
             ReplyBody::Measured(measured) => measured,
             ReplyBody::Unsupported { reason } => return Ok(Err(unsupported(reason))),
             ReplyBody::Failed { reason } => return Ok(Err(failed(Fault::Other, reason))),
@@ -359,7 +352,6 @@ impl<'a> Session<'a> {
         if let Err(reason) = verify::as_asked(&measure, &measured) {
             return Ok(Err(failed(Fault::Other, reason)));
         }
-        self.known.complete_after(&case.id(), &mut measured);
         // Before the times: those of a wrong result are of no interest.
         let asked = AskedAfter {
             seed: settings.seed,
@@ -374,7 +366,6 @@ impl<'a> Session<'a> {
             Ok(errors) => errors,
             Err(rejected) => return Ok(Err(rejected.into())),
         };
-        self.known.held_after(&case.id(), &measured);
         let device = &worker.hello().device;
         if let Err(reason) = verify::samples(&case.problem, device, &measure, &measured) {
             let reason = format!("unusable samples: {reason}");

@@ -7,12 +7,11 @@
 //! holds for many cases that did not move is not told.
 
 mod described;
-mod table;
 
 use std::collections::HashMap;
 
+pub(crate) use described::Table;
 use described::{Described, described};
-pub(crate) use table::Table;
 
 use regatta_judge::judgement::{Held, Judgement, Row, Word};
 use regatta_worker::attention::CaseId;

@@ -1,13 +1,15 @@
-//! What a report is made of, and what makes one.
+//! What a report is made of, what makes one, and what pages of one template have in common.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
-
 use regatta_core::record::RecordError;
 use regatta_core::record::entries::Entries;
 use regatta_core::record::side::Side;
 use regatta_core::record::types::Run;
 use regatta_judge::judgement::Judgement;
+use minijinja::value::Serde;
+use minijinja::{Environment, UndefinedBehavior};
+use serde::Serialize;
 
 /// Everything a report shows.
 #[derive(Clone, Debug)]
@@ -83,4 +85,28 @@ pub(super) trait Exporter {
         name: &'static str,
         out: &mut dyn Write,
     ) -> Result<(), RenderError>;
+}
+
+/// The style of every page.
+pub(super) const STYLE: &str = include_str!("html/style.css");
+
+/// An environment in which what is not there is an error, and that has what pages share.
+///
+/// # Errors
+/// When that does not parse.
+pub(super) fn environment<'t>() -> Result<Environment<'t>, RenderError> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.add_template("shared.html", include_str!("html/shared.html"))?;
+    Ok(environment)
+}
+
+/// A page from its template. What comes from outside is text in it.
+///
+/// # Errors
+/// When the template does not fit its data.
+pub(super) fn rendered(template: &str, view: impl Serialize) -> Result<String, RenderError> {
+    let mut environment = environment()?;
+    environment.add_template("page.html", template)?;
+    Ok(environment.get_template("page.html")?.render(Serde(view))?)
 }

@@ -8,11 +8,9 @@ mod account;
 pub mod bisect;
 pub mod by_axes;
 mod csv;
+mod device;
 mod exporter;
 pub mod files;
-mod fill;
-mod finding;
-mod foreign;
 mod github;
 pub mod history;
 mod html;
@@ -20,13 +18,10 @@ mod json;
 mod junit;
 pub mod labels;
 mod markdown;
-mod peaks;
 mod plot;
-pub mod spread;
+mod screen;
 pub mod summary;
-mod template;
 pub mod terminal;
-pub mod took;
 pub mod trace;
 
 #[cfg(test)]
@@ -107,13 +102,13 @@ const FORMATS: [(Format, &str, &str, Option<&dyn Exporter>); 9] = [
         Format::Bencher,
         "bencher",
         "the Metric Format of Bencher",
-        Some(&foreign::Bencher),
+        Some(&json::Bencher),
     ),
     (
         Format::BenchmarkAction,
         "benchmark-action",
         "customSmallerIsBetter of github-action-benchmark",
-        Some(&foreign::BenchmarkAction),
+        Some(&json::BenchmarkAction),
     ),
     (
         Format::Perfetto,

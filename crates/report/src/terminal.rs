@@ -4,20 +4,19 @@
 //! printed through `anstream`, which drops it in pipes and under `NO_COLOR`.
 
 mod cases;
-pub(super) mod screen;
-mod table;
 
 use std::io::{self, Write};
 
 use self::cases::{Of, list, table, table_alone};
-pub use self::screen::COLUMNS;
-use self::screen::{Screen, bad, doubtful, good};
+pub use super::screen::COLUMNS;
+use super::screen::{Screen, bad, doubtful, good, laid_out};
 use super::by_axes::by_axes;
 use super::summary::{METRICS, SLOWER_BESIDE, Summary};
 use super::text::{one_line, shorten};
 use regatta_judge::judgement::{
     ExpectationResult, Held, Judgement, LimitResult, SideSummary, VerdictOutcome,
 };
+use regatta_judge::spread::Spread;
 use regatta_worker::units::counted;
 
 /// Cases of one list, where not all were asked for.
@@ -30,14 +29,6 @@ pub struct Options {
     pub colour: bool,
     /// Every case, not only those that changed.
     pub all: bool,
-}
-
-/// The answer, ending in a newline.
-pub fn render(judgement: &Judgement, options: Options) -> String {
-    let mut bytes = Vec::new();
-    // Memory takes whatever is written.
-    let _ = write(judgement, options, &mut bytes);
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Writes the answer line by line.
@@ -213,6 +204,31 @@ fn closing(screen: &mut Screen, judgement: &Judgement, summary: &Summary) {
     if let Some(undecided) = &judgement.verdict.undecided {
         screen.wrapped(0, undecided);
     }
+}
+
+/// How well a run knows its times, in a table.
+pub fn spread(suite: &str, spreads: &[Spread]) -> String {
+    laid_out(false, usize::MAX, |screen| {
+        screen.line(one_line(suite));
+        screen.line("");
+        screen.line(format!(
+            "{:>12} {:>12} {:>10} {:>10} {:>10}",
+            "median", "invocations", "samples", "within", "between"
+        ));
+        for spread in spreads {
+            screen.case(0, &spread.case.0);
+            screen.line(format!(
+                "{:>12} {:>12} {:>10} {:>10.2} {:>10.2}",
+                spread.median_ns, spread.invocations, spread.samples, spread.within, spread.between
+            ));
+        }
+        screen.line("");
+        screen.wrapped(
+            0,
+            "within: coefficient of variation of the samples of one invocation, the median over \
+             the invocations. between: that of the invocations' medians, which are what is judged.",
+        );
+    })
 }
 
 #[cfg(test)]

@@ -42,7 +42,6 @@
 //!
 //! // What the harness asks of it, by the problem's id. It is timed only if it is right.
 //! let asked = |id: &str| Prepare {
-//!     known: Default::default(),
 //!     variant: "one-key".to_owned(),
 //!     problem: id.parse().expect("an id of a problem"),
 //!     params: Params::default(),

@@ -12,10 +12,10 @@ mod peak;
 use serde::{Deserialize, Serialize};
 
 pub use self::device::{Cache, Device, DeviceKind};
-pub use self::measured::{Checked, Digests, Measured, TensorError};
+pub use self::measured::{Checked, Measured, TensorError};
 use self::measured::{is_one, one};
 pub use self::peak::Peak;
-use super::machine::{Activity, CountedCall, HostTimes, RecordedCall, Structure};
+use super::machine::{Activity, CountedCall, RecordedCall, Structure};
 pub use super::machine::{DeviceState, throttle_words};
 use crate::attention::{Direction, Dtype, ParamValue, Params, Problem, ProjectionKind};
 use crate::units::Nanoseconds;
@@ -115,10 +115,6 @@ pub struct Prepare {
     /// among them. Set `n` has the seed `seed + n`; 1: the inputs stay as they are.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub input_sets: u32,
-    /// [`Prepared::digests`] of the same case in another process of this run, whose results
-    /// were held to float64. A worker whose results have the same may leave out their errors.
-    #[serde(default, skip_serializing_if = "Digests::is_empty")]
-    pub known: Digests,
 }
 
 /// Functions whose calls are one kind of event, such as selecting a backend.
@@ -149,13 +145,6 @@ pub struct Measure {
     /// refuses; one that does says so in [`Measured::graph`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub graph: bool,
-    /// Calls a sample, whose time is divided by it; the cache is flushed before the
-    /// first alone. One that does it says so in [`Measured::calls_per_sample`].
-    #[serde(default = "one", skip_serializing_if = "is_one")]
-    pub calls_per_sample: u32,
-    /// [`Checked::digests`] likewise.
-    #[serde(default, skip_serializing_if = "Digests::is_empty")]
-    pub known: Digests,
 }
 
 /// One reply line.
@@ -216,9 +205,6 @@ pub struct Census {
     /// What the device did and when, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<Activity>,
-    /// Where the host's time of a call goes, where it was watched.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub host: Option<HostTimes>,
     /// Some calls, recorded as the samples before were taken: behind the gate where those were.
     /// Empty where nothing was timed, or single operations cannot be.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -359,7 +345,6 @@ pub struct Prepared {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tuned: Vec<String>,
     /// Difference from the float64 reference for each result (`out`; `dq`, `dk`, `dv`).
-    /// Empty where `digests` are those that the request named.
     #[serde(default)]
     pub errors: BTreeMap<String, TensorError>,
     /// [`PROBES`] elements of each result, for the harness's own check.
@@ -373,7 +358,4 @@ pub struct Prepared {
     /// Problems of about the case's size that one call works off: layers, lengths.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub problems: u32,
-    /// Of each result; empty where the worker has none.
-    #[serde(default, skip_serializing_if = "Digests::is_empty")]
-    pub digests: Digests,
 }

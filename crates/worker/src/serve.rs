@@ -11,7 +11,7 @@ use super::protocol::{
     REQUEST_FD, Reply, ReplyBody, Request, RequestBody,
 };
 use crate::attention::Dtype;
-use crate::machine::{Activity, CountedCall, HostTimes, INSTRUCTIONS, RecordedCall, Structure};
+use crate::machine::{Activity, CountedCall, INSTRUCTIONS, RecordedCall, Structure};
 
 /// Why a case was not made ready.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -79,12 +79,6 @@ pub trait Worker {
     /// What the device did in one such call, and when; asked right after the census.
     /// `None` where that is not known.
     fn activity(&mut self) -> Option<Activity> {
-        None
-    }
-
-    /// Where the host's time of one steady call goes; asked after the census. `None` where that
-    /// is not watched.
-    fn host_times(&mut self) -> Option<HostTimes> {
         None
     }
 
@@ -222,7 +216,6 @@ fn dispatch(worker: &mut dyn Worker, body: RequestBody) -> ReplyBody {
         } => match worker.census() {
             Ok(mut structure) => ReplyBody::Census(Census {
                 activity: worker.activity(),
-                host: worker.host_times(),
                 recorded: worker.recorded(),
                 counted: counted(worker, &metrics, &mut structure),
                 structure,

@@ -100,14 +100,12 @@ mod tests {
 
     fn request(samples: u32, min_samples: u32, budget_ms: u64) -> Measure {
         Measure {
-            known: Default::default(),
             warmup: 0,
             samples,
             min_samples,
             budget_ms,
             cache: Cache::Hot,
             graph: false,
-            calls_per_sample: 1,
         }
     }
 

@@ -1,7 +1,7 @@
 """Hardware counters of each kernel of a call, by regatta's GPU library.
 
-Through CUPTI's range profiler (`probe/src/counters/`), apart from all timing: each kernel runs
-once for each pass that the metrics take, and other kernels do not run beside it. The profiler
+Through CUPTI's range profiler (`crates/probe/src/counters/`), apart from all timing: each kernel
+runs once for each pass that the metrics take, and other kernels do not run beside it. The profiler
 numbers kernels and does not name them, so a census of the same call gives their names.
 """
 

@@ -1,6 +1,6 @@
 """The launch census of regatta's GPU library: what one call has the device do, and when.
 
-Through CUPTI's activity records (`probe/src/census/`), so alike for every framework.
+Through CUPTI's activity records (`crates/probe/src/census/`), so alike for every framework.
 """
 
 from __future__ import annotations

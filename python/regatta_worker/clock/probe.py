@@ -1,4 +1,4 @@
-"""regatta's GPU clock (`probe/`), called through ctypes.
+"""regatta's GPU clock (`crates/probe/`), called through ctypes.
 
 The shared library does the timing; this file only names its functions. The call under
 test is made by Python between `begin` and `end`, with the stream held at a gate, so that
@@ -83,8 +83,8 @@ class Probe:
         self._handle = ctypes.c_void_p()
 
     def read_clock_every(self, samples: int) -> None:
-        """How often the SM clock is read, 0 for never; all else stays as probe/src/sample.rs,
-        `Settings`, has it: one call a sample, a run-up of 8 queued ahead, a limit of 50 ms."""
+        """How often the SM clock is read, 0 for never; all else is `Settings`
+        of the probe, sample.rs: one call a sample, a run-up of 8 queued ahead, a limit of 50 ms."""
         settings = (ctypes.c_uint32(1), ctypes.c_uint32(samples), ctypes.c_uint32(8))
         self._ask("configure", self._handle, *settings, ctypes.c_int(1), ctypes.c_double(50))
 

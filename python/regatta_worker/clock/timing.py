@@ -270,7 +270,7 @@ def requested_bytes(when: str = "current") -> int:
 def measure_gated(
     call: Callable[[], Any], plan: Plan, gated: Probe, inputs: Inputs
 ) -> dict[str, Any]:
-    """Samples by regatta's own clock; what a sample is stands in probe/src/clock.rs."""
+    """Samples by regatta's own clock; what a sample is stands in crates/probe/src/clock.rs."""
     import torch
 
     samples, peak = [], 0

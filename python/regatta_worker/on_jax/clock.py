@@ -2,7 +2,7 @@
 
 A computation to be timed ends with a custom call, the marker, that depends on all its
 results. When XLA has queued the computation's work, in whichever thread, it hands the
-marker the stream; there the stop event is recorded (probe/src/xla.rs).
+marker the stream; there the stop event is recorded (crates/probe/src/xla.rs).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ use super::choices::Choice;
 use super::conditions::Conditions;
 use super::disturbance::Disturbance;
 use super::types::{Fault, Parts, RunHeader};
-use crate::machine::{ActivitySummary, Counters, Division, HostTimes, Structure};
+use crate::machine::{ActivitySummary, Counters, Division, Structure};
 use crate::suite::matches_any;
 use regatta_worker::attention::{CaseId, ParamValue};
 use regatta_worker::units::{Bytes, Nanoseconds, Quantity, numbers};
@@ -125,9 +125,6 @@ pub struct CaseRecord {
     /// What the device did in one call, in a few figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<ActivitySummary>,
-    /// Where the host's time of a call goes, where it was watched.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub host: Option<Box<HostTimes>>,
     /// What each operation of a call takes: over invocations, the medians.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub division: Option<Box<Division>>,
@@ -275,7 +272,6 @@ impl CaseRecord {
             errors: BTreeMap::new(),
             structure: None,
             activity: None,
-            host: None,
             division: None,
             counters: None,
         }

@@ -268,7 +268,6 @@ fn number(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::Allocated;
     use crate::record::side::Status;
     use regatta_worker::units::{Bytes, quantities};
 
@@ -369,11 +368,6 @@ mod tests {
             s.counts.insert("workspace_bytes".to_owned(), u64::MAX);
         });
         assert!(found.starts_with("workspace_bytes is"), "{found}");
-        let found = of(|s| {
-            let (bytes, count) = (Bytes(1 << 40), 1 << 40);
-            s.allocated = vec![Allocated { bytes, count }];
-        });
-        assert!(found.starts_with("allocated is"), "{found}");
         // How often something happens is no size.
         let mut many = measured();
         let counts = &mut many.structure.get_or_insert_default().counts;

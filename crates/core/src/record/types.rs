@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::machine::{Activity, Counters, Division, HostTimes, Structure};
+use crate::machine::{Activity, Counters, Division, Structure};
 use crate::suite::Settings;
 use regatta_worker::attention::{CaseId, ParamValue};
 use regatta_worker::protocol::Taken;
@@ -161,9 +161,6 @@ pub struct Measurement {
     /// What the device did in that call, and when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<Box<Activity>>,
-    /// Where the host's time of a call goes; only in the first invocation.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub host: Option<Box<HostTimes>>,
     /// What each operation of a call takes; in the first invocations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub division: Option<Box<Division>>,
@@ -218,7 +215,6 @@ impl Default for Measurement {
             errors: BTreeMap::new(),
             structure: None,
             activity: None,
-            host: None,
             division: None,
             counters: None,
             input_sets: 1,

@@ -97,9 +97,6 @@ pub struct Settings {
     /// Read hardware counters of each kernel, apart from all timing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub instructions: bool,
-    /// Calls a sample, whose time is divided by it.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
-    pub calls_per_sample: u32,
     /// Sets of inputs that samples are taken on in turn, each from a seed of its own; 1: the
     /// inputs stay as they are, and a result that is kept passes for one that is computed.
     #[serde(default = "one", skip_serializing_if = "is_one")]
@@ -192,7 +189,6 @@ impl Default for Settings {
             graph: false,
             peak: false,
             instructions: false,
-            calls_per_sample: 1,
             input_sets: 3,
             seed: 1,
             timeout_s: 120,

@@ -160,7 +160,6 @@ fn settings(table: &Table<'_>, settings: &mut Settings) -> Result<(), DocumentEr
     whole("samples", 1, &mut settings.samples)?;
     whole("min_samples", 1, &mut settings.min_samples)?;
     whole("timeout_s", 1, &mut settings.timeout_s)?;
-    whole("calls_per_sample", 1, &mut settings.calls_per_sample)?;
     if let Some(value) = table.get("input_sets") {
         settings.input_sets = value.integer_within(1, 100)? as u32;
     }

@@ -2,32 +2,275 @@
 //!
 //! Operations of two sides are laid side by side; what each takes more is a line
 //! ([`operations`]). What the clock read beyond them is the device's way from one operation to
-//! the next, and where the clock holds the host, waiting for it ([`between`]). Recording
+//! the next, and where the clock holds the host, waiting for it ([`between()`]). Recording
 //! stretches gaps, so they explain no more than the clock saw beyond the operations, and no
 //! more than was recorded. What is left is not explained, and said to be.
 
-mod asked;
-mod between;
-mod first_call;
 mod host;
-mod memory;
 mod operations;
-mod settled;
 
-pub use asked::Asked;
-pub use first_call::of_first_call;
-pub use host::{Host, of_host};
-pub use memory::of_memory;
+pub use host::{of_first_call, of_host};
 
-use self::settled::settled;
-use crate::judgement::Account;
+use crate::judgement::{Account, AccountLine, Item};
+use regatta_core::machine::{Counters, Division, KernelChange, Sides};
+use regatta_worker::units::Nanoseconds;
+
+/// Lines that are kept one by one.
+const KEPT: usize = 12;
+
+/// Two sides, and what is known of them.
+#[derive(Clone, Copy)]
+pub struct Asked<'a> {
+    /// The times that were judged.
+    pub times: Sides<Nanoseconds>,
+    /// What they are divided by.
+    pub divisions: Sides<&'a Division>,
+    /// Whether what the device waits for the host is in them.
+    pub holds_host: Sides<bool>,
+    /// The host's time to make the call, where it was taken.
+    pub host: Option<Sides<Nanoseconds>>,
+    /// Medians of the device's clock, where it was read.
+    pub mhz: Option<Sides<f64>>,
+    /// What hardware counted of the kernels, where it did on both sides.
+    pub counters: Option<Sides<&'a Counters>>,
+    /// What changed of the kernels' launches.
+    pub kernels: &'a [KernelChange],
+}
 
 /// Makes the account.
 pub fn account(asked: &Asked) -> Account {
     let mut lines = operations::lines(asked);
-    lines.extend(between::lines(asked));
+    lines.extend(between(asked));
     settled(asked.times.growth(), lines)
 }
 
+/// The largest lines first, the smallest as one, and what is left.
+fn settled(change_ns: Nanoseconds, mut lines: Vec<AccountLine>) -> Account {
+    lines.retain(|line| line.growth_ns.0 != 0.0);
+    lines.sort_by(|a, b| b.growth_ns.0.abs().total_cmp(&a.growth_ns.0.abs()));
+    let rest = lines.split_off(lines.len().min(KEPT));
+    if !rest.is_empty() {
+        let count = rest.len() as u32;
+        let growth = rest.iter().map(|line| line.growth_ns).sum();
+        lines.push(AccountLine::of(Item::Others { count }, growth));
+    }
+    let explained: Nanoseconds = lines.iter().map(|line| line.growth_ns).sum();
+    Account {
+        change_ns,
+        lines,
+        unexplained_ns: change_ns - explained,
+    }
+}
+
+/// Lines of what lies between operations.
+fn between(asked: &Asked) -> Vec<AccountLine> {
+    let beyond = Sides::of(
+        asked.times.base - asked.divisions.base.busy_ns(),
+        asked.times.head - asked.divisions.head.busy_ns(),
+    );
+    let beyond = beyond.growth();
+    let idle = asked.divisions.map(|of| of.idle_ns()).growth();
+    let waiting = waiting(asked);
+    // As far as both the clock and the recording go.
+    let seen = within(beyond, idle);
+    let part = match idle.0 == 0.0 {
+        true => 0.0,
+        false => seen.0 / idle.0,
+    };
+    let mut waited = waiting * part;
+    let own = seen - waited;
+    if asked.holds_host.head {
+        // Before the first operation the device waits too, which no recording shows.
+        let host = asked.host.map_or(Nanoseconds::ZERO, Sides::growth);
+        waited += within(beyond - seen, host);
+    }
+    let count = asked.divisions.map(|of| of.parts.len() as u32);
+    let item = match count.base == count.head {
+        true => Item::Gaps,
+        false => Item::Starts { count },
+    };
+    vec![
+        AccountLine::of(item, own),
+        AccountLine::of(Item::Waiting, waited),
+    ]
+}
+
+/// What the device waits more for the host between operations, in a time that holds it.
+fn waiting(asked: &Asked) -> Nanoseconds {
+    let side = |division: &Division, holds: bool| match holds {
+        false => Some(Nanoseconds::ZERO),
+        true => division.parts.iter().map(|part| part.host_ns).sum(),
+    };
+    let base = side(asked.divisions.base, asked.holds_host.base);
+    let head = side(asked.divisions.head, asked.holds_host.head);
+    match (base, head) {
+        (Some(base), Some(head)) => head - base,
+        _ => Nanoseconds::ZERO,
+    }
+}
+
+/// As much of the first as goes the way of the second, and no further.
+fn within(one: Nanoseconds, other: Nanoseconds) -> Nanoseconds {
+    match one.0 * other.0 > 0.0 {
+        true => Nanoseconds(one.0.signum() * one.0.abs().min(other.0.abs())),
+        false => Nanoseconds::ZERO,
+    }
+}
+
 #[cfg(test)]
-mod tests;
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use regatta_core::machine::{Named, Part, Work};
+
+    fn part(name: &str, ns: f64, gap_ns: f64, host_ns: Option<f64>) -> Part {
+        let name = name.to_owned();
+        Part {
+            work: Work::Kernel(Named { name }),
+            stream: None,
+            operator: None,
+            ns: Nanoseconds(ns),
+            gap_ns: Nanoseconds(gap_ns),
+            host_ns: host_ns.map(Nanoseconds),
+        }
+    }
+
+    fn division(parts: Vec<Part>) -> Division {
+        Division {
+            calls: 5,
+            time_ns: None,
+            parts,
+        }
+    }
+
+    fn told(times: (f64, f64), base: &Division, head: &Division, host: bool) -> String {
+        asked(times, base, head, host, None).to_string()
+    }
+
+    fn asked(
+        times: (f64, f64),
+        base: &Division,
+        head: &Division,
+        host: bool,
+        mhz: Option<Sides<f64>>,
+    ) -> Account {
+        account(&Asked {
+            times: Sides::of(Nanoseconds(times.0), Nanoseconds(times.1)),
+            divisions: Sides::of(base, head),
+            holds_host: Sides::of(host, host),
+            host: None,
+            mhz,
+            counters: None,
+            kernels: &[],
+        })
+    }
+
+    const COPY: &str = "void at::native::elementwise_kernel<128, 4>(int)";
+
+    /// As an H200 did it: a copy of q before the kernel.
+    #[test]
+    fn a_clone_is_its_copy_and_the_start_of_a_second_kernel() {
+        let base = division(vec![part("flash", 14_500.0, 0.0, None)]);
+        let head = division(vec![
+            part(COPY, 1_400.0, 0.0, None),
+            part("flash", 14_600.0, 2_300.0, None),
+        ]);
+        assert_eq!(
+            told((14_900.0, 18_100.0), &base, &head, false),
+            "+3.20 µs = start of a second operation +1.70, copy kernel elementwise_kernel added \
+         +1.40, flash +0.10"
+        );
+    }
+
+    /// Behind a gate nothing waits for the host, whatever a recording without one shows.
+    #[test]
+    fn gaps_explain_no_more_than_the_clock_saw() {
+        let base = division(vec![
+            part("a", 10_000.0, 0.0, None),
+            part("b", 5_000.0, 1_000.0, None),
+        ]);
+        let head = division(vec![
+            part("a", 13_000.0, 0.0, None),
+            part("b", 5_000.0, 90_000.0, None),
+        ]);
+        assert_eq!(
+            told((16_000.0, 19_000.0), &base, &head, false),
+            "+3.00 µs = a +3.00"
+        );
+        let slower = asked((16_000.0, 25_000.0), &base, &base, false, None);
+        assert_eq!(slower.to_string(), "+9.00 µs = not explained +9.00");
+    }
+
+    #[test]
+    fn a_time_that_holds_the_host_holds_the_waiting_for_it() {
+        let base = division(vec![
+            part("a", 10_000.0, 0.0, Some(0.0)),
+            part("b", 5_000.0, 1_000.0, Some(0.0)),
+        ]);
+        let head = division(vec![
+            part("a", 10_000.0, 0.0, Some(0.0)),
+            part("b", 5_000.0, 21_000.0, Some(20_000.0)),
+        ]);
+        let text = told((16_000.0, 36_000.0), &base, &head, true);
+        assert_eq!(text, "+20.0 µs = waiting for the host +20.0");
+    }
+
+    #[test]
+    fn what_stands_in_the_place_of_a_kernel_is_one_line_over_all_layers() {
+        let layer = |attention: &[(&str, f64)]| {
+            let mut parts = vec![part("qkv", 1_000.0, 0.0, None)];
+            parts.extend(
+                attention
+                    .iter()
+                    .map(|(name, ns)| part(name, *ns, 0.0, None)),
+            );
+            parts.push(part("mlp", 2_000.0, 0.0, None));
+            parts
+        };
+        let model =
+            |attention: &[(&str, f64)]| division([layer(attention), layer(attention)].concat());
+        let base = model(&[("flash", 80_000.0)]);
+        let head = model(&[
+            ("scores", 400_000.0),
+            ("softmax", 300_000.0),
+            ("values", 300_000.0),
+        ]);
+        let text = told((166_000.0, 2_006_000.0), &base, &head, false);
+        assert_eq!(
+            text,
+            "+1.84 ms = flash 2x, 160.0 µs → 6 operations, 2.00 ms +1.84"
+        );
+        let back = told((2_006_000.0, 166_000.0), &head, &base, false);
+        assert!(
+            back.starts_with("-1.84 ms = 6 operations, 2.00 ms → flash 2x"),
+            "{back}"
+        );
+    }
+
+    #[test]
+    fn a_lower_clock_has_its_part_and_no_more() {
+        let base = division(vec![part("flash", 100_000.0, 0.0, None)]);
+        let head = division(vec![part("flash", 112_000.0, 0.0, None)]);
+        let mhz = Some(Sides::of(1_980.0, 1_800.0));
+        let text = asked((100_000.0, 112_000.0), &base, &head, false, mhz).to_string();
+        assert_eq!(text, "+12.0 µs = clock 1980 → 1800 MHz +10.0, flash +2.0");
+    }
+
+    proptest! {
+        #[test]
+        fn lines_and_what_is_not_explained_are_the_change(
+            base in prop::collection::vec((0u8..4, 1.0f64..500.0, 0.0f64..50.0), 1..20),
+            head in prop::collection::vec((0u8..5, 1.0f64..500.0, 0.0f64..50.0), 1..20),
+            times in (1.0f64..9_000.0, 1.0f64..9_000.0),
+            host in any::<bool>(),
+        ) {
+            let side = |of: &[(u8, f64, f64)]| division(
+                of.iter().map(|(n, ns, gap)| part(&format!("k{n}"), *ns, *gap, Some(gap / 2.0))).collect()
+            );
+            let found = asked(times, &side(&base), &side(&head), host, None);
+            let lines: f64 = found.lines.iter().map(|line| line.growth_ns.0).sum();
+            prop_assert!((lines + found.unexplained_ns.0 - (times.1 - times.0)).abs() < 1e-6);
+        }
+    }
+}

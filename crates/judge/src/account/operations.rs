@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::asked::Asked;
+use super::Asked;
 use crate::judgement::{AccountLine, Item};
 use regatta_core::machine::{
     Counters, KernelChange, LaunchChange, METRICS, Part, Sides, StepPart, Work, align, family,

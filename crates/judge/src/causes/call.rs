@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 
 use super::clock::Clock;
 use super::facts::{Facts, Pair, Source, Waits};
-use crate::account::{Asked, Host, account, of_host};
+use crate::account::{Asked, account, of_host};
 use crate::complete::median_ns;
 use crate::judgement::Account;
 use crate::structure;
@@ -46,7 +46,7 @@ impl<'a> Pair<'a> {
         let none = |record: &CaseRecord| record.division.is_none();
         // On a processor the host does the work that is timed.
         if self.clock == Clock::Host || (self.clock == Clock::Wall && none(self.base)) {
-            return of_host(times, Sides::of(host(self.base), host(self.head)));
+            return of_host(times, self.activities()?);
         }
         let division = |record: &'a CaseRecord| record.division.as_deref();
         let counters = |record: &'a CaseRecord| record.counters.as_deref();
@@ -102,14 +102,6 @@ impl<'a> Pair<'a> {
             Some(changes) => changes.is_empty(),
             None => base.is_none() && head.is_none(),
         }
-    }
-}
-
-fn host(record: &CaseRecord) -> Host<'_> {
-    Host {
-        activity: record.activity.as_ref(),
-        watched: record.host.as_deref(),
-        structure: record.structure.as_deref(),
     }
 }
 

@@ -100,16 +100,6 @@ pub enum Item {
         /// How many a call makes.
         count: Sides<u64>,
     },
-    /// A Python function or an operator of the framework that the host is in.
-    Host {
-        /// Which of both.
-        work: HostWork,
-        /// Its name: `module:function`, `aten::view`.
-        name: String,
-        /// How often a call runs it, where both sides counted.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        count: Option<Sides<u64>>,
-    },
     /// A part of a first call: compiling, loading.
     Part {
         /// What it is.
@@ -122,17 +112,6 @@ pub enum Item {
         /// How many.
         count: u32,
     },
-}
-
-/// What the host is in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum HostWork {
-    /// A Python function of the library under test.
-    Function,
-    /// An operator of the framework.
-    Operator,
 }
 
 impl AccountLine {
@@ -227,12 +206,6 @@ impl Item {
                 let name = name.replace('_', " ");
                 format!("{name} {} {ARROW} {}", count.base, count.head)
             }
-            Item::Host { name, count, .. } => match count {
-                Some(count) if count.base != count.head => {
-                    format!("{name} {} {ARROW} {}", count.base, count.head)
-                }
-                _ => name.clone(),
-            },
             Item::Others { count } => format!("{count} more"),
         }
     }

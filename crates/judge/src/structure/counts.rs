@@ -2,14 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::found::{Found, Pair, worse_if};
-use crate::account::of_memory;
+use super::found::{Found, worse_if};
 use crate::counts::count;
-use crate::judgement::{Direction, MemoryAccount, StructuralChange};
-use regatta_core::machine::{
-    Allocated, BYTES, DRIVER_ALLOCATIONS, DRIVER_FREES, SYNCHRONISATIONS, Sides, Structure,
-};
-use regatta_core::record::side::CaseRecord;
+use crate::judgement::{Direction, StructuralChange};
+use regatta_core::machine::{BYTES, DRIVER_ALLOCATIONS, DRIVER_FREES, SYNCHRONISATIONS, Structure};
 use regatta_core::suite::structural::{Kind, StructurePolicy};
 use regatta_worker::units::Bytes;
 
@@ -95,24 +91,6 @@ pub fn memory(found: &mut Found) {
     {
         add_memory(found, "peak_bytes", before, after);
     }
-}
-
-/// Where a change of memory went: of the most in use, or else of what a call takes beside its
-/// results. `None` where neither changed, or a side does not tell what it allocates.
-pub fn memory_account(pair: &Pair) -> Option<MemoryAccount> {
-    let (base, head) = (pair.base, pair.head);
-    let peak = Sides::both(base.peak_bytes, head.peak_bytes);
-    let counted = |record| count(record, WORKSPACE).map(Bytes);
-    let workspace = || Sides::both(counted(base), counted(head));
-    let moved = |memory: &Sides<Bytes>| memory.base.0.abs_diff(memory.head.0) >= ROUNDING;
-    let memory = peak.filter(moved).or_else(workspace);
-    let memory = memory.filter(|memory| memory.base != memory.head)?;
-    let allocated = |record: &'_ CaseRecord| -> Vec<Allocated> {
-        let structure = record.structure.as_deref();
-        structure.map_or_else(Vec::new, |structure| structure.allocated.clone())
-    };
-    let (base, head) = (allocated(base), allocated(head));
-    of_memory(memory, Sides::of(&base[..], &head[..]))
 }
 
 /// A change of memory beyond the share that counts: sizes in their units, of which the names tell

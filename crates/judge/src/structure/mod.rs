@@ -13,7 +13,6 @@ mod standing;
 mod vanished;
 
 pub use changes::{changes, changes_of};
-pub use counts::memory_account as memory;
 pub use found::Pair;
 pub use limits::limits;
 pub use standing::{multiprocessors, not_comparable};

@@ -241,8 +241,18 @@ impl Taking<'_> {
             Held::new(&mut head.processes, &head.hellos),
         );
         let mut sessions = (
-            Session::new(&base.suite, &mut launchers.0, &base.clock, &mut base.known),
-            Session::new(&head.suite, &mut launchers.1, &head.clock, &mut head.known),
+            Session::new(
+                &base.suite,
+                &mut launchers.0,
+                &base.clock,
+                &mut base.detailed,
+            ),
+            Session::new(
+                &head.suite,
+                &mut launchers.1,
+                &head.clock,
+                &mut head.detailed,
+            ),
         );
         if watched {
             sessions.0 = sessions.0.watched_by(Box::new(Machine::here()));

@@ -15,7 +15,6 @@ use crate::counters::Machine;
 use crate::git::checkout;
 use crate::held::{Held, Waiting};
 use crate::interrupt;
-use crate::known::Known;
 use crate::laps::{Clock, Monotonic};
 use crate::machine::{fingerprint, worker_record};
 use crate::preflight::{self, Introduced};
@@ -66,8 +65,8 @@ pub struct Ready {
     pub processes: Processes,
     /// What each said of itself.
     pub hellos: BTreeMap<String, Hello>,
-    /// Results that were right.
-    pub known: Known,
+    /// Cases whose single operations this run has looked at.
+    pub detailed: BTreeSet<CaseId>,
     /// The first invocation's, from when the workers introduced themselves.
     waiting: Option<Waiting>,
     /// True where the run begins anew, whatever is there.
@@ -280,7 +279,7 @@ impl Ready {
             processes,
             hellos,
             waiting,
-            known: Known::default(),
+            detailed: BTreeSet::new(),
             fresh: args.fresh,
         })
     }
@@ -395,7 +394,7 @@ impl Ready {
         let mut progress = self.listener.progress(&blocks, range, self.quiet);
         let waiting = self.waiting.take();
         let mut launcher = Held::new(&mut self.processes, &self.hellos).with(waiting);
-        let mut session = Session::new(&self.suite, &mut launcher, &self.clock, &mut self.known);
+        let mut session = Session::new(&self.suite, &mut launcher, &self.clock, &mut self.detailed);
         if self.suite.settings.wants_quiet() {
             session = session.watched_by(Box::new(Machine::here()));
         }

@@ -1,13 +1,13 @@
 //! What one call does, asked of the worker, and what of it the worker does not say.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::outcome::out_of_turn_text;
-use crate::known::Known;
 use crate::worker::host::{Conversation, HostError};
 use regatta_core::machine::{
-    ASKED_OF_CUDA, Activity, CENSUS, CENSUS_FAILED, Counters, Division, HostTimes, INSTRUCTIONS,
-    Launch, METRICS, RecordedCall, Structure,
+    ASKED_OF_CUDA, Activity, CENSUS, CENSUS_FAILED, Counters, Division, INSTRUCTIONS, Launch,
+    METRICS, RecordedCall, Structure,
 };
 use regatta_core::record::types::{Choices, Tuned};
 use regatta_core::suite::Suite;
@@ -53,19 +53,19 @@ impl Question<'_> {
 /// execute, where the first could tell.
 pub(super) fn of_invocation(
     worker: &mut dyn Conversation,
-    known: &mut Known,
+    detailed: &mut BTreeSet<CaseId>,
     asked: &Question<'_>,
 ) -> Result<Counted, HostError> {
     let counted = match asked.invocation {
         0 => counted(worker, asked)?,
         // A run that went on after a stop knows of none.
-        1..DETAILED if known.is_detailed(asked.case) || asked.instructions => {
+        1..DETAILED if detailed.contains(asked.case) || asked.instructions => {
             details(worker, asked)?
         }
         _ => Counted::default(),
     };
     if asked.invocation == 0 && (counted.division.is_some() || counted.counters.is_some()) {
-        known.detailed(asked.case);
+        detailed.insert(asked.case.clone());
     }
     Ok(counted)
 }
@@ -80,7 +80,6 @@ const DETAILED: u32 = 3;
 pub(super) struct Counted {
     pub(super) structure: Option<Structure>,
     pub(super) activity: Option<Box<Activity>>,
-    pub(super) host: Option<Box<HostTimes>>,
     pub(super) division: Option<Box<Division>>,
     pub(super) counters: Option<Box<Counters>>,
 }
@@ -123,7 +122,6 @@ fn counted(worker: &mut dyn Conversation, asked: &Question<'_>) -> Result<Counte
             return Ok(Counted {
                 division: Division::of(&census.recorded).map(Box::new),
                 counters,
-                host: census.host.map(Box::new),
                 structure: Some(census.structure),
                 activity: census.activity.map(Box::new),
             });

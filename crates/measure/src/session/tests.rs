@@ -1,6 +1,5 @@
 //! Sessions with workers that are a list of answers.
 
-mod knowing;
 mod phases;
 mod quiet;
 
@@ -98,7 +97,6 @@ fn prepared(relative_l2: f64) -> ReplyBody {
     ReplyBody::Prepared(Prepared {
         tuned: Vec::new(),
         first_call_parts: None,
-        digests: Default::default(),
         effective: BTreeMap::new(),
         errors: errors(relative_l2),
         probes: probes(),
@@ -112,7 +110,6 @@ fn measured(samples: usize, checked: Option<(u64, f64)>) -> ReplyBody {
         device_ns: vec![Nanoseconds(1e9); samples],
         input_sets: if checked.is_some() { 3 } else { 1 },
         checked: checked.map(|(seed, error)| Checked {
-            digests: Default::default(),
             seed,
             errors: errors(error),
             probes: probes(),
@@ -230,7 +227,7 @@ fn kept(answers: Answers) -> (Vec<Entry>, Log, Nanoseconds) {
         entries.push(entry.clone());
         Ok::<(), Infallible>(())
     };
-    Session::new(&suite, &mut starts, &clock, &mut Known::default())
+    Session::new(&suite, &mut starts, &clock, &mut BTreeSet::new())
         .run(&[block], &mut Silent, &mut keep)
         .unwrap();
     (entries, log, clock.now())

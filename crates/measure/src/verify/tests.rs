@@ -43,7 +43,6 @@ fn prepared(problem: &Problem) -> Prepared {
     Prepared {
         tuned: Vec::new(),
         first_call_parts: None,
-        digests: Default::default(),
         effective: BTreeMap::new(),
         errors,
         probes,
@@ -58,7 +57,6 @@ fn measured(problem: &Problem, of: u64) -> Measured {
         device_ns: vec![Nanoseconds(1e6)],
         input_sets: 3,
         checked: Some(Checked {
-            digests: Default::default(),
             seed: SEED + 1,
             errors,
             probes,

@@ -1,4 +1,4 @@
-//! The GPU clock (`probe/`) as a shared library, for workers in other languages.
+//! The GPU clock (`crates/probe/`) as a shared library, for workers in other languages.
 
 use std::io;
 use std::path::PathBuf;
@@ -41,7 +41,7 @@ mod tests {
         let path = install().unwrap().expect("built with the clock");
         let path = CString::new(path.to_str().unwrap()).unwrap();
         // SAFETY: a library without constructors, and a function of the signature that
-        // probe/src/capi.rs gives it.
+        // crates/probe/src/capi.rs gives it.
         let version = unsafe {
             let library = dlopen(path.as_ptr(), 2);
             assert!(!library.is_null(), "{path:?} cannot be loaded");

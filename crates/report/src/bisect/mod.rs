@@ -1,14 +1,13 @@
 //! The answer of a bisect: a text for the terminal, one document of JSON, a page.
 
-mod headline;
 mod page;
+#[cfg(test)]
+mod tests;
 mod text;
 
 pub use page::page;
 pub use text::{reading, text};
-
 use serde::Serialize;
-
 use super::text::shell_quoted;
 use regatta_core::record::SCHEMA_VERSION;
 use regatta_measure::versions::apart::{Moved, Verdict, concluded};
@@ -16,7 +15,8 @@ use regatta_measure::versions::hunt::{CaseReading, Ending, Found, Tried, skipped
 use regatta_measure::versions::journal::Question;
 use regatta_measure::versions::search::Towards;
 use regatta_measure::versions::span::Version;
-use regatta_worker::units::Ratio;
+use regatta_worker::units::{Ratio, counted};
+use regatta_judge::judgement::Word;
 
 /// All that is known of a bisect.
 #[derive(Clone, Debug)]
@@ -188,5 +188,87 @@ fn is_printable(ratio: Ratio) -> bool {
     ratio.is_finite() && ratio.0 > 0.0
 }
 
-#[cfg(test)]
-mod tests;
+impl Bisect<'_> {
+    /// Of a version that gave something back: how it stands against the good end.
+    fn left(&self) -> Option<&CaseReading> {
+        let found = self.found()?;
+        let good = &self.row.first()?.spec;
+        let of = |tried: &&Tried| tried.base == *good && tried.head == found.after.spec;
+        let tried = self.tried.iter().find(of)?;
+        let fixed = self.question.towards == Towards::Fixed;
+        tried.reading(&found.case.case).filter(|_| fixed)
+    }
+
+    /// What was tried, and by what versions were told apart.
+    fn effort(&self) -> String {
+        let by = match self.question.processor {
+            true => ", by processor time",
+            false => "",
+        };
+        let comparisons = counted(self.tried.len(), "comparison");
+        format!(
+            "{comparisons} of {}{by}",
+            counted(self.row.len(), "version")
+        )
+    }
+
+    /// The verdict in a word or two, and in a sentence.
+    fn headline(&self) -> (&'static str, String) {
+        let ends = match (self.row.first(), self.row.last()) {
+            (Some(good), Some(bad)) => format!("{} and {}", good.name, bad.name),
+            _ => "its ends".to_owned(),
+        };
+        let what = match self.question.towards {
+            Towards::Bad => "the first bad version",
+            Towards::Fixed => "the first version that is good again",
+        };
+        match self.ending {
+            Ending::Found(found) if found.suspects.is_empty() => {
+                let name = &found.after.name;
+                let good = self.row.first().map_or("the good end", |good| &good.name);
+                match self.left().and_then(|left| left.reading) {
+                    Some(left) if left.word == Word::Regressed => (
+                        "PARTLY BETTER",
+                        format!(
+                            "{name} gives back the most, and is still {} than {good}",
+                            left.ratio.told()
+                        ),
+                    ),
+                    Some(left) if left.word == Word::Inconclusive => (
+                        "FOUND",
+                        format!(
+                            "{name} gives back the most; whether it is as good as {good} again is \
+                             not decided"
+                        ),
+                    ),
+                    _ => ("FOUND", format!("{name} is {what}")),
+                }
+            }
+            Ending::Found(found) => {
+                let names: Vec<&str> = found.suspects.iter().map(|v| v.name.as_str()).collect();
+                (
+                    "ONE OF THESE",
+                    format!("{what} is one of {}", names.join(", ")),
+                )
+            }
+            Ending::NoDifference { looked_at, .. } => {
+                let between = looked_at.iter().rev().skip(1).next_back();
+                let between =
+                    between.map(|version| format!(", nor does {} between them", version.name));
+                let change = match self.question.towards {
+                    Towards::Bad => "no change for the worse",
+                    Towards::Fixed => "no change for the better",
+                };
+                (
+                    "NO DIFFERENCE",
+                    format!("{ends} show {change}{}", between.unwrap_or_default()),
+                )
+            }
+            Ending::Spread { .. } => (
+                "NO ONE STEP",
+                format!("the change between {ends} is spread over several versions"),
+            ),
+            Ending::NoEnd { end, .. } => ("NOT JUDGED", format!("{} cannot be measured", end.name)),
+        }
+    }
+}

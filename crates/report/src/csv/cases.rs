@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::cell::{Table, cell, parameter, text_cell};
+use super::{Table, cell, parameter, text_cell};
 use crate::exporter::Report;
-use crate::fill;
+use crate::device;
 use crate::text::one_line;
 use regatta_core::machine::{ActivitySummary, METRICS};
 use regatta_core::record::conditions::Conditions;
@@ -78,7 +78,7 @@ pub(super) fn cases(
     spreads: &Spreads,
 ) -> Result<(), ::csv::Error> {
     let head = &report.side;
-    let sms = fill::sms(&report.head.header);
+    let sms = device::sms(&report.head.header);
     let mut params: BTreeSet<String> = BTreeSet::new();
     for row in &report.judgement.rows {
         // An id without an equals sign has none.
@@ -194,7 +194,7 @@ fn figures(
                 .filter(|lost| *lost > 0),
         ),
         condition(|of| (of.measured_again > 0).then_some(of.measured_again)),
-        cell(record.and_then(|record| Some(fill::share(record, sms)?.0))),
+        cell(record.and_then(|record| Some(device::filled(record, sms)?.0))),
         active(|of| Some(of.time.busy_ns)),
         active(|of| Some(of.time.idle_ns())),
         cell(activity.and_then(|of| Some(of.time.host_bound()?.0))),

@@ -7,10 +7,10 @@
 use serde::Serialize;
 use serde_json::json;
 
-use super::spark::spark;
+use super::terminal::spark;
 use super::{Shown, changed, tone};
 use crate::RenderError;
-use crate::template::{STYLE, rendered};
+use crate::exporter::{STYLE, rendered};
 use crate::text::one_line;
 use regatta_core::record::side::median;
 use regatta_judge::history::{Event, Series, Step, Who};

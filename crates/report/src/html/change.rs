@@ -4,8 +4,7 @@ use serde::Serialize;
 
 use super::chosen::EXCERPT;
 use super::context::Context;
-use crate::account::AccountView;
-use crate::finding::{FindingView, findings};
+use crate::account::{AccountView, FindingView, findings};
 use crate::summary::{Fresh, fresh, judged, reproduce};
 use crate::text::{clean, one_line, shorten};
 use regatta_judge::judgement::{Change, MetricRow, Row, Timing, Uncounted, Word};

@@ -1,10 +1,13 @@
 //! Which cases a page shows in full, and how long its lists are.
 
 use std::collections::{BTreeSet, HashMap};
-
 use crate::summary::Summary;
-use regatta_judge::judgement::{Judgement, Row, Word};
+use regatta_judge::judgement::{Judgement, Row, Timing, Word};
 use regatta_worker::attention::CaseId;
+use serde::Serialize;
+use super::context::{sign, tone};
+use crate::text::one_line;
+use regatta_worker::units::NONE;
 
 /// Up to so many cases a page shows all of them in full.
 pub(super) const MANY: usize = 10_000;
@@ -87,4 +90,40 @@ pub(super) fn worst_first(rows: &[Row]) -> Vec<usize> {
         rank(a).cmp(&rank(b)).then(order)
     });
     places
+}
+
+/// Rows that are listed.
+const LISTED: usize = 50;
+
+/// A case, as the template takes it.
+#[derive(Serialize)]
+pub(super) struct WorstRow {
+    case: String,
+    word: &'static str,
+    tone: &'static str,
+    sign: &'static str,
+    base: String,
+    head: String,
+    change: String,
+}
+
+/// The first of the cases at these places.
+pub(super) fn worst_rows(rows: &[Row], worst: &[usize]) -> Vec<WorstRow> {
+    let worst = worst.iter().take(LISTED).map(|&place| &rows[place]);
+    let time = |timing: &Option<Timing>| match timing {
+        Some(timing) => timing.median_ns.to_string(),
+        None => NONE.to_owned(),
+    };
+    let row = |row: &Row| WorstRow {
+        case: one_line(&row.case.0),
+        word: row.word.text(),
+        tone: tone(row.word),
+        sign: sign(row.word),
+        base: time(&row.base),
+        head: time(&row.head),
+        change: row
+            .times_ratio()
+            .map_or(NONE.to_owned(), |ratio| ratio.to_string()),
+    };
+    worst.map(row).collect()
 }

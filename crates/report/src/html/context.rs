@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::case::log;
 use super::chosen::{EXCERPT, in_full};
-use super::samples::{Taken, most};
+use super::figures::{Taken, most};
 use crate::exporter::{RenderError, Report};
 use crate::summary::Summary;
 use crate::text::one_line;

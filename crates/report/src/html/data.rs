@@ -6,22 +6,18 @@
 //! must be one that opens.
 
 mod calls;
-mod strings;
 
 use serde_json::{Value, json};
 
-use self::calls::Calls;
-use self::strings::Strings;
+use self::calls::{Calls, Strings};
 use super::case::{self, Facts};
 use super::change::{Comparison, comparison, reason};
 use super::context::{Context, sign, tone};
-use super::samples::samples;
+use super::figures::samples;
 
-use crate::account::AccountView;
+use crate::account::{AccountView, findings};
 use crate::by_axes::Table;
-use crate::fill;
-use crate::finding::findings;
-use crate::peaks::{Reached, reached};
+use crate::device::{self, Reached, reached};
 use crate::summary::{reproduce, tally};
 use crate::text::one_line;
 use regatta_judge::judgement::{Row, Timing, Word};
@@ -229,7 +225,7 @@ fn details(context: &Context, row: &Row, strings: &mut Strings, calls: &mut Call
     if !changes.is_empty() {
         add("changes", json!(changes));
     }
-    let sms = fill::sms(&context.report.head.header);
+    let sms = device::sms(&context.report.head.header);
     for (side, record) in [("head", head), ("base", base)] {
         let counters = record.and_then(|record| record.counters.as_deref());
         if let Some(structure) = record.and_then(|record| record.structure.as_deref()) {

@@ -2,11 +2,13 @@
 //! explores.
 
 use serde::Serialize;
-
 use super::context::Context;
 use crate::by_axes::Table;
 use crate::plot::{Bar, Ink, NAMED, Whisker, forest, throughput};
 use regatta_judge::judgement::Word;
+use serde_json::{Value, json};
+use regatta_core::record::types::{Entry, Outcome};
+use regatta_worker::units::numbers;
 
 /// Of more cases variants are not drawn side by side.
 const DRAWN: usize = 1_000;
@@ -97,4 +99,99 @@ pub(super) fn side_by_side(context: &Context) -> Option<String> {
         })
         .collect();
     throughput(&bars)
+}
+
+/// One invocation's samples, as many as are drawn.
+pub(super) struct Taken {
+    /// True for one that confirms a suspicion.
+    confirms: bool,
+    /// In nanoseconds, in the order taken.
+    device_ns: Vec<f64>,
+}
+
+/// Steps between the fastest and the slowest that are told apart: more than a figure has
+/// pixels.
+const STEPS: f64 = 4095.0;
+
+impl Taken {
+    /// Of an entry, every n-th sample where there are more than `most`; `None` without a time.
+    pub(super) fn of(entry: &Entry, planned: u32, most: usize) -> Option<Taken> {
+        let Outcome::Measured(measurement) = &entry.outcome else {
+            return None;
+        };
+        let all = numbers(&measurement.device_ns);
+        let every = all.len().div_ceil(most.max(1)).max(1);
+        Some(Taken {
+            confirms: entry.invocation >= planned,
+            device_ns: all.into_iter().step_by(every).collect(),
+        })
+    }
+}
+
+/// Samples of each invocation that are kept, of a page of so many cases: it must stay small
+/// enough to open on a phone.
+pub(super) fn most(cases: usize, invocations: u32) -> usize {
+    let of_case = (80_000 / cases.max(1)).clamp(24, 400);
+    (of_case / invocations.max(1) as usize).max(2)
+}
+
+/// The document: the fastest in nanoseconds, a step, the base's medians of invocations, how
+/// many invocations are regular, and a list of each one's samples, all in steps from the
+/// fastest. `None` when there is not one finite sample.
+pub(super) fn samples(base_ns: &[f64], head: &[Taken]) -> Option<Value> {
+    let finite = |ns: &f64| ns.is_finite();
+    let samples = head.iter().flat_map(|taken| &taken.device_ns);
+    let samples: Vec<f64> = samples.copied().filter(finite).collect();
+    if samples.is_empty() {
+        return None;
+    }
+    let all = || samples.iter().chain(base_ns).copied().filter(finite);
+    let least = all().fold(f64::INFINITY, f64::min);
+    let step = (all().fold(f64::NEG_INFINITY, f64::max) - least) / STEPS;
+    let steps = |values: &[f64]| -> Vec<u32> {
+        let values = values.iter().filter(|ns| ns.is_finite());
+        let step_of = |ns: &f64| if step > 0.0 { (ns - least) / step } else { 0.0 };
+        values.map(|ns| step_of(ns).round() as u32).collect()
+    };
+    let head_steps: Vec<Vec<u32>> = head.iter().map(|taken| steps(&taken.device_ns)).collect();
+    let regular = head.iter().filter(|taken| !taken.confirms).count();
+    // Six digits place a sample as well as seventeen.
+    let short = |value: f64| format!("{value:.5e}").parse().unwrap_or(value);
+    let [least, step]: [f64; 2] = [least, step].map(short);
+    Some(json!([least, step, steps(base_ns), regular, head_steps]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(device_ns: &[f64]) -> Taken {
+        Taken {
+            confirms: false,
+            device_ns: device_ns.to_vec(),
+        }
+    }
+
+    #[test]
+    fn samples_can_be_had_back() {
+        let document = samples(&[90.0], &[taken(&[100.0, 110.0, f64::NAN])]).unwrap();
+        let number = |value: &Value| value.as_f64().unwrap();
+        let at = |steps: &Value| number(&document[0]) + number(&document[1]) * number(steps);
+        assert!((at(&document[2][0]) - 90.0).abs() < 0.01);
+        assert!((at(&document[4][0][0]) - 100.0).abs() < 0.01);
+        assert!((at(&document[4][0][1]) - 110.0).abs() < 0.01);
+        assert_eq!(document[4][0].as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn any_samples_are_a_document_or_none() {
+        assert_eq!(samples(&[1.0], &[]), None);
+        assert_eq!(samples(&[1.0], &[taken(&[f64::NAN])]), None);
+        for odd in [&[0.0, 0.0][..], &[1e9; 3], &[5e-324, 1e308]] {
+            let text = samples(&[f64::INFINITY], &[taken(odd)])
+                .unwrap()
+                .to_string();
+            assert!(!text.contains("null"), "{text}");
+        }
+    }
 }

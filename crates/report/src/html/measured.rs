@@ -150,10 +150,7 @@ fn sample(settings: &Settings) -> String {
     } else {
         "call"
     };
-    match settings.calls_per_sample {
-        1 => format!("one {call}"),
-        calls => format!("the mean of {calls}, each a {call}"),
-    }
+    format!("one {call}")
 }
 
 fn policy(context: &Context) -> Vec<(String, String)> {

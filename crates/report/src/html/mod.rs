@@ -4,37 +4,31 @@
 //! of each case is data, of which the page's script draws what is asked for; without scripts
 //! the worst cases are a table.
 
-mod activity;
 mod case;
 mod change;
 mod chosen;
 mod context;
 mod data;
 mod expectation;
-mod fact;
 mod figures;
 mod kinds;
 mod measured;
-mod samples;
-mod worst;
 
 use std::io::Write;
 
 use serde::Serialize;
 
 use self::change::ChangeView;
-use self::chosen::{LONGEST, WORST, worst_first};
+use self::chosen::{LONGEST, WORST, WorstRow, worst_first, worst_rows};
 use self::context::{Context, DifferenceView, difference, sign, tone};
 use self::expectation::{ExpectationView, LimitView};
 use self::figures::{Plots, all_ratios, side_by_side};
 use self::kinds::{Kind, kinds};
 use self::measured::MeasuredView;
-use self::worst::{WorstRow, worst_rows};
 use super::by_axes::{Table, by_axes};
-use super::exporter::{Exporter, RenderError, Report};
+use super::exporter::{Exporter, RenderError, Report, STYLE, environment};
 use super::plot::NAMED;
 use super::summary::{METRICS, Summary, tally};
-use super::template::{COLOURED, environment};
 use super::text::{clean, one_line};
 use regatta_core::record::types::RunHeader;
 use regatta_judge::judgement::{
@@ -62,8 +56,6 @@ impl Exporter for Html {
         templates.add_filter("linked", linked);
         // The file's extension turns escaping on.
         templates.add_template("page.html", include_str!("page.html"))?;
-        templates.add_template("cases.html", include_str!("cases.html"))?;
-        templates.add_template("measured.html", include_str!("measured.html"))?;
         let page = page(&Context::of(report)?);
         let page = templates
             .get_template("page.html")?
@@ -107,8 +99,6 @@ fn linked(id: &str) -> String {
 
 /// The script, in the order in which its parts build on each other.
 const SCRIPT: &str = concat!(
-    include_str!("script/data.js"),
-    include_str!("script/draw.js"),
     include_str!("script/details.js"),
     include_str!("script/sweep.js"),
     include_str!("script/table.js"),
@@ -117,7 +107,7 @@ const SCRIPT: &str = concat!(
 /// The whole page, as the template takes it.
 #[derive(Serialize)]
 struct Page {
-    style: [&'static str; 3],
+    style: [&'static str; 2],
     script: &'static str,
     plots: Option<Plots>,
     /// What devices were measured to reach; empty where nobody asked.
@@ -210,7 +200,7 @@ fn page(context: &Context) -> Page {
     let expectations = expectations(judgement);
     let limits = listed(&judgement.limits, |result| result.held);
     Page {
-        style: [COLOURED[0], COLOURED[1], include_str!("page.css")],
+        style: [STYLE, include_str!("page.css")],
         script: SCRIPT,
         plots: Plots::of(&table),
         roof: roof(header),

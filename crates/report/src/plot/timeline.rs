@@ -6,8 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::canvas::opening;
-use super::ink::Ink;
+use super::{Ink, opening};
 use super::scale::{Scale, time_labels};
 use crate::text::{escaped, one_line, shorten};
 use regatta_core::machine::{Recorded, Recording, Work, short};

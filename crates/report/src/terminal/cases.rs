@@ -4,8 +4,7 @@ use std::collections::HashSet;
 
 use owo_colors::Style;
 
-use super::screen::Screen;
-use super::table::{Line, Table};
+use crate::screen::{Line, Screen, Table};
 use crate::labels::Labels;
 use crate::summary::{Fresh, fresh, interval};
 use crate::text::shorten_middle;

@@ -7,12 +7,12 @@ use super::difference::{
     FigureRow, alike, became, changed, count, figures, growth, incomparable, mean, scope, word,
 };
 use super::table::short;
-use super::view::{LegendView, coloured, last_repetitions, legend};
+use super::{LegendView, coloured, last_repetitions, legend};
 use crate::RenderError;
 use crate::account::AccountView;
-use crate::finding::{FindingView, findings};
+use crate::account::{FindingView, findings};
 use crate::plot::{Timeline, busiest, timeline};
-use crate::template::{COLOURED, rendered};
+use crate::exporter::{STYLE, rendered};
 use crate::text::{one_line, shell_command};
 use regatta_core::machine::{KernelChange, Scope, Summary};
 use regatta_core::record::trace::Trace;
@@ -25,7 +25,7 @@ const LISTED: usize = 60;
 
 #[derive(Serialize)]
 struct PageView {
-    style: [&'static str; 2],
+    style: &'static str,
     word: &'static str,
     tone: &'static str,
     reasons: Vec<String>,
@@ -91,7 +91,7 @@ pub fn compared(of: &Comparison, base: &Trace, head: &Trace) -> Result<String, R
     rendered(
         include_str!("compared.html"),
         PageView {
-            style: COLOURED,
+            style: STYLE,
             word: word(of),
             tone: match of.verdict.outcome {
                 VerdictOutcome::Passed => "good",

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use owo_colors::{OwoColorize, Style};
+use owo_colors::Style;
 use serde::Serialize;
 
-use super::table::{short, told};
-use super::words::{Text, cell, figure};
+use super::table::{cell, figure, short, told};
+use crate::screen::{Screen, bad, doubtful, good, laid_out};
 use crate::text::one_line;
 use regatta_core::machine::{Became, KernelChange, Scope, SideFigures};
 use regatta_judge::judgement::VerdictOutcome;
@@ -18,39 +18,38 @@ const LISTED: usize = 20;
 
 /// The answer, at most eighty columns wide; colour is all that `colour` adds.
 pub fn difference(of: &Comparison, colour: bool) -> String {
-    let mut text = Text::default();
-    let paint = |words: &str, style: Style| match colour {
-        true => words.style(style).to_string(),
-        false => words.to_owned(),
-    };
+    laid_out(colour, LISTED, |screen| write(screen, of))
+}
+
+fn write(screen: &mut Screen, of: &Comparison) {
     let style = match of.verdict.outcome {
-        VerdictOutcome::Passed => Style::new().green(),
-        VerdictOutcome::Failed => Style::new().red(),
-        VerdictOutcome::NotJudged => Style::new().yellow(),
+        VerdictOutcome::Passed => good(),
+        VerdictOutcome::Failed => bad(),
+        VerdictOutcome::NotJudged => doubtful(),
     };
-    text.line(&paint(&word(of).to_uppercase(), style.bold()));
+    screen.painted(&word(of).to_uppercase(), style);
     for reason in &of.verdict.reasons {
-        text.say(2, reason);
+        screen.hanging(2, reason);
     }
     for differs in incomparable(of) {
-        text.say(2, &differs);
+        screen.hanging(2, &differs);
     }
     if let Some(account) = &of.account {
-        text.line("");
-        text.line(&paint("Where the time went", Style::new().bold()));
-        text.say(2, &account.to_string());
+        screen.line("");
+        screen.painted("Where the time went", Style::new().bold());
+        screen.hanging(2, &account.to_string());
     }
     if !of.findings.is_empty() {
-        text.line("");
-        text.line(&paint("Why", Style::new().bold()));
+        screen.line("");
+        screen.painted("Why", Style::new().bold());
     }
     for finding in &of.findings {
-        text.say(2, &told(finding));
+        screen.hanging(2, &told(finding));
     }
-    text.line("");
-    text.line(&paint(scope(of), Style::new().bold()));
+    screen.line("");
+    screen.painted(scope(of), Style::new().bold());
     for row in figures(of) {
-        text.line(&format!(
+        screen.line(&format!(
             "  {}{:>12} → {:>12} {:>16}",
             cell(&row.name, 26),
             row.base,
@@ -58,12 +57,11 @@ pub fn difference(of: &Comparison, colour: bool) -> String {
             row.change
         ));
     }
-    kernels(&mut text, of);
-    text.line("");
+    kernels(screen, of);
+    screen.line("");
     for note in &of.notes {
-        text.say(0, note);
+        screen.hanging(0, note);
     }
-    text.0
 }
 
 /// The verdict in a word or two.
@@ -217,17 +215,17 @@ pub(super) fn alike(of: &Comparison) -> Option<String> {
     (same > 0).then(|| format!("{same} of {} kernels as before", of.kernels.len()))
 }
 
-fn kernels(text: &mut Text, of: &Comparison) {
+fn kernels(screen: &mut Screen, of: &Comparison) {
     let changed = changed(of);
-    text.line("");
+    screen.line("");
     if !changed.is_empty() {
-        text.line(&format!(
+        screen.line(&format!(
             "{:<34}{:>13} {:>10} {:>10} {:>10}",
             "kernel", "count", "mean", "mean now", "total"
         ));
     }
     for kernel in changed.iter().take(LISTED) {
-        text.line(&format!(
+        screen.line(&format!(
             "{}{:>13} {:>10} {:>10} {:>10}",
             cell(&short(kernel.called()), 34),
             count(kernel),
@@ -236,14 +234,14 @@ fn kernels(text: &mut Text, of: &Comparison) {
             growth(kernel)
         ));
         for sentence in became(kernel) {
-            text.say(2, &sentence);
+            screen.hanging(2, &sentence);
         }
     }
     if let Some(more) = changed.len().checked_sub(LISTED).filter(|more| *more > 0) {
-        text.say(2, &format!("and {more} more that changed"));
+        screen.hanging(2, &format!("and {more} more that changed"));
     }
     if let Some(alike) = alike(of) {
-        text.say(0, &alike);
+        screen.hanging(0, &alike);
     }
 }
 

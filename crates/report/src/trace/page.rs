@@ -2,13 +2,12 @@
 
 use serde::Serialize;
 
-use super::table::{facts, filled, shapes, short, spent};
-use super::view::{LegendView, coloured, last_repetitions, legend};
-use super::words::figure;
+use super::table::{facts, figure, filled, shapes, short, spent};
+use super::{LegendView, coloured, last_repetitions, legend};
 use crate::RenderError;
-use crate::finding::{FindingView, findings};
+use crate::account::{FindingView, findings};
 use crate::plot::{DRAWN, Timeline, busiest, timeline};
-use crate::template::{COLOURED, rendered};
+use crate::exporter::{STYLE, rendered};
 use crate::text::{one_line, shell_command};
 use regatta_core::machine::Recording;
 use regatta_core::machine::Summary;
@@ -21,7 +20,7 @@ const LISTED: usize = 60;
 
 #[derive(Serialize)]
 struct PageView {
-    style: [&'static str; 2],
+    style: &'static str,
     title: String,
     command: String,
     facts: Vec<String>,
@@ -77,7 +76,7 @@ pub fn page(trace: &Trace, analysis: &Analysis) -> Result<String, RenderError> {
     }
     parts.push(whole(recording, analysis, &coloured));
     let view = PageView {
-        style: COLOURED,
+        style: STYLE,
         findings: findings(&analysis.findings),
         title: one_line(&trace.header.title()),
         command: shell_command(&trace.header.command),

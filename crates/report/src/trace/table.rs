@@ -1,36 +1,39 @@
 //! A trace on the terminal.
 
-use super::words::{Text, cell, figure};
-use crate::text::shell_command;
+use crate::screen::{Screen, laid_out};
+use crate::text::{one_line, shell_command, shorten, width};
 use regatta_core::machine::{KernelRow, Shape, Summary};
 use regatta_core::record::trace::Trace;
 use regatta_judge::judgement::Finding;
 use regatta_judge::trace::{Analysis, apart_told};
-use regatta_worker::units::{Bytes, Nanoseconds, Share, counted};
+use regatta_worker::units::{Bytes, Digits, Nanoseconds, Share, counted};
 
 /// Kernels that are listed.
 const LISTED: usize = 20;
 
 /// The table of a trace, at most eighty columns wide.
 pub fn table(trace: &Trace, analysis: &Analysis) -> String {
-    let mut text = Text::default();
-    text.say(0, &shell_command(&trace.header.command));
+    laid_out(false, LISTED, |screen| write(screen, trace, analysis))
+}
+
+fn write(screen: &mut Screen, trace: &Trace, analysis: &Analysis) {
+    screen.hanging(0, &shell_command(&trace.header.command));
     for line in facts(trace, analysis) {
-        text.say(2, &line);
+        screen.hanging(2, &line);
     }
     if !analysis.findings.is_empty() {
-        text.line("");
-        text.say(0, "What stands out");
+        screen.line("");
+        screen.hanging(0, "What stands out");
     }
     for finding in &analysis.findings {
-        text.say(2, &told(finding));
+        screen.hanging(2, &told(finding));
     }
     match &analysis.steady {
         Some(part) => {
             let steady = &part.steady;
             let before = steady.from_ns.saturating_sub(first_ns(trace));
-            text.line("");
-            text.say(
+            screen.line("");
+            screen.hanging(
                 0,
                 &format!(
                     "Steady state: {} of {}, {} each, {} after the first operation",
@@ -43,29 +46,28 @@ pub fn table(trace: &Trace, analysis: &Analysis) -> String {
             if steady.set_aside > 0 {
                 let more = counted(steady.set_aside, "repetition");
                 let why = "warm-up, or an interruption by the host";
-                text.say(2, &format!("{more} beside them set aside: {why}"));
+                screen.hanging(2, &format!("{more} beside them set aside: {why}"));
             }
-            summary(&mut text, &part.summary, steady.repeats as f64);
-            text.line("");
-            text.say(0, "In all, warm-up included:");
-            summary_in_short(&mut text, &analysis.whole);
-            first_occurrences(&mut text, analysis);
+            summary(screen, &part.summary, steady.repeats as f64);
+            screen.line("");
+            screen.hanging(0, "In all, warm-up included:");
+            summary_in_short(screen, &analysis.whole);
+            first_occurrences(screen, analysis);
         }
         None => {
-            text.line("");
-            text.say(
+            screen.line("");
+            screen.hanging(
                 0,
                 "No part repeats at the end: warm-up and compilation are in what follows.",
             );
-            summary(&mut text, &analysis.whole, 1.0);
+            summary(screen, &analysis.whole, 1.0);
         }
     }
-    text.line("");
-    text.say(
+    screen.line("");
+    screen.hanging(
         0,
         "One run under a profiler: structure is exact, times are an indication.",
     );
-    text.0
 }
 
 /// A finding in a line.
@@ -131,18 +133,18 @@ pub(super) fn facts(trace: &Trace, analysis: &Analysis) -> Vec<String> {
     facts
 }
 
-fn summary(text: &mut Text, of: &Summary, times: f64) {
+fn summary(screen: &mut Screen, of: &Summary, times: f64) {
     let (count, total) = match times > 1.0 {
         true => ("count*", "total*"),
         false => ("count", "total"),
     };
-    text.line("");
-    text.line(&format!(
+    screen.line("");
+    screen.line(&format!(
         "{:<33}{count:>7} {total:>10} {:>10} {:>7} {:>9}",
         "kernel", "mean", "share", "SMs"
     ));
     for kernel in of.kernels.iter().take(LISTED) {
-        row(text, kernel, of, times);
+        row(screen, kernel, of, times);
     }
     if let Some(more) = of
         .kernels
@@ -155,10 +157,10 @@ fn summary(text: &mut Text, of: &Summary, times: f64) {
             .map(|kernel| kernel.total_ns)
             .sum();
         let rest = Nanoseconds(rest as f64 / times);
-        text.say(2, &format!("and {more} more kernels, {rest}"));
+        screen.hanging(2, &format!("and {more} more kernels, {rest}"));
     }
     for copy in &of.copies {
-        text.line(&format!(
+        screen.line(&format!(
             "{}{:>7} {:>10} {:>10} {:>17}",
             cell(
                 if copy.what == "set" {
@@ -175,11 +177,11 @@ fn summary(text: &mut Text, of: &Summary, times: f64) {
         ));
     }
     if times > 1.0 {
-        text.say(0, "* in one repetition");
+        screen.hanging(0, "* in one repetition");
     }
-    text.line("");
+    screen.line("");
     for line in spent(of, times) {
-        text.say(0, &line);
+        screen.hanging(0, &line);
     }
 }
 
@@ -229,9 +231,9 @@ pub(super) fn spent(of: &Summary, times: f64) -> Vec<String> {
     lines
 }
 
-fn row(text: &mut Text, kernel: &KernelRow, of: &Summary, times: f64) {
+fn row(screen: &mut Screen, kernel: &KernelRow, of: &Summary, times: f64) {
     let first = kernel.shapes.first();
-    text.line(&format!(
+    screen.line(&format!(
         "{}{:>7} {:>10} {:>10} {:>7} {:>9}",
         cell(&short(&kernel.name), 33),
         figure(kernel.count as f64 / times),
@@ -240,7 +242,7 @@ fn row(text: &mut Text, kernel: &KernelRow, of: &Summary, times: f64) {
         Share(kernel.total_ns as f64 / of.kernel_ns.max(1) as f64).to_string(),
         first.map_or(String::new(), filled)
     ));
-    text.say(2, &shapes(kernel));
+    screen.hanging(2, &shapes(kernel));
 }
 
 /// `1 of 132`.
@@ -275,14 +277,14 @@ pub(super) fn sizes([x, y, z]: [u32; 3]) -> String {
     format!("{x}x{y}x{z}")
 }
 
-fn summary_in_short(text: &mut Text, of: &Summary) {
+fn summary_in_short(screen: &mut Screen, of: &Summary) {
     for line in spent(of, 1.0) {
-        text.say(2, &line);
+        screen.hanging(2, &line);
     }
 }
 
 /// Kernels whose first launch took much longer than they take once warm.
-fn first_occurrences(text: &mut Text, analysis: &Analysis) {
+fn first_occurrences(screen: &mut Screen, analysis: &Analysis) {
     let Some(part) = &analysis.steady else { return };
     for kernel in part.summary.kernels.iter().take(LISTED) {
         let whole = analysis
@@ -294,7 +296,7 @@ fn first_occurrences(text: &mut Text, analysis: &Analysis) {
             continue;
         };
         if first > kernel.mean() * 2.0 {
-            text.say(
+            screen.hanging(
                 2,
                 &format!(
                     "first {}: {}, {} times its mean once steady",
@@ -304,6 +306,21 @@ fn first_occurrences(text: &mut Text, analysis: &Analysis) {
                 ),
             );
         }
+    }
+}
+
+/// A text cut and padded to so many columns.
+pub(super) fn cell(text: &str, columns: usize) -> String {
+    let text = shorten(&one_line(text), columns);
+    let padding = columns.saturating_sub(width(&text));
+    format!("{text}{:padding$}", "")
+}
+
+/// A count that may be a mean.
+pub(super) fn figure(count: f64) -> String {
+    match (count - count.round()).abs() < 0.05 {
+        true => format!("{count:.0}"),
+        false => Digits(count).to_string(),
     }
 }
 

@@ -6,7 +6,6 @@
 mod activity;
 mod counters;
 mod division;
-mod host_times;
 mod intervals;
 mod launch;
 mod names;
@@ -25,7 +24,6 @@ pub use counters::{
     CountedCall, CountedKernel, Counters, Counts, INSTRUCTIONS, KernelCounters, METRICS, Metric,
 };
 pub use division::{Division, Part, RecordedCall};
-pub use host_times::HostTimes;
 pub use intervals::{Cover, Gap, Ran, gaps};
 pub use launch::{Launch, product, sizes};
 pub use names::{moves_data, normalised, plain, short};
@@ -33,5 +31,5 @@ pub use operation::{Named, Operation, Work};
 pub use operator::{StepPart, family, is_operator, part};
 pub use shares::{Own, divide};
 pub use state::{DeviceState, throttle_words};
-pub use structure::{Allocated, BYTES, CENSUS, CENSUS_FAILED, Structure};
+pub use structure::{BYTES, CENSUS, CENSUS_FAILED, Structure};
 pub use times::{DeviceTime, by_device};

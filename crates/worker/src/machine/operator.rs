@@ -68,7 +68,7 @@ pub fn family(operator: &str) -> &str {
 }
 
 /// True for the name of a framework's operator, not of a program's own range. The recorder
-/// goes by the same rule (`probe/src/census/ranges.rs`).
+/// goes by the same rule (`crates/probe/src/census/ranges.rs`).
 pub fn is_operator(name: &str) -> bool {
     let function = name.ends_with("Func") || name.ends_with("Function");
     name.contains("::") || name.starts_with("Optimizer.") || function || is_node(name)

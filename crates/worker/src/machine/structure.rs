@@ -20,16 +20,6 @@ pub const BYTES: &str = "_bytes";
 /// How the reason begins where counting was tried, and failed.
 pub const CENSUS_FAILED: &str = "the census failed";
 
-/// Allocations of one size.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-pub struct Allocated {
-    /// The size of each.
-    pub bytes: Bytes,
-    /// How many there are.
-    pub count: u64,
-}
-
 /// The structure of one call, as the worker counted it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
@@ -55,10 +45,6 @@ pub struct Structure {
     /// Counts that were asked for and could not be had, by name, and why. They are not 0.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub uncounted: BTreeMap<String, String>,
-    /// What the call has allocated of the device's memory where that is most, by size, the
-    /// largest first. Absent where the allocator keeps no record.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub allocated: Vec<Allocated>,
     /// A hash over the machine code of every kernel launched, in hexadecimal, where the
     /// worker has that code. Equal hashes are equal instructions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -81,10 +67,6 @@ impl Structure {
         let counted = self.counts.iter();
         let counted = counted.filter(|(name, _)| name.ends_with(BYTES));
         let counted = counted.map(|(name, bytes)| (name.as_str(), *bytes));
-        let allocated = self.allocated.iter().map(|of| {
-            let all = of.bytes.0.saturating_mul(of.count);
-            ("allocated", all.max(of.bytes.0))
-        });
         let launched = self.launches.iter().flat_map(|launch| {
             let sizes = [
                 ("shared_bytes", launch.shared_bytes),
@@ -94,7 +76,7 @@ impl Structure {
                 .into_iter()
                 .filter_map(|(name, bytes)| Some((name, bytes?)))
         });
-        let mut all = counted.chain(allocated).chain(launched);
+        let mut all = counted.chain(launched);
         all.find_map(|(name, bytes)| Bytes(bytes).objection(name))
     }
 

@@ -124,7 +124,6 @@ impl Case {
             probes.insert((*name).to_owned(), probed.collect());
         }
         Ok(Checked {
-            digests: Default::default(),
             seed,
             errors,
             probes,
@@ -245,7 +244,6 @@ impl Worker for OnProcessor {
         let Checked { errors, probes, .. } = case.checked(request.seed)?;
         self.case = Some(case);
         Ok(Prepared {
-            digests: Default::default(),
             effective: BTreeMap::new(),
             tuned: Vec::new(),
             first_call_parts: None,

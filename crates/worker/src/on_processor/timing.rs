@@ -55,7 +55,6 @@ pub fn measure(
                 .to_owned(),
         );
     }
-    let calls = request.calls_per_sample.max(1);
     let sweep = match request.cache {
         Cache::Cold if kept.is_none() => Some(&*kept.insert(Sweep::new()?)),
         Cache::Cold => kept.as_ref(),
@@ -81,12 +80,12 @@ pub fn measure(
             sweep.run();
         }
         let before = Witness::now();
-        let all = time(|| (0..calls).for_each(|_| timed.call()));
+        let taken = time(|| timed.call());
         if let Some((cpu, lost)) = Witness::since(before) {
-            cpu_ns.push(cpu / f64::from(calls));
+            cpu_ns.push(cpu);
             preempted.push(lost);
         }
-        device_ns.push(all / f64::from(calls));
+        device_ns.push(taken);
         spent += start.elapsed();
         if next == Next::Last {
             break;
@@ -101,7 +100,6 @@ pub fn measure(
         device_ns,
         cpu_ns,
         preempted,
-        calls_per_sample: calls,
         input_sets: rotation.map_or(1, |rotation| rotation.sets()),
         ..Measured::default()
     })
@@ -168,14 +166,12 @@ mod tests {
 
     fn samples(samples: u32, min_samples: u32, budget_ms: u64) -> (usize, u32) {
         let request = Measure {
-            known: Default::default(),
             warmup: 3,
             samples,
             min_samples,
             budget_ms,
             cache: Cache::Hot,
             graph: false,
-            calls_per_sample: 1,
         };
         let mut counted = Counted::default();
         let measured = measure(&request, &mut None, None, &mut counted).unwrap();
@@ -190,44 +186,39 @@ mod tests {
     #[test]
     fn each_sample_has_other_inputs_and_the_last_one_those_that_are_checked() {
         let request = Measure {
-            known: Default::default(),
             warmup: 2,
             samples: 5,
             min_samples: 1,
             budget_ms: u64::MAX,
             cache: Cache::Hot,
             graph: false,
-            calls_per_sample: 3,
         };
         let mut counted = Counted::default();
         let rotation = Rotation::of(3);
         let measured = measure(&request, &mut None, rotation, &mut counted).unwrap();
         assert_eq!(counted.sets, [0, 2, 0, 2, 1]);
-        assert_eq!(counted.calls, 2 + 5 * 3);
+        assert_eq!(counted.calls, 2 + 5);
         assert_eq!((measured.device_ns.len(), measured.input_sets), (5, 3));
     }
 
     #[test]
-    fn several_calls_make_one_sample_and_a_graph_is_refused() {
+    fn each_sample_has_its_processor_time_and_a_graph_is_refused() {
         let mut request = Measure {
-            known: Default::default(),
             warmup: 1,
             samples: 3,
             min_samples: 3,
             budget_ms: 0,
             cache: Cache::Hot,
             graph: false,
-            calls_per_sample: 4,
         };
         let mut counted = Counted::default();
         let measured = measure(&request, &mut None, None, &mut counted).unwrap();
-        assert_eq!((measured.device_ns.len(), counted.calls), (3, 1 + 3 * 4));
-        assert_eq!(measured.calls_per_sample, 4);
+        assert_eq!((measured.device_ns.len(), counted.calls), (3, 1 + 3));
         assert_eq!((measured.cpu_ns.len(), measured.preempted.len()), (3, 3));
         request.graph = true;
         let error = measure(&request, &mut None, None, &mut counted).unwrap_err();
         assert!(error.contains("graph = false"), "{error}");
-        assert_eq!(counted.calls, 13, "refused before any call");
+        assert_eq!(counted.calls, 4, "refused before any call");
     }
 
     #[test]

@@ -7,10 +7,6 @@ use serde::{Deserialize, Serialize};
 use crate::machine::DeviceState;
 use crate::units::{Bytes, Nanoseconds};
 
-/// Of each result, what tells whether it is the same to the last bit: a worker's own words,
-/// which it alone compares.
-pub type Digests = BTreeMap<String, String>;
-
 /// How far a result tensor is from the float64 reference.
 ///
 /// `None` stands for a figure that is not finite, which JSON cannot hold.
@@ -57,9 +53,6 @@ pub struct Measured {
     /// True when these are replays of a CUDA graph, as asked for.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub graph: bool,
-    /// Calls a sample was divided by, as asked for.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
-    pub calls_per_sample: u32,
     /// Sets of inputs that there were, those of the first call among them; 1 where the
     /// worker does not change them.
     #[serde(default = "one", skip_serializing_if = "is_one")]
@@ -84,9 +77,6 @@ pub struct Checked {
     pub errors: BTreeMap<String, TensorError>,
     /// As in [`Prepared`](super::Prepared), of the whole result.
     pub probes: BTreeMap<String, Vec<Option<f64>>>,
-    /// As in [`Prepared`](super::Prepared).
-    #[serde(default, skip_serializing_if = "Digests::is_empty")]
-    pub digests: Digests,
 }
 
 impl Default for Measured {
@@ -102,7 +92,6 @@ impl Default for Measured {
             state: None,
             synchronised: false,
             graph: false,
-            calls_per_sample: 1,
             input_sets: 1,
             input_sets_reason: None,
             checked: None,

@@ -107,7 +107,6 @@ fn facts(header: &RunHeader) -> BTreeMap<String, String> {
         ("method", header.method.to_string()),
         ("cache", cache.as_str().unwrap_or_default().to_owned()),
         ("graph", settings.graph.to_string()),
-        ("calls_per_sample", settings.calls_per_sample.to_string()),
     ];
     facts.extend(how.map(|(name, value)| (format!("measure.{name}"), value)));
     for worker in &header.workers {

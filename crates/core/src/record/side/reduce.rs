@@ -316,9 +316,6 @@ impl CaseRecord {
         if let Some(structure) = &measurement.structure {
             self.structure = Some(Box::new(structure.clone()));
         }
-        if let Some(host) = &measurement.host {
-            self.host = Some(host.clone());
-        }
         if let Some(activity) = &measurement.activity {
             self.activity = Some(activity.summary());
         }

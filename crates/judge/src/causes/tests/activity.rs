@@ -2,10 +2,8 @@
 
 use super::{counted, found, gated, launched, only, pair, pair_of};
 use crate::causes::{Clock, Pair, explained};
-use crate::judgement::Cause;
-use crate::testing::{around, side};
-use crate::{Options, judge};
-use regatta_core::machine::{ActivitySummary, DeviceTime, HostTimes};
+use crate::testing::around;
+use regatta_core::machine::{ActivitySummary, DeviceTime};
 use regatta_core::record::side::CaseRecord;
 use regatta_worker::units::Nanoseconds;
 
@@ -213,29 +211,6 @@ fn where_the_hosts_time_is_judged_it_is_told_whatever_the_clock() {
             .starts_with("host 48.5 → 355.0 µs a call"),
         "{told:?}"
     );
-}
-
-/// No line of the account of a host's time is what the host holds up: all of it is the host's.
-#[test]
-fn a_host_that_is_watched_is_told_by_name_and_without_a_share() {
-    let watched = |host_us: f64, own_us: u64| CaseRecord {
-        host: Some(Box::new(HostTimes {
-            functions_ns: [("mine.ops:plan".to_owned(), own_us * 1_000)].into(),
-            ..HostTimes::default()
-        })),
-        ..timed(14.9, host_us, active(15, 15, Some(0)))
-    };
-    let case = "mine/a:s64,d64";
-    let [base, head] =
-        [(49.0, 10), (355.0, 300)].map(|(host, own)| side("s", vec![(case, watched(host, own))]));
-    let judgement = judge(&head, Some(&base), &Options::default());
-    let row = &judgement.rows[0];
-    assert_eq!(
-        row.account_told().as_deref(),
-        Some("host time +306.0 µs = mine.ops:plan +290, not explained +16")
-    );
-    let bound = row.findings.iter().find(|of| of.cause == Cause::HostBound);
-    assert_eq!(bound.unwrap().share, None, "{row:#?}");
 }
 
 #[test]

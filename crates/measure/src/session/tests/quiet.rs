@@ -73,7 +73,7 @@ fn on(
         foreign,
         busy_s,
     };
-    Session::new(&suite, &mut starts, &clock, &mut Known::default())
+    Session::new(&suite, &mut starts, &clock, &mut BTreeSet::new())
         .watched_by(Box::new(watch))
         .run(&[block], &mut Silent, &mut keep)
         .unwrap();

@@ -1,11 +1,8 @@
 //! What calls do, each kind of call once: most cases of a variant launch alike.
 
 use std::collections::HashMap;
-
 use serde_json::{Value, json};
-
-use super::strings::Strings;
-use crate::fill;
+use crate::device;
 use crate::text::one_line;
 use regatta_core::machine::{Counters, METRICS, Structure, short};
 use regatta_worker::units::{Bytes, NONE};
@@ -62,7 +59,7 @@ fn call(
                 one_line(&launch.name),
                 triple(launch.grid),
                 launch.blocks().to_string(),
-                fill::used(launch, sms).unwrap_or_else(unknown),
+                device::used(launch, sms).unwrap_or_else(unknown),
                 at_once.unwrap_or_else(unknown),
                 waves.map_or_else(unknown, |waves| format!("{waves:.2}")),
                 triple(launch.block),
@@ -97,4 +94,30 @@ fn instructions(counters: Option<&Counters>) -> impl Iterator<Item = String> {
         let name = one_line(&short(name));
         Some(format!("instructions {counts}{exact} of {name}"))
     })
+}
+
+/// Each text once, in the order in which they came.
+#[derive(Default)]
+pub(super) struct Strings {
+    places: HashMap<String, usize>,
+    texts: Vec<String>,
+}
+
+impl Strings {
+    /// The place of a text.
+    pub(super) fn place(&mut self, text: impl Into<String>) -> usize {
+        let text = text.into();
+        if let Some(place) = self.places.get(&text) {
+            return *place;
+        }
+        let place = self.texts.len();
+        self.texts.push(text.clone());
+        self.places.insert(text, place);
+        place
+    }
+
+    /// All of them.
+    pub(super) fn into_texts(self) -> Vec<String> {
+        self.texts
+    }
 }

@@ -1,3 +1,196 @@
+"use strict";
+// The page's document: every case, in the order of ids. Texts are shown as they are printed;
+// numbers are read from them where something is sorted or drawn.
+const page = (() => {
+  const doc = JSON.parse(document.getElementById("data").textContent);
+  const words = doc.words.map(([text, tone, sign]) => ({ text, tone, sign }));
+  const allowed = new Set(doc.allowed);
+  const commands = new Map(doc.commands);
+
+  let before = "";
+  const cases = doc.ids.map(([common, rest], place) => {
+    before = before.slice(0, common) + rest;
+    return { place, id: before, word: words[doc.word[place]], allowed: allowed.has(place) };
+  });
+  for (const one of cases) one.searched = `${one.id} ${one.word.text}`.toLowerCase();
+  const byId = new Map(cases.map((one) => [one.id, one]));
+
+  const SCALE = { ns: 1, "µs": 1e3, ms: 1e6, s: 1e9, M: 1e6, G: 1e9, T: 1e12, P: 1e15 };
+  // A printed figure as a number: nanoseconds of a time, units of a rate.
+  function size(text) {
+    const [number, unit] = text.split(" ");
+    const found = parseFloat(number) * (SCALE[unit] ?? 1);
+    return Number.isFinite(found) ? found : undefined;
+  }
+
+  const peak = (one) => doc.peaks[doc.peak[one.place] ?? -1];
+  const ratio = (of, to) => (of === undefined || !to ? undefined : of / to);
+
+  const READ = {
+    id: (one) => one.place,
+    word: (one) => doc.word[one.place],
+    ratio: (one) => doc.ratio[one.place] ? doc.ratio[one.place][0] ?? undefined : undefined,
+    sees: (one) => size(doc.sees[one.place]),
+    base: (one) => size(doc.base[one.place]),
+    head: (one) => size(doc.head[one.place]),
+    flops: (one) => size(doc.flops[one.place]),
+    bytes: (one) => size(doc.bytes[one.place]),
+    // Of what the device was measured to reach; 1 is all of it.
+    share: (one) => ratio(column("flops")[one.place], peak(one)?.flops),
+    // Operations for each byte that any implementation must move.
+    intensity: (one) => doc.intensity[one.place] || undefined,
+  };
+  const columns = new Map();
+  // The numbers of a column, by place; read when first asked for.
+  function column(key) {
+    if (!columns.has(key)) columns.set(key, cases.map(READ[key]));
+    return columns.get(key);
+  }
+
+  // Ids have letters that a link need not hide.
+  function encoded(text) {
+    return encodeURIComponent(text).replace(/%(2C|3A|2F|40|3D)/g, decodeURIComponent)
+      .replace(/[!'()*]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase()}`);
+  }
+
+  return {
+    doc, words, cases, byId, column, encoded, peak,
+    text: (place) => doc.strings[place],
+    command: (one) => commands.get(one.place) ?? doc.command + one.id,
+  };
+})();
+// Elements and still figures. Text goes into text nodes alone, so that no name is markup.
+const draw = (() => {
+  function put(parent, children) {
+    for (const child of children.flat()) if (child !== undefined && child !== null) parent.append(child);
+    return parent;
+  }
+
+  function element(name, attributes = {}, ...children) {
+    const made = document.createElement(name);
+    for (const [key, value] of Object.entries(attributes)) if (value !== undefined) made.setAttribute(key, value);
+    return put(made, children);
+  }
+
+  // The name of SVG's elements, which nothing fetches; a page is held to have no address in it.
+  const SVG = ["http:", "", "www.w3.org", "2000", "svg"].join("/");
+  function shape(name, attributes = {}, ...children) {
+    const made = document.createElementNS(SVG, name);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    return put(made, children);
+  }
+
+  // An id with leave to break a line after its separators.
+  function id(text) {
+    const parts = text.split(/(?<=[,:])/).flatMap((part) => [part, element("wbr")]);
+    return element("span", { class: "id", dir: "ltr" }, parts);
+  }
+
+  function word(one) {
+    const sign = element("span", { class: "sign", "aria-hidden": "true" }, one.word.sign);
+    return element("span", { class: `word ${one.word.tone}` }, sign, ` ${one.word.text}`);
+  }
+
+  const digits = (value) => String(+value.toPrecision(3));
+  // Labels of an axis, in three digits: `118 µs`.
+  function time(ns) {
+    if (ns === 0) return "0";
+    for (const [unit, of] of [["s", 1e9], ["ms", 1e6], ["µs", 1e3]]) if (ns >= of) return `${digits(ns / of)} ${unit}`;
+    return `${digits(ns)} ns`;
+  }
+  function rate(value) {
+    for (const [unit, of] of [["P", 1e15], ["T", 1e12], ["G", 1e9], ["M", 1e6]]) if (value >= of) return `${digits(value / of)} ${unit}`;
+    return digits(value);
+  }
+
+  // All whiskers have one scale, three floors either way by logarithm.
+  function whisker(one, judged) {
+    const [, ratio, low, high] = page.doc.ratio[one.place] || [];
+    if (ratio === undefined || !(low > 0)) return undefined;
+    const half = 3 * Math.log1p(page.doc.floor);
+    const at = (value) => Math.min(100, Math.max(0, 50 + 50 * Math.log(value) / half));
+    const tone = one.word.tone === "bad" && ratio > 1 ? " bad" : one.word.tone === "good" && ratio < 1 ? " good" : "";
+    const beyond = Math.abs(Math.log(ratio)) > half ? " beyond" : "";
+    const mark = (name, style) => element("i", { class: name, style });
+    return element("span", { class: `whisker${tone}${beyond}`, role: "img", "aria-label": judged || "interval" },
+      mark("floor", `left:${50 - 50 / 3}%;width:${100 / 3}%`), mark("one"),
+      mark("reach", `left:${at(low)}%;width:${Math.max(0.5, at(high) - at(low))}%`), mark("at", `left:${at(ratio)}%`));
+  }
+
+  const middle = (values) => {
+    const sorted = [...values].sort((a, b) => a - b);
+    const half = sorted.length >> 1;
+    return sorted.length % 2 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
+  };
+
+  // Round numbers within a range: 1, 2 or 5 of a power of ten apart.
+  function ticks(low, high, most) {
+    const rough = (high - low) / most;
+    const power = 10 ** Math.floor(Math.log10(rough));
+    const step = [1, 2, 5, 10].map((part) => part * power).find((part) => part >= rough);
+    const found = [];
+    for (let at = Math.ceil(low / step) * step; at <= high && found.length < 50; at += step) found.push(at);
+    return found;
+  }
+
+  // The samples of a case by invocation: is the level the same in each process, is there drift
+  // within one, how far away is the base? Far above most samples the axis is cut off, so that
+  // one hiccup does not flatten all others.
+  function strip(one, document, wide) {
+    const [least, step, base, regular, head] = document;
+    const back = (values) => values.map((value) => least + step * value);
+    const bases = back(base);
+    const heads = head.map(back);
+    const sorted = heads.flat().sort((a, b) => a - b);
+    const most = sorted[Math.floor((sorted.length - 1) * 0.95)];
+    const last = sorted[sorted.length - 1];
+    const limit = Math.max(last > 2 * most ? 1.25 * most : last, ...bases);
+    let low = Math.min(sorted[0], ...bases);
+    let high = limit;
+    const logarithmic = low > 0 && high > 4 * low;
+    const of = logarithmic ? Math.log : (value) => value;
+    const room = (of(high) - of(low)) * 0.06 || Math.abs(of(high)) * 0.01 || 1;
+    const [from, to] = [of(low) - room, of(high) + room];
+    const [width, height, left, top, bottom] = [Math.max(260, Math.min(760, wide)), 200, 72, 18, 156];
+    const y = (value) => bottom - (bottom - top) * (Math.min(to, of(value)) - from) / (to - from);
+    const marks = logarithmic
+      ? ticks(from / Math.LN10, to / Math.LN10, 4).map((power) => 10 ** power)
+      : ticks(Math.max(0, from), to, 4);
+    const text = (content, x, at, anchor, name = "f-muted") => shape("text",
+      { class: name, x, y: at, "font-size": 11, "text-anchor": anchor, "dominant-baseline": "middle" }, content);
+    const parts = marks.flatMap((mark) => [
+      shape("path", { class: "s-grid", d: `M${left} ${y(mark)}H${width - 8}` }),
+      text(time(mark), left - 8, y(mark), "end"),
+    ]);
+    const lanes = [...(bases.length ? [bases] : []), ...heads];
+    const lane = (width - 8 - left) / lanes.length;
+    const across = (number, k, n) => left + lane * (number + 0.12 + 0.76 * (k + 0.5) / n);
+    const dots = (values, number, name, size) => shape("path", {
+      class: `${name} dots`, "stroke-width": size,
+      d: values.map((value, k) => `M${across(number, k, values.length).toFixed(1)} ${y(value).toFixed(1)}h0`).join(""),
+    });
+    if (bases.length) {
+      parts.push(shape("path", { class: "s-base", "stroke-dasharray": "4 3", d: `M${left} ${y(middle(bases))}H${width - 8}` }));
+      parts.push(dots(bases, 0, "s-base", 6));
+      parts.push(text("base", left + lane / 2, bottom + 14, "middle", "f-base"));
+    }
+    const offset = bases.length ? 1 : 0;
+    const every = Math.max(1, Math.ceil(26 / lane));
+    heads.forEach((values, number) => {
+      if (!values.length) return;
+      const at = left + lane * (number + offset);
+      parts.push(dots(values, number + offset, "s-head", 4));
+      parts.push(shape("path", { class: "s-text", "stroke-width": 2, d: `M${at + 3} ${y(middle(values))}H${at + Math.max(4, lane - 3)}` }));
+      const name = number < regular ? String(number + 1) : `+${number - regular + 1}`;
+      if (number % every === 0) parts.push(text(name, at + lane / 2, bottom + 14, "middle"));
+    });
+    parts.push(text("invocation; + is a fresh one; bar: median", (left + width) / 2, bottom + 34, "middle"));
+    const label = `Samples of ${one.id}: ${heads.length} invocations, median ${time(middle(sorted))}, from ${time(sorted[0])} to ${time(last)}`;
+    return shape("svg", { class: "plot strip", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label }, parts);
+  }
+
+  return { element, id, word, time, rate, digits, whisker, strip };
+})();
 // All that is known of a case, made when it is opened.
 const details = (() => {
   const { element: el } = draw;

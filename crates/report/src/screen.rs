@@ -1,9 +1,110 @@
-//! Cases in columns: a head, a line each, and below a line what belongs to it.
+//! Text being laid out: lines of at most [`COLUMNS`] columns, in colour or not.
 
-use owo_colors::Style;
+use std::fmt::Display;
+use std::io::{self, Write};
+use owo_colors::{OwoColorize, Style};
+use crate::text::{one_line, shorten, shorten_middle, width, wrap};
 
-use super::screen::{COLUMNS, Screen};
-use crate::text::{shorten_middle, width};
+/// Widest line.
+pub const COLUMNS: usize = 80;
+
+/// Longest reason, in columns; the whole of it is in the other formats.
+const REASON: usize = 320;
+
+/// The style of what is against the verdict.
+pub(crate) fn bad() -> Style {
+    Style::new().red().bold()
+}
+
+/// The style of what is for it.
+pub(crate) fn good() -> Style {
+    Style::new().green().bold()
+}
+
+/// The style of what is neither.
+pub(crate) fn doubtful() -> Style {
+    Style::new().yellow().bold()
+}
+
+/// Text being laid out.
+pub(crate) struct Screen<'o> {
+    pub(crate) out: &'o mut dyn Write,
+    /// Whether everything until now was.
+    pub(crate) written: io::Result<()>,
+    pub(crate) colour: bool,
+    /// Cases of one list.
+    pub(crate) most: usize,
+}
+
+/// What is laid out, as text: of a list at most so many cases.
+pub(crate) fn laid_out(colour: bool, most: usize, lay: impl FnOnce(&mut Screen)) -> String {
+    let mut bytes = Vec::new();
+    lay(&mut Screen {
+        out: &mut bytes,
+        // Memory takes whatever is written.
+        written: Ok(()),
+        colour,
+        most,
+    });
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+impl Screen<'_> {
+    pub(crate) fn paint(&self, text: impl Display, style: Style) -> String {
+        if self.colour {
+            text.style(style).to_string()
+        } else {
+            text.to_string()
+        }
+    }
+
+    pub(crate) fn line(&mut self, line: impl AsRef<str>) {
+        if self.written.is_ok() {
+            self.written = writeln!(self.out, "{}", line.as_ref().trim_end());
+        }
+    }
+
+    /// A paragraph from outside, on one indent, cut where it is longer than [`REASON`].
+    pub(crate) fn wrapped(&mut self, indent: usize, text: &str) {
+        self.paragraph(indent, 0, &shorten(&one_line(text), REASON));
+    }
+
+    /// A paragraph from outside, its first line at `indent`, the others two further.
+    pub(crate) fn hanging(&mut self, indent: usize, text: &str) {
+        self.paragraph(indent, 2, &one_line(text));
+    }
+
+    fn paragraph(&mut self, indent: usize, others: usize, text: &str) {
+        for (number, line) in wrap(text, COLUMNS - indent - others).iter().enumerate() {
+            let indent = indent + if number == 0 { 0 } else { others };
+            self.line(format!("{:indent$}{line}", ""));
+        }
+    }
+
+    pub(crate) fn heading(&mut self, name: &str, count: usize, style: Style) {
+        self.line("");
+        self.painted(&format!("{name} ({count})"), style);
+    }
+
+    /// A line of one style.
+    pub(crate) fn painted(&mut self, line: &str, style: Style) {
+        self.line(self.paint(line, style));
+    }
+
+    pub(crate) fn case(&mut self, indent: usize, id: &str) {
+        let id = shorten_middle(&one_line(id), COLUMNS - indent);
+        let id = self.paint(id, Style::new().bold());
+        self.line(format!("{:indent$}{id}", ""));
+    }
+
+    /// Says how many of a list were left out.
+    pub(crate) fn left_out(&mut self, count: usize) {
+        if count > self.most {
+            let more = count - self.most;
+            self.line(format!("  and {more} more, which --all prints"));
+        }
+    }
+}
 
 /// Columns before a line.
 const INDENT: usize = 2;
@@ -109,18 +210,6 @@ impl Table {
 mod tests {
     use super::*;
 
-    fn printed(table: &Table) -> String {
-        let mut bytes = Vec::new();
-        let mut screen = Screen {
-            out: &mut bytes,
-            written: Ok(()),
-            colour: false,
-            most: usize::MAX,
-        };
-        table.print(&mut screen);
-        String::from_utf8(bytes).unwrap()
-    }
-
     fn line(label: &str, cells: &[&str]) -> Line {
         Line {
             label: label.to_owned(),
@@ -140,7 +229,7 @@ mod tests {
                 line("nothing", &["", "", ""]),
             ],
         };
-        let text = printed(&table);
+        let text = laid_out(false, usize::MAX, |screen| table.print(screen));
         let half = "x".repeat(39);
         assert_eq!(
             text,
