@@ -7,13 +7,13 @@
 mod cases;
 
 use self::cases::cases;
-use regatta_judge::spread::Spreads;
-use std::io::{self, Write};
 use super::exporter::{Exporter, RenderError, Report};
+use super::text::one_line;
 use regatta_core::record::disturbance;
 use regatta_core::record::types::{Entry, Outcome};
-use super::text::one_line;
+use regatta_judge::spread::Spreads;
 use regatta_worker::attention::ParamValue;
+use std::io::{self, Write};
 
 /// Writes both tables.
 pub(super) struct Csv;
@@ -195,12 +195,12 @@ pub(super) fn cell(value: Option<impl Number>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use super::*;
     use crate::{Format, fixture, render};
+    use proptest::prelude::*;
     use regatta_core::record::types::Outcome;
     use regatta_worker::attention::ParamValue;
-    use proptest::prelude::*;
-    use super::*;
+    use std::collections::BTreeSet;
 
     /// A table as rows of `column = cell`, empty cells left out.
     fn readable(text: &str) -> String {

@@ -1,11 +1,11 @@
 //! What the device of a case was measured to reach, beside which its rates are shown, and how
 //! much of it a call's launches fill.
 
+use regatta_core::machine::Launch;
+use regatta_core::record::side::CaseRecord;
 use regatta_core::record::types::RunHeader;
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::{Digits, Rate, Share};
-use regatta_core::machine::Launch;
-use regatta_core::record::side::CaseRecord;
 
 /// The most that was seen of the device of a case, in its storage type.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,14 +88,14 @@ pub(super) fn filled(record: &CaseRecord, sms: Option<u32>) -> Option<Share> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use super::*;
+    use regatta_core::machine::{ActivitySummary, Structure};
+    use regatta_core::record::side::Status;
     use regatta_core::record::testing;
     use regatta_core::record::types::Peak;
     use regatta_core::record::types::WorkerRecord;
     use regatta_worker::attention::Dtype;
-    use regatta_core::machine::{ActivitySummary, Structure};
-    use regatta_core::record::side::Status;
+    use std::collections::BTreeMap;
 
     fn peak(tflops: f64, how: &str) -> Peak {
         Peak {

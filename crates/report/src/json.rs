@@ -2,13 +2,13 @@
 //! those knows a verdict: what is in them is measured, not judged, and a case without a time is
 //! left out.
 
-use std::io::Write;
-use serde::Serialize;
 use super::exporter::{Exporter, RenderError, Report};
 use regatta_core::record::SCHEMA_VERSION;
 use regatta_judge::judgement::Judgement;
-use serde_json::{Map, Value, json};
 use regatta_worker::units::{Nanoseconds, Rate};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use std::io::Write;
 
 /// Writes `judgement.json`. Numbers that JSON cannot hold read `null`.
 pub(super) struct Json;
@@ -162,8 +162,8 @@ fn write_json(out: &mut dyn Write, value: &Value) -> Result<(), RenderError> {
 #[cfg(test)]
 mod tests {
     use crate::{Format, fixture, render};
-    use serde_json::json;
     use regatta_worker::units::Nanoseconds;
+    use serde_json::json;
 
     #[test]
     fn the_document_reads_back() {

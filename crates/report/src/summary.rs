@@ -2,9 +2,9 @@
 
 use super::exporter::Report;
 use super::text::shell_command;
+use regatta_core::record::spent::{Phase, Spent};
 use regatta_judge::judgement::{ExpectationResult, Held, Judgement, LimitResult, Row, Stage, Word};
 use regatta_worker::units::{Elapsed, Nanoseconds, Ratio, RatioInterval, Share, from_to};
-use regatta_core::record::spent::{Phase, Spent};
 
 /// Heading of cases of which another metric got worse.
 pub const METRICS: &str = "Another metric regressed";

@@ -8,9 +8,9 @@ mod cases;
 use std::io::{self, Write};
 
 use self::cases::{Of, list, table, table_alone};
+use super::by_axes::by_axes;
 pub use super::screen::COLUMNS;
 use super::screen::{Screen, bad, doubtful, good, laid_out};
-use super::by_axes::by_axes;
 use super::summary::{METRICS, SLOWER_BESIDE, Summary};
 use super::text::{one_line, shorten};
 use regatta_judge::judgement::{

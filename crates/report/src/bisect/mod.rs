@@ -5,18 +5,18 @@ mod page;
 mod tests;
 mod text;
 
-pub use page::page;
-pub use text::{reading, text};
-use serde::Serialize;
 use super::text::shell_quoted;
+pub use page::page;
 use regatta_core::record::SCHEMA_VERSION;
+use regatta_judge::judgement::Word;
 use regatta_measure::versions::apart::{Moved, Verdict, concluded};
 use regatta_measure::versions::hunt::{CaseReading, Ending, Found, Tried, skipped};
 use regatta_measure::versions::journal::Question;
 use regatta_measure::versions::search::Towards;
 use regatta_measure::versions::span::Version;
 use regatta_worker::units::{Ratio, counted};
-use regatta_judge::judgement::Word;
+use serde::Serialize;
+pub use text::{reading, text};
 
 /// All that is known of a bisect.
 #[derive(Clone, Debug)]

@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use super::{Bisect, named, reading, told};
 use crate::RenderError;
-use crate::plot::{self, Stop};
 use crate::exporter::{STYLE, rendered};
+use crate::plot::{self, Stop};
 use crate::text::one_line;
 use regatta_judge::judgement::Word;
 use regatta_measure::versions::apart::Moved;

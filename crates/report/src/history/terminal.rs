@@ -4,9 +4,9 @@ use super::{Shown, changed, day};
 use crate::screen::{COLUMNS, Screen, bad, doubtful, good, laid_out};
 use crate::text::{one_line, shorten_middle};
 use owo_colors::Style;
+use regatta_core::record::side::median;
 use regatta_judge::history::{Event, Series};
 use regatta_worker::units::{ARROW, NONE, Nanoseconds, Share, counted, from_to};
-use regatta_core::record::side::median;
 
 /// Columns of a series in blocks.
 const SPARK: usize = 24;

@@ -1,8 +1,8 @@
 //! What is known of one case beside its verdict, as texts.
 
-use std::collections::{BTreeMap, BTreeSet};
 use crate::device::reached;
 use crate::text::{clean, one_line};
+use regatta_core::machine::ActivitySummary;
 use regatta_core::record::conditions::Conditions;
 use regatta_core::record::disturbance::told;
 use regatta_core::record::side::{CaseRecord, median};
@@ -11,8 +11,8 @@ use regatta_core::record::types::{Entry, Outcome};
 use regatta_judge::judgement::{Row, Uncounted};
 use regatta_worker::attention::ParamValue;
 use regatta_worker::units::{ARROW, Nanoseconds, counted};
-use regatta_core::machine::ActivitySummary;
 use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Named figures of a case.
 pub(super) type Facts = Vec<Fact>;

@@ -1,13 +1,13 @@
 //! Which cases a page shows in full, and how long its lists are.
 
-use std::collections::{BTreeSet, HashMap};
+use super::context::{sign, tone};
 use crate::summary::Summary;
+use crate::text::one_line;
 use regatta_judge::judgement::{Judgement, Row, Timing, Word};
 use regatta_worker::attention::CaseId;
-use serde::Serialize;
-use super::context::{sign, tone};
-use crate::text::one_line;
 use regatta_worker::units::NONE;
+use serde::Serialize;
+use std::collections::{BTreeSet, HashMap};
 
 /// Up to so many cases a page shows all of them in full.
 pub(super) const MANY: usize = 10_000;

@@ -19,8 +19,6 @@ use std::fmt::Write as _;
 
 use crate::text::escaped;
 
-
-
 /// What a figure is called and how large it is.
 pub struct Frame<'a> {
     /// What it shows, in a few words.

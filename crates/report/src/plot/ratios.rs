@@ -4,8 +4,8 @@
 use super::scale::Scale;
 use super::{Anchor, Canvas, Frame, Ink};
 use crate::text::{shorten, shorten_middle};
-use regatta_worker::units::Ratio;
 use regatta_judge::judgement::Word;
+use regatta_worker::units::Ratio;
 
 /// One case.
 pub(crate) struct Whisker<'a> {

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::{Ink, opening};
 use super::scale::{Scale, time_labels};
+use super::{Ink, opening};
 use crate::text::{escaped, one_line, shorten};
 use regatta_core::machine::{Recorded, Recording, Work, short};
 use regatta_worker::units::{Bytes, NONE, Nanoseconds};

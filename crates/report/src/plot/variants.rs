@@ -215,8 +215,13 @@ fn row(canvas: &mut Canvas, bar: &Bar, share: f64, y: i32) {
     let middle = y + ROW / 2;
     let name = shorten_middle(&bar.variant, 48);
     canvas.text(&name, (BARS_LEFT - 10, middle), Anchor::End, 11, Ink::Muted);
-    let end = BARS_LEFT + (share.clamp(0.0, 1.0) * f64::from(BARS_RIGHT - BARS_LEFT)).round() as i32;
-    canvas.block((BARS_LEFT, y + 3), (end.max(BARS_LEFT + 1), y + ROW - 3), Ink::Head);
+    let end =
+        BARS_LEFT + (share.clamp(0.0, 1.0) * f64::from(BARS_RIGHT - BARS_LEFT)).round() as i32;
+    canvas.block(
+        (BARS_LEFT, y + 3),
+        (end.max(BARS_LEFT + 1), y + ROW - 3),
+        Ink::Head,
+    );
     let label = Rate(bar.tflops).to_string();
     canvas.text(&label, (end + 8, middle), Anchor::Start, 11, Ink::Text)
 }

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use owo_colors::Style;
 
-use crate::screen::{Line, Screen, Table};
 use crate::labels::Labels;
+use crate::screen::{Line, Screen, Table};
 use crate::summary::{Fresh, fresh, interval};
 use crate::text::shorten_middle;
 use regatta_core::suite::rules::Metric;

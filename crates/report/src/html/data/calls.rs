@@ -1,11 +1,11 @@
 //! What calls do, each kind of call once: most cases of a variant launch alike.
 
-use std::collections::HashMap;
-use serde_json::{Value, json};
 use crate::device;
 use crate::text::one_line;
 use regatta_core::machine::{Counters, METRICS, Structure, short};
 use regatta_worker::units::{Bytes, NONE};
+use serde_json::{Value, json};
+use std::collections::HashMap;
 
 /// Launches and counts by their place.
 #[derive(Default)]
