@@ -5,11 +5,11 @@ use clap::error::{ContextKind, ContextValue, Error};
 
 use regatta_report::Format;
 
-/// A command, a flag, or what a suite says, each with what stands in its place.
+/// A command or a flag, each with what stands in its place.
 #[rustfmt::skip]
-const GONE: [(&str, &str); 23] = [
+const GONE: [(&str, &str); 24] = [
     ("submit", "examples/slurm and examples/kubernetes have scripts for --shard I/N"),
-    ("next", "regatta run or gate with --shard I/N"),
+    ("next", "regatta run --shard I/N"),
     ("merge", "folders of shards are one run: regatta report SHARD SHARD.."),
     ("comment", "--output markdown=PATH, which action.yml or gh puts under a pull request"),
     ("calibrate", "regatta compare SUITE --base here says what changes it can see"),
@@ -30,7 +30,16 @@ const GONE: [(&str, &str); 23] = [
     ("--peak", "--set peak=true, or `peak = true` in the suite's [measure]"),
     ("--instructions", "--set instructions=true, or the same in the suite's [measure]"),
     ("--man", "regatta COMMAND --help"),
+    ("gate --shard", "regatta run --shard I/N, then regatta diff --baseline NAME with all shards"),
+    ("compare --shard", "--filter PATTERN on each machine, or one machine for both versions"),
+];
+
+/// The same of what a suite says.
+#[rustfmt::skip]
+const GONE_FROM_SUITES: [(&str, &str); 3] = [
     ("floor = \"calibrated\"", "a fraction such as 0.02; regatta compare SUITE --base here says which"),
+    ("calls_per_sample", "nothing: a sample is one call"),
+    ("build_cores", "build_seconds"),
 ];
 
 /// What to say of a command line that clap refuses for a command or a flag that is gone.
@@ -40,8 +49,9 @@ pub fn on_command_line(error: &Error, words: &[String]) -> Option<String> {
         ContextValue::String(word) => Some(word.split('=').next().unwrap_or(word).to_owned()),
         _ => None,
     });
+    let command = words.get(1).map_or("", String::as_str);
     refused
-        .and_then(|word| said(&word))
+        .and_then(|word| said(&format!("{command} {word}")).or_else(|| said(&word)))
         .or_else(|| nested(words))
 }
 
@@ -61,11 +71,16 @@ fn said(what: &str) -> Option<String> {
         (None, Some(name)) => format!("--output {name}=PATH"),
         (None, None) => return None,
     };
-    Some(format!("`{what}` is gone; in its place: {place}"))
+    Some(is_gone(what, &place))
 }
 
 /// What to say beside an error about what a suite says.
 pub fn in_suite(error: &str) -> Option<String> {
-    let said_in = |(what, _): &&(&str, &str)| what.contains(" = ") && error.contains(what);
-    said(GONE.iter().find(said_in)?.0)
+    let mut gone = GONE_FROM_SUITES.iter();
+    let (what, place) = gone.find(|(what, _)| error.contains(what))?;
+    Some(is_gone(what, place))
+}
+
+fn is_gone(what: &str, place: &str) -> String {
+    format!("`{what}` is gone; in its place: {place}")
 }

@@ -11,7 +11,6 @@ pub mod env;
 pub mod gate;
 mod github;
 pub mod gone;
-mod harmless;
 pub mod history;
 pub mod init;
 pub mod list;
@@ -30,7 +29,7 @@ pub mod worker;
 use std::fmt::Display;
 use std::io::{self, Write};
 
-use saying::{indented, say};
+use saying::{harmless, indented, say};
 
 use regatta_judge::judgement::VerdictOutcome;
 use regatta_measure::experiment::ExperimentError;
@@ -99,7 +98,7 @@ pub fn leave_nothing() {
 /// would obey beside our colours is written out, which leaves JSON what it was.
 fn print(text: impl Display) -> Result<(), Stop> {
     interrupt::hold_if_stopping();
-    let text = harmless::harmless(&text.to_string());
+    let text = harmless(&text.to_string());
     let mut stdout = anstream::stdout().lock();
     let written = write!(stdout, "{text}").and_then(|()| stdout.flush());
     written.map_err(|error| match error.kind() {

@@ -1,15 +1,21 @@
 //! How something is said on standard error, and laid out for a terminal.
+//!
+//! What reaches a terminal is our own colours, and otherwise text alone: workers, libraries,
+//! file names and recordings hold whatever somebody put there. Nothing of it may move a cursor,
+//! set a title, ring, or turn the order of a line around. It is shown as `\u001b`, which is what
+//! it is in JSON as well, so that a machine still reads exactly what was there.
 
-use std::fmt::Display;
-use std::io::{self, IsTerminal, Write};
+use std::fmt::{Display, Write as _};
+use std::io::{self, IsTerminal, Write as _};
+use std::iter::Peekable;
+use std::str::Chars;
 
-use super::harmless;
 use regatta_report::terminal::COLUMNS;
 use regatta_report::text::{width, wrap};
 
 /// Says something, whether or not a stop was asked for. Nobody may be reading it.
 pub(super) fn say(text: impl Display) {
-    let text = harmless::harmless(&text.to_string());
+    let text = harmless(&text.to_string());
     // On a terminal, lines as long as a reader's; in a pipe, one line a message,
     // which can be searched.
     let text = match io::stderr().is_terminal() {
@@ -54,8 +60,79 @@ fn wrapped(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
+/// The text with all that a terminal would obey written out, our own colours excepted.
+pub(super) fn harmless(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    let mut coloured = false;
+    while let Some(c) = rest.next() {
+        match c {
+            '\u{1b}' => match colour(&mut rest) {
+                Some(codes) => {
+                    coloured = !codes.is_empty() && codes != "0" && codes != "39";
+                    let _ = write!(out, "\u{1b}[{codes}m");
+                }
+                None => escape(c, &mut out),
+            },
+            '\n' | '\t' => out.push(c),
+            c if c.is_control() || hides(c) => escape(c, &mut out),
+            c => out.push(c),
+        }
+    }
+    if coloured {
+        // Somebody else's colour, which ours would have ended.
+        out.push_str("\u{1b}[0m");
+    }
+    out
+}
+
+/// The codes of a colour that this program may have set itself, taken off the text; nothing
+/// is taken where it is none of those.
+fn colour(rest: &mut Peekable<Chars>) -> Option<String> {
+    let mut ahead = rest.clone();
+    if ahead.next() != Some('[') {
+        return None;
+    }
+    let mut codes = String::new();
+    loop {
+        match ahead.next()? {
+            'm' => break,
+            c @ ('0'..='9' | ';') => codes.push(c),
+            _ => return None,
+        }
+    }
+    // Not those that hide, blink or paint the ground.
+    let ours = |code: &str| matches!(code, "" | "0" | "1" | "2" | "22" | "39") || shade(code);
+    let all = codes.split(';').all(ours);
+    all.then(|| {
+        *rest = ahead;
+        codes
+    })
+}
+
+fn shade(code: &str) -> bool {
+    matches!(code.parse(), Ok(31..=37u32))
+}
+
+/// Characters that are not seen, or that change the order of those around them.
+fn hides(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+        | '\u{e0000}'..='\u{e007f}')
+}
+
+/// As JSON writes it, in one part or two.
+fn escape(c: char, out: &mut String) {
+    for unit in c.encode_utf16(&mut [0; 2]) {
+        let _ = write!(out, "\\u{unit:04x}");
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use owo_colors::{OwoColorize, Style};
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -67,5 +144,43 @@ mod tests {
         assert_eq!(long.collect::<Vec<_>>(), [format!("  {path}")]);
         assert_eq!(lines.matches("before").count(), 12);
         assert_eq!(lines.matches("after").count(), 12);
+    }
+
+    #[test]
+    fn our_colours_stay() {
+        let style = Style::new().red().bold();
+        for text in ["a".red().to_string(), "a".style(style).to_string()] {
+            assert_eq!(harmless(&text), text);
+        }
+        assert_eq!(harmless("µs → 3×\n\tx"), "µs → 3×\n\tx");
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_written_out() {
+        for (nasty, shown) in [
+            ("\u{1b}[2J", "\\u001b[2J"),
+            ("\u{1b}]0;title\u{7}", "\\u001b]0;title\\u0007"),
+            ("\u{1b}[8mhidden", "\\u001b[8mhidden"),
+            ("\u{1b}[", "\\u001b["),
+            ("\u{9b}31m", "\\u009b31m"),
+            ("a\rb\u{8}\0", "a\\u000db\\u0008\\u0000"),
+            ("\u{202e}txt", "\\u202etxt"),
+            ("\u{2066}\u{200b}", "\\u2066\\u200b"),
+            ("\u{e0041}", "\\udb40\\udc41"),
+            ("\u{1b}[31mred", "\u{1b}[31mred\u{1b}[0m"),
+        ] {
+            assert_eq!(harmless(nasty), shown);
+        }
+    }
+
+    proptest! {
+        /// Machines read from JSON exactly what was there.
+        #[test]
+        fn json_means_the_same_after(text in "[\\x00-\\x9f\u{202a}-\u{202e}\u{e0041}\"\\\\a]{0,40}") {
+            let json = serde_json::to_string(&text).unwrap();
+            let shown = harmless(&json);
+            prop_assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), text);
+            prop_assert!(shown.chars().all(|c| !c.is_control() && !hides(c)));
+        }
     }
 }

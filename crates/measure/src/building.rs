@@ -182,25 +182,23 @@ mod tests {
         let shell = |script: &str, makes: &[&str]| building(&["sh", "-c", script], makes, place);
         let built = shell("mkdir out", &["out"]).unwrap();
         assert!(built.wall_ns > Nanoseconds::ZERO);
-        let failed = shell("echo 'a.cpp:3: error: no such type' >&2; exit 4", &[]);
-        let unmade = shell("true", &["out/a.so"]);
-        let absent = building(&["./no-such-tool"], &[], place);
-        let nowhere = building(&["true"], &[], Path::new("no/such/folder"));
-        let words = format!(
-            "ended well and did not make {}",
-            place.join("out/a.so").display()
-        );
+        let words = "ended well and did not make ".to_owned();
+        let unmade = words + &place.join("out/a.so").display().to_string();
+        let failing = "echo 'a.cpp:3: error: no such type' >&2; exit 4";
         for (result, words) in [
-            (&failed, "exit status: 4"),
-            (&failed, "a.cpp:3: error: no such type"),
-            (&unmade, words.as_str()),
+            (shell(failing, &[]), "exit status: 4"),
+            (shell(failing, &[]), "a.cpp:3: error: no such type"),
+            (shell("true", &["out/a.so"]), &*unmade),
             (
-                &absent,
+                building(&["./no-such-tool"], &[], place),
                 "cannot start ./no-such-tool: there is no such file",
             ),
-            (&nowhere, "there is no folder no/such/folder"),
+            (
+                building(&["true"], &[], Path::new("no/such/folder")),
+                "there is no folder no/such/folder",
+            ),
         ] {
-            let error = result.as_ref().unwrap_err().to_string();
+            let error = result.unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
         }
     }

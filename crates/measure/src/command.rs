@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::declared::{NoCommand, OWN, environment_of, unknown};
 use super::environments::{Made, interpreter_of};
 use crate::worker::host::Spec;
-use crate::worker::spec::Forking;
+use crate::worker::launch::Forking;
 use crate::worker::{gpu_clock, python};
 use regatta_core::suite::Suite;
 use regatta_core::suite::callable::{Callable, CudaFile, Functions, PythonCode};
@@ -191,60 +191,45 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn an_environment_without_an_interpreter_has_the_default_one() {
-        let suite = Suite {
-            environments: BTreeMap::from([
-                (
-                    "default".to_owned(),
-                    Environment {
-                        interpreter: Some("/opt/python".to_owned()),
-                        env: BTreeMap::from([("NCCL_NVLS_ENABLE".to_owned(), "0".to_owned())]),
-                        ..Environment::default()
-                    },
-                ),
-                (
-                    "ranks".to_owned(),
-                    Environment {
-                        import_paths: vec!["libraries".to_owned()],
-                        workers: vec!["sequence_parallel".to_owned()],
-                        ..Environment::default()
-                    },
-                ),
-            ]),
+    /// A suite with these environments; the first has the interpreter.
+    fn suite(environments: [(&str, Environment); 2]) -> Suite {
+        let mut environments = environments.map(|(name, of)| (name.to_owned(), of));
+        environments[0].1.interpreter = Some("/opt/python".to_owned());
+        Suite {
+            environments: environments.into(),
             ..Suite::default()
-        };
-        let own = spec("sequence_parallel", &suite, None).unwrap();
-        assert_eq!(own.program, PathBuf::from("/opt/python"));
-        assert!(
-            own.env
-                .contains(&("NCCL_NVLS_ENABLE".to_owned(), "0".to_owned()))
-        );
-        // One that is asked for by name has no other's variables.
-        let named = spec("torch@ranks", &suite, None).unwrap();
-        assert_eq!(named.program, PathBuf::from("/opt/python"));
-        assert!(named.env.iter().all(|(name, _)| name != "NCCL_NVLS_ENABLE"));
+        }
     }
 
     #[test]
-    fn import_paths_stand_before_an_environments_own() {
-        let environment = Environment {
-            interpreter: Some("/opt/python".to_owned()),
-            env: BTreeMap::from([("PYTHONPATH".to_owned(), "/own:/other".to_owned())]),
-            import_paths: vec!["first".to_owned(), "second".to_owned()],
+    fn an_environment_has_the_default_interpreter_and_its_own_variables_and_paths() {
+        let variables =
+            |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
+        let default = Environment {
+            env: variables("NCCL_NVLS_ENABLE", "0"),
             ..Environment::default()
         };
-        let suite = Suite {
-            environments: BTreeMap::from([("default".to_owned(), environment)]),
-            ..Suite::default()
+        let ranks = Environment {
+            env: variables("PYTHONPATH", "/own:/other"),
+            import_paths: vec!["first".to_owned(), "second".to_owned()],
+            workers: vec!["sequence_parallel".to_owned()],
+            ..Environment::default()
         };
-        let env = spec("torch", &suite, None).unwrap().env;
-        let paths: Vec<&str> = env
-            .iter()
-            .filter(|(name, _)| name == "PYTHONPATH")
-            .map(|(_, value)| value.as_str())
-            .collect();
-        assert_eq!(paths, ["first:second:/own:/other"]);
+        let suite = suite([("default", default), ("ranks", ranks)]);
+        let own = |worker: &str, name: &str| {
+            let spec = spec(worker, &suite, None).unwrap();
+            assert_eq!(spec.program, PathBuf::from("/opt/python"));
+            let mut env = spec.env.into_iter().filter(|(known, _)| known == name);
+            env.next().map(|(_, value)| value)
+        };
+        assert_eq!(
+            own("sequence_parallel", "NCCL_NVLS_ENABLE").as_deref(),
+            Some("0")
+        );
+        // One that is asked for by name has no other's variables.
+        assert_eq!(own("torch@ranks", "NCCL_NVLS_ENABLE"), None);
+        let paths = own("torch@ranks", "PYTHONPATH");
+        assert_eq!(paths.as_deref(), Some("first:second:/own:/other"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::launcher::Launcher;
+use super::worker::launch::Launcher;
 use crate::worker::host::{Conversation, HostError};
 use regatta_worker::protocol::Hello;
 
@@ -116,43 +116,20 @@ fn differences(first: &Hello, now: &Hello) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use regatta_worker::protocol::Device;
+    use crate::testing::hello;
     use regatta_worker::units::Bytes;
-
-    fn hello(version: &str) -> Hello {
-        Hello {
-            protocol: 1,
-            worker: "mine".to_owned(),
-            versions: BTreeMap::from([("mine".to_owned(), version.to_owned())]),
-            device: Device {
-                kind: "cuda".to_owned(),
-                name: "NVIDIA H200".to_owned(),
-                memory_bytes: Bytes(1),
-                facts: BTreeMap::from([("driver".to_owned(), "580".to_owned())]),
-            },
-            variants: Vec::new(),
-            packages: BTreeMap::new(),
-            absent: None,
-        }
-    }
 
     #[test]
     fn a_worker_that_changed_is_told_with_what_changed() {
-        let first = hello("1");
-        let mut now = hello("1");
+        let first = hello("cuda", "NVIDIA H200", &[("driver", "580")]);
+        let mut now = first.clone();
         now.device.memory_bytes = Bytes(2);
         assert!(differences(&first, &now).is_empty());
         now.device.name = "NVIDIA A100".to_owned();
         now.device.facts.clear();
-        now.versions = hello("2").versions;
-        assert_eq!(
-            differences(&first, &now),
-            [
-                "device NVIDIA H200 → NVIDIA A100",
-                "fact driver 580 → none",
-                "version mine 1 → 2",
-            ]
-        );
+        now.versions.insert("mine".to_owned(), "2".to_owned());
+        let told = "device NVIDIA H200 → NVIDIA A100; fact driver 580 → none; version mine 1 → 2";
+        assert_eq!(differences(&first, &now).join("; "), told);
         now.absent = Some("no driver".to_owned());
         assert_eq!(
             differences(&first, &now),

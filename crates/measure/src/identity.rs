@@ -218,88 +218,91 @@ mod tests {
     use super::*;
 
     fn spec(args: &[&str], env: &[(&str, &str)]) -> Spec {
+        let env = env
+            .iter()
+            .map(|&(name, value)| (name.to_owned(), value.to_owned()));
         Spec {
             name: "mine".to_owned(),
             program: PathBuf::from("sh"),
             args: args.iter().map(|&word| word.to_owned()).collect(),
-            env: env
-                .iter()
-                .map(|&(name, value)| (name.to_owned(), value.to_owned()))
-                .collect(),
+            env: env.collect(),
             directory: None,
             fix: String::new(),
             forking: Default::default(),
         }
     }
 
+    /// A folder with these files.
+    fn files(of: &[(&str, &str)]) -> (tempfile::TempDir, impl Fn(&str) -> PathBuf + use<>) {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().to_owned();
+        let at = move |name: &str| root.join(name);
+        for (name, text) in of {
+            fs::create_dir_all(at(name).parent().unwrap()).unwrap();
+            fs::write(at(name), text).unwrap();
+        }
+        (folder, at)
+    }
+
     #[test]
     fn a_worker_is_its_program_its_script_and_what_lies_beside_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let script = folder.path().join("bench.py");
-        let kernels = folder.path().join("kernels.py");
-        fs::write(&script, "import kernels").unwrap();
-        fs::write(&kernels, "fast").unwrap();
-        fs::write(folder.path().join("notes.txt"), "x").unwrap();
-        let spec = spec(&[&format!("--script={}", script.display())], &[]);
+        let (_folder, at) = files(&[
+            ("bench.py", "import kernels"),
+            ("kernels.py", "fast"),
+            ("notes.txt", "x"),
+        ]);
+        let spec = spec(&[&format!("--script={}", at("bench.py").display())], &[]);
         let before = of_worker(&spec);
         assert_eq!(before.files.len(), 3, "{:?}", before.files);
         assert_eq!(of_worker(&spec), before);
-        fs::write(kernels, "slow").unwrap();
+        fs::write(at("kernels.py"), "slow").unwrap();
         let after = of_worker(&spec);
-        let changed: Vec<_> = before
-            .files
-            .iter()
-            .filter(|(name, sum)| after.files[*name] != **sum)
-            .collect();
-        assert_eq!(changed.len(), 1);
+        let changed = before.files.iter();
+        assert_eq!(
+            changed
+                .filter(|(name, sum)| after.files[*name] != **sum)
+                .count(),
+            1
+        );
     }
 
     #[test]
     fn a_cuda_file_is_its_headers_too() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        fs::create_dir(at("inc")).unwrap();
-        fs::write(at("mine.cu"), "#include \"inc/tile.cuh\"").unwrap();
-        fs::write(at("inc/tile.cuh"), "#include \"inc/size.h\"").unwrap();
-        fs::write(at("inc/size.h"), "#define TILE 64").unwrap();
-        fs::write(at("other.cuh"), "nobody includes it").unwrap();
+        let (_folder, at) = files(&[
+            ("mine.cu", "#include \"inc/tile.cuh\""),
+            ("inc/tile.cuh", "#include \"inc/size.h\""),
+            ("inc/size.h", "#define TILE 64"),
+            ("other.cuh", "nobody includes it"),
+        ]);
         let spec = spec(&[&at("mine.cu").display().to_string()], &[]);
         let before = of_worker(&spec).files;
         fs::write(at("inc/size.h"), "#define TILE 32").unwrap();
         let after = of_worker(&spec).files;
-        let size = at("inc/size.h").display().to_string();
-        assert_ne!(before[&size], after[&size]);
-        assert!(before.contains_key(&at("inc/tile.cuh").display().to_string()));
-        assert!(!before.contains_key(&at("other.cuh").display().to_string()));
+        let name = |file: &str| at(file).display().to_string();
+        assert_ne!(before[&name("inc/size.h")], after[&name("inc/size.h")]);
+        assert!(before.contains_key(&name("inc/tile.cuh")));
+        assert!(!before.contains_key(&name("other.cuh")));
     }
 
     #[test]
-    fn a_worker_that_is_a_package_is_all_of_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let package = folder.path().join("bench");
-        fs::create_dir_all(package.join("libraries/__pycache__")).unwrap();
-        let files = ["__main__.py", "libraries/a.py"].map(|name| package.join(name));
-        for file in &files {
-            fs::write(file, "1").unwrap();
-        }
-        fs::write(package.join("libraries/__pycache__/a.so"), "1").unwrap();
-        fs::write(folder.path().join("beside.py"), "1").unwrap();
-        let found = named_files(&[package.display().to_string()], Path::new(""));
-        assert_eq!(found, files);
-    }
-
-    #[test]
-    fn a_folder_that_is_imported_from_is_known_by_its_code() {
-        let folder = tempfile::tempdir().unwrap();
-        let package = folder.path().join("package");
-        fs::create_dir(&package).unwrap();
-        fs::write(package.join("a.py"), "1").unwrap();
+    fn a_package_and_a_folder_that_is_imported_from_are_their_code() {
+        let (folder, at) = files(&[
+            ("bench/__main__.py", "1"),
+            ("bench/libraries/a.py", "1"),
+            ("beside.py", "1"),
+        ]);
         let before = listing(folder.path());
-        fs::create_dir(package.join("__pycache__")).unwrap();
-        fs::write(package.join("__pycache__/a.cpython-311.so"), "1").unwrap();
-        fs::write(package.join("notes.md"), "1").unwrap();
+        fs::create_dir(at("bench/libraries/__pycache__")).unwrap();
+        for other in ["bench/libraries/__pycache__/a.so", "bench/notes.md"] {
+            fs::write(at(other), "1").unwrap();
+        }
+        let found = named_files(&[at("bench").display().to_string()], Path::new(""));
+        assert_eq!(
+            found,
+            ["bench/__main__.py", "bench/libraries/a.py"].map(&at)
+        );
         assert_eq!(listing(folder.path()), before);
-        fs::write(package.join("b.py"), "1").unwrap();
+        fs::write(at("bench/b.py"), "1").unwrap();
         assert_ne!(listing(folder.path()), before);
     }
 

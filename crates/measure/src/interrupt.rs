@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use nix::libc;
 use nix::sys::prctl;
+use nix::sys::signal::{SigSet, Signal};
 
-use crate::worker::{descendants, signals};
+use crate::worker::descendants;
 
 /// What saying so may take: whoever should read it may have stopped reading.
 const SAYING: Duration = Duration::from_millis(300);
@@ -35,7 +36,7 @@ pub fn watch_for(rest: impl Into<Cow<'static, str>>, say: fn(String)) {
     if WATCHING.swap(true, Ordering::Relaxed) {
         return;
     }
-    let signals = signals::stopping();
+    let signals = stopping();
     if signals.thread_block().is_err() {
         return;
     }
@@ -80,5 +81,27 @@ pub fn hold_if_stopping() {
 pub fn leaves(folder: PathBuf) {
     if let Ok(mut left) = LEFT.lock() {
         left.push(folder);
+    }
+}
+
+/// Those that this process takes as a wish that it stop. A hangup that the caller has
+/// ignored, as `nohup` does, is none.
+pub fn stopping() -> SigSet {
+    let mut signals = SigSet::empty();
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGQUIT] {
+        signals.add(signal);
+    }
+    if !ignored(Signal::SIGHUP) {
+        signals.add(Signal::SIGHUP);
+    }
+    signals
+}
+
+fn ignored(signal: Signal) -> bool {
+    // SAFETY: only asks, into a structure that is plain memory.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal as i32, std::ptr::null(), &mut action) == 0
+            && action.sa_sigaction == libc::SIG_IGN
     }
 }

@@ -2,7 +2,6 @@
 
 pub mod building;
 pub mod builds;
-pub mod checkout;
 mod command;
 pub mod conformance;
 pub mod counters;
@@ -14,14 +13,14 @@ pub mod held;
 pub mod identity;
 pub mod interrupt;
 pub mod laps;
-pub mod launcher;
 pub mod machine;
-mod occupancy;
 pub mod preflight;
 pub mod released;
 pub mod ruler;
 pub mod schedule;
 pub mod session;
+#[cfg(test)]
+mod testing;
 pub mod tracing;
 pub mod verify;
 pub mod versions;

@@ -122,34 +122,20 @@ fn slug(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use regatta_worker::units::Bytes;
-
-    fn hello(kind: &str, name: &str, sms: &str) -> Hello {
-        Hello {
-            packages: BTreeMap::new(),
-            absent: None,
-            protocol: 1,
-            worker: "w".to_owned(),
-            versions: BTreeMap::new(),
-            device: Device {
-                kind: kind.to_owned(),
-                name: name.to_owned(),
-                memory_bytes: Bytes(1),
-                facts: BTreeMap::from([("sms".to_owned(), sms.to_owned())]),
-            },
-            variants: Vec::new(),
-        }
-    }
+    use crate::testing::hello;
 
     #[test]
     fn the_processor_is_hard_only_where_something_runs_on_it() {
-        let gpu = BTreeMap::from([("torch".to_owned(), hello("cuda", "NVIDIA H200", "132"))]);
+        let gpu = BTreeMap::from([(
+            "torch".to_owned(),
+            hello("cuda", "NVIDIA H200", &[("sms", "132")]),
+        )]);
         let print = fingerprint(&gpu);
         assert_eq!(print.name, "h200-132sm");
         assert_eq!(print.hard["cuda.sms"], "132");
         assert!(print.soft.contains_key("cpu"));
         let mut both = gpu;
-        both.insert("cpu".to_owned(), hello("cpu", "x", "0"));
+        both.insert("cpu".to_owned(), hello("cpu", "x", &[]));
         let print = fingerprint(&both);
         assert!(print.hard.contains_key("cpu"));
         assert!(print.name.contains("h200-132sm"), "{}", print.name);

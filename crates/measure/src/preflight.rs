@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::held::Waiting;
-use super::launcher::Launcher;
+use super::worker::launch::Launcher;
 use crate::worker::host::{Conversation, HostError};
 use regatta_core::suite::Suite;
 use regatta_core::suite::document::nearest;

@@ -4,21 +4,19 @@
 mod census;
 mod outcome;
 mod quiet;
-mod tuned;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use self::census::{Counted, Question, counters, of_invocation};
+use self::census::{Counted, Question, counters, of_invocation, tuned};
 use self::outcome::{clipped, failed, fault_of, lost, out_of_turn, start_of, unsupported};
 use self::quiet::{Quiet, Tries};
-use self::tuned::tuned;
 use super::counters::{Unwatched, Watch};
 use super::laps::{Clock, Laps, Spent};
-use super::launcher::Launcher;
 use super::preflight::variant_of;
 use super::schedule::Block;
 use super::verify::{self, AskedAfter, Verifier};
+use super::worker::launch::Launcher;
 use crate::worker::host::{Conversation, HostError};
 use regatta_core::record::types::{Entry, Fault, Measurement, Outcome, Start};
 use regatta_core::suite::Suite;

@@ -27,8 +27,9 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 
 use super::machine;
+use crate::interrupt::stopping;
+use crate::worker::descendants;
 use crate::worker::program::{Leaves, Program, Started, Streams};
-use crate::worker::{descendants, signals};
 use regatta_core::machine::Recording;
 use regatta_core::record::trace::{Trace, TraceHeader, raw};
 use regatta_core::record::types::Fingerprint;
@@ -122,7 +123,7 @@ pub fn run(command: &[String], recorder: &Recorder, quiet: bool) -> io::Result<R
     let [program, arguments @ ..] = command else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    let signals = signals::stopping();
+    let signals = stopping();
     signals.thread_block()?;
     let asked = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
     // What the program leaves comes to this process, so that a stop finds it.

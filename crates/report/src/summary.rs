@@ -2,8 +2,8 @@
 
 use super::exporter::Report;
 use super::text::shell_command;
-use regatta_measure::laps::Spent;
 use regatta_judge::judgement::{ExpectationResult, Held, Judgement, LimitResult, Row, Stage, Word};
+use regatta_measure::laps::Spent;
 use regatta_worker::units::{Elapsed, Nanoseconds, Ratio, RatioInterval, Share, from_to};
 
 /// Heading of cases of which another metric got worse.

@@ -7,8 +7,8 @@ use clap::Args;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::args::AddArgs;
-use super::since::time;
+use super::AddArgs;
+use super::time;
 use crate::cli::{Ended, Stop, note, print};
 use regatta_core::record::baseline;
 use regatta_core::record::history::{Added, Book, HistoryError, Reduced, Store, reduced};

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::args::ShowArgs;
+use super::ShowArgs;
 use super::show::{chosen, read};
 use crate::cli::{Ended, note, print};
 use regatta_core::record::history::{History, Store};

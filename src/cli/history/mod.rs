@@ -2,16 +2,21 @@
 //! of a gate.
 
 mod add;
-mod args;
 mod list;
 mod show;
-mod since;
 
-use clap::{Args, Subcommand};
+use std::path::PathBuf;
 
-use self::args::{AddArgs, ShowArgs};
-use super::Ended;
+use anyhow::anyhow;
+use clap::{Args, Subcommand, ValueEnum};
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+
+use super::outputs::Outputs;
 use super::reporting::told_as_json;
+use super::{Ended, Stop};
+use regatta_core::record::history::Clock;
 
 pub use add::{Keep, kept};
 
@@ -46,5 +51,170 @@ pub fn run(args: &HistoryArgs) -> Ended {
         Some(Command::Add(args)) => told_as_json(add::run(args), args.json),
         None if args.show.list => told_as_json(list::run(&args.show), args.show.json),
         None => told_as_json(show::run(&args.show), args.show.json),
+    }
+}
+
+/// Which history.
+#[derive(Args, Clone, Debug)]
+pub(super) struct Which {
+    /// The suite [default: the only one there is]
+    pub(super) suite: Option<String>,
+
+    /// The machine, by its short name [default: the only one there is]
+    #[arg(long, value_name = "NAME")]
+    pub(super) machine: Option<String>,
+
+    /// The folder of histories
+    #[arg(long = "history", value_name = "DIR", default_value = "history")]
+    pub(super) root: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ShowArgs {
+    #[command(flatten)]
+    pub(super) which: Which,
+
+    /// List the histories that there are, or the runs of the one that is named
+    #[arg(long, conflicts_with_all = ["since", "case", "reference", "clock", "output", "all"])]
+    pub(super) list: bool,
+
+    /// Tell changes since then: `30d`, `12w`, `2026-05-01`, or a time; days and weeks are
+    /// those before the newest run
+    #[arg(long, value_name = "WHEN", default_value = "30d")]
+    pub(super) since: String,
+
+    /// Only cases whose id matches: a part of it, or a pattern with *; may be given several
+    /// times
+    #[arg(long, value_name = "PATTERN")]
+    pub(super) case: Vec<String>,
+
+    /// What creep is measured from: the runs from this date on, or from the run with this
+    /// label on [default: the first runs]
+    #[arg(long, value_name = "WHEN")]
+    pub(super) reference: Option<String>,
+
+    /// Which of the times
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) clock: ClockArg,
+
+    #[command(flatten)]
+    pub(super) outputs: Outputs,
+
+    /// Print every case, and every change since then
+    #[arg(long)]
+    pub(super) all: bool,
+
+    /// Machine-readable output
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct AddArgs {
+    /// Run files, report folders, or folders of shards: those of one run are one
+    #[arg(required = true)]
+    pub(super) runs: Vec<String>,
+
+    /// Put them at this time in place of that of their start: a date or a time. For replaying
+    /// old versions as if they had been measured then; the line says when they were
+    #[arg(long, value_name = "TIME")]
+    pub(super) at: Option<String>,
+
+    /// The folder of histories
+    #[arg(long = "history", value_name = "DIR", default_value = "history")]
+    pub(super) root: PathBuf,
+
+    /// Machine-readable output
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// [`Clock`], as it is asked for.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(super) enum ClockArg {
+    /// The device's
+    #[default]
+    Device,
+    /// The host's, to issue a call
+    Host,
+    /// That of the worker's process on all processors
+    Processor,
+}
+
+impl From<ClockArg> for Clock {
+    fn from(clock: ClockArg) -> Clock {
+        match clock {
+            ClockArg::Device => Clock::Device,
+            ClockArg::Host => Clock::Host,
+            ClockArg::Processor => Clock::Processor,
+        }
+    }
+}
+
+/// A date, or a time such as `2026-05-01T12:00:00Z`; dates begin in the universal zone.
+pub(super) fn time(text: &str) -> Option<Timestamp> {
+    if let Ok(at) = text.parse::<Timestamp>() {
+        return Some(at);
+    }
+    // A time that is no timestamp, for want of a zone, would be read as its date.
+    let date: Date = match text.len() {
+        10 => text.parse().ok()?,
+        _ => return None,
+    };
+    Some(date.to_zoned(TimeZone::UTC).ok()?.timestamp())
+}
+
+/// The same, or a span before `newest`: `30d`, `12h`, `8w`.
+pub(super) fn since(text: &str, newest: Timestamp) -> Result<Timestamp, Stop> {
+    let hours = |number: &str, each: i64| {
+        let hours = number.parse::<i64>().ok().filter(|number| *number >= 0)?;
+        newest
+            .checked_sub(SignedDuration::from_hours(
+                hours.checked_mul(each).filter(|h| *h < 1 << 24)?,
+            ))
+            .ok()
+    };
+    let before = match text.char_indices().next_back() {
+        Some((at, 'h')) => hours(&text[..at], 1),
+        Some((at, 'd')) => hours(&text[..at], 24),
+        Some((at, 'w')) => hours(&text[..at], 24 * 7),
+        _ => None,
+    };
+    before.or_else(|| time(text)).ok_or_else(|| {
+        Stop::Usage(anyhow!(
+            "--since {text}: use a span before the newest run such as 30d, 8w or 12h, a date such \
+             as 2026-05-01, or a time such as 2026-05-01T12:00:00Z"
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_dates_and_times_are_understood() {
+        let newest: Timestamp = "2026-05-31T12:00:00Z".parse().unwrap();
+        let told = |text| since(text, newest).map(|at| at.to_string()).ok();
+        assert_eq!(told("30d").unwrap(), "2026-05-01T12:00:00Z");
+        assert_eq!(told("1w").unwrap(), "2026-05-24T12:00:00Z");
+        assert_eq!(told("12h").unwrap(), "2026-05-31T00:00:00Z");
+        assert_eq!(told("2026-05-03").unwrap(), "2026-05-03T00:00:00Z");
+        assert_eq!(
+            told("2026-05-03T06:00:00+02:00").unwrap(),
+            "2026-05-03T04:00:00Z"
+        );
+        for odd in [
+            "",
+            "d",
+            "-3d",
+            "99999999999999999999d",
+            "9999999999d",
+            "May",
+            "2026-05",
+            "3é",
+        ] {
+            assert_eq!(told(odd), None, "{odd}");
+        }
     }
 }

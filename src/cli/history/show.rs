@@ -7,8 +7,8 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::anyhow;
 use jiff::Timestamp;
 
-use super::args::{ShowArgs, Which};
-use super::since::{since, time};
+use super::{ShowArgs, Which};
+use super::{since, time};
 use crate::cli::outputs::{is_stdout, put};
 use crate::cli::{Ended, Stop, note, print};
 use regatta_core::record::history::{About, History, Store, Stored};

@@ -7,39 +7,35 @@ fn pinned(version: &str) -> Environment {
     }
 }
 
-#[test]
-fn another_requirement_is_another_environment() {
-    let cache = Path::new("cache");
-    let (old, new) = (pinned("0.8.1"), pinned("0.8.2"));
-    let old = Made::within(cache, "te", &old);
-    let again = pinned("0.8.1");
-    assert_eq!(old.folder(), Made::within(cache, "te", &again).folder());
-    assert_ne!(old.folder(), Made::within(cache, "te", &new).folder());
-    assert!(old.folder().starts_with("cache/environments"));
+fn made(cache: &Path) -> Made<'static> {
+    let environment = Box::leak(Box::new(pinned("0.8.2")));
+    Made::within(cache, "te", environment)
 }
 
 #[test]
-fn another_wheel_is_another_environment() {
+fn another_requirement_or_another_wheel_is_another_environment() {
+    let folder = |environment: &Environment| {
+        let made = Made::within(Path::new("cache"), "te", environment);
+        made.folder().to_owned()
+    };
     let wheels = tempfile::tempdir().unwrap();
     let wheel = wheels.path().join("einops-0.8.2-py3-none-any.whl");
-    let environment = Environment {
+    let filled = Environment {
         wheels: Some(wheels.path().to_string_lossy().into_owned()),
         ..pinned("0.8.2")
     };
-    let folder = || {
-        let made = Made::within(Path::new("cache"), "te", &environment);
-        made.folder().to_owned()
-    };
-    let empty = folder();
-    fs::write(&wheel, "built today").unwrap();
-    let filled = folder();
-    assert_ne!(empty, filled);
-    assert_eq!(filled, folder());
-    fs::write(&wheel, "built tomorrow").unwrap();
-    assert_ne!(filled, folder());
-    let network = pinned("0.8.2");
-    let elsewhere = Made::within(Path::new("cache"), "te", &network);
-    assert_ne!(empty, elsewhere.folder());
+    let mut folders = ["0.8.1", "0.8.2"]
+        .map(|version| folder(&pinned(version)))
+        .to_vec();
+    assert!(folders[0].starts_with("cache/environments"));
+    folders.push(folder(&filled));
+    for text in ["built today", "built tomorrow"] {
+        fs::write(&wheel, text).unwrap();
+        folders.push(folder(&filled));
+        assert_eq!(folders.last(), Some(&folder(&filled)));
+    }
+    let different: std::collections::BTreeSet<_> = folders.iter().collect();
+    assert_eq!(different.len(), folders.len());
 }
 
 #[test]
@@ -60,16 +56,21 @@ fn a_name_that_leads_out_of_the_cache_is_refused() {
 }
 
 #[test]
-fn one_that_is_not_finished_is_not_made() {
+fn one_that_is_not_finished_is_not_made_and_tells_nothing_of_its_build() {
     let cache = tempfile::tempdir().unwrap();
-    let environment = pinned("0.8.2");
-    let made = Made::within(cache.path(), "te", &environment);
+    let made = made(cache.path());
+    let write = |name: &str, text: &str| fs::write(made.folder().join(name), text).unwrap();
     fs::create_dir_all(made.folder().join("bin")).unwrap();
-    fs::write(made.folder().join("bin/python"), "").unwrap();
+    write("bin/python", "");
+    write(BUILT, r#"{"wall_ns":5.0}"#);
     let error = made.interpreter().unwrap_err().to_string();
     assert!(error.contains("regatta env make te"), "{error}");
-    fs::write(made.folder().join(LOCK), "einops==0.8.2\n").unwrap();
+    assert_eq!(made.built(), None);
+    write(LOCK, "einops==0.8.2\n");
     assert!(made.interpreter().unwrap().ends_with("bin/python"));
+    assert_eq!(made.built().unwrap().wall_ns.0, 5.0);
+    write(BUILT, "torn");
+    assert_eq!(made.built(), None);
 }
 
 #[test]
@@ -91,24 +92,9 @@ fn something_was_built_where_pip_says_that_it_created_a_wheel() {
 }
 
 #[test]
-fn an_environment_tells_what_building_it_took_once_it_is_made() {
-    let cache = tempfile::tempdir().unwrap();
-    let environment = pinned("0.8.2");
-    let made = Made::within(cache.path(), "te", &environment);
-    fs::create_dir_all(made.folder()).unwrap();
-    fs::write(made.folder().join(BUILT), r#"{"wall_ns":5.0}"#).unwrap();
-    assert_eq!(made.built(), None);
-    fs::write(made.folder().join(LOCK), "einops==0.8.2\n").unwrap();
-    assert_eq!(made.built().unwrap().wall_ns.0, 5.0);
-    fs::write(made.folder().join(BUILT), "torn").unwrap();
-    assert_eq!(made.built(), None);
-}
-
-#[test]
 fn pips_last_error_is_why_it_is_not_made() {
     let cache = tempfile::tempdir().unwrap();
-    let environment = pinned("0.8.2");
-    let made = Made::within(cache.path(), "te", &environment);
+    let made = made(cache.path());
     assert_eq!(made.complaint(), None);
     fs::create_dir_all(made.folder()).unwrap();
     let log = "2026-11-22T15:12:45,1 Collecting einops\n\

@@ -10,9 +10,9 @@ use std::time::Duration;
 use super::ExperimentError;
 use crate::declared::OWN;
 use crate::interrupt;
-use crate::launcher::Launcher;
 use crate::preflight;
 use crate::worker::host::HostError;
+use crate::worker::launch::Launcher;
 use crate::worker::python::LIBRARIES;
 use crate::workers::{self, Processes};
 use regatta_core::last_words;
@@ -260,28 +260,19 @@ mod tests {
             absent("flash_attn", "torch", broken),
         ];
         let groups = grouped(&found);
-        let told: Vec<(&str, &[&str])> = groups
-            .iter()
-            .map(|(absence, workers)| (absence.lacks.as_str(), workers.as_slice()))
+        let told = groups.iter();
+        let told: Vec<String> = told
+            .map(|(absence, workers)| format!("{}: {}", workers.join(", "), absence.lacks))
             .collect();
-        assert_eq!(
-            told,
-            [
-                ("`torch` is not installed", &["torch", "xformers"][..]),
-                ("`jax` is not installed", &["jax"]),
-                (
-                    "`torch` cannot be loaded: ImportError: libcudart.so.12: cannot open shared \
-                     object file",
-                    &["flash_attn"]
-                ),
-            ]
-        );
-        assert!(
-            groups[0]
-                .0
-                .fix
-                .starts_with("/usr/bin/python3 -m pip install torch, or name")
-        );
+        let wanted = [
+            "torch, xformers: `torch` is not installed",
+            "jax: `jax` is not installed",
+            "flash_attn: `torch` cannot be loaded: ImportError: libcudart.so.12: cannot open \
+             shared object file",
+        ];
+        assert_eq!(told, wanted);
+        let fix = &groups[0].0.fix;
+        assert!(fix.starts_with("/usr/bin/python3 -m pip install torch, or name"));
         assert!(missing("no GPU here").is_none());
     }
 }

@@ -1,19 +1,21 @@
-//! What one call does, asked of the worker.
+//! What one call does, asked of the worker, and what of it the worker does not say.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::outcome::out_of_turn_text;
-use crate::occupancy;
 use crate::worker::host::{Conversation, HostError};
 use regatta_core::machine::{
-    ASKED_OF_CUDA, Activity, CENSUS, CENSUS_FAILED, Counters, Division, INSTRUCTIONS, METRICS,
-    RecordedCall, Structure,
+    ASKED_OF_CUDA, Activity, CENSUS, CENSUS_FAILED, Counters, Division, INSTRUCTIONS, Launch,
+    METRICS, RecordedCall, Structure,
 };
+use regatta_core::record::types::{Choices, Tuned};
 use regatta_core::suite::Suite;
 use regatta_core::suite::count::Count;
+use regatta_cuda::kernels::arch::Arch;
+use regatta_cuda::kernels::occupancy::{Demand, resident};
 use regatta_worker::attention::{Case, CaseId};
-use regatta_worker::protocol::{Counter, ReplyBody, RequestBody};
+use regatta_worker::protocol::{Counter, Device, Prepared, ReplyBody, RequestBody, VariantInfo};
 
 /// What the census is to count in this case.
 pub(super) fn counters(suite: &Suite, case: &Case) -> Vec<Counter> {
@@ -91,7 +93,7 @@ fn counted(worker: &mut dyn Conversation, asked: &Question<'_>) -> Result<Counte
             format!("{CENSUS_FAILED}: {objection}")
         }
         ReplyBody::Census(mut census) => {
-            occupancy::complete(&mut census.structure, &worker.hello().device);
+            complete(&mut census.structure, &worker.hello().device);
             // What was asked of CUDA is exact; the activity's other figures stay with it.
             let calls = census.activity.as_ref().map(|activity| &activity.calls);
             for (call, count) in ASKED_OF_CUDA {
@@ -148,4 +150,95 @@ fn details(worker: &mut dyn Conversation, asked: &Question<'_>) -> Result<Counte
         counters: Counters::of(&census.counted).map(Box::new),
         ..Counted::default()
     })
+}
+
+/// What a tuner chose of a case that is prepared, and whether a case may ask for it.
+pub fn tuned(prepared: &Prepared, variant: &VariantInfo) -> Choices {
+    let chosen = prepared.tuned.iter().filter_map(|name| {
+        // What it became is not told: nothing is known of it.
+        let value = prepared.effective.get(name)?.clone();
+        let takes = variant.parameters.get(name);
+        let pinnable = takes.is_some_and(|takes| takes.allows(&value));
+        Some((name.clone(), Tuned { value, pinnable }))
+    });
+    chosen.collect()
+}
+
+/// Completes how many blocks a multiprocessor holds, in the launches of a structure, from what each block takes and what the device
+/// holds. Left out where either is not known.
+fn complete(structure: &mut Structure, device: &Device) {
+    let capability = device.facts.get("compute_capability");
+    let Some(arch) = capability.and_then(|capability| arch(capability)) else {
+        return;
+    };
+    for launch in &mut structure.launches {
+        if launch.blocks_per_sm.is_none() {
+            launch.blocks_per_sm = blocks_per_sm(arch, launch);
+        }
+    }
+}
+
+fn arch(capability: &str) -> Option<Arch> {
+    let (major, minor) = capability.split_once('.')?;
+    Some(Arch::of_device(major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// Barriers are not known, and taken to be no limit. A kernel that ran and does not fit is
+/// one whose figures are not what they seem: nothing is said of it.
+fn blocks_per_sm(arch: Arch, launch: &Launch) -> Option<u32> {
+    let demand = Demand {
+        threads: u32::try_from(launch.block_threads()).ok()?,
+        registers: launch.registers?,
+        shared_bytes: u32::try_from(launch.shared_bytes?).ok()?,
+        barriers: 0,
+    };
+    resident(arch, demand).filter(|&blocks| blocks > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::hello;
+
+    #[test]
+    fn occupancy_follows_from_what_a_block_takes_where_that_is_known() {
+        // The backward kernel of xFormers and PyTorch, as an H200 recorded it: 232 registers of
+        // 128 threads are 29,696 of 65,536.
+        let backward = || Launch {
+            grid: [157, 1, 1],
+            block: [128, 1, 1],
+            registers: Some(232),
+            shared_bytes: Some(53_504),
+            ..Launch::default()
+        };
+        let told = Launch {
+            blocks_per_sm: Some(1),
+            ..backward()
+        };
+        let bare = Launch {
+            registers: None,
+            ..backward()
+        };
+        let impossible = Launch {
+            shared_bytes: Some(1 << 20),
+            ..backward()
+        };
+        for (capability, launch, blocks) in [
+            ("9.0", backward(), Some(2)),
+            ("9.0", told, Some(1)),
+            ("9.0", bare, None),
+            ("9.0", impossible, None),
+            ("unknown", backward(), None),
+            ("1.3", backward(), None),
+            ("9", backward(), None),
+        ] {
+            let device = hello("cuda", "NVIDIA H200", &[("compute_capability", capability)]).device;
+            let mut structure = Structure {
+                launches: vec![launch],
+                ..Structure::default()
+            };
+            complete(&mut structure, &device);
+            assert_eq!(structure.launches[0].blocks_per_sm, blocks, "{capability}");
+        }
+    }
 }

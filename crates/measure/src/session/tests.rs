@@ -9,12 +9,10 @@ use std::rc::Rc;
 
 use super::outcome::LONGEST_REASON;
 use super::*;
+use crate::testing::{self, variant};
 use regatta_core::suite;
-use regatta_worker::attention::{Direction, Dtype};
-use regatta_worker::protocol::{
-    Census, Checked, Device, Hello, Measured, PROBES, Prepared, TensorError, VariantInfo,
-};
-use regatta_worker::units::{Bytes, Nanoseconds};
+use regatta_worker::protocol::{Census, Checked, Hello, Measured, PROBES, Prepared, TensorError};
+use regatta_worker::units::Nanoseconds;
 
 /// Too large for the harness to compute, so that made-up probes pass.
 const SUITE: &str = r#"
@@ -76,29 +74,9 @@ struct Scripted {
 }
 
 fn hello() -> Hello {
-    let variant = |name: &str| VariantInfo {
-        name: name.to_owned(),
-        summary: String::new(),
-        dtypes: Dtype::ALL.to_vec(),
-        directions: Direction::ALL.to_vec(),
-        projections: Vec::new(),
-        parameters: BTreeMap::new(),
-        stores_scores: false,
-        tf32: false,
-    };
     Hello {
-        packages: BTreeMap::new(),
-        absent: None,
-        protocol: 1,
-        worker: "mine".to_owned(),
-        versions: BTreeMap::new(),
-        device: Device {
-            kind: "cpu".to_owned(),
-            name: "abacus".to_owned(),
-            memory_bytes: Bytes(1 << 40),
-            facts: BTreeMap::new(),
-        },
-        variants: vec![variant("a"), variant("b")],
+        variants: ["a", "b"].map(variant).into(),
+        ..testing::hello("cpu", "abacus", &[])
     }
 }
 
@@ -269,19 +247,23 @@ fn fault(answers: Answers) -> (Fault, String) {
 }
 
 #[test]
-fn a_case_of_several_sets_keeps_both_checks() {
-    let (outcomes, asked, _) = ran(Answers::new());
-    for outcome in &outcomes {
-        let Outcome::Measured(measurement) = outcome else {
-            panic!("{outcome:?}");
+fn the_results_of_one_set_and_of_several_are_kept_as_they_were_checked() {
+    let one = only("measure", reply(measured(4, None)));
+    for (answers, sets) in [(Answers::new(), 3), (one, 1)] {
+        let (outcomes, asked, limits) = ran(answers);
+        let Outcome::Measured(measurement) = &outcomes[0] else {
+            panic!("{outcomes:?}");
         };
-        assert_eq!(measurement.input_sets, 3);
+        assert_eq!(measurement.input_sets, sets);
         assert_eq!(measurement.errors["out"], 1e-7);
-        assert_eq!(measurement.errors_after["out"], 1e-7);
+        let after = measurement.errors_after.get("out");
+        assert_eq!(after, (sets == 3).then_some(&1e-7));
+        let each = ["prepare", "measure", "census", "release"];
+        let wanted: Vec<&str> = ["start"].into_iter().chain(each).chain(each).collect();
+        assert_eq!(asked, wanted);
+        // Releasing has the time limit of the suite.
+        assert_eq!(limits[4], Duration::from_secs(7));
     }
-    let each = ["prepare", "measure", "census", "release"];
-    let wanted: Vec<&str> = ["start"].into_iter().chain(each).chain(each).collect();
-    assert_eq!(asked, wanted);
 }
 
 #[test]
@@ -297,46 +279,55 @@ fn the_time_of_a_session_is_of_its_workers_and_its_cases() {
 }
 
 #[test]
-fn a_worker_of_one_set_is_measured_and_nothing_is_said_to_be_checked_after() {
-    let (outcomes, ..) = ran(only("measure", reply(measured(4, None))));
-    let Outcome::Measured(measurement) = &outcomes[0] else {
-        panic!("{outcomes:?}");
-    };
-    assert_eq!(measurement.input_sets, 1);
-    assert!(measurement.errors_after.is_empty());
-}
-
-#[test]
 fn each_failure_is_of_its_fault() {
-    let measure = |body| only("measure", reply(body));
-    let prepare = |body| only("prepare", reply(body));
-    let (found, reason) = fault(prepare(prepared(0.5)));
-    assert_eq!(found, Fault::WrongResult, "{reason}");
-    assert!(reason.starts_with("wrong result: out"), "{reason}");
-    let (found, reason) = fault(measure(measured(4, Some((6, 0.5)))));
-    assert_eq!(found, Fault::WrongResult, "{reason}");
-    assert!(
-        reason.starts_with("wrong result after timing: out"),
-        "{reason}"
-    );
-    let (found, reason) = fault(measure(measured(4, Some((5, 1e-7)))));
-    assert_eq!(found, Fault::Other, "{reason}");
-    for (samples, says) in [(1, "1 samples; at least 2"), (500, "500 samples;")] {
-        let (found, reason) = fault(measure(measured(samples, Some((6, 1e-7)))));
-        assert_eq!(found, Fault::Other, "{reason}");
-        assert!(reason.contains("unusable samples"), "{reason}");
+    let failed = || ReplyBody::Failed {
+        reason: "out of memory".to_owned(),
+    };
+    for (asked, body, of, says) in [
+        (
+            "prepare",
+            prepared(0.5),
+            Fault::WrongResult,
+            "wrong result: out",
+        ),
+        (
+            "measure",
+            measured(4, Some((6, 0.5))),
+            Fault::WrongResult,
+            "wrong result after timing: out",
+        ),
+        ("measure", measured(4, Some((5, 1e-7))), Fault::Other, ""),
+        (
+            "measure",
+            measured(1, Some((6, 1e-7))),
+            Fault::Other,
+            "unusable samples: 1 samples; at least 2",
+        ),
+        (
+            "measure",
+            measured(500, Some((6, 1e-7))),
+            Fault::Other,
+            "unusable samples: 500 samples;",
+        ),
+        ("measure", failed(), Fault::Other, "out of memory"),
+        (
+            "measure",
+            ReplyBody::Bye,
+            Fault::Other,
+            "the worker answered out of turn",
+        ),
+    ] {
+        let (found, reason) = fault(only(asked, reply(body)));
+        assert_eq!(found, of, "{reason}");
         assert!(reason.contains(says), "{reason}");
     }
     for asked in ["prepare", "measure", "census"] {
         assert_eq!(fault(only(asked, Reaction::Dies)).0, Fault::Crash);
         assert_eq!(fault(only(asked, Reaction::Hangs)).0, Fault::Hang);
     }
-    let reason = "out of memory".to_owned();
-    let failed = ReplyBody::Failed { reason };
-    assert_eq!(fault(measure(failed)).0, Fault::Other);
-    let (found, reason) = fault(measure(ReplyBody::Bye));
-    assert_eq!(found, Fault::Other);
-    assert!(reason.contains("out of turn"), "{reason}");
+    // A case that fails in measuring is released too.
+    let (_, asked, _) = ran(only("measure", reply(failed())));
+    assert_eq!(asked[..4], ["start", "prepare", "measure", "release"]);
 }
 
 /// What was found of the case stays, and the worker is replaced.
@@ -365,22 +356,6 @@ fn a_failing_release_masks_nothing_and_discards_nothing() {
         assert!(matches!(outcomes[1], Outcome::Measured(_)));
         assert_eq!(asked[..4], ["start", "prepare", "release", "start"]);
     }
-}
-
-#[test]
-fn a_case_that_fails_in_measure_is_released_too() {
-    let failed = ReplyBody::Failed {
-        reason: "out of memory".to_owned(),
-    };
-    let (_, asked, _) = ran(only("measure", reply(failed)));
-    assert_eq!(asked[..4], ["start", "prepare", "measure", "release"]);
-}
-
-#[test]
-fn release_has_the_time_limit_of_the_suite() {
-    let (_, asked, limits) = ran(Answers::new());
-    let release = asked.iter().position(|asked| asked == "release").unwrap();
-    assert_eq!(limits[release], Duration::from_secs(7));
 }
 
 #[test]

@@ -105,8 +105,6 @@ fn peak(device: &Device, dtype: Dtype) -> Option<Rate> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
     use regatta_worker::protocol::Cache;
     use regatta_worker::units::{Bytes, quantities};
@@ -124,58 +122,27 @@ mod tests {
     }
 
     fn device(name: &str) -> Device {
-        Device {
-            kind: "cuda".to_owned(),
-            name: name.to_owned(),
-            memory_bytes: Bytes(0),
-            facts: BTreeMap::new(),
-        }
+        crate::testing::hello("cuda", name, &[]).device
     }
 
     #[test]
-    fn samples_above_the_peak_are_refused() {
+    fn samples_above_the_peak_and_memory_that_no_machine_has_are_refused() {
         let mut problem = Problem::new(8192, 128);
-        problem.heads = 16;
-        problem.kv_heads = 16;
-        problem.dtype = Dtype::Bf16;
-        let measured = |ns: f64| Measured {
-            device_ns: vec![Nanoseconds(ns)],
-            ..Measured::default()
+        (problem.heads, problem.kv_heads, problem.dtype) = (16, 16, Dtype::Bf16);
+        let held = |name: &str, ns: f64, bytes: u64| {
+            let measured = Measured {
+                device_ns: vec![Nanoseconds(ns)],
+                peak_bytes: Some(Bytes(bytes)),
+                ..Measured::default()
+            };
+            samples(&problem, &device(name), &asked(1, 1), &measured)
         };
         // 0.55 TFLOP in 0.1 ms: 5,500 TFLOP/s.
-        let error = samples(
-            &problem,
-            &device("NVIDIA H200"),
-            &asked(1, 1),
-            &measured(1e5),
-        )
-        .unwrap_err();
+        let error = held("NVIDIA H200", 1e5, 1 << 37).unwrap_err();
         assert!(error.contains("above the 989 TFLOP/s"), "{error}");
-        assert!(
-            samples(
-                &problem,
-                &device("NVIDIA H200"),
-                &asked(1, 1),
-                &measured(1e6)
-            )
-            .is_ok()
-        );
-        assert!(samples(&problem, &device("abacus"), &asked(1, 1), &measured(1e5)).is_ok());
-    }
-
-    #[test]
-    fn memory_that_no_machine_has_is_refused() {
-        let measured = |bytes| Measured {
-            device_ns: vec![Nanoseconds(1e6)],
-            peak_bytes: Some(Bytes(bytes)),
-            ..Measured::default()
-        };
-        let held = |bytes| {
-            let problem = Problem::new(64, 64);
-            samples(&problem, &device("abacus"), &asked(1, 1), &measured(bytes))
-        };
-        assert_eq!(held(1 << 37), Ok(()));
-        let error = held(1 << 63).unwrap_err();
+        assert_eq!(held("NVIDIA H200", 1e6, 1 << 37), Ok(()));
+        assert_eq!(held("abacus", 1e5, 1 << 37), Ok(()));
+        let error = held("abacus", 1e6, 1 << 63).unwrap_err();
         assert!(
             error.starts_with("peak_bytes is 9223372036854775808"),
             "{error}"
@@ -227,10 +194,8 @@ mod tests {
             assert!(error.contains(says), "{error}");
         }
         let plain = with(&pair, &[1.0, 2.0], &[1980.0, 210.0]);
-        assert_eq!(
-            samples(&problem, &device("x"), &asked(2, 2), &plain),
-            Ok(())
-        );
+        let held = samples(&problem, &device("x"), &asked(2, 2), &plain);
+        assert_eq!(held, Ok(()));
     }
 
     #[test]
@@ -246,11 +211,6 @@ mod tests {
         for (count, fine) in [(2, false), (3, true), (20, true), (21, false), (500, false)] {
             assert_eq!(held(count, 20, 3).is_ok(), fine, "{count}");
         }
-        let error = held(500, 20, 3).unwrap_err();
-        assert_eq!(
-            error,
-            "500 samples; at least 3 and at most 20 were asked for"
-        );
         // A suite that asks for fewer than it needs at the least.
         assert!(held(1, 1, 5).is_ok());
         assert!(held(5, 1, 5).is_ok());

@@ -2,23 +2,12 @@
 
 use super::*;
 use regatta_worker::attention::reference::{Inputs, backward, forward};
-use regatta_worker::attention::{Direction, ParamValue};
-use regatta_worker::protocol::Parameter;
 use regatta_worker::units::Nanoseconds;
 
 const SEED: u64 = 7;
 
 fn variant() -> VariantInfo {
-    VariantInfo {
-        name: "x".to_owned(),
-        summary: String::new(),
-        dtypes: Dtype::ALL.to_vec(),
-        directions: Direction::ALL.to_vec(),
-        projections: Vec::new(),
-        parameters: BTreeMap::<String, Parameter>::new(),
-        stores_scores: false,
-        tf32: false,
-    }
+    crate::testing::variant("x")
 }
 
 type Errors = BTreeMap<String, TensorError>;
@@ -54,7 +43,7 @@ fn prepared(problem: &Problem) -> Prepared {
     Prepared {
         tuned: Vec::new(),
         first_call_parts: None,
-        effective: BTreeMap::<String, ParamValue>::new(),
+        effective: BTreeMap::new(),
         errors,
         probes,
         first_call_ns: Nanoseconds(1e6),
@@ -105,48 +94,65 @@ fn figures_that_none_can_be_are_refused_in_words() {
         Verifier::default().check(&problem, SEED, &variant(), &prepared)
     };
     assert_eq!(check(&|_| {}).unwrap().len(), 4);
-    let refused = |says: &str, change: &dyn Fn(&mut Prepared)| {
-        let rejected = check(change).unwrap_err();
+    type Change = fn(&mut Prepared);
+    let cases: [(Fault, &str, Change); 11] = [
+        (Fault::Other, "a first call of -5 ns", |of| {
+            of.first_call_ns = Nanoseconds(-5.0)
+        }),
+        (Fault::Other, "a first call of 0 ns", |of| {
+            of.first_call_ns = Nanoseconds(0.0)
+        }),
+        (Fault::Other, "a first call of NaN", |of| {
+            of.first_call_ns = Nanoseconds(f64::NAN)
+        }),
+        (Fault::Other, "works off 0 problems", |of| of.problems = 0),
+        (Fault::Other, "an error of -5 for dk", |of| {
+            *relative_l2(of, "dk") = Some(-5.0)
+        }),
+        (Fault::Other, "an error of -1 for out", |of| {
+            of.errors.get_mut("out").unwrap().max_abs = Some(-1.0);
+        }),
+        (Fault::WrongResult, "no error for dv", |of| {
+            of.errors.remove("dv");
+        }),
+        (Fault::WrongResult, "0 probes of out", |of| {
+            drop(of.probes.remove("out"))
+        }),
+        (
+            Fault::WrongResult,
+            "dq has elements that are not finite",
+            |of| *probe(of, "dq") = None,
+        ),
+        (
+            Fault::WrongResult,
+            "relative L2 error 1.0e-1 is above",
+            |of| {
+                *relative_l2(of, "dq") = Some(0.1);
+            },
+        ),
+        (
+            Fault::WrongResult,
+            "regatta's own float64 check: dq[",
+            |of| {
+                *probe(of, "dq") = Some(9.0);
+            },
+        ),
+    ];
+    for (fault, says, change) in cases {
+        let rejected = check(&change).unwrap_err();
         assert!(rejected.reason.contains(says), "{rejected}");
-        assert_eq!(rejected.fault, Fault::Other, "{rejected}");
-    };
-    refused("a first call of -5 ns", &|of| {
-        of.first_call_ns = Nanoseconds(-5.0)
-    });
-    refused("a first call of 0 ns", &|of| {
-        of.first_call_ns = Nanoseconds(0.0)
-    });
-    refused("a first call of NaN", &|of| {
-        of.first_call_ns = Nanoseconds(f64::NAN)
-    });
-    refused("works off 0 problems", &|of| of.problems = 0);
-    refused("an error of -5 for dk", &|of| {
-        of.errors.get_mut("dk").unwrap().relative_l2 = Some(-5.0);
-    });
-    refused("an error of -1 for out", &|of| {
-        of.errors.get_mut("out").unwrap().max_abs = Some(-1.0);
-    });
-    let wrong = |says: &str, change: &dyn Fn(&mut Prepared)| {
-        let rejected = check(change).unwrap_err();
-        assert!(rejected.reason.starts_with("wrong result"), "{rejected}");
-        assert!(rejected.reason.contains(says), "{rejected}");
-        assert_eq!(rejected.fault, Fault::WrongResult, "{rejected}");
-    };
-    wrong("no error for dv", &|of| {
-        of.errors.remove("dv");
-    });
-    wrong("0 probes of out", &|of| {
-        of.probes.remove("out");
-    });
-    wrong("dq has elements that are not finite", &|of| {
-        of.probes.get_mut("dq").unwrap()[3] = None;
-    });
-    wrong("relative L2 error 1.0e-1 is above", &|of| {
-        of.errors.get_mut("dq").unwrap().relative_l2 = Some(0.1);
-    });
-    wrong("regatta's own float64 check: dq[", &|of| {
-        of.probes.get_mut("dq").unwrap()[3] = Some(9.0);
-    });
+        assert_eq!(rejected.fault, fault, "{rejected}");
+        let wrong = rejected.reason.starts_with("wrong result");
+        assert_eq!(wrong, fault == Fault::WrongResult, "{rejected}");
+    }
+}
+
+fn relative_l2<'a>(of: &'a mut Prepared, name: &str) -> &'a mut Option<f64> {
+    &mut of.errors.get_mut(name).unwrap().relative_l2
+}
+
+fn probe<'a>(of: &'a mut Prepared, name: &str) -> &'a mut Option<f64> {
+    &mut of.probes.get_mut(name).unwrap()[3]
 }
 
 /// As six right kernels of an H200 were called wrong: one key, so `dq` is 0.

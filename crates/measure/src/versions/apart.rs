@@ -221,9 +221,8 @@ pub fn concluded(verdicts: &[Verdict], word: Word) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::case_reading;
     use crate::versions::hunt::Side;
-    use crate::versions::search::Reading;
-    use regatta_worker::units::Ratio;
 
     const OLD: &str = "# comment\njax==0.5.0\njaxlib==0.5.0\nml_dtypes==0.4.0\nnumpy==2.1.0\n\
                        mine @ file:///w/mine-1.whl\n";
@@ -234,8 +233,8 @@ mod tests {
     fn what_moved_is_what_another_version_has() {
         let told: Vec<String> = moved(OLD, NEW).iter().map(Moved::told).collect();
         assert_eq!(
-            told,
-            ["jax 0.5.0 → 0.5.1", "jaxlib 0.5.0 → 0.5.1", "opt 1 added"]
+            told.join(", "),
+            "jax 0.5.0 → 0.5.1, jaxlib 0.5.0 → 0.5.1, opt 1 added"
         );
         assert!(moved(OLD, OLD).is_empty());
         assert_eq!(moved(NEW, OLD)[2].told(), "opt 1 removed");
@@ -245,22 +244,13 @@ mod tests {
     fn each_of_those_that_moved_is_tried_with_the_others_as_they_were() {
         let found = trials(OLD, NEW, "jaxlib");
         let names: Vec<&str> = found.iter().map(|trial| trial.name.as_str()).collect();
-        assert_eq!(
-            names,
-            ["jaxlib 0.5.1 with jax 0.5.0", "jax 0.5.1 with jaxlib 0.5.0"]
-        );
+        let wanted = ["jaxlib 0.5.1 with jax 0.5.0", "jax 0.5.1 with jaxlib 0.5.0"];
+        assert_eq!(names, wanted);
         let mut lines = found[0].requirements.clone();
         lines.sort();
-        assert_eq!(
-            lines,
-            [
-                "jax==0.5.0",
-                "jaxlib==0.5.1",
-                "mine @ file:///w/mine-1.whl",
-                "ml_dtypes==0.4.0",
-                "numpy==2.1.0",
-            ]
-        );
+        let wanted = "jax==0.5.0 jaxlib==0.5.1 mine @ file:///w/mine-1.whl ml_dtypes==0.4.0 \
+                      numpy==2.1.0";
+        assert_eq!(lines.join(" "), wanted);
         // One that moved alone needs no trial, and ten would be ten environments.
         assert!(trials("a==1\n", "a==2\n", "a").is_empty());
         let many =
@@ -275,53 +265,34 @@ mod tests {
             requirements: Vec::new(),
         };
         let case = CaseId("case".to_owned());
-        let reading = |word| Reading {
-            ratio: Ratio(1.5),
-            low: Ratio(1.4),
-            high: Ratio(1.6),
-            word,
-        };
-        let of = CaseReading {
-            case: case.clone(),
-            reading: word.map(reading),
-            base_ns: None,
-            head_ns: None,
-            sees: None,
-            cause: None,
-            reason: None,
-        };
-        trial.verdict(&Outcome::Measured { cases: vec![of] }, &case)
+        let found = case_reading("case", word.map(|word| (1.5, 1.07, word)));
+        trial.verdict(&Outcome::Measured { cases: vec![found] }, &case)
     }
 
     #[test]
     fn what_follows_is_no_more_than_was_shown() {
         use Word::{Inconclusive, Regressed, Same};
-        let said = |a, b| concluded(&[verdict("a", a), verdict("b", b)], Regressed).unwrap();
-        assert_eq!(said(Some(Same), Some(Regressed)), "b alone brings it");
-        assert_eq!(
-            said(None, Some(Regressed)),
-            "b is enough; a could not be tried alone"
-        );
-        assert_eq!(
-            said(Some(Inconclusive), Some(Regressed)),
-            "b is enough; of the others it is not decided"
-        );
-        assert_eq!(
-            said(Some(Same), Some(Same)),
-            "none of them alone: they bring it together"
-        );
-        assert_eq!(
-            said(Some(Same), None),
-            "which of them brings it is not known"
-        );
-        assert_eq!(
-            said(Some(Regressed), Some(Regressed)),
-            "each of a, b brings it alone"
-        );
-        assert_eq!(
-            said(None, None),
-            "none of them runs with the others as they were: they go together"
-        );
+        let (same, slower) = (Some(Same), Some(Regressed));
+        for (a, b, said) in [
+            (same, slower, "b alone brings it"),
+            (None, slower, "b is enough; a could not be tried alone"),
+            (
+                Some(Inconclusive),
+                slower,
+                "b is enough; of the others it is not decided",
+            ),
+            (same, same, "none of them alone: they bring it together"),
+            (same, None, "which of them brings it is not known"),
+            (slower, slower, "each of a, b brings it alone"),
+            (
+                None,
+                None,
+                "none of them runs with the others as they were: they go together",
+            ),
+        ] {
+            let verdicts = [verdict("a", a), verdict("b", b)];
+            assert_eq!(concluded(&verdicts, Regressed).unwrap(), said);
+        }
         assert_eq!(concluded(&[], Regressed), None);
     }
 

@@ -220,51 +220,42 @@ mod tests {
 
         fn line(&self, id: &str) -> String {
             let parents = self.parents(id).join(" ");
-            format!(
-                "{id}\u{1f}{parents}\u{1f}{id}\u{1f}Ann\u{1f}2026-11-22\u{1f}Change {id}\u{1f}!\n"
-            )
+            [
+                id,
+                &parents,
+                id,
+                "Ann",
+                "2026-11-22",
+                &format!("Change {id}"),
+                "!\n",
+            ]
+            .join("\u{1f}")
         }
     }
 
     impl Git for Fake {
         fn bytes(&self, arguments: &[&str]) -> Result<Vec<u8>, GitError> {
-            self.answer(arguments).map(String::into_bytes)
-        }
-    }
-
-    impl Fake {
-        fn answer(&self, arguments: &[&str]) -> Result<String, GitError> {
             let ids = || self.0.iter().map(|(id, _)| *id);
-            let refuse = || Err(GitError(format!("git {}: no", arguments.join(" "))));
-            match arguments {
+            let found = match arguments {
                 ["rev-parse", .., revision] => {
                     let name = revision.trim_end_matches("^{commit}");
-                    let known = ids().find(|id| *id == name).map(str::to_owned);
-                    known.map_or_else(refuse, Ok)
+                    ids().find(|id| *id == name).map(str::to_owned)
                 }
                 ["merge-base", one, other] => {
                     let mut common = ids().filter(|id| self.has(one, id) && self.has(other, id));
-                    common
-                        .next_back()
-                        .map_or_else(refuse, |id| Ok(id.to_owned()))
+                    common.next_back().map(str::to_owned)
                 }
-                [
-                    "rev-list",
-                    "--no-commit-header",
-                    "--ancestry-path",
-                    _,
-                    range,
-                ] => {
+                ["rev-list", _, "--ancestry-path", _, range] => {
                     let (low, high) = range.split_once("..").unwrap();
                     let between = ids().filter(|id| *id != low && self.has(high, id));
-                    Ok(between
-                        .filter(|id| self.has(id, low))
-                        .map(|id| self.line(id))
-                        .collect())
+                    let between = between.filter(|id| self.has(id, low));
+                    Some(between.map(|id| self.line(id)).collect())
                 }
-                ["rev-list", "--no-commit-header", "--max-count=1", _, id] => Ok(self.line(id)),
-                _ => refuse(),
-            }
+                ["rev-list", _, "--max-count=1", _, id] => Some(self.line(id)),
+                _ => None,
+            };
+            let refused = || GitError(format!("git {}: no", arguments.join(" ")));
+            found.map(String::into_bytes).ok_or_else(refused)
         }
     }
 
@@ -280,45 +271,43 @@ mod tests {
         ])
     }
 
-    fn ids(row: &[Commit]) -> Vec<&str> {
-        row.iter().map(|commit| commit.id.as_str()).collect()
+    fn ids(row: &[Commit]) -> String {
+        let ids: Vec<&str> = row.iter().map(|commit| commit.id.as_str()).collect();
+        ids.join(" ")
     }
 
     #[test]
-    fn a_row_holds_only_what_has_all_before_it() {
+    fn a_row_holds_only_what_has_all_before_it_and_a_merge_brings_another() {
         let git = merged();
-        assert_eq!(ids(&between(&git, "a", "n").unwrap()), ["a", "b", "m", "n"]);
-        assert_eq!(ids(&between(&git, "b", "n").unwrap()), ["b", "m", "n"]);
-        // The good end is on the branch: the main line does not have it.
-        assert_eq!(ids(&between(&git, "x", "n").unwrap()), ["x", "y", "m", "n"]);
+        // From x, the good end is on the branch: the main line does not have it.
+        for (good, bad, row) in [
+            ("a", "n", "a b m n"),
+            ("b", "n", "b m n"),
+            ("x", "n", "x y m n"),
+        ] {
+            assert_eq!(ids(&between(&git, good, bad).unwrap()), row);
+        }
         let row = between(&git, "a", "b").unwrap();
-        assert_eq!(row[1].subject, "Change b\u{1f}!");
-        assert_eq!(row[1].author, "Ann");
-    }
-
-    #[test]
-    fn what_a_merge_brought_is_a_row_from_where_it_began() {
-        let git = merged();
-        let row = between(&git, "a", "n").unwrap();
-        let rows = brought(&git, &row[1], &row[2]).unwrap();
         assert_eq!(
-            rows.iter().map(|row| ids(row)).collect::<Vec<_>>(),
-            [["a", "x", "y"]]
+            (&*row[1].subject, &*row[1].author),
+            ("Change b\u{1f}!", "Ann")
         );
-        assert!(brought(&git, &row[2], &row[3]).unwrap().is_empty());
-        let row = between(&git, "x", "n").unwrap();
-        let rows = brought(&git, &row[1], &row[2]).unwrap();
-        assert_eq!(
-            rows.iter().map(|row| ids(row)).collect::<Vec<_>>(),
-            [["a", "b"]]
-        );
+        for (good, brings) in [("a", "a x y"), ("x", "a b")] {
+            let row = between(&git, good, "n").unwrap();
+            let at = row.len() - 2;
+            let rows = brought(&git, &row[at - 1], &row[at]).unwrap();
+            assert_eq!(
+                rows.iter().map(|row| ids(row)).collect::<Vec<_>>(),
+                [brings]
+            );
+            assert!(brought(&git, &row[at], &row[at + 1]).unwrap().is_empty());
+        }
     }
 
     #[test]
     fn ends_that_are_no_range_are_refused_with_what_to_do() {
         let mut git = merged();
         git.0.push(("lone", vec![]));
-        let said = |good, bad| between(&git, good, bad).unwrap_err().to_string();
         for (good, bad, words) in [
             ("n", "a", "it is the newer of the two"),
             ("y", "b", "part at a; give --good git:a"),
@@ -328,7 +317,7 @@ mod tests {
             ("a", "b+", "git:b+ is a commit with uncommitted changes"),
             ("a-dirty", "b", "commit them"),
         ] {
-            let told = said(good, bad);
+            let told = between(&git, good, bad).unwrap_err().to_string();
             assert!(told.contains(words), "{good} {bad}: {told}");
         }
     }

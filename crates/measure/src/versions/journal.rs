@@ -334,23 +334,20 @@ mod tests {
 
     #[test]
     fn another_question_begins_anew_and_the_old_one_is_kept() {
-        type Change = fn(&mut Question);
-        let others: [(&str, Change); 5] = [
-            ("its ends", |q| q.bad = "pypi:a==4".to_owned()),
-            ("the other way", |q| q.towards = Towards::Fixed),
-            ("what the suite measures", |q| q.plan = "1".to_owned()),
-            ("the versions between", |q| {
-                q.row.pop();
-            }),
-            ("--fresh", |_| {}),
-        ];
-        for (words, change) in others {
+        let mut others: Vec<(&str, Question)> = ["its ends", "the other way"]
+            .into_iter()
+            .chain(["what the suite measures", "the versions between", "--fresh"])
+            .map(|words| (words, question()))
+            .collect();
+        others[0].1.bad = "pypi:a==4".to_owned();
+        others[1].1.towards = Towards::Fixed;
+        others[2].1.plan = "1".to_owned();
+        others[3].1.row.pop();
+        for (words, other) in others {
             let folder = tempfile::tempdir().unwrap();
             let (mut journal, _) = open(folder.path(), &question(), false);
             journal.keep(&tried("pypi:a==3")).unwrap();
             drop(journal);
-            let mut other = question();
-            change(&mut other);
             let (journal, before) = open(folder.path(), &other, words == "--fresh");
             let Before::Kept { path, because } = before else {
                 panic!("{before:?}");

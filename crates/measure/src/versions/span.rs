@@ -192,19 +192,23 @@ mod tests {
 
     #[test]
     fn packages_beside_the_first_follow_it_or_stay() {
-        let row = found("pypi:jax==0.5.0", "pypi:jax==0.5.2").unwrap();
-        assert_eq!(
-            row,
-            ["pypi:jax==0.5.0", "pypi:jax==0.5.1", "pypi:jax==0.5.2"]
-        );
-        let row = found(
-            "pypi:jax==0.5.0,jaxlib==0.5.0,numpy==2.1.0",
-            "pypi:jax==0.5.2,jaxlib==0.5.2,numpy==2.1.0",
-        );
-        assert_eq!(
-            row.unwrap()[1],
-            "pypi:jax==0.5.1,jaxlib==0.5.1,numpy==2.1.0"
-        );
+        for (rest, row) in [
+            (
+                "",
+                ["pypi:jax==0.5.0", "pypi:jax==0.5.1", "pypi:jax==0.5.2"].join(" "),
+            ),
+            (
+                ",jaxlib==0.5.0,numpy==2.1.0",
+                "pypi:jax==0.5.0,jaxlib==0.5.0,numpy==2.1.0 \
+                 pypi:jax==0.5.1,jaxlib==0.5.1,numpy==2.1.0 \
+                 pypi:jax==0.5.2,jaxlib==0.5.2,numpy==2.1.0"
+                    .to_owned(),
+            ),
+        ] {
+            let good = format!("pypi:jax==0.5.0{rest}");
+            let found = found(&good, &good.replace("=0.5.0", "=0.5.2")).unwrap();
+            assert_eq!(found.join(" "), row);
+        }
         let words = found("pypi:jax==0.5.0,a==1", "pypi:jax==0.5.2,a==3").unwrap_err();
         assert!(
             words.contains("which a goes with each release of jax"),

@@ -10,8 +10,8 @@ use std::thread;
 use command_fds::FdMapping;
 
 use super::error::HostError;
+use super::launch::Spec;
 use super::log::Log;
-use super::spec::Spec;
 
 /// A reply line longer than this is garbage, not a message.
 const LONGEST_REPLY: u64 = 256 << 20;

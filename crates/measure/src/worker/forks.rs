@@ -15,10 +15,10 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::forked::Forked;
+use super::launch::{Forking, Spec};
 use super::log::Log;
 use super::program::{ENDING, Leaves, Program, STARTING, Started, Streams};
 use super::protocol::REQUEST_FD;
-use super::spec::{Forking, Spec};
 use super::supervisor;
 
 /// The process that forks.

@@ -13,12 +13,12 @@ use nix::sys::signal::Signal;
 use super::channel::{Channel, Ours, mapping, read_lines, write_lines};
 pub use super::error::HostError;
 use super::forks::Forks;
+pub use super::launch::Spec;
 use super::log::Log;
 use super::program::{Ends, Leaves, Program, Streams, why};
 use super::protocol::{
     Hello, PROTOCOL_VERSION, REPLY_FD, REQUEST_FD, Reply, ReplyBody, Request, RequestBody,
 };
-pub use super::spec::Spec;
 use regatta_worker::units::Bytes;
 
 /// How a worker process came to be.

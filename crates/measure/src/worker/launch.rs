@@ -1,11 +1,51 @@
 //! Starts the processes of one worker, or has them forked.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::forks::Forks;
-use super::host::{HostError, Process};
-use super::spec::{Forking, Spec};
+use super::host::{Conversation, HostError, Process};
+
+/// How to start a worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spec {
+    /// What to call it: `cpu`, `torch@old`.
+    pub name: String,
+    /// The program.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Environment variables set for it.
+    pub env: Vec<(String, String)>,
+    /// The folder it is started in; `None`: the one regatta was started in.
+    pub directory: Option<PathBuf>,
+    /// What to do when the program is missing.
+    pub fix: String,
+    /// Whether the program forks workers when it is told to: those of regatta's own do.
+    pub forking: Forking,
+}
+
+/// Whether workers are forked from a process that has imported their library.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Forking {
+    /// Each is started by itself.
+    #[default]
+    Never,
+    /// They are forked where that is known to change nothing: on a GPU, by a process that has
+    /// no device open and no thread running.
+    WhereSound,
+    /// They are forked, or not used.
+    Always,
+}
+
+/// Starts workers.
+pub trait Launcher {
+    /// Starts the worker of this name and has it introduce itself.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    fn start(&mut self, worker: &str) -> Result<Box<dyn Conversation>, HostError>;
+}
 
 /// How the processes of a worker come to be, decided when the first one is wanted.
 #[derive(Debug, Default)]

@@ -16,8 +16,6 @@ mod log;
 mod order;
 pub mod program;
 pub mod python;
-pub mod signals;
-pub mod spec;
 pub mod supervisor;
 
 pub use regatta_worker::{protocol, serve};

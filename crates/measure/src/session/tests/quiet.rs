@@ -135,10 +135,7 @@ fn ground_that_is_never_quiet_is_told_after_so_many_tries() {
 
 #[test]
 fn each_kind_of_worker_is_disturbed_by_what_it_runs_on() {
-    let device = |kind: &str| Device {
-        kind: kind.to_owned(),
-        ..hello().device
-    };
+    let device = |kind: &str| testing::hello(kind, "abacus", &[]).device;
     let crowded = Ground {
         cores: 2,
         foreign: Some(1.9),

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::versions::search::Reading;
-use regatta_worker::units::Ratio;
+use crate::testing::case_reading;
 
 /// Times by version; one without does not build. What merges brought, by merge.
 #[derive(Default)]
@@ -32,20 +31,7 @@ fn of(case: &str, ratio: f64) -> CaseReading {
         _ if ratio < 0.98 => Word::Improved,
         _ => Word::Same,
     };
-    CaseReading {
-        case: CaseId(case.to_owned()),
-        reading: Some(Reading {
-            ratio: Ratio(ratio),
-            low: Ratio(ratio * 0.999),
-            high: Ratio(ratio * 1.001),
-            word,
-        }),
-        base_ns: None,
-        head_ns: None,
-        sees: None,
-        cause: None,
-        reason: None,
-    }
+    case_reading(case, Some((ratio, 1.001, word)))
 }
 
 impl Edge for Fake {
@@ -84,10 +70,9 @@ impl Edge for Fake {
 
     fn tell(&mut self, step: &Step) {
         let case = step.case.map_or("", |case| &case.0);
-        self.told.push(format!(
-            "{} of about {}: {} {case}",
-            step.number, step.about, step.head.name
-        ));
+        let (number, about, head) = (step.number, step.about, &step.head.name);
+        self.told
+            .push(format!("{number} of {about}: {head} {case}"));
     }
 }
 
@@ -128,16 +113,8 @@ fn the_case_with_the_largest_change_is_followed_to_its_step() {
     let skipped = skipped(&row, &tried, Some(&found.case.case));
     assert_eq!(skipped.len(), 1);
     assert_eq!(skipped[0].1, "c does not build");
-    assert_eq!(
-        edge.told,
-        [
-            "1 of about 5: e case",
-            "2 of about 5: c case",
-            "3 of about 6: d case",
-            "4 of about 6: b case",
-            "5 of about 5: d case",
-        ]
-    );
+    let told = "1 of 5: e case, 2 of 5: c case, 3 of 6: d case, 4 of 6: b case, 5 of 5: d case";
+    assert_eq!(edge.told.join(", "), told);
 }
 
 #[test]
@@ -155,7 +132,7 @@ fn what_was_tried_is_not_tried_again() {
 }
 
 #[test]
-fn an_end_that_does_not_run_is_named() {
+fn an_end_that_does_not_run_is_named_and_a_stop_stops() {
     for (times, end) in [
         ([("a", 0.0), ("b", 1.0)], "a"),
         ([("a", 1.0), ("b", 0.0)], "b"),
@@ -164,13 +141,11 @@ fn an_end_that_does_not_run_is_named() {
         let Ending::NoEnd { end: which, reason } = ended(&row, &mut edge) else {
             panic!("{times:?}");
         };
-        assert_eq!(which.name, end);
-        assert_eq!(reason, format!("{end} does not build"));
+        assert_eq!(
+            (&*which.name, reason),
+            (end, format!("{end} does not build"))
+        );
     }
-}
-
-#[test]
-fn a_stop_of_the_edge_stops_the_search() {
     let (row, mut edge) = fake(&[("a", 1.0), ("full", 1.0)]);
     let stopped = hunt(&row, Towards::Bad, &mut Vec::new(), &mut edge);
     assert_eq!(stopped.unwrap_err(), "no space left");

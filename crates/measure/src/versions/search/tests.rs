@@ -102,42 +102,31 @@ const RELEASES: [&str; 22] = [
     "0.10.1", "0.10.2",
 ];
 
-#[test]
-fn the_release_that_made_jax_slower_is_named_in_seven_installs() {
-    let levels = jax();
-    for seed in 0..50 {
-        let (answer, asked) = History::new(&levels, 0.015, seed).search(Towards::Bad);
-        let Answer::Found {
-            low, high, skipped, ..
-        } = answer
-        else {
-            panic!("{answer:?}");
-        };
-        assert_eq!((RELEASES[low], RELEASES[high]), ("0.5.0", "0.5.1"));
-        assert!(skipped.is_empty());
-        // The good end is installed as well.
-        assert!(asked.probed.len() < 7, "{asked:?}");
-        let skipped: Vec<&str> = asked.skipped.iter().map(|&at| RELEASES[at]).collect();
-        assert_eq!(skipped, ["0.5.2"]);
-        assert_eq!(asked.direct, [(low, high)]);
+/// Where a search ended in a step.
+fn step(answer: &Answer) -> Option<(usize, usize)> {
+    match answer {
+        Answer::Found { low, high, .. } => Some((*low, *high)),
+        _ => None,
     }
 }
 
 #[test]
-fn the_release_that_is_good_again_is_named_in_seven_installs() {
+fn the_release_that_changed_jax_is_named_in_seven_installs() {
     let levels = jax();
     for seed in 0..50 {
-        let (answer, asked) = History::new(&levels, 0.015, seed).search(Towards::Fixed);
-        let Answer::Found {
-            low, high, reading, ..
-        } = answer
-        else {
-            panic!("{answer:?}");
-        };
-        // Not 0.9.2, which is a part of the way back.
-        assert_eq!((RELEASES[low], RELEASES[high]), ("0.10.1", "0.10.2"));
-        assert_eq!(reading.word, Word::Improved);
-        assert!(asked.probed.len() < 7, "{asked:?}");
+        for (towards, named, skipped) in [
+            (Towards::Bad, ["0.5.0", "0.5.1"], &["0.5.2"][..]),
+            // Not 0.9.2, which is a part of the way back.
+            (Towards::Fixed, ["0.10.1", "0.10.2"], &[]),
+        ] {
+            let (answer, asked) = History::new(&levels, 0.015, seed).search(towards);
+            let (low, high) = step(&answer).unwrap();
+            assert_eq!([RELEASES[low], RELEASES[high]], named);
+            // The good end is installed as well.
+            assert!(asked.probed.len() < 7, "{asked:?}");
+            let passed_over: Vec<&str> = asked.skipped.iter().map(|&at| RELEASES[at]).collect();
+            assert!(towards == Towards::Fixed || passed_over == skipped);
+        }
     }
 }
 
@@ -180,23 +169,15 @@ fn a_step_among_creep_is_found_in_noise() {
 }
 
 #[test]
-fn unchanged_versions_are_not_searched() {
-    let levels = vec![Some(0.0); 61];
-    let mut refused = 0;
+fn neither_noise_nor_creep_is_a_step() {
+    let unchanged = vec![Some(0.0); 61];
+    let creep: Vec<Option<f64>> = (0..61).map(|at| Some(0.003 * f64::from(at))).collect();
     for seed in 0..200 {
-        let mut history = History::new(&levels, 0.005, seed);
+        let mut history = History::new(&unchanged, 0.005, seed);
         history.floor = 0.02;
         let (answer, asked) = history.search(Towards::Bad);
-        refused += usize::from(answer == Answer::NoDifference && asked.probed == [60, 30]);
-    }
-    assert_eq!(refused, 200);
-}
-
-#[test]
-fn creep_alone_is_no_step() {
-    let levels: Vec<Option<f64>> = (0..61).map(|at| Some(0.003 * f64::from(at))).collect();
-    for seed in 0..200 {
-        let (answer, _) = History::new(&levels, 0.005, seed).search(Towards::Bad);
+        assert_eq!((answer, asked.probed), (Answer::NoDifference, vec![60, 30]));
+        let (answer, _) = History::new(&creep, 0.005, seed).search(Towards::Bad);
         let Answer::Spread(parts) = answer else {
             panic!("{answer:?}");
         };
@@ -215,122 +196,95 @@ fn history(text: &str) -> Vec<Option<f64>> {
 }
 
 #[test]
-fn the_middle_is_looked_at_where_the_ends_agree() {
-    let (answer, _) = searched(&history("0001110000"), Towards::Bad);
-    assert!(matches!(
-        answer,
-        Answer::Found {
-            low: 2,
-            high: 3,
-            ..
+fn every_shape_of_a_history_has_its_answer() {
+    use Towards::{Bad, Fixed};
+    for (levels, towards, named) in [
+        ("0001110000", Bad, Some((2, 3))),
+        ("0001110000", Fixed, Some((5, 6))),
+        ("0110000000", Bad, None),
+        // Nothing is good again at a bad end.
+        ("0000111111", Fixed, None),
+        ("0000xxx111", Bad, Some((3, 7))),
+        ("0xx1", Bad, Some((0, 3))),
+        ("0xxx", Bad, None),
+    ] {
+        let (answer, asked) = searched(&history(levels), towards);
+        assert_eq!(step(&answer), named, "{levels}");
+        match (levels, answer) {
+            ("0xxx", answer) => assert_eq!(answer, Answer::NoEnd),
+            ("0000xxx111", Answer::Found { skipped, .. }) => assert_eq!(skipped, [4, 5, 6]),
+            ("0xx1", _) => {
+                assert_eq!(asked.skipped, [2, 1], "the upper middle first");
+                assert!(asked.direct.is_empty(), "the good end was compared already");
+            }
+            ("0110000000", answer) => {
+                assert_eq!((answer, asked.probed), (Answer::NoDifference, vec![9, 5]));
+            }
+            (_, Answer::NoDifference | Answer::Found { .. }) => {}
+            (_, other) => panic!("{levels}: {other:?}"),
         }
-    ));
-    let (answer, _) = searched(&history("0001110000"), Towards::Fixed);
-    assert!(matches!(
-        answer,
-        Answer::Found {
-            low: 5,
-            high: 6,
-            ..
-        }
-    ));
-    let (answer, asked) = searched(&history("0110000000"), Towards::Bad);
-    assert_eq!((answer, asked.probed), (Answer::NoDifference, vec![9, 5]));
-    // Nothing is good again at a bad end.
-    let (answer, _) = searched(&history("0000111111"), Towards::Fixed);
-    assert_eq!(answer, Answer::NoDifference);
+    }
+}
+
+/// A comparison that is known to a factor.
+fn read(ratio: f64, factor: f64, word: Word) -> Probe {
+    Probe::Read(Reading {
+        ratio: Ratio(ratio),
+        low: Ratio(ratio / factor),
+        high: Ratio(ratio * factor),
+        word,
+    })
 }
 
 #[test]
-fn where_only_skipped_ones_lie_between_it_is_one_of_them() {
-    let (answer, _) = searched(&history("0000xxx111"), Towards::Bad);
-    let Answer::Found {
-        low, high, skipped, ..
-    } = answer
-    else {
-        panic!("{answer:?}");
-    };
-    assert_eq!((low, high, skipped), (3, 7, vec![4, 5, 6]));
-    let (answer, _) = searched(&history("0xxx"), Towards::Bad);
-    assert_eq!(answer, Answer::NoEnd);
-    let (answer, asked) = searched(&history("0xx1"), Towards::Bad);
-    assert!(matches!(
-        answer,
-        Answer::Found {
-            low: 0,
-            high: 3,
-            ..
-        }
-    ));
-    assert_eq!(asked.skipped, [2, 1], "the upper middle first");
-    assert!(asked.direct.is_empty(), "the good end was compared already");
-}
-
-#[test]
-fn a_step_that_its_neighbours_do_not_show_is_not_named() {
+fn a_step_is_named_where_its_neighbours_show_it() {
+    use Word::{Improved, Inconclusive, Regressed};
     // Against the good end version 2 is slower than 1; against 1 it is not.
-    let read = |ratio: f64, word| {
-        let ratio = Ratio(ratio);
-        Probe::Read(Reading {
-            ratio,
-            low: ratio * 0.995,
-            high: ratio * 1.005,
-            word,
-        })
-    };
-    let mut known = Known {
-        probes: BTreeMap::from([
-            (1, read(1.01, Word::Inconclusive)),
-            (2, read(1.05, Word::Regressed)),
-        ]),
-        ..Known::default()
-    };
-    let asked = next(3, Towards::Bad, &known);
-    assert_eq!(asked, Next::Direct { low: 1, high: 2 });
-    known.direct.insert((1, 2), read(1.012, Word::Inconclusive));
-    let answer = next(3, Towards::Bad, &known);
-    assert!(
-        matches!(answer, Next::Done(Answer::Spread(_))),
-        "{answer:?}"
-    );
-}
-
-#[test]
-fn what_noise_hides_is_compared_once_more_by_itself() {
-    let read = |ratio: f64, factor: f64, word| {
-        let ratio = Ratio(ratio);
-        Probe::Read(Reading {
-            ratio,
-            low: ratio / factor,
-            high: ratio * factor,
-            word,
-        })
-    };
+    let near = [(1, 1.01, 1.005, Inconclusive), (2, 1.05, 1.005, Regressed)];
     // A loaded machine: levels are known to 30 %, and the step back of 29 % is lost in that.
-    let mut known = Known {
-        probes: BTreeMap::from([
-            (4, read(1.67, 1.2, Word::Regressed)),
-            (1, read(2.83, 1.4, Word::Regressed)),
-            (2, read(2.3, 1.35, Word::Regressed)),
-            (3, read(2.36, 1.38, Word::Regressed)),
-        ]),
-        ..Known::default()
-    };
-    let asked = next(5, Towards::Fixed, &known);
-    assert_eq!(asked, Next::Direct { low: 3, high: 4 });
-    known.direct.insert((3, 4), read(0.71, 1.1, Word::Improved));
-    let answer = next(5, Towards::Fixed, &known);
-    assert!(
-        matches!(
-            answer,
-            Next::Done(Answer::Found {
-                low: 3,
-                high: 4,
-                ..
-            })
+    let far = [
+        (4, 1.67, 1.2, Regressed),
+        (1, 2.83, 1.4, Regressed),
+        (2, 2.3, 1.35, Regressed),
+        (3, 2.36, 1.38, Regressed),
+    ];
+    for (versions, towards, probes, pair, direct, named) in [
+        (
+            3,
+            Towards::Bad,
+            &near[..],
+            (1, 2),
+            (1.012, 1.005, Inconclusive),
+            false,
         ),
-        "{answer:?}"
-    );
+        (
+            5,
+            Towards::Fixed,
+            &far[..],
+            (3, 4),
+            (0.71, 1.1, Improved),
+            true,
+        ),
+    ] {
+        let probes = probes
+            .iter()
+            .map(|&(at, r, f, word)| (at, read(r, f, word)));
+        let mut known = Known {
+            probes: probes.collect(),
+            ..Known::default()
+        };
+        let (low, high) = pair;
+        let asked = next(versions, towards, &known);
+        assert_eq!(asked, Next::Direct { low, high });
+        known
+            .direct
+            .insert(pair, read(direct.0, direct.1, direct.2));
+        let Next::Done(answer) = next(versions, towards, &known) else {
+            panic!("it goes on");
+        };
+        assert_eq!(step(&answer), named.then_some(pair), "{answer:?}");
+        assert!(named || matches!(answer, Answer::Spread(_)), "{answer:?}");
+    }
 }
 
 #[test]
