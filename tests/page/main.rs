@@ -23,7 +23,7 @@ const WIDTHS: [u32; 2] = [390, 1440];
 /// The page that regatta writes when it is started so.
 fn page(folder: &Path, words: &[&str]) -> PathBuf {
     let page = folder.join("page.html");
-    let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin!("regatta"));
+    let mut command = std::process::Command::new(Path::new(env!("CARGO_BIN_EXE_regatta")));
     let output = command
         .args(words)
         .arg("--output")
