@@ -252,8 +252,7 @@ fn number(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    
-    
+
     use regatta_worker::units::{Bytes, quantities};
 
     fn measured() -> Measurement {

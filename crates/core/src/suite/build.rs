@@ -65,7 +65,6 @@ fn made(value: &Value<'_>) -> Result<PathBuf, DocumentError> {
 
 #[cfg(test)]
 mod tests {
-    
 
     use crate::suite::Suite;
     use crate::suite::document::{DocumentError, Source};

@@ -1,4 +1,3 @@
-
 use super::document::Source;
 use super::*;
 

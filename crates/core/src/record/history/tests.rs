@@ -1,8 +1,8 @@
 use std::fs;
 
 use super::*;
-use crate::record::testing::header;
 use crate::record::line;
+use crate::record::testing::header;
 
 fn timed(ns: f64) -> Came {
     Came::Timed(Figures {
