@@ -335,32 +335,3 @@ impl Run {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_old_measurement_is_of_one_set_and_was_not_checked_after_timing() {
-        let old = r#"{"device_ns":[1.0],"first_call_ns":2.0,"errors":{"out":1e-7}}"#;
-        let read: Measurement = serde_json::from_str(old).unwrap();
-        assert_eq!((read.input_sets, read.errors_after.len()), (1, 0));
-        assert_eq!(serde_json::to_string(&read).unwrap(), old);
-    }
-
-    #[test]
-    fn an_old_failure_is_of_an_unknown_fault_and_is_written_back_as_it_was() {
-        let old = r#"{"status":"failed","reason":"it ended"}"#;
-        let read: Outcome = serde_json::from_str(old).unwrap();
-        assert!(matches!(&read, Outcome::Failed { fault, .. } if fault.is_unknown()));
-        assert_eq!(serde_json::to_string(&read).unwrap(), old);
-        let new = Outcome::Failed {
-            reason: "it ended".to_owned(),
-            fault: Fault::WrongResult,
-            log: String::new(),
-        };
-        let text = serde_json::to_string(&new).unwrap();
-        assert!(text.contains(r#""fault":"wrong-result""#), "{text}");
-        assert_eq!(serde_json::from_str::<Outcome>(&text).unwrap(), new);
-    }
-}
