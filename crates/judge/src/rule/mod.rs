@@ -29,7 +29,6 @@
 //! Too few invocations call nothing but what lies many times beyond.
 
 mod evidence;
-mod few;
 mod level;
 mod looks;
 mod memory;
