@@ -17,7 +17,7 @@ use regatta_judge::spread::Spreads;
 use regatta_judge::{self as judge, Options};
 use regatta_report::Report;
 use regatta_report::files::check_writable;
-use regatta_report::terminal::spread;
+use regatta_report::terminal;
 
 /// Write reports of stored runs, or show a stored trace
 ///
@@ -170,7 +170,7 @@ fn spread(heads: &[Stored], json: bool) -> Ended {
         if json {
             all.push(json!({ "run": head.path, "cases": spreads }));
         } else {
-            print(spread(&head.side.label, &spreads))?;
+            print(terminal::spread(&head.side.label, &spreads))?;
         }
     }
     if json {
