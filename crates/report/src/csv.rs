@@ -7,7 +7,7 @@
 mod cases;
 
 use self::cases::cases;
-use super::exporter::{Exporter, RenderError, Report};
+use super::exporter::{RenderError, Report};
 use super::text::one_line;
 use regatta_core::record::disturbance;
 use regatta_core::record::types::{Entry, Outcome};
@@ -16,41 +16,26 @@ use regatta_worker::attention::ParamValue;
 use std::io::{self, Write};
 
 /// Writes both tables.
-pub(super) struct Csv;
-
-const CASES: &str = "cases.csv";
-const SAMPLES: &str = "samples.csv";
-
-impl Exporter for Csv {
-    fn names(&self) -> &'static [&'static str] {
-        &[CASES, SAMPLES]
+/// Writes one of the tables.
+pub(super) fn write(report: &Report, name: &str, out: &mut dyn Write) -> Result<(), RenderError> {
+    if name == "samples.csv" {
+        return samples(out, report);
     }
-
-    fn write(
-        &self,
-        report: &Report,
-        name: &'static str,
-        out: &mut dyn Write,
-    ) -> Result<(), RenderError> {
-        if name == SAMPLES {
-            return samples(out, report);
-        }
-        let mut spreads = Spreads::default();
-        report
-            .entries
-            .each(|entry| spreads.add(entry, &report.head.header.settings))?;
-        let mut table = ::csv::Writer::from_writer(out);
-        let filled = cases(&mut table, report, &spreads);
-        done(filled.and_then(|()| Ok(table.flush()?)), name)
-    }
+    let mut spreads = Spreads::default();
+    report
+        .entries
+        .each(|entry| spreads.add(entry, &report.head.header.settings))?;
+    let mut table = ::csv::Writer::from_writer(out);
+    let filled = cases(&mut table, report, &spreads);
+    done(filled.and_then(|()| Ok(table.flush()?)))
 }
 
 /// What a table's writer said.
-fn done(written: Result<(), ::csv::Error>, name: &'static str) -> Result<(), RenderError> {
+fn done(written: Result<(), ::csv::Error>) -> Result<(), RenderError> {
     written.map_err(|error| match error.into_kind() {
         ::csv::ErrorKind::Io(error) => RenderError::Output(error),
         kind => RenderError::Table {
-            name,
+            name: "cases.csv",
             problem: format!("{kind:?}"),
         },
     })

@@ -6,32 +6,19 @@
 
 use std::io::Write;
 
-use super::exporter::{Exporter, RenderError, Report};
+use super::exporter::{RenderError, Report};
 use super::summary::{Summary, evidence};
 use super::text::{one_line, shorten};
 use regatta_core::suite::structural::Action;
 use regatta_judge::judgement::{ExpectationResult, LimitResult, MetricRow, Row, VerdictOutcome};
 
 /// Writes `annotations.txt`.
-pub(super) struct Github;
-
-impl Exporter for Github {
-    fn names(&self) -> &'static [&'static str] {
-        &["annotations.txt"]
+pub(super) fn write(report: &Report, _: &str, out: &mut dyn Write) -> Result<(), RenderError> {
+    let file = suite_file(report);
+    for annotation in annotations(report) {
+        annotation.write(file, out)?;
     }
-
-    fn write(
-        &self,
-        report: &Report,
-        _: &'static str,
-        out: &mut dyn Write,
-    ) -> Result<(), RenderError> {
-        let file = suite_file(report);
-        for annotation in annotations(report) {
-            annotation.write(file, out)?;
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 /// Annotations of one level that a step shows.

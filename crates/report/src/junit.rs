@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use super::exporter::{Exporter, RenderError, Report};
+use super::exporter::{RenderError, Report};
 use super::summary::evidence;
 use super::text::{clean, escaped, one_line, shorten};
 use regatta_core::suite::structural::Action;
@@ -19,21 +19,8 @@ use regatta_judge::judgement::{
 use regatta_worker::units::Nanoseconds;
 
 /// Writes `junit.xml`.
-pub(super) struct Junit;
-
-impl Exporter for Junit {
-    fn names(&self) -> &'static [&'static str] {
-        &["junit.xml"]
-    }
-
-    fn write(
-        &self,
-        report: &Report,
-        _: &'static str,
-        out: &mut dyn Write,
-    ) -> Result<(), RenderError> {
-        Ok(document(report.judgement, out)?)
-    }
+pub(super) fn write(report: &Report, _: &str, out: &mut dyn Write) -> Result<(), RenderError> {
+    Ok(document(report.judgement, out)?)
 }
 
 /// Longest `message` attribute, in columns; the body has the whole text.

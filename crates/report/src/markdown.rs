@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::io;
 
 use super::by_axes::by_axes;
-use super::exporter::{Exporter, RenderError, Report};
+use super::exporter::{RenderError, Report};
 use super::summary::{METRICS, Summary, judged, reproduce};
 use super::text::{one_line, shorten};
 use regatta_core::names::plain_name;
@@ -17,22 +17,8 @@ use regatta_judge::judgement::{
 use regatta_worker::units::{NONE, Ratio};
 
 /// Writes `report.md`.
-pub(super) struct Markdown;
-
-impl Exporter for Markdown {
-    fn names(&self) -> &'static [&'static str] {
-        &["report.md"]
-    }
-
-    /// What it may hold at the most is little enough to be made first.
-    fn write(
-        &self,
-        report: &Report,
-        _: &'static str,
-        out: &mut dyn io::Write,
-    ) -> Result<(), RenderError> {
-        Ok(out.write_all(document(report).as_bytes())?)
-    }
+pub(super) fn write(report: &Report, _: &str, out: &mut dyn io::Write) -> Result<(), RenderError> {
+    Ok(out.write_all(document(report).as_bytes())?)
 }
 
 /// Rows of one table at the most.

@@ -26,7 +26,7 @@ use self::figures::{Plots, all_ratios, side_by_side};
 use self::kinds::{Kind, kinds};
 use self::measured::MeasuredView;
 use super::by_axes::{Table, by_axes};
-use super::exporter::{Exporter, RenderError, Report, STYLE, environment};
+use super::exporter::{RenderError, Report, STYLE, environment};
 use super::plot::NAMED;
 use super::summary::{METRICS, Summary, tally};
 use super::text::{clean, one_line};
@@ -37,22 +37,8 @@ use regatta_judge::judgement::{
 use regatta_worker::units::counted;
 
 /// Writes `index.html`.
-pub(super) struct Html;
-
-impl Exporter for Html {
-    fn names(&self) -> &'static [&'static str] {
-        &["index.html"]
-    }
-
-    /// However many cases there are, a page has a largest size: it is made, then written.
-    fn write(
-        &self,
-        report: &Report,
-        _: &'static str,
-        out: &mut dyn Write,
-    ) -> Result<(), RenderError> {
-        Ok(out.write_all(filled(report, LIMITS)?.as_bytes())?)
-    }
+pub(super) fn write(report: &Report, _: &str, out: &mut dyn Write) -> Result<(), RenderError> {
+    Ok(out.write_all(filled(report, LIMITS)?.as_bytes())?)
 }
 
 /// The page as text.
