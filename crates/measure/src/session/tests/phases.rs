@@ -32,7 +32,7 @@ fn the_phases_of_a_session_make_up_its_time() {
 
 #[test]
 fn a_case_tells_what_it_took_until_it_failed() {
-    let (entries, ..) = kept(only("measure", Reaction::Dies));
+    let (entries, ..) = kept(only("measure", DIES));
     let fell = [
         (Phase::Starting, STARTS),
         (Phase::Preparing, ANSWERS),
@@ -45,11 +45,7 @@ fn a_case_tells_what_it_took_until_it_failed() {
     assert_eq!(phases(&entries[1])[0], (Phase::Starting, STARTS));
     let wrong = kept(only("prepare", reply(prepared(0.5)))).0;
     let known: Vec<Phase> = phases(&wrong[0]).iter().map(|(phase, _)| *phase).collect();
-    let gone_through = [
-        Phase::Starting,
-        Phase::Preparing,
-        Phase::Checking,
-        Phase::Releasing,
-    ];
-    assert_eq!(known, gone_through, "what was not done has no time, not 0");
+    // What was not done has no time, not 0.
+    use Phase::{Checking, Preparing, Releasing, Starting};
+    assert_eq!(known, [Starting, Preparing, Checking, Releasing]);
 }
