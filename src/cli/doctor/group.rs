@@ -87,26 +87,13 @@ mod tests {
     #[test]
     fn a_line_for_each_and_what_would_help_below_it() {
         let long = "/a/folder/with/a/name".repeat(6);
+        let broken = format!("{} {long}", "words ".repeat(12));
+        #[rustfmt::skip]
         let rows = [
             row(State::Ok, "cpu", "3 variants on A CPU", ""),
-            row(
-                State::Absent,
-                "a-worker-of-a-very-long-name",
-                &"words ".repeat(30),
-                "do this",
-            ),
-            row(
-                State::Slow,
-                "torch",
-                "slow to start",
-                &"try again ".repeat(12),
-            ),
-            row(
-                State::Broken,
-                "reports",
-                &format!("{} {long}", "words ".repeat(12)),
-                "elsewhere",
-            ),
+            row(State::Absent, "a-worker-of-a-very-long-name", &"words ".repeat(30), "do this"),
+            row(State::Slow, "torch", "slow to start", &"try again ".repeat(12)),
+            row(State::Broken, "reports", &broken, "elsewhere"),
         ];
         let text = group("Workers", &rows);
         let plain = anstream::adapter::strip_str(&text).to_string();

@@ -147,18 +147,10 @@ mod tests {
     use regatta_report::text::width;
 
     #[test]
-    fn quick_by_variants() {
-        insta::assert_snapshot!(plan(&suite::load("quick").unwrap()));
-    }
-
-    #[test]
-    fn variants_that_measure_the_same_are_one() {
-        insta::assert_snapshot!(plan(&suite::load("sdpa").unwrap()));
-    }
-
-    #[test]
-    fn parameters_are_in_the_line_of_their_problem() {
-        insta::assert_snapshot!(plan(&suite::load("xformers-backward").unwrap()));
+    fn a_plan_names_variants_that_measure_the_same_once_and_parameters_with_their_problem() {
+        for name in ["quick", "sdpa", "xformers-backward"] {
+            insta::assert_snapshot!(name, plan(&suite::load(name).unwrap()));
+        }
     }
 
     #[test]

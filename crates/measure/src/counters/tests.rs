@@ -28,23 +28,22 @@ fn cores_are_those_that_the_process_may_run_on() {
 }
 
 #[test]
-fn a_process_has_its_own_time_and_that_of_children_it_waited_for() {
+fn what_linux_says_is_read_or_unknown() {
     let text = "841 (a ) b) S 1 841 841 0 -1 4194560 1 2 3 4 11 22 33 44 20 0 3 0 99";
-    assert_eq!(process_ticks(text), Some(110));
-    assert_eq!(process_ticks("841 (a) S 1 2"), None);
-    assert_eq!(process_ticks(""), None);
-}
-
-#[test]
-fn waits_pressure_and_load_are_read_or_unknown() {
+    assert_eq!(
+        process_ticks(text),
+        Some(110),
+        "with children it waited for"
+    );
     assert_eq!(run_delay("35413 9876543 12\n"), Some(9_876_543.0));
-    assert_eq!(run_delay(""), None);
     let text = "some avg10=0.74 avg60=0.88 avg300=2.04 total=5231961\n\
                 full avg10=0.00 avg60=0.00 avg300=0.00 total=7\n";
     assert_eq!(pressed(text), Some(Nanoseconds(5_231_961_000.0)));
-    assert_eq!(pressed("full avg10=0.00 total=7\n"), None);
     assert_eq!(load("0.55 0.63 1.27 1/85 841\n"), Some(0.55));
-    assert_eq!(load(""), None);
+    for short in ["", "841 (a) S 1 2", "full avg10=0.00 total=7\n"] {
+        assert_eq!((process_ticks(short), pressed(short)), (None, None));
+    }
+    assert_eq!((run_delay(""), load("")), (None, None));
 }
 
 /// A machine of two cores after so many seconds.
@@ -73,14 +72,14 @@ fn foreign_is_what_the_cores_did_less_what_was_ours() {
     let found = ground(&before, &began, &now);
     let close = |a: Option<f64>, b: f64| a.is_some_and(|a| (a - b).abs() < 1e-9);
     assert_eq!(found.window_ns, Nanoseconds(2e9));
-    assert!(
-        close(found.foreign, 1.0) && close(found.own, 1.0),
-        "{found:?}"
-    );
-    assert!(
-        close(found.steal, 0.1) && close(found.waited, 0.75),
-        "{found:?}"
-    );
+    for (found, expected) in [
+        (found.foreign, 1.0),
+        (found.own, 1.0),
+        (found.steal, 0.1),
+        (found.waited, 0.75),
+    ] {
+        assert!(close(found, expected), "{found:?} {expected}");
+    }
     assert_eq!((found.pressure, found.load), (Some(Share(0.5)), Some(3.5)));
     // Rounding of ticks may leave less than nothing.
     let found = ground(&before, &began, &after(12.0, 100.0, 52.0));
@@ -99,11 +98,8 @@ fn what_one_look_does_not_tell_is_unknown() {
     let found = ground(&blind, &blind, &now);
     assert_eq!((found.foreign, found.steal), (None, None));
     assert_eq!((found.waited, found.pressure), (None, None));
-    assert_eq!(
-        ground(&now, &now, &now),
-        Ground::default(),
-        "no time passed"
-    );
+    // No time passed.
+    assert_eq!(ground(&now, &now, &now), Ground::default());
 }
 
 #[test]

@@ -39,23 +39,6 @@ fn another_requirement_or_another_wheel_is_another_environment() {
 }
 
 #[test]
-fn a_name_that_leads_out_of_the_cache_is_refused() {
-    for environment in [pinned("0.8.1"), Environment::default()] {
-        for name in ["a/../../b", "/tmp/b", "", "a b", "a\u{1b}[2J", "ä"] {
-            let error = Made::of(name, &environment).err().unwrap().to_string();
-            assert!(error.contains("letters, digits"), "{error}");
-            assert!(!error.contains('\u{1b}'));
-        }
-    }
-    let dotted = pinned("0.8.1");
-    let made = Made::within(Path::new("cache"), "..", &dotted);
-    assert_eq!(
-        made.folder().parent(),
-        Some(Path::new("cache/environments"))
-    );
-}
-
-#[test]
 fn one_that_is_not_finished_is_not_made_and_tells_nothing_of_its_build() {
     let cache = tempfile::tempdir().unwrap();
     let made = made(cache.path());
@@ -71,16 +54,6 @@ fn one_that_is_not_finished_is_not_made_and_tells_nothing_of_its_build() {
     assert_eq!(made.built().unwrap().wall_ns.0, 5.0);
     write(BUILT, "torn");
     assert_eq!(made.built(), None);
-}
-
-#[test]
-fn one_without_requirements_is_used_as_it_is() {
-    let environment = Environment {
-        interpreter: Some("/opt/python".to_owned()),
-        ..Environment::default()
-    };
-    assert!(Made::of("plain", &environment).unwrap().is_none());
-    assert_eq!(interpreter_of(&environment), "/opt/python");
 }
 
 #[test]

@@ -38,9 +38,22 @@ type Answers = BTreeMap<&'static str, Reaction>;
 #[derive(Clone)]
 enum Reaction {
     Reply(Box<ReplyBody>),
-    Dies,
-    Hangs,
+    Fails(fn(&'static str, Duration) -> HostError),
 }
+
+const DIES: Reaction = Reaction::Fails(|asked, _| HostError::Died {
+    name: String::new(),
+    status: "killed by SIGSEGV".to_owned(),
+    asked,
+    log: String::new(),
+});
+
+const HANGS: Reaction = Reaction::Fails(|asked, limit| HostError::TimedOut {
+    name: String::new(),
+    asked,
+    limit,
+    log: String::new(),
+});
 
 /// Everything that was asked of any worker, with its limit, and every start.
 type Log = Rc<RefCell<Vec<(String, Duration)>>>;
@@ -132,22 +145,7 @@ impl Conversation for Scripted {
         }
         match self.answers.get(asked) {
             Some(Reaction::Reply(reply)) => return Ok((**reply).clone()),
-            Some(Reaction::Dies) => {
-                return Err(HostError::Died {
-                    name: "mine".to_owned(),
-                    status: "killed by SIGSEGV".to_owned(),
-                    asked,
-                    log: String::new(),
-                });
-            }
-            Some(Reaction::Hangs) => {
-                return Err(HostError::TimedOut {
-                    name: "mine".to_owned(),
-                    asked,
-                    limit,
-                    log: String::new(),
-                });
-            }
+            Some(Reaction::Fails(error)) => return Err(error(asked, limit)),
             None => {}
         }
         Ok(match body {
@@ -205,12 +203,21 @@ fn ran(answers: Answers) -> (Vec<Outcome>, Vec<String>, Vec<Duration>) {
 
 /// The entries of both cases, what was asked, and what was spent.
 fn kept(answers: Answers) -> (Vec<Entry>, Log, Spent) {
+    kept_on(answers, |_| {}, |_| Box::new(Unwatched))
+}
+
+/// The same of a suite that is changed, on a machine that is watched.
+fn kept_on(
+    answers: Answers,
+    change: impl FnOnce(&mut Suite),
+    watch: impl FnOnce(Hand) -> Box<dyn Watch>,
+) -> (Vec<Entry>, Log, Spent) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.toml");
     std::fs::write(&path, SUITE).unwrap();
-    let suite = suite::load(path.to_str().unwrap()).unwrap();
-    let log = Log::default();
-    let clock = Hand::default();
+    let mut suite = suite::load(path.to_str().unwrap()).unwrap();
+    change(&mut suite);
+    let (log, clock) = (Log::default(), Hand::default());
     let mut starts = Starts {
         answers,
         log: log.clone(),
@@ -227,7 +234,8 @@ fn kept(answers: Answers) -> (Vec<Entry>, Log, Spent) {
         Ok::<(), Infallible>(())
     };
     let mut detailed = BTreeSet::new();
-    let mut session = Session::new(&suite, &mut starts, &clock, &mut detailed);
+    let mut session =
+        Session::new(&suite, &mut starts, &clock, &mut detailed).watched_by(watch(clock.clone()));
     session.run(&[block], &mut Silent, &mut keep).unwrap();
     let spent = session.spent;
     (entries, log, spent)
@@ -270,7 +278,7 @@ fn the_results_of_one_set_and_of_several_are_kept_as_they_were_checked() {
 fn the_time_of_a_session_is_of_its_workers_and_its_cases() {
     for (answers, starts, asked) in [
         (Answers::new(), 1.0, 8.0),
-        (only("measure", Reaction::Dies), 2.0, 6.0),
+        (only("measure", DIES), 2.0, 6.0),
     ] {
         let (.., spent) = kept(answers);
         assert_eq!(spent.workers, Nanoseconds(starts * (STARTS + ENDS)));
@@ -283,47 +291,25 @@ fn each_failure_is_of_its_fault() {
     let failed = || ReplyBody::Failed {
         reason: "out of memory".to_owned(),
     };
-    for (asked, body, of, says) in [
-        (
-            "prepare",
-            prepared(0.5),
-            Fault::WrongResult,
-            "wrong result: out",
-        ),
-        (
-            "measure",
-            measured(4, Some((6, 0.5))),
-            Fault::WrongResult,
-            "wrong result after timing: out",
-        ),
-        ("measure", measured(4, Some((5, 1e-7))), Fault::Other, ""),
-        (
-            "measure",
-            measured(1, Some((6, 1e-7))),
-            Fault::Other,
-            "unusable samples: 1 samples; at least 2",
-        ),
-        (
-            "measure",
-            measured(500, Some((6, 1e-7))),
-            Fault::Other,
-            "unusable samples: 500 samples;",
-        ),
+    let late = |seed, error| measured(4, Some((seed, error)));
+    #[rustfmt::skip]
+    let answers = [
+        ("prepare", prepared(0.5), Fault::WrongResult, "wrong result: out"),
+        ("measure", late(6, 0.5), Fault::WrongResult, "wrong result after timing: out"),
+        ("measure", late(5, 1e-7), Fault::Other, ""),
+        ("measure", measured(1, Some((6, 1e-7))), Fault::Other, "unusable samples: 1 samples; at least 2"),
+        ("measure", measured(500, Some((6, 1e-7))), Fault::Other, "unusable samples: 500 samples;"),
         ("measure", failed(), Fault::Other, "out of memory"),
-        (
-            "measure",
-            ReplyBody::Bye,
-            Fault::Other,
-            "the worker answered out of turn",
-        ),
-    ] {
+        ("measure", ReplyBody::Bye, Fault::Other, "the worker answered out of turn"),
+    ];
+    for (asked, body, of, says) in answers {
         let (found, reason) = fault(only(asked, reply(body)));
         assert_eq!(found, of, "{reason}");
         assert!(reason.contains(says), "{reason}");
     }
     for asked in ["prepare", "measure", "census"] {
-        assert_eq!(fault(only(asked, Reaction::Dies)).0, Fault::Crash);
-        assert_eq!(fault(only(asked, Reaction::Hangs)).0, Fault::Hang);
+        assert_eq!(fault(only(asked, DIES)).0, Fault::Crash);
+        assert_eq!(fault(only(asked, HANGS)).0, Fault::Hang);
     }
     // A case that fails in measuring is released too.
     let (_, asked, _) = ran(only("measure", reply(failed())));
@@ -333,12 +319,10 @@ fn each_failure_is_of_its_fault() {
 /// What was found of the case stays, and the worker is replaced.
 #[test]
 fn a_failing_release_masks_nothing_and_discards_nothing() {
-    let failed = || {
-        reply(ReplyBody::Failed {
-            reason: "still in use".to_owned(),
-        })
-    };
-    for release in [Reaction::Dies, Reaction::Hangs, failed()] {
+    let failed = reply(ReplyBody::Failed {
+        reason: "still in use".to_owned(),
+    });
+    for release in [DIES, HANGS, failed] {
         let (outcomes, asked, _) = ran(only("release", release.clone()));
         for outcome in &outcomes {
             assert!(matches!(outcome, Outcome::Measured(_)), "{outcome:?}");
@@ -347,12 +331,9 @@ fn a_failing_release_masks_nothing_and_discards_nothing() {
 
         let mut answers = only("release", release);
         answers.insert("prepare", reply(prepared(0.5)));
+        let (found, reason) = fault(answers.clone());
+        assert_eq!(found, Fault::WrongResult, "{reason}");
         let (outcomes, asked, _) = ran(answers);
-        let Outcome::Failed { reason, fault, .. } = &outcomes[0] else {
-            panic!("{outcomes:?}");
-        };
-        assert!(reason.starts_with("wrong result: out"), "{reason}");
-        assert_eq!(*fault, Fault::WrongResult);
         assert!(matches!(outcomes[1], Outcome::Measured(_)));
         assert_eq!(asked[..4], ["start", "prepare", "release", "start"]);
     }

@@ -94,56 +94,28 @@ fn figures_that_none_can_be_are_refused_in_words() {
         Verifier::default().check(&problem, SEED, &variant(), &prepared)
     };
     assert_eq!(check(&|_| {}).unwrap().len(), 4);
+    use Fault::{Other, WrongResult as Wrong};
     type Change = fn(&mut Prepared);
+    #[rustfmt::skip]
     let cases: [(Fault, &str, Change); 11] = [
-        (Fault::Other, "a first call of -5 ns", |of| {
-            of.first_call_ns = Nanoseconds(-5.0)
-        }),
-        (Fault::Other, "a first call of 0 ns", |of| {
-            of.first_call_ns = Nanoseconds(0.0)
-        }),
-        (Fault::Other, "a first call of NaN", |of| {
-            of.first_call_ns = Nanoseconds(f64::NAN)
-        }),
-        (Fault::Other, "works off 0 problems", |of| of.problems = 0),
-        (Fault::Other, "an error of -5 for dk", |of| {
-            *relative_l2(of, "dk") = Some(-5.0)
-        }),
-        (Fault::Other, "an error of -1 for out", |of| {
-            of.errors.get_mut("out").unwrap().max_abs = Some(-1.0);
-        }),
-        (Fault::WrongResult, "no error for dv", |of| {
-            of.errors.remove("dv");
-        }),
-        (Fault::WrongResult, "0 probes of out", |of| {
-            drop(of.probes.remove("out"))
-        }),
-        (
-            Fault::WrongResult,
-            "dq has elements that are not finite",
-            |of| *probe(of, "dq") = None,
-        ),
-        (
-            Fault::WrongResult,
-            "relative L2 error 1.0e-1 is above",
-            |of| {
-                *relative_l2(of, "dq") = Some(0.1);
-            },
-        ),
-        (
-            Fault::WrongResult,
-            "regatta's own float64 check: dq[",
-            |of| {
-                *probe(of, "dq") = Some(9.0);
-            },
-        ),
+        (Other, "a first call of -5 ns", |of| of.first_call_ns = Nanoseconds(-5.0)),
+        (Other, "a first call of 0 ns", |of| of.first_call_ns = Nanoseconds(0.0)),
+        (Other, "a first call of NaN", |of| of.first_call_ns = Nanoseconds(f64::NAN)),
+        (Other, "works off 0 problems", |of| of.problems = 0),
+        (Other, "an error of -5 for dk", |of| *relative_l2(of, "dk") = Some(-5.0)),
+        (Other, "an error of -1 for out", |of| of.errors.get_mut("out").unwrap().max_abs = Some(-1.0)),
+        (Wrong, "no error for dv", |of| of.errors.retain(|name, _| name != "dv")),
+        (Wrong, "0 probes of out", |of| of.probes.retain(|name, _| name != "out")),
+        (Wrong, "dq has elements that are not finite", |of| *probe(of, "dq") = None),
+        (Wrong, "relative L2 error 1.0e-1 is above", |of| *relative_l2(of, "dq") = Some(0.1)),
+        (Wrong, "regatta's own float64 check: dq[", |of| *probe(of, "dq") = Some(9.0)),
     ];
     for (fault, says, change) in cases {
         let rejected = check(&change).unwrap_err();
         assert!(rejected.reason.contains(says), "{rejected}");
         assert_eq!(rejected.fault, fault, "{rejected}");
         let wrong = rejected.reason.starts_with("wrong result");
-        assert_eq!(wrong, fault == Fault::WrongResult, "{rejected}");
+        assert_eq!(wrong, fault == Wrong, "{rejected}");
     }
 }
 
@@ -203,11 +175,9 @@ fn what_was_checked_is_what_was_asked_for() {
     other.checked.as_mut().unwrap().seed = SEED;
     let rejected = held(3, &other).unwrap_err();
     assert_eq!(rejected.fault, Fault::Other);
-    assert!(
-        rejected.reason.contains("the inputs of seed 7"),
-        "{rejected}"
-    );
-    assert!(rejected.reason.contains("those of seed 8"), "{rejected}");
+    for seed in ["the inputs of seed 7", "those of seed 8"] {
+        assert!(rejected.reason.contains(seed), "{rejected}");
+    }
     // One set for want of memory: the last call was on the first one's inputs.
     let mut short = measured(&problem, SEED);
     short.input_sets = 1;

@@ -273,23 +273,17 @@ mod tests {
     fn what_follows_is_no_more_than_was_shown() {
         use Word::{Inconclusive, Regressed, Same};
         let (same, slower) = (Some(Same), Some(Regressed));
-        for (a, b, said) in [
+        #[rustfmt::skip]
+        let all = [
             (same, slower, "b alone brings it"),
             (None, slower, "b is enough; a could not be tried alone"),
-            (
-                Some(Inconclusive),
-                slower,
-                "b is enough; of the others it is not decided",
-            ),
+            (Some(Inconclusive), slower, "b is enough; of the others it is not decided"),
             (same, same, "none of them alone: they bring it together"),
             (same, None, "which of them brings it is not known"),
             (slower, slower, "each of a, b brings it alone"),
-            (
-                None,
-                None,
-                "none of them runs with the others as they were: they go together",
-            ),
-        ] {
+            (None, None, "none of them runs with the others as they were: they go together"),
+        ];
+        for (a, b, said) in all {
             let verdicts = [verdict("a", a), verdict("b", b)];
             assert_eq!(concluded(&verdicts, Regressed).unwrap(), said);
         }

@@ -334,11 +334,9 @@ mod tests {
 
     #[test]
     fn another_question_begins_anew_and_the_old_one_is_kept() {
-        let mut others: Vec<(&str, Question)> = ["its ends", "the other way"]
-            .into_iter()
-            .chain(["what the suite measures", "the versions between", "--fresh"])
-            .map(|words| (words, question()))
-            .collect();
+        let words = "its ends/the other way/what the suite measures/the versions between/--fresh";
+        let others = words.split('/').map(|words| (words, question()));
+        let mut others: Vec<(&str, Question)> = others.collect();
         others[0].1.bad = "pypi:a==4".to_owned();
         others[1].1.towards = Towards::Fixed;
         others[2].1.plan = "1".to_owned();

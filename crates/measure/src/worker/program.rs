@@ -305,11 +305,6 @@ mod tests {
 
     use super::*;
 
-    fn refused(program: &Path) -> String {
-        let error = Command::new(program).spawn().unwrap_err();
-        why(program, &error)
-    }
-
     #[test]
     fn what_cannot_be_started_is_told_by_its_cause() {
         let folder = tempfile::tempdir().unwrap();
@@ -319,18 +314,26 @@ mod tests {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             path
         };
-        let said = refused(folder.path());
-        assert!(said.ends_with("is a folder, not a program"), "{said}");
-        let said = refused(&file("plain", "text", 0o644));
-        assert!(said.contains("is not executable; try `chmod +x "), "{said}");
-        let said = refused(&file("script", "#!/no/such/perl -w\n", 0o755));
-        assert!(
-            said.contains("wants /no/such/perl -w, which is not"),
-            "{said}"
-        );
-        assert_eq!(refused(Path::new("./none")), "there is no such file");
-        let said = refused(Path::new("no-such-program-anywhere"));
-        assert_eq!(said, "no folder of PATH has it");
+        for (program, says) in [
+            (folder.path().to_owned(), "is a folder, not a program"),
+            (
+                file("plain", "text", 0o644),
+                "is not executable; try `chmod +x ",
+            ),
+            (
+                file("script", "#!/no/such/perl -w\n", 0o755),
+                "wants /no/such/perl -w, which is not",
+            ),
+            ("./none".into(), "there is no such file"),
+            (
+                "no-such-program-anywhere".into(),
+                "no folder of PATH has it",
+            ),
+        ] {
+            let error = Command::new(&program).spawn().unwrap_err();
+            let said = why(&program, &error);
+            assert!(said.contains(says), "{said}");
+        }
     }
 
     #[test]

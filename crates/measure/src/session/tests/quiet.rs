@@ -38,53 +38,27 @@ impl Watch for Shared {
 }
 
 /// What becomes of both cases, and how often samples were asked for.
-fn on(
-    foreign: f64,
-    busy_s: f64,
-    change: impl FnOnce(&mut Suite),
-    answers: Answers,
-) -> (Vec<Measurement>, usize) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("s.toml");
-    std::fs::write(&path, SUITE).unwrap();
-    let mut suite = suite::load(path.to_str().unwrap()).unwrap();
-    change(&mut suite);
-    let (log, clock) = (Log::default(), Hand::default());
-    let mut starts = Starts {
-        answers,
-        log: log.clone(),
-        clock: clock.clone(),
+fn on(foreign: f64, busy_s: f64, change: fn(&mut Suite)) -> (Vec<Measurement>, usize) {
+    let watch = |clock| -> Box<dyn Watch> {
+        Box::new(Shared {
+            clock,
+            foreign,
+            busy_s,
+        })
     };
-    let block = Block {
-        worker: "mine".to_owned(),
-        invocation: 0,
-        cases: suite.cases.clone(),
-    };
-    let mut found = Vec::new();
-    let mut keep = |entry: &Entry| {
-        match &entry.outcome {
-            Outcome::Measured(measurement) => found.push(measurement.clone()),
-            other => panic!("{other:?}"),
-        }
-        Ok::<(), Infallible>(())
-    };
-    let watch = Shared {
-        clock: clock.clone(),
-        foreign,
-        busy_s,
-    };
-    Session::new(&suite, &mut starts, &clock, &mut BTreeSet::new())
-        .watched_by(Box::new(watch))
-        .run(&[block], &mut Silent, &mut keep)
-        .unwrap();
+    let (entries, log, _) = kept_on(Answers::new(), change, watch);
+    let found = entries.into_iter().map(|entry| match entry.outcome {
+        Outcome::Measured(measurement) => measurement,
+        other => panic!("{other:?}"),
+    });
     let asked = log.borrow();
     let asked = asked.iter().filter(|(asked, _)| asked == "measure").count();
-    (found, asked)
+    (found.collect(), asked)
 }
 
 #[test]
 fn samples_from_quiet_ground_are_taken_once() {
-    let (found, asked) = on(0.05, 1e9, |_| {}, Answers::new());
+    let (found, asked) = on(0.05, 1e9, |_| {});
     assert_eq!(asked, 2);
     for measurement in found {
         assert_eq!((measurement.disturbed, measurement.again), (vec![], None));
@@ -97,7 +71,7 @@ fn samples_from_quiet_ground_are_taken_once() {
 
 #[test]
 fn samples_that_the_machine_was_in_are_taken_again_once_it_is_quiet() {
-    let (found, asked) = on(1.9, 0.45, |_| {}, Answers::new());
+    let (found, asked) = on(1.9, 0.45, |_| {});
     assert_eq!(asked, 3);
     assert_eq!(found[0].disturbed, []);
     let again = found[0].again.clone().unwrap();
@@ -111,7 +85,7 @@ fn samples_that_the_machine_was_in_are_taken_again_once_it_is_quiet() {
 
 #[test]
 fn ground_that_is_never_quiet_is_told_after_so_many_tries() {
-    let (found, asked) = on(1.9, 1e9, |_| {}, Answers::new());
+    let (found, asked) = on(1.9, 1e9, |_| {});
     assert_eq!(asked, 2 * (1 + 2), "two more tries of each case");
     for measurement in &found {
         assert!(!measurement.disturbed.is_empty());
@@ -120,8 +94,7 @@ fn ground_that_is_never_quiet_is_told_after_so_many_tries() {
     }
     assert!(found[1].first_call_disturbed);
     // Waiting is bounded: five seconds for one more try, of which the run has six.
-    let short = |suite: &mut Suite| suite.settings.remeasure_s = 6;
-    let (found, asked) = on(1.9, 1e9, short, Answers::new());
+    let (found, asked) = on(1.9, 1e9, |suite| suite.settings.remeasure_s = 6);
     assert_eq!(asked, 2 + 2);
     assert_eq!(found[1].again, None);
     for none in [
@@ -129,34 +102,33 @@ fn ground_that_is_never_quiet_is_told_after_so_many_tries() {
         |suite: &mut Suite| suite.settings.remeasure_s = 0,
         |suite: &mut Suite| suite.settings.ground = GroundRule::Any,
     ] {
-        assert_eq!(on(1.9, 1e9, none, Answers::new()).1, 2);
+        assert_eq!(on(1.9, 1e9, none).1, 2);
     }
 }
 
 #[test]
 fn each_kind_of_worker_is_disturbed_by_what_it_runs_on() {
-    let device = |kind: &str| testing::hello(kind, "abacus", &[]).device;
     let crowded = Ground {
         cores: 2,
         foreign: Some(1.9),
         ..Ground::default()
     };
+    let state = DeviceState {
+        other_processes: Some(1),
+        ..DeviceState::default()
+    };
     let shared = Measurement {
-        state: Some(Box::new(DeviceState {
-            other_processes: Some(1),
-            ..DeviceState::default()
-        })),
+        state: Some(Box::new(state)),
         ..Measurement::default()
     };
-    let found = |kind: &str| disturbed(&device(kind), Some(&crowded), &shared);
-    assert!(matches!(
-        found("cpu")[..],
-        [Disturbance::ForeignLoad { .. }]
-    ));
-    assert_eq!(found("cuda"), [Disturbance::SharedDevice { processes: 1 }]);
-    assert_eq!(
-        disturbed(&device("cpu"), None, &shared),
-        [],
-        "nobody looked"
+    let found =
+        |kind: &str, ground| disturbed(&testing::hello(kind, "x", &[]).device, ground, &shared);
+    let crowd = found("cpu", Some(&crowded));
+    assert!(
+        matches!(crowd[..], [Disturbance::ForeignLoad { .. }]),
+        "{crowd:?}"
     );
+    let processes = [Disturbance::SharedDevice { processes: 1 }];
+    assert_eq!(found("cuda", Some(&crowded)), processes);
+    assert_eq!(found("cpu", None), [], "nobody looked");
 }

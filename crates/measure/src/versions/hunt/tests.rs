@@ -174,14 +174,3 @@ fn a_merge_is_searched_from_where_its_branch_began() {
     let outer = found(ended(&row, &mut edge));
     assert!(!outer.by_merging, "it was not looked into");
 }
-
-#[test]
-fn where_nothing_differs_it_is_said_what_was_looked_at() {
-    let (row, mut edge) = fake(&[("a", 1.0), ("b", 1.3), ("c", 1.0), ("d", 1.0), ("e", 1.0)]);
-    let Ending::NoDifference { looked_at, case } = ended(&row, &mut edge) else {
-        panic!("a change was found");
-    };
-    let names: Vec<&str> = looked_at.iter().map(|v| v.name.as_str()).collect();
-    assert_eq!(names, ["c", "e"]);
-    assert!(case.is_some());
-}

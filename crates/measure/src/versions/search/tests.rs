@@ -248,24 +248,12 @@ fn a_step_is_named_where_its_neighbours_show_it() {
         (2, 2.3, 1.35, Regressed),
         (3, 2.36, 1.38, Regressed),
     ];
-    for (versions, towards, probes, pair, direct, named) in [
-        (
-            3,
-            Towards::Bad,
-            &near[..],
-            (1, 2),
-            (1.012, 1.005, Inconclusive),
-            false,
-        ),
-        (
-            5,
-            Towards::Fixed,
-            &far[..],
-            (3, 4),
-            (0.71, 1.1, Improved),
-            true,
-        ),
-    ] {
+    #[rustfmt::skip]
+    let all = [
+        (3, Towards::Bad, &near[..], (1, 2), (1.012, 1.005, Inconclusive), false),
+        (5, Towards::Fixed, &far[..], (3, 4), (0.71, 1.1, Improved), true),
+    ];
+    for (versions, towards, probes, pair, direct, named) in all {
         let probes = probes
             .iter()
             .map(|&(at, r, f, word)| (at, read(r, f, word)));
