@@ -187,10 +187,8 @@ mod tests {
         assert_eq!(samples(&[1.0], &[]), None);
         assert_eq!(samples(&[1.0], &[taken(&[f64::NAN])]), None);
         for odd in [&[0.0, 0.0][..], &[1e9; 3], &[5e-324, 1e308]] {
-            let text = samples(&[f64::INFINITY], &[taken(odd)])
-                .unwrap()
-                .to_string();
-            assert!(!text.contains("null"), "{text}");
+            let document = samples(&[f64::INFINITY], &[taken(odd)]).unwrap();
+            assert!(!document.to_string().contains("null"), "{document}");
         }
     }
 }
