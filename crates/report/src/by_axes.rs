@@ -291,7 +291,7 @@ mod tests {
     /// have a ratio regressed.
     fn told(of: impl Fn(usize, bool) -> Option<f64>) -> String {
         let case = |i: usize| {
-            let (narrow, causal) = (i % 2 == 0, i / 2 % 2 == 0);
+            let (narrow, causal) = (i.is_multiple_of(2), i % 4 < 2);
             let head_dim = if narrow { 32 } else { 64 };
             let mask = if causal { ",causal" } else { "" };
             let id = format!("cpu/flash:s{},d{head_dim}{mask}", 64 * (1 + i / 4));

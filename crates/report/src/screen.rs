@@ -1,9 +1,11 @@
 //! Text being laid out: lines of at most [`COLUMNS`] columns, in colour or not.
 
-use crate::text::{one_line, shorten, shorten_middle, width, wrap};
-use owo_colors::{OwoColorize, Style};
 use std::fmt::Display;
 use std::io::{self, Write};
+
+use owo_colors::{OwoColorize, Style};
+
+use crate::text::{one_line, shorten, shorten_middle, width, wrap};
 
 /// Widest line.
 pub const COLUMNS: usize = 80;

@@ -1,5 +1,9 @@
 //! What is known of one case beside its verdict, as texts.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
 use crate::device::reached;
 use crate::text::{clean, one_line};
 use regatta_core::machine::ActivitySummary;
@@ -11,8 +15,6 @@ use regatta_core::record::types::{Entry, Outcome};
 use regatta_judge::judgement::{Row, Uncounted};
 use regatta_worker::attention::ParamValue;
 use regatta_worker::units::{ARROW, Nanoseconds, counted};
-use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
 
 /// Named figures of a case.
 pub(super) type Facts = Vec<Fact>;

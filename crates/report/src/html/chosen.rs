@@ -1,16 +1,16 @@
 //! Which cases a page shows in full, how long its lists are, and cases counted by variant.
 
-use super::context::{sign, tone};
-use crate::summary::Summary;
-use crate::text::one_line;
-use regatta_judge::judgement::{Judgement, Row, Timing, Word};
-use regatta_worker::attention::CaseId;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::Serialize;
 
+use super::context::{sign, tone};
+use crate::summary::Summary;
 use crate::summary::tally_of;
+use crate::text::one_line;
 use regatta_core::record::side::median;
+use regatta_judge::judgement::{Judgement, Row, Timing, Word};
+use regatta_worker::attention::CaseId;
 use regatta_worker::units::{NONE, Ratio};
 
 /// How much of many cases a page shows.

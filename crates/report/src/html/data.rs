@@ -7,6 +7,8 @@
 
 use std::collections::HashMap;
 
+use serde_json::{Value, json};
+
 use super::case::{self, Facts};
 use super::change::{Comparison, comparison, reason};
 use super::context::{Context, sign, tone};
@@ -20,7 +22,6 @@ use regatta_core::machine::{Counters, METRICS, Structure, short};
 use regatta_judge::judgement::{Row, Timing, Word};
 use regatta_worker::attention::work;
 use regatta_worker::units::{Bytes, Digits, NONE, numbers};
-use serde_json::{Value, json};
 
 /// The document as text that ends no element it stands in.
 pub(super) fn document(context: &Context, table: &Table, worst: &[usize]) -> String {
