@@ -1,10 +1,11 @@
 //! Causes as templates take them, and an account of a change as rows of a waterfall: each line's growth, and from where to where
 //! it takes the time.
 
+use serde::Serialize;
+
 use super::text::one_line;
 use regatta_judge::judgement::{Account, Finding, MetricRow, Row};
 use regatta_worker::units::Nanoseconds;
-use serde::Serialize;
 
 /// An account, as templates take it.
 #[derive(Serialize)]

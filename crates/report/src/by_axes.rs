@@ -291,7 +291,7 @@ mod tests {
     /// have a ratio regressed.
     fn told(of: impl Fn(usize, bool) -> Option<f64>) -> String {
         let case = |i: usize| {
-            let (narrow, causal) = (i % 2 == 0, i / 2 % 2 == 0);
+            let (narrow, causal) = (i.is_multiple_of(2), i % 4 < 2);
             let head_dim = if narrow { 32 } else { 64 };
             let mask = if causal { ",causal" } else { "" };
             let id = format!("cpu/flash:s{},d{head_dim}{mask}", 64 * (1 + i / 4));
@@ -330,8 +330,8 @@ mod tests {
     }
 
     #[test]
-    fn all_of_a_variant_beyond_a_length_are_told_so() {
-        let cases = (0..24).map(|i| {
+    fn lengths_and_all_but_one_value_are_terms() {
+        let beyond = (0..24).map(|i| {
             let (variant, seq) = (["flash", "naive"][i % 2], 64 << (i / 2 % 6));
             let id = format!("cpu/{variant}:s{seq},d{}", 32 << (i / 12));
             match i % 2 == 0 && seq >= 512 {
@@ -339,16 +339,10 @@ mod tests {
                 false => (id, 1.0, Word::Inconclusive),
             }
         });
-        assert_eq!(
-            by_axes(&judged(cases)),
-            "All 6 cases of cpu/flash with seq ≥ 512 are 2.00x faster; of the others, \
-             18 inconclusive."
-        );
-    }
-
-    #[test]
-    fn all_but_one_value_of_an_axis_are_told_so() {
-        let cases = (0..18).map(|i| {
+        let told = "All 6 cases of cpu/flash with seq ≥ 512 are 2.00x faster; of the others, 18 \
+                    inconclusive.";
+        assert_eq!(by_axes(&judged(beyond)), told);
+        let but_one = (0..18).map(|i| {
             let direction = ["", ",bwd", ",both"][i % 3];
             let id = format!("cpu/flash:s{},d32{direction}", 64 * (1 + i / 3));
             match i % 3 {
@@ -356,10 +350,9 @@ mod tests {
                 _ => (id, 1.15, Word::Regressed),
             }
         });
-        assert_eq!(
-            by_axes(&judged(cases)),
-            "All 12 cases with direction other than forward are 15.0 % slower; nothing else moved."
-        );
+        let told = "All 12 cases with direction other than forward are 15.0 % slower; nothing else \
+                    moved.";
+        assert_eq!(by_axes(&judged(but_one)), told);
     }
 
     #[test]

@@ -6,6 +6,8 @@
 
 mod cases;
 
+use std::io::{self, Write};
+
 use self::cases::cases;
 use super::exporter::{RenderError, Report};
 use super::text::one_line;
@@ -13,7 +15,6 @@ use regatta_core::record::disturbance;
 use regatta_core::record::types::{Entry, Outcome};
 use regatta_judge::spread::Spreads;
 use regatta_worker::attention::ParamValue;
-use std::io::{self, Write};
 
 /// Writes both tables.
 /// Writes one of the tables.

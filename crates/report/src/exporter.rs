@@ -1,15 +1,17 @@
 //! What a report is made of, what makes one, and what pages of one template have in common.
 
+use std::borrow::Cow;
+use std::io::{self, Write};
+
 use minijinja::value::Serde;
 use minijinja::{Environment, UndefinedBehavior};
+use serde::Serialize;
+
 use regatta_core::record::RecordError;
 use regatta_core::record::entries::Entries;
 use regatta_core::record::side::Side;
 use regatta_core::record::types::Run;
 use regatta_judge::judgement::Judgement;
-use serde::Serialize;
-use std::borrow::Cow;
-use std::io::{self, Write};
 
 /// Everything a report shows.
 #[derive(Clone, Debug)]

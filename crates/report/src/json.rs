@@ -2,13 +2,15 @@
 //! those knows a verdict: what is in them is measured, not judged, and a case without a time is
 //! left out.
 
+use std::io::Write;
+
+use serde::Serialize;
+use serde_json::{Map, json};
+
 use super::exporter::{RenderError, Report};
 use regatta_core::record::SCHEMA_VERSION;
 use regatta_judge::judgement::Judgement;
 use regatta_worker::units::{Nanoseconds, Rate};
-use serde::Serialize;
-use serde_json::{Map, json};
-use std::io::Write;
 
 #[derive(Serialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]

@@ -335,10 +335,8 @@ mod tests {
              p 0.0022, confirmed"
         );
         let alike = row(100_000.0, 112_300.0, 1.1231, (1.11, 1.13));
-        assert_eq!(
-            evidence(&alike).unwrap()[..2],
-            ["100.0 → 112.3 µs   +12.3 %", "[+11.0 %, +13.0 %]"]
-        );
+        let told = ["100.0 → 112.3 µs   +12.3 %", "[+11.0 %, +13.0 %]"];
+        assert_eq!(evidence(&alike).unwrap()[..2], told);
     }
 
     #[test]

@@ -5,8 +5,9 @@ mod page;
 mod tests;
 mod text;
 
+use serde::Serialize;
+
 use super::text::shell_quoted;
-pub use page::page;
 use regatta_core::record::SCHEMA_VERSION;
 use regatta_judge::judgement::Word;
 use regatta_measure::versions::apart::{Moved, Verdict, concluded};
@@ -15,7 +16,8 @@ use regatta_measure::versions::journal::Question;
 use regatta_measure::versions::search::Towards;
 use regatta_measure::versions::span::Version;
 use regatta_worker::units::{Ratio, counted};
-use serde::Serialize;
+
+pub use page::page;
 pub use text::{reading, text};
 
 /// All that is known of a bisect.

@@ -1,9 +1,10 @@
 //! Which axes describe the cases that moved.
 
+use std::collections::BTreeMap;
+
 use regatta_judge::judgement::Row;
 use regatta_worker::attention::axes::{SEQ, SEQ_AXES};
 use regatta_worker::attention::{Case, FACETS};
-use std::collections::BTreeMap;
 
 /// A description, and the cases that it is told of.
 pub(super) struct Described {

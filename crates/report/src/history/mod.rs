@@ -5,16 +5,18 @@ mod terminal;
 #[cfg(test)]
 mod tests;
 
-use super::text::one_line;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-pub use page::page;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::text::one_line;
 use regatta_core::record::history::History;
 use regatta_judge::history::{Event, Lost, Options, Series, Step, Trend, Trends, Who};
 use regatta_judge::judgement::Difference;
 use regatta_worker::units::{ARROW, Ratio, counted};
-use serde::Serialize;
-use serde_json::{Value, json};
+
+pub use page::page;
 pub use terminal::text;
 
 /// What is shown of a history.

@@ -1,9 +1,10 @@
 //! A history on standard output, in lines of at most [`COLUMNS`] columns.
 
+use owo_colors::Style;
+
 use super::{Shown, changed, day};
 use crate::screen::{COLUMNS, Screen, bad, doubtful, good, laid_out};
 use crate::text::{one_line, shorten_middle};
-use owo_colors::Style;
 use regatta_core::record::side::median;
 use regatta_judge::history::{Event, Series};
 use regatta_worker::units::{ARROW, NONE, Nanoseconds, Share, counted, from_to};

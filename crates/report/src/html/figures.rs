@@ -1,14 +1,15 @@
 //! Figures of all cases: their ratios, variants side by side, and the library that draws what one
 //! explores.
 
+use serde::Serialize;
+use serde_json::{Value, json};
+
 use super::context::Context;
 use crate::by_axes::Table;
 use crate::plot::{Bar, Ink, NAMED, Whisker, forest, throughput};
 use regatta_core::record::types::{Entry, Outcome};
 use regatta_judge::judgement::Word;
 use regatta_worker::units::numbers;
-use serde::Serialize;
-use serde_json::{Value, json};
 
 /// Of more cases variants are not drawn side by side.
 const DRAWN: usize = 1_000;
@@ -187,10 +188,8 @@ mod tests {
         assert_eq!(samples(&[1.0], &[]), None);
         assert_eq!(samples(&[1.0], &[taken(&[f64::NAN])]), None);
         for odd in [&[0.0, 0.0][..], &[1e9; 3], &[5e-324, 1e308]] {
-            let text = samples(&[f64::INFINITY], &[taken(odd)])
-                .unwrap()
-                .to_string();
-            assert!(!text.contains("null"), "{text}");
+            let document = samples(&[f64::INFINITY], &[taken(odd)]).unwrap();
+            assert!(!document.to_string().contains("null"), "{document}");
         }
     }
 }

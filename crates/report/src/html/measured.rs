@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::context::{Context, DifferenceView, difference};
-use crate::text::{clean, one_line, shell_quoted};
+use crate::text::{clean, one_line, shell_command};
 use regatta_core::record::header::SuiteRecord;
 use regatta_core::suite::Settings;
 use regatta_worker::units::{Elapsed, Nanoseconds};
@@ -61,7 +61,7 @@ impl MeasuredView {
         });
         let judgement = context.report.judgement;
         MeasuredView {
-            command: command(&header.argv),
+            command: shell_command(&header.argv),
             facts: facts(context),
             settings: settings(context),
             policy: policy(context),
@@ -74,26 +74,6 @@ impl MeasuredView {
             damage,
         }
     }
-}
-
-/// The command line, as a shell takes it.
-fn command(argv: &[String]) -> String {
-    let plain = |word: &str| {
-        let safe = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
-        !word.is_empty() && word.chars().all(safe)
-    };
-    let words: Vec<String> = argv
-        .iter()
-        .map(|word| one_line(word))
-        .map(|word| {
-            if plain(&word) {
-                word
-            } else {
-                shell_quoted(&word)
-            }
-        })
-        .collect();
-    words.join(" ")
 }
 
 fn facts(context: &Context) -> Vec<(String, String)> {

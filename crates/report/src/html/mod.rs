@@ -11,7 +11,6 @@ mod context;
 mod data;
 mod expectation;
 mod figures;
-mod kinds;
 mod measured;
 
 use std::io::Write;
@@ -19,11 +18,12 @@ use std::io::Write;
 use serde::Serialize;
 
 use self::change::ChangeView;
-use self::chosen::{LIMITS, LONGEST, Limits, WORST, WorstRow, worst_first, worst_rows};
+use self::chosen::{
+    Kind, LIMITS, LONGEST, Limits, WORST, WorstRow, kinds, worst_first, worst_rows,
+};
 use self::context::{Context, DifferenceView, difference, sign, tone};
 use self::expectation::{ExpectationView, LimitView};
 use self::figures::{Plots, all_ratios, side_by_side};
-use self::kinds::{Kind, kinds};
 use self::measured::MeasuredView;
 use super::by_axes::{Table, by_axes};
 use super::exporter::{RenderError, Report, STYLE, environment};

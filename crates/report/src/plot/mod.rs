@@ -252,14 +252,6 @@ mod tests {
             canvas.line((1, 2), (4, 5), Ink::Head, 6);
             canvas.text("a < b", (1, 2), Anchor::End, 11, Ink::Muted);
         });
-        assert_eq!(
-            svg,
-            "<svg class=\"plot\" viewBox=\"0 0 9 9\" width=\"9\" height=\"9\" role=\"img\">\
-             <title>&lt;t&gt;</title><desc>d</desc>\
-             <path class=\"s-head dots\" stroke-width=\"6\" d=\"M1 2h0M4 5h0\"/>\
-             <path class=\"s-head\" stroke-width=\"6\" d=\"M1 2L4 5\"/>\
-             <text class=\"f-muted\" x=\"1\" y=\"2\" dy=\".35em\" font-size=\"11\" \
-             text-anchor=\"end\">a &lt; b</text></svg>"
-        );
+        insta::assert_snapshot!(svg);
     }
 }

@@ -254,11 +254,7 @@ mod tests {
         };
         assert_eq!(throughput(&[]), None);
         assert_eq!(throughput(&[bar("s1,d1", 1.0), bar("s2,d1", 1.0)]), None);
-        let bars = [
-            bar("s1,d1", 1.0),
-            bar("s1,d1", f64::NAN),
-            bar("s1,d1", 1e-9),
-        ];
+        let bars = [1.0, f64::NAN, 1e-9].map(|tflops| bar("s1,d1", tflops));
         assert!(throughput(&bars).is_some());
     }
 }

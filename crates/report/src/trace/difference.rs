@@ -49,7 +49,7 @@ fn write(screen: &mut Screen, of: &Comparison) {
     screen.line("");
     screen.painted(scope(of), Style::new().bold());
     for row in figures(of) {
-        screen.line(&format!(
+        screen.line(format!(
             "  {}{:>12} → {:>12} {:>16}",
             cell(&row.name, 26),
             row.base,
@@ -219,13 +219,13 @@ fn kernels(screen: &mut Screen, of: &Comparison) {
     let changed = changed(of);
     screen.line("");
     if !changed.is_empty() {
-        screen.line(&format!(
+        screen.line(format!(
             "{:<34}{:>13} {:>10} {:>10} {:>10}",
             "kernel", "count", "mean", "mean now", "total"
         ));
     }
     for kernel in changed.iter().take(LISTED) {
-        screen.line(&format!(
+        screen.line(format!(
             "{}{:>13} {:>10} {:>10} {:>10}",
             cell(&short(kernel.called()), 34),
             count(kernel),

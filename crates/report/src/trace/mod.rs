@@ -7,16 +7,18 @@ mod page;
 mod perfetto;
 mod table;
 
+use serde::Serialize;
+
 use self::table::short;
 use crate::plot::{COLOURS, DRAWN, Timeline, timeline};
 use crate::text::{one_line, shorten};
+use regatta_core::machine::Recording;
+use regatta_core::machine::{Steady, Summary};
+
 pub use compared::compared;
 pub use difference::difference;
 pub use page::page;
 pub use perfetto::perfetto;
-use regatta_core::machine::Recording;
-use regatta_core::machine::{Steady, Summary};
-use serde::Serialize;
 pub use table::table;
 
 /// An entry of a timeline's legend.

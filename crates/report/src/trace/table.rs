@@ -139,7 +139,7 @@ fn summary(screen: &mut Screen, of: &Summary, times: f64) {
         false => ("count", "total"),
     };
     screen.line("");
-    screen.line(&format!(
+    screen.line(format!(
         "{:<33}{count:>7} {total:>10} {:>10} {:>7} {:>9}",
         "kernel", "mean", "share", "SMs"
     ));
@@ -160,7 +160,7 @@ fn summary(screen: &mut Screen, of: &Summary, times: f64) {
         screen.hanging(2, &format!("and {more} more kernels, {rest}"));
     }
     for copy in &of.copies {
-        screen.line(&format!(
+        screen.line(format!(
             "{}{:>7} {:>10} {:>10} {:>17}",
             cell(
                 if copy.what == "set" {
@@ -233,7 +233,7 @@ pub(super) fn spent(of: &Summary, times: f64) -> Vec<String> {
 
 fn row(screen: &mut Screen, kernel: &KernelRow, of: &Summary, times: f64) {
     let first = kernel.shapes.first();
-    screen.line(&format!(
+    screen.line(format!(
         "{}{:>7} {:>10} {:>10} {:>7} {:>9}",
         cell(&short(&kernel.name), 33),
         figure(kernel.count as f64 / times),
