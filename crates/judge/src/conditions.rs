@@ -193,7 +193,7 @@ pub(super) fn of_shards(head: &Side, rows: &[Row]) -> Vec<String> {
     let names: BTreeSet<&str> = hosts.iter().map(String::as_str).collect();
     let on = match names.len() {
         0 => return Vec::new(),
-        ..=NAMED => names.into_iter().collect::<Vec<_>>().join(", "),
+        1..=NAMED => names.into_iter().collect::<Vec<_>>().join(", "),
         several => counted(several, "machine"),
     };
     let mut notes = vec![format!(

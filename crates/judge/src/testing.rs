@@ -28,13 +28,8 @@ pub fn written(line: &str) -> CaseRecord {
         }
         let (name, value) = word.split_once('=').expect(word);
         if let Some(name) = name.strip_prefix('.') {
-            let mut all: std::collections::BTreeMap<_, _> = record
-                .effective
-                .iter()
-                .map(|(n, v)| (n.clone(), v.clone()))
-                .collect();
-            all.insert(name.to_owned(), ParamValue::Int(value.parse().unwrap()));
-            record.effective = all.into();
+            let value = ParamValue::Int(value.parse().unwrap());
+            record.effective.insert(name.to_owned(), value);
         } else if let Some(name) = name.strip_prefix('+') {
             figure(&mut record, name, value.parse().unwrap());
         } else {

@@ -279,7 +279,7 @@ mod tests {
         }
         let last = blocks.last().map(|block| ParamValue::Int(*block));
         let effective = last.map(|block| ("BLOCK_M".to_owned(), block));
-        record.effective = effective.into_iter().collect::<BTreeMap<_, _>>().into();
+        record.effective = effective.into_iter().collect();
         record
     }
 

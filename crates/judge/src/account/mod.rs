@@ -144,8 +144,18 @@ mod tests {
         }
     }
 
-    fn told(times: (f64, f64), base: &Division, head: &Division, host: bool) -> String {
-        asked(times, base, head, host, None).to_string()
+    /// Operations as they are written: `name:us`, `name:us+gap`, `name:us+gap/host`.
+    fn written(line: &str) -> Division {
+        let parts = line.split_whitespace().map(|word| {
+            let (name, ns) = word.rsplit_once(':').unwrap();
+            let (ns, gap) = ns.split_once('+').unwrap_or((ns, "0"));
+            let (gap, host) = gap
+                .split_once('/')
+                .map_or((gap, None), |(g, h)| (g, Some(h)));
+            let us = |text: &str| 1e3 * text.parse::<f64>().unwrap();
+            part(name, us(ns), us(gap), host.map(us))
+        });
+        division(parts.collect())
     }
 
     fn asked(
@@ -166,95 +176,42 @@ mod tests {
         })
     }
 
-    const COPY: &str = "void at::native::elementwise_kernel<128, 4>(int)";
-
-    /// As an H200 did it: a copy of q before the kernel.
+    /// A clone as an H200 did it, a copy of q before the kernel; what a recording without a gate
+    /// shows of waiting, which is in no time behind one; and what stands in the place of a kernel,
+    /// over all layers.
     #[test]
-    fn a_clone_is_its_copy_and_the_start_of_a_second_kernel() {
-        let base = division(vec![part("flash", 14_500.0, 0.0, None)]);
-        let head = division(vec![
-            part(COPY, 1_400.0, 0.0, None),
-            part("flash", 14_600.0, 2_300.0, None),
-        ]);
-        assert_eq!(
-            told((14_900.0, 18_100.0), &base, &head, false),
-            "+3.20 µs = start of a second operation +1.70, copy kernel elementwise_kernel added \
-         +1.40, flash +0.10"
+    fn an_account_is_of_what_the_clock_saw() {
+        let copy = "at::native::elementwise_kernel<128>";
+        let model = |attention: &str| format!("qkv:1 {attention} mlp:2 qkv:1 {attention} mlp:2");
+        let (flash, three) = (
+            model("flash:80"),
+            model("scores:400 softmax:300 values:300"),
         );
-    }
-
-    /// Behind a gate nothing waits for the host, whatever a recording without one shows.
-    #[test]
-    fn gaps_explain_no_more_than_the_clock_saw() {
-        let base = division(vec![
-            part("a", 10_000.0, 0.0, None),
-            part("b", 5_000.0, 1_000.0, None),
-        ]);
-        let head = division(vec![
-            part("a", 13_000.0, 0.0, None),
-            part("b", 5_000.0, 90_000.0, None),
-        ]);
-        assert_eq!(
-            told((16_000.0, 19_000.0), &base, &head, false),
-            "+3.00 µs = a +3.00"
-        );
-        let slower = asked((16_000.0, 25_000.0), &base, &base, false, None);
-        assert_eq!(slower.to_string(), "+9.00 µs = not explained +9.00");
-    }
-
-    #[test]
-    fn a_time_that_holds_the_host_holds_the_waiting_for_it() {
-        let base = division(vec![
-            part("a", 10_000.0, 0.0, Some(0.0)),
-            part("b", 5_000.0, 1_000.0, Some(0.0)),
-        ]);
-        let head = division(vec![
-            part("a", 10_000.0, 0.0, Some(0.0)),
-            part("b", 5_000.0, 21_000.0, Some(20_000.0)),
-        ]);
-        let text = told((16_000.0, 36_000.0), &base, &head, true);
-        assert_eq!(text, "+20.0 µs = waiting for the host +20.0");
-    }
-
-    #[test]
-    fn what_stands_in_the_place_of_a_kernel_is_one_line_over_all_layers() {
-        let layer = |attention: &[(&str, f64)]| {
-            let mut parts = vec![part("qkv", 1_000.0, 0.0, None)];
-            parts.extend(
-                attention
-                    .iter()
-                    .map(|(name, ns)| part(name, *ns, 0.0, None)),
-            );
-            parts.push(part("mlp", 2_000.0, 0.0, None));
-            parts
-        };
-        let model =
-            |attention: &[(&str, f64)]| division([layer(attention), layer(attention)].concat());
-        let base = model(&[("flash", 80_000.0)]);
-        let head = model(&[
-            ("scores", 400_000.0),
-            ("softmax", 300_000.0),
-            ("values", 300_000.0),
-        ]);
-        let text = told((166_000.0, 2_006_000.0), &base, &head, false);
-        assert_eq!(
-            text,
-            "+1.84 ms = flash 2x, 160.0 µs → 6 operations, 2.00 ms +1.84"
-        );
-        let back = told((2_006_000.0, 166_000.0), &head, &base, false);
-        assert!(
-            back.starts_with("-1.84 ms = 6 operations, 2.00 ms → flash 2x"),
-            "{back}"
-        );
-    }
-
-    #[test]
-    fn a_lower_clock_has_its_part_and_no_more() {
-        let base = division(vec![part("flash", 100_000.0, 0.0, None)]);
-        let head = division(vec![part("flash", 112_000.0, 0.0, None)]);
-        let mhz = Some(Sides::of(1_980.0, 1_800.0));
-        let text = asked((100_000.0, 112_000.0), &base, &head, false, mhz).to_string();
-        assert_eq!(text, "+12.0 µs = clock 1980 → 1800 MHz +10.0, flash +2.0");
+        let table = format!("
+14.9 flash:14.5 ; 18.1 {copy}:1.4 flash:14.6+2.3 => +3.20 µs = start of a second operation +1.70, copy kernel elementwise_kernel added +1.40, flash +0.10
+16 a:10 b:5+1 ; 19 a:13 b:5+90 => +3.00 µs = a +3.00
+16 a:10 b:5+1 ; 25 a:10 b:5+1 => +9.00 µs = not explained +9.00
+host 16 a:10+0/0 b:5+1/0 ; 36 a:10+0/0 b:5+21/20 => +20.0 µs = waiting for the host +20.0
+166 {flash} ; 2006 {three} => +1.84 ms = flash 2x, 160.0 µs → 6 operations, 2.00 ms +1.84
+2006 {three} ; 166 {flash} => -1.84 ms = 6 operations, 2.00 ms → flash 2x
+mhz 100 flash:100 ; 112 flash:112 => +12.0 µs = clock 1980 → 1800 MHz +10.0, flash +2.0
+");
+        for line in table.lines().filter(|line| !line.is_empty()) {
+            let (sides, expected) = line.split_once(" => ").unwrap();
+            let host = sides.starts_with("host");
+            let mhz = sides
+                .starts_with("mhz")
+                .then(|| Sides::of(1_980.0, 1_800.0));
+            let sides = sides.trim_start_matches("host ").trim_start_matches("mhz ");
+            let (base, head) = sides.split_once(" ; ").unwrap();
+            let side = |text: &str| {
+                let (time, parts) = text.split_once(' ').unwrap();
+                (1e3 * time.parse::<f64>().unwrap(), written(parts))
+            };
+            let (base, head) = (side(base), side(head));
+            let found = asked((base.0, head.0), &base.1, &head.1, host, mhz).to_string();
+            assert!(found.starts_with(expected), "{line}\n{found}");
+        }
     }
 
     proptest! {

@@ -7,7 +7,7 @@ use crate::judgement::Difference;
 use regatta_core::record::history::{About, Figures, Kept};
 use regatta_core::record::types::Git;
 use regatta_worker::attention::CaseId;
-use regatta_worker::units::{Ratio, quantities};
+use regatta_worker::units::quantities;
 
 /// A number within ±1 that looks like chance, the same in each test.
 fn noise(case: usize, run: usize) -> f64 {
@@ -57,34 +57,40 @@ fn a_step_is_found_where_it_is_and_as_large_as_it_is() {
 }
 
 #[test]
-fn what_gets_slower_and_is_mended_is_two_changes() {
-    let trend = alone(90, |run| if (30..60).contains(&run) { 1.6 } else { 1.0 });
-    assert_eq!(at(&trend), [30, 60]);
-    assert!(trend.steps[0].ratio > Ratio::ONE && trend.steps[1].ratio < Ratio::ONE);
-    assert!((trend.level_ns.unwrap().0 / 1e5 - 1.0).abs() < 0.01);
-}
-
-#[test]
-fn wild_runs_are_no_change_however_wild() {
-    let wild = [3, 17, 18, 31, 48, 59];
-    let trend = alone(60, |run| if wild.contains(&run) { 5.0 } else { 1.0 });
-    assert!(at(&trend).is_empty());
-    // Nor do they hide one.
-    let trend = alone(60, |run| {
-        let level = if run < 30 { 1.0 } else { 1.05 };
-        if wild.contains(&run) { 5.0 } else { level }
-    });
-    assert_eq!(at(&trend), [30]);
-}
-
-#[test]
-fn few_runs_show_what_is_large_enough() {
-    let trend = alone(25, |run| if (5..15).contains(&run) { 1.6 } else { 1.0 });
-    assert_eq!(at(&trend), [5, 15]);
-    assert!(at(&alone(25, |run| if run < 22 { 1.0 } else { 1.6 })).is_empty());
-    assert!(at(&alone(9, |run| if run < 4 { 1.0 } else { 9.0 })).is_empty());
-    assert!(at(&alone(0, |_| 1.0)).is_empty());
-    assert!(at(&alone(25, |_| 1.0)).is_empty());
+fn changes_are_where_levels_change_and_nowhere_else() {
+    let wild = |run: usize| [3, 17, 18, 31, 48, 59].contains(&run);
+    let between = |range: std::ops::Range<usize>, run: usize| match range.contains(&run) {
+        true => 1.6,
+        false => 1.0,
+    };
+    type Level<'a> = &'a dyn Fn(usize) -> f64;
+    let rows: [(usize, Level, &[usize]); 8] = [
+        (90, &|run| between(30..60, run), &[30, 60]),
+        // Wild runs are no change, and hide none.
+        (60, &|run| if wild(run) { 5.0 } else { 1.0 }, &[]),
+        (
+            60,
+            &|run| {
+                if wild(run) {
+                    5.0
+                } else {
+                    1.0 + 0.05 * f64::from(run >= 30)
+                }
+            },
+            &[30],
+        ),
+        // Few runs show what is large enough.
+        (25, &|run| between(5..15, run), &[5, 15]),
+        (25, &|run| between(22..99, run), &[]),
+        (9, &|run| 1.0 + 8.0 * f64::from(run >= 4), &[]),
+        (0, &|_| 1.0, &[]),
+        (25, &|_| 1.0, &[]),
+    ];
+    for (runs, factor, expected) in rows {
+        assert_eq!(at(&alone(runs, factor)), expected, "of {runs} runs");
+    }
+    let mended = alone(90, |run| between(30..60, run));
+    assert!((mended.level_ns.unwrap().0 / 1e5 - 1.0).abs() < 0.01);
 }
 
 #[test]

@@ -292,49 +292,6 @@ impl Account {
 mod tests {
     use super::*;
 
-    fn line(item: Item, growth: f64) -> AccountLine {
-        AccountLine::of(item, Nanoseconds(growth))
-    }
-
-    #[test]
-    fn the_lines_are_one_sum_in_one_unit() {
-        let copy = Item::Added {
-            what: "elementwise_kernel<128, 4>".to_owned(),
-            count: 1,
-            moves: true,
-        };
-        let flash = Item::Longer {
-            what: "flash_fwd_kernel<64>".to_owned(),
-            count: 1,
-            changes: Vec::new(),
-            executes: None,
-        };
-        let second = Item::Starts {
-            count: Sides::of(1, 2),
-        };
-        let account = Account {
-            change_ns: Nanoseconds(3_200.0),
-            lines: vec![
-                line(second, 1_700.0),
-                line(copy, 1_400.0),
-                line(flash, 104.0),
-                line(Item::Gaps, 2.0),
-            ],
-            unexplained_ns: Nanoseconds(-6.0),
-        };
-        assert_eq!(
-            account.to_string(),
-            "+3.20 µs = start of a second operation +1.70, copy kernel elementwise_kernel added \
-             +1.40, flash_fwd_kernel +0.10"
-        );
-        let unknown = Account {
-            lines: Vec::new(),
-            unexplained_ns: Nanoseconds(-3_200.0),
-            change_ns: Nanoseconds(-3_200.0),
-        };
-        assert_eq!(unknown.to_string(), "-3.20 µs = not explained -3.20");
-    }
-
     #[test]
     fn a_sentence_is_three_lines_of_a_terminal() {
         let long = |number: u32| Item::Added {
@@ -342,7 +299,7 @@ mod tests {
             count: 1,
             moves: false,
         };
-        let lines = (0..4).map(|number| line(long(number), 1_000.0));
+        let lines = (0..4).map(|number| AccountLine::of(long(number), Nanoseconds(1_000.0)));
         let account = Account {
             change_ns: Nanoseconds(4_000.0),
             lines: lines.collect(),
@@ -352,19 +309,5 @@ mod tests {
         assert!(text.chars().count() <= LONGEST, "{text}");
         assert!(text.ends_with("2 more +2.00"), "{text}");
         assert_eq!(account.told_lines().len(), 4, "a page has room");
-    }
-
-    #[test]
-    fn what_stands_in_place_of_what_is_told_with_its_times() {
-        let item = Item::InPlace {
-            operator: None,
-            names: Sides::of(
-                vec!["flash_fprop".to_owned()],
-                vec!["gemm".to_owned(), "softmax".to_owned()],
-            ),
-            count: Sides::of(1, 9),
-            time: Sides::of(Nanoseconds(80_700.0), Nanoseconds(1_020_000.0)),
-        };
-        assert_eq!(item.told(), "flash_fprop, 80.7 µs → 9 operations, 1.02 ms");
     }
 }

@@ -2,8 +2,10 @@
 
 use super::ranks::Tables;
 use super::suite::Shared;
-use super::terms::{APART, FEWEST, MANY, REACHES, TWICE, gap, may_call, unmistakable};
-use super::terms::{BETWEEN_SESSIONS, Because, Ruling, Series, SuiteRuling};
+use super::terms::{
+    APART, BETWEEN_SESSIONS, Because, FEWEST, MANY, REACHES, Ruling, Series, SuiteRuling, TWICE,
+    gap, may_call, unmistakable,
+};
 use super::views::{Known, Sides, View};
 use crate::judgement::Word;
 use crate::statistics::reachable_p;

@@ -184,8 +184,7 @@ fn result(limit: &Limit, of: Option<(&String, &Built)>) -> LimitResult {
 mod tests {
     use super::*;
     use crate::judgement::Held;
-    use crate::testing::{failed, side, timed, unsupported};
-    use regatta_core::machine::{ActivitySummary, DeviceTime};
+    use crate::testing::{failed, side, timed, unsupported, written};
     use regatta_core::suite::rules::Selector;
     use regatta_worker::units::Nanoseconds;
 
@@ -209,94 +208,48 @@ mod tests {
     }
 
     fn measured() -> CaseRecord {
-        let launch = |(name, blocks): (&str, u32)| Launch {
-            name: name.to_owned(),
-            grid: [blocks, 1, 1],
-            block: [128, 1, 1],
-            ..Launch::default()
-        };
-        let launches = [
-            ("elementwise_kernel", 4000),
-            ("reduce_kernel", 600),
-            ("void flash_bwd<64>()", 33),
-        ];
-        let counts = [
-            ("calls.backend_selections", 8),
-            ("ns.backend_selections", 660_100),
-            ("calls.plans", 1),
-            ("calls.triton_autotune", 0),
-        ];
-        let uncounted = (
+        let counted = "elementwise_kernel@4000 reduce_kernel@600 flash_bwd<64>@33 +overlap=0.04 \
+                       calls.backend_selections=8 ns.backend_selections=660100 calls.plans=1 \
+                       calls.triton_autotune=0";
+        let mut record = written(counted);
+        let hidden = (
             "calls.hidden".to_owned(),
             "te:select is not there".to_owned(),
         );
-        CaseRecord {
-            structure: Some(Box::new(Structure {
-                launches: launches.map(launch).into(),
-                counts: counts.map(|(name, n)| (name.to_owned(), n)).into(),
-                uncounted: [uncounted].into(),
-                ..Structure::default()
-            })),
-            activity: Some(ActivitySummary {
-                time: DeviceTime {
-                    overlap_ns: 40,
-                    ..DeviceTime::default()
-                },
-                ..ActivitySummary::default()
-            }),
-            ..timed(&[1.0])
-        }
+        record.structure.as_mut().unwrap().uncounted = [hidden].into();
+        record.activity.as_mut().unwrap().time.copying_ns = None;
+        record
     }
 
+    /// A limit on events tells the host's time in them; a time is no event.
     #[test]
     fn figures_are_held_to_their_bounds_and_say_what_they_were_read_off() {
-        use Held::{Broken, NotJudged, Yes};
-        let (none, least, most) = (None, Some, |most| (None, Some(most)));
-        let cases = [
-            (
-                "blocks",
-                (least(600.0), none),
-                Yes,
-                "grid 600x1x1 of reduce_kernel",
-            ),
-            ("launches", most(3.0), Yes, ""),
-            ("launches", most(2.0), Broken, ""),
-            ("copies", most(1.0), Yes, ""),
-            ("copies", most(0.0), Broken, ""),
-            ("calls.plans", most(1.0), Yes, "plans once a call"),
-            (
-                "calls.other",
-                most(0.0),
-                NotJudged,
-                "its worker does not count calls.other",
-            ),
-            (
-                "calls.hidden",
-                most(0.0),
-                NotJudged,
-                "calls.hidden could not be counted: te:select is not there",
-            ),
-            ("overlap_ns", (least(41.0), none), Broken, ""),
-            (
-                "copying_ns",
-                (least(41.0), none),
-                NotJudged,
-                "its worker does not count copying_ns",
-            ),
-            // A limit on events tells the host's time in them; a time is no event.
-            (
-                "calls.backend_selections",
-                most(0.0),
-                Broken,
-                "backend re-selected 8 times a call, 660.1 µs of the host a call in it",
-            ),
-            ("calls.triton_autotune", most(0.0), Yes, ""),
-            ("ns.backend_selections", most(0.0), Broken, ""),
-        ];
-        for (count, (at_least, at_most), held, of) in cases {
-            let found = results(limit(count, at_least, at_most), measured()).remove(0);
-            let reason = found.reason.unwrap_or_default();
-            assert_eq!((found.held, reason.as_str()), (held, of), "{count}");
+        let table = "
+blocks >= 600 => Yes grid 600x1x1 of reduce_kernel
+launches <= 3 => Yes
+launches <= 2 => Broken
+copies <= 1 => Yes
+copies <= 0 => Broken
+calls.plans <= 1 => Yes plans once a call
+calls.other <= 0 => NotJudged its worker does not count calls.other
+calls.hidden <= 0 => NotJudged calls.hidden could not be counted: te:select is not there
+overlap_ns >= 41 => Broken
+copying_ns >= 41 => NotJudged its worker does not count copying_ns
+calls.backend_selections <= 0 => Broken backend re-selected 8 times a call, 660.1 µs of the host a call in it
+calls.triton_autotune <= 0 => Yes
+ns.backend_selections <= 0 => Broken
+";
+        for line in table.lines().filter(|line| !line.is_empty()) {
+            let (rule, expected) = line.split_once(" => ").unwrap();
+            let words: Vec<&str> = rule.split(' ').collect();
+            let bound = Some(words[2].parse().unwrap());
+            let limit = match words[1] {
+                "<=" => limit(words[0], None, bound),
+                _ => limit(words[0], bound, None),
+            };
+            let found = results(limit, measured()).remove(0);
+            let said = format!("{:?} {}", found.held, found.reason.unwrap_or_default());
+            assert_eq!(said.trim(), expected, "{line}");
         }
     }
 

@@ -56,18 +56,6 @@ fn the_steady_part_is_neither_warm_up_nor_tail() {
     assert_eq!(part.summary.calls["module_loads"], 0);
 }
 
-#[test]
-fn a_kernel_that_ends_a_program_three_times_is_no_loop() {
-    let mut writer = Writer::new();
-    let names = [
-        "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "z", "z", "z",
-    ];
-    for name in names {
-        writer.kernel(name, 1, 1_000);
-    }
-    assert_eq!(analyse(&trace(writer.recording).recording).steady, None);
-}
-
 /// A program whose every repetition does what is written: `name@blocks:us` is a kernel, `HtoD:us` a
 /// copy, `pause:us` of the host, `load:number` modules that are loaded.
 fn program(line: &str) -> Trace {
